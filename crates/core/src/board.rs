@@ -1,0 +1,185 @@
+//! The board: one shared mapping, made before the fork, in which every worker
+//! publishes how loaded it is. Siblings read it to decide who accepts a
+//! connection, the supervisor to answer `status`.
+//!
+//! All fields are relaxed atomics: each is a gauge of its own, nothing is
+//! ordered by them, and a torn *set* of gauges only makes one decision stale.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What one worker publishes. Padded so that two workers never share a line.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct Slot {
+    /// Process id of the worker, 0 when the place is free.
+    pub pid: AtomicU32,
+    /// Open client connections.
+    pub connections: AtomicU32,
+    /// Units waiting in the queue.
+    pub queued: AtomicU32,
+    /// Units being run by Ruby threads.
+    pub running: AtomicU32,
+    /// Ruby threads in the pool.
+    pub threads: AtomicU32,
+    /// Age in ms of the oldest waiting unit, as last seen.
+    pub queue_age_ms: AtomicU32,
+    /// 1 while units wait and none was taken for the preemption interval.
+    pub hogged: AtomicU32,
+    /// When a Ruby thread last took a unit, in ms of the monotonic clock.
+    pub taken_at_ms: AtomicU64,
+    /// 1 while the worker accepts connections.
+    pub accepting: AtomicU32,
+    /// Requests read since the worker started.
+    pub requests_total: AtomicU64,
+    /// Requests answered 503 because the queue was full or too old.
+    pub shed_total: AtomicU64,
+    /// Units finished by Ruby since the worker started.
+    pub finished_total: AtomicU64,
+}
+
+impl Slot {
+    /// Whether a unit has been running for `after_ms` without another being
+    /// taken: a new connection would wait behind it. `now_ms` is the monotonic
+    /// clock ([`crate::clock::now_ns`] in ms).
+    pub fn is_hogged(&self, now_ms: u64, after_ms: u64) -> bool {
+        self.running.load(Relaxed) > 0
+            && now_ms.saturating_sub(self.taken_at_ms.load(Relaxed)) >= after_ms
+    }
+
+    /// Frees the place for the next worker: every gauge back to 0.
+    pub fn clear(&self) {
+        for gauge in [
+            &self.pid,
+            &self.connections,
+            &self.queued,
+            &self.running,
+            &self.threads,
+            &self.queue_age_ms,
+            &self.hogged,
+            &self.accepting,
+        ] {
+            gauge.store(0, Relaxed);
+        }
+        for total in [
+            &self.requests_total,
+            &self.shed_total,
+            &self.finished_total,
+            &self.taken_at_ms,
+        ] {
+            total.store(0, Relaxed);
+        }
+    }
+}
+
+/// The shared mapping with one [`Slot`] per worker.
+///
+/// It outlives `fork`: parent and children see the same memory. Dropping the
+/// handle unmaps it in this process only.
+pub struct Board {
+    slots: NonNull<Slot>,
+    len: usize,
+}
+
+// SAFETY: the mapping is valid until drop and holds atomics only.
+unsafe impl Send for Board {}
+// SAFETY: as above; every access goes through atomics.
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// Maps a board of `len` slots, all zero. Call before the fork.
+    ///
+    /// # Errors
+    /// The operating system's error when the mapping is refused.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let bytes = len.max(1) * std::mem::size_of::<Slot>();
+        // SAFETY: an anonymous mapping takes no pointer of ours.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let slots = NonNull::new(at.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { slots, len: len.max(1) })
+    }
+
+    /// Number of slots.
+    #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The slot of worker `index`.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Board::len`].
+    pub fn slot(&self, index: usize) -> &Slot {
+        assert!(index < self.len, "board has {} slots, asked for {index}", self.len);
+        // SAFETY: in bounds, mapped until drop, all-zero bytes are valid atomics.
+        unsafe { self.slots.add(index).as_ref() }
+    }
+
+    /// The slots of the other workers that are alive.
+    pub fn siblings(&self, index: usize) -> impl Iterator<Item = &Slot> {
+        (0..self.len)
+            .filter(move |i| *i != index)
+            .map(|i| self.slot(i))
+            .filter(|slot| slot.pid.load(Relaxed) != 0)
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this size; no reference outlives `self`.
+        unsafe {
+            libc::munmap(self.slots.as_ptr().cast(), self.len * std::mem::size_of::<Slot>());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_child_writes_what_the_parent_reads() {
+        let board = Board::new(2).unwrap();
+        // SAFETY: the child only stores to the mapping and leaves.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            board.slot(1).queued.store(7, Relaxed);
+            // SAFETY: leaves without running the test harness's handlers.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: waits for the child made above.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert_eq!(board.slot(1).queued.load(Relaxed), 7);
+        board.slot(1).clear();
+        assert_eq!(board.slot(1).queued.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn siblings_are_the_living_others() {
+        let board = Board::new(3).unwrap();
+        board.slot(0).pid.store(10, Relaxed);
+        board.slot(2).pid.store(12, Relaxed);
+        assert_eq!(board.siblings(0).count(), 1);
+        assert_eq!(board.siblings(1).count(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "board has 2 slots")]
+    fn an_unknown_slot_is_refused() {
+        let board = Board::new(2).unwrap();
+        let _ = board.slot(2);
+    }
+}

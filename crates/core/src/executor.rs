@@ -1,0 +1,59 @@
+//! An executor: one Ruby thread of the pool, as Rust sees it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crossbeam_utils::sync::Unparker;
+use parking_lot::Mutex;
+
+use crate::clock::ThreadProbe;
+
+/// A unit that an executor is running.
+pub struct Current<L> {
+    /// What it is.
+    pub label: L,
+    /// When it was taken, in ns of the clock.
+    pub since_ns: u64,
+}
+
+/// One executor. Shared by its own thread, the hub and the sentinel.
+pub struct Executor<L> {
+    /// Place in the hub's list, and the executor's name in logs.
+    pub index: usize,
+    /// Reads the thread from outside.
+    pub probe: ThreadProbe,
+    /// Ends the thread's wait. A wake given before the wait is kept.
+    pub unparker: Unparker,
+    /// What it runs now.
+    pub current: Mutex<Option<Current<L>>>,
+    /// CPU clock in ns at the sentinel's last look.
+    pub cpu_seen_ns: AtomicU64,
+    /// Units it has finished.
+    pub finished: AtomicU64,
+}
+
+impl<L> Executor<L> {
+    /// CPU time in ns used since the last call, 0 for a thread that stood still.
+    pub fn cpu_since_last_look_ns(&self) -> u64 {
+        let Some(now) = self.probe.cpu_ns() else { return 0 };
+        now.saturating_sub(self.cpu_seen_ns.swap(now, Relaxed))
+    }
+}
+
+/// One line of the list of what is running.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The unit's number.
+    pub id: u64,
+    /// What it is, as `GET /orders`.
+    pub what: String,
+    /// How long it has been running, in ms.
+    pub age_ms: u64,
+    /// The executor's index.
+    pub executor: usize,
+    /// The kernel's id of the thread.
+    pub tid: i32,
+    /// CPU time in ms the thread has used in its life.
+    pub cpu_ms: u64,
+    /// Where in the kernel it sleeps, when it does and the kernel tells.
+    pub wait_channel: Option<String>,
+}

@@ -1,0 +1,204 @@
+//! How many Ruby threads may be awake: a pure decision on readings.
+//!
+//! One runnable thread is the normal state. More help only while user code
+//! blocks, and a block shows as a *stall*: units wait, threads hold work, and
+//! none of those threads used the CPU. The `width` is the number of threads
+//! allowed to be awake. Each stall widens it, doubling while stalls follow one
+//! another (a burst of sleeping requests finds its width in milliseconds);
+//! time without a stall narrows it, so that CPU-bound work returns to one.
+//! Throughput is never the signal for growth, only for stopping it (`growth`).
+
+/// What the decision looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readings {
+    /// Units waiting.
+    pub waiting: usize,
+    /// No thread that holds work used the CPU since the last look.
+    pub stalled: bool,
+    /// Looks in a row, this one included, that were stalled.
+    pub stalled_looks: u32,
+    /// Time in ns since the width last narrowed or a stall was seen.
+    pub calm_ns: u64,
+    /// Time in ns since a unit was last taken.
+    pub since_take_ns: u64,
+    /// Threads that hold work or are on their way to take some.
+    pub awake: usize,
+    /// Of these, the ones woken that have not taken anything yet.
+    pub coming: usize,
+    /// Threads parked.
+    pub idle: usize,
+    /// Threads asked for but not started yet.
+    pub spawning: usize,
+    /// Threads allowed to be awake so far.
+    pub width: usize,
+    /// Threads the pool may have: its maximum, or less where more did not help.
+    pub max: usize,
+}
+
+/// Constants of the decision, in ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// Nothing taken for this long while units wait: ask the VM to yield.
+    pub preempt_ns: u64,
+    /// Time without a stall after which the width narrows.
+    pub narrow_ns: u64,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The new width.
+    pub width: usize,
+    /// Parked threads to wake.
+    pub wake: usize,
+    /// Threads to start.
+    pub spawn: usize,
+    /// Whether to ask the VM to take the GVL from the running thread.
+    pub preempt: bool,
+    /// Whether the width narrowed, which restarts `calm_ns`.
+    pub narrowed: bool,
+}
+
+/// Decides from one set of readings.
+pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
+    let keep = Decision { width: now.width, ..Decision::default() };
+    if now.waiting == 0 {
+        return keep;
+    }
+    if now.stalled {
+        return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
+    }
+    if now.since_take_ns >= tuning.preempt_ns {
+        // A thread must stand ready for the GVL, or yielding helps nobody.
+        let ready = if now.coming == 0 { widen(now, 1) } else { keep };
+        return Decision { preempt: true, ..ready };
+    }
+    if now.calm_ns >= tuning.narrow_ns && now.width > 1 {
+        let width = now.width - (now.width / 8).max(1);
+        return Decision { width, narrowed: true, ..keep };
+    }
+    keep
+}
+
+/// Threads to send away: those that stayed parked for the whole window, down
+/// to the minimum. `idle_low` is the least number parked at any time in it.
+pub fn unneeded(idle_low: usize, alive: usize, min: usize) -> usize {
+    idle_low.min(alive.saturating_sub(min))
+}
+
+fn widen(now: &Readings, step: usize) -> Decision {
+    let room = now.max.saturating_sub(now.awake + now.spawning);
+    let more = step.min(room).min(now.waiting.saturating_sub(now.coming));
+    let wake = more.min(now.idle);
+    Decision {
+        width: now.width.max(now.awake + more).min(now.max.max(1)),
+        wake,
+        spawn: more - wake,
+        ..Decision::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TUNING: Tuning = Tuning { preempt_ns: 5_000_000, narrow_ns: 50_000_000 };
+
+    fn busy() -> Readings {
+        Readings { waiting: 10, awake: 1, idle: 4, width: 1, max: 32, ..Readings::default() }
+    }
+
+    #[test]
+    fn table() {
+        let keep = |width| Decision { width, ..Decision::default() };
+        let cases = [
+            ("nothing waits", Readings { waiting: 0, stalled: true, ..busy() }, keep(1)),
+            ("one thread at work", busy(), keep(1)),
+            (
+                "first stall wakes one",
+                Readings { stalled: true, stalled_looks: 1, ..busy() },
+                Decision { width: 2, wake: 1, ..keep(2) },
+            ),
+            (
+                "stalls in a row double, started where none is parked",
+                Readings { stalled: true, stalled_looks: 4, ..busy() },
+                Decision { width: 9, wake: 4, spawn: 4, ..keep(9) },
+            ),
+            (
+                "never more than wait",
+                Readings { stalled: true, stalled_looks: 4, waiting: 2, ..busy() },
+                Decision { width: 3, wake: 2, ..keep(3) },
+            ),
+            (
+                "never over the maximum",
+                Readings { stalled: true, stalled_looks: 4, max: 3, idle: 0, ..busy() },
+                Decision { width: 3, spawn: 2, ..keep(3) },
+            ),
+            (
+                "threads already asked for count",
+                Readings { stalled: true, stalled_looks: 1, max: 3, idle: 0, spawning: 2, ..busy() },
+                keep(1),
+            ),
+            (
+                "a hog is preempted and someone made ready",
+                Readings { since_take_ns: 5_000_000, ..busy() },
+                Decision { width: 2, wake: 1, preempt: true, ..keep(2) },
+            ),
+            (
+                "a hog with someone ready is only preempted",
+                Readings { since_take_ns: 6_000_000, coming: 1, awake: 2, ..busy() },
+                Decision { preempt: true, ..keep(1) },
+            ),
+            (
+                "calm narrows by one",
+                Readings { width: 4, calm_ns: 50_000_000, ..busy() },
+                Decision { narrowed: true, ..keep(3) },
+            ),
+            (
+                "calm narrows a wide pool faster",
+                Readings { width: 300, calm_ns: 50_000_000, ..busy() },
+                Decision { narrowed: true, ..keep(263) },
+            ),
+            ("never below one", Readings { width: 1, calm_ns: u64::MAX, ..busy() }, keep(1)),
+        ];
+        for (name, readings, expected) in cases {
+            assert_eq!(decide(&readings, &TUNING), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_threads_unused_for_the_window_leave() {
+        for (idle_low, alive, min, expected) in [(0, 8, 1, 0), (3, 8, 1, 3), (8, 8, 1, 7), (2, 2, 5, 0)]
+        {
+            assert_eq!(unneeded(idle_low, alive, min), expected);
+        }
+    }
+
+    #[test]
+    fn stays_within_its_bounds_for_all_small_readings() {
+        for waiting in 0..4 {
+            for awake in 0..5 {
+                for idle in 0..4 {
+                    for looks in 0..9 {
+                        for max in 1..6 {
+                            let now = Readings {
+                                waiting,
+                                stalled: looks > 0,
+                                stalled_looks: looks,
+                                awake,
+                                idle,
+                                width: awake.max(1).min(max),
+                                max,
+                                ..Readings::default()
+                            };
+                            let d = decide(&now, &TUNING);
+                            assert!(d.width >= 1 && d.width <= max, "{now:?} {d:?}");
+                            assert!(d.wake <= idle && d.wake + d.spawn <= waiting, "{now:?} {d:?}");
+                            assert!(awake >= max || awake + d.wake + d.spawn <= max, "{now:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

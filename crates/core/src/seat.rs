@@ -1,0 +1,186 @@
+//! A Ruby thread's place at the hub.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use crossbeam_utils::sync::{Parker, Unparker};
+use parking_lot::Mutex;
+
+use crate::clock::{self, ThreadProbe};
+use crate::executor::{Current, Executor};
+use crate::hub::{Hub, State, RECENT};
+use crate::work::{Shed, Work};
+
+/// What [`Seat::take`] answers.
+pub enum Take<W> {
+    /// A unit to run.
+    Work(W),
+    /// Nothing to do: call [`Seat::wait`] without the GVL, then take again.
+    Wait,
+    /// The thread is not needed any more and shall end.
+    Leave,
+}
+
+/// The place of one thread. Not shared: only its thread takes and waits.
+/// Dropping it, also when user code killed the thread, frees the place.
+pub struct Seat<W: Work> {
+    hub: Arc<Hub<W>>,
+    executor: Arc<Executor<W::Label>>,
+    parker: Parker,
+    /// Counted in `State::coming` until its first take after a wake.
+    coming: Cell<bool>,
+    left: Cell<bool>,
+}
+
+impl<W: Work> Seat<W> {
+    pub(crate) fn enter(hub: &Arc<Hub<W>>) -> Self {
+        let parker = Parker::new();
+        let mut state = hub.state.lock();
+        let index = state.executors.iter().position(Option::is_none).unwrap_or_else(|| {
+            state.executors.push(None);
+            state.executors.len() - 1
+        });
+        let executor = Arc::new(Executor {
+            index,
+            probe: ThreadProbe::current(),
+            unparker: parker.unparker().clone(),
+            current: Mutex::new(None),
+            cpu_seen_ns: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+        });
+        state.executors[index] = Some(executor.clone());
+        state.awake += 1;
+        state.coming += 1;
+        state.spawning = state.spawning.saturating_sub(1);
+        hub.slot().threads.store(state.alive() as u32, Relaxed);
+        drop(state);
+        Self { hub: hub.clone(), executor, parker, coming: Cell::new(true), left: Cell::new(false) }
+    }
+
+    /// Index of the executor, as in [`crate::executor::Running::executor`].
+    pub fn index(&self) -> usize {
+        self.executor.index
+    }
+
+    /// Ends a [`Seat::wait`] from another thread.
+    pub fn unparker(&self) -> Unparker {
+        self.executor.unparker.clone()
+    }
+
+    /// Finishes the unit taken before, if any, and takes the next. Never blocks.
+    pub fn take(&self) -> Take<W> {
+        let done = self.executor.current.lock().take();
+        let now = clock::now_ns();
+        let mut old = Vec::new();
+        let mut state = self.hub.state.lock();
+        if done.is_some() {
+            state.finished += 1;
+            state.running -= 1;
+            self.executor.finished.fetch_add(1, Relaxed);
+        }
+        self.arrive(&mut state);
+        let taken = self.next(&mut state, now, &mut old);
+        let roused = match &taken {
+            Take::Work(_) if !state.lanes.is_empty() && state.awake < state.width => state.rouse(),
+            _ => None,
+        };
+        self.hub.publish(&state);
+        drop(state);
+        if let Take::Work(work) = &taken {
+            *self.executor.current.lock() = Some(Current { label: work.label(), since_ns: now });
+        }
+        if let Some(executor) = roused {
+            executor.unparker.unpark();
+        }
+        drop(done);
+        self.hub.shed(old, Shed::Old);
+        taken
+    }
+
+    /// Blocks until there may be something to take. The caller has released
+    /// the GVL. Returns early after [`Seat::unparker`] was used.
+    pub fn wait(&self) {
+        self.parker.park();
+    }
+
+    /// Counts a thread that was woken, or started, as arrived.
+    fn arrive(&self, state: &mut State<W>) {
+        let index = self.executor.index;
+        if let Some(at) = state.idle.iter().position(|i| *i == index) {
+            // Nobody woke it: it comes back from an interrupt.
+            state.idle.remove(at);
+            state.awake += 1;
+            self.coming.set(false);
+        } else if self.coming.replace(false) {
+            state.coming = state.coming.saturating_sub(1);
+        }
+    }
+
+    fn next(&self, state: &mut State<W>, now: u64, old: &mut Vec<W>) -> Take<W> {
+        let over_width = state.awake > state.width && state.awake > 1;
+        if !over_width || state.closing {
+            if let Some(work) = state.lanes.pop(now, old) {
+                state.taken += 1;
+                state.running += 1;
+                state.last_take_ns = now;
+                let at = state.taken as usize % RECENT;
+                state.recent[at] = self.executor.index;
+                self.hub.slot().taken_at_ms.store(now / 1_000_000, Relaxed);
+                return Take::Work(work);
+            }
+        }
+        if state.closing || state.leaving > 0 {
+            state.leaving = state.leaving.saturating_sub(1);
+            self.give_up(state);
+            return Take::Leave;
+        }
+        state.idle.push(self.executor.index);
+        state.awake -= 1;
+        self.coming.set(true);
+        if !state.lanes.is_empty() {
+            self.hub.arm();
+        }
+        Take::Wait
+    }
+
+    fn give_up(&self, state: &mut State<W>) {
+        self.left.set(true);
+        if let Some(at) = state.idle.iter().position(|i| *i == self.executor.index) {
+            state.idle.remove(at);
+        } else {
+            state.awake -= 1;
+            if self.coming.replace(false) {
+                state.coming = state.coming.saturating_sub(1);
+            }
+        }
+        state.executors[self.executor.index] = None;
+        self.hub.slot().threads.store(state.alive() as u32, Relaxed);
+    }
+}
+
+impl<W: Work> Drop for Seat<W> {
+    fn drop(&mut self) {
+        let unfinished = self.executor.current.lock().take();
+        if self.left.get() {
+            return;
+        }
+        let mut state = self.hub.state.lock();
+        if unfinished.is_some() {
+            state.running -= 1;
+        }
+        self.give_up(&mut state);
+        // A wake that this thread took with it goes to another one.
+        let wanted = !state.lanes.is_empty() && state.awake < state.width;
+        let roused = if wanted { state.rouse() } else { None };
+        let replace = !state.closing
+            && roused.is_none()
+            && (state.alive() < self.hub.options.threads_min || !state.lanes.is_empty());
+        drop(state);
+        if let Some(executor) = roused {
+            executor.unparker.unpark();
+        } else if replace {
+            self.hub.replace_one();
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The sentinel: the one thread that looks at the pool from outside.
+//!
+//! It sleeps until a push finds that nobody was woken for it. Then it looks
+//! every `stall_ns` (0.2 ms), less often while threads make quick progress,
+//! and goes back to sleep when the queue has been empty for a few looks. It
+//! also preempts hogs, sheds what grew too old, sends unneeded threads away,
+//! answers the supervisor's pings and reports late units that Ruby could not.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock;
+use crate::executor::Executor;
+use crate::growth::Growth;
+use crate::guard::Event;
+use crate::hub::Hub;
+use crate::leash::{Heard, Leash};
+use crate::policy::{decide, Readings, Tuning};
+use crate::work::{Shed, Work};
+
+/// Looks at an empty queue before the sentinel sleeps again.
+const EMPTY_LOOKS: u32 = 4;
+/// The interval grows up to this many times `stall_ns` while all goes well.
+const INTERVAL_FACTOR_MAX: u64 = 8;
+/// Units taken between two looks that count as quick progress.
+const QUICK_TAKES: u64 = 8;
+/// Time without a stall after which the width narrows.
+const NARROW_NS: u64 = 50_000_000;
+/// How long the guardian may take to fetch a report before Rust writes it.
+pub const UNHEARD_NS: u64 = 1_000_000_000;
+
+/// What the sentinel counted.
+#[derive(Default)]
+pub struct Counters {
+    /// Looks at the pool.
+    pub looks: AtomicU64,
+    /// Looks that found a stall.
+    pub stalls: AtomicU64,
+    /// Times the VM was asked to yield.
+    pub preemptions: AtomicU64,
+}
+
+/// What the sentinel may call; all of it is safe from a thread without the GVL.
+pub struct Hooks {
+    /// Asks the VM to take the GVL from the running thread; `None` where the
+    /// VM has no safe way.
+    pub preempt: Option<Box<dyn Fn() + Send>>,
+    /// Writes one line to the log.
+    pub report: Box<dyn Fn(&str) + Send>,
+    /// The line to the supervisor, when there is one.
+    pub leash: Option<Arc<Leash>>,
+    /// Time after the supervisor's end at which the process leaves by force.
+    pub orphan_exit: Duration,
+}
+
+/// The running sentinel. Dropping it stops and joins the thread.
+pub struct Sentinel {
+    stop: Arc<AtomicBool>,
+    ring: Box<dyn Fn() + Send + Sync>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Sentinel {
+    /// Starts the thread. It blocks every signal.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub fn start<W: Work>(hub: &Arc<Hub<W>>, hooks: Hooks) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let watch = Watch::new(hub.clone(), hooks, stop.clone());
+        let thread = crate::thread::spawn("chaton-sentinel", move || watch.run())?;
+        let hub = hub.clone();
+        Ok(Self { stop, ring: Box::new(move || hub.alarm.ring()), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        (self.ring)();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watch<W: Work> {
+    hub: Arc<Hub<W>>,
+    hooks: Hooks,
+    stop: Arc<AtomicBool>,
+    growth: Growth,
+    interval_ns: u64,
+    looked_ns: u64,
+    taken: u64,
+    empty_looks: u32,
+    stalled_looks: u32,
+    calm_since_ns: u64,
+    preempted_ns: u64,
+    shrink_at_ns: Option<u64>,
+    orphan_at_ns: Option<u64>,
+    last_runner: usize,
+}
+
+impl<W: Work> Watch<W> {
+    fn new(hub: Arc<Hub<W>>, hooks: Hooks, stop: Arc<AtomicBool>) -> Self {
+        let now = clock::now_ns();
+        Self {
+            interval_ns: hub.options.stall_ns,
+            growth: Growth::new(now),
+            hub,
+            hooks,
+            stop,
+            looked_ns: now,
+            taken: 0,
+            empty_looks: 0,
+            stalled_looks: 0,
+            calm_since_ns: now,
+            preempted_ns: 0,
+            shrink_at_ns: None,
+            orphan_at_ns: None,
+            last_runner: usize::MAX,
+        }
+    }
+
+    fn run(mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            let timeout = self.timeout();
+            let (rung, heard) = self.sleep(timeout);
+            if rung {
+                self.hub.alarm.clear();
+            }
+            if heard {
+                self.hear();
+            }
+            if self.hub.armed.load(Ordering::Acquire) {
+                self.look();
+            }
+            self.keep_time();
+        }
+    }
+
+    /// Time in ns until something is due; `None` while nothing is.
+    fn timeout(&self) -> Option<u64> {
+        if self.hub.armed.load(Ordering::Acquire) {
+            return Some(self.interval_ns);
+        }
+        let now = clock::now_ns();
+        let unheard = self.hub.guard.next_unheard_ns(UNHEARD_NS);
+        let due = [self.shrink_at_ns, self.orphan_at_ns, unheard];
+        due.into_iter().flatten().min().map(|at| at.saturating_sub(now))
+    }
+
+    fn sleep(&self, timeout_ns: Option<u64>) -> (bool, bool) {
+        let leash = match (&self.hooks.leash, self.orphan_at_ns) {
+            (Some(leash), None) => leash.fd(),
+            _ => -1,
+        };
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [entry(self.hub.alarm.fd()), entry(leash)];
+        let timeout = timeout_ns.map(|ns| libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        });
+        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: two entries and a timeout of ours, alive during the call.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
+        (fds[0].revents != 0, fds[1].revents != 0)
+    }
+
+    fn hear(&mut self) {
+        let Some(leash) = &self.hooks.leash else { return };
+        match leash.hear() {
+            Heard::Nothing => {}
+            Heard::Ping => self.hub.guard.post(Event::Ping),
+            Heard::End => {
+                let patience = self.hooks.orphan_exit.as_nanos() as u64;
+                self.orphan_at_ns = Some(clock::now_ns() + patience);
+                self.hub.guard.post(Event::Orphan);
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let now = clock::now_ns();
+        self.hub.counters.looks.fetch_add(1, Relaxed);
+        let elapsed = now.saturating_sub(self.looked_ns);
+        self.looked_ns = now;
+        let (mut readings, sample, takes, finished) = self.read(now);
+        if readings.waiting == 0 {
+            self.nothing_waits(elapsed);
+            return;
+        }
+        self.empty_looks = 0;
+        readings.stalled = self.is_stalled(&sample, elapsed);
+        self.note_stall(readings.stalled, now);
+        readings.stalled_looks = self.stalled_looks;
+        readings.calm_ns = now.saturating_sub(self.calm_since_ns);
+        let max = self.hub.options.threads_max;
+        readings.max = self.growth.limit(now, finished, readings.awake, true, max);
+        let tuning = Tuning { preempt_ns: self.hub.options.preempt_ns, narrow_ns: NARROW_NS };
+        let decision = decide(&readings, &tuning);
+        if decision.narrowed {
+            self.calm_since_ns = now;
+        }
+        self.hub.slot().hogged.store(u32::from(decision.preempt), Relaxed);
+        if decision.width != readings.width || decision.wake + decision.spawn > 0 {
+            self.hub.apply(&decision);
+        }
+        if decision.preempt {
+            self.preempt(now);
+        }
+        let quick = takes >= QUICK_TAKES && !readings.stalled;
+        self.pace(quick);
+    }
+
+    /// Readings under one lock, and the executors worth looking at.
+    #[allow(clippy::type_complexity)] // a local answer, taken apart at once
+    fn read(&mut self, now: u64) -> (Readings, Vec<Arc<Executor<W::Label>>>, u64, u64) {
+        let mut old = Vec::new();
+        let mut state = self.hub.state.lock();
+        state.lanes.expire_all(now, &mut old);
+        self.hub.publish(&state);
+        let age_ms = state.lanes.oldest_age_ns(now) / 1_000_000;
+        self.hub.slot().queue_age_ms.store(age_ms as u32, Relaxed);
+        let takes = state.taken - self.taken;
+        self.taken = state.taken;
+        let readings = Readings {
+            waiting: state.lanes.len(),
+            since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
+            awake: state.awake,
+            coming: state.coming,
+            idle: state.idle.len(),
+            spawning: state.spawning,
+            width: state.width,
+            ..Readings::default()
+        };
+        let mut sample: Vec<Arc<Executor<W::Label>>> = Vec::new();
+        if readings.waiting > 0 {
+            let recent = state.recent.iter().chain(std::iter::once(&self.last_runner));
+            for index in recent.copied() {
+                let known = sample.iter().any(|e| e.index == index);
+                if let (false, Some(Some(executor))) = (known, state.executors.get(index)) {
+                    sample.push(executor.clone());
+                }
+            }
+        }
+        let finished = state.finished;
+        drop(state);
+        self.hub.shed(old, Shed::Old);
+        (readings, sample, takes, finished)
+    }
+
+    /// Whether the sampled threads used less than a quarter of one CPU since
+    /// the last look, and the kernel does not hold one of them back.
+    fn is_stalled(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> bool {
+        let mut used = 0;
+        let mut most = 0;
+        for executor in sample {
+            let cpu = executor.cpu_since_last_look_ns().min(elapsed_ns);
+            used += cpu;
+            if cpu > most {
+                most = cpu;
+                self.last_runner = executor.index;
+            }
+        }
+        used * 4 < elapsed_ns
+            && elapsed_ns >= self.hub.options.stall_ns / 2
+            && !sample.iter().any(|executor| executor.probe.is_runnable())
+    }
+
+    fn note_stall(&mut self, stalled: bool, now: u64) {
+        if stalled {
+            self.stalled_looks += 1;
+            self.calm_since_ns = now;
+            self.hub.counters.stalls.fetch_add(1, Relaxed);
+        } else {
+            self.stalled_looks = 0;
+        }
+    }
+
+    fn preempt(&mut self, now: u64) {
+        self.preempted_ns = now;
+        if let Some(preempt) = &self.hooks.preempt {
+            self.hub.counters.preemptions.fetch_add(1, Relaxed);
+            preempt();
+        }
+    }
+
+    fn pace(&mut self, quick: bool) {
+        let stall_ns = self.hub.options.stall_ns;
+        let longer = (self.interval_ns * 2).min(stall_ns * INTERVAL_FACTOR_MAX);
+        self.interval_ns = if quick { longer } else { stall_ns };
+    }
+
+    fn nothing_waits(&mut self, elapsed_ns: u64) {
+        self.stalled_looks = 0;
+        // Time with nothing to do is not time that proves calm.
+        self.calm_since_ns += elapsed_ns.min(clock::now_ns() - self.calm_since_ns);
+        self.empty_looks += 1;
+        self.pace(true);
+        if self.empty_looks < EMPTY_LOOKS {
+            return;
+        }
+        self.empty_looks = 0;
+        self.interval_ns = self.hub.options.stall_ns;
+        self.hub.slot().hogged.store(0, Relaxed);
+        self.hub.armed.store(false, Ordering::Release);
+        // A push between the look and the store would find nobody looking.
+        if !self.hub.state.lock().lanes.is_empty() {
+            self.hub.armed.store(true, Ordering::Release);
+        }
+    }
+
+    /// What goes by the clock rather than by the queue.
+    fn keep_time(&mut self) {
+        let now = clock::now_ns();
+        self.report_unheard();
+        if self.orphan_at_ns.is_some_and(|at| now >= at) {
+            (self.hooks.report)("supervisor is gone and this worker did not finish in time: leaving");
+            // SAFETY: ends the process at once, as intended.
+            unsafe { libc::_exit(1) };
+        }
+        match self.shrink_at_ns {
+            None => {
+                let state = self.hub.state.lock();
+                if state.alive() + state.spawning > self.hub.options.threads_min {
+                    self.shrink_at_ns = Some(now + self.hub.options.thread_idle_ns);
+                }
+            }
+            Some(at) if now >= at => {
+                let more = self.hub.shrink();
+                self.shrink_at_ns = more.then_some(now + self.hub.options.thread_idle_ns);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn report_unheard(&self) {
+        for id in self.hub.guard.take_unheard(UNHEARD_NS) {
+            let running = self.hub.running().into_iter().find(|running| running.id == id);
+            let line = match running {
+                Some(r) => format!(
+                    "late: {} runs since {} ms in thread {} (tid {}); no backtrace, the GVL was not \
+                     to be had within 1 s; CPU {} ms, sleeps in {}",
+                    r.what,
+                    r.age_ms,
+                    r.executor,
+                    r.tid,
+                    r.cpu_ms,
+                    r.wait_channel.as_deref().unwrap_or("nothing (it runs)"),
+                ),
+                None => format!("late: unit {id} ended before it could be reported"),
+            };
+            (self.hooks.report)(&line);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The alarm: an event descriptor that wakes the sentinel out of `ppoll`.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Wakes one waiting thread; rings before the wait are kept and joined.
+pub struct Alarm(OwnedFd);
+
+impl Alarm {
+    /// A silent alarm.
+    ///
+    /// # Errors
+    /// When the operating system gives no descriptor.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just opened, owned by nobody else.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Wakes the waiting thread.
+    pub fn ring(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: writes 8 bytes of ours; a full counter already means "rung".
+        unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Forgets the rings so far.
+    pub fn clear(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: reads 8 bytes into ours; an empty counter is EAGAIN.
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    /// The descriptor to wait on.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
