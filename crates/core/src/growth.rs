@@ -5,23 +5,26 @@
 //! wait for the same lock or a full connection pool; there, more threads only
 //! cost memory. So growth goes in stages. Within a stage the width may rise
 //! sixteen-fold; when every thread has had the time to finish a unit the
-//! stage's rate is compared with the one before. The width was doubled but the
-//! rate rose by less than a tenth: the pool is held at the earlier width for
-//! `HOLD_NS`, then may try again.
+//! stage's rate is compared with the one before, if that one was stalled, too
+//! (a rate from before a change of load says nothing). The width was doubled
+//! but the rate rose by less than a tenth: the pool is held at the earlier
+//! width for `HOLD_NS`, then may try again. Sixteen threads are always allowed.
 
 /// Least length of a stage.
 const STAGE_NS: u64 = 100_000_000;
 /// Longest length of a stage.
 const STAGE_MAX_NS: u64 = 5_000_000_000;
 /// How long a width that did not help is kept out.
-const HOLD_NS: u64 = 10_000_000_000;
-/// Width that may be reached in any stage.
+const HOLD_NS: u64 = 5_000_000_000;
+/// Factor by which the width may rise in a stage, and the width that may
+/// always be reached.
 const STAGE_WIDTH: usize = 16;
 
 struct Stage {
     since_ns: u64,
     finished: u64,
     width: usize,
+    stalled: bool,
 }
 
 /// Watches width against finished units.
@@ -34,22 +37,24 @@ pub struct Growth {
 impl Growth {
     /// A brake that has seen nothing yet.
     pub fn new(now_ns: u64) -> Self {
-        let stage = Stage { since_ns: now_ns, finished: 0, width: 1 };
+        let stage = Stage { since_ns: now_ns, finished: 0, width: 1, stalled: false };
         Self { stage, before: None, held: None }
     }
 
     /// The most threads useful now, between 1 and `max`. `finished` counts
-    /// units since the start; `waiting` says whether units wait: a rate seen
-    /// without a backlog shows the demand, not what the threads can do.
+    /// units since the start; `stalled` says whether units wait while no thread
+    /// uses the CPU: a rate seen otherwise shows the demand or the CPU, not what
+    /// more threads could do.
     pub fn limit(
         &mut self,
         now_ns: u64,
         finished: u64,
         width: usize,
-        waiting: bool,
+        stalled: bool,
         max: usize,
     ) -> usize {
-        self.close_stage(now_ns, finished, width, waiting);
+        self.stage.stalled |= stalled;
+        self.close_stage(now_ns, finished, width);
         if self.held.is_some_and(|(_, until)| now_ns >= until) {
             self.held = None;
         }
@@ -58,7 +63,7 @@ impl Growth {
         staged.min(held).min(max).max(1)
     }
 
-    fn close_stage(&mut self, now_ns: u64, finished: u64, width: usize, waiting: bool) {
+    fn close_stage(&mut self, now_ns: u64, finished: u64, width: usize) {
         let length = now_ns.saturating_sub(self.stage.since_ns);
         let done = finished.saturating_sub(self.stage.finished);
         let every_thread_finished = done >= width as u64;
@@ -68,14 +73,14 @@ impl Growth {
         let rate = done as f64 / (length as f64 / 1e9);
         if let Some((before_width, before_rate)) = self.before {
             let wider = width >= before_width * 2;
-            if waiting && wider && rate < before_rate * 1.1 {
-                self.held = Some((before_width, now_ns + HOLD_NS));
+            if self.stage.stalled && wider && rate < before_rate * 1.1 {
+                self.held = Some((before_width.max(STAGE_WIDTH), now_ns + HOLD_NS));
             }
         }
         if self.held.is_none() {
-            self.before = waiting.then_some((width, rate));
+            self.before = self.stage.stalled.then_some((width, rate));
         }
-        self.stage = Stage { since_ns: now_ns, finished, width };
+        self.stage = Stage { since_ns: now_ns, finished, width, stalled: false };
     }
 }
 
@@ -110,8 +115,21 @@ mod tests {
 
     #[test]
     fn work_behind_one_lock_is_held_back() {
-        let widths = run(8_000, 300, |_| 100.0);
+        let widths = run(5_000, 300, |_| 100.0);
         assert!(*widths.last().unwrap() <= 16, "{widths:?}");
+    }
+
+    #[test]
+    fn a_rate_from_before_a_change_of_load_holds_nothing_back() {
+        let mut growth = Growth::new(0);
+        for ms in 1..=1_000 {
+            growth.limit(ms * MS, ms * 60, 1, false, 300);
+        }
+        let mut done = 60_000;
+        for ms in 1_001..=2_000 {
+            done += ms % 2;
+            assert!(growth.limit(ms * MS, done, 8, true, 300) >= 16);
+        }
     }
 
     #[test]

@@ -12,12 +12,19 @@ use crate::executor::{Current, Executor};
 use crate::hub::{Hub, State, RECENT};
 use crate::work::{Shed, Work};
 
+/// After this long without giving others a turn, in ns, a thread that keeps
+/// finding work lets those in that wait for the GVL in the middle of a unit.
+const TURN_NS: u64 = 2_000_000;
+
 /// What [`Seat::take`] answers.
 pub enum Take<W> {
     /// A unit to run.
     Work(W),
     /// Nothing to do: call [`Seat::wait`] without the GVL, then take again.
     Wait,
+    /// Other threads are in the middle of a unit and had no turn for a while:
+    /// let the VM switch threads, then take again.
+    Yield,
     /// The thread is not needed any more and shall end.
     Leave,
 }
@@ -30,6 +37,8 @@ pub struct Seat<W: Work> {
     parker: Parker,
     /// Counted in `State::coming` until its first take after a wake.
     coming: Cell<bool>,
+    /// When others last had a turn, in ns of the clock.
+    turn_ns: Cell<u64>,
     left: Cell<bool>,
 }
 
@@ -55,7 +64,14 @@ impl<W: Work> Seat<W> {
         state.spawning = state.spawning.saturating_sub(1);
         hub.slot().threads.store(state.alive() as u32, Relaxed);
         drop(state);
-        Self { hub: hub.clone(), executor, parker, coming: Cell::new(true), left: Cell::new(false) }
+        Self {
+            hub: hub.clone(),
+            executor,
+            parker,
+            coming: Cell::new(true),
+            turn_ns: Cell::new(clock::now_ns()),
+            left: Cell::new(false),
+        }
     }
 
     /// Index of the executor, as in [`crate::executor::Running::executor`].
@@ -102,6 +118,7 @@ impl<W: Work> Seat<W> {
     /// the GVL. Returns early after [`Seat::unparker`] was used.
     pub fn wait(&self) {
         self.parker.park();
+        self.turn_ns.set(clock::now_ns());
     }
 
     /// Counts a thread that was woken, or started, as arrived.
@@ -118,6 +135,11 @@ impl<W: Work> Seat<W> {
     }
 
     fn next(&self, state: &mut State<W>, now: u64, old: &mut Vec<W>) -> Take<W> {
+        let others_at_work = state.running > 0 && !state.lanes.is_empty();
+        if others_at_work && now.saturating_sub(self.turn_ns.get()) >= TURN_NS {
+            self.turn_ns.set(now);
+            return Take::Yield;
+        }
         let over_width = state.awake > state.width && state.awake > 1;
         if !over_width || state.closing {
             if let Some(work) = state.lanes.pop(now, old) {

@@ -198,7 +198,7 @@ impl<W: Work> Watch<W> {
         readings.stalled_looks = self.stalled_looks;
         readings.calm_ns = now.saturating_sub(self.calm_since_ns);
         let max = self.hub.options.threads_max;
-        readings.max = self.growth.limit(now, finished, readings.awake, true, max);
+        readings.max = self.growth.limit(now, finished, readings.awake, readings.stalled, max);
         let tuning = Tuning { preempt_ns: self.hub.options.preempt_ns, narrow_ns: NARROW_NS };
         let decision = decide(&readings, &tuning);
         if decision.narrowed {

@@ -1,0 +1,9 @@
+# frozen_string_literal: true
+
+require_relative "demo"
+
+# bin/demo: see there for its use.
+unknown = ARGV - ["--once"]
+abort "bin/demo knows only --once, not #{unknown.join(" ")}" unless unknown.empty?
+$stdout.sync = true
+Bench::Demo.new(once: ARGV.include?("--once")).run

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+module Bench
+  # One line on the terminal that moves while something runs.
+  class Progress
+    EVERY_S = 0.2
+    WIDTH = 24
+
+    # @param title [String]
+    # @param tree [ProcTree] of the server, whose processor time and memory are shown
+    # @param seconds [Integer] how long it is going to take
+    def initialize(title, tree, seconds)
+      @title = title
+      @tree = tree
+      @seconds = seconds
+    end
+
+    # @return [Object] what the block returned
+    def during(&)
+      work = Thread.new(&)
+      started = now
+      first = @tree.read
+      show(now - started, first) until work.join(EVERY_S)
+      work.value
+    ensure
+      # Where there is no terminal there was no moving line to end.
+      $stdout.tty? ? puts : puts("  #{@title}: done")
+    end
+
+    private
+
+    def show(elapsed_s, first)
+      return unless $stdout.tty?
+      filled = (WIDTH * [elapsed_s / @seconds, 1.0].min).round
+      cpu = @tree.read.cpu_s_since(first) / elapsed_s * 100
+      print format("\r\e[K  [%s%s] %s  server: %.0f %% CPU, %.0f MB", "#" * filled, "." * (WIDTH - filled), @title, cpu,
+                   @tree.memory_mb[:rss_mb])
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+require_relative "server"
+
+module Bench
+  # Chaton from this checkout.
+  class Chaton < Server
+    def name = "chaton"
+    def chaton? = true
+
+    private
+
+    def command(rackup, port)
+      ["ruby", "-I#{ROOT}/lib", "#{ROOT}/exe/chaton", rackup, "-C", "-", "--control-socket", "none",
+       "-b", "tcp://127.0.0.1:#{port}", "-e", "production", "-w", @workers.to_s, *(@threads ? ["-t", @threads] : [])]
+    end
+  end
+end

@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+require "etc"
+
+module Bench
+  # On what, and with which versions, something was measured.
+  module Machine
+    COMMANDS = {
+      "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "puma --version", "wrk" => "wrk -v",
+      "rust" => "rustc --version", "commit" => "git rev-parse --short HEAD"
+    }.freeze
+
+    module_function
+
+    # @return [Hash{String => Object}]
+    def facts
+      { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name }
+        .merge(COMMANDS.transform_values { |command| first_line(command) })
+    end
+
+    # @return [String] how busy the machine was with other things, too
+    def load_average = File.read("/proc/loadavg").split.first(3).join(" ")
+
+    # @return [Boolean] whether a program of that name is on PATH
+    def installed?(name) = ENV.fetch("PATH").split(":").any? { |folder| File.executable?(File.join(folder, name)) }
+
+    def processor = File.foreach("/proc/cpuinfo").grep(/model name/).first.to_s.split(": ", 2).last.to_s.strip
+    def memory_gib = (File.read("/proc/meminfo")[/MemTotal:\s+(\d+)/, 1].to_i / 1024.0 / 1024).round(1)
+    def system_name = File.read("/etc/os-release")[/PRETTY_NAME="(.+)"/, 1]
+
+    def first_line(command)
+      IO.popen(command, err: [:child, :out], &:read).to_s.lines.first.to_s.strip
+    rescue Errno::ENOENT
+      "not installed"
+    end
+  end
+end

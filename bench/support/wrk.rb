@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Bench
+  # One run of wrk.
+  class Wrk
+    SCRIPT = File.expand_path("load.lua", __dir__)
+    # What one run found, and how it was started.
+    Result = Struct.new(:command, :output, :figures, keyword_init: true) do
+      def requests = figures.fetch("requests")
+      def rps = (requests * 1e6 / figures.fetch("duration_us")).round(1)
+      def p50_ms = figures.fetch("p50_us") / 1000.0
+      def p99_ms = figures.fetch("p99_us") / 1000.0
+      def errors = figures.sum { |name, count| name.end_with?("errors") || name == "timeouts" ? count : 0 }
+    end
+
+    # @param url [String]
+    # @param connections [Integer]
+    # @param seconds [Integer] wrk knows whole seconds only
+    # @param mode [String] see load.lua
+    def initialize(url, connections:, seconds:, mode: "get")
+      # One thread can drive either server to its limit at few connections; two share the work at many.
+      threads = connections >= 100 ? 2 : 1
+      @command = ["wrk", "-t#{threads}", "-c#{connections}", "-d#{seconds}s", "--latency", "--timeout", "10s",
+                  "-s", SCRIPT, url, "--", mode]
+    end
+
+    # @return [Result]
+    # @raise [RuntimeError] when wrk itself failed
+    def run
+      output = IO.popen(@command, err: [:child, :out], &:read)
+      line = output[/^RESULT (.+)$/, 1]
+      raise "#{@command.join(" ")} failed:\n#{output}" unless line
+      Result.new(command: @command.join(" "), output: output, figures: JSON.parse(line))
+    end
+
+    # Starts the run beside others.
+    # @return [Thread] whose value is the result
+    def start = Thread.new { run }
+  end
+end

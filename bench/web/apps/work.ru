@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require "rack/files"
+require "tmpdir"
+
+# What applications do besides saying hello, one path each.
+class Work
+  TYPE = { "content-type" => "application/octet-stream" }.freeze
+  BIG = ("x" * (3 * 1024 * 1024)).freeze
+  STREAM_CHUNKS = 1000
+  CHUNK = ("y" * 64).freeze
+
+  def initialize
+    folder = Dir.mktmpdir("chaton-bench-files")
+    File.write(File.join(folder, "big"), BIG)
+    at_exit { FileUtils.rm_rf(folder) if Process.pid == @pid }
+    @pid = Process.pid
+    @files = Rack::Files.new(folder)
+  end
+
+  def call(env)
+    case env["PATH_INFO"]
+    when "/page" then page
+    when "/quick" then quick
+    when "/sleep" then pause(env["QUERY_STRING"].to_f)
+    when "/burn" then burn_ms(300) && answer("burnt")
+    when "/post" then answer(env["rack.input"].read.bytesize.to_s)
+    when "/big" then answer(BIG)
+    when "/file" then @files.call(env.merge("PATH_INFO" => "/big"))
+    when "/stream" then [200, TYPE.dup, Enumerator.new { |out| STREAM_CHUNKS.times { out << CHUNK } }]
+    else answer("ready")
+    end
+  end
+
+  private
+
+  # The common request: three queries of 2 ms, between them 3 ms of rendering.
+  def page
+    3.times do
+      sleep 0.002
+      burn_ms(1)
+    end
+    answer("page")
+  end
+
+  # One query of 1 ms and next to no rendering.
+  def quick
+    sleep 0.001
+    burn_ms(0.2)
+    answer("quick")
+  end
+
+  def pause(seconds)
+    sleep seconds
+    answer("slept")
+  end
+
+  # Processor time of this thread, so that waiting for a turn is not counted as work.
+  def burn_ms(milliseconds)
+    until_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + (milliseconds / 1000.0)
+    nil while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < until_s
+    true
+  end
+
+  def answer(text) = [200, TYPE.dup, [text]]
+end
+
+run Work.new

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require_relative "bar"
+require_relative "case"
+
+module Bench
+  module Web
+    # Everything that is measured, in the order of the table.
+    module Cases
+      CONNECTIONS = [10, 100, 300].freeze
+      HELLO_BARS = { 10 => 2.0, 100 => 3.5, 300 => 4.0 }.freeze
+
+      module_function
+
+      # @return [Array<Case>]
+      def all
+        [*hello, threads, sinatra, *common, *sleeping, hog, *bodies, *answers, workers]
+      end
+
+      def hello
+        CONNECTIONS.map do |connections|
+          bars = [Bar.at_least(:rps, HELLO_BARS.fetch(connections)), Bar.at_most(:cpu_us, 0.2)]
+          bars << Bar.at_most(:p99_ms, 0.5) if connections >= 100
+          row("hello-c#{connections}", "hello, keep-alive, c=#{connections}, 5 threads", bars, connections:)
+        end
+      end
+
+      def threads
+        Case.new(name: "threads", title: "hello, c=100, Chaton -t 1:1 against -t 1:64", rackup: HELLO, path: "/",
+                 connections: 100, rounds: 9, seconds: 2,
+                 servers: [Chaton.new(threads: "1:64"), Chaton.new(threads: "1:1")],
+                 bars: [Bar.within(:rps, 0.05), Bar.within(:waits, 0.05)])
+      end
+
+      def sinatra
+        row("sinatra", "Sinatra hello, c=100, 5 threads", [Bar.at_least(:rps, 2.5)], rackup: SINATRA)
+      end
+
+      # Chaton as it comes, against whichever of Puma's usual settings serves most.
+      def common
+        pumas = %w[3:3 5:5 16:16].flat_map { |threads| pumas(threads) }
+        { "/page" => "3 × 2 ms IO + 3 ms CPU", "/quick" => "1 ms IO + 0.2 ms CPU" }.flat_map do |path, work|
+          [10, 100].map do |connections|
+            Case.new(name: "common#{path.tr("/", "-")}-c#{connections}", title: "#{work}, c=#{connections}, defaults",
+                     group: "common", rackup: WORK, path:, connections:, servers: [Chaton.new, *pumas], scouts: 2,
+                     warmup_s: 1, bars: [Bar.at_least(:rps, 1.0, against: :fastest),
+                                         Bar.at_most(:p99_ms, 1.0, against: :fastest)])
+          end
+        end
+      end
+
+      # Nothing is set but a high maximum; Puma gets by hand what it needs. One core is no help to those who sleep.
+      def sleeping
+        [0.1, 0.5].product(CONNECTIONS).map do |delay_s, connections|
+          Case.new(name: "sleep-#{delay_s}-c#{connections}", title: "sleep #{delay_s} s, c=#{connections}",
+                   rackup: WORK, path: "/sleep?#{delay_s}", connections:, warmup_s: 2, seconds: delay_s < 0.5 ? 2 : 3,
+                   servers: [Chaton.new(threads: "1:512"), Puma.new(threads: "300:300")],
+                   bars: [Bar.at_least(:rps, 0.95 * connections / delay_s, against: nil), Bar.at_least(:rps, 0.99)])
+        end
+      end
+
+      def hog
+        row("hog", "hello, c=10, beside 2 clients that loop 300 ms of CPU",
+            [Bar.at_least(:rps, 4.0), Bar.at_most(:p99_ms, 30.0, against: nil)],
+            rackup: WORK, connections: 10, seconds: 3, beside: ["/burn", 2])
+      end
+
+      def bodies
+        [
+          row("post", "POST 1 KB with Content-Length, c=100", [Bar.at_least(:rps, 4.0)],
+              rackup: WORK, path: "/post", mode: "post"),
+          row("post-chunked", "POST 1 KB chunked, c=100", [Bar.at_least(:rps, 4.0)],
+              rackup: WORK, path: "/post", mode: "post_chunked"),
+          row("close", "one request per connection, c=100", [Bar.at_least(:rps, 3.0)], mode: "close")
+        ]
+      end
+
+      def answers
+        [
+          row("big-string", "3 MB answer from one String, c=10", [Bar.at_least(:rps, 1.2)],
+              rackup: WORK, path: "/big", connections: 10),
+          row("big-file", "3 MB answer from a file (to_path), c=10", [Bar.at_least(:rps, 2.0)],
+              rackup: WORK, path: "/file", connections: 10),
+          row("stream", "streamed answer of 1000 chunks, c=10, 5 threads", [Bar.at_least(:rps, 5.0)],
+              rackup: WORK, path: "/stream", connections: 10)
+        ]
+      end
+
+      def workers
+        Case.new(name: "workers", title: "hello, c=100, 2 workers of 5 threads", rackup: HELLO, path: "/",
+                 connections: 100, bars: [Bar.at_least(:rps, 2.5)],
+                 servers: [Chaton.new(threads: "5:5", workers: 2), Puma.new(threads: "5:5", workers: 2)])
+      end
+
+      # The usual row: five threads each, Puma both ways.
+      def row(name, title, bars, **given)
+        Case.new(**{ name:, title:, bars:, rackup: HELLO, path: "/", connections: 100,
+                     servers: [Chaton.new(threads: "5:5"), *pumas("5:5")] }.merge(given))
+      end
+
+      def pumas(threads) = [Puma.new(threads:), Puma.new(threads:, core: PINNED_CORE)]
+    end
+  end
+end

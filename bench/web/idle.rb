@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+require_relative "case"
+require_relative "bar"
+require_relative "slice"
+require_relative "../support/machine"
+
+module Bench
+  module Web
+    # What a server costs that has nothing to do: memory after it has served for a while, and how often it wakes.
+    class Idle
+      CASE = Case.new(name: "idle", title: "idle after load: Sinatra example, each server's default threads",
+                      rackup: SINATRA, path: "/", connections: 4, seconds: 2, rounds: 3,
+                      servers: [Chaton.new, Puma.new],
+                      bars: [Bar.at_most(:pss_mb, 1.05), Bar.at_most(:idle_waits, 0.0, against: nil)])
+      # Threads that a server no longer needs may take this long to go.
+      SETTLE_S = 12
+      WATCH_S = 5
+
+      def initialize(a_case, progress)
+        @case = a_case
+        @progress = progress
+      end
+
+      # @return [Hash{Symbol => Object}] the raw results
+      def run
+        load_before = Machine.load_average
+        slices = Array.new(@case.rounds) { |round| measure(round) }.flatten
+        { case: @case.name, title: @case.title, path: @case.path, connections: @case.connections,
+          seconds: @case.seconds, settle_s: SETTLE_S, watch_s: WATCH_S,
+          commands: @case.servers.to_h { |server| [server.label, server.command_line(@case.rackup)] },
+          machine_load: [load_before, Machine.load_average], slices: }
+      end
+
+      private
+
+      # A fresh process each round: memory depends on how it was filled.
+      def measure(round)
+        @case.servers.each { |server| server.start(@case.rackup) }
+        served = @case.servers.map { |server| Slice.new(@case, server).measure }
+        sleep SETTLE_S
+        before = @case.servers.map { |server| server.tree.read }
+        sleep WATCH_S
+        @case.servers.each_with_index.map do |server, index|
+          waits = server.tree.read.waits_since(before[index])
+          figures = served[index].merge(round:, idle_waits: waits, **server.tree.memory_mb)
+          figures.tap { @progress.call(@case, figures, round) }
+        end
+      ensure
+        @case.servers.each(&:stop)
+      end
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require_relative "../support/wrk"
+
+module Bench
+  module Web
+    # One stretch of load on one server, and what the server spent on it.
+    class Slice
+      # @param a_case [Case]
+      # @param server [Server] running
+      # @param seconds [Integer]
+      def initialize(a_case, server, seconds: a_case.seconds)
+        @case = a_case
+        @server = server
+        @seconds = seconds
+      end
+
+      # @return [Hash{Symbol => Object}] figures, and under :wrk what wrk said
+      def measure
+        warm_up
+        neighbour = @case.beside && load(*@case.beside, seconds: @seconds + 1).start
+        before = @server.tree.read
+        result = load(@case.path, @case.connections, mode: @case.mode).run
+        after = @server.tree.read
+        neighbour&.join
+        figures(result, before, after)
+      end
+
+      private
+
+      def warm_up
+        return if @case.warmup_s.zero?
+        load(@case.path, @case.connections, mode: @case.mode, seconds: @case.warmup_s).run
+      end
+
+      def load(path, connections, mode: "get", seconds: @seconds)
+        Wrk.new(@server.url(path), connections:, seconds:, mode:)
+      end
+
+      def figures(result, before, after)
+        requests = [result.requests, 1].max.to_f
+        { server: @server.label, rps: result.rps, p50_ms: result.p50_ms, p99_ms: result.p99_ms, errors: result.errors,
+          cpu_us: (after.cpu_s_since(before) * 1e6 / requests).round(2),
+          waits: (after.waits_since(before) / requests).round(4),
+          **@server.tree.memory_mb, wrk: { command: result.command, output: result.output, figures: result.figures } }
+      end
+    end
+  end
+end

@@ -1,0 +1,73 @@
+//! The engine without Ruby: one plain thread answers every request with a
+//! canned text, so that the cost of the engine can be measured alone.
+//!
+//! `cargo run --release -p chaton-web --example hello -- 9292`, then
+//! `wrk -t1 -c100 -d3 http://127.0.0.1:9292/`. Prints counters when its input ends.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::net::TcpListener;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, Sink};
+
+const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n";
+const CLOSE: &[u8] = b"Connection: close\r\n";
+const BODY: &[u8] = b"\r\nHello world\n";
+
+/// A queue for one thread.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Arc<Exchange>>>,
+    some: Condvar,
+}
+
+impl Sink for Queue {
+    fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_back(exchange);
+        Ok(())
+    }
+
+    fn flush(&self) {
+        self.some.notify_one();
+    }
+
+    fn late(&self, _: &Arc<Exchange>) {}
+}
+
+impl Queue {
+    fn take(&self) -> Arc<Exchange> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(exchange) = waiting.pop_front() {
+                return exchange;
+            }
+            waiting = self.some.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let port: u16 = std::env::args().nth(1).map_or(Ok(9292), |text| text.parse())?;
+    let socket = TcpListener::bind(("127.0.0.1", port))?;
+    let label = format!("tcp://{}", socket.local_addr()?);
+    println!("serving {label}");
+    let listener = Listener { fd: socket.into(), kind: ListenerKind::Tcp, label };
+    let queue = Arc::new(Queue::default());
+    let engine = Engine::start(Config::new(vec![listener]), queue.clone())?;
+    std::thread::Builder::new().name("answers".to_owned()).spawn(move || loop {
+        let exchange = queue.take();
+        let keep_alive = exchange.keep_alive();
+        let mut out = exchange.take_out();
+        out.extend_from_slice(HEAD);
+        if !keep_alive {
+            out.extend_from_slice(CLOSE);
+        }
+        out.extend_from_slice(BODY);
+        exchange.complete(out, None, keep_alive);
+    })?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    println!("{:#?}", engine.stats());
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Who takes a new connection: this worker, or a freer sibling.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use chaton_core::board::{Board, Slot};
+use chaton_core::clock;
+
+/// A worker may have this many units more than the freest one and still accept:
+/// gauges are read without a lock, and a hand-over costs more than it gains.
+const BUSY_SLACK: u32 = 1;
+
+/// As above, for connections.
+const CONNECTION_SLACK: u32 = 4;
+
+/// How loaded a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// A unit has kept Ruby busy for so long that others wait behind it.
+    pub hogged: bool,
+    /// Units waiting and running.
+    pub busy: u32,
+    /// Open connections.
+    pub connections: u32,
+}
+
+impl Load {
+    fn of(slot: &Slot, now_ms: u64, hogged_after_ms: u64) -> Self {
+        Self {
+            hogged: slot.hogged.load(Relaxed) != 0 || slot.is_hogged(now_ms, hogged_after_ms),
+            busy: slot.queued.load(Relaxed).saturating_add(slot.running.load(Relaxed)),
+            connections: slot.connections.load(Relaxed),
+        }
+    }
+}
+
+/// Whether a worker should leave a new connection to a sibling.
+pub(crate) fn should_defer(own: Load, siblings: impl Iterator<Item = Load>) -> bool {
+    siblings.into_iter().any(|sibling| is_freer(sibling, own))
+}
+
+/// Whether `sibling` is clearly freer than `own`.
+fn is_freer(sibling: Load, own: Load) -> bool {
+    if sibling.hogged != own.hogged {
+        return own.hogged;
+    }
+    if own.busy > sibling.busy.saturating_add(BUSY_SLACK) {
+        return true;
+    }
+    own.busy + BUSY_SLACK >= sibling.busy
+        && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
+}
+
+/// Reads the board: whether worker `index` should leave a new connection to a sibling.
+pub(crate) fn defer_by_board(board: &Board, index: usize, hogged_after: Duration) -> bool {
+    let now_ms = clock::now_ns() / 1_000_000;
+    let hogged_after_ms = u64::try_from(hogged_after.as_millis()).unwrap_or(u64::MAX);
+    let load = |slot: &Slot| Load::of(slot, now_ms, hogged_after_ms);
+    let own = load(board.slot(index));
+    let accepting = board.siblings(index).filter(|slot| slot.accepting.load(Relaxed) != 0);
+    should_defer(own, accepting.map(load))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Load = Load { hogged: false, busy: 0, connections: 10 };
+
+    #[test]
+    fn decisions() {
+        let hogged = Load { hogged: true, busy: 1, ..FREE };
+        let busy = Load { busy: 2, ..FREE };
+        let crowded = Load { connections: 15, ..FREE };
+        let table = [
+            ("alone", FREE, vec![], false),
+            ("equal", FREE, vec![FREE], false),
+            ("hogged, sibling free", hogged, vec![FREE], true),
+            ("hogged, sibling too", hogged, vec![hogged], false),
+            ("free, sibling hogged", FREE, vec![hogged], false),
+            ("hogged, sibling busy", hogged, vec![Load { busy: 50, ..FREE }], true),
+            ("within the slack of units", Load { busy: 1, ..FREE }, vec![FREE], false),
+            ("beyond the slack of units", busy, vec![FREE], true),
+            ("free, sibling busy", FREE, vec![busy], false),
+            ("within the slack of connections", Load { connections: 14, ..FREE }, vec![FREE], false),
+            ("beyond the slack of connections", crowded, vec![FREE], true),
+            ("one of two is freer", crowded, vec![crowded, FREE], true),
+            ("crowded, but the sibling is busier", crowded, vec![busy], false),
+        ];
+        for (name, own, siblings, expected) in table {
+            assert_eq!(should_defer(own, siblings.into_iter()), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The access log: lines gathered during a turn of the IO thread, written to
+//! descriptor 1 at its end.
+
+use std::io::Write as _;
+use std::os::fd::RawFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::config::AccessLog;
+use crate::date::Civil;
+use crate::head::{RequestHead, Version};
+use crate::socket;
+
+/// Gathered lines are written early past this size.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Longest part of a request target that is logged.
+const TARGET_BYTES_MAX: usize = 2_048;
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// What a line says.
+pub(crate) struct Entry<'a> {
+    pub remote: &'a str,
+    /// None when no request could be read.
+    pub head: Option<&'a RequestHead>,
+    pub status: u16,
+    /// Bytes of the answer, its head included.
+    pub sent: u64,
+    pub took: Duration,
+}
+
+/// The lines of this turn.
+pub(crate) struct LogBuffer {
+    form: AccessLog,
+    out: RawFd,
+    lines: Mutex<Vec<u8>>,
+}
+
+impl LogBuffer {
+    pub fn new(form: AccessLog) -> Self {
+        Self { form, out: libc::STDOUT_FILENO, lines: Mutex::default() }
+    }
+
+    /// Whether anything is logged at all.
+    pub fn is_on(&self) -> bool {
+        self.form != AccessLog::Off
+    }
+
+    /// Adds a line.
+    pub fn add(&self, entry: &Entry) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut lines = self.lines.lock();
+        match self.form {
+            AccessLog::Off => return,
+            AccessLog::Common => common(&mut lines, entry, now),
+            AccessLog::Json => json(&mut lines, entry, now),
+        }
+        if lines.len() >= BUFFER_BYTES_MAX {
+            write_all(self.out, &mut lines);
+        }
+    }
+
+    /// Writes what was gathered.
+    pub fn flush(&self) {
+        if self.is_on() {
+            write_all(self.out, &mut self.lines.lock());
+        }
+    }
+}
+
+/// A log that can't be written is dropped: requests go on.
+fn write_all(out: RawFd, lines: &mut Vec<u8>) {
+    let mut rest = lines.as_slice();
+    while !rest.is_empty() {
+        match socket::write(out, rest) {
+            Ok(written) if written > 0 => rest = &rest[written..],
+            _ => break,
+        }
+    }
+    lines.clear();
+}
+
+fn common(out: &mut Vec<u8>, entry: &Entry, now: Duration) {
+    let at = Civil::from_unix(now.as_secs());
+    let month = MONTHS[usize::from(at.month.clamp(1, 12)) - 1];
+    let _ = write!(
+        out,
+        "{} - - [{:02}/{month}/{}:{:02}:{:02}:{:02} +0000] \"",
+        entry.remote, at.day, at.year, at.hour, at.minute, at.second
+    );
+    match entry.head {
+        Some(head) => {
+            push_escaped(out, head.get(head.method), "\\x");
+            out.push(b' ');
+            push_escaped(out, logged_target(head), "\\x");
+            let _ = write!(out, " {}", version(head));
+        }
+        None => out.push(b'-'),
+    }
+    let took_ms = entry.took.as_secs_f64() * 1000.0;
+    let _ = writeln!(out, "\" {} {} {took_ms:.1}", entry.status, entry.sent);
+}
+
+fn json(out: &mut Vec<u8>, entry: &Entry, now: Duration) {
+    let at = Civil::from_unix(now.as_secs());
+    let _ = write!(
+        out,
+        "{{\"at\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\",\"remote\":\"{}\",",
+        at.year,
+        at.month,
+        at.day,
+        at.hour,
+        at.minute,
+        at.second,
+        now.subsec_millis(),
+        entry.remote
+    );
+    if let Some(head) = entry.head {
+        out.extend_from_slice(b"\"method\":\"");
+        push_escaped(out, head.get(head.method), "\\u00");
+        out.extend_from_slice(b"\",\"target\":\"");
+        push_escaped(out, logged_target(head), "\\u00");
+        let _ = write!(out, "\",\"version\":\"{}\",", version(head));
+    }
+    let took_ms = entry.took.as_secs_f64() * 1000.0;
+    let _ = writeln!(
+        out,
+        "\"status\":{},\"sent_bytes\":{},\"took_ms\":{took_ms:.3}}}",
+        entry.status, entry.sent
+    );
+}
+
+fn logged_target(head: &RequestHead) -> &[u8] {
+    let target = head.get(head.target);
+    &target[..target.len().min(TARGET_BYTES_MAX)]
+}
+
+fn version(head: &RequestHead) -> &'static str {
+    match head.version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+    }
+}
+
+/// Appends text from a client so that it can't end a field or a line.
+fn push_escaped(out: &mut Vec<u8>, text: &[u8], hex: &str) {
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            0x20..=0x7e => out.push(*byte),
+            _ => {
+                let _ = write!(out, "{hex}{byte:02x}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(head: Option<&RequestHead>) -> Entry<'_> {
+        Entry {
+            remote: "10.0.0.7",
+            head,
+            status: 200,
+            sent: 120,
+            took: Duration::from_micros(1_500),
+        }
+    }
+
+    #[test]
+    fn a_request_that_could_not_be_read_has_a_line_too() {
+        let mut out = Vec::new();
+        common(&mut out, &entry(None), Duration::from_secs(0));
+        let line = String::from_utf8(out).unwrap();
+        assert_eq!(line, "10.0.0.7 - - [01/Jan/1970:00:00:00 +0000] \"-\" 200 120 1.5\n");
+    }
+
+    #[test]
+    fn json_is_one_object_a_line() {
+        let mut out = Vec::new();
+        json(&mut out, &entry(None), Duration::from_millis(1_007));
+        let line = String::from_utf8(out).unwrap();
+        assert_eq!(
+            line,
+            "{\"at\":\"1970-01-01T00:00:01.007Z\",\"remote\":\"10.0.0.7\",\
+             \"status\":200,\"sent_bytes\":120,\"took_ms\":1.500}\n"
+        );
+    }
+
+    #[test]
+    fn a_client_can_not_end_a_line() {
+        let mut out = Vec::new();
+        push_escaped(&mut out, b"/a\"b\\c\n\xff", "\\u00");
+        assert_eq!(out, b"/a\\\"b\\\\c\\u000a\\u00ff");
+    }
+}

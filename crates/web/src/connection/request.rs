@@ -1,0 +1,218 @@
+//! Reading a request: its head, then its whole body.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
+use std::time::Instant;
+
+use crate::head::{self, BodyFraming, HeadError, Parsed};
+use crate::outbox::Segment;
+use crate::request_body::{BodyError, BodyIntake};
+use crate::wire_text;
+
+use super::{Connection, End, Refusal};
+
+impl Connection {
+    /// Waits for a request and reads its head. What follows it is in `unread`.
+    pub(super) async fn read_head(&mut self) -> Result<(), End> {
+        let header = self.shared.config.timeouts.header;
+        if self.unread.is_empty() {
+            self.since = Instant::now();
+            let config = &self.shared.config;
+            let first = config.timeouts.idle.min(config.buffers_idle);
+            self.wire.set_deadline(self.since + first);
+        } else {
+            // Pipelined: the client has not waited for the last answer.
+            if self.parse_unread()? {
+                return Ok(());
+            }
+            self.since = Instant::now();
+            self.wire.set_deadline(self.since + header);
+        }
+        poll_fn(|cx| self.poll_head(cx)).await
+    }
+
+    fn poll_head(&mut self, cx: &mut Context) -> Poll<Result<(), End>> {
+        self.shared.amid_turn();
+        loop {
+            match self.poll_head_bytes(cx) {
+                Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(false)) => {}
+                Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
+                Poll::Pending if self.unread.is_empty() => {
+                    ready!(self.poll_idle_over(cx));
+                    return Poll::Ready(Err(End::Close));
+                }
+                Poll::Pending if self.wire.poll_expired(cx) => {
+                    let text = "The request's head did not arrive in time.";
+                    return Poll::Ready(Err(refuse(408, text)));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Nothing of a request has arrived: whether the connection has idled long enough.
+    fn poll_idle_over(&mut self, cx: &mut Context) -> Poll<()> {
+        let until = self.since + self.shared.config.timeouts.idle;
+        if self.shared.is_idle_over() {
+            return Poll::Ready(());
+        }
+        while self.wire.poll_expired(cx) {
+            if Instant::now() >= until {
+                return Poll::Ready(());
+            }
+            self.shrink();
+            self.wire.set_deadline(until);
+        }
+        Poll::Pending
+    }
+
+    /// Reads once; true when the head is complete.
+    fn poll_head_bytes(&mut self, cx: &mut Context) -> Poll<Result<bool, End>> {
+        let shared = Arc::clone(&self.shared);
+        let mut scratch = shared.scratch.lock();
+        let len = match ready!(self.wire.poll_recv(cx, &mut scratch)) {
+            Ok(0) if self.unread.is_empty() => return Poll::Ready(Err(End::Close)),
+            Ok(0) => {
+                let text = "The request ended in the middle of its head.";
+                return Poll::Ready(Err(refuse(400, text)));
+            }
+            Ok(len) => len,
+            Err(_) => return Poll::Ready(Err(End::Close)),
+        };
+        shared.counters.read_bytes.add(len as u64);
+        if !self.unread.is_empty() {
+            self.unread.push(&scratch[..len]);
+            drop(scratch);
+            return Poll::Ready(self.parse_unread());
+        }
+        // The usual case: parsed where it was read, nothing is kept.
+        let head = &mut self.exchange_mut().head;
+        match head::parse(&scratch[..len], &shared.config.limits, head) {
+            Ok(Parsed::Complete(taken)) => {
+                if taken < len {
+                    self.unread.push(&scratch[taken..len]);
+                }
+                Poll::Ready(Ok(true))
+            }
+            Ok(Parsed::Partial) => {
+                self.unread.push(&scratch[..len]);
+                self.since = Instant::now();
+                self.wire.set_deadline(self.since + shared.config.timeouts.header);
+                Poll::Ready(Ok(false))
+            }
+            Err(error) => Poll::Ready(Err(malformed(error))),
+        }
+    }
+
+    /// Parses what was read earlier; true when the head is complete.
+    fn parse_unread(&mut self) -> Result<bool, End> {
+        self.exchange_mut();
+        let Self { shared, exchange, unread, .. } = self;
+        let Some(exchange) = Arc::get_mut(exchange) else { return Err(End::Close) };
+        match head::parse(unread.rest(), &shared.config.limits, &mut exchange.head) {
+            Ok(Parsed::Complete(taken)) => {
+                self.unread.consume(taken);
+                Ok(true)
+            }
+            Ok(Parsed::Partial) => Ok(false),
+            Err(error) => Err(malformed(error)),
+        }
+    }
+
+    /// Reads the body to its end, so that no Ruby thread waits for a slow client.
+    pub(super) async fn read_body(&mut self) -> Result<(), End> {
+        let exchange = self.exchange_mut();
+        let framing = exchange.head.framing;
+        if matches!(framing, BodyFraming::None) {
+            return Ok(());
+        }
+        let spare = std::mem::take(&mut exchange.body_spare);
+        let expects = exchange.head.expect_continue;
+        let limits = &self.shared.config.limits;
+        let Some(mut intake) = BodyIntake::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
+        else {
+            return Ok(());
+        };
+        if expects && self.unread.is_empty() {
+            // Not sent to a client that did not wait for it.
+            self.sending.push_back(Segment::Bytes { bytes: wire_text::CONTINUE.to_vec(), at: 0 });
+            self.send().await?;
+        }
+        self.wire.set_timeout(self.shared.config.timeouts.body);
+        poll_fn(|cx| self.poll_body(cx, &mut intake)).await?;
+        let body = intake.finish().map_err(|error| self.body_end(&error))?;
+        self.exchange_mut().body = body;
+        Ok(())
+    }
+
+    fn poll_body(&mut self, cx: &mut Context, intake: &mut BodyIntake) -> Poll<Result<(), End>> {
+        loop {
+            let shared = &*self.shared;
+            let limits = &shared.config.limits;
+            if !self.unread.is_empty() {
+                let (taken, done) =
+                    intake.feed(self.unread.rest(), limits).map_err(|e| self.body_end(&e))?;
+                self.unread.consume(taken);
+                if done {
+                    return Poll::Ready(Ok(()));
+                }
+                continue;
+            }
+            let mut scratch = shared.scratch.lock();
+            let len = match self.wire.poll_recv(cx, &mut scratch) {
+                Poll::Ready(Ok(0)) => {
+                    let text = "The request ended in the middle of its body.";
+                    return Poll::Ready(Err(refuse_request(400, text)));
+                }
+                Poll::Ready(Ok(len)) => len,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Close)),
+                Poll::Pending if self.wire.poll_expired(cx) => {
+                    let text = "The request's body did not arrive in time.";
+                    return Poll::Ready(Err(refuse_request(408, text)));
+                }
+                Poll::Pending => return Poll::Pending,
+            };
+            shared.counters.read_bytes.add(len as u64);
+            self.wire.set_timeout(shared.config.timeouts.body);
+            let (taken, done) =
+                intake.feed(&scratch[..len], limits).map_err(|e| self.body_end(&e))?;
+            if taken < len {
+                self.unread.push(&scratch[taken..len]);
+            }
+            if done {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn body_end(&self, error: &BodyError) -> End {
+        match error {
+            BodyError::TooLarge => refuse_request(413, "The request's body is too large."),
+            BodyError::Chunk(error) => refuse_request(error.status(), error.reason()),
+            BodyError::Spool(error) => {
+                self.shared.sink.warn(&format!(
+                    "can't keep the body of {} in a temporary file: {error}; \
+                     make room in the directory for temporary files (TMPDIR)",
+                    self.exchange.describe()
+                ));
+                refuse_request(500, "The request's body could not be stored.")
+            }
+        }
+    }
+}
+
+fn malformed(error: HeadError) -> End {
+    refuse(error.status(), error.reason())
+}
+
+/// Refuses what is not a request yet.
+fn refuse(status: u16, text: &'static str) -> End {
+    End::Refuse(Refusal { status, text, retry_after_s: None, has_head: false })
+}
+
+/// Refuses a request of which the head is known.
+fn refuse_request(status: u16, text: &'static str) -> End {
+    End::Refuse(Refusal { status, text, retry_after_s: None, has_head: true })
+}

@@ -1,0 +1,178 @@
+//! The engine's handle and its IO thread.
+
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::accept::Acceptor;
+use crate::config::{Config, Listener, ListenerKind};
+use crate::error::Error;
+use crate::shared::Shared;
+use crate::sink::Sink;
+use crate::socket::{self, BlockedSignals};
+use crate::stats::Stats;
+
+/// Tasks run before the IO thread looks for new events: a whole batch of
+/// answers is written between two system calls that ask for more work.
+const EVENT_INTERVAL: u32 = 256;
+
+/// A running web engine.
+///
+/// It belongs to the process that started it: start it after the fork, and
+/// leak the handle in a child. Dropping it stops the engine.
+pub struct Engine {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    pid: u32,
+}
+
+impl Engine {
+    /// Starts serving on one new thread, `chaton-io`, which blocks all signals.
+    ///
+    /// # Errors
+    /// When the operating system refuses the event loop, a listener or the thread.
+    pub fn start(mut config: Config, sink: Arc<dyn Sink>) -> Result<Self, Error> {
+        let listeners = mem::take(&mut config.listeners);
+        let shared = Arc::new(Shared::new(config, sink));
+        let runtime = runtime(&shared)
+            .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
+        let acceptors = acceptors(&runtime, &shared, listeners)?;
+        let run = {
+            let shared = Arc::clone(&shared);
+            move || {
+                for acceptor in acceptors {
+                    runtime.spawn(acceptor.run());
+                }
+                runtime.block_on(supervise(&shared));
+                drop(runtime);
+                shared.clear_io_waker();
+            }
+        };
+        let blocked = BlockedSignals::new();
+        let thread = thread::Builder::new().name("chaton-io".to_owned()).spawn(run);
+        drop(blocked);
+        let thread =
+            thread.map_err(|error| Error::new("can't start the web engine's thread", error))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)), pid: std::process::id() })
+    }
+
+    /// Stops accepting for good; what is open is served on. The engine's
+    /// copies of the listening sockets are closed.
+    pub fn pause_accept(&self) {
+        self.shared.pause_accept();
+    }
+
+    /// Stops accepting; answers from now on end their connection, and idle
+    /// connections are closed after `drain_idle`.
+    pub fn drain(&self) {
+        self.shared.start_drain();
+    }
+
+    /// Waits until no connection is left. False when `timeout` has passed or
+    /// [`Engine::interrupt_wait`] was called.
+    pub fn wait_drained(&self, timeout: Duration) -> bool {
+        self.shared.wait_closed(timeout)
+    }
+
+    /// Ends a [`Engine::wait_drained`] of another thread early.
+    pub fn interrupt_wait(&self) {
+        self.shared.interrupt_wait();
+    }
+
+    /// Closes every connection and ends the IO thread. Later calls do nothing.
+    pub fn stop(&self) {
+        self.shared.start_stop();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+
+    /// What was counted so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.snapshot(self.shared.connections(), self.shared.requests_total())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // In a forked child the thread does not exist: joining would wait forever.
+        if self.pid == std::process::id() {
+            self.stop();
+        }
+    }
+}
+
+fn runtime(shared: &Arc<Shared>) -> io::Result<Runtime> {
+    let (before, after) = (Arc::clone(shared), Arc::clone(shared));
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .event_interval(EVENT_INTERVAL)
+        .on_thread_park(move || before.before_sleep())
+        .on_thread_unpark(move || after.after_sleep())
+        .build()
+}
+
+fn acceptors(
+    runtime: &Runtime,
+    shared: &Arc<Shared>,
+    listeners: Vec<Listener>,
+) -> Result<Vec<Acceptor>, Error> {
+    let _context = runtime.enter();
+    let mut acceptors = Vec::with_capacity(listeners.len());
+    for (index, listener) in listeners.into_iter().enumerate() {
+        let label = listener.label.clone();
+        let socket =
+            prepare(listener).map_err(|error| Error::new(format!("can't serve {label}"), error))?;
+        acceptors.push(Acceptor {
+            shared: Arc::clone(shared),
+            index,
+            label,
+            socket,
+            failing: false,
+        });
+    }
+    Ok(acceptors)
+}
+
+fn prepare(listener: Listener) -> io::Result<AsyncFd<OwnedFd>> {
+    let fd = listener.fd.as_raw_fd();
+    socket::set_nonblocking(fd)?;
+    if listener.kind == ListenerKind::Tcp {
+        socket::set_nodelay(fd)?;
+    }
+    socket::watch(listener.fd, Interest::READABLE)
+}
+
+/// The IO thread's own task: other threads wake it to be heard.
+async fn supervise(shared: &Arc<Shared>) {
+    let mut drain_started = false;
+    poll_fn(|cx| {
+        shared.set_io_waker(cx.waker());
+        if shared.is_stopping() {
+            return Poll::Ready(());
+        }
+        if shared.is_draining() && !drain_started {
+            drain_started = true;
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move {
+                tokio::time::sleep(shared.config.timeouts.drain_idle).await;
+                shared.end_idle();
+            });
+        }
+        Poll::Pending
+    })
+    .await;
+}

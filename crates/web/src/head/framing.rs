@@ -1,0 +1,184 @@
+//! What a head's headers say about the message: where its body ends, whether
+//! the connection lives on, which host is meant. Whatever two readers could
+//! understand in two ways is refused (RFC 9112 sections 3.2, 6 and 9.3).
+
+use super::class::trim;
+use super::error::HeadError;
+use super::{BodyFraming, RequestHead, Version};
+use crate::limits::Limits;
+use crate::target;
+
+/// The headers that decide, gathered in one pass.
+#[derive(Default)]
+struct Facts {
+    hosts: u8,
+    host_valid: bool,
+    lengths: u8,
+    length: Option<u64>,
+    codings: Codings,
+    close: bool,
+    keep_alive: bool,
+    expect_continue: bool,
+}
+
+/// The members of all `Transfer-Encoding` lines, in order.
+#[derive(Default)]
+struct Codings {
+    seen: bool,
+    /// chunked was the last member.
+    ends_chunked: bool,
+    /// Something followed chunked, or a member was empty.
+    broken: bool,
+    unknown: bool,
+}
+
+impl Codings {
+    fn add_line(&mut self, value: &[u8]) {
+        self.seen = true;
+        for member in value.split(|&b| b == b',').map(trim) {
+            self.broken |= member.is_empty() || self.ends_chunked;
+            self.ends_chunked = member.eq_ignore_ascii_case(b"chunked");
+            self.unknown |= !self.ends_chunked;
+        }
+    }
+}
+
+/// Sets the fields of `head` that follow from its headers, or refuses it.
+pub(super) fn judge(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadError> {
+    let facts = gather(head);
+    match facts.hosts {
+        0 if head.version == Version::Http11 => return Err(HeadError::NoHost),
+        0 => {}
+        1 if facts.host_valid => {}
+        1 => return Err(HeadError::Host),
+        _ => return Err(HeadError::HostTwice),
+    }
+    head.framing = framing(&facts, head.version, limits)?;
+    head.keep_alive = match head.version {
+        Version::Http11 => !facts.close,
+        Version::Http10 => facts.keep_alive && !facts.close,
+    };
+    let awaits_body = !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0));
+    head.expect_continue = facts.expect_continue && awaits_body && head.version == Version::Http11;
+    Ok(())
+}
+
+fn gather(head: &RequestHead) -> Facts {
+    let mut facts = Facts::default();
+    for &(name, value) in &head.headers {
+        // Most names are told apart by their length alone.
+        let (name, value) = (head.get(name), head.get(value));
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"host") => {
+                facts.hosts = facts.hosts.saturating_add(1);
+                facts.host_valid = target::is_authority(value);
+            }
+            6 if name.eq_ignore_ascii_case(b"expect") => {
+                facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                for option in value.split(|&b| b == b',').map(trim) {
+                    facts.close |= option.eq_ignore_ascii_case(b"close");
+                    facts.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                facts.lengths = facts.lengths.saturating_add(1);
+                facts.length = parse_length(value);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                facts.codings.add_line(value);
+            }
+            _ => {}
+        }
+    }
+    facts
+}
+
+fn framing(facts: &Facts, version: Version, limits: &Limits) -> Result<BodyFraming, HeadError> {
+    let codings = &facts.codings;
+    if codings.seen {
+        return match version {
+            _ if facts.lengths > 0 => Err(HeadError::LengthWithCoding),
+            Version::Http10 => Err(HeadError::CodingInHttp10),
+            _ if codings.broken || !codings.ends_chunked => Err(HeadError::Coding),
+            _ if codings.unknown => Err(HeadError::CodingUnknown),
+            _ => Ok(BodyFraming::Chunked),
+        };
+    }
+    match (facts.lengths, facts.length) {
+        (0, _) => Ok(BodyFraming::None),
+        (1, None) => Err(HeadError::Length),
+        (1, Some(length)) if length > limits.body_bytes_max => Err(HeadError::BodyTooLarge),
+        (1, Some(length)) => Ok(BodyFraming::Length(length)),
+        _ => Err(HeadError::LengthTwice),
+    }
+}
+
+/// Digits only: no sign, no list, no white space; at most 64 bits.
+pub(crate) fn parse_length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() {
+        return None;
+    }
+    value.iter().try_fold(0u64, |sum, &byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        sum.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_digits_of_64_bits() {
+        for (value, length) in [
+            (&b"0"[..], Some(0)),
+            (b"42", Some(42)),
+            (b"0042", Some(42)),
+            (b"18446744073709551615", Some(u64::MAX)),
+            (b"18446744073709551616", None),
+            (b"", None),
+            (b"+1", None),
+            (b"-1", None),
+            (b"1,1", None),
+            (b"1 1", None),
+            (b"0x1", None),
+            (b"1.0", None),
+            (b"\xc2\xb2", None),
+        ] {
+            assert_eq!(parse_length(value), length, "{:?}", value.escape_ascii().to_string());
+        }
+    }
+
+    #[test]
+    fn only_one_final_chunked_frames_a_body() {
+        let judge = |lines: &[&str]| {
+            let mut codings = Codings::default();
+            lines.iter().for_each(|line| codings.add_line(line.as_bytes()));
+            let facts = Facts { codings, ..Facts::default() };
+            framing(&facts, Version::Http11, &Limits::default())
+        };
+        use HeadError::{Coding, CodingUnknown};
+        for (lines, expected) in [
+            (&["chunked"][..], Ok(BodyFraming::Chunked)),
+            (&["cHuNkEd"], Ok(BodyFraming::Chunked)),
+            (&["gzip, chunked"], Err(CodingUnknown)),
+            (&["gzip", "chunked"], Err(CodingUnknown)),
+            (&["gzip"], Err(Coding)),
+            (&["identity"], Err(Coding)),
+            (&["chunked, gzip"], Err(Coding)),
+            (&["chunked", "chunked"], Err(Coding)),
+            (&["chunked, chunked"], Err(Coding)),
+            (&["chunked, identity, chunked"], Err(Coding)),
+            (&["chunked;q=1"], Err(Coding)),
+            (&["xchunked"], Err(Coding)),
+            (&["\"chunked\""], Err(Coding)),
+            (&[", chunked"], Err(Coding)),
+            (&["chunked,"], Err(Coding)),
+            (&[""], Err(Coding)),
+        ] {
+            assert_eq!(judge(lines), expected, "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What an answer still has to send: segments in order, in memory up to a
+//! bound, in a temporary file past it, so that the producer seldom waits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::mem;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use crate::limits::Limits;
+use crate::piece::Piece;
+
+/// Gathered writes end a segment at this size; a larger one would be copied
+/// too often while it grows.
+const SEGMENT_BYTES_MAX: usize = 64 * 1024;
+
+/// A stretch of output the socket takes in one call.
+pub(crate) enum Segment {
+    /// Bytes, of which those before `at` have been sent.
+    Bytes { bytes: Vec<u8>, at: usize },
+    /// Memory pinned elsewhere; `at..end` is left to send.
+    Foreign { memory: Box<dyn AsRef<[u8]> + Send>, at: usize, end: usize },
+    /// A range of a file of the application.
+    File { file: File, offset: u64, left: u64 },
+    /// A range of the answer's own temporary file.
+    Spool { file: Arc<File>, offset: u64, left: u64 },
+}
+
+/// The temporary file behind an answer whose client is slow.
+struct Spool {
+    file: Arc<File>,
+    /// Where the next byte goes.
+    end: u64,
+    /// Bytes not yet sent.
+    outstanding: u64,
+}
+
+/// The segments waiting to be sent, and how much they hold on to.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    segments: VecDeque<Segment>,
+    /// Bytes in memory that were not sent yet, those being sent included.
+    memory: usize,
+    spool: Option<Spool>,
+    /// The temporary file failed: everything stays in memory, the producer waits.
+    spool_broken: bool,
+    /// A sent buffer, for the next gathered write.
+    recycled: Vec<u8>,
+}
+
+impl Outbox {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Bytes in memory that were not sent yet.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Whether the producer may go on.
+    pub fn has_room(&self, limits: &Limits) -> bool {
+        self.memory < limits.reply_memory_bytes_max
+            || (!self.spool_broken && self.spooled() < limits.reply_spool_bytes_max)
+    }
+
+    /// Whether a producer that was told to wait should be woken: a little later
+    /// than `has_room`, so that it is not woken for every few bytes.
+    pub fn has_ample_room(&self, limits: &Limits) -> bool {
+        self.memory <= limits.reply_memory_bytes_max / 2
+            || (!self.spool_broken && self.spooled() <= limits.reply_spool_bytes_max / 2)
+    }
+
+    fn spooled(&self) -> u64 {
+        self.spool.as_ref().map_or(0, |spool| spool.outstanding)
+    }
+
+    /// Adds a whole buffer as it is.
+    pub fn push_buffer(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.memory += bytes.len();
+            self.segments.push_back(Segment::Bytes { bytes, at: 0 });
+        }
+    }
+
+    /// Adds the first `len` bytes of a piece as it is, whatever its size.
+    pub fn push_piece(&mut self, piece: Piece, len: u64) {
+        let len = len.min(piece.len());
+        if len == 0 {
+            return;
+        }
+        match piece {
+            Piece::Bytes(mut bytes) => {
+                bytes.truncate(len as usize);
+                self.push_buffer(bytes);
+            }
+            Piece::Foreign(memory) => {
+                self.memory += len as usize;
+                self.segments.push_back(Segment::Foreign { memory, at: 0, end: len as usize });
+            }
+            Piece::File { file, offset, .. } => {
+                self.segments.push_back(Segment::File { file, offset, left: len });
+            }
+        }
+    }
+
+    /// Adds a streamed piece within the bounds: memory is taken over while
+    /// there is room, else copied to the temporary file and released.
+    pub fn stream_piece(&mut self, piece: Piece, len: u64, limits: &Limits) {
+        let in_memory = match &piece {
+            Piece::Bytes(bytes) => Some(bytes.as_slice()),
+            Piece::Foreign(memory) => Some((**memory).as_ref()),
+            Piece::File { .. } => None,
+        };
+        match in_memory {
+            Some(bytes) if !self.fits(bytes.len(), limits) => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
+                self.stream(&bytes[..len], limits);
+            }
+            _ => self.push_piece(piece, len),
+        }
+    }
+
+    /// Adds streamed bytes within the bounds, gathering them into the last buffer.
+    pub fn stream(&mut self, bytes: &[u8], limits: &Limits) {
+        if self.fits(bytes.len(), limits) || self.spool(bytes).is_err() {
+            self.append(bytes);
+        }
+    }
+
+    /// Nothing in memory yet: a single write may be of any size.
+    fn fits(&self, len: usize, limits: &Limits) -> bool {
+        self.memory == 0 || self.memory + len <= limits.reply_memory_bytes_max || self.spool_broken
+    }
+
+    /// Appends to the last buffer.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.memory += bytes.len();
+        if let Some(Segment::Bytes { bytes: last, .. }) = self.segments.back_mut() {
+            if last.len() + bytes.len() <= SEGMENT_BYTES_MAX {
+                last.extend_from_slice(bytes);
+                return;
+            }
+        }
+        let mut buffer = mem::take(&mut self.recycled);
+        buffer.extend_from_slice(bytes);
+        self.segments.push_back(Segment::Bytes { bytes: buffer, at: 0 });
+    }
+
+    /// Writes to the temporary file. After an error nothing was added.
+    fn spool(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let result = self.spool_at_end(bytes);
+        self.spool_broken |= result.is_err();
+        result
+    }
+
+    fn spool_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.spool.is_none() {
+            let file = Arc::new(tempfile::tempfile()?);
+            self.spool = Some(Spool { file, end: 0, outstanding: 0 });
+        }
+        let Some(spool) = &mut self.spool else { return Ok(()) };
+        spool.file.write_all_at(bytes, spool.end)?;
+        let (offset, len) = (spool.end, bytes.len() as u64);
+        spool.end += len;
+        spool.outstanding += len;
+        if let Some(Segment::Spool { offset: start, left, .. }) = self.segments.back_mut() {
+            if *start + *left == offset {
+                *left += len;
+                return Ok(());
+            }
+        }
+        let file = Arc::clone(&spool.file);
+        self.segments.push_back(Segment::Spool { file, offset, left: len });
+        Ok(())
+    }
+
+    /// Hands all waiting segments to the IO thread; `into` must be empty.
+    pub fn take(&mut self, into: &mut VecDeque<Segment>) {
+        mem::swap(&mut self.segments, into);
+    }
+
+    /// Notes what the IO thread has sent, and takes a buffer back.
+    pub fn sent(&mut self, memory: usize, spooled: u64, recycled: &mut Vec<u8>) {
+        // What the engine says by itself never went through here.
+        self.memory = self.memory.saturating_sub(memory);
+        if self.recycled.capacity() < recycled.capacity() {
+            mem::swap(&mut self.recycled, recycled);
+            self.recycled.clear();
+        }
+        let Some(spool) = &mut self.spool else { return };
+        spool.outstanding = spool.outstanding.saturating_sub(spooled);
+        if spool.outstanding == 0 && spool.end > 0 {
+            // Give the blocks back; if that fails they go with the file.
+            if spool.file.set_len(0).is_ok() {
+                spool.end = 0;
+            }
+        }
+    }
+
+    /// Forgets everything but the capacities.
+    pub fn clear(&mut self) {
+        self.segments.clear();
+        self.memory = 0;
+        self.spool = None;
+        self.spool_broken = false;
+    }
+
+    /// Gives back what an idle connection need not hold.
+    pub fn shrink(&mut self) {
+        self.recycled = Vec::new();
+        self.segments.shrink_to_fit();
+    }
+}
+
+/// Writes the size line of a chunk of `len` bytes (RFC 9112 section 7.1).
+pub(crate) fn chunk_size_line(len: u64) -> ([u8; 18], usize) {
+    let mut line = [0u8; 18];
+    let mut rest = &mut line[..];
+    // Sixteen digits and two bytes always fit.
+    let _ = write!(rest, "{len:x}\r\n");
+    let left = rest.len();
+    (line, 18 - left)
+}

@@ -1,0 +1,86 @@
+//! Bytes of an answer's head: what may stand in it, and how it is written.
+
+use crate::head::class::is_token;
+use crate::head::Version;
+use crate::status;
+
+/// True for a header name that is a token.
+#[inline]
+pub(super) fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| is_token(byte))
+}
+
+/// True for a value without control bytes. Without a branch inside the loop, so
+/// that the compiler makes vector code of it.
+#[inline]
+pub(super) fn is_one_line(value: &[u8]) -> bool {
+    !value.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
+}
+
+/// Appends `HTTP/1.x CODE REASON` and CRLF; the code has three digits.
+pub(super) fn append_status_line(out: &mut Vec<u8>, version: Version, code: u16) {
+    let version: &[u8] = match version {
+        Version::Http10 => b"HTTP/1.0 ",
+        Version::Http11 => b"HTTP/1.1 ",
+    };
+    let digit = |value: u16| b'0' + (value % 10) as u8;
+    let code_and_space = [digit(code / 100), digit(code / 10), digit(code), b' '];
+    append(out, [version, &code_and_space, status::reason(code).as_bytes(), b"\r\n"]);
+}
+
+/// Appends `name: value` and CRLF.
+#[inline]
+pub(super) fn append_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    append(out, [name, b": ", value, b"\r\n"]);
+}
+
+/// Appends the line `Content-Length: length`.
+pub(super) fn append_length_line(out: &mut Vec<u8>, length: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = length;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    append_line(out, b"Content-Length", &digits[at..]);
+}
+
+/// One reservation, then copies that cannot grow the buffer.
+#[inline]
+fn append(out: &mut Vec<u8>, parts: [&[u8]; 4]) {
+    out.reserve(parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        out.extend_from_slice(part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for length in [0, 7, 10, 99, 100, 1 << 30, u64::MAX] {
+            let mut out = Vec::new();
+            append_length_line(&mut out, length);
+            assert_eq!(out, format!("Content-Length: {length}\r\n").into_bytes());
+        }
+    }
+
+    #[test]
+    fn status_lines() {
+        let line = |version, code| {
+            let mut out = Vec::new();
+            append_status_line(&mut out, version, code);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(line(Version::Http11, 200), "HTTP/1.1 200 OK\r\n");
+        assert_eq!(line(Version::Http10, 404), "HTTP/1.0 404 Not Found\r\n");
+        assert_eq!(line(Version::Http11, 999), "HTTP/1.1 999 \r\n");
+    }
+}

@@ -1,0 +1,202 @@
+//! A request's body: complete before the request is handed over.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use crate::chunked::{ChunkError, ChunkedDecoder};
+use crate::head::BodyFraming;
+use crate::limits::Limits;
+
+/// What is gathered before it is written to the file.
+const STAGED_BYTES_MAX: usize = 64 * 1024;
+
+/// The complete body of a request.
+#[derive(Debug, Default)]
+pub enum RequestBody {
+    /// There is none, or it is empty.
+    #[default]
+    Empty,
+    /// Held in memory.
+    Memory(Vec<u8>),
+    /// Larger than `body_memory_bytes_max`: in a temporary file without a name,
+    /// whose position is somewhere behind the last byte written.
+    Spooled {
+        /// The file.
+        file: File,
+        /// Bytes in it.
+        len: u64,
+    },
+}
+
+impl RequestBody {
+    /// Number of bytes.
+    pub fn body_len(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::Spooled { len, .. } => *len,
+        }
+    }
+}
+
+/// Why a body could not be taken in.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// More than `body_bytes_max`.
+    TooLarge,
+    /// Not the chunked coding of RFC 9112.
+    Chunk(ChunkError),
+    /// The temporary file could not be made or written.
+    Spool(io::Error),
+}
+
+/// How the end of the body is found.
+#[derive(Debug)]
+enum Framing {
+    /// So many bytes are still to come.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+}
+
+/// Takes a body in as it arrives: in memory first, in a file past a bound.
+#[derive(Debug)]
+pub(crate) struct BodyIntake {
+    framing: Framing,
+    /// The body, or what is still to be written to the file.
+    memory: Vec<u8>,
+    file: Option<File>,
+    /// Bytes in the file.
+    filed: u64,
+}
+
+impl BodyIntake {
+    /// Starts the body that `framing` announces, reusing the capacity of
+    /// `memory`; None when there is nothing to read.
+    pub fn new(
+        framing: BodyFraming,
+        mut memory: Vec<u8>,
+        limits: &Limits,
+    ) -> Result<Option<Self>, BodyError> {
+        let framing = match framing {
+            BodyFraming::None | BodyFraming::Length(0) => return Ok(None),
+            BodyFraming::Length(len) if len > limits.body_bytes_max => {
+                return Err(BodyError::TooLarge)
+            }
+            BodyFraming::Length(len) => Framing::Length(len),
+            BodyFraming::Chunked => Framing::Chunked(ChunkedDecoder::new(limits)),
+        };
+        memory.clear();
+        Ok(Some(Self { framing, memory, file: None, filed: 0 }))
+    }
+
+    /// Takes what belongs to the body: how many bytes that was, and whether the
+    /// body is complete.
+    pub fn feed(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), BodyError> {
+        let taken = match &mut self.framing {
+            Framing::Length(left) => {
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                self.memory.extend_from_slice(&input[..len]);
+                *left -= len as u64;
+                (len, *left == 0)
+            }
+            Framing::Chunked(decoder) => {
+                decoder.feed(input, &mut self.memory).map_err(BodyError::Chunk)?
+            }
+        };
+        self.settle(limits)?;
+        Ok(taken)
+    }
+
+    /// Keeps within the bounds.
+    fn settle(&mut self, limits: &Limits) -> Result<(), BodyError> {
+        if self.filed + self.memory.len() as u64 > limits.body_bytes_max {
+            return Err(BodyError::TooLarge);
+        }
+        let staged_max = if self.file.is_some() {
+            STAGED_BYTES_MAX.min(limits.body_memory_bytes_max)
+        } else {
+            limits.body_memory_bytes_max
+        };
+        if self.memory.len() > staged_max {
+            self.write_out().map_err(BodyError::Spool)?;
+        }
+        Ok(())
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(tempfile::tempfile()?),
+        };
+        file.write_all(&self.memory)?;
+        self.filed += self.memory.len() as u64;
+        if self.memory.capacity() > 2 * STAGED_BYTES_MAX {
+            self.memory = Vec::new();
+        }
+        self.memory.clear();
+        Ok(())
+    }
+
+    /// Ends the complete body.
+    pub fn finish(mut self) -> Result<RequestBody, BodyError> {
+        if self.file.is_some() {
+            self.write_out().map_err(BodyError::Spool)?;
+        }
+        Ok(match self.file {
+            Some(file) => RequestBody::Spooled { file, len: self.filed },
+            None if self.memory.is_empty() => RequestBody::Empty,
+            None => RequestBody::Memory(self.memory),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+
+    use super::*;
+
+    fn take_in(body: &[u8], step: usize, limits: &Limits) -> RequestBody {
+        let framing = BodyFraming::Length(body.len() as u64);
+        let mut intake = BodyIntake::new(framing, Vec::new(), limits).unwrap().unwrap();
+        let mut done = false;
+        for part in body.chunks(step) {
+            assert!(!done);
+            let (taken, complete) = intake.feed(part, limits).unwrap();
+            assert_eq!(taken, part.len());
+            done = complete;
+        }
+        assert!(done);
+        intake.finish().unwrap()
+    }
+
+    #[test]
+    fn small_in_memory_large_in_a_file() {
+        let limits = Limits { body_memory_bytes_max: 1_000, ..Limits::default() };
+        let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
+        assert!(matches!(take_in(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000]));
+        let RequestBody::Spooled { mut file, len } = take_in(&body, 777, &limits) else {
+            panic!("not spooled")
+        };
+        let mut read = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut read).unwrap();
+        assert_eq!(len, 200_000);
+        assert!(read == body);
+    }
+
+    #[test]
+    fn bytes_past_the_length_are_left() {
+        let limits = Limits::default();
+        let mut intake =
+            BodyIntake::new(BodyFraming::Length(3), Vec::new(), &limits).unwrap().unwrap();
+        assert_eq!(intake.feed(b"abcGET /", &limits).unwrap(), (3, true));
+    }
+
+    #[test]
+    fn too_long_is_refused_before_it_arrives() {
+        let limits = Limits { body_bytes_max: 10, ..Limits::default() };
+        let refused = BodyIntake::new(BodyFraming::Length(11), Vec::new(), &limits);
+        assert!(matches!(refused, Err(BodyError::TooLarge)));
+    }
+}

@@ -1,0 +1,27 @@
+//! Where requests go: the other side of the hand-over.
+
+use std::sync::Arc;
+
+use crate::exchange::Exchange;
+
+/// Takes complete requests. Implemented over the queue that Ruby threads pull
+/// from; every call is made on the IO thread and must not block.
+pub trait Sink: Send + Sync + 'static {
+    /// Takes one request whose body has been read.
+    ///
+    /// # Errors
+    /// Gives the exchange back when there is no room; the engine answers 503.
+    fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>>;
+
+    /// The request timeout has passed before the answer began; the client has
+    /// been told 503 and whatever is answered later is dropped.
+    fn late(&self, exchange: &Arc<Exchange>);
+
+    /// Called once after the submissions of one turn of the IO thread.
+    fn flush(&self) {}
+
+    /// Something an operator should read happened outside any request.
+    fn warn(&self, message: &str) {
+        eprintln!("chaton: {message}");
+    }
+}

@@ -1,0 +1,11 @@
+# frozen_string_literal: true
+
+require_relative "application"
+
+Rails.application.initialize!
+
+# An example has no deployment step that would do this.
+unless ActiveRecord::Base.connection.table_exists?("messages")
+  ActiveRecord::Schema.verbose = false
+  load Rails.root.join("db/schema.rb")
+end

@@ -1,0 +1,70 @@
+//! `Chaton::Native::Board`: the shared gauges of all workers.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use chaton_core::board::Board;
+use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
+
+use crate::error;
+
+/// The board as a Ruby object. It is meant to cross forks: no handle check.
+#[magnus::wrap(class = "Chaton::Native::Board", free_immediately, size)]
+pub struct RbBoard(pub Arc<Board>);
+
+impl RbBoard {
+    fn new(slots: usize) -> Result<Self, Error> {
+        let board = Board::new(slots).map_err(|e| error::system("the shared board", &e))?;
+        Ok(Self(Arc::new(board)))
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn check(&self, ruby: &Ruby, index: usize) -> Result<(), Error> {
+        if index < self.0.len() {
+            return Ok(());
+        }
+        let message = format!("the board has {} slots, asked for {index}", self.0.len());
+        Err(Error::new(ruby.exception_index_error(), message))
+    }
+
+    fn read(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<RHash, Error> {
+        rb_self.check(ruby, index)?;
+        let slot = rb_self.0.slot(index);
+        let hash = ruby.hash_new();
+        let flag = |gauge: &std::sync::atomic::AtomicU32| gauge.load(Relaxed) != 0;
+        hash.aset(ruby.to_symbol("pid"), slot.pid.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("connections"), slot.connections.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("queued"), slot.queued.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("running"), slot.running.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("threads"), slot.threads.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("queue_age_ms"), slot.queue_age_ms.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("hogged"), flag(&slot.hogged))?;
+        hash.aset(ruby.to_symbol("accepting"), flag(&slot.accepting))?;
+        hash.aset(ruby.to_symbol("requests_total"), slot.requests_total.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("shed_total"), slot.shed_total.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("finished_total"), slot.finished_total.load(Relaxed))?;
+        Ok(hash)
+    }
+
+    fn clear(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
+        rb_self.check(ruby, index)?;
+        rb_self.0.slot(index).clear();
+        Ok(())
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Board", ruby.class_object())?;
+    class.define_singleton_method("new", function!(RbBoard::new, 1))?;
+    class.define_method("size", method!(RbBoard::len, 0))?;
+    class.define_method("read", method!(RbBoard::read, 1))?;
+    class.define_method("clear", method!(RbBoard::clear, 1))?;
+    Ok(())
+}

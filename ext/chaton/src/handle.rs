@@ -1,0 +1,72 @@
+//! Handles that know which process made them.
+//!
+//! A fork copies a handle but not the threads behind it, and copies locks in
+//! whatever state they were. So a handle refuses to work in a forked child,
+//! and is leaked there rather than dropped.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::Once;
+
+use magnus::Error;
+
+use crate::error;
+
+/// Counts the forks this process descends from since the extension was loaded.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+static WATCH: Once = Once::new();
+
+extern "C" fn forked() {
+    GENERATION.fetch_add(1, Relaxed);
+}
+
+/// Notes forks from now on. One relaxed load then tells a stale handle.
+pub fn watch_forks() {
+    // SAFETY: the handler only adds to an atomic.
+    WATCH.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(forked));
+    });
+}
+
+/// Which process this is, counted in forks.
+pub fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// A value that is valid only in the process that made it.
+pub struct Handle<T> {
+    made_in: u32,
+    value: ManuallyDrop<T>,
+}
+
+impl<T> Handle<T> {
+    /// Wraps a value made in this process.
+    pub fn new(value: T) -> Self {
+        Self { made_in: generation(), value: ManuallyDrop::new(value) }
+    }
+
+    /// Whether this process made it.
+    pub fn is_ours(&self) -> bool {
+        self.made_in == generation()
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// `Chaton::ForkedError` in a forked child.
+    pub fn get(&self) -> Result<&T, Error> {
+        if self.is_ours() {
+            return Ok(&self.value);
+        }
+        Err(error::forked())
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            // SAFETY: dropped once, here, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
+        }
+    }
+}

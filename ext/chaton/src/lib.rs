@@ -1,0 +1,43 @@
+//! The boundary between Ruby and the engines.
+//!
+//! The only crate that knows both. The rules are in `ext/chaton/README.md`:
+//! Rust threads never call Ruby, the GVL is released in one place (`gvl`), no
+//! owned Rust value lives in a frame that Ruby may jump over, and handles know
+//! which process made them (`handle`).
+
+// The function that `magnus::init` exports is generated without documentation.
+#![allow(missing_docs)]
+
+mod board;
+mod error;
+mod gvl;
+mod gvl_events;
+mod handle;
+mod hub;
+mod preempt;
+mod settings;
+mod unit;
+mod web;
+
+use magnus::{function, prelude::*, Error, Ruby};
+
+/// Makes this process adopt the orphans among its descendants (Linux).
+fn become_subreaper() -> bool {
+    // SAFETY: prctl with a plain flag.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 }
+}
+
+/// Called by Ruby when the shared object is loaded.
+#[magnus::init(name = "chaton_native")]
+fn init(ruby: &Ruby) -> Result<(), Error> {
+    handle::watch_forks();
+    let chaton = ruby.define_module("Chaton")?;
+    let native = chaton.define_module("Native")?;
+    native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
+    board::define(ruby, native)?;
+    hub::define(ruby, native)?;
+    web::pins::define(ruby, native)?;
+    web::request::define(ruby, native)?;
+    web::engine::define(ruby, native)?;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Ruby Strings that the IO thread writes from where they lie.
+//!
+//! A large body is not copied: a frozen String sharing its bytes is kept alive
+//! here until the engine has written it. Dropping [`Pinned`], on any thread,
+//! only notes that; the collector's mark phase, or the next pin, lets go.
+
+use std::sync::OnceLock;
+
+use magnus::gc::Marker;
+use magnus::rb_sys::FromRawValue;
+use magnus::{prelude::*, DataTypeFunctions, Error, RModule, Ruby, TypedData, Value};
+use parking_lot::Mutex;
+use rb_sys::VALUE;
+
+#[derive(Default)]
+struct Table {
+    places: Vec<Option<VALUE>>,
+    free: Vec<usize>,
+}
+
+impl Table {
+    fn let_go(&mut self, done: &mut Vec<usize>) {
+        for place in done.drain(..) {
+            self.places[place] = None;
+            self.free.push(place);
+        }
+    }
+}
+
+static TABLE: OnceLock<Pins> = OnceLock::new();
+
+#[derive(Default)]
+struct Pins {
+    table: Mutex<Table>,
+    done: Mutex<Vec<usize>>,
+}
+
+/// The object through which the collector sees the pinned Strings.
+#[derive(TypedData, Default)]
+#[magnus(class = "Chaton::Native::Pins", mark, free_immediately)]
+pub struct Keeper;
+
+impl DataTypeFunctions for Keeper {
+    fn mark(&self, marker: &Marker) {
+        let Some(pins) = TABLE.get() else { return };
+        let mut table = pins.table.lock();
+        table.let_go(&mut pins.done.lock());
+        for value in table.places.iter().flatten() {
+            // SAFETY: kept alive by this very mark. It is not moved either.
+            marker.mark(unsafe { Value::from_raw(*value) });
+        }
+    }
+}
+
+/// Bytes of a Ruby String, valid until dropped.
+pub struct Pinned {
+    place: usize,
+    bytes: *const u8,
+    len: usize,
+}
+
+// SAFETY: the bytes belong to a frozen String that is neither freed nor moved
+// while `place` is taken; dropping touches only our own lock.
+unsafe impl Send for Pinned {}
+
+impl AsRef<[u8]> for Pinned {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: see above.
+        unsafe { std::slice::from_raw_parts(self.bytes, self.len) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(pins) = TABLE.get() {
+            pins.done.lock().push(self.place);
+        }
+    }
+}
+
+/// Pins a String with at least one byte in memory of its own (not embedded).
+/// Call with the GVL. The caller may go on changing its String: it then gets
+/// bytes of its own.
+pub fn pin(string: VALUE) -> Pinned {
+    let pins = TABLE.get_or_init(Pins::default);
+    // SAFETY: a String, with the GVL held; shares the bytes of a long one.
+    let frozen = unsafe { rb_sys::rb_str_new_frozen(string) };
+    let mut table = pins.table.lock();
+    table.let_go(&mut pins.done.lock());
+    let place = table.free.pop().unwrap_or_else(|| {
+        table.places.push(None);
+        table.places.len() - 1
+    });
+    table.places[place] = Some(frozen);
+    // SAFETY: a String that lives as long as its place is taken.
+    let (bytes, len) =
+        unsafe { (rb_sys::RSTRING_PTR(frozen).cast::<u8>(), rb_sys::RSTRING_LEN(frozen) as usize) };
+    Pinned { place, bytes, len }
+}
+
+/// Shows the pinned Strings to the collector.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Pins", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    let keeper = ruby.obj_wrap(Keeper);
+    ruby.gc_register_mark_object(keeper);
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! `Chaton::Native::Request`: one unit of web work in Ruby's hands.
+//!
+//! It is also the request's `rack.hijack`. It answers once; dropped without an
+//! answer, the client gets a 500.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_web::reply_head::{BodySize, Finished, ReplyFraming};
+use chaton_web::{Exchange, Piece, RequestBody, Room};
+use magnus::gc::Marker;
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{
+    method, prelude::*, DataTypeFunctions, Error, RArray, RModule, RString, Ruby, TypedData, Value,
+};
+use rb_sys::VALUE;
+
+use crate::gvl::{check_interrupts, without_gvl};
+use crate::web::{env::EnvKit, pins, reply};
+use crate::{error, handle};
+
+/// Bytes from which a String is written from where it lies. Below, copying it
+/// is cheaper than keeping it alive.
+const PIN_BYTES_MIN: u64 = 32 * 1024;
+/// How long a producer whose client takes nothing may wait between two looks
+/// at whether the client is still there; the engine's write timeout ends it.
+const ROOM_WAIT: Duration = Duration::from_secs(60);
+
+/// One request.
+#[derive(TypedData)]
+#[magnus(class = "Chaton::Native::Request", mark, free_immediately, size)]
+pub struct Request {
+    made_in: u32,
+    kit: &'static EnvKit,
+    exchange: RefCell<Option<Arc<Exchange>>>,
+    env: Cell<VALUE>,
+    /// The application took the connection over: its response is ignored.
+    hijacked: Cell<bool>,
+}
+
+// SAFETY: only used and dropped by threads that hold the GVL.
+unsafe impl Send for Request {}
+// SAFETY: as above.
+unsafe impl Sync for Request {}
+
+impl DataTypeFunctions for Request {
+    fn mark(&self, marker: &Marker) {
+        // SAFETY: nil, or the Hash that `env` made.
+        marker.mark(unsafe { Value::from_raw(self.env.get()) });
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        let Some(exchange) = self.exchange.take() else { return };
+        if self.made_in == handle::generation() {
+            exchange.abandon();
+        } else {
+            // A forked child's copy: the parent answers.
+            std::mem::forget(exchange);
+        }
+    }
+}
+
+impl Request {
+    /// Hands an exchange to Ruby.
+    pub fn wrap(ruby: &Ruby, kit: &'static EnvKit, exchange: Arc<Exchange>) -> Value {
+        let request = Self {
+            made_in: handle::generation(),
+            kit,
+            exchange: RefCell::new(Some(exchange)),
+            env: Cell::new(rb_sys::Qnil as VALUE),
+            hijacked: Cell::new(false),
+        };
+        ruby.obj_wrap(request).as_value()
+    }
+
+    fn open(&self) -> Result<Arc<Exchange>, Error> {
+        self.exchange.borrow().clone().ok_or_else(error::closed)
+    }
+
+    fn take(&self) -> Result<Arc<Exchange>, Error> {
+        self.exchange.take().ok_or_else(error::closed)
+    }
+
+    /// The Rack env, made at the first call.
+    fn env(ruby: &Ruby, rb_self: magnus::typed_data::Obj<Self>) -> Result<Value, Error> {
+        let made = rb_self.env.get();
+        if made != rb_sys::Qnil as VALUE {
+            // SAFETY: the Hash made before, kept alive by `mark`.
+            return Ok(unsafe { Value::from_raw(made) });
+        }
+        let exchange = rb_self.open()?;
+        let env = rb_self.kit.build(&exchange, rb_self.as_raw());
+        rb_self.env.set(env);
+        // SAFETY: the Hash just made.
+        let env = unsafe { Value::from_raw(env) };
+        if let RequestBody::Spooled { file, .. } = exchange.body() {
+            let copy = file.try_clone().map_err(|e| error::system("the request's body", &e))?;
+            let class = ruby.class_object().const_get::<_, RModule>("File")?;
+            let io: Value = class.funcall("for_fd", (copy.into_raw_fd(), "r+b"))?;
+            let _: Value = io.funcall("rewind", ())?;
+            let _: Value = env.funcall("store", ("rack.input", io))?;
+        }
+        Ok(env)
+    }
+
+    /// Answers with a whole response. False, and nothing done, when it is not
+    /// of the usual shape (see `reply`).
+    fn finish(
+        ruby: &Ruby,
+        rb_self: &Self,
+        status: Value,
+        headers: Value,
+        body: Value,
+    ) -> Result<bool, Error> {
+        if rb_self.hijacked.get() {
+            return Ok(true);
+        }
+        let Some(body) = RArray::from_value(body) else { return Ok(false) };
+        let Some((parts, total)) = reply::strings(ruby, &body) else { return Ok(false) };
+        let exchange = rb_self.open()?;
+        let Some(head) = reply::head(&exchange, status, headers, BodySize::Known(total))? else {
+            return Ok(false);
+        };
+        drop(rb_self.exchange.take());
+        send_parts(exchange, head, parts, total);
+        Ok(true)
+    }
+
+    /// Answers with a file. False when head or file are not of the usual kind.
+    fn finish_file(&self, status: Value, headers: Value, path: String) -> Result<bool, Error> {
+        let Ok(file) = std::fs::File::open(&path) else { return Ok(false) };
+        let Ok(about) = file.metadata() else { return Ok(false) };
+        if !about.is_file() {
+            return Ok(false);
+        }
+        let exchange = self.open()?;
+        let len = about.len();
+        let Some(head) = reply::head(&exchange, status, headers, BodySize::Known(len))? else {
+            return Ok(false);
+        };
+        drop(self.exchange.take());
+        let tail = match head.framing {
+            ReplyFraming::None => None,
+            _ => Some(Piece::File { file, offset: 0, len }),
+        };
+        exchange.complete(head.bytes, tail, head.keep_alive);
+        Ok(true)
+    }
+
+    /// Sends the head of a streamed response. False as in `finish`.
+    fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
+        let exchange = self.open()?;
+        let Some(head) = reply::head(&exchange, status, headers, BodySize::Unknown)? else {
+            return Ok(false);
+        };
+        exchange.begin(head.bytes, head.framing, head.keep_alive);
+        Ok(true)
+    }
+
+    /// The head of a partial hijack, to be written to the socket by Ruby.
+    fn hijack_head(
+        ruby: &Ruby,
+        rb_self: &Self,
+        status: Value,
+        headers: Value,
+    ) -> Result<Option<RString>, Error> {
+        let exchange = rb_self.open()?;
+        let head = reply::head(&exchange, status, headers, BodySize::Hijack)?;
+        Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
+    }
+
+    /// Adds to a streamed body; waits, without the GVL, while memory and spool
+    /// are full.
+    fn write(&self, chunk: RString) -> Result<usize, Error> {
+        let exchange = self.open()?;
+        let len = chunk.len();
+        let room = if len as u64 >= PIN_BYTES_MIN {
+            exchange.write_piece(Piece::Foreign(Box::new(pins::pin(chunk.as_raw()))))
+        } else {
+            // SAFETY: copied before any Ruby code runs.
+            exchange.write(unsafe { chunk.as_slice() })
+        };
+        let mut room = room.map_err(|_| error::client_gone())?;
+        while matches!(room, Room::Full) {
+            let waited = without_gvl(|| exchange.wait_room(ROOM_WAIT), &|| exchange.interrupt());
+            check_interrupts()?;
+            if let Some(answer) = waited {
+                room = answer.map_err(|_| error::client_gone())?;
+            }
+        }
+        Ok(len)
+    }
+
+    /// Ends a streamed body; `complete` false says that it broke off.
+    fn end(&self, complete: bool) -> Result<(), Error> {
+        self.take()?.end(complete);
+        Ok(())
+    }
+
+    /// Sends an interim response (103) ahead of the final one.
+    fn interim(&self, head: RString) -> Result<(), Error> {
+        // SAFETY: copied before any Ruby code runs.
+        self.open()?.interim(unsafe { head.as_slice() });
+        Ok(())
+    }
+
+    /// Takes the connection over: its descriptor, and what was read too far.
+    fn hijack(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
+        let exchange = rb_self.take()?;
+        rb_self.hijacked.set(true);
+        let (fd, rest) = exchange.hijack().map_err(|e| error::system("rack.hijack", &e))?;
+        let answer = ruby.ary_new_capa(2);
+        answer.push(fd.into_raw_fd())?;
+        answer.push(ruby.str_from_slice(&rest))?;
+        Ok(answer)
+    }
+
+    /// A request of its own that answers from now on; this one is closed.
+    fn detach(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
+        let exchange = rb_self.take()?;
+        Ok(Self::wrap(ruby, rb_self.kit, exchange))
+    }
+
+    fn is_open(&self) -> bool {
+        self.exchange.borrow().is_some()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.exchange.borrow().as_ref().is_none_or(|exchange| exchange.is_gone())
+    }
+
+    fn is_late(&self) -> bool {
+        self.exchange.borrow().as_ref().is_some_and(|exchange| exchange.answered_late())
+    }
+
+    fn describe(&self) -> String {
+        self.exchange.borrow().as_ref().map_or_else(String::new, |exchange| exchange.describe())
+    }
+
+    fn listener(&self) -> Result<usize, Error> {
+        Ok(self.open()?.listener())
+    }
+
+    fn has_after_reply(&self) -> bool {
+        let env = self.env.get();
+        env != rb_sys::Qnil as VALUE && self.kit.has_after_reply(env)
+    }
+}
+
+fn send_parts(exchange: Arc<Exchange>, head: Finished, parts: &[Value], total: u64) {
+    let Finished { bytes: mut out, framing, keep_alive } = head;
+    let strings = || parts.iter().filter_map(|part| RString::from_value(*part));
+    if framing == ReplyFraming::None {
+        exchange.complete(out, None, keep_alive);
+    } else if total < PIN_BYTES_MIN {
+        for part in strings() {
+            // SAFETY: copied at once.
+            out.extend_from_slice(unsafe { part.as_slice() });
+        }
+        exchange.complete(out, None, keep_alive);
+    } else if parts.len() == 1 {
+        let tail = strings().next().map(|part| pins::pin(part.as_raw()));
+        let tail = tail.map(|pinned| Piece::Foreign(Box::new(pinned)));
+        exchange.complete(out, tail, keep_alive);
+    } else {
+        exchange.begin(out, framing, keep_alive);
+        let gone = strings().any(|part| {
+            let sent = if part.len() as u64 >= PIN_BYTES_MIN {
+                exchange.write_piece(Piece::Foreign(Box::new(pins::pin(part.as_raw()))))
+            } else {
+                // SAFETY: copied at once.
+                exchange.write(unsafe { part.as_slice() })
+            };
+            sent.is_err()
+        });
+        exchange.end(!gone);
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Request", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_method("env", method!(Request::env, 0))?;
+    class.define_method("finish", method!(Request::finish, 3))?;
+    class.define_method("finish_file", method!(Request::finish_file, 3))?;
+    class.define_method("begin", method!(Request::begin, 2))?;
+    class.define_method("hijack_head", method!(Request::hijack_head, 2))?;
+    class.define_method("write", method!(Request::write, 1))?;
+    class.define_method("end", method!(Request::end, 1))?;
+    class.define_method("interim", method!(Request::interim, 1))?;
+    class.define_method("hijack", method!(Request::hijack, 0))?;
+    class.define_method("detach", method!(Request::detach, 0))?;
+    class.define_method("open?", method!(Request::is_open, 0))?;
+    class.define_method("gone?", method!(Request::is_gone, 0))?;
+    class.define_method("late?", method!(Request::is_late, 0))?;
+    class.define_method("describe", method!(Request::describe, 0))?;
+    class.define_method("listener", method!(Request::listener, 0))?;
+    class.define_method("after_reply?", method!(Request::has_after_reply, 0))?;
+    Ok(())
+}

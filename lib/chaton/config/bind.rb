@@ -1,0 +1,137 @@
+# frozen_string_literal: true
+
+require "uri"
+require_relative "nearest"
+require_relative "types"
+
+module Chaton
+  module Config
+    # An address to listen on.
+    #
+    # scheme is "tcp" or "unix"; host and port belong to the first, path, umask and mode to the second; backlog
+    # is nil where the listener's own default holds.
+    Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, keyword_init: true) do
+      # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
+      def to_s
+        return "unix://#{path}" if scheme == "unix"
+
+        "tcp://#{host.include?(":") ? "[#{host}]" : host}:#{port}"
+      end
+
+      # @param root [String] the directory a relative path starts from
+      # @return [Bind]
+      def under(root)
+        scheme == "unix" ? dup.tap { |bind| bind.path = File.expand_path(path, root) }.freeze : self
+      end
+    end
+
+    module Types
+      # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
+      class Address < Base
+        PORT = 9292
+        PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
+        TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
+              "balancer) end TLS, and bind tcp:// or unix:// here"
+
+        def initialize = super("a URI such as tcp://127.0.0.1:9292 or unix:///run/app.sock")
+
+        # @return [Boolean] several binds are all listened on
+        def list? = true
+
+        # @return [Bind]
+        # @raise [Mismatch]
+        def cast(value)
+          scheme, rest = value.to_s.split("://", 2)
+          case scheme
+          when "tcp", "http" then tcp(value, rest)
+          when "unix" then unix(value, rest)
+          when "ssl", "https" then raise Mismatch, TLS
+          else bare(value)
+          end
+        end
+
+        private
+
+        def tcp(value, rest)
+          host, port, query = rest.match(%r{\A(\[[\h:.%\w]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
+          mismatch(value) unless host
+          number = port ? port.to_i : PORT
+          raise Mismatch, "must have a port from 0 to 65,535, not #{value.inspect}" unless number.between?(0, 65_535)
+
+          parameters = parameters("tcp", query)
+          Bind.new(scheme: "tcp", host: host.empty? ? "0.0.0.0" : host.delete("[]"), port: number,
+                   backlog: backlog(parameters)).freeze
+        end
+
+        def unix(value, rest)
+          path, query = rest.split("?", 2)
+          raise Mismatch, "must name a file; abstract sockets (@) are not supported" if path&.match?(/\A(@|\\0)/)
+          mismatch(value) if path.nil? || path.empty?
+          # sun_path of sockaddr_un, with its final NUL.
+          raise Mismatch, "must have a path below 108 bytes, not #{path.bytesize}" if path.bytesize > 107
+
+          parameters = parameters("unix", query)
+          Bind.new(scheme: "unix", path: path, backlog: backlog(parameters), umask: octal("umask", parameters),
+                   mode: octal("mode", parameters)).freeze
+        end
+
+        def bare(value)
+          raise Mismatch, "must be #{rule}: write tcp://#{value}" if value.to_s.match?(/\A[\w.\[\]:-]*:?\d+\z/)
+          raise Mismatch, "must be #{rule}: write unix://#{value}" if value.to_s.match?(%r{\A[./~]})
+
+          mismatch(value)
+        end
+
+        def parameters(scheme, query)
+          found = URI.decode_www_form(query.to_s).to_h
+          unknown = found.keys - PARAMETERS.fetch(scheme)
+          return found if unknown.empty?
+
+          nearest = Nearest.to(unknown.first, PARAMETERS.fetch(scheme))
+          raise Mismatch, "has an unknown parameter #{unknown.first.inspect}" \
+                          "#{"; did you mean #{nearest}?" if nearest}"
+        rescue ArgumentError
+          raise Mismatch, "has parameters that cannot be read: #{query.inspect}"
+        end
+
+        def backlog(parameters)
+          return unless (text = parameters["backlog"])
+
+          Number.new(1..65_535).cast(text)
+        rescue Mismatch => e
+          raise Mismatch, "has a backlog that #{e.message}"
+        end
+
+        def octal(name, parameters)
+          return unless (text = parameters[name])
+          raise Mismatch, "has a #{name} that must be octal, such as 0117, not #{text.inspect}" \
+            unless text.match?(/\A[0-7]{1,4}\z/)
+
+          text.to_i(8)
+        end
+      end
+
+      # `port 3000`, `port 3000, "127.0.0.1"`.
+      class Port < Base
+        ANY = "0.0.0.0"
+
+        def initialize = super("a number from 0 to 65535")
+
+        # @return [Range]
+        def arguments = 1..2
+
+        # @return [Boolean]
+        def list? = true
+
+        # @return [Bind]
+        # @raise [Mismatch]
+        def cast(port, host = nil)
+          number = Integer(port.to_s, 10, exception: false)
+          mismatch(port) unless number&.between?(0, 65_535)
+
+          Bind.new(scheme: "tcp", host: (host || ANY).delete("[]"), port: number).freeze
+        end
+      end
+    end
+  end
+end

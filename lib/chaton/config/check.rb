@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require_relative "draft"
+
+module Chaton
+  module Config
+    # The rules that concern two options at once; each option alone was checked when it was set.
+    class Check
+      # Name, name that may not be below it, what would follow.
+      ORDERED = [
+        [:restart_delay_s, :restart_delay_max_s, "the pause could never be that long"],
+        [:uri_bytes_max, :header_bytes_max, "a URI that long could never arrive"],
+        [:accept_grace_ms, :accept_defer_ms, "a connection could never be left to others that long"]
+      ].freeze
+
+      # @param draft [Draft] its problems get more
+      def initialize(draft)
+        @draft = draft
+      end
+
+      # @return [void]
+      def run
+        ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
+      end
+
+      private
+
+      def compare(lower, upper, why)
+        return unless @draft.set?(lower) || @draft.set?(upper)
+
+        low, high = [lower, upper].map { |name| @draft[name] || Options[name].default }
+        return if low <= high
+
+        shown = [Options[lower].type.show(low), Options[upper].type.show(high)]
+        @draft.problem(Origin.new("the configuration"), "#{lower} (#{shown[0]}) is above #{upper} (#{shown[1]}): #{why}")
+      end
+    end
+  end
+end

@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require "etc"
+require_relative "types"
+require_relative "words"
+
+module Chaton
+  module Config
+    # How many threads a pool may have. `max_given` says whether somebody chose the maximum.
+    Threads = Struct.new(:min, :max, :max_given) do
+      # @return [String] "1:32"
+      def to_s = "#{min}:#{max}"
+    end
+
+    module Types
+      # `threads 1..32`, `threads 5, 5`, `threads 5`, "1:32", "1..32".
+      class ThreadRange < Base
+        LIMIT = 10_000
+        # The maximum of a range that names none.
+        OPEN_END = 32
+
+        def initialize = super("a range such as 1..32 (-t 1:32), the maximum from 1 to #{Types.thousands(LIMIT)}")
+
+        # @return [Range]
+        def arguments = 1..2
+
+        # @return [Threads]
+        # @raise [Mismatch]
+        def cast(first, *last)
+          written = [first, *last]
+          low, high = last.empty? ? ends(first) : written
+          min = whole(low)
+          max = high.to_s.empty? ? [OPEN_END, min.to_i].max : whole(high)
+          mismatch(last.empty? ? first : written) unless min && min >= 0 && max&.between?(1, LIMIT)
+          raise Mismatch, "has a minimum of #{min} above the maximum of #{max}; write the smaller first" if min > max
+
+          # A pool without a single thread could take nothing; Puma's 0 means the same as 1 here.
+          Threads.new([min, 1].max, max, !high.to_s.empty?).freeze
+        end
+
+        private
+
+        def whole(value) = Integer(value.to_s, 10, exception: false)
+
+        def ends(value)
+          return [value.begin, value.exclude_end? ? value.end&.pred : value.end] if value.is_a?(Range)
+
+          low, high = value.to_s.split(/:|\.\./, 2)
+          [low, high || low]
+        end
+      end
+
+      # `workers 2`, `workers web: 2`, `workers :auto`.
+      class Workers < Base
+        LIMIT = 512
+        ROLES = %i[web jobs streams].freeze
+
+        def initialize
+          super("a whole number from 0 to #{LIMIT}, \"auto\" for one a processor, or web: N")
+        end
+
+        # @return [Hash{Symbol=>Integer}] workers by role
+        # @raise [Mismatch]
+        def cast(value)
+          return roles(value) if value.is_a?(Hash)
+
+          count = value.to_s == "auto" ? Etc.nprocessors : Integer(value.to_s, 10, exception: false)
+          { web: count&.between?(0, LIMIT) ? count : mismatch(value) }.freeze
+        end
+
+        # @return [String]
+        def show(value) = value.values.sum.to_s
+
+        private
+
+        def roles(value)
+          value.each do |role, count|
+            raise Mismatch, "know no role #{role.inspect}; there is web" unless ROLES.include?(role)
+            mismatch(value) unless count.is_a?(Integer) && count.between?(0, LIMIT)
+            raise Mismatch, "ask for #{role}, which #{Role.unbuilt(role)}" unless role == :web || count.zero?
+          end
+          { web: value.fetch(:web, 0) }.freeze
+        end
+      end
+    end
+  end
+end

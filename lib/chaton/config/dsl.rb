@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require_relative "dsl/section"
+require_relative "dsl/web"
+require_relative "hooks"
+require_relative "options"
+require_relative "puma_lines"
+
+module Chaton
+  module Config
+    # A configuration file, config/chaton.rb or Puma's, is evaluated in one of these.
+    class DSL < Section
+      # Puma's files may say `rackup DefaultRackup`.
+      DefaultRackup = Options[:rackup].default # rubocop:disable Naming/ConstantName
+
+      # What a misspelt name may have been meant to be.
+      KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
+               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :plugin, :load].freeze
+
+      define Options.in(:top)
+
+      Options::ALL.each do |option|
+        option.puma.each { |name| define_method(name) { |*values| assign(option, name, values) } }
+      end
+
+      Hooks::ALL.each do |hook|
+        [hook.name, *hook.puma].each { |name| define_method(name) { |*_keys, &block| hook(hook.name, name, block) } }
+      end
+
+      PumaLines::ACCEPTED.each do |name, why|
+        define_method(name) do |*_values|
+          @draft.note(here, "#{name} has no effect: #{why}")
+          nil
+        end
+      end
+
+      PumaLines::REFUSED.each do |name, instead|
+        define_method(name) { |*_values| problem("#{name} is Puma's alone: #{instead}") }
+      end
+
+      PumaLines::ONLY.each do |name, (value, instead)|
+        define_method(name) do |given = value, *_rest|
+          problem("#{name} #{given.inspect} is Puma's alone: #{instead}") unless given == value
+        end
+      end
+
+      # The web server's own settings.
+      #
+      # @return [void]
+      def web(&block)
+        return problem("web needs a block: web { timeout 30.0 }") unless block
+
+        WebSection.new(@draft, @reading).instance_eval(&block)
+        nil
+      end
+
+      %i[jobs streams memory].each do |name|
+        define_method(name) { |*_values| problem("#{name} #{Types::Role.unbuilt(name)}") }
+      end
+
+      # Answers requests whose application raised.
+      #
+      # @param handler [#call, nil] error, env, status → Rack response; fewer parameters get fewer arguments
+      # @return [void]
+      def lowlevel_error_handler(handler = nil, &block)
+        handler ||= block
+        return problem("lowlevel_error_handler needs a block or an object with call") unless handler.respond_to?(:call)
+
+        @draft.hooks[Hooks::ERROR_HANDLER] = [handler]
+        nil
+      end
+
+      # A plugin of Puma; none of them is run.
+      #
+      # @param name [Symbol, String]
+      # @return [void]
+      def plugin(name, *_rest)
+        accepted = PumaLines::PLUGINS[name.to_s]
+        return @draft.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
+
+        problem("plugin :#{name} is Puma's alone: #{PumaLines::REFUSED_PLUGINS.fetch(name.to_s, PumaLines::NO_PLUGIN)}")
+      end
+
+      # Reads another configuration file at this place.
+      #
+      # @param path [String] relative to the application's directory
+      # @return [void]
+      def load(path, *_rest)
+        @reading.file(path.to_s, self, here)
+      end
+
+      # Forgets the addresses the file named so far.
+      #
+      # @return [void]
+      def clear_binds!
+        @draft.clear(:file, :binds)
+        nil
+      end
+
+      private
+
+      def hook(moment, name, block)
+        return problem("#{name} needs a block") unless block
+
+        @draft.hooks[moment] << block
+        nil
+      end
+    end
+  end
+end

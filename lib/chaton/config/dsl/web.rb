@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+require_relative "../options"
+require_relative "section"
+
+module Chaton
+  module Config
+    # Inside `web { }`.
+    class WebSection < Section
+      define Options.in(:web)
+
+      KEYWORDS = Options.in(:queue).to_h { |option| [option.key, option] }.freeze
+      # What a misspelt name may have been meant to be.
+      KNOWN = [*Options.in(:web).flat_map { |option| [option.name, *option.also] }, :queue].freeze
+
+      # The queue of requests that wait for a thread.
+      #
+      # @param keywords [Hash{Symbol=>Object}] limit:, bytes:, age: (seconds), retry_after: (seconds)
+      # @return [void]
+      def queue(*values, **keywords)
+        unless values.empty?
+          problem("queue takes #{KEYWORDS.keys.map { |key| "#{key}:" }.join(", ")}, not #{values.first.inspect}")
+        end
+        keywords.each do |key, value|
+          if (option = KEYWORDS[key])
+            @draft.assign(:file, option, [value], here, label: "queue #{key}:")
+          else
+            problem("queue has no #{key}:", Nearest.to(key, KEYWORDS.keys)&.then { |name| "#{name}:" })
+          end
+        end
+      end
+
+      # @return [String]
+      def to_s = "web"
+    end
+  end
+end

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Config
+    # The moments at which blocks of the configuration are run.
+    module Hooks
+      # One moment: its name, Puma's other names for it, and one sentence.
+      Hook = Struct.new(:name, :puma, :says)
+
+      ALL = [
+        Hook.new(:before_fork, [],
+                 "In the main process, once, after the application was loaded and before the first worker is forked."),
+        Hook.new(:on_worker_boot, %i[before_worker_boot],
+                 "In each worker, before it serves; gets the worker's index. Open connections and threads here."),
+        Hook.new(:on_worker_shutdown, %i[before_worker_shutdown],
+                 "In each worker, after its last request; gets the worker's index."),
+        Hook.new(:on_restart, %i[before_restart],
+                 "In the main process, before it starts the program again in place (SIGUSR2).")
+      ].freeze
+
+      # Answers a request whose application raised: a block of up to three arguments (error, env, status) that
+      # returns a Rack response.
+      ERROR_HANDLER = :lowlevel_error_handler
+    end
+  end
+end

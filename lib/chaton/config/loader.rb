@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "check"
+require_relative "draft"
+require_relative "dsl"
+require_relative "plan_builder"
+require_relative "reading"
+
+module Chaton
+  module Config
+    # Brings the sources of a configuration together: command line, file, environment.
+    class Loader
+      OWN_FILE = "config/chaton.rb"
+      NO_FILE = "-"
+      COMMAND_LINE = Origin.new("command line").freeze
+
+      # The current directory with the symbolic link kept as it was typed, so that a deployment that moves the
+      # link is found under its new target.
+      #
+      # @param env [ENV, Hash{String=>String}]
+      # @return [String]
+      def self.working_directory(env = ENV)
+        typed = env["PWD"]
+        typed && File.identical?(typed, Dir.pwd) ? typed : Dir.pwd
+      end
+
+      # @param given [Hash{Symbol=>Object}] options of the command line
+      # @param env [ENV, Hash{String=>String}]
+      # @param root [String]
+      # @param problems [Array<Problem>]
+      def initialize(given, env:, root:, problems: [])
+        @given = given
+        @env = env
+        @root = root
+        @draft = Draft.new(problems)
+      end
+
+      # @return [Plan]
+      # @raise [Invalid]
+      def plan
+        read_command_line
+        # Before the file is read, which may ask for it.
+        export(environment)
+        file = config_file
+        read_file(file) if file
+        read_environment
+        export(environment)
+        Check.new(@draft).run
+        raise Invalid, @draft.problems unless @draft.problems.empty?
+
+        PlanBuilder.new(@draft, root: @root, environment: environment, config_file: file).plan
+      end
+
+      private
+
+      def read_command_line
+        @given.each do |name, written|
+          option = Options[name]
+          values = option.type.list? ? Array(written) : [written]
+          label = option.flags.last || name.to_s
+          values.each { |value| @draft.assign(:command_line, option, [value], COMMAND_LINE, label: label) }
+        end
+      end
+
+      def read_environment
+        Options::ALL.each do |option|
+          name, value = option.from(@env)
+          # A variable that is overruled need not make sense.
+          next if value.nil? || @draft.set?(option.target)
+
+          @draft.assign(:environment, option, [value], Origin.new("environment variable #{name}"))
+        end
+      end
+
+      # Known before the environment is read as a whole, because the name of a file may depend on it.
+      def environment
+        @draft[:environment] || Options[:environment].from(@env)&.last || Options[:environment].default
+      end
+
+      def export(name)
+        @env["RACK_ENV"] = name
+        # Whoever reads these first must not find another one than we say.
+        %w[RAILS_ENV APP_ENV].each { |variable| @env[variable] = name if @env[variable] }
+      end
+
+      def config_file
+        asked = @draft[:config_file] || Options[:config_file].from(@env)&.last
+        return if asked == NO_FILE
+        return File.expand_path(asked, @root) if asked
+
+        [OWN_FILE, "config/puma/#{environment}.rb", "config/puma.rb"]
+          .map { |path| File.join(@root, path) }.find { |path| File.file?(path) }
+      end
+
+      def read_file(path)
+        reading = Reading.new(@draft, root: @root)
+        reading.run(path, DSL.new(@draft, reading))
+      end
+    end
+  end
+end

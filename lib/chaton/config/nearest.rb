@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+require "did_you_mean"
+
+module Chaton
+  module Config
+    # The known name a wrong one was probably meant to be.
+    module Nearest
+      # @param name [String, Symbol]
+      # @param known [Array<String, Symbol>]
+      # @return [String, nil]
+      def self.to(name, known)
+        DidYouMean::SpellChecker.new(dictionary: known.map(&:to_s)).correct(name.to_s).first
+      end
+    end
+  end
+end

@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+require_relative "options/server"
+require_relative "options/processes"
+require_relative "options/output"
+require_relative "options/web"
+
+module Chaton
+  module Config
+    # All options there are.
+    module Options
+      # Chapters of `--help` and of the manual, in their order.
+      GROUPS = {
+        server: "What is served, and where",
+        processes: "Processes",
+        threads: "Threads",
+        queue: "The queue of requests",
+        limits: "Limits",
+        timeouts: "Timeouts",
+        connections: "Connections",
+        health: "Health, restarts and stopping",
+        output: "Output and control"
+      }.freeze
+
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB].sort_by.with_index do |option, index|
+        [GROUPS.keys.index(option.group), index]
+      end.freeze
+      BY_NAME = ALL.to_h { |option| [option.name, option] }.freeze
+
+      # @param name [Symbol]
+      # @return [Option]
+      def self.[](name) = BY_NAME.fetch(name)
+
+      # @param scope [Symbol] :top, :web, :queue or :cli
+      # @return [Array<Option>]
+      def self.in(scope) = ALL.select { |option| option.scope == scope }
+
+      # @return [Array<Option>] those with a flag
+      def self.on_command_line = ALL.reject { |option| option.flags.empty? }
+
+      # @return [Array<Symbol>] fields of a plan's `web`
+      def self.of_web = self.in(:web).map(&:name)
+    end
+  end
+end

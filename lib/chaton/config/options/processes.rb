@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../crew"
+require_relative "../option"
+
+module Chaton
+  module Config
+    module Options
+      # As Puma and Rails read them: two variables make one range.
+      THREADS_OF_ENV = lambda do |env|
+        max, min = %w[MAX MIN].map do |bound|
+          %W[PUMA_#{bound}_THREADS #{bound}_THREADS RAILS_#{bound}_THREADS].find { |name| !env[name].to_s.empty? }
+        end
+        next unless max || min
+
+        [[max, min].compact.join(" and "), "#{min ? env[min] : 1}:#{max ? env[max] : ""}"]
+      end
+
+      PROCESSES = [
+        Option.new(
+          name: :workers, group: :processes, type: Types::Workers.new, default: { web: 0 }.freeze,
+          flags: %w[-w --workers], placeholder: "N", env: %w[WEB_CONCURRENCY],
+          says: "Worker processes; 0 serves from one process without a supervisor."
+        ),
+        Option.new(
+          name: :preload, group: :processes, type: Types::Switch.new, flags: %w[--preload],
+          default: ->(settings) { settings.fetch(:workers).values.sum.positive? },
+          default_text: "on with workers", puma: %i[preload_app!],
+          says: "Load the application once, before workers are forked, so that they share its memory."
+        ),
+        Option.new(
+          name: :threads, group: :threads, type: Types::ThreadRange.new, default: Threads.new(1, 32, false).freeze,
+          flags: %w[-t --threads], placeholder: "MIN:MAX", read: THREADS_OF_ENV,
+          env: %w[RAILS_MAX_THREADS RAILS_MIN_THREADS],
+          says: "Threads per process that run the application; the pool sizes itself in between. With ActiveRecord " \
+                "an unset maximum is the size of its connection pool."
+        ),
+        Option.new(
+          name: :thread_idle_s, group: :threads, type: Types::Number.new(0.1..86_400.0, unit: "seconds"), default: 10.0,
+          says: "A thread above the minimum that had nothing to do for this long ends."
+        ),
+        Option.new(
+          name: :stall_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.2,
+          says: "While requests wait, a running thread whose CPU clock stands still for this long counts as blocked " \
+                "and another one is woken (Ruby 3.1; later ones say so themselves)."
+        ),
+        Option.new(
+          name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 5.0,
+          says: "While requests wait, a thread that has computed for this long lets the next one run."
+        ),
+        Option.new(
+          name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],
+          type: Types::Number.new(1.0..86_400.0, unit: "seconds", off: true),
+          says: "A worker in which no Ruby code could run for this long is killed and replaced; a busy one is not."
+        ),
+        Option.new(
+          name: :boot_timeout_s, group: :health, default: 60.0, puma: %i[worker_boot_timeout],
+          type: Types::Number.new(1.0..86_400.0, unit: "seconds"),
+          says: "A worker, or the process that loads the new code of a phased restart, that is not ready by then is " \
+                "killed."
+        ),
+        Option.new(
+          name: :shutdown_timeout_s, group: :health, default: 25.0, flags: %w[--shutdown-timeout], placeholder: "S",
+          puma: %i[worker_shutdown_timeout force_shutdown_after],
+          type: Types::Number.new(0.0..86_400.0, unit: "seconds"),
+          says: "What running requests are left when a process is told to stop; then their backtraces are logged and " \
+                "it leaves."
+        ),
+        Option.new(
+          name: :restart_delay_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"), default: 0.5,
+          says: "Pause before a dead worker is replaced; it doubles with each failure in a row."
+        ),
+        Option.new(
+          name: :restart_delay_max_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"),
+          default: 30.0, says: "The longest such pause."
+        ),
+        Option.new(
+          name: :crash_loop_count, group: :health, type: Types::Number.new(1..1000), default: 5,
+          says: "A worker that fails to boot this many times in a row is not started again."
+        ),
+        Option.new(
+          name: :crash_loop_window_s, group: :health, type: Types::Number.new(1.0..86_400.0, unit: "seconds"),
+          default: 60.0, says: "The time within which those failures count."
+        )
+      ].freeze
+    end
+  end
+end

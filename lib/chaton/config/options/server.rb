@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require_relative "../bind"
+require_relative "../option"
+require_relative "../words"
+
+module Chaton
+  module Config
+    # The definitions, by chapter.
+    module Options
+      SERVER = [
+        Option.new(
+          name: :bind, group: :server, type: Types::Address.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
+          flags: %w[-b --bind], placeholder: "URI",
+          says: "Address to listen on; repeat it for several: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
+                "or unix://PATH with ?umask=0117&mode=0660&backlog=N."
+        ),
+        Option.new(
+          name: :port, group: :server, type: Types::Port.new, into: :binds, default_text: "none",
+          flags: %w[-p --port], placeholder: "PORT", env: %w[PORT],
+          says: "Short for bind \"tcp://0.0.0.0:PORT\"; a file may name another host: port 3000, \"127.0.0.1\"."
+        ),
+        Option.new(
+          name: :environment, group: :server, type: Types::Text.new("a name", pattern: /\A[\w.-]+\z/),
+          default: "development", flags: %w[-e --environment], placeholder: "NAME",
+          env: %w[APP_ENV RACK_ENV RAILS_ENV],
+          says: "Environment of the application; RACK_ENV is set to it. In development no time limit ends anything."
+        ),
+        Option.new(
+          name: :rackup, group: :server, type: Types::Path.new, default: "config.ru",
+          says: "The application's Rack file; on the command line it is the argument without a flag."
+        ),
+        Option.new(
+          name: :config_file, group: :server, scope: :cli, type: Types::Path.new,
+          default_text: "config/chaton.rb, else Puma's config/puma/ENVIRONMENT.rb or config/puma.rb",
+          flags: %w[-C --config], placeholder: "FILE", env: %w[CHATON_CONFIG],
+          says: "Configuration file; - reads none."
+        ),
+        Option.new(
+          name: :directory, group: :server, type: Types::Path.new, default_text: "where the command was typed",
+          says: "The application's directory: relative paths start there, and the server changes into it."
+        ),
+        Option.new(
+          name: :tag, group: :server, type: Types::Text.new, default_text: "the directory's name",
+          flags: %w[--tag], placeholder: "NAME",
+          says: "Name shown in process titles and by `chaton status`."
+        ),
+        Option.new(
+          name: :web, group: :server, scope: :cli, type: Types::Role.new(:web, built: true), default_text: "on",
+          flags: %w[--web], says: "Serve web requests; the only role of this version."
+        ),
+        *%i[jobs streams].map do |role|
+          Option.new(name: role, group: :server, scope: :cli, type: Types::Role.new(role, built: false),
+                     default_text: "off", flags: ["--#{role}"], says: "Not in this version; refused.")
+        end
+      ].freeze
+    end
+  end
+end

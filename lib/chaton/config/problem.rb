@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+
+module Chaton
+  module Config
+    # Where a setting was written: a file and a line, or another source ("command line") without one.
+    Origin = Struct.new(:file, :line) do
+      # @return [String] "config/chaton.rb:3"
+      def to_s = [file, line].compact.join(":")
+    end
+
+    # One thing that is wrong in a configuration.
+    Problem = Struct.new(:origin, :message, :suggestion) do
+      # @return [String] the file, or another source
+      def file = origin.file
+
+      # @return [Integer, nil]
+      def line = origin.line
+
+      # @return [String] the whole sentence
+      def to_s
+        hint = suggestion ? "; did you mean #{suggestion}?" : ""
+        "#{origin}: #{message}#{hint}"
+      end
+    end
+
+    # A configuration that cannot be used, with all that is wrong in it.
+    class Invalid < ConfigError
+      # @return [Array<Problem>]
+      attr_reader :problems
+
+      # @param problems [Array<Problem>]
+      def initialize(problems)
+        @problems = problems.uniq.freeze
+        count = @problems.size == 1 ? "an error" : "#{@problems.size} errors"
+        super("the configuration has #{count}\n#{@problems.map { |problem| "  #{problem}" }.join("\n")}")
+      end
+    end
+  end
+end

@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require_relative "evaluation"
+require_relative "problem"
+
+module Chaton
+  module Config
+    # The files of a configuration while they are read: which line is being run, and what went wrong in it.
+    class Reading
+      # A file that loads itself would never end.
+      FILES_MAX = 100
+
+      # @param draft [Draft]
+      # @param root [String] the application's directory
+      def initialize(draft, root:)
+        @draft = draft
+        @root = root
+        @paths = {}
+        @over = false
+      end
+
+      # @return [Boolean] whether all files have been read
+      def over? = @over
+
+      # Reads the first file, and those it loads.
+      #
+      # @param path [String]
+      # @param dsl [DSL]
+      # @return [void]
+      def run(path, dsl)
+        file(path, dsl, Origin.new("command line"))
+      ensure
+        @over = true
+      end
+
+      # @param path [String] relative to the application's directory
+      # @param dsl [DSL]
+      # @param asked_at [Origin]
+      # @return [void]
+      def file(path, dsl, asked_at)
+        full = File.expand_path(path, @root)
+        text = text_of(full, asked_at)
+        evaluate(full, text, dsl) if text
+      end
+
+      # @return [Origin] the line of a configuration file that is being run
+      def here = place(caller_locations(2)) || Origin.new("the configuration")
+
+      private
+
+      def text_of(full, asked_at)
+        return File.read(full) if @paths.size < FILES_MAX
+
+        @draft.problem(asked_at, "more than #{FILES_MAX} files are loaded")
+        nil
+      rescue SystemCallError => e
+        @draft.problem(asked_at, "#{shown(full)} cannot be read: #{e.message.sub(/ @ .*/, "")}")
+        nil
+      end
+
+      def evaluate(full, text, dsl)
+        @paths[full] = shown(full)
+        Evaluation.run(dsl, text, full)
+        nil
+      rescue SyntaxError => e
+        line = e.message[/^#{Regexp.escape(full)}:(\d+)/, 1]&.to_i
+        @draft.problem(Origin.new(shown(full), line), "this is not Ruby: #{syntax(e)}")
+      rescue ScriptError, StandardError => e
+        reason = e.message.lines.first.to_s.chomp
+        @draft.problem(place(e.backtrace_locations) || Origin.new(shown(full)), "#{e.class}: #{reason}")
+      end
+
+      # The first sentence of the parser, without the path.
+      def syntax(error)
+        line = error.message.lines.find { |one| one.include?("syntax error") } || error.message.lines.first
+        line.to_s[/(syntax error.*)/, 1] || line.to_s.chomp
+      end
+
+      def place(locations)
+        location = locations&.find { |one| @paths.key?(one.path) }
+        location && Origin.new(@paths[location.path], location.lineno)
+      end
+
+      def shown(full) = full.delete_prefix("#{@root}/")
+    end
+  end
+end

@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require_relative "types"
+
+module Chaton
+  module Config
+    module Types
+      # A word or a sentence.
+      class Text < Base
+        # @param rule [String]
+        # @param pattern [Regexp]
+        def initialize(rule = "a word", pattern: /\S/)
+          @pattern = pattern
+          super(rule)
+        end
+
+        # @return [String]
+        # @raise [Mismatch]
+        def cast(value)
+          fits = (value.is_a?(String) || value.is_a?(Symbol)) && value.to_s.match?(@pattern)
+          fits ? value.to_s.dup.freeze : mismatch(value)
+        end
+      end
+
+      # A file or directory; taken from the application's directory when relative.
+      class Path < Base
+        NONE = [nil, false, "none"].freeze
+
+        # @param none [Boolean] whether there may be none
+        def initialize(none: false)
+          @none = none
+          super("a path#{", or \"none\"" if none}")
+        end
+
+        # @return [String, nil]
+        # @raise [Mismatch]
+        def cast(value)
+          return if @none && NONE.include?(value)
+
+          path = value.respond_to?(:to_path) ? value.to_path : value
+          path.is_a?(String) && !path.empty? && !path.include?("\0") ? path.dup.freeze : mismatch(value)
+        end
+      end
+
+      # Files for standard output and standard error, and whether they are appended to.
+      class Redirect < Base
+        def initialize = super("a path for standard output, one for standard error, and true to append")
+
+        # @return [Range]
+        def arguments = 1..3
+
+        # @return [Array(String, String, Boolean)] a path is nil where nothing is redirected
+        # @raise [Mismatch]
+        def cast(out, err = nil, append = false)
+          path = Path.new(none: true)
+          [path.cast(out), path.cast(err), append ? true : false].freeze
+        end
+
+        # @return [String]
+        def show(value) = value ? value.first(2).compact.join(", ") : "none"
+      end
+
+      # A part of the product a process may take: built, or not yet.
+      class Role < Base
+        # @param name [Symbol]
+        # @param built [Boolean]
+        def initialize(name, built:)
+          @name = name
+          @built = built
+          super("nothing")
+        end
+
+        # @return [Range]
+        def arguments = 0..1
+
+        # @return [Boolean]
+        # @raise [Mismatch]
+        def cast(*)
+          @built || raise(Mismatch, Role.unbuilt(@name))
+        end
+
+        # @param name [Symbol, String]
+        # @return [String] completes the sentence "NAME …"
+        def self.unbuilt(name)
+          "is not in this version: Chaton #{VERSION} serves web requests only; remove it#{INSTEAD[name.to_sym]}"
+        end
+
+        INSTEAD = { jobs: " and run your job processor beside the server",
+                    streams: " and run your consumers beside the server",
+                    memory: " and set Ruby's own RUBY_GC_* variables and the allocator as before" }.freeze
+        private_constant :INSTEAD
+      end
+    end
+  end
+end

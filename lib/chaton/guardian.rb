@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+module Chaton
+  # The one Ruby thread outside the pool. It waits for what Rust has to say:
+  # start threads, report a late unit, show that Ruby is alive, the supervisor
+  # is gone.
+  class Guardian
+    # Frames of a late unit's backtrace that go into the log.
+    BACKTRACE_LINES_MAX = 40
+
+    # @param hub [Native::Hub]
+    # @param pool [Pool]
+    # @param log [Telemetry::Log]
+    # @param on_orphan [#call] called once when the supervisor is gone
+    def initialize(hub, pool, log:, on_orphan:)
+      @hub = hub
+      @pool = pool
+      @log = log
+      @on_orphan = on_orphan
+    end
+
+    # @return [self]
+    def start
+      @thread = Thread.new { watch }
+      @thread.name = "chaton guardian"
+      self
+    end
+
+    # @return [void]
+    def stop
+      @hub.stop_events
+      @thread&.join
+    end
+
+    # Logs what runs now, each with its thread's backtrace.
+    #
+    # @param title [String]
+    # @return [void]
+    def report_running(title)
+      @hub.running.each { |unit| report(title, unit) }
+    end
+
+    private
+
+    def watch
+      loop do
+        name, argument = @hub.next_event
+        break if name == :stop
+
+        handle(name, argument)
+      rescue StandardError => e
+        @log.exception(e, "the guardian could not handle #{name}")
+      end
+    end
+
+    def handle(name, argument)
+      case name
+      when :spawn then @pool.spawn(argument)
+      when :ping then @hub.pong
+      when :orphan then @on_orphan.call
+      when :late then report_late(argument)
+      end
+    end
+
+    def report_late(id)
+      unit = @hub.running.find { |running| running[:id] == id }
+      return report("request is late: answered 503, its thread goes on", unit) if unit
+
+      @log.warn("request was late and ended just now", request: id)
+    end
+
+    def report(title, unit)
+      backtrace = @pool.thread(unit[:thread])&.backtrace || []
+      @log.warn(title, what: unit[:what], age_ms: unit[:age_ms], thread: unit[:thread],
+                       tid: unit[:tid], cpu_ms: unit[:cpu_ms], wait_channel: unit[:wait_channel],
+                       backtrace: backtrace.first(BACKTRACE_LINES_MAX))
+    end
+  end
+end

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+module Chaton
+  # The Ruby threads of a worker that pull work from the hub.
+  #
+  # How many are awake, when one more is started and when one leaves is decided
+  # in Rust; the pool only starts them and lets them run: take, run, finish.
+  class Pool
+    # @param hub [Native::Hub]
+    # @param handler [#call] runs one unit of work; rescues what user code raises
+    # @param log [Telemetry::Log]
+    def initialize(hub, handler, log:)
+      @hub = hub
+      @handler = handler
+      @log = log
+      @threads = {}
+    end
+
+    # Starts threads.
+    #
+    # @param count [Integer]
+    # @return [void]
+    def spawn(count)
+      started = 0
+      count.times do
+        Thread.new { run }
+        started += 1
+      end
+    rescue ThreadError => e
+      @hub.spawn_failed(count - started)
+      @log.warn("no more threads from the operating system", wanted: count - started, reason: e.message)
+    end
+
+    # @param index [Integer] as in {Native::Hub#running}
+    # @return [Thread, nil] the thread at this place
+    def thread(index)
+      @threads[index]
+    end
+
+    # Waits for all threads to end; they do once the hub is closed and empty.
+    #
+    # @param timeout_s [Float]
+    # @return [Boolean] whether all ended in time
+    def join(timeout_s)
+      deadline = now + timeout_s
+      @threads.values.all? { |thread| thread.join([deadline - now, 0].max) }
+    end
+
+    private
+
+    def run
+      seat = @hub.enter
+      place = seat.index
+      Thread.current.name = "chaton pool #{place}"
+      Thread.current.report_on_exception = false
+      @threads[place] = Thread.current
+      serve(seat)
+    ensure
+      # Also when user code killed the thread: the hub asks for another one.
+      @threads.delete(place) if @threads[place].equal?(Thread.current)
+      seat&.leave
+    end
+
+    def serve(seat)
+      loop do
+        work = seat.take or return
+        @handler.call(work)
+        # A parked thread must not keep the last request alive.
+        work = nil # rubocop:disable Lint/UselessAssignment
+      end
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end

@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require_relative "native"
+require_relative "service"
+require_relative "supervisor/event_loop"
+require_relative "supervisor/failure"
+require_relative "supervisor/mold_process"
+require_relative "worker/signals"
+require_relative "supervisor/single_helm"
+require_relative "supervisor/surroundings"
+require_relative "telemetry/log"
+require_relative "telemetry/title"
+require_relative "web/app"
+
+module Chaton
+  # One process that serves without a supervisor (`workers 0`): the same
+  # signals, sockets, pidfile and control socket, and no fork.
+  class Single
+    # @param plan [Chaton::Config::Plan]
+    # @param argv [Array<String>] the command line's arguments, to start again with
+    # @param app [#call, nil] an application somebody else has loaded (a Rack handler)
+    # @param log [Telemetry::Log]
+    def initialize(plan, argv: [], app: nil, log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
+      @plan = plan
+      @argv = argv
+      @app = app
+      @log = log
+    end
+
+    # @return [Integer] exit status
+    def run
+      return refuse_to_be_a_mold if Supervisor::MoldProcess.asked?
+
+      boot
+      serve
+      leave
+    rescue Chaton::Error, SignalException => e
+      Supervisor::Failure.report(@log, e)
+    ensure
+      @surroundings&.leave
+    end
+
+    private
+
+    def boot
+      @surroundings = Supervisor::Surroundings.new(@plan, argv: @argv, log: @log)
+      @surroundings.enter
+      @app ||= Web::App.load(@plan)
+      @surroundings.listen
+      Telemetry::Title.single(tag: @plan.tag, listen: @surroundings.listeners.addresses)
+      @service = Service.new(@plan, app: @app, sockets: @surroundings.listeners.sockets.values,
+                                    board: Native::Board.new(1), slot: 0, leash: nil, log: @log)
+    end
+
+    def serve
+      @helm = Supervisor::SingleHelm.new(@plan, service: @service, surroundings: @surroundings, log: @log)
+      signals = Worker::Signals.new(Supervisor::Orders::BY_SIGNAL.keys) { |name| @helm.obey(name) }
+      @service.start
+      @surroundings.take_orders(@helm)
+      @helm.become_ready
+      events = Supervisor::EventLoop.new([signals, @helm, *@surroundings.sources])
+      events.turn until @helm.done?
+    end
+
+    def leave
+      return @surroundings.start_again if @helm.state == :restarting
+
+      @log.info("stopped", status: 0)
+      return 0 if @helm.complete?
+
+      # Threads that did not finish in time would be waited for by a normal exit.
+      @surroundings.leave
+      exit!(0)
+    end
+
+    def refuse_to_be_a_mold
+      Supervisor::MoldProcess.new(@plan, log: @log)
+                             .refuse("the new configuration has no workers; restart in full (SIGUSR2)")
+    end
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module Chaton
+  class Supervisor
+    # Decides from pings and answers whether a worker is *alive*. Pure: it is
+    # given the time and says what is due.
+    #
+    # A worker answers a ping twice: its Rust side at once, and a small Ruby
+    # thread as soon as it gets the GVL. Only the second one counts as alive;
+    # the first one tells in the log which half stood still.
+    #
+    # What is measured is the age of the oldest *unanswered ping*, not the time
+    # since the last answer: after the supervisor itself was stopped for a while
+    # (SIGSTOP, a suspended laptop) no ping is overdue and nobody is killed.
+    class Heartbeat
+      # A ping every quarter of the timeout: a loss is seen at 1.25 × the
+      # timeout at the latest.
+      PINGS_PER_TIMEOUT = 4
+
+      # @param timeout_s [Numeric] longest silence; 0 switches the check off
+      # @param now_s [Float]
+      def initialize(timeout_s, now_s)
+        @timeout_s = timeout_s.to_f
+        @next_ping_at = now_s
+        @unanswered_since = nil
+        @rust_unanswered_since = nil
+        @ruby_seen_at = now_s
+      end
+
+      # @return [Boolean] whether pings are sent at all
+      def on?
+        @timeout_s.positive?
+      end
+
+      # @return [Float, nil] when something is due next
+      def due_at
+        return unless on?
+
+        [@next_ping_at, @unanswered_since && (@unanswered_since + @timeout_s)].compact.min
+      end
+
+      # @param now_s [Float]
+      # @return [Boolean] whether a ping should be sent now
+      def ping?(now_s)
+        on? && now_s >= @next_ping_at
+      end
+
+      # Notes that a ping was sent.
+      #
+      # @param now_s [Float]
+      # @return [void]
+      def pinged(now_s)
+        @unanswered_since ||= now_s
+        @rust_unanswered_since ||= now_s
+        @next_ping_at = now_s + (@timeout_s / PINGS_PER_TIMEOUT)
+      end
+
+      # The worker's Rust side answered.
+      #
+      # @return [void]
+      def rust_answered
+        @rust_unanswered_since = nil
+      end
+
+      # A Ruby thread of the worker answered.
+      #
+      # @param now_s [Float]
+      # @return [void]
+      def ruby_answered(now_s)
+        @ruby_seen_at = now_s
+        @unanswered_since = nil
+      end
+
+      # @param now_s [Float]
+      # @return [Boolean] whether the worker counts as lost
+      def lost?(now_s)
+        on? && !@unanswered_since.nil? && now_s - @unanswered_since >= @timeout_s
+      end
+
+      # @param now_s [Float]
+      # @return [Float] seconds since a Ruby thread of the worker was last heard
+      def silent_s(now_s)
+        now_s - @ruby_seen_at
+      end
+
+      # @return [Boolean] whether the Rust side answers while Ruby does not
+      def rust_alive?
+        @rust_unanswered_since.nil?
+      end
+    end
+  end
+end

@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require_relative "event_loop"
+require_relative "orders"
+require_relative "rollout"
+require_relative "status"
+
+module Chaton
+  class Supervisor
+    # What a supervised server can be told, by signal or over the control
+    # socket, and the state that follows:
+    #
+    #   starting → running → stopping | restarting
+    class Helm
+      include Orders
+
+      # @return [Symbol] :starting, :running, :stopping or :restarting
+      attr_reader :state
+      # @return [Integer] for the end
+      attr_reader :exit_status
+
+      # @param plan [Chaton::Config::Plan]
+      # @param fleet [Fleet]
+      # @param origins [Origins]
+      # @param board [Native::Board]
+      # @param surroundings [Surroundings]
+      # @param log [Telemetry::Log]
+      def initialize(plan, fleet:, origins:, board:, surroundings:, log:)
+        @plan = plan
+        @fleet = fleet
+        @origins = origins
+        @board = board
+        @surroundings = surroundings
+        @log = log
+        @status = Status.new(plan, board)
+        @state = :starting
+        @exit_status = 0
+      end
+
+      # @return [Boolean] whether the end has begun
+      def over?
+        %i[stopping restarting].include?(@state)
+      end
+
+      # @return [Boolean] whether nothing is left to wait for
+      def done?
+        over? && @fleet.children.empty? && !@origins.alive?
+      end
+
+      # @return [Hash{Symbol=>Object}] for `chaton status`
+      def status
+        @status.to_h(state: @state, listen: @surroundings.listeners.addresses, fleet: @fleet, restart: @rollout&.to_h)
+      end
+
+      # Lets every worker finish what it runs, then leaves.
+      #
+      # @return [nil]
+      def stop
+        @surroundings.notify.stopping
+        wind_down(:stopping)
+      end
+
+      # Ends every worker whatever it runs, then leaves.
+      #
+      # @return [nil]
+      def stop_now
+        wind_down(:stopping, at_once: true)
+      end
+
+      # Lets every worker finish, then starts the program again in this process.
+      #
+      # @return [String, nil]
+      def restart
+        return "the server is already stopping" if over?
+
+        @surroundings.notify.reloading
+        wind_down(:restarting)
+      end
+
+      # Replaces worker by worker, by the code that is on disk now.
+      #
+      # @return [String, nil]
+      def phased_restart
+        return "the server is stopping" if over?
+        return "a phased restart is already running" if @rollout&.running?
+
+        @surroundings.notify.reloading
+        target = @origins.next(@surroundings.listeners.sockets, @board) { |child, why| @fleet.missed(child, why) }
+        @rollout = Rollout.new(@fleet, target, log: @log) { @surroundings.ready(**facts) }
+        nil
+      end
+
+      # Workers stop accepting and go on serving their open connections.
+      #
+      # @return [nil]
+      def quiet
+        @log.info("quiet: workers stop accepting")
+        @fleet.signal("USR1")
+        nil
+      end
+
+      # One worker more.
+      #
+      # @return [String, nil]
+      def grow
+        "no further worker: the limit is #{Fleet::EXTRA_WORKERS_MAX} above the configured number" unless @fleet.grow
+      end
+
+      # One worker less.
+      #
+      # @return [String, nil]
+      def shrink
+        "the last worker stays; send TERM to stop the server" unless @fleet.shrink
+      end
+
+      # Draws the conclusions from what has happened; after every wake-up.
+      #
+      # @return [void]
+      def steer
+        @rollout&.tick(EventLoop.now_s) unless over?
+        return become_ready if @state == :starting && @fleet.complete?
+
+        despair if !over? && @fleet.hopeless?
+      end
+
+      private
+
+      def become_ready
+        @state = :running
+        @surroundings.ready(**facts)
+      end
+
+      def facts
+        { mode: "cluster", workers: @fleet.seats.size }
+      end
+
+      def pass_on_hang_up
+        @fleet.signal("HUP")
+        nil
+      end
+
+      # Nobody serves and nobody is going to.
+      def despair
+        @log.error("no worker could be started; the server ends", reason: @fleet.seats.first.given_up)
+        @exit_status = 1
+        wind_down(:stopping)
+      end
+
+      def wind_down(state, at_once: false)
+        @log.info(at_once ? "stopping at once" : "stopping when running work is finished") if @state != state || at_once
+        @state = state
+        @fleet.stop(at_once: at_once)
+        @origins.retire
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "socket"
+
+module Chaton
+  class Supervisor
+    # The supervisor's end of the socket pair between it and one worker.
+    #
+    # Supervisor → worker: `p`, a ping.
+    # Worker → supervisor: `r` (its Rust side saw the ping), `g` (a Ruby thread
+    # got the GVL after the ping), `+` (ready), `!` followed by the reason it
+    # cannot boot, up to the end. Either side's death is the other's end of file.
+    class Leash
+      # A reason longer than this is cut.
+      REASON_BYTES_MAX = 2048
+
+      # @return [UNIXSocket] this side
+      attr_reader :io
+      # @return [String, nil] why the worker could not boot
+      attr_reader :reason
+
+      # @return [Array(Leash, UNIXSocket)] this side, and the worker's
+      def self.pair
+        ours, theirs = UNIXSocket.pair
+        [new(ours), theirs]
+      end
+
+      def initialize(io)
+        @io = io
+        @reason = nil
+      end
+
+      # @return [Boolean] false when the worker does not read; the heartbeat
+      #   will find out
+      def ping
+        @io.write_nonblock("p", exception: false) == 1
+      rescue SystemCallError, IOError
+        false
+      end
+
+      # Reads what has arrived.
+      #
+      # @return [Array<Symbol>] of :rust, :ruby, :ready, :gone, in order
+      def read
+        bytes = @io.read_nonblock(4096, exception: false)
+        return [] if bytes == :wait_readable
+        return gone if bytes.nil?
+
+        events(bytes)
+      rescue SystemCallError, IOError
+        gone
+      end
+
+      # @return [Boolean]
+      def closed?
+        @io.closed?
+      end
+
+      # @return [void]
+      def close
+        @io.close
+      end
+
+      private
+
+      def gone
+        close
+        [:gone]
+      end
+
+      def events(bytes)
+        return note(bytes) if @reason
+
+        told, bang, rest = bytes.partition("!")
+        events = told.each_char.filter_map { |char| EVENTS[char] }
+        note(rest) unless bang.empty?
+        events
+      end
+
+      def note(text)
+        @reason = "#{@reason}#{text.dup.force_encoding(Encoding::UTF_8).scrub("?")}"[0, REASON_BYTES_MAX]
+        []
+      end
+
+      EVENTS = { "r" => :rust, "g" => :ruby, "+" => :ready }.freeze
+      private_constant :EVENTS
+    end
+  end
+end

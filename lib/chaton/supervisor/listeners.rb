@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../errors"
+require_relative "inherited_sockets"
+
+module Chaton
+  class Supervisor
+    # The listening sockets, one for each bind, in the order of the plan: taken
+    # over from whoever held them before, or bound anew.
+    class Listeners
+      # Connections the kernel keeps ready when a bind names no number.
+      BACKLOG = 1024
+
+      # @param binds [Array<Chaton::Config::Bind>]
+      # @param log [Telemetry::Log]
+      # @param inherited [InheritedSockets]
+      def initialize(binds, log:, inherited: InheritedSockets.new)
+        @binds = binds
+        @log = log
+        @inherited = inherited
+        @sockets = {}
+        # Unix sockets that are ours to unlink.
+        @paths = []
+        @owner = Process.pid
+      end
+
+      # @return [Hash{String=>TCPServer, UNIXServer}] by bind
+      attr_reader :sockets
+
+      # Opens all of them.
+      #
+      # @return [void]
+      # @raise [BindError] naming the bind that cannot be had
+      def open
+        @binds.each { |bind| @sockets[bind.to_s] = inherited(bind) || bind_anew(bind) }
+        @inherited.left.each do |socket|
+          @log.warn("an inherited socket is not used: no bind names it", address: address(socket))
+          socket.close
+        end
+      end
+
+      # Takes over all of them and binds nothing; for a mold.
+      #
+      # @return [void]
+      # @raise [BindError] when a bind has no socket
+      def inherit
+        @binds.each do |bind|
+          @sockets[bind.to_s] = @inherited.ours(bind) ||
+                                raise(BindError, "#{bind} is new in the configuration: a phased restart keeps the " \
+                                                 "sockets; restart in full (SIGUSR2) to change binds")
+        end
+        @inherited.left.each(&:close)
+      end
+
+      # @return [Array<String>] where clients reach us, with the port the kernel chose
+      def addresses
+        @sockets.values.map { |socket| address(socket) }
+      end
+
+      # Closes all and removes what we made in the file system; only in the
+      # process that opened them.
+      #
+      # @return [void]
+      def close
+        @sockets.each_value { |socket| socket.close unless socket.closed? }
+        return unless Process.pid == @owner
+
+        @paths.each { |path| File.unlink(path) if File.socket?(path) }
+      end
+
+      private
+
+      def inherited(bind)
+        if (socket = @inherited.ours(bind))
+          @paths << bind.path if bind.scheme == "unix"
+          return socket
+        end
+        @inherited.activated(bind)
+      end
+
+      def bind_anew(bind)
+        bind.scheme == "unix" ? unix(bind) : tcp(bind)
+      rescue Errno::EADDRINUSE
+        raise BindError, "#{bind} is in use by another process; stop that one or choose another bind (-b)"
+      rescue Errno::EACCES, Errno::EPERM
+        raise BindError, "#{bind}: permission denied; choose a port above 1023 or a directory this user may write"
+      rescue SocketError, SystemCallError, ArgumentError => e
+        raise BindError, "#{bind} cannot be bound: #{e.message}"
+      end
+
+      def tcp(bind)
+        server = TCPServer.new(bind.host.delete("[]"), bind.port)
+        server.listen(bind.backlog || BACKLOG)
+        server
+      end
+
+      def unix(bind)
+        remove_stale(bind)
+        server = with_umask(bind.umask) { UNIXServer.new(bind.path) }
+        File.chmod(bind.mode, bind.path) if bind.mode
+        server.listen(bind.backlog || BACKLOG)
+        @paths << bind.path
+        server
+      end
+
+      # A socket file nobody listens on is what a killed server left behind.
+      def remove_stale(bind)
+        return unless File.exist?(bind.path)
+        raise BindError, "#{bind}: the file exists and is no socket; remove it" unless File.socket?(bind.path)
+
+        UNIXSocket.new(bind.path).close
+        raise Errno::EADDRINUSE
+      rescue Errno::ECONNREFUSED
+        File.unlink(bind.path)
+      end
+
+      def with_umask(umask)
+        return yield unless umask
+
+        before = File.umask(umask)
+        begin
+          yield
+        ensure
+          File.umask(before)
+        end
+      end
+
+      def address(socket)
+        local = socket.local_address
+        return "unix://#{local.unix_path}" if local.unix?
+
+        host = local.ipv6? ? "[#{local.ip_address}]" : local.ip_address
+        "tcp://#{host}:#{local.ip_port}"
+      end
+    end
+  end
+end

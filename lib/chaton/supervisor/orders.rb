@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+module Chaton
+  class Supervisor
+    # Which order each signal gives. An order is a method of the helm; it
+    # returns nil when it is carried out, or a sentence that says why not.
+    module Orders
+      BY_SIGNAL = {
+        "TERM" => :stop, "INT" => :interrupt, "QUIT" => :stop_now, "USR1" => :phased_restart, "USR2" => :restart,
+        "TTIN" => :grow, "TTOU" => :shrink, "HUP" => :hang_up
+      }.freeze
+
+      # Carries out a signal's order.
+      #
+      # @param name [String] without "SIG"
+      # @return [void]
+      def obey(name)
+        refusal = public_send(BY_SIGNAL.fetch(name))
+        @log.warn(refusal, signal: name) if refusal
+      end
+
+      # The terminal's Ctrl-C: once to finish and leave, twice to leave at once.
+      #
+      # @return [String, nil]
+      def interrupt
+        over? ? stop_now : stop
+      end
+
+      # Open redirected output again; without any, the terminal has been closed.
+      #
+      # @return [String, nil]
+      def hang_up
+        @surroundings.reopen_output ? pass_on_hang_up : stop
+      end
+
+      private
+
+      def pass_on_hang_up; end
+    end
+  end
+end

@@ -1,0 +1,44 @@
+# frozen_string_literal: true
+
+require_relative "../web/app"
+
+module Chaton
+  class Supervisor
+    # Loads the application once, before workers are forked from it.
+    class Preload
+      # @param plan [Chaton::Config::Plan]
+      # @param log [Telemetry::Log]
+      def initialize(plan, log:)
+        @plan = plan
+        @log = log
+      end
+
+      # @return [#call] the application
+      # @raise [AppLoadError] naming the file
+      def load
+        app = Web::App.load(@plan)
+        settle
+        warn_of_threads
+        app
+      end
+
+      private
+
+      # What boot left is promoted and garbage is gone before the fork, so that
+      # workers do not each dirty the shared pages by doing it themselves.
+      def settle
+        Process.respond_to?(:warmup) ? Process.warmup : GC.start
+      end
+
+      # A thread does not survive fork, the lock it held does.
+      def warn_of_threads
+        threads = Thread.list - [Thread.main]
+        return if threads.empty?
+
+        names = threads.map { |thread| thread.name || thread.inspect[/\S+:\d+/] || thread.inspect }
+        @log.warn("loading the application left threads running: they will not exist in the workers; " \
+                  "start them in on_worker_boot", threads: names.join(", "))
+      end
+    end
+  end
+end

@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require_relative "../telemetry/backtraces"
+require_relative "../worker/drain"
+require_relative "event_loop"
+require_relative "orders"
+
+module Chaton
+  class Supervisor
+    # What a server without workers can be told, by signal or over the control
+    # socket. A source of the event loop: it watches the drain.
+    class SingleHelm
+      include Orders
+
+      NO_WORKERS = "there are no workers to add or remove (workers 0)"
+
+      # @return [Symbol] :starting, :running, :stopping or :restarting
+      attr_reader :state
+
+      # @param plan [Chaton::Config::Plan]
+      # @param service [Chaton::Service]
+      # @param surroundings [Surroundings]
+      # @param log [Telemetry::Log]
+      def initialize(plan, service:, surroundings:, log:)
+        @plan = plan
+        @service = service
+        @surroundings = surroundings
+        @log = log
+        @state = :starting
+        @started_at_s = EventLoop.now_s
+        @complete = nil
+      end
+
+      # @return [void]
+      def become_ready
+        @state = :running
+        @surroundings.ready(mode: "single")
+      end
+
+      # @return [Boolean] whether the end has begun
+      def over?
+        %i[stopping restarting].include?(@state)
+      end
+
+      # @return [Boolean] whether nothing is left to wait for
+      def done?
+        !@complete.nil?
+      end
+
+      # @return [Boolean] whether all work was finished
+      def complete?
+        @complete
+      end
+
+      # @return [Hash{Symbol=>Object}] for `chaton status`
+      def status
+        { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
+          uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @surroundings.listeners.addresses,
+          service: @service.status }
+      end
+
+      # @return [nil]
+      def stop
+        @surroundings.notify.stopping
+        drain(:stopping, @plan.shutdown_timeout_s)
+      end
+
+      # @return [nil]
+      def stop_now
+        return drain(:stopping, 0) unless @drain
+
+        Telemetry::Backtraces.write(@log, "immediate stop")
+        @state = :stopping
+        @complete = false
+        nil
+      end
+
+      # @return [String, nil]
+      def restart
+        return "the server is already stopping" if over?
+
+        @surroundings.notify.reloading
+        drain(:restarting, @plan.shutdown_timeout_s)
+      end
+
+      # There is nobody to be replaced one by one.
+      alias phased_restart restart
+
+      # @return [nil]
+      def quiet
+        @log.info("quiet: no new connection is accepted")
+        @service.quiet
+        nil
+      end
+
+      # @return [String]
+      def grow
+        NO_WORKERS
+      end
+      alias shrink grow
+
+      # @return [Array<IO>]
+      def ios
+        @drain && !done? ? [@drain.io] : []
+      end
+
+      # The drain is over.
+      #
+      # @return [void]
+      def readable(_io)
+        @complete = @drain.complete?
+      end
+
+      # @return [nil]
+      def due_at
+        nil
+      end
+
+      # @return [void]
+      def tick(_now_s); end
+
+      private
+
+      def drain(state, deadline_s)
+        @log.info(deadline_s.zero? ? "stopping at once" : "stopping when running work is finished")
+        @state = state
+        @drain ||= Worker::Drain.new(@service, deadline_s)
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,24 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Telemetry
+    # What every thread of this process is doing, into the log.
+    module Backtraces
+      # Deeper frames say nothing new about what a thread waits for.
+      LINES_MAX = 30
+
+      module_function
+
+      # @param log [Log]
+      # @param why [String]
+      # @return [void]
+      def write(log, why)
+        Thread.list.each do |thread|
+          lines = (thread.backtrace || []).first(LINES_MAX)
+          log.warn("thread at #{why}", thread: thread.name || thread.object_id, status: thread.status.to_s,
+                                       backtrace: lines.join(" < "))
+        end
+      end
+    end
+  end
+end

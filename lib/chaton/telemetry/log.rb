@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require "json"
+require "time"
+
+module Chaton
+  module Telemetry
+    # The server's log: one line per event, for a person or for a machine.
+    #
+    # A line is one `write` on an unbuffered IO, so lines of several threads
+    # and of several processes never mix, and nothing has to be locked: the
+    # same Log goes on working in a forked worker.
+    #
+    # @example
+    #   log = Chaton::Telemetry::Log.new(format: :human)
+    #   log.info("worker ready", worker: 0, pid: 4711)
+    #   # 2025-11-21 09:30:00.123 [4700] INFO  worker ready  worker=0 pid=4711
+    class Log
+      LEVELS = { debug: 0, info: 1, warn: 2, error: 3 }.freeze
+      # A backtrace deeper than this is cut: a recursion without end must not
+      # make a line of megabytes.
+      BACKTRACE_LINES_MAX = 40
+
+      # @return [Symbol] the lowest level that is written
+      attr_reader :level
+
+      # @param format [Symbol] :human or :json
+      # @param level [Symbol] :debug, :info, :warn or :error
+      # @param io [IO] where lines go
+      def initialize(format: :human, level: :info, io: $stdout)
+        @json = format.to_sym == :json
+        @level = level.to_sym
+        @rank = LEVELS.fetch(@level)
+        @io = io
+        @io.sync = true if @io.respond_to?(:sync=)
+      end
+
+      LEVELS.each_key do |level|
+        # @!method debug(message, **fields)
+        # @param message [String] one sentence, no line break
+        # @param fields [Hash{Symbol=>Object}] facts, written as key=value
+        # @return [void]
+        define_method(level) { |message, **fields| write(level, message, fields) }
+      end
+
+      # Logs an exception with its class, message, cause and backtrace.
+      #
+      # @param error [Exception]
+      # @param message [String] what was being done
+      # @param fields [Hash{Symbol=>Object}]
+      # @return [void]
+      def exception(error, message, **fields)
+        write(:error, message, fields.merge(error: error.class.name, reason: error.message.to_s),
+              backtrace_of(error))
+      end
+
+      private
+
+      def write(level, message, fields, backtrace = nil)
+        return if LEVELS.fetch(level) < @rank
+
+        @io.write(@json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace))
+        nil
+      rescue IOError, SystemCallError
+        # The reader of our output has gone; the server is worth more than its log.
+        nil
+      end
+
+      def human(level, message, fields, backtrace)
+        time = Time.now.strftime("%Y-%m-%d %H:%M:%S.%L")
+        line = format("%s [%d] %-5s %s", time, Process.pid, level.to_s.upcase, clean(message))
+        line << "  " << fields.map { |key, value| "#{key}=#{quote(value)}" }.join(" ") unless fields.empty?
+        line << "\n"
+        backtrace&.each { |entry| line << "    " << clean(entry) << "\n" }
+        line
+      end
+
+      def json(level, message, fields, backtrace)
+        record = { time: Time.now.utc.iso8601(3), pid: Process.pid, level: level, message: clean(message) }
+        record.update(fields.transform_values { |value| value.is_a?(String) ? text(value) : value })
+        record[:backtrace] = backtrace.map { |entry| text(entry) } if backtrace
+        "#{JSON.generate(record)}\n"
+      end
+
+      def quote(value)
+        text = text(value)
+        text.match?(/\A[^ "=[:cntrl:]]+\z/) ? text : JSON.generate(text)
+      end
+
+      # What the application or a client gave must not forge a second line.
+      def clean(value)
+        text(value).gsub(/[\r\n]+/, " ")
+      end
+
+      def text(value)
+        value.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?")
+      end
+
+      def backtrace_of(error)
+        lines = cut(error.backtrace)
+        seen = [error]
+        while (cause = seen.last.cause) && !seen.include?(cause)
+          seen << cause
+          lines << "caused by #{cause.class}: #{cause.message}"
+          lines.concat(cut(cause.backtrace))
+        end
+        lines
+      end
+
+      def cut(backtrace)
+        lines = Array(backtrace)
+        return lines.dup if lines.size <= BACKTRACE_LINES_MAX
+
+        lines.first(BACKTRACE_LINES_MAX) + ["... #{lines.size - BACKTRACE_LINES_MAX} more"]
+      end
+    end
+  end
+end

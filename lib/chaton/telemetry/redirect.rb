@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "fileutils"
+
+module Chaton
+  module Telemetry
+    # Sends standard output and error into files, and opens the files anew when
+    # a log rotator has moved them away (HUP).
+    #
+    # The descriptors 1 and 2 themselves are replaced, so that what Rust and
+    # child processes write follows.
+    class Redirect
+      # @param setting [Array(String, String, Boolean), nil] a plan's stdout_redirect
+      # @return [Redirect]
+      def self.of(setting)
+        out, err, append = setting
+        new(out, err, append: append || false)
+      end
+
+      # @param out [String, nil] path for standard output
+      # @param err [String, nil] path for standard error
+      # @param append [Boolean] false: the first opening empties the file
+      def initialize(out, err, append: true)
+        @paths = { $stdout => out, $stderr => err }.compact
+        @append = append
+      end
+
+      # @return [Boolean] whether anything is redirected
+      def any?
+        !@paths.empty?
+      end
+
+      # Opens the files for the first time.
+      #
+      # @raise [SystemCallError] when a file cannot be opened
+      # @return [void]
+      def open
+        switch(@append ? "a" : "w")
+        # Later openings must never empty what is there.
+        @append = true
+      end
+
+      # Opens the files again under the same names.
+      #
+      # @raise [SystemCallError]
+      # @return [void]
+      def reopen
+        switch("a")
+      end
+
+      private
+
+      def switch(mode)
+        @paths.each do |io, path|
+          FileUtils.mkdir_p(File.dirname(path))
+          # Truncating once and then writing with O_APPEND keeps the lines of
+          # several processes apart.
+          File.open(path, "w").close if mode == "w"
+          io.reopen(path, "a")
+          io.sync = true
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require_relative "../version"
+
+module Chaton
+  module Telemetry
+    # What `ps` shows for each of our processes.
+    module Title
+      # Arguments beyond this are not shown by ps and only cost memory.
+      LENGTH_MAX = 200
+
+      module_function
+
+      # @param tag [String, nil] the application's name
+      # @param listen [Array<String>] addresses
+      # @return [String] the title that was set
+      def supervisor(tag:, listen:)
+        set("chaton #{VERSION} supervisor", tag, listen)
+      end
+
+      # @param tag [String, nil]
+      # @param listen [Array<String>]
+      # @return [String]
+      def single(tag:, listen:)
+        set("chaton #{VERSION}", tag, listen)
+      end
+
+      # @param index [Integer] number of the worker
+      # @param generation [Integer] 0 is the code loaded at boot
+      # @param tag [String, nil]
+      # @return [String]
+      def worker(index:, generation:, tag:)
+        set("chaton worker #{index}#{" generation #{generation}" if generation.positive?}", tag, [])
+      end
+
+      # @param generation [Integer]
+      # @param tag [String, nil]
+      # @return [String]
+      def mold(generation:, tag:)
+        set("chaton mold generation #{generation}", tag, [])
+      end
+
+      def set(head, tag, listen)
+        title = [head, tag && !tag.empty? ? "[#{tag}]" : nil, *listen].compact.join(" ")
+        Process.setproctitle(title[0, LENGTH_MAX])
+      end
+      private_class_method :set
+    end
+  end
+end

@@ -1,0 +1,6 @@
+# frozen_string_literal: true
+
+# A Ruby application server with its IO in Rust.
+module Chaton
+  VERSION = "0.1.0"
+end

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require "stringio"
+require "chaton/version"
+require "chaton/web/null_input"
+
+module Chaton
+  module Web
+    # The part of the Rack env that is the same for all requests of a listener.
+    # Each request gets a copy; the boundary sets the rest.
+    module EnvTemplate
+      # Keys that the boundary sets. They are in the template so that the copy
+      # has their places already.
+      SET_PER_REQUEST = %w[
+        REQUEST_METHOD SCRIPT_NAME PATH_INFO QUERY_STRING REQUEST_PATH REQUEST_URI SERVER_PROTOCOL
+        HTTP_VERSION REMOTE_ADDR rack.hijack rack.after_reply rack.response_finished
+      ].freeze
+
+      # @param plan [Config::Plan]
+      # @param bind [Config::Bind]
+      # @return [Hash{String => Object}] frozen
+      def self.build(plan, bind)
+        places = SET_PER_REQUEST.to_h { |key| [key, nil] }
+        places.merge(
+          "rack.version" => [1, 6].freeze,
+          "rack.errors" => $stderr,
+          "rack.multithread" => plan.threads_max > 1,
+          "rack.multiprocess" => plan.workers.positive?,
+          "rack.run_once" => false,
+          "rack.url_scheme" => "http",
+          "rack.hijack?" => true,
+          "rack.input" => NullInput.new,
+          "SERVER_SOFTWARE" => "chaton/#{VERSION}",
+          "GATEWAY_INTERFACE" => "CGI/1.2",
+          "SERVER_NAME" => bind.scheme == "unix" ? "localhost" : bind.host.to_s,
+          "SERVER_PORT" => bind.scheme == "unix" ? "80" : bind.port.to_s
+        ).freeze
+      end
+    end
+  end
+end

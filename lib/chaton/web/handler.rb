@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require "chaton/errors"
+require "chaton/native"
+require "chaton/web/request"
+require "chaton/web/response"
+
+module Chaton
+  module Web
+    # Runs one request: env, app, answer. Nothing that the app does gets past
+    # it: whatever it raises becomes a 500 and a line in the log.
+    class Handler
+      # What the client sees of an error.
+      ERROR_BODY = ["Internal Server Error\n"].freeze
+      ERROR_HEADERS = { "Content-Type" => "text/plain; charset=utf-8" }.freeze
+      private_constant :ERROR_BODY, :ERROR_HEADERS
+
+      # @param app [#call]
+      # @param log [Telemetry::Log]
+      # @param error_handler [#call, nil] `(error, env, status)` → Rack response
+      # @param early_hints [Boolean] whether env has `rack.early_hints`
+      def initialize(app, log:, error_handler: nil, early_hints: false)
+        @app = app
+        @log = log
+        @error_handler = error_handler
+        @early_hints = early_hints
+      end
+
+      # @param request [Native::Request]
+      # @return [void]
+      def call(request)
+        env = request.env
+        env["rack.early_hints"] = EarlyHints.new(request) if @early_hints
+        status, headers, body = @app.call(env)
+        request.finish(status, headers, body) || Response.new(request, env, status, headers, body, @log).deliver
+      rescue ClientGone
+        # Nobody is left to answer.
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in an app must not end the server
+        failed = e
+        answer_error(request, env, e)
+      ensure
+        # Still open only when the thread is being killed.
+        answer_killed(request, env) if request.open?
+        after_reply(env, status, headers, failed) if request.after_reply?
+      end
+
+      private
+
+      def answer_error(request, env, error)
+        @log.exception(error, "the application failed", request: "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}")
+        # A body that failed midway has sent its head: the connection is closed.
+        return unless request.open?
+
+        status, headers, body = @error_handler ? custom_error(error, env) : [500, ERROR_HEADERS, ERROR_BODY]
+        request.finish(status, headers, body) || Response.new(request, env, status, headers, body, @log).deliver
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        @log.exception(e, "answering an error failed")
+        request.finish(500, ERROR_HEADERS, ERROR_BODY) if request.open?
+      end
+
+      def custom_error(error, env)
+        @error_handler.arity == 1 ? @error_handler.call(error) : @error_handler.call(*[error, env, 500].first(handler_arity))
+      end
+
+      def handler_arity
+        arity = @error_handler.arity
+        arity.negative? ? 3 : arity
+      end
+
+      def answer_killed(request, env)
+        @log.error("the thread was killed while it ran a request; another one takes its place",
+                   request: "#{env && env["REQUEST_METHOD"]} #{env && env["REQUEST_URI"]}")
+        request.finish(500, ERROR_HEADERS, ERROR_BODY)
+      end
+
+      # Both lists hold callables that wait for the answer to be on its way.
+      def after_reply(env, status, headers, error)
+        Array(env["rack.after_reply"]).each { |callable| callable.call }
+        Array(env["rack.response_finished"]).reverse_each do |callable|
+          callable.call(env, status, headers, error)
+        end
+      rescue StandardError => e
+        @log.exception(e, "a callback after the reply failed")
+      end
+    end
+  end
+end

@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require "chaton/errors"
+
+module Chaton
+  module Web
+    # What a streaming body (one that responds to `call`, Rack 3) writes to and
+    # reads from. It may be kept and closed later, from another thread.
+    class Stream
+      # @param request [Native::Request] detached: only the stream answers it
+      # @param input [#read] the request's `rack.input`
+      def initialize(request, input)
+        @request = request
+        @input = input
+        @closed = false
+        @closing = Mutex.new
+      end
+
+      # @return [String, nil]
+      def read(length = nil, buffer = nil) = @input.read(length, buffer)
+
+      # Sends the chunks; waits while the client has not taken enough of what
+      # was written before.
+      #
+      # @param chunks [Array<String>]
+      # @return [Integer] bytes written
+      # @raise [IOError] when the stream is closed
+      # @raise [ClientGone] when the client left
+      def write(*chunks)
+        raise IOError, "closed stream" if @closed
+
+        chunks.sum { |chunk| @request.write(chunk.to_s) }
+      end
+
+      # @return [self]
+      def <<(chunk)
+        write(chunk)
+        self
+      end
+
+      # Every write is on its way already.
+      #
+      # @return [self]
+      def flush = self
+
+      # @return [nil]
+      def close_read = nil
+
+      # Ends the response.
+      #
+      # @return [nil]
+      def close(complete: true)
+        @closing.synchronize do
+          return if @closed
+
+          @closed = true
+          @request.end(complete)
+        end
+        nil
+      end
+      alias close_write close
+
+      # @return [Boolean]
+      def closed? = @closed
+    end
+  end
+end

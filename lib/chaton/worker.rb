@@ -1,0 +1,141 @@
+# frozen_string_literal: true
+
+require_relative "service"
+require_relative "worker/drain"
+require_relative "worker/hooks"
+require_relative "supervisor/leash"
+require_relative "worker/signals"
+require_relative "telemetry/backtraces"
+require_relative "telemetry/redirect"
+require_relative "telemetry/title"
+require_relative "web/app"
+
+module Chaton
+  # What runs in a forked worker process: start the service, say ready, wait for
+  # a signal, drain, leave.
+  #
+  # | signal | meaning |
+  # |---|---|
+  # | TERM | drain within shutdown_timeout, leave |
+  # | QUIT | leave at once; the log shows what every thread was doing |
+  # | USR1 | quiet: stop accepting, go on serving open connections |
+  # | HUP | open redirected output files again |
+  # | INT, USR2, TTIN, TTOU | the supervisor's business: ignored |
+  class Worker
+    SIGNALS = %w[TERM QUIT USR1 HUP].freeze
+    IGNORED = %w[INT USR2 TTIN TTOU].freeze
+
+    # What all workers of a generation share.
+    #
+    # `app` is nil when each worker loads its own; `service` is the class that
+    # serves, replaced in tests.
+    Kit = Struct.new(:plan, :app, :sockets, :board, :log, :service, keyword_init: true)
+
+    # Runs a worker and ends the process with it.
+    #
+    # @param kit [Kit]
+    # @param place [Hash] see {#initialize}
+    # @return [void] never
+    def self.live(kit, **place)
+      worker = new(kit, **place)
+      status = worker.run
+      # Threads that did not finish in time would be waited for by a normal exit.
+      worker.complete? ? exit(status) : exit!(status)
+    end
+
+    # @param kit [Kit]
+    # @param index [Integer] number of the worker
+    # @param slot [Integer] its place on the board
+    # @param generation [Integer]
+    # @param leash [UNIXSocket] its end of the leash
+    # @param inherited [Signals, nil] those of the process that forked
+    def initialize(kit, index:, slot:, generation:, leash:, inherited: nil)
+      @signals = Signals.new(SIGNALS, ignored: IGNORED, inherited: inherited)
+      # Ruby's own handler reaps what system() and IO.popen start.
+      trap("CHLD", "DEFAULT")
+      @kit = kit
+      @plan = kit.plan
+      @log = kit.log
+      @index = index
+      @slot = slot
+      @leash = leash
+      @hooks = Hooks.new(@plan.hooks, log: @log)
+      @complete = true
+      Telemetry::Title.worker(index: index, generation: generation, tag: @plan.tag)
+    end
+
+    # @return [Integer] exit status: 0 when it was asked to leave, 1 when it
+    #   could not boot
+    def run
+      return 1 unless boot
+
+      deadline_s = serve
+      @complete = drain(deadline_s)
+      @hooks.run_all(:on_worker_shutdown, @index)
+      0
+    end
+
+    # @return [Boolean] whether all work was finished
+    def complete?
+      @complete
+    end
+
+    private
+
+    # @return [Boolean]
+    def boot
+      @hooks.run(:on_worker_boot, @index)
+      @service = (@kit.service || Service).new(@plan, app: @kit.app || Web::App.load(@plan), sockets: @kit.sockets,
+                                                      board: @kit.board, slot: @slot, leash: @leash, log: @log)
+      @service.on_orphan { orphaned }
+      @service.start
+      @leash.write("+")
+      true
+    rescue ScriptError, StandardError, NoMemoryError, SystemStackError => e
+      explain(e)
+      false
+    end
+
+    # @return [Numeric] how long running work may take
+    def serve
+      loop do
+        @signals.io.wait_readable
+        @signals.take.each do |name|
+          case name
+          when "TERM" then return @plan.shutdown_timeout_s
+          when "QUIT" then return 0
+          when "USR1" then @service.quiet
+          when "HUP" then Telemetry::Redirect.of(@plan.stdout_redirect).reopen
+          end
+        end
+      end
+    end
+
+    # @return [Boolean] whether all work was finished
+    def drain(deadline_s)
+      drain = Drain.new(@service, deadline_s)
+      until drain.over?
+        IO.select([drain.io, @signals.io])
+        next unless @signals.take.include?("QUIT")
+
+        Telemetry::Backtraces.write(@log, "immediate stop")
+        return false
+      end
+      drain.complete?
+    end
+
+    # Called on a thread of the service.
+    def orphaned
+      @log.warn("the supervisor has gone; this worker finishes what it runs and leaves", worker: @index)
+      @signals.push("TERM")
+    end
+
+    def explain(error)
+      # A hook's failure is logged where it happened.
+      @log.exception(error, "worker cannot boot", worker: @index) unless error.is_a?(Hooks::Failed)
+      @leash.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")
+    rescue SystemCallError
+      nil
+    end
+  end
+end

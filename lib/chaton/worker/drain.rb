@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require "io/wait"
+
+module Chaton
+  class Worker
+    # A service that is being stopped, on a thread of its own, so that the main
+    # thread goes on hearing signals: the second INT must not wait for the first.
+    class Drain
+      # @return [IO] readable once the service has stopped
+      attr_reader :io
+
+      # @param service [Chaton::Service]
+      # @param deadline_s [Numeric] how long running work may take
+      def initialize(service, deadline_s)
+        @io, done = IO.pipe
+        @thread = Thread.new do
+          Thread.current.name = "chaton-drain"
+          Thread.current.report_on_exception = false
+          service.stop(deadline_s)
+        ensure
+          done.close
+        end
+      end
+
+      # @return [Boolean] whether the service has stopped
+      def over?
+        !@io.wait_readable(0).nil?
+      end
+
+      # @return [Boolean] true when all work was finished, false when some had
+      #   to be released; waits for the end
+      # @raise [Exception] what stopping raised
+      def complete?
+        @thread.value
+      end
+    end
+  end
+end

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require_relative "../ext/chaton/toolchain"
+
+# Copies the built shared object to where Ruby loads it from. By rename: a server that has the old file
+# mapped keeps it, and none ever sees half of the new one.
+def install_extension(built, installed)
+  return if File.exist?(installed) && FileUtils.compare_file(built, installed)
+  fresh = "#{installed}.#{Process.pid}"
+  FileUtils.cp(built, fresh)
+  File.rename(fresh, installed)
+end
+
+desc "Build the native extension into lib/chaton"
+task :compile do
+  begin
+    Toolchain.check!
+  rescue Toolchain::Missing => e
+    abort e.message
+  end
+  target = ENV.fetch("CARGO_TARGET_DIR", File.join(Toolchain::ROOT, "target"))
+  sh Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--package", "chaton-ext",
+     chdir: Toolchain::ROOT, verbose: false
+  install_extension(File.join(target, "release", "libchaton_native.so"),
+                    File.join(Toolchain::ROOT, "lib", "chaton", "chaton_native.so"))
+end
+
+desc "Build the gem into pkg/"
+task :gem do
+  mkdir_p "pkg", verbose: false
+  sh "gem build --silent --output pkg/chaton-#{Gem::Specification.load("chaton.gemspec").version}.gem chaton.gemspec",
+     verbose: false
+end

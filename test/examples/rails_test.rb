@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+require_relative "example_test_case"
+require "support/web_socket"
+
+class RailsExampleTest < ExampleTestCase
+  JSON_TYPE = "application/json"
+  CHANNEL = JSON.generate(channel: "MessagesChannel")
+
+  def test_controller_view_and_model
+    server = boot_rails
+    created = post_message(server, "hi there")
+    assert_equal "201", created.code
+    page = get(server, "/")
+    assert_equal "200", page.code
+    assert_match(%r{<li>hi there</li>}, page.body)
+    assert_match(/<form /, page.body)
+    texts = JSON.parse(get(server, "/messages.json").body).map { |message| message["text"] }
+    assert_equal ["hi there"], texts
+    assert_equal "422", post_message(server, "").code
+    assert_equal "404", get(server, "/nowhere").code
+  end
+
+  # Rails checks where a form came from: cookie and token have to survive the way.
+  def test_a_form_with_its_token
+    server = boot_rails
+    page = get(server, "/")
+    token = page.body[/name="authenticity_token" value="([^"]+)"/, 1]
+    form = Net::HTTP::Post.new("/messages", "cookie" => page["set-cookie"][/[^;]+/])
+    form.set_form_data("authenticity_token" => token, "message[text]" => "by form")
+    answer = request(server, form)
+    assert_equal ["302", "http://127.0.0.1:#{server.port}/"], [answer.code, answer["location"]]
+    assert_match(/<li>by form/, get(server, "/").body)
+  end
+
+  def test_a_web_socket_hears_what_is_posted
+    server = boot_rails
+    socket = WebSocket.new(server.port, "/cable", protocol: "actioncable-v1-json")
+    socket.read_json { |message| message["type"] == "welcome" }
+    socket.write(JSON.generate(command: "subscribe", identifier: CHANNEL))
+    socket.read_json { |message| message["type"] == "confirm_subscription" }
+
+    post_message(server, "to everybody")
+    heard = socket.read_json { |message| message["message"] }
+    assert_equal ["to everybody", CHANNEL], [heard["message"]["text"], heard["identifier"]]
+  ensure
+    socket&.close
+  end
+
+  def test_many_requests_at_once_share_the_database
+    server = boot_rails
+    clients = Array.new(8) { |n| Thread.new { Array.new(5) { |m| post_message(server, "#{n}.#{m}").code } } }
+    codes = clients.flat_map(&:value)
+    assert_equal({ "201" => 40 }, codes.tally)
+  end
+
+  def teardown
+    super
+    FileUtils.remove_entry(@scratch) if @scratch
+  end
+
+  private
+
+  # Production, as it would be deployed; the database in the scratch directory.
+  def boot_rails
+    boot_example("rails", env: { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" })
+  end
+
+  def database = File.join(@scratch ||= Dir.mktmpdir("chaton-rails"), "app.sqlite3")
+
+  def post_message(server, text)
+    post(server, "/messages.json", JSON.generate(message: { text: text }), type: JSON_TYPE)
+  end
+end

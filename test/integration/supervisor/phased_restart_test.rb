@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/server"
+
+# New code without a gap.
+class PhasedRestartTest < Minitest::Test
+  include ServerTest
+
+  REQUESTS_MIN = 10_000
+
+  def app(text)
+    "run ->(_env) { [200, { \"content-type\" => \"text/plain\" }, [#{text.inspect}]] }"
+  end
+
+  def test_ten_thousand_requests_and_none_fails
+    server = boot(rackup: app("old"), config: "workers 2")
+    load = ClientLoad.new(server.port, clients: 4)
+    server.eventually("some load") { load.answered > 1000 }
+    server.write("config.ru", app("new"))
+    server.signal("USR1")
+    server.wait_line(/phased restart done/)
+    server.eventually("the load") { load.answered > REQUESTS_MIN && load.bodies["new"] > 1000 }
+    load.stop
+    assert_empty load.failures
+    assert_equal %w[new old], load.bodies.keys.sort
+    assert_equal [1], generations(server)
+    assert_equal "new", server.get.body
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_the_mold_serves_later_respawns
+    server = boot(rackup: app("old"), config: "workers 1")
+    server.write("config.ru", app("new"))
+    restart(server)
+    server.write("config.ru", app("not asked for"))
+    server.signal("KILL", server.workers.first)
+    server.wait_line(/worker ready/, count: 3)
+    assert_equal "new", server.get.body
+    server.signal("TTIN")
+    server.wait_line(/worker ready.*worker=1/)
+    assert_equal [1], generations(server)
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_each_phased_restart_has_a_mold_of_its_own
+    server = boot(rackup: app("0"), config: "workers 1")
+    (1..3).each do |round|
+      server.write("config.ru", app(round.to_s))
+      restart(server, round)
+      assert_equal round.to_s, server.get.body
+    end
+    children = File.read("/proc/#{server.pid}/task/#{server.pid}/children").split
+    # One worker and one mold; a retired mold may still be leaving.
+    server.eventually("the old molds have left") do
+      File.read("/proc/#{server.pid}/task/#{server.pid}/children").split.size == 2
+    end
+    refute_empty children
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_new_code_that_does_not_load_changes_nothing
+    server = boot(rackup: app("old"), config: "workers 2")
+    before = server.workers
+    server.write("config.ru", "raise \"half a deployment\"")
+    server.signal("USR1")
+    server.wait_line(/phased restart abandoned/)
+    assert_equal before, server.workers
+    assert_equal "old", server.get.body
+    assert_equal "abandoned", server.status["restart"]["state"]
+    assert_match(/half a deployment/, server.status["restart"]["reason"])
+    server.write("config.ru", app("mended"))
+    restart(server)
+    assert_equal "mended", server.get.body
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_new_code_that_does_not_boot_in_the_second_worker_is_taken_back
+    config = "workers 2\non_worker_boot { |index| raise \"not here\" if index == 1 && File.exist?(\"broken\") }"
+    server = boot(rackup: app("old"), config: config)
+    server.write("broken", "")
+    server.write("config.ru", app("new"))
+    server.signal("USR1")
+    server.wait_line(/phased restart abandoned.*not here/)
+    server.eventually("everything is old again") { server.status["restart"]["state"] == "abandoned" }
+    assert_equal [0], generations(server)
+    assert_equal 2, server.workers.size
+    assert_equal "old", server.get.body
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_without_preload_every_worker_loads_the_new_code_itself
+    server = boot(rackup: app("old"), config: "workers 2\npreload_app! false")
+    server.write("config.ru", app("new"))
+    restart(server)
+    assert_equal "new", server.get.body
+    assert_equal [1], generations(server)
+    assert_equal 0, server.stop
+    refute_match(/mold/, server.log)
+  end
+
+  def test_a_killed_mold_is_made_again_when_it_is_needed
+    server = boot(rackup: app("old"), config: "workers 1")
+    server.write("config.ru", app("new"))
+    restart(server)
+    mold = server.log[/mold ready.*pid=(\d+)/, 1].to_i
+    server.signal("KILL", mold)
+    server.wait_line(/mold ended/)
+    server.signal("KILL", server.workers.first)
+    server.wait_line(/worker ready/, count: 3)
+    assert_equal "new", server.get.body
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  def test_the_mold_and_its_workers_leave_when_the_supervisor_dies
+    server = boot(rackup: app("old"), config: "workers 2")
+    restart(server)
+    server.workers
+    server.signal("KILL")
+    server.wait_all_gone
+  end
+
+  private
+
+  def restart(server, count = 1)
+    done = server.log.scan("phased restart done").size
+    server.signal("USR1")
+    server.wait_line(/phased restart done/, count: [done + 1, count].max)
+  end
+
+  def generations(server)
+    server.status["workers"].map { |worker| worker["generation"] }.uniq
+  end
+end

@@ -1,0 +1,250 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require "rbconfig"
+require "tmpdir"
+require "chaton/control"
+require_relative "http_client"
+
+# The real `exe/chaton` in a scratch directory with an inline application and
+# configuration, driven over real sockets.
+#
+#   class StopTest < Minitest::Test
+#     include ServerTest
+#
+#     def test_it_stops
+#       server = boot(rackup: 'run ->(_) { [200, {}, ["hi"]] }', config: "workers 2")
+#       assert_equal "hi", server.get("/").body
+#       assert_equal 0, server.stop
+#     end
+#   end
+#
+# Whatever a test starts is ended by its pid afterwards; the directory with the
+# whole log stays when the test failed.
+class Server
+  EXE = File.expand_path("../../exe/chaton", __dir__)
+  LIB = File.expand_path("../../lib", __dir__)
+  WAIT_S = 20
+  HELLO = 'run ->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
+
+  # A condition was not met in time.
+  class Late < StandardError; end
+
+  attr_reader :dir, :pid, :lines
+
+  # @param rackup [String, nil] text of config.ru
+  # @param config [String] text of config/chaton.rb; a bind is added unless it has one
+  # @param env [Hash{String=>String, nil}]
+  # @param args [Array<String>] arguments of the command
+  # @param inherit [Hash{Integer=>IO}] descriptors handed to the process
+  def initialize(rackup: HELLO, config: "", env: {}, args: [], inherit: {})
+    @dir = Dir.mktmpdir("chaton-test")
+    @args = args
+    @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production" }.merge(env)
+    @inherit = inherit
+    @lines = []
+    @lock = Mutex.new
+    @arrived = ConditionVariable.new
+    @seen = []
+    write("config.ru", rackup) if rackup
+    config = "bind \"tcp://127.0.0.1:0\"\n#{config}" unless config.match?(/^\s*bind /)
+    write("config/chaton.rb", config)
+  end
+
+  # @param path [String] relative to the scratch directory
+  # @param text [String]
+  # @return [void]
+  def write(path, text)
+    full = File.join(@dir, path)
+    FileUtils.mkdir_p(File.dirname(full))
+    File.write(full, text)
+  end
+
+  def read(path)
+    File.read(File.join(@dir, path))
+  end
+
+  def path(name)
+    File.join(@dir, name)
+  end
+
+  # @return [Server] self
+  def start
+    output, input = IO.pipe
+    @pid = Process.spawn(@env, RbConfig.ruby, "-I", LIB, EXE, *@args,
+                         chdir: @dir, out: input, err: input, **@inherit)
+    @seen << @pid
+    input.close
+    @reader = Thread.new { collect(output) }
+    @waiter = Process.detach(@pid)
+    self
+  end
+
+  # @return [Server] self
+  def ready
+    wait_line(/ ready  listen=|"message":"ready"/)
+    self
+  end
+
+  # @return [Integer] of the first TCP bind
+  def port
+    log[%r{tcp://[^ "]+?:(\d+)}, 1].to_i
+  end
+
+  # @return [String] all that was written so far
+  def log
+    @lock.synchronize { @lines.join }
+  end
+
+  # Waits for a line of output.
+  #
+  # @param pattern [Regexp]
+  # @param count [Integer] how many lines must match
+  # @return [String] the last of them
+  def wait_line(pattern, count: 1, timeout_s: WAIT_S)
+    deadline = now + timeout_s
+    @lock.synchronize do
+      loop do
+        found = @lines.grep(pattern)
+        return found[count - 1] if found.size >= count
+        raise Late, "no line like #{pattern.inspect} (#{count}x) within #{timeout_s} s; the log:\n#{@lines.join}" if now > deadline
+
+        @arrived.wait(@lock, [deadline - now, 0.001].max)
+      end
+    end
+  end
+
+  # Waits until the block is true.
+  #
+  # @return [Object] what it returned
+  def eventually(what, timeout_s: WAIT_S)
+    deadline = now + timeout_s
+    until (value = yield)
+      raise Late, "not within #{timeout_s} s: #{what}; the log:\n#{log}" if now > deadline
+
+      sleep 0.01
+    end
+    value
+  end
+
+  def get(path = "/", **options)
+    HttpClient.open(port) { |client| client.get(path, **options) }
+  end
+
+  # @return [Hash{String=>Object}]
+  def status
+    control("status")
+  end
+
+  def control(command)
+    Chaton::Control::Client.new(path("tmp/chaton.sock")).call(command)
+  end
+
+  # @return [Array<Integer>] pids of the workers by number
+  def workers
+    found = status["workers"].sort_by { |worker| worker["worker"] }.map { |worker| worker["pid"] }.compact
+    @seen |= found
+    found
+  end
+
+  def signal(name, pid = @pid)
+    Process.kill(name, pid)
+  end
+
+  # Sends a signal and waits for the end.
+  #
+  # @return [Integer, String] exit status, or the signal that ended it
+  def stop(name = "TERM", timeout_s: WAIT_S)
+    signal(name)
+    wait_exit(timeout_s: timeout_s)
+  end
+
+  # @return [Integer, String]
+  def wait_exit(timeout_s: WAIT_S)
+    raise Late, "the server has not ended within #{timeout_s} s; the log:\n#{log}" unless @waiter.join(timeout_s)
+
+    status = @waiter.value
+    status.exitstatus || "SIG#{Signal.signame(status.termsig)}"
+  end
+
+  # Waits until every process that writes to our pipe has ended.
+  def wait_all_gone(timeout_s: WAIT_S)
+    raise Late, "a process is still there after #{timeout_s} s; the log:\n#{log}" unless @reader.join(timeout_s)
+  end
+
+  def alive?(pid = @pid)
+    Process.kill(0, pid)
+    # A zombie has ended too; nobody has asked for its status yet.
+    !File.read("/proc/#{pid}/stat").match?(/\) Z /)
+  rescue Errno::ESRCH, Errno::ENOENT
+    false
+  end
+
+  # Ends what this server started, by pid.
+  #
+  # @param keep [Boolean] whether the directory is still of interest
+  # @return [void]
+  def close(keep: false)
+    note_children
+    @seen.each { |pid| end_process(pid) }
+    @reader&.join(5)
+    File.write(path("output.log"), log)
+    keep ? warn("kept: #{@dir}") : FileUtils.remove_entry(@dir)
+  end
+
+  private
+
+  def now
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+
+  def collect(output)
+    while (line = output.gets)
+      @lock.synchronize do
+        @lines << line.scrub
+        @arrived.broadcast
+      end
+    end
+  rescue IOError
+    nil
+  ensure
+    output.close
+  end
+
+  def note_children
+    @seen |= File.read("/proc/#{@pid}/task/#{@pid}/children").split.map(&:to_i) if @pid && alive?
+  rescue SystemCallError
+    nil
+  end
+
+  # Only while it is still ours: a pid may have been given to somebody else.
+  def end_process(pid)
+    return unless alive?(pid) && File.identical?("/proc/#{pid}/cwd", @dir)
+
+    Process.kill("KILL", pid)
+  rescue SystemCallError
+    nil
+  end
+end
+
+# For Minitest: servers that are ended after each test.
+module ServerTest
+  # @return [Server] started, not yet ready
+  def launch(**options)
+    server = Server.new(**options)
+    (@servers ||= []) << server
+    yield server if block_given?
+    server.start
+  end
+
+  # @return [Server] that serves
+  def boot(**options, &block)
+    launch(**options, &block).ready
+  end
+
+  def teardown
+    (@servers || []).each { |server| server.close(keep: !passed?) }
+    super
+  end
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+# A text file of the project, as far as the tidiness rules look at it.
+class SourceFile
+  ROOT = File.expand_path("../..", __dir__)
+  # What is made, not written: builds, scratch, measurements, and the packages of the fuzz target.
+  GENERATED = %r{\A(?:target|tmp|pkg|doc|\.git|bench/runs|.*/(?:target|tmp|log|corpus|storage))/}
+  LANGUAGES = { ".rb" => :ruby, ".rake" => :ruby, ".ru" => :ruby, ".gemspec" => :ruby, ".rs" => :rust }.freeze
+  TEXT = %w[.rb .rake .ru .gemspec .rs .md .toml .yml .sh .rbs .lua .erb .html .lock].freeze
+  NAMED = %w[Gemfile Rakefile].freeze
+
+  attr_reader :path
+
+  class << self
+    # @return [Array<SourceFile>] every text file that people of the project wrote
+    def all
+      @all ||= glob("**/*", File::FNM_DOTMATCH).select do |file|
+        TEXT.include?(File.extname(file.path)) || NAMED.include?(file.path) || file.path.match?(%r{\A(?:bin|exe|\.ci)/})
+      end
+    end
+
+    # @return [Array<SourceFile>] files that match, generated ones left out
+    def glob(pattern, flags = 0)
+      found = Dir.glob(pattern, flags, base: ROOT).grep_v(GENERATED)
+      found.select { |path| File.file?(File.join(ROOT, path)) }.map { |path| new(path) }
+    end
+  end
+
+  # @param path [String] from the project's root
+  def initialize(path)
+    @path = path
+  end
+
+  def absolute = File.join(ROOT, path)
+  def folder = File.dirname(path)
+  def lines = @lines ||= File.readlines(absolute, encoding: "UTF-8").map(&:scrub)
+
+  # @return [:ruby, :rust, nil]
+  def language = NAMED.include?(path) || ruby_shebang? ? :ruby : LANGUAGES[File.extname(path)]
+
+  # @return [String, nil] the name under which Ruby requires this file
+  def feature = path[%r{\Alib/(.+)\.rb\z}, 1]
+
+  # @return [String, nil] "line N: text" of the first match
+  def line_of(pattern)
+    index = lines.index { |line| line.match?(pattern) }
+    index && "line #{index + 1}: #{lines[index].strip}"
+  end
+
+  # @return [Array<(String, Integer)>] required features of this project, with their lines
+  def requires
+    lines.each_with_index.filter_map do |line, index|
+      if (name = line[/^\s*require "(chaton[^"]*)"/, 1])
+        [name, index + 1]
+      elsif (name = line[/^\s*require_relative "([^"]+)"/, 1])
+        [File.expand_path(name, File.join("/", folder)).delete_prefix("/lib/"), index + 1]
+      end
+    end
+  end
+
+  # @return [Array<String>] files that a document links to
+  def links
+    lines.join.scan(/\]\(([^)\s]+)\)/).flatten.grep_v(%r{\A(?:\w+://|#|mailto:)}).map { |link| link.sub(/#.*/, "") }
+  end
+
+  # Functions by their indentation, which rustfmt and rubocop keep true.
+  # @return [Array<(String, Integer, Integer)>] name, first line, number of lines
+  def functions
+    case language
+    when :ruby then blocks(/^(?<indent>\s*)(?:\w+ )?def (?<name>[\w.?!=]+)(?!.*(?:\)|\w) = )/, "end")
+    when :rust then blocks(/^(?<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:[\w" ]+ )?fn (?<name>\w+)/, "}")
+    else []
+    end
+  end
+
+  private
+
+  def ruby_shebang? = File.extname(path).empty? && lines.first.to_s.match?(/\A#!.*ruby/)
+
+  def blocks(opening, closing)
+    lines.each_with_index.filter_map do |line, first|
+      found = opening.match(line)
+      next if found.nil? || line.rstrip.end_with?(";")
+      last = (first...lines.size).find { |index| lines[index].start_with?("#{found[:indent]}#{closing}") }
+      [found[:name], first + 1, last - first + 1] if last
+    end
+  end
+end

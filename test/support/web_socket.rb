@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require "digest"
+require "json"
+require "securerandom"
+require "socket"
+
+# As much of a WebSocket client (RFC 6455) as a test needs: the handshake, and text frames both ways.
+class WebSocket
+  # What the server adds to the key, RFC 6455 section 1.3.
+  SALT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+  TIMEOUT_S = 20
+  OPCODE_TEXT = 0x1
+  OPCODE_PING = 0x9
+
+  # The server refused or broke the protocol.
+  class Refused < StandardError; end
+
+  # @param port [Integer]
+  # @param path [String]
+  # @param protocol [String] subprotocol asked for
+  def initialize(port, path, protocol:)
+    @socket = TCPSocket.new("127.0.0.1", port)
+    key = SecureRandom.base64(16)
+    @socket.write("GET #{path} HTTP/1.1\r\nHost: 127.0.0.1:#{port}\r\nOrigin: http://127.0.0.1:#{port}\r\n" \
+                  "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
+                  "Sec-WebSocket-Protocol: #{protocol}\r\nSec-WebSocket-Key: #{key}\r\n\r\n")
+    check_handshake(Digest::SHA1.base64digest(key + SALT))
+  end
+
+  # Sends one masked text frame; RFC 6455 section 5.1 wants every frame of a client masked.
+  def write(text)
+    mask = SecureRandom.bytes(4)
+    length = text.bytesize < 126 ? [0x80 | text.bytesize].pack("C") : [0x80 | 126, text.bytesize].pack("Cn")
+    masked = text.bytes.each_with_index.map { |byte, index| byte ^ mask.getbyte(index % 4) }.pack("C*")
+    @socket.write([0x80 | OPCODE_TEXT].pack("C"), length, mask, masked)
+  end
+
+  # @return [String] the next text frame
+  def read
+    loop do
+      opcode, text = read_frame
+      return text if opcode == OPCODE_TEXT
+      raise Refused, "frame with opcode #{opcode}: #{text.inspect}" unless opcode == OPCODE_PING
+    end
+  end
+
+  # @return [Hash] the next JSON message for which the block is true
+  def read_json
+    loop do
+      message = JSON.parse(read)
+      return message if yield message
+    end
+  end
+
+  def close = @socket.close
+
+  private
+
+  def check_handshake(accept)
+    head = +""
+    head << take(1) until head.end_with?("\r\n\r\n")
+    raise Refused, head unless head.start_with?("HTTP/1.1 101") && head.include?(accept)
+  end
+
+  def read_frame
+    first, second = take(2).bytes
+    length = second & 0x7F
+    length = take(2).unpack1("n") if length == 126
+    [first & 0x0F, length.zero? ? "" : take(length)]
+  end
+
+  def take(bytes)
+    text = +""
+    while text.bytesize < bytes
+      raise Refused, "nothing came within #{TIMEOUT_S} s" unless @socket.wait_readable(TIMEOUT_S)
+      text << @socket.readpartial(bytes - text.bytesize)
+    end
+    text
+  end
+end

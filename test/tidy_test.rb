@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require_relative "support/source_file"
+
+# The rules of the house that can be checked by reading the files: which way imports go, how long files and
+# functions may be, what may not be left behind. Each failure names the file, the line and the rule.
+class TidyTest < Minitest::Test
+  LINES_MAX = { ruby: 250, rust: 500 }.freeze
+  FUNCTION_LINES_MAX = 70
+
+  # Who may require whom, outermost first: a file may use its own layer and those below it.
+  RUBY_LAYERS = [
+    %w[cli cli/* rack_handler],
+    %w[config config/*],
+    %w[supervisor supervisor/* control mold single],
+    %w[worker service],
+    %w[web web/* pool guardian],
+    %w[native]
+  ].freeze
+
+  # Crate => workspace crates it may depend on.
+  RUST_IMPORTS = {
+    "crates/core" => [],
+    "crates/web" => ["chaton-core"],
+    "ext/chaton" => ["chaton-core", "chaton-web"]
+  }.freeze
+  RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
+
+  # One letter of each word stands in brackets, so that this file does not find itself.
+  LEFT_BEHIND = /\b(?:TOD[O]|FIXM[E]|XX[X])\b/
+  SKIPPED = /^\s*(?:ski[p]\b|#\[ignor[e])/
+  REGISTRIES = /rubygem[s]\.org|crate[s]\.io|npmj[s]\.com|pyp[i]\.org/
+
+  def test_files_are_short
+    each_violation("is longer than its limit") do |file|
+      limit = LINES_MAX[file.language]
+      "#{file.lines.size} lines (limit #{limit})" if limit && file.lines.size > limit
+    end
+  end
+
+  def test_functions_are_short
+    each_violation("has a function longer than #{FUNCTION_LINES_MAX} lines") do |file|
+      long = file.functions.find { |_, _, lines| lines > FUNCTION_LINES_MAX }
+      "line #{long[1]}: #{long[0]} has #{long[2]}" if long
+    end
+  end
+
+  def test_ruby_files_freeze_their_strings
+    each_violation("does not start with the frozen_string_literal comment") do |file|
+      "line 1" if file.language == :ruby && file.lines.first.to_s.chomp != "# frozen_string_literal: true"
+    end
+  end
+
+  def test_nothing_is_left_behind
+    each_violation("has a note to do later; finish it or file an issue") { |file| file.line_of(LEFT_BEHIND) }
+  end
+
+  def test_no_test_is_switched_off
+    each_violation("switches a test off; mend or remove it") do |file|
+      file.line_of(SKIPPED) if file.path.include?("test") && file.language
+    end
+  end
+
+  def test_no_registry_is_named
+    each_violation("names a package registry") { |file| file.line_of(REGISTRIES) unless file.path == "Cargo.lock" }
+  end
+
+  def test_rust_imports_go_one_way
+    wrong = RUST_IMPORTS.filter_map do |crate, allowed|
+      found = manifest(crate)[:dependencies].grep(/\Achaton-/) - allowed
+      "#{crate} depends on #{found.join(", ")}" unless found.empty?
+    end
+    assert_empty wrong
+    assert_equal RUST_IMPORTS.keys.sort, SourceFile.glob("{crates/*,ext/*}/Cargo.toml").map(&:folder).sort,
+                 "a crate came or went: say in RUST_IMPORTS what it may import"
+  end
+
+  def test_engines_know_no_ruby
+    crates = RUST_IMPORTS.keys.grep(%r{\Acrates/})
+    wrong = crates.select { |crate| (manifest(crate)[:all] & RUBY_CRATES).any? }
+    assert_empty wrong, "only ext/chaton may use #{RUBY_CRATES.join(", ")}"
+    sources = SourceFile.glob("crates/*/{src,tests}/**/*.rs")
+    assert_empty(sources.select { |file| file.line_of(/\b(?:magnus|rb_sys)::/) }.map(&:path))
+  end
+
+  def test_ruby_imports_go_one_way
+    each_violation("requires a layer above its own") do |file|
+      own = layer(file.feature)
+      next unless own
+      file.requires.filter_map do |name, line|
+        above = layer(name)
+        "line #{line}: #{name}" if above && above < own
+      end.first
+    end
+  end
+
+  def test_links_in_documents_resolve
+    SourceFile.glob("{*,docs/**/*,examples/**/*,ext/**/*}.md").each do |file|
+      broken = file.links.reject { |link| File.exist?(File.expand_path(link, File.dirname(file.absolute))) }
+      assert_empty broken, "#{file.path} links to what is not there"
+    end
+  end
+
+  def test_the_papers_are_in_order
+    %w[README.md CHANGELOG.md CONTRIBUTING.md LICENSE].each { |name| assert_path_exists name }
+    assert_match(/^## /, File.read("CHANGELOG.md"), "the change log names no version")
+  end
+
+  def test_figures_in_the_readme_have_their_raw_results
+    cited = File.read("README.md").scan(%r{bench/runs/[\w.-]+}).uniq
+    cited.each do |folder|
+      assert_operator Dir["#{folder}/raw/*"].size, :>, 0, "the README cites #{folder}, which holds no raw results"
+    end
+  end
+
+  def setup = Dir.chdir(SourceFile::ROOT)
+
+  private
+
+  def each_violation(rule)
+    found = SourceFile.all.filter_map do |file|
+      what = yield file
+      "#{file.path} #{rule}: #{what}" if what
+    end
+    assert_empty found, found.join("\n")
+  end
+
+  # Dependencies of a crate by name; what it needs only for its tests is no import.
+  def manifest(crate)
+    section = nil
+    names = { dependencies: [], all: [] }
+    File.foreach("#{crate}/Cargo.toml") do |line|
+      section = line[/^\[(.+)\]/, 1] || section
+      name = line[/^([\w-]+)(?:\.workspace)?\s*=/, 1]
+      next unless name && section&.end_with?("dependencies")
+      names[:all] << name
+      names[:dependencies] << name if section.end_with?("dependencies") && !section.include?("dev-")
+    end
+    names
+  end
+
+  def layer(feature)
+    name = feature&.delete_prefix("chaton/")
+    return unless name && feature.start_with?("chaton/")
+    RUBY_LAYERS.index { |globs| globs.any? { |glob| File.fnmatch(glob, name) } }
+  end
+end
