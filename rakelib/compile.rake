@@ -20,8 +20,9 @@ task :compile do
     abort e.message
   end
   target = ENV.fetch("CARGO_TARGET_DIR", File.join(Toolchain::ROOT, "target"))
-  sh Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--package", "chaton-ext",
-     chdir: Toolchain::ROOT, verbose: false
+  compiled = system(Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet",
+                    "--package", "chaton-ext", chdir: Toolchain::ROOT)
+  abort "cargo could not build the extension; what it says is above" unless compiled
   install_extension(File.join(target, "release", "libchaton_native.so"),
                     File.join(Toolchain::ROOT, "lib", "chaton", "chaton_native.so"))
 end
@@ -29,6 +30,6 @@ end
 desc "Build the gem into pkg/"
 task :gem do
   mkdir_p "pkg", verbose: false
-  sh "gem build --silent --output pkg/chaton-#{Gem::Specification.load("chaton.gemspec").version}.gem chaton.gemspec",
-     verbose: false
+  version = Gem::Specification.load("chaton.gemspec").version
+  sh "gem", "build", "--silent", "--output", "pkg/chaton-#{version}.gem", "chaton.gemspec", verbose: false
 end

@@ -17,9 +17,10 @@ LINT_CHECKS = {
   "rubocop" => -> { system("rubocop", "--format", "simple", "--no-color") },
   "yard" => lambda {
     found = undocumented
-    complete = found.include?("100.00% documented") && !found.include?("[warn]")
-    puts found unless complete
-    complete
+    # A constant may say what it is by its name.
+    incomplete = found.match?(/^(?:Modules|Classes|Attributes|Methods):.*\([ ]*[1-9]|^\[warn\]/)
+    puts found if incomplete
+    !incomplete
   },
   "tidy" => -> { system("ruby", "-w", "-Ilib", "-Itest", "test/tidy_test.rb") }
 }.freeze

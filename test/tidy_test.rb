@@ -48,7 +48,8 @@ class TidyTest < Minitest::Test
 
   def test_ruby_files_freeze_their_strings
     each_violation("does not start with the frozen_string_literal comment") do |file|
-      "line 1" if file.language == :ruby && file.lines.first.to_s.chomp != "# frozen_string_literal: true"
+      first = file.lines.find { |line| !line.start_with?("#!") }
+      "line 1" if file.language == :ruby && first.to_s.chomp != "# frozen_string_literal: true"
     end
   end
 
@@ -63,7 +64,7 @@ class TidyTest < Minitest::Test
   end
 
   def test_no_registry_is_named
-    each_violation("names a package registry") { |file| file.line_of(REGISTRIES) unless file.path == "Cargo.lock" }
+    each_violation("names a package registry") { |file| file.line_of(REGISTRIES) unless file.path.end_with?(".lock") }
   end
 
   def test_rust_imports_go_one_way

@@ -63,7 +63,8 @@ module Chaton
       def wait(socket, deadline)
         return if socket.wait_readable([deadline - now_s, 0].max)
 
-        raise ControlError, "the server at #{@path} did not answer within #{@timeout_s} s; its main process is busy or stopped"
+        raise ControlError, "the server at #{@path} did not answer within #{@timeout_s} s; " \
+                            "its main process is busy or stopped"
       end
 
       def now_s

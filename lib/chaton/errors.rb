@@ -22,4 +22,10 @@ module Chaton
 
   # The client has left; stop producing the answer.
   class ClientGone < Error; end
+
+  # What the application answered is no Rack response, or holds a header that cannot be sent.
+  class ResponseError < Error; end
+
+  # The object belongs to the parent process; make a new one in this process.
+  class ForkedError < Error; end
 end

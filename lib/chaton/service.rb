@@ -3,6 +3,7 @@
 require "chaton/native"
 require "chaton/pool"
 require "chaton/guardian"
+require "chaton/config/active_record_pool"
 require "chaton/web/env_template"
 require "chaton/web/handler"
 
@@ -46,6 +47,7 @@ module Chaton
     #
     # @return [self]
     def start
+      @plan = @plan.with(threads_max: threads_max)
       handler = Web::Handler.new(@app, log: @log, error_handler: @plan.hooks[:lowlevel_error_handler],
                                        early_hints: @plan.web[:early_hints])
       @hub = Native::Hub.new(hub_settings, @board, @leash&.fileno)
@@ -95,6 +97,14 @@ module Chaton
       @pool.join(JOIN_S)
       @guardian.stop
       @hub.shut
+    end
+
+    # More threads than database connections would only wait for one.
+    def threads_max
+      pool = Config::ActiveRecordPool
+      max, sentence, level = pool.threads_max(@plan, pool.size)
+      @log.public_send(level, sentence) if sentence
+      max
     end
 
     def hub_settings

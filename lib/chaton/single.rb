@@ -74,8 +74,8 @@ module Chaton
     end
 
     def refuse_to_be_a_mold
-      Supervisor::MoldProcess.new(@plan, log: @log)
-                             .refuse("the new configuration has no workers; restart in full (SIGUSR2)")
+      mold = Supervisor::MoldProcess.new(@plan, log: @log)
+      mold.refuse("the new configuration has no workers; restart in full (SIGUSR2)")
     end
   end
 end

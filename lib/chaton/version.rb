@@ -2,5 +2,6 @@
 
 # A Ruby application server with its IO in Rust.
 module Chaton
+  # Of this library.
   VERSION = "0.1.0"
 end

@@ -3,7 +3,6 @@
 require_relative "service"
 require_relative "worker/drain"
 require_relative "worker/hooks"
-require_relative "supervisor/leash"
 require_relative "worker/signals"
 require_relative "telemetry/backtraces"
 require_relative "telemetry/redirect"

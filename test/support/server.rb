@@ -6,6 +6,7 @@ require "rbconfig"
 require "tmpdir"
 require "chaton/control"
 require_relative "http_client"
+require_relative "output"
 
 # The real `exe/chaton` in a scratch directory with an inline application and
 # configuration, driven over real sockets.
@@ -28,10 +29,9 @@ class Server
   WAIT_S = 20
   HELLO = 'run ->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
 
-  # A condition was not met in time.
-  class Late < StandardError; end
+  Late = Output::Late
 
-  attr_reader :dir, :pid, :lines
+  attr_reader :dir, :pid
 
   # @param rackup [String, nil] text of config.ru
   # @param config [String] text of config/chaton.rb; a bind is added unless it has one
@@ -43,9 +43,6 @@ class Server
     @args = args
     @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production" }.merge(env)
     @inherit = inherit
-    @lines = []
-    @lock = Mutex.new
-    @arrived = ConditionVariable.new
     @seen = []
     write("config.ru", rackup) if rackup
     config = "bind \"tcp://127.0.0.1:0\"\n#{config}" unless config.match?(/^\s*bind /)
@@ -71,12 +68,11 @@ class Server
 
   # @return [Server] self
   def start
-    output, input = IO.pipe
-    @pid = Process.spawn(@env, RbConfig.ruby, "-I", LIB, EXE, *@args,
-                         chdir: @dir, out: input, err: input, **@inherit)
+    pipe, input = IO.pipe
+    @pid = Process.spawn(@env, *command, chdir: @dir, out: input, err: input, **@inherit)
     @seen << @pid
     input.close
-    @reader = Thread.new { collect(output) }
+    @output = Output.new(pipe)
     @waiter = Process.detach(@pid)
     self
   end
@@ -94,7 +90,7 @@ class Server
 
   # @return [String] all that was written so far
   def log
-    @lock.synchronize { @lines.join }
+    @output ? @output.text : ""
   end
 
   # Waits for a line of output.
@@ -103,16 +99,7 @@ class Server
   # @param count [Integer] how many lines must match
   # @return [String] the last of them
   def wait_line(pattern, count: 1, timeout_s: WAIT_S)
-    deadline = now + timeout_s
-    @lock.synchronize do
-      loop do
-        found = @lines.grep(pattern)
-        return found[count - 1] if found.size >= count
-        raise Late, "no line like #{pattern.inspect} (#{count}x) within #{timeout_s} s; the log:\n#{@lines.join}" if now > deadline
-
-        @arrived.wait(@lock, [deadline - now, 0.001].max)
-      end
-    end
+    @output.wait_line(pattern, count: count, timeout_s: timeout_s)
   end
 
   # Waits until the block is true.
@@ -170,7 +157,7 @@ class Server
 
   # Waits until every process that writes to our pipe has ended.
   def wait_all_gone(timeout_s: WAIT_S)
-    raise Late, "a process is still there after #{timeout_s} s; the log:\n#{log}" unless @reader.join(timeout_s)
+    raise Late, "a process is still there after #{timeout_s} s; the log:\n#{log}" unless @output.ended?(timeout_s)
   end
 
   def alive?(pid = @pid)
@@ -188,28 +175,20 @@ class Server
   def close(keep: false)
     note_children
     @seen.each { |pid| end_process(pid) }
-    @reader&.join(5)
+    @output&.ended?(5)
     File.write(path("output.log"), log)
     keep ? warn("kept: #{@dir}") : FileUtils.remove_entry(@dir)
+  end
+
+  # @return [Array<String>]
+  def command
+    [RbConfig.ruby, "-I", LIB, EXE, *@args]
   end
 
   private
 
   def now
     Process.clock_gettime(Process::CLOCK_MONOTONIC)
-  end
-
-  def collect(output)
-    while (line = output.gets)
-      @lock.synchronize do
-        @lines << line.scrub
-        @arrived.broadcast
-      end
-    end
-  rescue IOError
-    nil
-  ensure
-    output.close
   end
 
   def note_children

@@ -1,6 +1,6 @@
 //! An executor: one Ruby thread of the pool, as Rust sees it.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::sync::Unparker;
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ pub struct Executor<L> {
     pub unparker: Unparker,
     /// What it runs now.
     pub current: Mutex<Option<Current<L>>>,
+    /// Whether it waits for work.
+    pub parked: AtomicBool,
     /// CPU clock in ns at the sentinel's last look.
     pub cpu_seen_ns: AtomicU64,
     /// Units it has finished.

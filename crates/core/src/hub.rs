@@ -21,9 +21,6 @@ use crate::seat::Seat;
 use crate::wake::Alarm;
 use crate::work::{Label, Shed, Work};
 
-/// How many recent takers the sentinel looks at.
-pub(crate) const RECENT: usize = 16;
-
 /// Settings of a hub.
 #[derive(Clone)]
 pub struct Options {
@@ -62,8 +59,6 @@ pub(crate) struct State<W: Work> {
     pub finished: u64,
     pub running: usize,
     pub last_take_ns: u64,
-    /// Executors that took last, a ring.
-    pub recent: [usize; RECENT],
     /// Threads that shall leave at their next take.
     pub leaving: usize,
     pub closing: bool,
@@ -143,7 +138,6 @@ impl<W: Work> Hub<W> {
             finished: 0,
             running: 0,
             last_take_ns: clock::now_ns(),
-            recent: [usize::MAX; RECENT],
             leaving: 0,
             closing: false,
             wakes: 0,
@@ -170,11 +164,16 @@ impl<W: Work> Hub<W> {
         }
         state.lanes.push(lane, work, now)?;
         let roused = if state.awake < state.width { state.rouse() } else { None };
+        // A thread woken alone will take the unit. One of several may have to
+        // wait for a hog to let go of the GVL.
+        let look = roused.is_none() || state.awake > 1;
         self.publish(&state);
         drop(state);
-        match roused {
-            Some(executor) => executor.unparker.unpark(),
-            None => self.arm(),
+        if let Some(executor) = roused {
+            executor.unparker.unpark();
+        }
+        if look {
+            self.arm();
         }
         Ok(())
     }

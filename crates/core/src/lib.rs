@@ -36,6 +36,7 @@
 pub mod board;
 pub mod clock;
 pub mod executor;
+pub mod eye;
 pub mod growth;
 pub mod guard;
 pub mod hub;

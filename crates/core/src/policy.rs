@@ -65,11 +65,14 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     if now.waiting == 0 {
         return keep;
     }
-    if now.stalled {
+    let held_up = now.coming > 0 && now.since_take_ns >= tuning.preempt_ns;
+    if now.stalled && !held_up {
         return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
     }
     if now.since_take_ns >= tuning.preempt_ns {
-        // A thread must stand ready for the GVL, or yielding helps nobody.
+        // Somebody holds the GVL: a thread of ours at work, or, when a woken
+        // one does not get to take, any other. A thread must stand ready for
+        // it, or yielding helps nobody.
         let ready = if now.coming == 0 { widen(now, 1) } else { keep };
         return Decision { preempt: true, ..ready };
     }
@@ -88,7 +91,7 @@ pub fn unneeded(idle_low: usize, alive: usize, min: usize) -> usize {
 
 fn widen(now: &Readings, step: usize) -> Decision {
     let room = now.max.saturating_sub(now.awake + now.spawning);
-    let more = step.min(room).min(now.waiting.saturating_sub(now.coming));
+    let more = step.min(room).min(now.waiting.saturating_sub(now.coming + now.spawning));
     let wake = more.min(now.idle);
     Decision {
         width: now.width.max(now.awake + more).min(now.max.max(1)),
@@ -147,6 +150,18 @@ mod tests {
             (
                 "a hog with someone ready is only preempted",
                 Readings { since_take_ns: 6_000_000, coming: 1, awake: 2, ..busy() },
+                Decision { preempt: true, ..keep(1) },
+            ),
+            (
+                "a woken thread that cannot take is held up by the GVL, not by a stall",
+                Readings {
+                    stalled: true,
+                    stalled_looks: 9,
+                    since_take_ns: 6_000_000,
+                    coming: 1,
+                    awake: 2,
+                    ..busy()
+                },
                 Decision { preempt: true, ..keep(1) },
             ),
             (

@@ -1,7 +1,7 @@
 //! A Ruby thread's place at the hub.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use crossbeam_utils::sync::{Parker, Unparker};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::clock::{self, ThreadProbe};
 use crate::executor::{Current, Executor};
-use crate::hub::{Hub, State, RECENT};
+use crate::hub::{Hub, State};
 use crate::work::{Shed, Work};
 
 /// After this long without giving others a turn, in ns, a thread that keeps
@@ -55,6 +55,7 @@ impl<W: Work> Seat<W> {
             probe: ThreadProbe::current(),
             unparker: parker.unparker().clone(),
             current: Mutex::new(None),
+            parked: AtomicBool::new(false),
             cpu_seen_ns: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         });
@@ -124,6 +125,7 @@ impl<W: Work> Seat<W> {
     /// Counts a thread that was woken, or started, as arrived.
     fn arrive(&self, state: &mut State<W>) {
         let index = self.executor.index;
+        self.executor.parked.store(false, Relaxed);
         if let Some(at) = state.idle.iter().position(|i| *i == index) {
             // Nobody woke it: it comes back from an interrupt.
             state.idle.remove(at);
@@ -146,8 +148,6 @@ impl<W: Work> Seat<W> {
                 state.taken += 1;
                 state.running += 1;
                 state.last_take_ns = now;
-                let at = state.taken as usize % RECENT;
-                state.recent[at] = self.executor.index;
                 self.hub.slot().taken_at_ms.store(now / 1_000_000, Relaxed);
                 return Take::Work(work);
             }
@@ -158,6 +158,7 @@ impl<W: Work> Seat<W> {
             return Take::Leave;
         }
         state.idle.push(self.executor.index);
+        self.executor.parked.store(true, Relaxed);
         state.awake -= 1;
         self.coming.set(true);
         if !state.lanes.is_empty() {

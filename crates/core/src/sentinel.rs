@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::executor::Executor;
+use crate::eye::Eye;
 use crate::growth::Growth;
 use crate::guard::Event;
 use crate::hub::Hub;
@@ -26,6 +27,9 @@ const EMPTY_LOOKS: u32 = 4;
 const INTERVAL_FACTOR_MAX: u64 = 8;
 /// Units taken between two looks that count as quick progress.
 const QUICK_TAKES: u64 = 8;
+/// The same factor while units take longer but nothing stalls: a stall is then
+/// seen within 0.8 ms, and looking costs a quarter.
+const CALM_FACTOR_MAX: u64 = 4;
 /// Time without a stall after which the width narrows.
 const NARROW_NS: u64 = 50_000_000;
 /// How long the guardian may take to fetch a report before Rust writes it.
@@ -100,7 +104,7 @@ struct Watch<W: Work> {
     preempted_ns: u64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
-    last_runner: usize,
+    eye: Eye,
 }
 
 impl<W: Work> Watch<W> {
@@ -120,7 +124,7 @@ impl<W: Work> Watch<W> {
             preempted_ns: 0,
             shrink_at_ns: None,
             orphan_at_ns: None,
-            last_runner: usize::MAX,
+            eye: Eye::default(),
         }
     }
 
@@ -211,8 +215,12 @@ impl<W: Work> Watch<W> {
         if decision.preempt {
             self.preempt(now);
         }
-        let quick = takes >= QUICK_TAKES && !readings.stalled;
-        self.pace(quick);
+        let factor_max = match (readings.stalled, takes >= QUICK_TAKES) {
+            (true, _) => 1,
+            (false, true) => INTERVAL_FACTOR_MAX,
+            (false, false) => CALM_FACTOR_MAX,
+        };
+        self.pace(factor_max);
     }
 
     /// Readings under one lock, and the executors worth looking at.
@@ -236,16 +244,7 @@ impl<W: Work> Watch<W> {
             width: state.width,
             ..Readings::default()
         };
-        let mut sample: Vec<Arc<Executor<W::Label>>> = Vec::new();
-        if readings.waiting > 0 {
-            let recent = state.recent.iter().chain(std::iter::once(&self.last_runner));
-            for index in recent.copied() {
-                let known = sample.iter().any(|e| e.index == index);
-                if let (false, Some(Some(executor))) = (known, state.executors.get(index)) {
-                    sample.push(executor.clone());
-                }
-            }
-        }
+        let sample = if readings.waiting > 0 { self.eye.pick(&state.executors) } else { Vec::new() };
         let finished = state.finished;
         drop(state);
         self.hub.shed(old, Shed::Old);
@@ -262,7 +261,7 @@ impl<W: Work> Watch<W> {
             used += cpu;
             if cpu > most {
                 most = cpu;
-                self.last_runner = executor.index;
+                self.eye.last_runner = executor.index;
             }
         }
         used * 4 < elapsed_ns
@@ -288,10 +287,8 @@ impl<W: Work> Watch<W> {
         }
     }
 
-    fn pace(&mut self, quick: bool) {
-        let stall_ns = self.hub.options.stall_ns;
-        let longer = (self.interval_ns * 2).min(stall_ns * INTERVAL_FACTOR_MAX);
-        self.interval_ns = if quick { longer } else { stall_ns };
+    fn pace(&mut self, factor_max: u64) {
+        self.interval_ns = (self.interval_ns * 2).min(self.hub.options.stall_ns * factor_max);
     }
 
     fn nothing_waits(&mut self, elapsed_ns: u64) {
@@ -299,7 +296,7 @@ impl<W: Work> Watch<W> {
         // Time with nothing to do is not time that proves calm.
         self.calm_since_ns += elapsed_ns.min(clock::now_ns() - self.calm_since_ns);
         self.empty_looks += 1;
-        self.pace(true);
+        self.pace(INTERVAL_FACTOR_MAX);
         if self.empty_looks < EMPTY_LOOKS {
             return;
         }

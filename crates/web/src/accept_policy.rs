@@ -82,7 +82,12 @@ mod tests {
             ("within the slack of units", Load { busy: 1, ..FREE }, vec![FREE], false),
             ("beyond the slack of units", busy, vec![FREE], true),
             ("free, sibling busy", FREE, vec![busy], false),
-            ("within the slack of connections", Load { connections: 14, ..FREE }, vec![FREE], false),
+            (
+                "within the slack of connections",
+                Load { connections: 14, ..FREE },
+                vec![FREE],
+                false,
+            ),
             ("beyond the slack of connections", crowded, vec![FREE], true),
             ("one of two is freer", crowded, vec![crowded, FREE], true),
             ("crowded, but the sibling is busier", crowded, vec![busy], false),

@@ -355,7 +355,13 @@ impl Answer {
     }
 
     /// Notes what was sent; true when a waiting producer should be woken.
-    pub fn sent(&mut self, memory: usize, spooled: u64, recycled: &mut Vec<u8>, limits: &Limits) -> bool {
+    pub fn sent(
+        &mut self,
+        memory: usize,
+        spooled: u64,
+        recycled: &mut Vec<u8>,
+        limits: &Limits,
+    ) -> bool {
         self.outbox.sent(memory, spooled, recycled);
         self.producer_waits && self.outbox.has_ample_room(limits)
     }
@@ -377,3 +383,6 @@ impl Answer {
         mem::take(&mut self.outbox)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,12 @@ pub struct Exchange {
 
 impl Exchange {
     /// An exchange of the connection on `socket`, ready to receive a request.
-    pub(crate) fn new(shared: Arc<Shared>, socket: RawFd, listener: usize, remote: Arc<str>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        socket: RawFd,
+        listener: usize,
+        remote: Arc<str>,
+    ) -> Self {
         Self {
             id: 0,
             head: RequestHead::default(),
@@ -261,7 +266,8 @@ impl Exchange {
         let method = String::from_utf8_lossy(self.head.get(self.head.method));
         let path = self.head.get(self.head.path);
         let room = DESCRIPTION_BYTES_MAX.saturating_sub(method.len() + 1);
-        let mut text = format!("{method} {}", String::from_utf8_lossy(&path[..path.len().min(room)]));
+        let mut text =
+            format!("{method} {}", String::from_utf8_lossy(&path[..path.len().min(room)]));
         while text.len() > DESCRIPTION_BYTES_MAX {
             text.pop();
         }
@@ -280,7 +286,13 @@ impl Exchange {
     // The connection's side.
 
     /// Makes the parsed request a unit of work.
-    pub(crate) fn dispatch(&mut self, id: u64, received_at: Instant, may_keep_alive: bool, waker: &Waker) {
+    pub(crate) fn dispatch(
+        &mut self,
+        id: u64,
+        received_at: Instant,
+        may_keep_alive: bool,
+        waker: &Waker,
+    ) {
         self.id = id;
         self.received_at = received_at;
         self.may_keep_alive = may_keep_alive;

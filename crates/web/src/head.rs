@@ -29,7 +29,7 @@
 //!   `Transfer-Encoding` that does not end in one chunked is 400 (section 6.3).
 //! * Two `Content-Length` lines are refused even if they agree.
 //! * `Host` must be there once and not be empty: no http URI lacks a host.
-//! * An unknown `Expect` is ignored.
+//! * An unknown `Expect` is for the connection to judge, which answers 417.
 //!
 //! Header names with `_` are legal and kept: `Foo_Bar` and `Foo-Bar` are two
 //! headers here but one key in a Rack env. See [`RequestHead::is_shadowed`].

@@ -62,15 +62,18 @@ impl Outbox {
 
     /// Whether the producer may go on.
     pub fn has_room(&self, limits: &Limits) -> bool {
-        self.memory < limits.reply_memory_bytes_max
-            || (!self.spool_broken && self.spooled() < limits.reply_spool_bytes_max)
+        self.memory < limits.reply_memory_bytes_max || self.can_spool(limits)
     }
 
     /// Whether a producer that was told to wait should be woken: a little later
     /// than `has_room`, so that it is not woken for every few bytes.
     pub fn has_ample_room(&self, limits: &Limits) -> bool {
         self.memory <= limits.reply_memory_bytes_max / 2
-            || (!self.spool_broken && self.spooled() <= limits.reply_spool_bytes_max / 2)
+            || (self.can_spool(limits) && self.spooled() <= limits.reply_spool_bytes_max / 2)
+    }
+
+    fn can_spool(&self, limits: &Limits) -> bool {
+        !self.spool_broken && self.spooled() < limits.reply_spool_bytes_max
     }
 
     fn spooled(&self) -> u64 {
@@ -130,9 +133,12 @@ impl Outbox {
         }
     }
 
-    /// Nothing in memory yet: a single write may be of any size.
+    /// Whether the next write stays in memory: one that finds it empty may be of
+    /// any size, and one that finds no room anywhere is the last before the wait.
     fn fits(&self, len: usize, limits: &Limits) -> bool {
-        self.memory == 0 || self.memory + len <= limits.reply_memory_bytes_max || self.spool_broken
+        self.memory == 0
+            || self.memory + len <= limits.reply_memory_bytes_max
+            || !self.can_spool(limits)
     }
 
     /// Appends to the last buffer.
@@ -223,4 +229,100 @@ pub(crate) fn chunk_size_line(len: u64) -> ([u8; 18], usize) {
     let _ = write!(rest, "{len:x}\r\n");
     let left = rest.len();
     (line, 18 - left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(memory: usize, spool: u64) -> Limits {
+        Limits { reply_memory_bytes_max: memory, reply_spool_bytes_max: spool, ..Limits::default() }
+    }
+
+    /// All waiting bytes in order, as the socket would get them.
+    fn drain(outbox: &mut Outbox) -> Vec<u8> {
+        let mut segments = VecDeque::new();
+        outbox.take(&mut segments);
+        let (mut out, mut memory, mut spooled) = (Vec::new(), 0, 0);
+        for segment in segments {
+            match segment {
+                Segment::Bytes { bytes, .. } => {
+                    memory += bytes.len();
+                    out.extend(bytes);
+                }
+                Segment::Spool { file, offset, left } => {
+                    let mut bytes = vec![0; left as usize];
+                    file.read_exact_at(&mut bytes, offset).unwrap();
+                    spooled += left;
+                    out.extend(bytes);
+                }
+                Segment::Foreign { .. } | Segment::File { .. } => unreachable!("not used here"),
+            }
+        }
+        outbox.sent(memory, spooled, &mut Vec::new());
+        out
+    }
+
+    #[test]
+    fn memory_then_file_then_memory_in_order() {
+        let limits = limits(100, 1_000_000);
+        let (mut outbox, mut expected) = (Outbox::default(), Vec::new());
+        for round in 0..3 {
+            for i in 0..200u8 {
+                let part = vec![i ^ round; 1 + usize::from(i % 60)];
+                expected.extend_from_slice(&part);
+                outbox.stream(&part, &limits);
+                assert!(outbox.memory() <= 100 && outbox.has_room(&limits));
+            }
+            assert!(outbox.spooled() > 0);
+            assert_eq!(drain(&mut outbox), std::mem::take(&mut expected));
+            assert_eq!((outbox.memory(), outbox.spooled()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn past_both_bounds_there_is_no_room() {
+        let limits = limits(100, 200);
+        let mut outbox = Outbox::default();
+        let mut writes = 0;
+        while outbox.has_room(&limits) {
+            outbox.stream(&[7; 60], &limits);
+            writes += 1;
+        }
+        // 60 in memory, 240 in the file, 60 more in memory.
+        assert_eq!((writes, outbox.memory(), outbox.spooled()), (6, 120, 240));
+        assert!(!outbox.has_ample_room(&limits));
+        assert_eq!(drain(&mut outbox).len(), 360);
+        assert!(outbox.has_room(&limits) && outbox.has_ample_room(&limits));
+    }
+
+    #[test]
+    fn without_a_file_memory_is_the_bound() {
+        let limits = limits(100, 0);
+        let mut outbox = Outbox::default();
+        outbox.stream(&[1; 99], &limits);
+        assert!(outbox.has_room(&limits));
+        outbox.stream(&[1; 99], &limits);
+        assert!(!outbox.has_room(&limits));
+    }
+
+    #[test]
+    fn the_file_is_emptied_when_all_was_sent() {
+        let limits = limits(10, 1_000);
+        let mut outbox = Outbox::default();
+        outbox.stream(&[1; 10], &limits);
+        outbox.stream(&[2; 500], &limits);
+        let file = Arc::clone(&outbox.spool.as_ref().unwrap().file);
+        assert_eq!(file.metadata().unwrap().len(), 500);
+        drain(&mut outbox);
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn chunk_sizes() {
+        for (len, line) in [(1, "1\r\n"), (255, "ff\r\n"), (u64::MAX, "ffffffffffffffff\r\n")] {
+            let (bytes, used) = chunk_size_line(len);
+            assert_eq!(&bytes[..used], line.as_bytes());
+        }
+    }
 }

@@ -174,7 +174,9 @@ mod tests {
     fn small_in_memory_large_in_a_file() {
         let limits = Limits { body_memory_bytes_max: 1_000, ..Limits::default() };
         let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
-        assert!(matches!(take_in(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000]));
+        assert!(
+            matches!(take_in(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000])
+        );
         let RequestBody::Spooled { mut file, len } = take_in(&body, 777, &limits) else {
             panic!("not spooled")
         };

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use crate::head::class::is_host;
 use crate::head::{HeadError, Span};
 
 /// The parts of a target, as spans of it.
@@ -85,13 +86,8 @@ pub fn is_authority(value: &[u8]) -> bool {
         [b'[', address @ .., b']'] => {
             std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
         }
-        _ => !host.is_empty() && host.iter().all(|&b| is_host_byte(b)),
+        _ => !host.is_empty() && host.iter().all(|&b| is_host(b)),
     }
-}
-
-/// RFC 3986 section 3.2.2: `reg-name` without the comma.
-fn is_host_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte)
 }
 
 /// An empty port is legal: `example.com:`.

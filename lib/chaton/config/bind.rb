@@ -28,8 +28,11 @@ module Chaton
     module Types
       # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
       class Address < Base
+        # Where no port is named.
         PORT = 9292
+        # What may follow the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
+        # The way out for those who ask for TLS.
         TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
               "balancer) end TLS, and bind tcp:// or unix:// here"
 
@@ -53,7 +56,7 @@ module Chaton
         private
 
         def tcp(value, rest)
-          host, port, query = rest.match(%r{\A(\[[\h:.%\w]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
+          host, port, query = rest.match(%r{\A(\[[\w:.%]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
           mismatch(value) unless host
           number = port ? port.to_i : PORT
           raise Mismatch, "must have a port from 0 to 65,535, not #{value.inspect}" unless number.between?(0, 65_535)
@@ -113,6 +116,7 @@ module Chaton
 
       # `port 3000`, `port 3000, "127.0.0.1"`.
       class Port < Base
+        # All interfaces, as Puma has it.
         ANY = "0.0.0.0"
 
         def initialize = super("a number from 0 to 65535")

@@ -32,7 +32,8 @@ module Chaton
         return if low <= high
 
         shown = [Options[lower].type.show(low), Options[upper].type.show(high)]
-        @draft.problem(Origin.new("the configuration"), "#{lower} (#{shown[0]}) is above #{upper} (#{shown[1]}): #{why}")
+        @draft.problem(Origin.new("the configuration"),
+                       "#{lower} (#{shown[0]}) is above #{upper} (#{shown[1]}): #{why}")
       end
     end
   end

@@ -6,15 +6,16 @@ require_relative "words"
 
 module Chaton
   module Config
-    # How many threads a pool may have. `max_given` says whether somebody chose the maximum.
-    Threads = Struct.new(:min, :max, :max_given) do
+    # How many threads a pool may have. The last field says whether somebody chose the maximum.
+    Threads = Struct.new(:threads_min, :threads_max, :threads_max_given) do
       # @return [String] "1:32"
-      def to_s = "#{min}:#{max}"
+      def to_s = "#{threads_min}:#{threads_max}"
     end
 
     module Types
       # `threads 1..32`, `threads 5, 5`, `threads 5`, "1:32", "1..32".
       class ThreadRange < Base
+        # Threads of one pool.
         LIMIT = 10_000
         # The maximum of a range that names none.
         OPEN_END = 32
@@ -52,7 +53,9 @@ module Chaton
 
       # `workers 2`, `workers web: 2`, `workers :auto`.
       class Workers < Base
+        # Worker processes.
         LIMIT = 512
+        # What a worker may be for, once all is built.
         ROLES = %i[web jobs streams].freeze
 
         def initialize

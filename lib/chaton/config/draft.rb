@@ -8,6 +8,7 @@ module Chaton
     # A configuration while its sources are being read: what each of them sets, and everything that is wrong.
     # The command line goes before the file, the file before the environment.
     class Draft
+      # In the order in which they go before each other.
       SOURCES = %i[command_line file environment].freeze
 
       # @return [Array<Problem>]

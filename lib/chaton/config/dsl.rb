@@ -11,7 +11,7 @@ module Chaton
     # A configuration file, config/chaton.rb or Puma's, is evaluated in one of these.
     class DSL < Section
       # Puma's files may say `rackup DefaultRackup`.
-      DefaultRackup = Options[:rackup].default # rubocop:disable Naming/ConstantName
+      DefaultRackup = Options[:rackup].default
 
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
@@ -39,7 +39,9 @@ module Chaton
       end
 
       PumaLines::ONLY.each do |name, (value, instead)|
-        define_method(name) do |given = value, *_rest|
+        # Puma takes a switch without a value for on.
+        bare = value == false ? true : value
+        define_method(name) do |given = bare, *_rest|
           problem("#{name} #{given.inspect} is Puma's alone: #{instead}") unless given == value
         end
       end
@@ -47,8 +49,8 @@ module Chaton
       # The web server's own settings.
       #
       # @return [void]
-      def web(&block)
-        return problem("web needs a block: web { timeout 30.0 }") unless block
+      def web(*values, &block)
+        return problem("web needs a block: web { timeout 30.0 }") unless block && values.empty?
 
         WebSection.new(@draft, @reading).instance_eval(&block)
         nil

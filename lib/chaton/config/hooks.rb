@@ -7,6 +7,7 @@ module Chaton
       # One moment: its name, Puma's other names for it, and one sentence.
       Hook = Struct.new(:name, :puma, :says)
 
+      # In the order of a life.
       ALL = [
         Hook.new(:before_fork, [],
                  "In the main process, once, after the application was loaded and before the first worker is forked."),

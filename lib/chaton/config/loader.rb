@@ -10,8 +10,11 @@ module Chaton
   module Config
     # Brings the sources of a configuration together: command line, file, environment.
     class Loader
+      # Found by itself.
       OWN_FILE = "config/chaton.rb"
+      # As the name of a file: read none.
       NO_FILE = "-"
+      # How problems name it.
       COMMAND_LINE = Origin.new("command line").freeze
 
       # The current directory with the symbolic link kept as it was typed, so that a deployment that moves the

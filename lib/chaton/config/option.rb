@@ -17,8 +17,9 @@ module Chaton
     # - env: environment variables, the first one set counts; read: a Proc over env where that is not enough
     # - key: the keyword of `queue`; also: further names in the same scope; puma: Puma's names, at the top
     # - into: the option that takes the value
+    # - outside: of scope :web, and yet a field of the plan itself, not of its `web`
     Option = Struct.new(:name, :group, :scope, :type, :says, :default, :default_text, :development, :flags,
-                        :placeholder, :env, :read, :key, :also, :puma, :into, keyword_init: true) do
+                        :placeholder, :env, :read, :key, :also, :puma, :into, :outside, keyword_init: true) do
       def initialize(scope: :top, flags: [], env: [], also: [], puma: [], **rest)
         super
         freeze

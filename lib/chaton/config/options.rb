@@ -22,9 +22,11 @@ module Chaton
         output: "Output and control"
       }.freeze
 
+      # By chapter.
       ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
+      # The same by name.
       BY_NAME = ALL.to_h { |option| [option.name, option] }.freeze
 
       # @param name [Symbol]
@@ -39,7 +41,10 @@ module Chaton
       def self.on_command_line = ALL.reject { |option| option.flags.empty? }
 
       # @return [Array<Symbol>] fields of a plan's `web`
-      def self.of_web = self.in(:web).map(&:name)
+      def self.of_web = self.in(:web).reject(&:outside).map(&:name)
+
+      # @return [Array<Symbol>] fields of a plan that are options of their own name
+      def self.of_plan = (self.in(:top) + self.in(:queue) + self.in(:web).select(&:outside)).map(&:name)
     end
   end
 end

@@ -4,7 +4,7 @@ require_relative "options"
 
 module Chaton
   module Config
-    # What the web engine is started with: its limits, timeouts (seconds) and connection settings.
+    # What the web engine is started with: its limits, its timeouts (seconds), and whether it offers early hints.
     Web = Struct.new(*Options.of_web, keyword_init: true)
 
     # A configuration that was checked: plain values, frozen. Every field is described in docs/CONFIGURATION.md;
@@ -31,7 +31,7 @@ module Chaton
       # @return [Integer]
       attr_reader :queue_limit, :queue_bytes_max, :retry_after_s
       # @return [Float]
-      attr_reader :queue_age_s
+      attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
       # @return [Web]
       attr_reader :web
       # @return [Float]
@@ -41,7 +41,7 @@ module Chaton
       # @return [Integer]
       attr_reader :crash_loop_count
       # @return [Symbol]
-      attr_reader :log_format, :log_level
+      attr_reader :log_format, :log_level, :access_log
       # @return [Array(String, String, Boolean), nil] standard output, standard error, append
       attr_reader :stdout_redirect
       # @return [Hash{Symbol=>Object}] Arrays of blocks by moment, and :lowlevel_error_handler, which may be nil
@@ -49,7 +49,7 @@ module Chaton
       # @return [Array<String>] what the user should know although nothing is wrong
       attr_reader :notes
 
-      # @param fields [Hash{Symbol=>Object}] all of the above, and preload and threads_max_given
+      # @param fields [Hash{Symbol=>Object}] all of the above, and preload, threads_max_given, binds_given
       def initialize(**fields)
         @fields = fields.freeze
         fields.each { |name, value| instance_variable_set(:"@#{name}", value) }
@@ -61,6 +61,9 @@ module Chaton
 
       # @return [Boolean] whether somebody chose the maximum of threads
       def threads_max_given? = @threads_max_given
+
+      # @return [Boolean] whether somebody chose what to listen on
+      def binds_given? = @binds_given
 
       # @return [Boolean]
       def development? = environment == "development"

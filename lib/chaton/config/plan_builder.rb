@@ -7,9 +7,10 @@ module Chaton
     # Makes the plan of a draft without problems: defaults filled in, paths absolute, everything frozen.
     class PlanBuilder
       # Options that go into the plan under their own name and as they are.
-      PLAIN = (Options.in(:top) + Options.in(:queue)).map(&:name).freeze - %i[
+      PLAIN = Options.of_plan - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
       ]
+      # Where nobody names an address.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::Address::PORT).freeze
 
       # @param draft [Draft]
@@ -27,7 +28,8 @@ module Chaton
       def plan
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: value(:tag) || File.basename(@root),
-          binds: binds, web: web, hooks: hooks, notes: @draft.notes.freeze, roles: [:web].freeze,
+          binds: binds, binds_given: @draft.set?(:binds), roles: [:web].freeze, web: web, hooks: hooks,
+          notes: @draft.notes.freeze,
           **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
@@ -48,12 +50,10 @@ module Chaton
 
       def crew
         by_role = value(:workers)
-        threads = value(:threads)
         {
           workers: by_role.values.sum,
           roles_by_worker: by_role.flat_map { |role, count| Array.new(count) { [role].freeze } }.freeze,
-          preload: value(:preload, { workers: by_role }),
-          threads_min: threads.min, threads_max: threads.max, threads_max_given: threads.max_given
+          preload: value(:preload, { workers: by_role }), **value(:threads).to_h
         }
       end
 

@@ -5,6 +5,7 @@ module Chaton
     # Lines of a config/puma.rb that are no option here. Those whose purpose is served anyway are accepted with a
     # note; those whose absence somebody would miss are refused with what to use instead.
     module PumaLines
+      # Name => why it needs no effect.
       ACCEPTED = {
         silence_single_worker_warning: "there is no such warning",
         silence_fork_callback_warning: "there is no such warning",
@@ -21,7 +22,6 @@ module Chaton
         max_keep_alive: "keep-alive costs other clients nothing",
         max_io_threads: "waiting threads do not count against others: the pool grows by itself up to threads MAX",
         mutate_stdout_and_stderr_to_sync_on_write: "the server's own output is never buffered",
-        early_hints: "rack.early_hints is always there for the application to use",
         raise_exception_on_sigterm: "SIGTERM finishes what runs and ends with status 0",
         bind_to_activated_sockets: "sockets of the service manager are used wherever a bind names their address",
         quiet: "log_level :warn leaves out what is not a warning",
@@ -41,6 +41,7 @@ module Chaton
         set_default_host: ["0.0.0.0", "name the host in bind \"tcp://HOST:PORT\" or port PORT, \"HOST\""]
       }.freeze
 
+      # Name => what to use instead.
       REFUSED = {
         ssl_bind: "TLS is not in this version; let the proxy in front end it, and bind tcp:// or unix:// here",
         activate_control_app: "remove it; `chaton status`, `stop` and `restart` use control_socket, which is on by " \
@@ -54,6 +55,7 @@ module Chaton
         on_worker_fork: "use before_fork, which runs once before the first, or on_worker_boot in each",
         before_worker_fork: "use before_fork, which runs once before the first, or on_worker_boot in each",
         after_worker_fork: "use on_worker_boot, which runs in the worker itself",
+        after_worker_boot: "use on_worker_boot, which runs in the worker itself",
         after_refork: "workers are never forked from a worker; use on_worker_boot",
         on_thread_start: "threads come and go with the load; open what a thread needs on first use, with Thread#[]",
         on_thread_exit: "threads come and go with the load; let the application close what it opened",
@@ -69,18 +71,20 @@ module Chaton
         log_formatter: "use log_format :json and shape the lines where you collect them",
         app: "write the application into config.ru, or name its file with rackup",
         supported_http_methods: "every method reaches the application; refuse the others there",
-        custom_logger: "the server logs to standard output; use stdout_redirect or log_format :json",
-        rack_app: "write the application into config.ru"
+        custom_logger: "the server logs to standard output; use stdout_redirect or log_format :json"
       }.freeze
 
+      # Plugins whose line is accepted => what to do instead of it, if anything.
       PLUGINS = {
         "tmp_restart" => "tmp/restart.txt is not watched; use `chaton restart`, or kill -USR2 with the pidfile",
         "tailwindcss" => "run bin/rails tailwindcss:watch beside the server",
         "systemd" => "readiness, reloads and the watchdog are reported to systemd without it"
       }.freeze
+      # Plugins somebody would miss => what to use instead.
       REFUSED_PLUGINS = {
         "solid_queue" => "unset SOLID_QUEUE_IN_PUMA and run bin/jobs beside the server"
       }.freeze
+      # For plugins nobody knows.
       NO_PLUGIN = "plugins reach into Puma itself; remove it and run what it runs beside the server"
     end
   end

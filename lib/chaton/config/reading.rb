@@ -7,15 +7,13 @@ module Chaton
   module Config
     # The files of a configuration while they are read: which line is being run, and what went wrong in it.
     class Reading
-      # A file that loads itself would never end.
-      FILES_MAX = 100
-
       # @param draft [Draft]
       # @param root [String] the application's directory
       def initialize(draft, root:)
         @draft = draft
         @root = root
         @paths = {}
+        @open = []
         @over = false
       end
 
@@ -39,6 +37,9 @@ module Chaton
       # @return [void]
       def file(path, dsl, asked_at)
         full = File.expand_path(path, @root)
+        # It would never end.
+        return @draft.problem(asked_at, "#{shown(full)} loads itself") if @open.include?(full)
+
         text = text_of(full, asked_at)
         evaluate(full, text, dsl) if text
       end
@@ -49,10 +50,7 @@ module Chaton
       private
 
       def text_of(full, asked_at)
-        return File.read(full) if @paths.size < FILES_MAX
-
-        @draft.problem(asked_at, "more than #{FILES_MAX} files are loaded")
-        nil
+        File.read(full)
       rescue SystemCallError => e
         @draft.problem(asked_at, "#{shown(full)} cannot be read: #{e.message.sub(/ @ .*/, "")}")
         nil
@@ -60,6 +58,7 @@ module Chaton
 
       def evaluate(full, text, dsl)
         @paths[full] = shown(full)
+        @open << full
         Evaluation.run(dsl, text, full)
         nil
       rescue SyntaxError => e
@@ -68,6 +67,8 @@ module Chaton
       rescue ScriptError, StandardError => e
         reason = e.message.lines.first.to_s.chomp
         @draft.problem(place(e.backtrace_locations) || Origin.new(shown(full)), "#{e.class}: #{reason}")
+      ensure
+        @open.pop
       end
 
       # The first sentence of the parser, without the path.

@@ -81,6 +81,7 @@ module Chaton
 
       # A number of bytes, also written "64K", "64M" or "1G".
       class Bytes < Base
+        # Suffix => bytes.
         UNITS = { "" => 1, "K" => 1 << 10, "M" => 1 << 20, "G" => 1 << 30 }.freeze
 
         # @param range [Range]
@@ -106,6 +107,7 @@ module Chaton
 
       # On or off.
       class Switch < Base
+        # What stands for on and off.
         WORDS = { "true" => true, "yes" => true, "on" => true, "1" => true,
                   "false" => false, "no" => false, "off" => false, "0" => false }.freeze
 
@@ -131,7 +133,7 @@ module Chaton
         def initialize(*names, words: {})
           @names = names
           @words = words
-          super(names.join(" or ").sub(/ or (?=.* or )/, ", "))
+          super([names[0..-2].join(", "), names.last].join(" or "))
         end
 
         # @return [Range]

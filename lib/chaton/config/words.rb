@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../version"
 require_relative "types"
 
 module Chaton
@@ -24,6 +25,7 @@ module Chaton
 
       # A file or directory; taken from the application's directory when relative.
       class Path < Base
+        # Values that stand for no path.
         NONE = [nil, false, "none"].freeze
 
         # @param none [Boolean] whether there may be none

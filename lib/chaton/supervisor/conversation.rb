@@ -50,9 +50,11 @@ module Chaton
         return close if bytes.nil?
 
         @request << bytes
-        return reply(refusal("the request is longer than #{REQUEST_BYTES_MAX} bytes")) if @request.bytesize > REQUEST_BYTES_MAX
-
-        reply(respond(&answer)) if @request.include?("\n")
+        if @request.bytesize > REQUEST_BYTES_MAX
+          reply(refusal("the request is longer than #{REQUEST_BYTES_MAX} bytes"))
+        elsif @request.include?("\n")
+          reply(respond(&answer))
+        end
       rescue SystemCallError
         close
       end

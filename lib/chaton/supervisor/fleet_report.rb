@@ -59,8 +59,8 @@ module Chaton
       end
 
       def give_up(child, verdict, reason)
-        @log.error("worker #{child.index} failed to boot #{verdict.failures} times in a row and is not started again; " \
-                   "the others go on serving. Mend the cause, then send SIGUSR1 (or run `chaton restart`)",
+        @log.error("worker #{child.index} failed to boot #{verdict.failures} times in a row and is not started " \
+                   "again; the others go on serving. Mend the cause, then send SIGUSR1 (or run `chaton restart`)",
                    worker: child.index, reason: reason || "see the lines above")
       end
     end

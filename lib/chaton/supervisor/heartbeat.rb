@@ -83,9 +83,10 @@ module Chaton
         now_s - @ruby_seen_at
       end
 
-      # @return [Boolean] whether the Rust side answers while Ruby does not
+      # @return [Boolean] whether the Rust side has answered a ping that Ruby has
+      #   not; the latest one may still be on its way
       def rust_alive?
-        @rust_unanswered_since.nil?
+        @rust_unanswered_since.nil? || @unanswered_since.nil? || @rust_unanswered_since > @unanswered_since
       end
     end
   end

@@ -30,14 +30,14 @@ module Chaton
         listen_pid, listen_fds = %w[LISTEN_PID LISTEN_FDS].map { |name| env.delete(name) }
         env.delete("LISTEN_FDNAMES")
         count = listen_pid.to_i == pid ? listen_fds.to_i : 0
-        @systemd = Array.new(count) { |number| open(SYSTEMD_FIRST_FD + number) }.compact
+        @systemd = Array.new(count) { |number| server(SYSTEMD_FIRST_FD + number) }.compact
       end
 
       # @param bind [Chaton::Config::Bind]
       # @return [TCPServer, UNIXServer, nil] from our predecessor
       def ours(bind)
         fd = @ours.delete(bind.to_s)
-        fd && open(fd)
+        fd && server(fd)
       end
 
       # @param bind [Chaton::Config::Bind]
@@ -49,7 +49,7 @@ module Chaton
 
       # @return [Array<TCPServer, UNIXServer>] sockets no bind asked for
       def left
-        @systemd + @ours.values.filter_map { |fd| open(fd) }
+        @systemd + @ours.values.filter_map { |fd| server(fd) }
       end
 
       private
@@ -58,7 +58,7 @@ module Chaton
         json ? JSON.parse(json) : {}
       end
 
-      def open(fd)
+      def server(fd)
         # Both classes take any descriptor; which one it is, its address tells.
         family = Socket.for_fd(fd).tap { |socket| socket.autoclose = false }.local_address
         server = family.unix? ? UNIXServer.for_fd(fd) : TCPServer.for_fd(fd)
@@ -76,8 +76,7 @@ module Chaton
       end
 
       def addresses(bind)
-        Addrinfo.tcp(bind.host.delete("[]"), bind.port).ip_address
-                .then { |first| [first, *Addrinfo.getaddrinfo(bind.host.delete("[]"), bind.port, nil, :STREAM).map(&:ip_address)] }
+        Addrinfo.getaddrinfo(bind.host.delete("[]"), bind.port, nil, :STREAM).map(&:ip_address)
       rescue SocketError
         []
       end

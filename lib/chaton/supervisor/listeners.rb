@@ -33,7 +33,7 @@ module Chaton
       # @return [void]
       # @raise [BindError] naming the bind that cannot be had
       def open
-        @binds.each { |bind| @sockets[bind.to_s] = inherited(bind) || bind_anew(bind) }
+        @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
         @inherited.left.each do |socket|
           @log.warn("an inherited socket is not used: no bind names it", address: address(socket))
           socket.close
@@ -71,7 +71,7 @@ module Chaton
 
       private
 
-      def inherited(bind)
+      def take_over(bind)
         if (socket = @inherited.ours(bind))
           @paths << bind.path if bind.scheme == "unix"
           return socket

@@ -10,13 +10,16 @@ module Chaton
         "TTIN" => :grow, "TTOU" => :shrink, "HUP" => :hang_up
       }.freeze
 
-      # Carries out a signal's order.
+      # Carries out a signal's order. An order that fails must not take the
+      # server down with it.
       #
       # @param name [String] without "SIG"
       # @return [void]
       def obey(name)
         refusal = public_send(BY_SIGNAL.fetch(name))
         @log.warn(refusal, signal: name) if refusal
+      rescue StandardError => e
+        @log.exception(e, "SIG#{name} could not be carried out")
       end
 
       # The terminal's Ctrl-C: once to finish and leave, twice to leave at once.

@@ -43,7 +43,7 @@ module Chaton
       # @return [Integer] process id
       # @raise [SystemCallError] when the program cannot be started
       def spawn(sockets, ios:, environment:)
-        variables = @environment.reject { |name, _| OF_MAIN_PROCESS.include?(name) }
+        variables = @environment.except(*OF_MAIN_PROCESS)
         variables = variables.merge(InheritedSockets.to_env(sockets), environment)
         Process.spawn(variables, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values + ios))
       end

@@ -34,6 +34,8 @@ module Chaton
 
         refusal = @actor.public_send(action)
         refusal ? { ok: false, error: refusal, pid: Process.pid } : { ok: true, command: command, pid: Process.pid }
+      rescue StandardError => e
+        { ok: false, error: "#{command} failed: #{e.message} (#{e.class})" }
       end
 
       private

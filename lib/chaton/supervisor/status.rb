@@ -34,10 +34,8 @@ module Chaton
 
       def worker(child, now_s)
         gauges = @board.read(child.slot)
-        {
-          **gauges, worker: child.index, pid: child.pid, state: child.state, generation: child.origin.generation,
-          age_s: (now_s - child.forked_at_s).round(3), ready: child.ready? && ready?(gauges)
-        }
+        gauges.merge(worker: child.index, pid: child.pid, state: child.state, generation: child.origin.generation,
+                     age_s: (now_s - child.forked_at_s).round(3), ready: child.ready? && ready?(gauges))
       end
 
       # A full queue is busy, not dead: it only says that others should be asked.

@@ -47,7 +47,7 @@ module Chaton
       private
 
       def answer_error(request, env, error)
-        @log.exception(error, "the application failed", request: "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}")
+        @log.exception(error, "the application failed", request: name_of(request, env))
         # A body that failed midway has sent its head: the connection is closed.
         return unless request.open?
 
@@ -69,8 +69,12 @@ module Chaton
 
       def answer_killed(request, env)
         @log.error("the thread was killed while it ran a request; another one takes its place",
-                   request: "#{env && env["REQUEST_METHOD"]} #{env && env["REQUEST_URI"]}")
+                   request: name_of(request, env))
         request.finish(500, ERROR_HEADERS, ERROR_BODY)
+      end
+
+      def name_of(request, env)
+        request.open? ? request.describe : "#{env["REQUEST_METHOD"]} #{env["REQUEST_PATH"]}"
       end
 
       # Both lists hold callables that wait for the answer to be on its way.

@@ -74,7 +74,8 @@ module Chaton
         parts = @body.to_ary
         # Rack 3: to_ary closes the body.
         @closed = true if Rack.release >= "3"
-        @request.finish(@status, @headers, Array.new(parts))
+        @request.finish(@status, @headers, Array.new(parts)) or
+          raise ResponseError, "the body holds something else than Strings: #{parts.map(&:class).uniq.join(", ")}"
       end
 
       def send_stream

@@ -102,7 +102,7 @@ class BootTest < Minitest::Test
     client&.close
   end
 
-  QUICK = "restart_delay 0.05\nrestart_delay_max 0.1\ncrash_loop_count 3"
+  QUICK = "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 3"
 
   private
 

@@ -23,10 +23,10 @@ class SignalsTest < Minitest::Test
 
   def test_hup_opens_the_output_files_again
     server = launch(config: "workers 1\nstdout_redirect \"out.log\", \"err.log\", true")
-    server.eventually("ready") { File.exist?(server.path("out.log")) && server.read("out.log").include?("ready  listen") }
+    server.eventually("ready") { said?(server, "ready  listen") }
     File.rename(server.path("out.log"), server.path("out.log.1"))
     server.signal("HUP")
-    server.eventually("a new file") { File.exist?(server.path("out.log")) && server.read("out.log").include?("again") }
+    server.eventually("a new file") { said?(server, "again") }
     assert_equal 0, server.stop
     assert_includes server.read("out.log"), "stopped"
     refute_includes server.read("out.log.1"), "stopped"
@@ -70,5 +70,11 @@ class SignalsTest < Minitest::Test
     assert_equal "hello", server.get.body
     assert_equal 0, server.stop
     refute_match(/worker died/, server.log)
+  end
+
+  private
+
+  def said?(server, text)
+    File.exist?(server.path("out.log")) && server.read("out.log").include?(text)
   end
 end

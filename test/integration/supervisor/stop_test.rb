@@ -39,7 +39,7 @@ class StopTest < Minitest::Test
   end
 
   def test_the_second_int_does_not_wait
-    server = boot(rackup: SLOW, config: "workers 1\nshutdown_timeout 30")
+    server = boot(rackup: SLOW, config: "workers 1\nshutdown_timeout_s 30")
     client = Thread.new { server.get("/25") rescue nil } # rubocop:disable Style/RescueModifier
     server.eventually("the request runs") { server.status["workers"].sum { |worker| worker["running"] } == 1 }
     server.signal("INT")
@@ -52,7 +52,7 @@ class StopTest < Minitest::Test
   end
 
   def test_work_past_the_deadline_is_given_up_with_its_backtrace
-    server = boot(rackup: SLOW, config: "workers 1\nshutdown_timeout 0.5")
+    server = boot(rackup: SLOW, config: "workers 1\nshutdown_timeout_s 0.5")
     client = Thread.new { server.get("/25") rescue nil } # rubocop:disable Style/RescueModifier
     server.eventually("the request runs") { server.status["workers"].sum { |worker| worker["running"] } == 1 }
     assert_equal 0, server.stop("TERM", timeout_s: 10)

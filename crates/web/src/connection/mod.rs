@@ -78,7 +78,13 @@ pub(crate) fn spawn(shared: Arc<Shared>, socket: OwnedFd, listener: usize, remot
 }
 
 impl Connection {
-    fn new(shared: Arc<Shared>, wire: Wire, waker: Waker, listener: usize, remote: Arc<str>) -> Self {
+    fn new(
+        shared: Arc<Shared>,
+        wire: Wire,
+        waker: Waker,
+        listener: usize,
+        remote: Arc<str>,
+    ) -> Self {
         let place = shared.registry.enter(waker.clone());
         let exchange =
             Arc::new(Exchange::new(Arc::clone(&shared), wire.fd(), listener, Arc::clone(&remote)));

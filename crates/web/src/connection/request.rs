@@ -128,10 +128,18 @@ impl Connection {
         if matches!(framing, BodyFraming::None) {
             return Ok(());
         }
+        let expectation = exchange.head.header("expect");
+        if expectation.is_some_and(|it| !it.eq_ignore_ascii_case(b"100-continue")) {
+            return Err(refuse_request(
+                417,
+                "The only expectation this server meets is 100-continue.",
+            ));
+        }
         let spare = std::mem::take(&mut exchange.body_spare);
         let expects = exchange.head.expect_continue;
         let limits = &self.shared.config.limits;
-        let Some(mut intake) = BodyIntake::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
+        let Some(mut intake) =
+            BodyIntake::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
         else {
             return Ok(());
         };

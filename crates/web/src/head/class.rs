@@ -3,6 +3,7 @@
 const TOKEN: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
+const HOST: u8 = 8;
 
 const fn class_of(byte: u8) -> u8 {
     let mut class = 0;
@@ -17,6 +18,12 @@ const fn class_of(byte: u8) -> u8 {
     }
     if byte > 0x20 && byte != 0x7f {
         class |= TARGET;
+    }
+    if byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b'!' | b'$' | b'&' | b'\'')
+        || matches!(byte, b'(' | b')' | b'*' | b'+' | b';' | b'=')
+    {
+        class |= HOST;
     }
     class
 }
@@ -49,6 +56,12 @@ pub(crate) fn is_target(byte: u8) -> bool {
     CLASSES[byte as usize] & TARGET != 0
 }
 
+/// A byte of a host name: `reg-name` (RFC 3986 section 3.2.2) without the comma.
+#[inline]
+pub(crate) fn is_host(byte: u8) -> bool {
+    CLASSES[byte as usize] & HOST != 0
+}
+
 /// `value` without the spaces and tabs around it.
 pub(crate) fn trim(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = value {
@@ -72,6 +85,8 @@ mod tests {
             let control = byte < 0x20 || byte == 0x7f;
             assert_eq!(is_value(byte), !control || byte == b'\t', "{byte:#x}");
             assert_eq!(is_target(byte), !control && byte != b' ', "{byte:#x}");
+            let host = byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=".contains(&byte);
+            assert_eq!(is_host(byte), host, "{byte:#x}");
         }
     }
 

@@ -7,11 +7,11 @@ use crate::status;
 /// True for a header name that is a token.
 #[inline]
 pub(super) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|&byte| is_token(byte))
+    !name.is_empty() && name.iter().fold(true, |good, &byte| good & is_token(byte))
 }
 
-/// True for a value without control bytes. Without a branch inside the loop, so
-/// that the compiler makes vector code of it.
+/// True for a value without control bytes. No branch inside the loop: the
+/// compiler makes vector code of it.
 #[inline]
 pub(super) fn is_one_line(value: &[u8]) -> bool {
     !value.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
@@ -19,19 +19,26 @@ pub(super) fn is_one_line(value: &[u8]) -> bool {
 
 /// Appends `HTTP/1.x CODE REASON` and CRLF; the code has three digits.
 pub(super) fn append_status_line(out: &mut Vec<u8>, version: Version, code: u16) {
-    let version: &[u8] = match version {
-        Version::Http10 => b"HTTP/1.0 ",
-        Version::Http11 => b"HTTP/1.1 ",
-    };
     let digit = |value: u16| b'0' + (value % 10) as u8;
-    let code_and_space = [digit(code / 100), digit(code / 10), digit(code), b' '];
-    append(out, [version, &code_and_space, status::reason(code).as_bytes(), b"\r\n"]);
+    let mut start = *b"HTTP/1.1 200 ";
+    if version == Version::Http10 {
+        start[7] = b'0';
+    }
+    start[9..12].copy_from_slice(&[digit(code / 100), digit(code / 10), digit(code)]);
+    out.extend_from_slice(&start);
+    out.extend_from_slice(status::reason(code).as_bytes());
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends `name: value` and CRLF.
 #[inline]
 pub(super) fn append_line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    append(out, [name, b": ", value, b"\r\n"]);
+    // One reservation, so that none of the copies has to grow the buffer.
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends the line `Content-Length: length`.
@@ -48,15 +55,6 @@ pub(super) fn append_length_line(out: &mut Vec<u8>, length: u64) {
         }
     }
     append_line(out, b"Content-Length", &digits[at..]);
-}
-
-/// One reservation, then copies that cannot grow the buffer.
-#[inline]
-fn append(out: &mut Vec<u8>, parts: [&[u8]; 4]) {
-    out.reserve(parts.iter().map(|part| part.len()).sum());
-    for part in parts {
-        out.extend_from_slice(part);
-    }
 }
 
 #[cfg(test)]

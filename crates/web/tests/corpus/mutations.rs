@@ -15,10 +15,34 @@ const BYTES_MAX: usize = 600;
 
 /// Fragments that matter to a parser of requests.
 const FRAGMENTS: [&[u8]; 28] = [
-    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b"\r\n\r\n", b"\r\n ", b"0\r\n\r\n",
-    b"HTTP/1.1", b"HTTP/1.0", b"GET / HTTP/1.1\r\n", b"Host: h\r\n", b"Content-Length: 5\r\n",
-    b"Content-Length:", b"Transfer-Encoding: chunked\r\n", b"chunked", b"Connection: close\r\n",
-    b"Expect: 100-continue\r\n", b"http://h", b"*", b"?", b"\xff", b"\xc3\xa9", b"f",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\0",
+    b" ",
+    b"\t",
+    b":",
+    b",",
+    b";",
+    b"\r\n\r\n",
+    b"\r\n ",
+    b"0\r\n\r\n",
+    b"HTTP/1.1",
+    b"HTTP/1.0",
+    b"GET / HTTP/1.1\r\n",
+    b"Host: h\r\n",
+    b"Content-Length: 5\r\n",
+    b"Content-Length:",
+    b"Transfer-Encoding: chunked\r\n",
+    b"chunked",
+    b"Connection: close\r\n",
+    b"Expect: 100-continue\r\n",
+    b"http://h",
+    b"*",
+    b"?",
+    b"\xff",
+    b"\xc3\xa9",
+    b"f",
 ];
 
 /// xorshift64*: small, and the same numbers everywhere.
@@ -115,13 +139,16 @@ fn check(head: &RequestHead, body: &[u8], limits: &Limits) {
     ];
     assert_eq!(lines[0], rebuilt.join(&b' '), "{text}");
     assert_eq!(lines.len() - 1, head.headers.len(), "{text}");
-    assert!(head.headers.len() <= limits.header_count_max && body.len() as u64 <= limits.body_bytes_max);
+    assert!(
+        head.headers.len() <= limits.header_count_max && body.len() as u64 <= limits.body_bytes_max
+    );
     assert!(head.bytes.len() <= limits.header_bytes_max, "{text}");
     assert!(head.get(head.target).len() <= limits.uri_bytes_max, "{text}");
 
     let (mut hosts, mut lengths, mut codings) = (0, Vec::new(), Vec::new());
     for line in &lines[1..] {
-        let line = std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Into::into);
+        let line =
+            std::str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Into::into);
         let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no colon: {text}"));
         assert!(!name.is_empty() && !name.contains([' ', '\t', '\0']), "{text}");
         assert!(!value.contains(|c: char| c.is_ascii_control() && c != '\t'), "{text}");

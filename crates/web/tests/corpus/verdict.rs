@@ -23,8 +23,9 @@ pub fn of(bytes: &[u8], ends: impl IntoIterator<Item = usize>, limits: &Limits) 
         let Some(end) = reads.next() else {
             return Verdict::Cut;
         };
-        // A copy, since a connection's buffer may move between two reads.
-        match parse(&bytes[..end].to_vec(), limits, &mut head) {
+        // A copy: a connection's buffer may move between two reads.
+        let buffer = bytes[..end].to_vec();
+        match parse(&buffer, limits, &mut head) {
             Ok(Parsed::Complete(used)) => break (used, end),
             Ok(Parsed::Partial) => {}
             Err(error) => return Verdict::Refused(error.status(), error.reason()),

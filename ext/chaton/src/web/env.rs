@@ -154,46 +154,22 @@ impl EnvKit {
 
     unsafe fn put_headers(&self, env: VALUE, exchange: &Exchange) {
         let head = exchange.head();
-        let mut underscored = false;
-        for (name, value) in &head.headers {
-            let (name, value) = (head.get(*name), head.get(*value));
+        for (name_span, value) in &head.headers {
+            let (name, value) = (head.get(*name_span), head.get(*value));
             match name {
-                _ if name.contains(&b'_') => underscored = true,
                 // The engine has taken the body in: what the client said of
                 // its framing no longer holds. "Version" would hide HTTP_VERSION.
                 _ if is(name, "content-length")
                     || is(name, "transfer-encoding")
                     || is(name, "version") => {}
+                // `Foo_Bar` and `Foo-Bar` are one key; the one with a dash wins.
+                _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
                 // SAFETY: as in `build`.
                 _ if is(name, "content-type") => unsafe {
                     rb_hash_aset(env, self.keys.content_type, string(value));
                 },
                 // SAFETY: as in `build`.
                 _ => unsafe { join(env, self.headers.key(name), value, is(name, "cookie")) },
-            }
-        }
-        if underscored {
-            // SAFETY: as in `build`.
-            unsafe { self.put_underscored(env, exchange) };
-        }
-    }
-
-    /// `Foo_Bar` and `Foo-Bar` would be one key; the one with a dash wins, so
-    /// that a client cannot speak for a proxy that sets the other.
-    unsafe fn put_underscored(&self, env: VALUE, exchange: &Exchange) {
-        let head = exchange.head();
-        for (name, value) in &head.headers {
-            let (name, value) = (head.get(*name), head.get(*value));
-            let plain = ["content_length", "transfer_encoding", "content_type"];
-            if !name.contains(&b'_') || plain.iter().any(|plain| is(name, plain)) {
-                continue;
-            }
-            let key = self.headers.key(name);
-            // SAFETY: as in `build`.
-            unsafe {
-                if rb_hash_lookup2(env, key, Qundef as VALUE) == Qundef as VALUE {
-                    rb_hash_aset(env, key, string(value));
-                }
             }
         }
     }

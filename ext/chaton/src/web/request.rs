@@ -99,7 +99,7 @@ impl Request {
         let env = unsafe { Value::from_raw(env) };
         if let RequestBody::Spooled { file, .. } = exchange.body() {
             let copy = file.try_clone().map_err(|e| error::system("the request's body", &e))?;
-            let class = ruby.class_object().const_get::<_, RModule>("File")?;
+            let class = ruby.class_object().const_get::<_, magnus::RClass>("File")?;
             let io: Value = class.funcall("for_fd", (copy.into_raw_fd(), "r+b"))?;
             let _: Value = io.funcall("rewind", ())?;
             let _: Value = env.funcall("store", ("rack.input", io))?;

@@ -9,6 +9,7 @@ module Chaton
     class WebSection < Section
       define Options.in(:web)
 
+      # Keyword of `queue` => its option.
       KEYWORDS = Options.in(:queue).to_h { |option| [option.key, option] }.freeze
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:web).flat_map { |option| [option.name, *option.also] }, :queue].freeze

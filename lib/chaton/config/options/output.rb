@@ -6,6 +6,7 @@ require_relative "../words"
 module Chaton
   module Config
     module Options
+      # Log, files and the control socket.
       OUTPUT = [
         Option.new(
           name: :log_format, group: :output, type: Types::Choice.new(:human, :json), default: :human, also: %i[log],
@@ -29,8 +30,8 @@ module Chaton
         Option.new(
           name: :control_socket, group: :output, type: Types::Path.new(none: true), default: "tmp/chaton.sock",
           flags: %w[--control-socket], placeholder: "FILE",
-          says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; its owner " \
-                "only."
+          says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; its " \
+                "owner only."
         )
       ].freeze
     end

@@ -16,6 +16,7 @@ module Chaton
         [[max, min].compact.join(" and "), "#{min ? env[min] : 1}:#{max ? env[max] : ""}"]
       end
 
+      # Workers, threads, health.
       PROCESSES = [
         Option.new(
           name: :workers, group: :processes, type: Types::Workers.new, default: { web: 0 }.freeze,

@@ -8,6 +8,7 @@ module Chaton
   module Config
     # The definitions, by chapter.
     module Options
+      # What is served, and where.
       SERVER = [
         Option.new(
           name: :bind, group: :server, type: Types::Address.new, into: :binds, default_text: "tcp://0.0.0.0:9292",

@@ -8,8 +8,11 @@ module Chaton
     module Options
       # How the definitions below are shortened: the same few types again and again.
       module Short
+        # A time limit.
         TIME = Types::Number.new(0.1..86_400.0, unit: "seconds")
+        # A time limit that may be off.
         TIME_OR_OFF = Types::Number.new(0.1..86_400.0, unit: "seconds", off: true)
+        # A short wait; none is allowed.
         PAUSE = Types::Number.new(0.0..10_000.0, unit: "milliseconds")
 
         # @return [Option] inside `web { }`
@@ -24,6 +27,7 @@ module Chaton
       end
       private_constant :Short
 
+      # What waits for a thread.
       QUEUE = [
         Short.queue(:queue_limit, :limit, Types::Number.new(1..1_000_000), 1024,
                     "Requests that wait for a thread; the next one is answered 503 with Retry-After."),
@@ -36,6 +40,7 @@ module Chaton
                     "Retry-After of every 503 the server gives, in seconds.")
       ].freeze
 
+      # What a client can make grow.
       LIMITS = [
         Short.web(:header_bytes_max, :limits, Types::Bytes.new(1024..(1 << 24)), 32_768,
                   "Bytes of a request's head, and of a chunked body's trailers; above it 431."),
@@ -58,10 +63,11 @@ module Chaton
                   "Bytes of a streamed answer kept in that file; above it the application waits for the client.")
       ].freeze
 
+      # What a client, or the application, can make wait.
       TIMEOUTS = [
         Short.web(:request_timeout_s, :timeouts, Short::TIME_OR_OFF, 30.0,
-                  "From the whole request to the first byte of its answer: the client is answered 503 and the request " \
-                  "is logged with its backtrace; its thread goes on.",
+                  "From the whole request to the first byte of its answer: the client is answered 503 and the " \
+                  "request is logged with its backtrace; its thread goes on.",
                   development: 0.0, also: %i[timeout], flags: %w[--timeout], placeholder: "S"),
         Short.web(:header_timeout_s, :timeouts, Short::TIME, 30.0,
                   "From the first byte of a request's head to its last.", puma: %i[first_data_timeout]),
@@ -74,17 +80,23 @@ module Chaton
                   "What an idle connection is left once its process is told to stop.")
       ].freeze
 
+      # How connections are taken and logged.
       CONNECTIONS = [
         Short.web(:access_log, :connections,
                   Types::Choice.new(:off, :common, :json, words: { true => :common, false => :off, nil => :off }), :off,
                   "One line a request on standard output: off, common or json.",
-                  flags: %w[--access-log], placeholder: "FORM", puma: %i[log_requests]),
+                  flags: %w[--access-log], placeholder: "FORM", puma: %i[log_requests], outside: true),
+        Short.web(:early_hints, :connections, Types::Switch.new, false,
+                  "Offer rack.early_hints, by which an application sends 103 before its answer.",
+                  puma: %i[early_hints]),
         Short.web(:accept_grace_ms, :connections, Short::PAUSE, 1.0,
                   "A worker that is busier than another leaves a new connection to it, and looks again after this " \
-                  "pause."),
-        Short.web(:accept_defer_ms, :connections, Short::PAUSE, 50.0, "The longest it leaves a connection to others.")
+                  "pause.", outside: true),
+        Short.web(:accept_defer_ms, :connections, Short::PAUSE, 50.0, "The longest it leaves a connection to others.",
+                  outside: true)
       ].freeze
 
+      # All of them.
       WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS].freeze
     end
   end

@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require_relative "../chaton"
+require_relative "cli/arguments"
+require_relative "cli/commands"
+require_relative "cli/help"
+require_relative "config"
+
+module Chaton
+  # The command line: finds the command, runs it, turns errors into sentences and an exit status.
+  class CLI
+    # The argument that asks for backtraces.
+    DEBUG = /\A--log-level(=|\s)debug\z/
+
+    # @param argv [Array<String>]
+    # @param out [IO]
+    # @param err [IO]
+    # @return [Integer] exit status: 0 done, 1 an error that was printed, 130 interrupted
+    def self.start(argv, out: $stdout, err: $stderr) = new(argv, out: out, err: err).run
+
+    # @param argv [Array<String>]
+    # @param out [IO]
+    # @param err [IO]
+    def initialize(argv, out:, err:)
+      @argv = argv.map(&:dup).freeze
+      @out = out
+      @err = err
+    end
+
+    # @return [Integer] exit status
+    def run
+      return version if %w[-v --version].include?(@argv.first)
+
+      name, rest = command
+      return help(rest.first) if name == "help"
+
+      dispatch(name, rest)
+    rescue Chaton::Error => e
+      failed(e)
+    rescue Interrupt
+      130
+    rescue Errno::EPIPE
+      # Whoever read our output has seen enough.
+      1
+    rescue StandardError, ScriptError => e
+      failed(e, "#{e.class}: #{e.message.lines.first&.chomp} (unexpected; --log-level debug shows where)")
+    end
+
+    private
+
+    # The first argument names a command; anything else is an argument of `serve`.
+    def command
+      first = @argv.first
+      known = Commands::ALL.key?(first) || first == "help"
+      known ? [first, @argv.drop(1)] : ["serve", @argv]
+    end
+
+    def dispatch(name, rest)
+      command = Commands.find(name)
+      arguments = Arguments.new(rest, options: command.options, switches: command.switches)
+      return help(rest == @argv ? nil : name) if arguments.switch?("--help")
+      return version if arguments.switch?("--version")
+
+      command.new(arguments, argv: @argv, out: @out, err: @err).run
+    end
+
+    def version
+      @out.puts "chaton #{VERSION} (ruby #{RUBY_VERSION}, #{RUBY_PLATFORM})"
+      0
+    end
+
+    def help(topic)
+      raise ConfigError, "no command #{topic.inspect}; `chaton help` lists them" if topic && !Commands::ALL.key?(topic)
+
+      @out.puts topic ? Help.of_command(topic) : Help.overview
+      0
+    end
+
+    def failed(error, message = error.message)
+      @err.puts "chaton: #{message}"
+      @err.puts error.full_message(highlight: false) if debug?
+      1
+    end
+
+    def debug? = @argv.each_cons(2).any? { |pair| DEBUG.match?(pair.join(" ")) } || @argv.any?(DEBUG)
+  end
+end

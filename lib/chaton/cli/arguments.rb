@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require_relative "../config/nearest"
+require_relative "../config/problem"
+
+module Chaton
+  class CLI
+    # The arguments of a command, taken apart by the definitions of the options. Mistakes are collected, not
+    # raised, so that they are reported together with those of the configuration file.
+    class Arguments
+      # How problems name this source.
+      ORIGIN = Config::Origin.new("command line").freeze
+      # Understood by every command.
+      COMMON = { "-h" => "--help", "--help" => "--help", "-v" => "--version", "--version" => "--version" }.freeze
+
+      # @return [Hash{Symbol=>Object}] what options were given, as Config.load takes it
+      attr_reader :given
+      # @return [Array<String>] arguments that belong to no flag
+      attr_reader :rest
+      # @return [Array<Config::Problem>]
+      attr_reader :problems
+
+      # @param argv [Array<String>] without the command
+      # @param options [Array<Config::Option>] those the command takes
+      # @param switches [Array<String>] further flags without a value
+      def initialize(argv, options:, switches: [])
+        @options = options.flat_map { |option| option.flags.map { |flag| [flag, option] } }.to_h
+        @switches = switches.to_h { |switch| [switch, switch] }.merge(COMMON)
+        @given = {}
+        @rest = []
+        @problems = []
+        @on = []
+        parse(argv.dup)
+      end
+
+      # @param name [String] such as "--json"
+      # @return [Boolean]
+      def switch?(name) = @on.include?(name)
+
+      # @param message [String]
+      # @param suggestion [String, nil]
+      # @return [void]
+      def problem(message, suggestion = nil)
+        @problems << Config::Problem.new(ORIGIN, message, suggestion)
+      end
+
+      private
+
+      def parse(argv)
+        until argv.empty?
+          argument = argv.shift
+          return @rest.concat(argv) if argument == "--"
+
+          argument.start_with?("-") && argument != "-" ? flag(argument, argv) : @rest << argument
+        end
+      end
+
+      def flag(argument, argv)
+        name, value = parts(argument)
+        return switch(name, value) if @switches.key?(name)
+        return negated(name, value) if name.start_with?("--no-") && switchable?(name.sub("--no-", "--"))
+
+        option = @options[name]
+        return unknown(name) unless option
+        return bare(option, name, value) if option.placeholder.nil?
+
+        value ||= argv.shift if argv.first && (argv.first == "-" || !argv.first.start_with?("-"))
+        value ? give(option, value) : problem("#{name} needs a value: #{name} #{option.placeholder}")
+      end
+
+      # --workers=2, --workers; -w2, -w.
+      def parts(argument)
+        return argument.split("=", 2) if argument.start_with?("--")
+
+        [argument[0, 2], argument.length > 2 ? argument[2..].delete_prefix("=") : nil]
+      end
+
+      def switch(name, value)
+        return problem("#{name} takes no value, not #{value.inspect}") if value
+
+        @on << @switches.fetch(name)
+      end
+
+      def bare(option, name, value)
+        value ? problem("#{name} takes no value, not #{value.inspect}") : give(option, true)
+      end
+
+      def negated(name, value)
+        return problem("#{name} takes no value, not #{value.inspect}") if value
+
+        give(@options.fetch(name.sub("--no-", "--")), false)
+      end
+
+      def switchable?(name) = @options[name]&.type.is_a?(Config::Types::Switch)
+
+      def give(option, value)
+        @given[option.name] = option.type.list? ? [*@given[option.name], value] : value
+      end
+
+      def unknown(name)
+        problem("#{name} is no option", Config::Nearest.to(name, @options.keys + @switches.keys))
+      end
+    end
+  end
+end

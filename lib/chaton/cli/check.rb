@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../config/active_record_pool"
+require_relative "command"
+require_relative "plan_report"
+
+module Chaton
+  class CLI
+    # chaton check: would `chaton serve` start?
+    class Check < Command
+      # @return [Array<String>]
+      def self.switches = ["--json"]
+
+      # @return [Integer] exit status
+      def run
+        plan = load_plan
+        require_rackup(plan)
+        enter(plan)
+        load_app(plan)
+        plan = with_database(plan)
+        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(plan.to_h) : PlanReport.new(plan)
+        0
+      end
+
+      private
+
+      def load_app(plan)
+        require_relative "../web/app"
+        Web::App.load(plan)
+      end
+
+      # What the server decides about its threads once the application is loaded.
+      def with_database(plan)
+        max, message, = Config::ActiveRecordPool.threads_max(plan, Config::ActiveRecordPool.size)
+        message ? plan.with(threads_max: max, notes: [*plan.notes, message].freeze) : plan
+      end
+    end
+  end
+end

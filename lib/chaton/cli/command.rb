@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require_relative "../config"
+require_relative "../config/nearest"
+require_relative "commands"
+
+module Chaton
+  class CLI
+    # What commands have in common.
+    class Command
+      # @return [Array<Config::Option>] options it takes
+      def self.options = Config::Options.on_command_line
+
+      # @return [Array<String>] further flags without a value
+      def self.switches = []
+
+      # @param arguments [Arguments]
+      # @param argv [Array<String>] the whole command line, to start again with
+      # @param out [IO]
+      # @param err [IO]
+      def initialize(arguments, argv:, out:, err:)
+        @arguments = arguments
+        @argv = argv
+        @out = out
+        @err = err
+      end
+
+      private
+
+      # @return [Config::Plan]
+      # @raise [Config::Invalid]
+      def load_plan
+        take_rackup
+        Config.load(@arguments.given, problems: @arguments.problems)
+      end
+
+      # At most one argument, and it is a file: chaton config.ru.
+      def take_rackup
+        file, *further = @arguments.rest
+        @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
+        return if file.nil?
+        # Relative to where it was typed, whatever directory the configuration names.
+        return @arguments.given[:rackup] = File.expand_path(file, Config::Loader.working_directory) if File.exist?(file)
+
+        nearest = Config::Nearest.to(file, Commands::ALL.keys + Dir["*.ru"])
+        @arguments.problem("#{file} is neither a command nor a file", nearest)
+      end
+
+      # Into the application's directory, as the plan has it.
+      def enter(plan)
+        Dir.chdir(plan.root)
+        ENV["PWD"] = plan.root
+      rescue SystemCallError => e
+        raise ConfigError, "the application's directory #{plan.root} cannot be entered: #{e.message.sub(/ @ .*/, "")}"
+      end
+
+      def require_rackup(plan)
+        return if File.file?(plan.rackup)
+
+        raise AppLoadError, "there is no #{plan.rackup}; name the application's Rack file (chaton FILE) or start in " \
+                            "its directory"
+      end
+    end
+  end
+end

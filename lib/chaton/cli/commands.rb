@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+module Chaton
+  class CLI
+    # The commands there are. Each is a class of its own file, loaded when it is called.
+    module Commands
+      # Name => what it does.
+      ALL = {
+        "serve" => "serve the application; what `chaton` does without a command",
+        "check" => "load the configuration and the application, print the plan; status 1 if anything is wrong",
+        "status" => "print what a running server is doing",
+        "quiet" => "let a running server accept no new connections, and go on with those it has",
+        "stop" => "let a running server finish what it runs, and leave",
+        "restart" => "let a running server load the new code, worker by worker"
+      }.freeze
+
+      # @param name [String]
+      # @return [Class]
+      def self.find(name)
+        require_relative name
+        CLI.const_get(name.capitalize, false)
+      end
+    end
+  end
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../config/options"
+require_relative "commands"
+
+module Chaton
+  class CLI
+    # The text of --help, made from the definitions of commands and options.
+    module Help
+      # Columns of a terminal that are used.
+      WIDTH = 100
+      # Column at which sentences begin.
+      INDENT = 30
+      # Switch => what it does.
+      SWITCHES = {
+        "--json" => "Print it as JSON, for programs.",
+        "--full" => "Start the whole program again in place, with a new configuration; sockets stay open.",
+        "--help" => "This text; `chaton help COMMAND` for one command.",
+        "--version" => "The version."
+      }.freeze
+      # Switches that have a short form.
+      SHORT = { "--help" => "-h, --help", "--version" => "-v, --version" }.freeze
+      # Common command lines.
+      EXAMPLES = <<~TEXT
+        Examples
+          chaton                                      serve config.ru on port 9292
+          chaton -b tcp://127.0.0.1:3000 -w 2         two workers, only reachable from this machine
+          chaton -e production -b unix:///run/app.sock --log json
+          chaton check -e production                  is the configuration right, does the application load?
+          chaton restart                              serve the new code without losing a request
+      TEXT
+      # Where else settings come from.
+      FILES = <<~TEXT
+        Settings come from the command line, else config/chaton.rb (or a Rails application's config/puma.rb as it
+        is), else the environment. All of them, with those that only a file can set: docs/CONFIGURATION.md.
+      TEXT
+
+      # @return [String] of `chaton --help`
+      def self.overview
+        ["chaton #{VERSION}: serves Ruby web applications\n",
+         "Usage: chaton [serve] [config.ru] [options]\n       chaton COMMAND [options]\n",
+         "Commands\n#{Commands::ALL.map { |name, says| row(name, says) }.join}",
+         options(Config::Options.on_command_line, %w[--help --version]), EXAMPLES, FILES].join("\n")
+      end
+
+      # @param name [String]
+      # @return [String] of `chaton NAME --help`
+      def self.of_command(name)
+        command = Commands.find(name)
+        file = command.options.any? { |option| option.name == :workers } ? " [config.ru]" : ""
+        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]\n",
+         options(command.options, command.switches + %w[--help])].join("\n")
+      end
+
+      def self.options(options, switches)
+        chapters = Config::Options::GROUPS.filter_map do |group, title|
+          of_group = options.select { |option| option.group == group }
+          "#{title}\n#{of_group.map { |option| option_row(option) }.join}" unless of_group.empty?
+        end
+        others = switches.map { |name| row(SHORT.fetch(name, name), SWITCHES[name]) }
+        [*chapters, "Other\n#{others.join}"].join("\n")
+      end
+
+      def self.option_row(option)
+        flags = option.flags.join(", ")
+        flags = flags.sub("--", "--[no-]") if option.type.is_a?(Config::Types::Switch)
+        flags = "    #{flags}" unless flags.match?(/\A-\w/)
+        env = option.env.empty? ? "" : "; or #{option.env.join(", ")}"
+        row([flags, option.placeholder].compact.join(" "), "#{option.says} [#{option.default_shown}#{env}]")
+      end
+
+      def self.row(left, text)
+        lines = wrap(text)
+        first = "  #{left}".ljust(INDENT)
+        first = "#{first.rstrip}\n#{" " * INDENT}" if first.length > INDENT
+        "#{first}#{lines.join("\n#{" " * INDENT}")}\n"
+      end
+
+      def self.wrap(text)
+        text.split.each_with_object([+""]) do |word, lines|
+          lines << +"" if lines.last.length + word.length + 1 > WIDTH - INDENT
+          lines.last << (lines.last.empty? ? word : " #{word}")
+        end
+      end
+      private_class_method :options, :option_row, :row, :wrap
+    end
+  end
+end

@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require_relative "command"
+
+module Chaton
+  class CLI
+    # What commands that talk to a running server have in common: how it is found.
+    class Remote < Command
+      # @return [Array<Config::Option>]
+      def self.options = %i[config_file environment control_socket].map { |name| Config::Options[name] }
+
+      private
+
+      # @param command [String]
+      # @return [Hash{String=>Object}] the server's answer
+      # @raise [ControlError]
+      def ask(command)
+        require_relative "../control"
+        Control::Client.new(control_socket).call(command)
+      end
+
+      # From the configuration the server was started with, unless it is named.
+      def control_socket
+        further = @arguments.rest
+        @arguments.problem("takes no argument, not #{further.first.inspect}") unless further.empty?
+        named = @arguments.given[:control_socket]
+        return File.expand_path(named) if named && @arguments.problems.empty?
+
+        Config.load(@arguments.given, problems: @arguments.problems).control_socket ||
+          raise(ControlError, "control_socket is off in the configuration; use signals and the pidfile instead")
+      end
+    end
+  end
+end

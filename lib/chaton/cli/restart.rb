@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+require_relative "remote"
+
+module Chaton
+  class CLI
+    # chaton restart: the code on disk is loaded; with --full also the configuration of the main process.
+    class Restart < Remote
+      # @return [Array<String>]
+      def self.switches = ["--full"]
+
+      # @return [Integer] exit status
+      def run
+        full = @arguments.switch?("--full")
+        answer = ask(full ? "restart" : "phased-restart")
+        how = full ? "starts again in place" : "loads the new code"
+        @out.puts "server #{answer["pid"]} #{how}; `chaton status` shows how far it is"
+        0
+      end
+    end
+  end
+end

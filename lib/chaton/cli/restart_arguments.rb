@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+require_relative "../config/options"
+
+module Chaton
+  class CLI
+    # The arguments a restart repeats. It happens in the application's directory: where the configuration names
+    # another one than the command was typed in, relative paths would mean something else there, and the
+    # configuration file would not be found.
+    module RestartArguments
+      # @param argv [Array<String>] as typed
+      # @param given [Hash{Symbol=>Object}] the same, by option
+      # @param plan [Config::Plan]
+      # @param typed_in [String] directory
+      # @return [Array<String>]
+      def self.from(argv, given, plan:, typed_in:)
+        return argv if typed_in == plan.root
+
+        options = { **given.except(:rackup), config_file: plan.config_file || Config::Loader::NO_FILE }
+        ["serve", *options.flat_map { |name, value| written(Config::Options[name], value) }, *given[:rackup]]
+      end
+
+      def self.written(option, value)
+        flag = option.flags.last
+        return [value ? flag : flag.sub("--", "--no-")] if option.placeholder.nil?
+
+        Array(value).flat_map { |one| [flag, one] }
+      end
+      private_class_method :written
+    end
+  end
+end

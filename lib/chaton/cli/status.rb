@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "remote"
+require_relative "status_report"
+
+module Chaton
+  class CLI
+    # chaton status: what a running server is doing.
+    class Status < Remote
+      # @return [Array<String>]
+      def self.switches = ["--json"]
+
+      # @return [Integer] exit status
+      def run
+        answer = ask("status")
+        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(answer.except("ok")) : StatusReport.new(answer)
+        0
+      end
+    end
+  end
+end

@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+require_relative "../config/types"
+
+module Chaton
+  class CLI
+    # A server's status for people to read.
+    class StatusReport
+      # Column => field of a worker.
+      COLUMNS = {
+        "worker" => "worker", "pid" => "pid", "state" => "state", "ready" => "ready", "up" => "age_s",
+        "gen" => "generation", "conns" => "connections", "queued" => "queued", "running" => "running",
+        "threads" => "threads", "requests" => "requests_total", "shed" => "shed_total"
+      }.freeze
+
+      # @param status [Hash{String=>Object}] as the control socket gives it
+      def initialize(status)
+        @status = status
+      end
+
+      # @return [String]
+      def to_s = [head, workers, *given_up, service, *running].compact.join("\n")
+
+      private
+
+      def head
+        facts = [@status["tag"], @status["environment"], @status["state"], "pid #{@status["pid"]}",
+                 "up #{duration(@status["uptime_s"])}"]
+        "chaton #{@status["version"]}  #{facts.compact.join("  ")}\nlistening on #{Array(@status["listen"]).join(" ")}"
+      end
+
+      def workers
+        rows = Array(@status["workers"])
+        return if rows.empty?
+
+        cells = [COLUMNS.keys, *rows.map { |row| COLUMNS.values.map { |field| cell(field, row[field]) } }]
+        widths = cells.transpose.map { |column| column.map(&:length).max }
+        cells.map { |row| row.zip(widths).map { |text, width| text.rjust(width) }.join("  ") }.join("\n")
+      end
+
+      def given_up
+        Array(@status["given_up"]).map { |one| "worker #{one["worker"]} is not started again: #{one["reason"]}" }
+      end
+
+      # Of a server without workers: its gauges as they come, a line each.
+      def service
+        facts = @status["service"]&.except("running")
+        facts&.map { |name, value| "#{name}: #{line(value)}" }&.join("\n")
+      end
+
+      def running
+        Array(@status.dig("service", "running")).map do |unit|
+          "running: #{unit["what"]}  #{Config::Types.thousands(unit["age_ms"])} ms  thread #{unit["thread"]}"
+        end
+      end
+
+      def line(value)
+        return cell(nil, value) unless value.is_a?(Hash)
+
+        value.map { |name, one| "#{name} #{line(one)}" }.join("  ")
+      end
+
+      def cell(field, value)
+        return duration(value) if field == "age_s" && value
+
+        case value
+        when nil then "-"
+        when true then "yes"
+        when false then "no"
+        when Integer then %w[pid worker].include?(field) ? value.to_s : Config::Types.thousands(value)
+        else value.to_s
+        end
+      end
+
+      def duration(seconds)
+        minutes, rest = seconds.to_i.divmod(60)
+        hours, minutes = minutes.divmod(60)
+        days, hours = hours.divmod(24)
+        parts = { "d" => days, "h" => hours, "m" => minutes, "s" => rest }.drop_while { |_, count| count.zero? }
+        parts.empty? ? "0s" : parts.first(2).map { |unit, count| "#{count}#{unit}" }.join(" ")
+      end
+    end
+  end
+end

@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+require_relative "remote"
+
+module Chaton
+  class CLI
+    # chaton stop: a running server finishes what it runs and leaves.
+    class Stop < Remote
+      # @return [Integer] exit status
+      def run
+        answer = ask("stop")
+        @out.puts "server #{answer["pid"]} finishes what it runs and leaves"
+        0
+      end
+    end
+  end
+end

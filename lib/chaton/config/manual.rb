@@ -1,0 +1,160 @@
+# frozen_string_literal: true
+
+require_relative "hooks"
+require_relative "options"
+require_relative "puma_lines"
+
+module Chaton
+  module Config
+    # docs/CONFIGURATION.md, made from the definitions of the options.
+    module Manual
+      # What comes before the options.
+      HEAD = <<~TEXT
+        # Configuration
+
+        This page is made from the definitions in `lib/chaton/config/options/` by `rake docs`; change them, not it.
+
+        ## Where settings come from
+
+        1. the command line,
+        2. else a file: the one of `-C FILE` or `CHATON_CONFIG`, else `config/chaton.rb`, else Puma's
+           `config/puma/ENVIRONMENT.rb` or `config/puma.rb`, else none (`-C -` asks for none),
+        3. else the environment,
+        4. else the default.
+
+        All errors are reported at once, with file, line and the nearest known name; then nothing is started and the
+        exit status is 1. `chaton check` loads configuration and application, prints the plan that results and exits
+        0 or 1; `chaton check --json` is for programs.
+
+        ```ruby
+        # config/chaton.rb
+        workers 2                       # 0, the default, is one process; web: 2 says the same as 2
+        threads 1..32
+        bind "tcp://127.0.0.1:9292"     # further binds add up
+        pidfile "tmp/chaton.pid"
+        log_format :json
+
+        web do
+          queue limit: 1024, age: 5.0   # also bytes: and retry_after:
+          timeout 30.0                  # short for request_timeout_s
+          body_bytes_max "64M"
+          access_log :common
+        end
+
+        on_worker_boot { |index| Metrics.connect(index) }
+        ```
+
+        The file is Ruby. A name ends in the unit of its value: `_s` seconds, `_ms` milliseconds, `_bytes_max` bytes,
+        which may also be written `"64K"`, `"64M"` or `"1G"`. Where a rule says so, `0`, `false` and `nil` mean off.
+        Relative paths start in the application's directory.
+
+        Options marked *web* stand inside `web { }`, those marked *queue* are keywords of `queue` in it, those
+        marked *command line* stand in no file.
+      TEXT
+
+      # Head of their table.
+      HOOKS = <<~TEXT
+        ## Hooks
+
+        Blocks that are run at moments of a process's life; several of the same name run in their order. A hook that
+        raises ends its process with a message that names its line.
+
+        | hook | when |
+        |---|---|
+      TEXT
+
+      # The hook that answers.
+      ERROR_HANDLER = <<~TEXT
+        `lowlevel_error_handler { |error, env, status| [500, {}, ["sorry"]] }` answers a request whose application
+        raised; it takes up to three arguments.
+
+      TEXT
+
+      # What a file of Puma means here.
+      PUMA = <<~TEXT
+        ## A config/puma.rb
+
+        It is read as it is where there is no `config/chaton.rb`; the one `rails new` writes needs no change. `bind`,
+        `port`, `threads`, `workers`, `preload_app!`, `environment`, `pidfile`, `stdout_redirect`, `rackup`, `tag`,
+        `directory`, the hooks above and the lines named in the tables mean what they mean there. What differs:
+
+        - with workers, the application is preloaded unless the file says `preload_app! false`;
+        - `worker_timeout` ends only workers in which no Ruby code can run, never a busy one;
+        - `threads 5, 5` sets bounds between which the pool sizes itself; a higher maximum costs nothing.
+
+        These lines are accepted and have no effect; the log says so at the start:
+
+        | line | why |
+        |---|---|
+      TEXT
+
+      # Head of the table of refused lines.
+      REFUSED = <<~TEXT
+        These are refused:
+
+        | line | instead |
+        |---|---|
+      TEXT
+
+      # @return [String] the page
+      def self.text
+        chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{table(group)}" }
+        [HEAD, *chapters, "#{HOOKS}#{hooks}", ERROR_HANDLER.chomp, "#{PUMA}#{accepted}",
+         "#{REFUSED}#{refused}"].join("\n")
+      end
+
+      def self.table(group)
+        rows = Options::ALL.select { |option| option.group == group }.map { |option| row(option) }
+        "| option | default | value | what it does |\n|---|---|---|---|\n#{rows.join}"
+      end
+
+      def self.row(option)
+        cells = ["`#{option.name}`#{marks(option)}", code(option.default_shown), option.type.rule,
+                 [option.says, *others(option)].join(" ")]
+        "| #{cells.map { |cell| cell.gsub("|", "\\|") }.join(" | ")} |\n"
+      end
+
+      def self.marks(option)
+        case option.scope
+        when :web then " *web*"
+        when :queue then " *queue* `#{option.key}:`"
+        when :cli then " *command line*"
+        else ""
+        end
+      end
+
+      # The other ways to set it.
+      def self.others(option)
+        flags = option.flags.map { |flag| "`#{flag}`" }.join(", ")
+        ["Flag: #{flags}.", list("Also", option.also), list("Environment", option.env), list("Puma", option.puma)]
+          .drop(flags.empty? ? 1 : 0).compact
+      end
+
+      def self.list(title, names)
+        "#{title}: #{names.map { |name| "`#{name}`" }.join(", ")}." unless names.empty?
+      end
+
+      def self.code(text) = text.match?(%r{\A[\w:./-]+( [KMG]iB)?\z}) ? "`#{text}`" : text
+
+      def self.hooks
+        Hooks::ALL.map do |hook|
+          names = [hook.name, *hook.puma].map { |name| "`#{name}`" }
+          "| #{names.join(", ")} | #{hook.says} |\n"
+        end.join
+      end
+
+      def self.accepted
+        plugins = PumaLines::PLUGINS.map { |name, why| "| `plugin :#{name}` | #{why} |\n" }
+        [*PumaLines::ACCEPTED.map { |name, why| "| `#{name}` | #{why} |\n" }, *plugins].join
+      end
+
+      def self.refused
+        only = PumaLines::ONLY.map { |name, (value, why)| "| `#{name}`, but for `#{value.inspect}` | #{why} |\n" }
+        plugins = PumaLines::REFUSED_PLUGINS.map { |name, why| "| `plugin :#{name}` | #{why} |\n" }
+        [*PumaLines::REFUSED.map { |name, why| "| `#{name}` | #{why} |\n" }, *only, *plugins,
+         "| `plugin`, any other | #{PumaLines::NO_PLUGIN} |\n"].join
+      end
+      private_class_method :table, :row, :marks, :others, :list, :code, :hooks, :accepted, :refused
+    end
+  end
+end

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+require_relative "../chaton"
+require_relative "config"
+
+module Chaton
+  # Chaton behind `rackup -s chaton` and `rails server -u chaton`: one process, the application already loaded.
+  # For workers there is the `chaton` command.
+  module RackHandler
+    # Options of rackup => ours.
+    NAMES = { environment: :environment, Threads: :threads }.freeze
+
+    # Serves until the process is told to stop.
+    #
+    # @param app [#call] the Rack application
+    # @param options [Hash{Symbol=>Object}] as rackup and Rails give them: Host, Port, Threads ("1:32"),
+    #   environment, Silent, pid, and with Rails user_supplied_options
+    # @yield [server] before it runs
+    # @yieldparam server [Single]
+    # @return [void]
+    # @raise [ConfigError] with all that is wrong
+    def self.run(app, **options)
+      require_relative "single"
+      require_relative "telemetry/log"
+      plan = plan(options)
+      log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level)
+      plan.notes.each { |note| log.info(note) }
+      server = Single.new(plan, argv: arguments(options), app: app, log: log)
+      yield server if block_given?
+      status = server.run
+      exit status unless status.zero?
+    end
+
+    # @return [Hash{String=>String}] for `rackup -h`
+    def self.valid_options
+      {
+        "Host=HOST" => "address to listen on, or unix://PATH (default: localhost)",
+        "Port=PORT" => "port to listen on (default: 9292)",
+        "Threads=MIN:MAX" => "threads that run the application (default: 1:32)",
+        "Silent" => "log warnings only"
+      }
+    end
+
+    # @param options [Hash{Symbol=>Object}] see {run}
+    # @return [Config::Plan] of one process
+    # @raise [Config::Invalid]
+    def self.plan(options)
+      given = given(options)
+      plan = Config.load(given)
+      # What a framework fills in by itself yields to a line of the configuration file.
+      plan = plan.with(binds: Config.load({ **given, **address(options) }).binds) if address?(options, plan)
+      plan = plan.with(notes: [*plan.notes, single(plan)].freeze) if plan.workers.positive?
+      # Rack and Rails write the pidfile themselves.
+      pidfile = options[:pid] ? nil : plan.pidfile
+      plan.with(workers: 0, roles_by_worker: [].freeze, preload: false, pidfile: pidfile)
+    end
+
+    def self.given(options)
+      given = NAMES.filter_map { |theirs, ours| [ours, options[theirs]] if options[theirs] }.to_h
+      given[:log_level] = "warn" if options[:Silent]
+      given
+    end
+
+    def self.address?(options, plan)
+      return false unless options[:Host] || options[:Port]
+
+      supplied = options[:user_supplied_options]
+      supplied.nil? || !(supplied & %i[Host Port]).empty? || !plan.binds_given?
+    end
+
+    def self.address(options)
+      host = options[:Host].to_s
+      return { bind: [host] } if host.include?("://")
+      return { bind: ["unix://#{host}"] } if host.start_with?("/", ".")
+
+      host = "localhost" if host.empty?
+      host = "[#{host}]" if host.include?(":") && !host.start_with?("[")
+      { bind: ["tcp://#{host}:#{options[:Port] || Config::Types::Address::PORT}"] }
+    end
+
+    def self.single(plan)
+      "workers #{plan.workers} has no effect here: a Rack handler serves from one process; run `chaton` for workers"
+    end
+
+    # To start again: Rails says how; rackup has taken its arguments out of ARGV, the kernel still knows them.
+    def self.arguments(options)
+      return options[:restart_cmd].split.drop(1) if options[:restart_cmd]
+
+      typed = File.binread("/proc/self/cmdline").split("\0")
+      script = typed.index($PROGRAM_NAME)
+      script ? typed.drop(script + 1) : ARGV.dup
+    rescue SystemCallError
+      ARGV.dup
+    end
+    private_class_method :given, :address?, :address, :single, :arguments
+  end
+end

@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require_relative "service_case"
+
+# The Rack env of a request.
+class EnvTest < Minitest::Test
+  include ServiceCase
+
+  def env_of(request, **options)
+    seen = nil
+    port = serve(**options) do |env|
+      body = env["rack.input"].read
+      seen = env.merge("body" => body, "again" => env["rack.input"].rewind && env["rack.input"].read)
+      [200, {}, []]
+    end
+    exchange(port, request)
+    seen
+  end
+
+  def test_the_request_line
+    env = env_of("GET /a%20b/c?d=e&f HTTP/1.0\r\n\r\n")
+    assert_equal ["GET", "/a%20b/c", "d=e&f", "/a%20b/c?d=e&f", "HTTP/1.0", "", "127.0.0.1"],
+                 env.values_at("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "REQUEST_URI", "SERVER_PROTOCOL",
+                               "SCRIPT_NAME", "REMOTE_ADDR")
+  end
+
+  def test_headers
+    env = env_of("GET / HTTP/1.1\r\nHost: example.org:81\r\nX-Made-Up: 1\r\nACCEPT: a\r\naccept: b\r\n" \
+                 "Cookie: a=1\r\nCookie: b=2\r\nX_Under: 1\r\nX-Dash: 2\r\nX_Dash: 3\r\nVersion: 9\r\n\r\n")
+    expected = { "HTTP_HOST" => "example.org:81", "SERVER_NAME" => "example.org", "SERVER_PORT" => "81",
+                 "HTTP_X_MADE_UP" => "1", "HTTP_ACCEPT" => "a, b", "HTTP_COOKIE" => "a=1; b=2", "HTTP_X_UNDER" => "1",
+                 "HTTP_X_DASH" => "2", "HTTP_VERSION" => "HTTP/1.1" }
+    assert_equal expected, env.slice(*expected.keys)
+  end
+
+  def test_strings_may_be_changed_in_place
+    env = env_of("GET /path?query HTTP/1.1\r\nHost: x\r\n\r\n")
+    %w[SCRIPT_NAME PATH_INFO QUERY_STRING REQUEST_URI REQUEST_PATH HTTP_HOST].each do |key|
+      refute env[key].frozen?, key
+    end
+  end
+
+  def test_a_body_in_memory
+    env = env_of("POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello")
+    assert_equal %w[5 text/plain hello hello], env.values_at("CONTENT_LENGTH", "CONTENT_TYPE", "body", "again")
+    refute env.key?("HTTP_CONTENT_LENGTH")
+    assert_equal Encoding::BINARY, env["body"].encoding
+  end
+
+  def test_a_chunked_body_has_its_length
+    env = env_of("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n")
+    assert_equal %w[5 hello hello], env.values_at("CONTENT_LENGTH", "body", "again")
+    refute env.key?("HTTP_TRANSFER_ENCODING")
+  end
+
+  def test_a_body_in_a_file
+    text = "0123456789" * 10_000
+    env = env_of("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: #{text.size}\r\n\r\n#{text}",
+                 web: { body_memory_bytes_max: 1_000 })
+    assert_kind_of File, env["rack.input"]
+    assert_equal [text, text], env.values_at("body", "again")
+  end
+
+  def test_no_body
+    env = env_of("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_equal ["", "", nil], env.values_at("body", "again", "CONTENT_LENGTH")
+    assert_nil env["rack.input"].read(10)
+  end
+
+  def test_requests_do_not_share_what_they_change
+    port = serve do |env|
+      env["PATH_INFO"] << "x"
+      env["rack.after_reply"] << -> {}
+      env["mine"] = true
+      [200, {}, [[env["PATH_INFO"], env["rack.after_reply"].size].join(" ")]]
+    end
+    HttpClient.open(port) do |client|
+      3.times { assert_equal "/ax 1", client.get("/a").body }
+    end
+  end
+end

@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require_relative "service_case"
+
+# The connection in the application's own hands.
+class HijackTest < Minitest::Test
+  include ServiceCase
+
+  def test_full_hijack
+    port = serve do |env|
+      io = env["rack.hijack"].call
+      Thread.new do
+        io.write("HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        io.write("echo #{io.gets}")
+        io.close
+      end
+      [-1, {}, []]
+    end
+    socket = TCPSocket.new("127.0.0.1", port)
+    socket.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_equal "HTTP/1.1 101 Switching Protocols\r\n", socket.gets
+    socket.gets
+    socket.write("hello\n")
+    assert_equal "echo hello\n", socket.read
+  ensure
+    socket&.close
+  end
+
+  def test_bytes_sent_too_early_are_not_lost
+    port = serve do |env|
+      io = env["rack.hijack"].call
+      io.write(io.gets)
+      io.close
+      [200, {}, ["ignored"]]
+    end
+    assert_equal "early\n", exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\nearly\n")
+  end
+
+  def test_partial_hijack
+    port = serve do
+      [200, { "content-type" => "text/plain", "rack.hijack" => lambda { |io|
+        io.write("mine")
+        io.close
+      } }, []]
+    end
+    answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.start_with?("HTTP/1.1 200 OK\r\n"), answer
+    assert answer.end_with?("\r\n\r\nmine"), answer
+    refute_match(/content-length|transfer-encoding/i, answer)
+  end
+
+  def test_a_request_is_hijacked_once
+    error = Queue.new
+    port = serve do |env|
+      env["rack.hijack"].call.close
+      begin
+        env["rack.hijack"].call
+      rescue Chaton::ClosedError => e
+        error << e
+      end
+      [200, {}, []]
+    end
+    exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_includes error.pop.message, "already answered"
+  end
+end

@@ -1,0 +1,164 @@
+# frozen_string_literal: true
+
+require_relative "service_case"
+require "rack"
+require "tempfile"
+
+# Every shape of a Rack response, through the boundary and over a socket.
+class ResponseTest < Minitest::Test
+  include ServiceCase
+
+  # Counts how often a body was closed.
+  class Body
+    attr_reader :closed
+
+    def initialize(*chunks, fail_after: nil)
+      @chunks = chunks
+      @fail_after = fail_after
+      @closed = 0
+    end
+
+    def each
+      @chunks.each_with_index do |chunk, index|
+        raise "body broke" if index == @fail_after
+
+        yield chunk
+      end
+    end
+
+    def close = @closed += 1
+  end
+
+  def test_an_array_of_strings
+    port = serve { [200, { "x-test" => "yes" }, %w[one two]] }
+    response = get(port)
+    assert_equal [200, "onetwo", "6", "yes"],
+                 [response.status, response.body, response.headers["content-length"], response.headers["x-test"]]
+  end
+
+  def test_many_requests_on_one_connection
+    port = serve { |env| [200, {}, [env["PATH_INFO"]]] }
+    HttpClient.open(port) do |client|
+      50.times { |n| assert_equal "/#{n}", client.get("/#{n}").body }
+    end
+  end
+
+  def test_a_large_string_is_sent_as_it_was_even_when_the_application_changes_it
+    text = "a" * 3_000_000
+    port = serve { [200, {}, [text]] }
+    socket = TCPSocket.new("127.0.0.1", port)
+    socket.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    first = socket.readpartial(1000)
+    text.replace("b" * 3_000_000)
+    GC.start
+    GC.compact if GC.respond_to?(:compact)
+    body = (first + socket.read).split("\r\n\r\n", 2).last
+    assert_equal [3_000_000, true], [body.size, body.delete("a").empty?]
+  ensure
+    socket&.close
+  end
+
+  def test_small_and_large_strings_together
+    port = serve { [200, {}, ["x", "y" * 100_000, "z"]] }
+    assert_equal "x#{"y" * 100_000}z", get(port).body
+  end
+
+  def test_a_body_with_each_is_chunked_and_closed_once
+    body = Body.new("one", "two", "")
+    port = serve { [200, {}, body] }
+    response = get(port)
+    assert_equal %w[onetwo chunked], [response.body, response.headers["transfer-encoding"]]
+    eventually { body.closed == 1 }
+  end
+
+  def test_a_body_with_each_and_a_length_is_not_chunked
+    port = serve { [200, { "content-length" => "6" }, Body.new("one", "two")] }
+    response = get(port)
+    assert_equal ["onetwo", nil], [response.body, response.headers["transfer-encoding"]]
+  end
+
+  def test_a_body_that_breaks_off_ends_the_connection_without_a_proper_end
+    body = Body.new("one", "two", fail_after: 1)
+    port = serve { [200, {}, body] }
+    answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert_includes answer, "3\r\none\r\n"
+    refute answer.end_with?("0\r\n\r\n")
+    eventually { body.closed == 1 && @output.string.include?("body broke") }
+  end
+
+  def test_an_enumerator
+    port = serve { [200, {}, Enumerator.new { |y| 3.times { |n| y << n.to_s } }] }
+    assert_equal "012", get(port).body
+  end
+
+  def test_a_streaming_body_that_is_closed_by_another_thread
+    port = serve do
+      [200, {}, lambda { |stream|
+        Thread.new do
+          stream << "late " << "stream"
+          stream.close
+        end
+      }]
+    end
+    assert_equal "late stream", get(port).body
+  end
+
+  def test_a_file_by_its_path
+    Tempfile.create("chaton") do |file|
+      file.write("f" * 200_000)
+      file.flush
+      body = Body.new("not this")
+      body.define_singleton_method(:to_path) { file.path }
+      port = serve { [200, {}, body] }
+      response = get(port)
+      assert_equal ["200000", "f" * 200_000], [response.headers["content-length"], response.body]
+      eventually { body.closed == 1 }
+    end
+  end
+
+  def test_head_has_the_length_and_no_body
+    port = serve { [200, { "content-length" => "5" }, []] }
+    answer = exchange(port, "HEAD / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert_match(/content-length: 5\r\n/i, answer)
+    assert answer.end_with?("\r\n\r\n")
+  end
+
+  def test_headers_of_rack_2_and_rack_3
+    port = serve { [200, { "Set-Cookie" => "a=1\nb=2", "x-list" => %w[c d] }, []] }
+    answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert_equal ["Set-Cookie: a=1", "Set-Cookie: b=2", "x-list: c", "x-list: d"], answer.scan(/^(?:Set-Cookie|x-list): \w+(?:=\w)?/)
+  end
+
+  def test_a_status_and_headers_that_are_no_strings
+    port = serve { ["201", { "x-number": 7 }, ["made"]] }
+    response = get(port)
+    assert_equal [201, "7", "made"], [response.status, response.headers["x-number"], response.body]
+  end
+
+  def test_early_hints_come_first
+    port = serve(web: { early_hints: true }) do |env|
+      env["rack.early_hints"].call("link" => "</style.css>; rel=preload")
+      [200, {}, ["done"]]
+    end
+    answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert answer.start_with?("HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n"), answer
+  end
+
+  def test_callbacks_after_the_reply
+    seen = Queue.new
+    port = serve do |env|
+      env["rack.after_reply"] << -> { seen << :after }
+      env["rack.response_finished"] << ->(_env, status, _headers, error) { seen << [status, error] }
+      [200, {}, ["ok"]]
+    end
+    assert_equal "ok", get(port).body
+    assert_equal [:after, [200, nil]], [seen.pop, seen.pop]
+  end
+
+  def test_an_application_that_survives_rack_lint
+    app = Rack::Lint.new(->(env) { [200, { "Content-Type" => "text/plain" }, [env["rack.input"].read]] })
+    port = serve { |env| app.call(env) }
+    answer = exchange(port, "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
+    assert_match(/^3\r\nabc\r\n0\r\n/, answer)
+  end
+end

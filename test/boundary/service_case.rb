@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/config"
+require "chaton/service"
+require "chaton/telemetry/log"
+require "support/http_client"
+require "socket"
+require "stringio"
+
+# Runs a service in this process, so that the boundary is under test itself:
+# with CHATON_GC_STRESS=1 every allocation of the application's threads collects.
+module ServiceCase
+  STRESS = ENV.key?("CHATON_GC_STRESS")
+
+  def setup
+    @output = StringIO.new
+    @log = Chaton::Telemetry::Log.new(format: :human, level: :info, io: @output)
+  end
+
+  def teardown
+    GC.stress = false
+    @services&.each { |service, server| service.stop(0.2) && server.close }
+  end
+
+  # @return [Integer] the port that serves the application
+  def serve(threads: [1, 4], web: {}, hooks: {}, **changes, &app)
+    server = TCPServer.new("127.0.0.1", 0)
+    plan = Chaton::Config.load({ config_file: "-" }, env: {})
+    plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: server.addr[1])],
+                     threads_min: threads[0], threads_max: threads[1], hooks: plan.hooks.merge(hooks),
+                     web: plan.web.dup.tap { |fields| web.each { |name, value| fields[name] = value } }, **changes)
+    @service = Chaton::Service.new(plan, app: stressed(app), sockets: [server], board: Chaton::Native::Board.new(1),
+                                         slot: 0, leash: nil, log: @log).start
+    (@services ||= []) << [@service, server]
+    server.addr[1]
+  end
+
+  # GC.stress from the first touch of a request to the last.
+  def stressed(app)
+    return app unless STRESS
+
+    lambda do |env|
+      GC.stress = true
+      app.call(env)
+    end
+  end
+
+  # @return [HttpClient::Response]
+  def get(port, path = "/", **options)
+    HttpClient.open(port) { |client| client.get(path, **options) }
+  end
+
+  # Sends bytes as they are and reads to the end.
+  def exchange(port, text)
+    socket = TCPSocket.new("127.0.0.1", port)
+    socket.write(text)
+    socket.close_write
+    socket.read
+  ensure
+    socket&.close
+  end
+
+  # Waits for a condition, which the caller's time limit bounds.
+  def eventually
+    Thread.pass until (met = yield)
+    met
+  end
+end

@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+# The lines a process writes to a pipe, collected as they come, and a way to
+# wait for one of them.
+class Output
+  # A condition was not met in time.
+  class Late < StandardError; end
+
+  # @param pipe [IO] read to its end, which is when the last writer has gone
+  def initialize(pipe)
+    @lines = []
+    @lock = Mutex.new
+    @arrived = ConditionVariable.new
+    @reader = Thread.new { collect(pipe) }
+  end
+
+  # @return [String] all that was written so far
+  def text
+    @lock.synchronize { @lines.join }
+  end
+
+  # @param pattern [Regexp]
+  # @param count [Integer] how many lines must match
+  # @return [String] the last of them
+  # @raise [Late] with all that was written
+  def wait_line(pattern, count:, timeout_s:)
+    deadline = now + timeout_s
+    @lock.synchronize do
+      loop do
+        found = @lines.grep(pattern)
+        return found[count - 1] if found.size >= count
+        raise Late, "no #{pattern.inspect} (#{count}x) in #{timeout_s} s; the log:\n#{@lines.join}" if now > deadline
+
+        @arrived.wait(@lock, [deadline - now, 0.001].max)
+      end
+    end
+  end
+
+  # @return [Boolean] whether every writer has gone within the time
+  def ended?(timeout_s)
+    !@reader.join(timeout_s).nil?
+  end
+
+  private
+
+  def now
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+
+  def collect(pipe)
+    while (line = pipe.gets)
+      @lock.synchronize do
+        @lines << line.scrub
+        @arrived.broadcast
+      end
+    end
+  ensure
+    pipe.close
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "cli_case"
+require "json"
+require "socket"
+
+# The commands against a control socket that answers what a test wants.
+class RemoteTest < CLICase
+  def setup
+    super
+    @asked = []
+    @answers = {}
+    @server = UNIXServer.new("control.sock")
+    @thread = Thread.new { loop { serve(@server.accept) } }
+  end
+
+  def teardown
+    @thread.kill.join
+    @server.close
+    super
+  end
+
+  def test_actions
+    { %w[stop] => "stop", %w[quiet] => "quiet", %w[restart] => "phased-restart", %w[restart --full] => "restart" }
+      .each do |argv, command|
+        status, out, errors = control(*argv)
+        assert_equal [0, "", command], [status, errors, @asked.last]
+        assert_match(/\Aserver 42 /, out)
+      end
+  end
+
+  def test_a_refusal
+    @answers["stop"] = { ok: false, error: "not now" }
+    assert_equal [1, "", "chaton: not now\n"], control("stop")
+  end
+
+  def test_status_of_workers
+    @answers["status"] = {
+      ok: true, version: "1.2.3", pid: 42, mode: "cluster", state: "running", tag: "shop", environment: "production",
+      uptime_s: 3725.2, listen: ["tcp://127.0.0.1:9292"], given_up: [{ worker: 1, reason: "it raised" }],
+      workers: [{ worker: 0, pid: 43, state: "ready", ready: true, age_s: 61, generation: 0, connections: 12_345 }]
+    }
+    text = control("status")[1]
+    assert_includes text, "chaton 1.2.3  shop  production  running  pid 42  up 1h 2m"
+    assert_match(/^ +0 +43 +ready +yes +1m 1s +0 +12,345 +- /, text)
+    assert_includes text, "worker 1 is not started again: it raised"
+    assert_equal 42, JSON.parse(control("status", "--json")[1])["pid"]
+  end
+
+  def test_status_of_one_process
+    @answers["status"] = {
+      ok: true, version: "1", pid: 42, state: "running", uptime_s: 0.4, listen: [],
+      service: { queue: { waiting: 0 }, running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
+    }
+    text = control("status")[1]
+    assert_includes text, "up 0s"
+    assert_includes text, "queue: waiting 0"
+    assert_includes text, "running: GET /slow  1,200 ms  thread chaton-1"
+  end
+
+  private
+
+  def control(*argv) = chaton(*argv, "--control-socket", "control.sock")
+
+  def serve(client)
+    @asked << JSON.parse(client.gets)["command"]
+    client.puts JSON.generate(@answers.fetch(@asked.last, { ok: true, pid: 42 }))
+  ensure
+    client.close
+  end
+end

@@ -1,0 +1,32 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/config"
+
+class BindTest < Minitest::Test
+  def cast(text) = Chaton::Config::Types::Address.new.cast(text)
+
+  def test_what_is_understood
+    {
+      "tcp://127.0.0.1:3000" => "tcp://127.0.0.1:3000", "http://localhost:80/" => "tcp://localhost:80",
+      "tcp://0.0.0.0" => "tcp://0.0.0.0:9292", "tcp://:30" => "tcp://0.0.0.0:30", "tcp://[::1]:0" => "tcp://[::1]:0",
+      "tcp://[fe80::1%eth0]:1?backlog=5" => "tcp://[fe80::1%eth0]:1", "unix:///run/a.sock" => "unix:///run/a.sock",
+      "unix://tmp/a.sock?umask=0117" => "unix://tmp/a.sock", "tcp://h:1?low_latency=true" => "tcp://h:1"
+    }.each { |text, expected| assert_equal expected, cast(text).to_s }
+    assert_equal [5, "::1"], [cast("tcp://h:1?backlog=5").backlog, cast("tcp://[::1]:1").host]
+  end
+
+  def test_what_is_refused_and_why
+    {
+      "ssl://0.0.0.0:443" => /asks for TLS/, "https://0.0.0.0" => /asks for TLS/,
+      "0.0.0.0:80" => %r{write tcp://0.0.0.0:80},
+      "3000" => %r{write tcp://3000}, "/run/a.sock" => %r{write unix:///run/a.sock}, "tcp://h:70000" => /port from 0/,
+      "tcp://::1:80" => /must be a URI/, "unix://" => /must be a URI/, "unix://@a" => /abstract/,
+      "unix:///#{"a" * 108}" => /below 108 bytes/, "unix:///a?umsk=1" => /did you mean umask/,
+      "unix:///a?umask=9" => /octal/, "tcp://h:1?backlog=x" => /backlog/, "ftp://h" => /must be a URI/, nil => /must be/
+    }.each do |text, why|
+      error = assert_raises(Chaton::Config::Types::Mismatch, text.inspect) { cast(text) }
+      assert_match why, error.message
+    end
+  end
+end

@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require_relative "config_case"
+
+# A config/puma.rb means here what it means there, or is refused with what to write instead.
+class PumaTest < ConfigCase
+  # What `rails new` has written, without its comments.
+  RAILS = {
+    "5.2" => <<~RUBY,
+      threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST") { 5 }
+      threads threads_count, threads_count
+      port        ENV.fetch("PORT_OF_TEST") { 3000 }
+      environment ENV.fetch("RAILS_ENV_OF_TEST") { "production" }
+      pidfile ENV.fetch("PIDFILE_OF_TEST") { "tmp/pids/server.pid" }
+      plugin :tmp_restart
+    RUBY
+    "6.1" => <<~RUBY,
+      max_threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST") { 5 }
+      min_threads_count = ENV.fetch("RAILS_MIN_THREADS_OF_TEST") { max_threads_count }
+      threads min_threads_count, max_threads_count
+      worker_timeout 3600 if ENV.fetch("RAILS_ENV_OF_TEST", "development") == "development"
+      port ENV.fetch("PORT_OF_TEST") { 3000 }
+      environment ENV.fetch("RAILS_ENV_OF_TEST") { "development" }
+      pidfile ENV.fetch("PIDFILE_OF_TEST") { "tmp/pids/server.pid" }
+      plugin :tmp_restart
+    RUBY
+    "7.1" => <<~RUBY,
+      max_threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST") { 5 }
+      min_threads_count = ENV.fetch("RAILS_MIN_THREADS_OF_TEST") { max_threads_count }
+      threads min_threads_count, max_threads_count
+      rails_env = ENV.fetch("RAILS_ENV_OF_TEST") { "development" }
+      if rails_env == "production"
+        require "concurrent-ruby"
+        worker_count = Integer(ENV.fetch("WEB_CONCURRENCY_OF_TEST") { Concurrent.physical_processor_count })
+        if worker_count > 1
+          workers worker_count
+        else
+          preload_app!
+        end
+      end
+      worker_timeout 3600 if ENV.fetch("RAILS_ENV_OF_TEST", "development") == "development"
+      port ENV.fetch("PORT_OF_TEST") { 3000 }
+      environment rails_env
+      pidfile ENV.fetch("PIDFILE_OF_TEST") { "tmp/pids/server.pid" }
+      plugin :tmp_restart
+    RUBY
+    "8.0" => <<~RUBY
+      threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST", 5)
+      threads threads_count, threads_count
+      port ENV.fetch("PORT_OF_TEST", 3000)
+      plugin :tmp_restart
+      plugin :solid_queue if ENV["SOLID_QUEUE_IN_PUMA_OF_TEST"]
+      pidfile ENV["PIDFILE_OF_TEST"] if ENV["PIDFILE_OF_TEST"]
+    RUBY
+  }.freeze
+
+  RAILS.each do |version, text|
+    define_method("test_the_file_of_rails_#{version.tr(".", "_")}") do
+      write("config/puma.rb", text)
+      plan = load
+      assert_equal ["tcp://0.0.0.0:3000", 5, 5, true],
+                   [plan.binds.join, plan.threads_min, plan.threads_max, plan.threads_max_given?]
+      assert_equal 1, plan.notes.size
+      assert_match(%r{config/puma.rb:\d+: plugin :tmp_restart is not run: .*chaton restart}, plan.notes.first)
+      assert_equal File.join(@root, "tmp/pids/server.pid"), plan.pidfile unless version == "8.0"
+      assert_equal 3600.0, plan.alive_timeout_s if %w[6.1 7.1].include?(version)
+    end
+  end
+
+  def test_lines_with_the_same_meaning
+    plan = plan(<<~RUBY)
+      workers 2
+      preload_app! false
+      worker_timeout 30
+      worker_boot_timeout 40
+      worker_shutdown_timeout 10
+      persistent_timeout 20
+      first_data_timeout 15
+      http_content_length_limit 1024
+      log_requests
+      early_hints
+      queue_requests true
+    RUBY
+    assert_equal [2, false, 30.0, 40.0, 10.0],
+                 [plan.workers, plan.preload?, plan.alive_timeout_s, plan.boot_timeout_s, plan.shutdown_timeout_s]
+    assert_equal [20.0, 15.0, 1024, true],
+                 plan.web.to_h.values_at(:idle_timeout_s, :header_timeout_s, :body_bytes_max, :early_hints)
+    assert_equal :common, plan.access_log
+    assert_empty plan.notes
+  end
+
+  def test_lines_that_need_no_effect_are_noted
+    Chaton::Config::PumaLines::ACCEPTED.each do |name, why|
+      assert_equal ["config/chaton.rb:1: #{name} has no effect: #{why}"], plan("#{name} 1").notes
+    end
+  end
+
+  def test_lines_of_puma_alone_are_refused_with_what_to_use_instead
+    Chaton::Config::PumaLines::REFUSED.each do |name, instead|
+      assert_equal "config/chaton.rb:1: #{name} is Puma's alone: #{instead}", only_problem("#{name} { }").to_s
+    end
+  end
+
+  def test_lines_that_ask_for_what_is_the_case_anyway
+    assert_empty problems("queue_requests\nclean_thread_locals false\nset_remote_address :socket")
+    assert_match(/clean_thread_locals true is Puma's alone/, only_problem("clean_thread_locals").message)
+    assert_match(/queue_requests false is Puma's alone/, only_problem("queue_requests false").message)
+  end
+
+  def test_plugins
+    assert_match(%r{bin/jobs beside the server}, only_problem("plugin :solid_queue").message)
+    assert_match(/plugin :other is Puma's alone/, only_problem("plugin 'other'").message)
+  end
+
+  # No option of the installed Puma is met with "not an option".
+  def test_every_line_of_puma_is_known
+    require "puma"
+    require "puma/configuration"
+    # What its own code calls, not what a file says.
+    internal = %i[_load_from _offer_plugins inject get add_pem_values_to_options_store default_host]
+    lines = Puma::DSL.public_instance_methods(false) - internal
+    known = Chaton::Config::DSL.public_instance_methods
+    assert_empty lines - known
+  end
+end

@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "stringio"
+require "tmpdir"
+require "chaton/control"
+require "chaton/supervisor/control_server"
+require "chaton/supervisor/remote"
+require "chaton/telemetry/log"
+
+class ControlServerTest < Minitest::Test
+  # What a helm answers.
+  class Helm
+    attr_reader :calls
+
+    def initialize
+      @calls = []
+    end
+
+    def status = { state: :running }
+
+    def stop
+      @calls << :stop
+      nil
+    end
+
+    def restart = "the server is already stopping"
+  end
+
+  def setup
+    @dir = Dir.mktmpdir
+    @path = File.join(@dir, "tmp/control.sock")
+    @output = StringIO.new
+    @helm = Helm.new
+    @server = open_server
+    @poked, @poke = IO.pipe
+    @stop = false
+    @ahead_s = 0
+    @thread = Thread.new { serve }
+  end
+
+  def teardown
+    @stop = true
+    @poke.close
+    @thread.join
+    @server.close
+    FileUtils.remove_entry(@dir)
+  end
+
+  def test_a_command_is_answered
+    answer = client.call("status")
+    assert_equal "running", answer["state"]
+    assert_equal Process.pid, client.call("stop")["pid"]
+    assert_equal [:stop], @helm.calls
+  end
+
+  def test_a_refusal_is_an_error_with_its_reason
+    error = assert_raises(Chaton::ControlError) { client.call("restart") }
+    assert_equal "the server is already stopping", error.message
+    assert_match(/unknown command "dance"; known: status, stop/,
+                 assert_raises(Chaton::ControlError) { client.call("dance") }.message)
+  end
+
+  def test_what_is_no_request_is_refused
+    assert_match(/not JSON/, ask("nonsense\n"))
+    assert_match(/not a JSON object/, ask("[1]\n"))
+    assert_match(/longer than/, ask("x" * 5000))
+  end
+
+  def test_only_the_owner_may_connect
+    assert_equal 0o600, File.stat(@path).mode & 0o777
+  end
+
+  def test_a_silent_client_is_ended
+    UNIXSocket.open(@path) do |socket|
+      other = Thread.new { client.call("status") }
+      assert_equal "running", other.value["state"]
+      @ahead_s = Chaton::Supervisor::Conversation::LIFETIME_S + 1
+      @poke.write(".")
+      assert_nil socket.gets
+    end
+  end
+
+  def test_a_second_server_leaves_it_alone
+    second = open_server
+    second.close
+    assert_path_exists @path
+    assert_match(/belongs to another running server/, @output.string)
+  end
+
+  def test_a_file_left_behind_is_replaced
+    stale = File.join(@dir, "stale.sock")
+    UNIXServer.new(stale).close
+    server = Chaton::Supervisor::ControlServer.new(stale, log: Chaton::Telemetry::Log.new(io: @output))
+    server.open { {} }
+    refute_empty server.ios
+    server.close
+    refute_path_exists stale
+  end
+
+  def test_a_path_that_cannot_be_had_is_said
+    path = "/proc/no/such.sock"
+    Chaton::Supervisor::ControlServer.new(path, log: Chaton::Telemetry::Log.new(io: @output)).open { {} }
+    assert_match(/no control socket/, @output.string)
+  end
+
+  def test_nobody_there_is_an_error_that_says_so
+    error = assert_raises(Chaton::ControlError) { Chaton::Control::Client.new("#{@path}.no").call("status") }
+    assert_match(/no server listens at/, error.message)
+  end
+
+  private
+
+  def open_server
+    server = Chaton::Supervisor::ControlServer.new(@path, log: Chaton::Telemetry::Log.new(io: @output))
+    server.open(&Chaton::Supervisor::Remote.new(@helm).method(:call))
+    server
+  end
+
+  def serve
+    until @stop
+      ready, writable = IO.select([*@server.ios, @poked], @server.writers)
+      @poked.read_nonblock(1, exception: false) if ready.delete(@poked)
+      ready.each { |io| @server.readable(io) }
+      writable.each { |io| @server.writable(io) }
+      @server.tick(Chaton::Supervisor::EventLoop.now_s + @ahead_s)
+    end
+  end
+
+  def client
+    Chaton::Control::Client.new(@path)
+  end
+
+  def ask(text)
+    UNIXSocket.open(@path) do |socket|
+      socket.write(text)
+      socket.gets
+    end
+  end
+end

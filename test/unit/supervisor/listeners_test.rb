@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "stringio"
+require "tmpdir"
+require "chaton/supervisor/listeners"
+require "chaton/telemetry/log"
+
+class ListenersTest < Minitest::Test
+  Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, keyword_init: true) do
+    def to_s = scheme == "unix" ? "unix://#{path}" : "tcp://#{host}:#{port}"
+  end
+  Inherited = Chaton::Supervisor::InheritedSockets
+
+  def setup
+    @output = StringIO.new
+    @opened = []
+  end
+
+  def teardown
+    @opened.each(&:close)
+  end
+
+  def listeners(*binds, env: {})
+    log = Chaton::Telemetry::Log.new(io: @output)
+    Chaton::Supervisor::Listeners.new(binds, log: log, inherited: Inherited.new(env)).tap { |one| @opened << one }
+  end
+
+  def tcp(port = 0, host = "127.0.0.1")
+    Bind.new(scheme: "tcp", host: host, port: port)
+  end
+
+  def test_the_port_the_kernel_chose_is_told
+    one = listeners(tcp).tap(&:open)
+    assert_match(%r{\Atcp://127\.0\.0\.1:[1-9]\d*\z}, one.addresses.first)
+  end
+
+  def test_ipv6_is_written_with_brackets
+    one = listeners(tcp(0, "::1")).tap(&:open)
+    assert_match(%r{\Atcp://\[::1\]:\d+\z}, one.addresses.first)
+  end
+
+  def test_order_is_that_of_the_binds
+    Dir.mktmpdir do |dir|
+      one = listeners(Bind.new(scheme: "unix", path: "#{dir}/a.sock", mode: 0o600), tcp).tap(&:open)
+      assert_equal [UNIXServer, TCPServer], one.sockets.values.map(&:class)
+      assert_equal 0o600, File.stat("#{dir}/a.sock").mode & 0o777
+      one.close
+      refute_path_exists "#{dir}/a.sock"
+    end
+  end
+
+  def test_a_taken_port_is_named
+    port = listeners(tcp).tap(&:open).sockets.values.first.addr[1]
+    error = assert_raises(Chaton::BindError) { listeners(tcp(port)).open }
+    assert_match(/tcp:\S+:#{port} is in use/, error.message)
+  end
+
+  def test_a_served_unix_socket_is_not_taken
+    Dir.mktmpdir do |dir|
+      bind = Bind.new(scheme: "unix", path: "#{dir}/a.sock")
+      listeners(bind).open
+      assert_match(/in use/, assert_raises(Chaton::BindError) { listeners(bind).open }.message)
+      File.write("#{dir}/file", "")
+      other = Bind.new(scheme: "unix", path: "#{dir}/file")
+      assert_match(/no socket/, assert_raises(Chaton::BindError) { listeners(other).open }.message)
+      assert_path_exists "#{dir}/file"
+    end
+  end
+
+  def test_an_unknown_host_is_named
+    error = assert_raises(Chaton::BindError) { listeners(tcp(0, "203.0.113.1")).open }
+    assert_match(/203\.0\.113\.1/, error.message)
+  end
+
+  def test_a_successor_takes_the_sockets_over
+    first = listeners(tcp).tap(&:open)
+    second = listeners(tcp, env: environment(first)).tap(&:open)
+    assert_equal first.addresses, second.addresses
+  end
+
+  def test_a_mold_binds_nothing
+    first = listeners(tcp).tap(&:open)
+    second = listeners(tcp(0, "::1"), env: environment(first))
+    assert_match(/restart in full/, assert_raises(Chaton::BindError) { second.inherit }.message)
+  end
+
+  def test_what_no_bind_names_is_said
+    first = listeners(tcp).tap(&:open)
+    listeners(env: environment(first)).open
+    assert_match(/an inherited socket is not used/, @output.string)
+  end
+
+  def test_variables_are_taken_out_of_the_environment
+    env = { "CHATON_FDS" => "{}", "LISTEN_PID" => "1", "LISTEN_FDS" => "2", "LISTEN_FDNAMES" => "a:b", "HOME" => "/" }
+    Inherited.new(env)
+    assert_equal({ "HOME" => "/" }, env)
+  end
+
+  private
+
+  # The descriptors are duplicated, so that both sides may close theirs.
+  def environment(first)
+    Inherited.to_env(first.sockets.transform_values do |socket|
+      socket.dup.tap { |copy| copy.autoclose = false }
+    end)
+  end
+end

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "stringio"
+require "chaton/telemetry/log"
+require "chaton/worker/hooks"
+
+class HooksUnitTest < Minitest::Test
+  Hooks = Chaton::Worker::Hooks
+
+  def hooks(*blocks)
+    @output = StringIO.new
+    Hooks.new({ boot: blocks }, log: Chaton::Telemetry::Log.new(io: @output))
+  end
+
+  def test_all_run_in_order_with_what_they_take
+    seen = []
+    hooks(->(index) { seen << index }, proc { seen << :none }).run(:boot, 7)
+    assert_equal [7, :none], seen
+  end
+
+  def test_the_first_that_raises_ends_it_and_is_named
+    seen = []
+    one = hooks(proc { raise "broken" }, proc { seen << :late })
+    error = assert_raises(Hooks::Failed) { one.run(:boot) }
+    assert_match(/hook boot \(.*hooks_test\.rb:\d+\) raised RuntimeError: broken/, error.message)
+    assert_match(/hook boot failed/, @output.string)
+    assert_empty seen
+  end
+
+  def test_on_the_way_out_all_have_their_turn
+    seen = []
+    hooks(proc { raise "broken" }, proc { seen << :late }).run_all(:boot)
+    assert_equal [:late], seen
+    assert_match(/broken/, @output.string)
+  end
+
+  def test_a_moment_nobody_registered_for_is_nothing
+    hooks.run(:restart)
+  end
+end

@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "io/wait"
+require "stringio"
+require "chaton/supervisor/leash"
+require "chaton/telemetry/log"
+require "chaton/worker"
+require "support/fake_service"
+require "support/http_client"
+
+# A worker process around a service that is not ours: what it tells the
+# supervisor, and how it leaves.
+class WorkerUnitTest < Minitest::Test
+  Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, keyword_init: true)
+  WAIT_S = 10
+
+  def setup
+    @server = TCPServer.new("127.0.0.1", 0)
+    @leash, @theirs = Chaton::Supervisor::Leash.pair
+    @log_reader, @log_writer = IO.pipe
+    @pid = nil
+  end
+
+  def teardown
+    Process.kill("KILL", @pid) && Process.wait(@pid) if @pid
+    [@server, @theirs, @log_reader, @log_writer, @leash].each { |one| one.close unless one.closed? }
+  end
+
+  def test_it_says_ready_serves_and_leaves
+    start
+    assert_equal [:ready], hear
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    assert_predicate leave("TERM"), :success?
+  end
+
+  def test_pings_are_answered
+    start
+    hear
+    @leash.ping
+    assert_equal %i[rust ruby], hear
+    leave("TERM")
+  end
+
+  def test_it_leaves_when_the_supervisor_has_gone
+    start
+    hear
+    @leash.close
+    assert_predicate wait, :success?
+    assert_match(/the supervisor has gone/, @log_reader.read_nonblock(4096))
+  end
+
+  def test_a_boot_that_fails_gives_its_reason
+    start(on_worker_boot: [proc { raise "no database" }])
+    assert_equal 1, wait.exitstatus
+    @leash.read
+    assert_match(/no database/, @leash.reason)
+  end
+
+  def test_a_script_error_is_a_failed_boot_too
+    start(on_worker_boot: [proc { require "no_such_library_here" }])
+    assert_equal 1, wait.exitstatus
+    @leash.read
+    assert_match(/no_such_library_here/, @leash.reason)
+  end
+
+  def test_the_terminals_int_is_ignored
+    start
+    hear
+    Process.kill("INT", @pid)
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    leave("TERM")
+  end
+
+  def test_what_does_not_finish_is_given_up
+    start(shutdown_timeout_s: 0.1, app: ->(_env) { sleep })
+    hear
+    client = TCPSocket.new("127.0.0.1", @server.addr[1])
+    client.write("GET / HTTP/1.1\r\n\r\n")
+    assert_predicate leave("TERM"), :success?
+  ensure
+    client.close
+  end
+
+  private
+
+  def start(shutdown_timeout_s: 5, app: ->(_env) { [200, {}, ["hello"]] }, **hooks)
+    plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s)
+    log = Chaton::Telemetry::Log.new(io: @log_writer)
+    kit = Chaton::Worker::Kit.new(plan: plan, app: app, sockets: [@server], log: log, service: FakeService)
+    @pid = fork do
+      @leash.close
+      worker = Chaton::Worker.new(kit, index: 0, slot: 0, generation: 0, leash: @theirs)
+      exit!(worker.run)
+    end
+    @theirs.close
+  end
+
+  def hear
+    assert @leash.io.wait_readable(WAIT_S), "the worker says nothing"
+    @leash.read
+  end
+
+  def leave(signal)
+    Process.kill(signal, @pid)
+    wait
+  end
+
+  def wait
+    _pid, status = Process.wait2(@pid)
+    @pid = nil
+    status
+  end
+end
