@@ -6,6 +6,7 @@
 //! ordered by them, and a torn *set* of gauges only makes one decision stale.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -75,11 +76,13 @@ impl Slot {
 
 /// The shared mapping with one [`Slot`] per worker.
 ///
-/// It outlives `fork`: parent and children see the same memory. Dropping the
+/// It outlives `fork`: parent and children see the same memory. A process that
+/// was started anew (a mold) maps it by its inherited descriptor. Dropping the
 /// handle unmaps it in this process only.
 pub struct Board {
     slots: NonNull<Slot>,
     len: usize,
+    fd: OwnedFd,
 }
 
 // SAFETY: the mapping is valid until drop and holds atomics only.
@@ -93,15 +96,52 @@ impl Board {
     /// # Errors
     /// The operating system's error when the mapping is refused.
     pub fn new(len: usize) -> io::Result<Self> {
-        let bytes = len.max(1) * std::mem::size_of::<Slot>();
-        // SAFETY: an anonymous mapping takes no pointer of ours.
+        let len = len.max(1);
+        // SAFETY: a literal name with its NUL; the flag keeps it from other programs.
+        let raw = unsafe { libc::memfd_create(c"chaton-board".as_ptr(), libc::MFD_CLOEXEC) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let bytes = (len * std::mem::size_of::<Slot>()) as libc::off_t;
+        // SAFETY: a descriptor of ours.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Self::map(fd, len)
+    }
+
+    /// Maps the board behind an inherited descriptor, which stays the caller's.
+    ///
+    /// # Errors
+    /// `InvalidInput` when it is no board, else the operating system's error.
+    pub fn open(inherited: RawFd) -> io::Result<Self> {
+        // SAFETY: duplicates; a bad descriptor is an error, not harm.
+        let raw = unsafe { libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 0) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made, owned by nobody else.
+        let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
+        let bytes = file.metadata()?.len() as usize;
+        let size = std::mem::size_of::<Slot>();
+        if bytes == 0 || bytes % size != 0 {
+            let message = format!("descriptor {inherited} is no board: {bytes} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Self::map(file.into(), bytes / size)
+    }
+
+    fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
+        // SAFETY: the file behind `fd` has this size and is never truncated.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                bytes,
+                len * std::mem::size_of::<Slot>(),
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
                 0,
             )
         };
@@ -109,7 +149,12 @@ impl Board {
             return Err(io::Error::last_os_error());
         }
         let slots = NonNull::new(at.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { slots, len: len.max(1) })
+        Ok(Self { slots, len, fd })
+    }
+
+    /// The descriptor by which a process started anew maps the same board.
+    pub fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 
     /// Number of slots.
@@ -165,6 +210,32 @@ mod tests {
         assert_eq!(board.slot(1).queued.load(Relaxed), 7);
         board.slot(1).clear();
         assert_eq!(board.slot(1).queued.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn an_inherited_descriptor_shows_the_same_board() {
+        let board = Board::new(3).unwrap();
+        let again = Board::open(board.fd()).unwrap();
+        assert_eq!(again.len(), 3);
+        again.slot(2).running.store(4, Relaxed);
+        assert_eq!(board.slot(2).running.load(Relaxed), 4);
+    }
+
+    #[test]
+    fn what_is_no_board_is_refused() {
+        let file = tempfile_of(5);
+        assert_eq!(Board::open(file.as_raw_fd()).err().unwrap().kind(), io::ErrorKind::InvalidInput);
+        assert!(Board::open(-1).is_err());
+    }
+
+    fn tempfile_of(bytes: i64) -> OwnedFd {
+        // SAFETY: a literal name; the result is checked and owned here.
+        unsafe {
+            let raw = libc::memfd_create(c"no-board".as_ptr(), libc::MFD_CLOEXEC);
+            assert!(raw >= 0);
+            assert_eq!(libc::ftruncate(raw, bytes), 0);
+            OwnedFd::from_raw_fd(raw)
+        }
     }
 
     #[test]

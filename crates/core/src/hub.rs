@@ -157,12 +157,32 @@ impl<W: Work> Hub<W> {
     /// # Errors
     /// Gives the unit back when the lane is full or the hub is closed.
     pub fn push(&self, lane: usize, work: W) -> Result<(), W> {
+        self.enqueue(lane, work)?;
+        self.nudge();
+        Ok(())
+    }
+
+    /// Puts a unit into a lane; the caller calls [`Hub::nudge`] when it has
+    /// put in all it has, so that a batch wakes a thread once.
+    ///
+    /// # Errors
+    /// Gives the unit back when the lane is full or the hub is closed.
+    pub fn enqueue(&self, lane: usize, work: W) -> Result<(), W> {
         let now = clock::now_ns();
         let mut state = self.state.lock();
         if state.closing {
             return Err(work);
         }
-        state.lanes.push(lane, work, now)?;
+        state.lanes.push(lane, work, now)
+    }
+
+    /// Wakes a thread if units wait and fewer are awake than may be. That one
+    /// wakes the next when it took a unit and more wait.
+    pub fn nudge(&self) {
+        let mut state = self.state.lock();
+        if state.lanes.is_empty() {
+            return;
+        }
         let roused = if state.awake < state.width { state.rouse() } else { None };
         // A thread woken alone will take the unit. One of several may have to
         // wait for a hog to let go of the GVL.
@@ -175,7 +195,6 @@ impl<W: Work> Hub<W> {
         if look {
             self.arm();
         }
-        Ok(())
     }
 
     /// Registers the calling thread as an executor.

@@ -18,6 +18,15 @@ impl RbBoard {
         Ok(Self(Arc::new(board)))
     }
 
+    fn open(fd: i32) -> Result<Self, Error> {
+        let board = Board::open(fd).map_err(|e| error::system("the inherited board", &e))?;
+        Ok(Self(Arc::new(board)))
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.fd()
+    }
+
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -63,6 +72,8 @@ impl RbBoard {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Board", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbBoard::new, 1))?;
+    class.define_singleton_method("open", function!(RbBoard::open, 1))?;
+    class.define_method("fileno", method!(RbBoard::fileno, 0))?;
     class.define_method("size", method!(RbBoard::len, 0))?;
     class.define_method("read", method!(RbBoard::read, 1))?;
     class.define_method("clear", method!(RbBoard::clear, 1))?;

@@ -68,7 +68,7 @@ impl RbHub {
         let hooks = Hooks {
             // With one thread there is nobody to yield to.
             preempt: if several { preempt::preempter(ruby)? } else { None },
-            report: Box::new(|line| eprintln!("chaton[{}] {line}", std::process::id())),
+            report: Box::new(report),
             leash: leash.clone(),
             orphan_exit: settings.seconds("orphan_exit_s")?,
         };
@@ -182,6 +182,12 @@ impl RbHub {
         }
         Ok(list)
     }
+}
+
+/// Writes a line to the log from a Rust thread, which may not call Ruby's
+/// logger: to standard error, in the readable form.
+pub fn report(line: &str) {
+    eprintln!("chaton [{}] WARN  {line}", std::process::id());
 }
 
 /// A copy of the descriptor, so that Ruby's IO object keeps its own.

@@ -28,8 +28,17 @@ struct HubSink {
 
 impl Sink for HubSink {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
-        let pushed = self.hub.push(WEB_LANE, Unit::Web(exchange, self.retry_after_s));
-        pushed.map_err(|Unit::Web(exchange, _)| exchange)
+        let put = self.hub.enqueue(WEB_LANE, Unit::Web(exchange, self.retry_after_s));
+        put.map_err(|Unit::Web(exchange, _)| exchange)
+    }
+
+    /// Ruby is woken once for all requests of one turn of the IO thread.
+    fn flush(&self) {
+        self.hub.nudge();
+    }
+
+    fn warn(&self, message: &str) {
+        crate::hub::report(message);
     }
 
     fn late(&self, exchange: &Arc<Exchange>) {
