@@ -63,12 +63,9 @@ impl Slot {
         ] {
             gauge.store(0, Relaxed);
         }
-        for total in [
-            &self.requests_total,
-            &self.shed_total,
-            &self.finished_total,
-            &self.taken_at_ms,
-        ] {
+        for total in
+            [&self.requests_total, &self.shed_total, &self.finished_total, &self.taken_at_ms]
+        {
             total.store(0, Relaxed);
         }
     }
@@ -224,7 +221,10 @@ mod tests {
     #[test]
     fn what_is_no_board_is_refused() {
         let file = tempfile_of(5);
-        assert_eq!(Board::open(file.as_raw_fd()).err().unwrap().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            Board::open(file.as_raw_fd()).err().unwrap().kind(),
+            io::ErrorKind::InvalidInput
+        );
         assert!(Board::open(-1).is_err());
     }
 

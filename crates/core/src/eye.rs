@@ -13,16 +13,27 @@ const SAMPLE_MAX: usize = 24;
 pub struct Eye {
     /// The executor that used the CPU most at the last look.
     pub last_runner: usize,
+    /// Since when it has been the only one to use it, in ns of the clock.
+    pub runner_since_ns: u64,
     next: usize,
 }
 
 impl Default for Eye {
     fn default() -> Self {
-        Self { last_runner: usize::MAX, next: 0 }
+        Self { last_runner: usize::MAX, runner_since_ns: 0, next: 0 }
     }
 }
 
 impl Eye {
+    /// Notes which executor used the CPU most since the last look, and whether
+    /// that was nearly all of the time.
+    pub fn note(&mut self, runner: usize, alone: bool, now_ns: u64) {
+        if runner != self.last_runner || !alone {
+            self.runner_since_ns = now_ns;
+        }
+        self.last_runner = runner;
+    }
+
     /// The executor that ran last, and others that are not parked; when there
     /// are too many for one look, each look takes the next ones.
     pub fn pick<L>(&mut self, executors: &[Option<Arc<Executor<L>>>]) -> Vec<Arc<Executor<L>>> {
@@ -62,9 +73,20 @@ mod tests {
     #[test]
     fn leaves_out_parked_threads_and_begins_with_the_last_runner() {
         let all = executors(&[false, true, false, false]);
-        let mut eye = Eye { last_runner: 3, next: 0 };
+        let mut eye = Eye { last_runner: 3, ..Eye::default() };
         let seen: Vec<usize> = eye.pick(&all).iter().map(|e| e.index).collect();
         assert_eq!(seen, [3, 0, 2]);
+    }
+
+    #[test]
+    fn a_runner_counts_from_its_first_look_alone() {
+        let mut eye = Eye::default();
+        for (runner, alone, now, since) in
+            [(1, true, 10, 10), (1, true, 20, 10), (1, false, 30, 30), (2, true, 40, 40)]
+        {
+            eye.note(runner, alone, now);
+            assert_eq!(eye.runner_since_ns, since);
+        }
     }
 
     #[test]

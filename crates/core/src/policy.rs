@@ -19,8 +19,10 @@ pub struct Readings {
     pub stalled_looks: u32,
     /// Time in ns since the width last narrowed or a stall was seen.
     pub calm_ns: u64,
-    /// Time in ns since a unit was last taken.
+    /// Time in ns since a unit was last taken, or the VM last asked to yield.
     pub since_take_ns: u64,
+    /// Time in ns for which one and the same thread has been using the CPU.
+    pub same_runner_ns: u64,
     /// Threads that hold work or are on their way to take some.
     pub awake: usize,
     /// Of these, the ones woken that have not taken anything yet.
@@ -38,7 +40,8 @@ pub struct Readings {
 /// Constants of the decision, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
-    /// Nothing taken for this long while units wait: ask the VM to yield.
+    /// One thread uses the CPU and nothing was taken for this long while units
+    /// wait: ask the VM to yield.
     pub preempt_ns: u64,
     /// Time without a stall after which the width narrows.
     pub narrow_ns: u64,
@@ -69,7 +72,8 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     if now.stalled && !held_up {
         return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
     }
-    if now.since_take_ns >= tuning.preempt_ns {
+    let hogged = now.same_runner_ns >= tuning.preempt_ns && now.since_take_ns >= tuning.preempt_ns;
+    if hogged || now.stalled {
         // Somebody holds the GVL: a thread of ours at work, or, when a woken
         // one does not get to take, any other. A thread must stand ready for
         // it, or yielding helps nobody.
@@ -139,18 +143,36 @@ mod tests {
             ),
             (
                 "threads already asked for count",
-                Readings { stalled: true, stalled_looks: 1, max: 3, idle: 0, spawning: 2, ..busy() },
+                Readings {
+                    stalled: true,
+                    stalled_looks: 1,
+                    max: 3,
+                    idle: 0,
+                    spawning: 2,
+                    ..busy()
+                },
                 keep(1),
             ),
             (
                 "a hog is preempted and someone made ready",
-                Readings { since_take_ns: 5_000_000, ..busy() },
+                Readings { since_take_ns: 5_000_000, same_runner_ns: 5_000_000, ..busy() },
                 Decision { width: 2, wake: 1, preempt: true, ..keep(2) },
             ),
             (
                 "a hog with someone ready is only preempted",
-                Readings { since_take_ns: 6_000_000, coming: 1, awake: 2, ..busy() },
+                Readings {
+                    since_take_ns: 6_000_000,
+                    same_runner_ns: 6_000_000,
+                    coming: 1,
+                    awake: 2,
+                    ..busy()
+                },
                 Decision { preempt: true, ..keep(1) },
+            ),
+            (
+                "threads that take turns at the CPU are no hogs",
+                Readings { since_take_ns: 9_000_000, same_runner_ns: 1_000_000, ..busy() },
+                keep(1),
             ),
             (
                 "a woken thread that cannot take is held up by the GVL, not by a stall",
@@ -183,7 +205,8 @@ mod tests {
 
     #[test]
     fn only_threads_unused_for_the_window_leave() {
-        for (idle_low, alive, min, expected) in [(0, 8, 1, 0), (3, 8, 1, 3), (8, 8, 1, 7), (2, 2, 5, 0)]
+        for (idle_low, alive, min, expected) in
+            [(0, 8, 1, 0), (3, 8, 1, 3), (8, 8, 1, 7), (2, 2, 5, 0)]
         {
             assert_eq!(unneeded(idle_low, alive, min), expected);
         }

@@ -6,8 +6,8 @@
 //! also preempts hogs, sheds what grew too old, sends unneeded threads away,
 //! answers the supervisor's pings and reports late units that Ruby could not.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,10 +28,13 @@ const INTERVAL_FACTOR_MAX: u64 = 8;
 /// Units taken between two looks that count as quick progress.
 const QUICK_TAKES: u64 = 8;
 /// The same factor while units take longer but nothing stalls: a stall is then
-/// seen within 0.8 ms, and looking costs a quarter.
-const CALM_FACTOR_MAX: u64 = 4;
-/// Time without a stall after which the width narrows.
+/// seen within 0.4 ms, and looking costs half.
+const CALM_FACTOR_MAX: u64 = 2;
+/// Time without a stall after which the width narrows. Narrowing that is
+/// followed by a stall doubles it, up to the maximum: a steady load then keeps
+/// the width it needs. Narrowing without one halves it again.
 const NARROW_NS: u64 = 50_000_000;
+const NARROW_NS_MAX: u64 = 1_600_000_000;
 /// How long the guardian may take to fetch a report before Rust writes it.
 pub const UNHEARD_NS: u64 = 1_000_000_000;
 
@@ -101,6 +104,9 @@ struct Watch<W: Work> {
     empty_looks: u32,
     stalled_looks: u32,
     calm_since_ns: u64,
+    narrow_ns: u64,
+    /// The width narrowed and no stall has come since.
+    narrowed: bool,
     preempted_ns: u64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
@@ -121,6 +127,8 @@ impl<W: Work> Watch<W> {
             empty_looks: 0,
             stalled_looks: 0,
             calm_since_ns: now,
+            narrow_ns: NARROW_NS,
+            narrowed: false,
             preempted_ns: 0,
             shrink_at_ns: None,
             orphan_at_ns: None,
@@ -200,13 +208,17 @@ impl<W: Work> Watch<W> {
         readings.stalled = self.is_stalled(&sample, elapsed);
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
+        readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
         readings.calm_ns = now.saturating_sub(self.calm_since_ns);
         let max = self.hub.options.threads_max;
         readings.max = self.growth.limit(now, finished, readings.awake, readings.stalled, max);
-        let tuning = Tuning { preempt_ns: self.hub.options.preempt_ns, narrow_ns: NARROW_NS };
+        let tuning = Tuning { preempt_ns: self.hub.options.preempt_ns, narrow_ns: self.narrow_ns };
         let decision = decide(&readings, &tuning);
         if decision.narrowed {
             self.calm_since_ns = now;
+            if std::mem::replace(&mut self.narrowed, true) {
+                self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
+            }
         }
         self.hub.slot().hogged.store(u32::from(decision.preempt), Relaxed);
         if decision.width != readings.width || decision.wake + decision.spawn > 0 {
@@ -244,7 +256,8 @@ impl<W: Work> Watch<W> {
             width: state.width,
             ..Readings::default()
         };
-        let sample = if readings.waiting > 0 { self.eye.pick(&state.executors) } else { Vec::new() };
+        let sample =
+            if readings.waiting > 0 { self.eye.pick(&state.executors) } else { Vec::new() };
         let finished = state.finished;
         drop(state);
         self.hub.shed(old, Shed::Old);
@@ -255,15 +268,15 @@ impl<W: Work> Watch<W> {
     /// the last look, and the kernel does not hold one of them back.
     fn is_stalled(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> bool {
         let mut used = 0;
-        let mut most = 0;
+        let (mut most, mut runner) = (0, self.eye.last_runner);
         for executor in sample {
             let cpu = executor.cpu_since_last_look_ns().min(elapsed_ns);
             used += cpu;
             if cpu > most {
-                most = cpu;
-                self.eye.last_runner = executor.index;
+                (most, runner) = (cpu, executor.index);
             }
         }
+        self.eye.note(runner, most * 4 >= elapsed_ns * 3, self.looked_ns);
         used * 4 < elapsed_ns
             && elapsed_ns >= self.hub.options.stall_ns / 2
             && !sample.iter().any(|executor| executor.probe.is_runnable())
@@ -273,6 +286,9 @@ impl<W: Work> Watch<W> {
         if stalled {
             self.stalled_looks += 1;
             self.calm_since_ns = now;
+            if std::mem::take(&mut self.narrowed) {
+                self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
+            }
             self.hub.counters.stalls.fetch_add(1, Relaxed);
         } else {
             self.stalled_looks = 0;
@@ -315,7 +331,9 @@ impl<W: Work> Watch<W> {
         let now = clock::now_ns();
         self.report_unheard();
         if self.orphan_at_ns.is_some_and(|at| now >= at) {
-            (self.hooks.report)("supervisor is gone and this worker did not finish in time: leaving");
+            (self.hooks.report)(
+                "supervisor is gone and this worker did not finish in time: leaving",
+            );
             // SAFETY: ends the process at once, as intended.
             unsafe { libc::_exit(1) };
         }
