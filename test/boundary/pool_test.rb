@@ -55,7 +55,7 @@ class PoolTest < Minitest::Test
 
   def test_a_request_that_waited_too_long_is_shed
     gate = Queue.new
-    port = serve(threads: [1, 1], queue_age_s: 0.1) do
+    port = serve(threads: [1, 1], queue_age_s: 0.1 * PATIENCE) do
       gate.pop
       [200, {}, ["ok"]]
     end
@@ -87,7 +87,7 @@ class PoolTest < Minitest::Test
     end
     clients = together(port, 2)
     eventually { @service.status[:pool][:running] == 1 && @service.status[:queue][:waiting] == 1 }
-    refute @service.stop(0.1)
+    refute @service.stop(0.1 * PATIENCE)
     assert_includes @output.string, "still running at the end of the graceful stop"
     assert_includes @output.string, "pool_test.rb"
     @services.clear

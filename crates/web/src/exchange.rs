@@ -317,6 +317,12 @@ impl Exchange {
         self.answer.get_mut().shrink();
     }
 
+    /// No other request follows, and nobody reads this one's body any more.
+    pub(crate) fn forget_body(&mut self) {
+        self.body = RequestBody::Empty;
+        self.body_spare = Vec::new();
+    }
+
     pub(crate) fn answer(&self) -> &Mutex<Answer> {
         &self.answer
     }

@@ -1,6 +1,7 @@
 //! The last words of a connection.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::outbox::Segment;
@@ -20,11 +21,12 @@ impl Connection {
         self.sending.push_back(Segment::Bytes { bytes, at: 0 });
         self.shared.counters.refused.add(1);
         self.shared.counters.responded(status);
-        if self.send().await.is_ok() {
-            self.linger().await;
-        }
+        let sent = self.send().await;
         if self.shared.log.is_on() {
             self.log(status, text.len() as u64 + 1, has_head);
+        }
+        if sent.is_ok() {
+            self.linger().await;
         }
     }
 
@@ -33,6 +35,10 @@ impl Connection {
     /// the answer (RFC 9112 section 9.6).
     pub(super) async fn linger(&mut self) {
         socket::shutdown_write(self.wire.fd());
+        // A flood of refused requests must not pile up while their clients leave.
+        if let Some(exchange) = Arc::get_mut(&mut self.exchange) {
+            exchange.forget_body();
+        }
         self.wire.set_timeout(self.shared.config.linger);
         let mut left = self.shared.config.linger_bytes_max;
         poll_fn(|cx| self.poll_linger(cx, &mut left)).await;

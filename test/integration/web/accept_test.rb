@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/http_client"
+require "support/server"
+
+# Who takes a new connection when one worker is busy.
+class AcceptTest < Minitest::Test
+  include ServerTest
+
+  REQUESTS = 50
+
+  # `/hog` computes until the file "stop" is there.
+  APP = <<~RUBY
+    run(lambda do |env|
+      if env["PATH_INFO"] == "/hog"
+        File.write("hogged", Process.pid.to_s)
+        200_000.times { |n| n * n } until File.exist?("stop")
+      end
+      [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
+    end)
+  RUBY
+
+  # A connection may be left to others for as long as the test may last, so that the answer is no matter of speed.
+  CONFIG = "workers 2\nthreads 1..4\naccept_defer_ms 10_000".freeze
+
+  def test_the_free_worker_takes_new_connections
+    server = boot(rackup: APP, config: CONFIG)
+    hog = Thread.new { server.get("/hog").body.to_i }
+    server.eventually("one is hogged") { File.exist?(server.path("hogged")) && !server.read("hogged").empty? }
+    hogged = server.read("hogged").to_i
+    free = (server.workers - [hogged]).first
+    # Others wait behind it as soon as it gets a second request, so it is given none: its age tells.
+    answers = Array.new(REQUESTS) { server.get.body.to_i }
+    assert_equal({ free => REQUESTS }, answers.tally)
+    assert_predicate hog, :alive?
+    server.write("stop", "")
+    assert_equal hogged, hog.value
+    assert_equal 0, server.stop
+  end
+
+  # With nobody freer it is taken all the same.
+  def test_connections_are_taken_when_every_worker_is_hogged
+    server = boot(rackup: APP, config: "workers 2\nthreads 1..4")
+    hogs = Array.new(4) { Thread.new { server.get("/hog").body.to_i } }
+    server.eventually("both are hogged") do
+      server.status["workers"].count { |worker| worker["running"].positive? } == 2
+    end
+    answers = Array.new(10) { server.get.body.to_i }
+    assert_empty answers - server.workers
+    server.write("stop", "")
+    assert_equal server.workers.sort, hogs.map(&:value).uniq.sort
+    assert_equal 0, server.stop
+  end
+
+  def test_idle_workers_share_the_connections
+    server = boot(rackup: APP, config: "workers 2")
+    clients = Array.new(40) { HttpClient.new(server.port).connect }
+    shares = clients.map { |client| client.get("/").body.to_i }.tally
+    assert_equal server.workers.sort, shares.keys.sort
+    assert_operator shares.values.min, :>=, 10
+    clients.each(&:close)
+    assert_equal 0, server.stop
+  end
+end

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/mixed_load"
+require "support/process_figures"
+require "support/raw_client"
+require "support/server"
+
+# What belongs to a client goes when the client goes.
+class ClientGoneTest < Minitest::Test
+  include ServerTest
+
+  THREADS = 4
+  CONFIG = "workers 0\nthreads #{THREADS}..#{THREADS}\nweb { reply_spool_bytes_max \"8M\" }".freeze
+  # Of the mixed load: the first warms up, then two are compared.
+  ROUNDS = 100
+  # A leak of one response body for each of 200 clients of a kind would be 60 MB.
+  GROWTH_KIB_MAX = 12 * 1024
+  # Garbage that a stale word on a stack keeps; a leak would be hundreds.
+  DESCRIPTORS_SLACK = 5
+
+  def test_gone_before_the_answer
+    server = boot(rackup: MixedLoad::APP, config: CONFIG)
+    leave(server, 20) { |client| client.write("GET /held HTTP/1.1\r\nHost: h\r\n\r\n") }
+    assert_closed(server)
+    assert_equal 0, server.stop
+  end
+
+  def test_gone_during_the_answer
+    server = boot(rackup: MixedLoad::APP, config: CONFIG)
+    %w[/endless /stream /file /big].each do |path|
+      leave(server, 8) { |client| client.write("GET #{path} HTTP/1.1\r\nHost: h\r\n\r\n").read_some(10) }
+    end
+    assert_closed(server)
+    refute_match(/ERROR/, server.log)
+    assert_equal 0, server.stop
+  end
+
+  def test_gone_after_the_answer
+    server = boot(rackup: MixedLoad::APP, config: CONFIG)
+    leave(server, 20) { |client| client.write("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n").read_answer }
+    opened, = assert_closed(server)
+    assert_equal 20, opened
+    assert_equal 0, server.stop
+  end
+
+  def test_mixed_load_leaks_nothing
+    server = boot(rackup: MixedLoad::APP, config: CONFIG)
+    load = MixedLoad.new(server.port)
+    2.times { play(server, load) }
+    before = figures_of(server)
+    play(server, load)
+    server.eventually("descriptors and threads are as before") do
+      descriptors, threads = figures_of(server)
+      descriptors <= before[0] + DESCRIPTORS_SLACK && threads <= before[1]
+    end
+    after = figures_of(server)
+    assert_operator after.last - before.last, :<, GROWTH_KIB_MAX, "memory: #{[before, after]}"
+    assert_equal 0, server.status["service"]["web"]["panics_total"]
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def play(server, load)
+    load.run(rounds: ROUNDS)
+    assert_closed(server)
+  end
+
+  def leave(server, count)
+    count.times do |n|
+      client = RawClient.new(server.port)
+      yield client
+      client.close(reset: n.odd?)
+    end
+  end
+
+  # Waits until every body is closed, once, and no connection and no request is left.
+  def assert_closed(server)
+    counts = nil
+    server.eventually("every body is closed") do
+      counts = server.get("/counts").body.split.map(&:to_i)
+      counts[0] == counts[1]
+    end
+    assert_equal 0, counts[2], "closed more than once"
+    server.eventually("the connections are gone") do
+      status = server.status["service"]
+      status["web"]["connections"].zero? && status["running"].empty?
+    end
+    counts
+  end
+
+  def figures_of(server)
+    [ProcessFigures.descriptors(server.pid), ProcessFigures.threads(server.pid), ProcessFigures.resident_kib(server.pid)]
+  end
+end

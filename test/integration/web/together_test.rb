@@ -1,0 +1,43 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/raw_client"
+require "support/server"
+
+# Requests that arrive in the same moment do not wait for one another.
+class TogetherTest < Minitest::Test
+  include ServerTest
+
+  CLIENTS = 6
+
+  # Holds every request until the file "open" is there.
+  APP = <<~RUBY
+    run(lambda do |env|
+      sleep 0.01 until env["PATH_INFO"] == "/quick" || File.exist?("open")
+      [200, { "content-type" => "text/plain" }, ["done"]]
+    end)
+  RUBY
+
+  def test_requests_that_block_get_a_thread_each
+    server = boot(rackup: APP, config: "threads 1..8")
+    clients = arrive_together(server)
+    server.eventually("all of them run") { server.status["service"]["running"].size == CLIENTS }
+    assert_equal "done", server.get("/quick").body
+    server.write("open", "")
+    assert_equal ["done"], clients.map { |client| client.read_answer.body }.uniq
+    clients.each(&:close)
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  # A stopped process finds everything at once when it goes on.
+  def arrive_together(server)
+    clients = Array.new(CLIENTS) { RawClient.new(server.port) }
+    server.eventually("they are accepted") { server.status["service"]["web"]["connections"] == CLIENTS }
+    server.signal("STOP")
+    clients.each { |client| client.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n") }
+  ensure
+    server.signal("CONT")
+  end
+end

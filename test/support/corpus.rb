@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+# The tables of requests that the parser's own tests read too; the format is
+# described at the head of `hostile.txt`.
+module Corpus
+  FOLDER = File.expand_path("../../crates/web/tests/corpus", __dir__)
+
+  # One line: its name, what is expected of it, and its bytes.
+  Entry = Struct.new(:name, :expected, :bytes)
+
+  ESCAPE = /\\(?:x(?<hex>\h\h)|\{(?<count>\d+)\*(?<text>[^}]*)\}|(?<plain>[rnt0\\]))/
+  PLAIN = { "r" => "\r", "n" => "\n", "t" => "\t", "0" => "\0", "\\" => "\\" }.freeze
+
+  module_function
+
+  # @param table [String] "hostile" or "valid"
+  # @return [Array<Entry>]
+  def entries(table)
+    lines = File.readlines(File.join(FOLDER, "#{table}.txt"), chomp: true, encoding: Encoding::BINARY)
+    lines.reject { |line| line.empty? || line.start_with?("#") }.map do |line|
+      name, expected, bytes = line.split(" | ", 3)
+      Entry.new(name.dup.force_encoding(Encoding::UTF_8), expected, unescape(bytes))
+    end
+  end
+
+  # @return [String] binary
+  def unescape(text)
+    text.b.gsub(ESCAPE) do
+      match = Regexp.last_match
+      if match[:hex] then match[:hex].hex.chr
+      elsif match[:count] then unescape(match[:text]) * match[:count].to_i
+      else PLAIN.fetch(match[:plain])
+      end
+    end
+  end
+end

@@ -1,0 +1,17 @@
+# frozen_string_literal: true
+
+# What a process holds, from /proc.
+module ProcessFigures
+  module_function
+
+  # @return [Integer] KiB of memory in use
+  def resident_kib(pid) = field(pid, "VmRSS")
+
+  # @return [Integer]
+  def threads(pid) = field(pid, "Threads")
+
+  # @return [Integer] open descriptors
+  def descriptors(pid) = Dir.children("/proc/#{pid}/fd").size
+
+  def field(pid, name) = File.read("/proc/#{pid}/status")[/^#{name}:\s+(\d+)/, 1].to_i
+end
