@@ -14,7 +14,7 @@ class TidyTest < Minitest::Test
     %w[cli cli/* rack_handler],
     %w[config config/*],
     %w[supervisor supervisor/* control mold single],
-    %w[worker service],
+    %w[worker service active_record_pool],
     %w[web web/* pool guardian],
     %w[native]
   ].freeze

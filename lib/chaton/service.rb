@@ -3,7 +3,7 @@
 require "chaton/native"
 require "chaton/pool"
 require "chaton/guardian"
-require "chaton/config/active_record_pool"
+require "chaton/active_record_pool"
 require "chaton/web/env_template"
 require "chaton/web/handler"
 
@@ -101,7 +101,7 @@ module Chaton
 
     # More threads than database connections would only wait for one.
     def threads_max
-      pool = Config::ActiveRecordPool
+      pool = ActiveRecordPool
       max, sentence, level = pool.threads_max(@plan, pool.size)
       @log.public_send(level, sentence) if sentence
       max

@@ -115,10 +115,19 @@ mod tests {
         Readings { waiting: 10, awake: 1, idle: 4, width: 1, max: 32, ..Readings::default() }
     }
 
+    fn keep(width: usize) -> Decision {
+        Decision { width, ..Decision::default() }
+    }
+
+    fn check(cases: &[(&str, Readings, Decision)]) {
+        for (name, readings, expected) in cases {
+            assert_eq!(decide(readings, &TUNING), *expected, "{name}");
+        }
+    }
+
     #[test]
-    fn table() {
-        let keep = |width| Decision { width, ..Decision::default() };
-        let cases = [
+    fn a_stall_widens() {
+        check(&[
             ("nothing waits", Readings { waiting: 0, stalled: true, ..busy() }, keep(1)),
             ("one thread at work", busy(), keep(1)),
             (
@@ -153,6 +162,12 @@ mod tests {
                 },
                 keep(1),
             ),
+        ]);
+    }
+
+    #[test]
+    fn a_hog_is_preempted_and_calm_narrows() {
+        check(&[
             (
                 "a hog is preempted and someone made ready",
                 Readings { since_take_ns: 5_000_000, same_runner_ns: 5_000_000, ..busy() },
@@ -197,10 +212,7 @@ mod tests {
                 Decision { narrowed: true, ..keep(263) },
             ),
             ("never below one", Readings { width: 1, calm_ns: u64::MAX, ..busy() }, keep(1)),
-        ];
-        for (name, readings, expected) in cases {
-            assert_eq!(decide(&readings, &TUNING), expected, "{name}");
-        }
+        ]);
     }
 
     #[test]

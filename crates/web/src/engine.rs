@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
@@ -47,6 +48,10 @@ impl Engine {
         let runtime = runtime(&shared)
             .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
         let acceptors = acceptors(&runtime, &shared, listeners)?;
+        if let Some(slot) = shared.slot() {
+            // From now on the siblings count on this worker.
+            slot.pid.store(std::process::id(), Relaxed);
+        }
         let run = {
             let shared = Arc::clone(&shared);
             move || {

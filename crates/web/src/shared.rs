@@ -215,8 +215,8 @@ impl Shared {
     pub fn wait_closed(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut open = self.open.lock();
-        open.interrupted = false;
-        while open.connections > 0 && !open.interrupted {
+        // An interrupt that came before the wait counts for it.
+        while open.connections > 0 && !std::mem::take(&mut open.interrupted) {
             if self.open_changed.wait_until(&mut open, until).timed_out() {
                 break;
             }

@@ -15,7 +15,6 @@ use support::{echo, eventually, listener, Client, Server};
 fn pair(board: &Arc<Board>, set: impl Fn(&mut Config)) -> [Server; 2] {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     [0, 1].map(|slot| {
-        board.slot(slot).pid.store(1 + slot as u32, SeqCst);
         let mut server = Server::with(
             |config| {
                 config.listeners = vec![listener(socket.try_clone().unwrap())];
@@ -27,6 +26,7 @@ fn pair(board: &Arc<Board>, set: impl Fn(&mut Config)) -> [Server; 2] {
         );
         server.at = socket.local_addr().unwrap();
         eventually("it accepts", || board.slot(slot).accepting.load(SeqCst) == 1);
+        assert_eq!(board.slot(slot).pid.load(SeqCst), std::process::id());
         server
     })
 }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../config/active_record_pool"
+require_relative "../active_record_pool"
 require_relative "command"
 require_relative "plan_report"
 
@@ -32,7 +32,7 @@ module Chaton
 
       # What the server decides about its threads once the application is loaded.
       def with_database(plan)
-        max, message, = Config::ActiveRecordPool.threads_max(plan, Config::ActiveRecordPool.size)
+        max, message, = ActiveRecordPool.threads_max(plan, ActiveRecordPool.size)
         message ? plan.with(threads_max: max, notes: [*plan.notes, message].freeze) : plan
       end
     end

@@ -68,7 +68,12 @@ module Chaton
         listeners = Listeners.new(@plan.binds, log: @log)
         listeners.inherit
         Worker::Kit.new(plan: @plan, app: Preload.new(@plan, log: @log).load, sockets: listeners.sockets.values,
-                        board: Native::Board.open(@board_fd), log: @log)
+                        board: board, log: @log)
+      end
+
+      # The mapping stays when its descriptor is closed, which workers and what they start must not inherit.
+      def board
+        Native::Board.open(@board_fd).tap { IO.for_fd(@board_fd).close }
       end
 
       # Ends with the supervisor: its end of the socket is closed then.

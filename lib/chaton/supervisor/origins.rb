@@ -85,7 +85,7 @@ module Chaton
       # @return [Boolean] whether it was a mold
       def ended(pid, how)
         found = @molds.any? { |mold| mold.ended(pid, how) }
-        @molds.reject!(&:retired?)
+        @molds.reject! { |mold| mold.retired? && !mold.alive? }
         found
       end
 

@@ -22,7 +22,7 @@ class AcceptTest < Minitest::Test
   RUBY
 
   # A connection may be left to others for as long as the test may last, so that the answer is no matter of speed.
-  CONFIG = "workers 2\nthreads 1..4\naccept_defer_ms 10_000".freeze
+  CONFIG = "workers 2\nthreads 1..4\nweb { accept_defer_ms 10_000 }".freeze
 
   def test_the_free_worker_takes_new_connections
     server = boot(rackup: APP, config: CONFIG)
@@ -30,7 +30,6 @@ class AcceptTest < Minitest::Test
     server.eventually("one is hogged") { File.exist?(server.path("hogged")) && !server.read("hogged").empty? }
     hogged = server.read("hogged").to_i
     free = (server.workers - [hogged]).first
-    # Others wait behind it as soon as it gets a second request, so it is given none: its age tells.
     answers = Array.new(REQUESTS) { server.get.body.to_i }
     assert_equal({ free => REQUESTS }, answers.tally)
     assert_predicate hog, :alive?

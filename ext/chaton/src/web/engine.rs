@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chaton_core::hub::Hub;
 use chaton_web::limits::{Limits, Timeouts};
@@ -99,9 +99,15 @@ impl RbWeb {
     fn wait_drained(&self, timeout_s: f64) -> Result<bool, Error> {
         let engine = self.0.get()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-        let waited = without_gvl(|| engine.wait_drained(timeout), &|| engine.interrupt_wait());
-        check_interrupts()?;
-        Ok(waited.unwrap_or(false))
+        let until = Instant::now() + timeout;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = without_gvl(|| engine.wait_drained(left), &|| engine.interrupt_wait());
+            check_interrupts()?;
+            if waited == Some(true) || Instant::now() >= until {
+                return Ok(waited == Some(true));
+            }
+        }
     }
 
     fn stop(&self) -> Result<(), Error> {

@@ -2,13 +2,13 @@
 
 require "test_helper"
 require "chaton/config"
-require "chaton/config/active_record_pool"
+require "chaton/active_record_pool"
 
 class ActiveRecordPoolTest < Minitest::Test
   def decide(threads, pool)
     given = threads ? { threads: threads } : {}
     plan = Chaton::Config.load({ config_file: "-", **given }, env: {}, root: "/")
-    Chaton::Config::ActiveRecordPool.threads_max(plan, pool)
+    Chaton::ActiveRecordPool.threads_max(plan, pool)
   end
 
   def test_the_table
@@ -29,6 +29,6 @@ class ActiveRecordPoolTest < Minitest::Test
   end
 
   def test_without_active_record_there_is_no_size
-    assert_nil Chaton::Config::ActiveRecordPool.size
+    assert_nil Chaton::ActiveRecordPool.size
   end
 end

@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+module Chaton
+  # More threads than database connections wait for a connection instead of for the database.
+  module ActiveRecordPool
+    # How many threads a process should have beside an ActiveRecord that was loaded.
+    #
+    # @param plan [Plan]
+    # @param pool_size [Integer, nil] of ActiveRecord's connection pool; nil without ActiveRecord
+    # @return [Array(Integer, String, Symbol)] the maximum of threads, a sentence to log or nil, and its level
+    def self.threads_max(plan, pool_size)
+      max = plan.threads_max
+      return [max, nil, nil] if pool_size.nil? || max == pool_size
+      return below(max, pool_size) if plan.threads_max_given?
+
+      max = [pool_size, plan.threads_min].max
+      [max, "threads: at most #{max}, the size of ActiveRecord's connection pool (#{pool_size}); set `pool:` in " \
+            "config/database.yml or `threads` to choose", :info]
+    end
+
+    # @return [Integer, nil] the size of the primary connection pool, nil where there is none
+    def self.size
+      return unless defined?(::ActiveRecord::Base)
+
+      ::ActiveRecord::Base.connection_db_config.pool
+    rescue StandardError
+      # Loaded and never configured: the application does without a database.
+      nil
+    end
+
+    def self.below(max, pool_size)
+      return [max, nil, nil] if max < pool_size
+
+      [max, "threads: up to #{max}, and ActiveRecord's connection pool has #{pool_size}: threads above that wait " \
+            "for a connection; raise `pool:` in config/database.yml or lower the maximum of `threads`", :warn]
+    end
+    private_class_method :below
+  end
+end
