@@ -24,9 +24,9 @@ end
 function done(summary, latency)
   local errors = summary.errors
   io.write(string.format(
-    'RESULT {"requests":%d,"duration_us":%d,"bytes":%d,"p50_us":%d,"p90_us":%d,"p99_us":%d,"max_us":%d,' ..
+    'RESULT {"requests":%d,"duration_us":%d,"bytes":%d,"p50_us":%d,"p90_us":%d,"p99_us":%d,"max_us":%d,"mean_us":%d,' ..
     '"connect_errors":%d,"read_errors":%d,"write_errors":%d,"status_errors":%d,"timeouts":%d}\n',
     summary.requests, summary.duration, summary.bytes,
-    latency:percentile(50), latency:percentile(90), latency:percentile(99), latency.max,
+    latency:percentile(50), latency:percentile(90), latency:percentile(99), latency.max, latency.mean,
     errors.connect, errors.read, errors.write, errors.status, errors.timeout))
 end

@@ -10,6 +10,9 @@ module Bench
     Result = Struct.new(:command, :output, :figures, keyword_init: true) do
       def requests = figures.fetch("requests")
       def rps = (requests * 1e6 / figures.fetch("duration_us")).round(1)
+      # By Little's law: what so many clients get who ask again at once. Where an answer takes a good part of the
+      # slice, counting would miss those that were on their way when it ended.
+      def steady_rps = (figures.fetch("connections") * 1e6 / [figures.fetch("mean_us"), 1].max).round(1)
       def p50_ms = figures.fetch("p50_us") / 1000.0
       def p99_ms = figures.fetch("p99_us") / 1000.0
       def errors = figures.sum { |name, count| name.end_with?("errors") || name == "timeouts" ? count : 0 }
@@ -22,6 +25,7 @@ module Bench
     def initialize(url, connections:, seconds:, mode: "get")
       # One thread can drive either server to its limit at few connections; two share the work at many.
       threads = connections >= 100 ? 2 : 1
+      @connections = connections
       @command = ["wrk", "-t#{threads}", "-c#{connections}", "-d#{seconds}s", "--latency", "--timeout", "10s",
                   "-s", SCRIPT, url, "--", mode]
     end
@@ -32,7 +36,8 @@ module Bench
       output = IO.popen(@command, err: [:child, :out], &:read)
       line = output[/^RESULT (.+)$/, 1]
       raise "#{@command.join(" ")} failed:\n#{output}" unless line
-      Result.new(command: @command.join(" "), output: output, figures: JSON.parse(line))
+      figures = { "connections" => @connections, **JSON.parse(line) }
+      Result.new(command: @command.join(" "), output: output, figures: figures)
     end
 
     # Starts the run beside others.

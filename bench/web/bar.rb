@@ -34,8 +34,8 @@ module Bench
       def number(value) = value >= 100 ? value.round.to_s : format("%.3g", value)
     end
 
-    METRIC_NAMES = { rps: "requests/s", p99_ms: "p99", cpu_us: "CPU per request", waits: "waits per request",
-                     pss_mb: "memory", idle_waits: "idle wake-ups" }.freeze
+    METRIC_NAMES = { rps: "requests/s", steady_rps: "steady requests/s", p99_ms: "p99", cpu_us: "CPU per request",
+                     waits: "waits per request", pss_mb: "memory", idle_waits: "idle wake-ups" }.freeze
     METRIC_UNITS = { p99_ms: " ms", cpu_us: " µs", pss_mb: " MB" }.freeze
   end
 end

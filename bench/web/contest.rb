@@ -37,7 +37,7 @@ module Bench
       def choose(servers)
         return servers unless @case.scouts
         ours, peers = servers.partition(&:chaton?)
-        rates = peers.to_h { |server| [server, Slice.new(@case, server, seconds: SCOUT_S).measure[:rps]] }
+        rates = peers.to_h { |server| [server, Slice.new(@case, server, seconds: SCOUT_S, warmup_s: 0).measure[:rps]] }
         @scouted = rates.transform_keys(&:label)
         ours + rates.max_by(@case.scouts) { |_, rate| rate }.map(&:first)
       end

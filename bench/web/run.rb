@@ -13,7 +13,7 @@ module Bench
     class Run
       RUNS = File.expand_path("../runs", __dir__)
       # Orientation in a few minutes: too short to be cited.
-      QUICK = { rounds: 3, seconds: 1 }.freeze
+      QUICK = { rounds: 2, seconds: 1 }.freeze
 
       # @param only [Array<String>] names of cases; empty: all
       # @param quick [Boolean]

@@ -9,10 +9,12 @@ module Bench
       # @param a_case [Case]
       # @param server [Server] running
       # @param seconds [Integer]
-      def initialize(a_case, server, seconds: a_case.seconds)
+      # @param warmup_s [Integer]
+      def initialize(a_case, server, seconds: a_case.seconds, warmup_s: a_case.warmup_s)
         @case = a_case
         @server = server
         @seconds = seconds
+        @warmup_s = warmup_s
       end
 
       # @return [Hash{Symbol => Object}] figures, and under :wrk what wrk said
@@ -29,8 +31,7 @@ module Bench
       private
 
       def warm_up
-        return if @case.warmup_s.zero?
-        load(@case.path, @case.connections, mode: @case.mode, seconds: @case.warmup_s).run
+        load(@case.path, @case.connections, mode: @case.mode, seconds: @warmup_s).run unless @warmup_s.zero?
       end
 
       def load(path, connections, mode: "get", seconds: @seconds)
@@ -39,7 +40,9 @@ module Bench
 
       def figures(result, before, after)
         requests = [result.requests, 1].max.to_f
-        { server: @server.label, rps: result.rps, p50_ms: result.p50_ms, p99_ms: result.p99_ms, errors: result.errors,
+        { server: @server.label,
+          rps: result.rps, steady_rps: result.steady_rps,
+          p50_ms: result.p50_ms, p99_ms: result.p99_ms, errors: result.errors,
           cpu_us: (after.cpu_s_since(before) * 1e6 / requests).round(2),
           waits: (after.waits_since(before) / requests).round(4),
           **@server.tree.memory_mb, wrk: { command: result.command, output: result.output, figures: result.figures } }

@@ -43,7 +43,8 @@ module Bench
 
           Each figure is the median of alternating slices; of two figures in a cell the first is Chaton's, the second
           Puma's best. Rates depend on the machine and on what else it does; ratios and CPU per request less so. "Waits"
-          are voluntary context switches of all the server's threads.
+          are voluntary context switches of all the server's threads; "steady" is connections / mean latency, for answers
+          that take a good part of a slice.
 
           #{table}
 

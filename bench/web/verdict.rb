@@ -6,9 +6,9 @@ module Bench
   module Web
     # What a case's raw results mean: each server's medians, and whether each bar was met.
     class Verdict
-      METRICS = %w[rps p50_ms p99_ms cpu_us waits rss_mb pss_mb errors idle_waits].freeze
+      METRICS = %w[rps steady_rps p50_ms p99_ms cpu_us waits rss_mb pss_mb errors idle_waits].freeze
       # Metrics where the greater figure is the better one.
-      GREATER = %w[rps].freeze
+      GREATER = %w[rps steady_rps].freeze
 
       attr_reader :raw, :a_case
 

@@ -25,10 +25,11 @@ impl Default for Eye {
 }
 
 impl Eye {
-    /// Notes which executor used the CPU most since the last look, and whether
-    /// that was nearly all of the time.
-    pub fn note(&mut self, runner: usize, alone: bool, now_ns: u64) {
-        if runner != self.last_runner || !alone {
+    /// Notes which executor used the CPU most since the last look: `most` ns of
+    /// the `used` ns that all together did. A runner that the kernel held back
+    /// for a whole look (nothing was used) is still the one.
+    pub fn note(&mut self, runner: usize, most: u64, used: u64, now_ns: u64) {
+        if runner != self.last_runner || most * 4 < used * 3 {
             self.runner_since_ns = now_ns;
         }
         self.last_runner = runner;
@@ -79,12 +80,16 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_counts_from_its_first_look_alone() {
+    fn a_runner_counts_from_the_first_look_it_had_to_itself() {
         let mut eye = Eye::default();
-        for (runner, alone, now, since) in
-            [(1, true, 10, 10), (1, true, 20, 10), (1, false, 30, 30), (2, true, 40, 40)]
-        {
-            eye.note(runner, alone, now);
+        for (runner, most, used, now, since) in [
+            (1, 9, 9, 10, 10),
+            (1, 8, 9, 20, 10),
+            (1, 0, 0, 25, 10),
+            (1, 5, 9, 30, 30),
+            (2, 9, 9, 40, 40),
+        ] {
+            eye.note(runner, most, used, now);
             assert_eq!(eye.runner_since_ns, since);
         }
     }

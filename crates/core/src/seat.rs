@@ -37,8 +37,9 @@ pub struct Seat<W: Work> {
     parker: Parker,
     /// Counted in `State::coming` until its first take after a wake.
     coming: Cell<bool>,
-    /// When others last had a turn, in ns of the clock.
-    turn_ns: Cell<u64>,
+    /// When this turn began, in ns of the clock: at the first take with the GVL
+    /// after a wait or a yield. The time spent waiting for the GVL is not ours.
+    turn_ns: Cell<Option<u64>>,
     left: Cell<bool>,
 }
 
@@ -70,7 +71,7 @@ impl<W: Work> Seat<W> {
             executor,
             parker,
             coming: Cell::new(true),
-            turn_ns: Cell::new(clock::now_ns()),
+            turn_ns: Cell::new(None),
             left: Cell::new(false),
         }
     }
@@ -119,7 +120,7 @@ impl<W: Work> Seat<W> {
     /// the GVL. Returns early after [`Seat::unparker`] was used.
     pub fn wait(&self) {
         self.parker.park();
-        self.turn_ns.set(clock::now_ns());
+        self.turn_ns.set(None);
     }
 
     /// Counts a thread that was woken, or started, as arrived.
@@ -138,8 +139,10 @@ impl<W: Work> Seat<W> {
 
     fn next(&self, state: &mut State<W>, now: u64, old: &mut Vec<W>) -> Take<W> {
         let others_at_work = state.running > 0 && !state.lanes.is_empty();
-        if others_at_work && now.saturating_sub(self.turn_ns.get()) >= TURN_NS {
-            self.turn_ns.set(now);
+        let began = self.turn_ns.get().unwrap_or(now);
+        self.turn_ns.set(Some(began));
+        if others_at_work && now.saturating_sub(began) >= TURN_NS {
+            self.turn_ns.set(None);
             return Take::Yield;
         }
         let over_width = state.awake > state.width && state.awake > 1;

@@ -276,7 +276,7 @@ impl<W: Work> Watch<W> {
                 (most, runner) = (cpu, executor.index);
             }
         }
-        self.eye.note(runner, most * 4 >= elapsed_ns * 3, self.looked_ns);
+        self.eye.note(runner, most, used, self.looked_ns);
         used * 4 < elapsed_ns
             && elapsed_ns >= self.hub.options.stall_ns / 2
             && !sample.iter().any(|executor| executor.probe.is_runnable())
