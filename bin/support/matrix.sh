@@ -2,7 +2,7 @@
 
 # What is installed there.
 MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev ca-certificates rustc cargo rake ruby-rack ruby-rackup
-  ruby-sinatra ruby-minitest"
+  ruby-sinatra ruby-minitest puma"
 # Where the copy of the checkout lies and where cargo builds, as seen from inside.
 MATRIX_CHECKOUT=/srv/chaton
 MATRIX_TARGET=/var/tmp/chaton-target

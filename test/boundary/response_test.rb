@@ -39,7 +39,7 @@ class ResponseTest < Minitest::Test
   def test_many_requests_on_one_connection
     port = serve { |env| [200, {}, [env["PATH_INFO"]]] }
     HttpClient.open(port) do |client|
-      50.times { |n| assert_equal "/#{n}", client.get("/#{n}").body }
+      (STRESS ? 5 : 50).times { |n| assert_equal "/#{n}", client.get("/#{n}").body }
     end
   end
 
@@ -156,9 +156,10 @@ class ResponseTest < Minitest::Test
   end
 
   def test_an_application_that_survives_rack_lint
-    app = Rack::Lint.new(->(env) { [200, { "Content-Type" => "text/plain" }, [env["rack.input"].read]] })
+    app = Rack::Lint.new(->(env) { [200, { "content-type" => "text/plain" }, [env["rack.input"].read]] })
     port = serve { |env| app.call(env) }
     answer = exchange(port, "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
-    assert_match(/^3\r\nabc\r\n0\r\n/, answer)
+    # Rack 3's Lint hands on that the body is an Array, Rack 2's does not.
+    assert_match(/\r\n\r\n(?:3\r\nabc\r\n0\r\n\r\n|abc)\z/, answer)
   end
 end

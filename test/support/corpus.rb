@@ -27,10 +27,9 @@ module Corpus
   def unescape(text)
     text.b.gsub(ESCAPE) do
       match = Regexp.last_match
-      if match[:hex] then match[:hex].hex.chr
-      elsif match[:count] then unescape(match[:text]) * match[:count].to_i
-      else PLAIN.fetch(match[:plain])
-      end
+      next match[:hex].hex.chr if match[:hex]
+      next unescape(match[:text]) * match[:count].to_i if match[:count]
+      PLAIN.fetch(match[:plain])
     end
   end
 end

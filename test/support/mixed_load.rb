@@ -10,7 +10,7 @@ class MixedLoad
 
   # Counts the bodies it handed out and those that were closed. Asked for the counts it collects garbage: the
   # file behind a large request body is the application's to keep, so Ruby closes it.
-  APP = <<~RUBY
+  APP = <<~RUBY.freeze
     class Body
       COUNTS = Hash.new(0)
       LOCK = Mutex.new
@@ -95,14 +95,17 @@ class MixedLoad
 
   def head
     open do |client|
-      %w[/ /stream /file].each { |path| expect(200, client.write(get(path, verb: "HEAD")).read_answer(head: true).status) }
+      %w[/ /stream /file].each do |path|
+        expect(200, client.write(get(path, verb: "HEAD")).read_answer(head: true).status)
+      end
       expect("hello", client.write(get("/")).read_answer.body)
     end
   end
 
   def chunked_upload
     open do |client|
-      client.write("#{get("/echo", verb: "POST", more: "Transfer-Encoding: chunked\r\n")}3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+      client.write(get("/echo", verb: "POST", more: "Transfer-Encoding: chunked\r\n"))
+      client.write("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
       expect("abcde", client.read_answer.body)
     end
   end

@@ -4,18 +4,24 @@
 //! A stall says "nobody uses the CPU", which is also true when all threads
 //! wait for the same lock or a full connection pool; there, more threads only
 //! cost memory. So growth goes in stages. Within a stage the width may rise
-//! sixteen-fold; when every thread has had the time to finish a unit the
-//! stage's rate is compared with the one before, if that one was stalled, too
-//! (a rate from before a change of load says nothing). The width was doubled
-//! but the rate rose by less than a tenth: the pool is held at the earlier
-//! width for `HOLD_NS`, then may try again. Sixteen threads are always allowed.
+//! sixteen-fold; when every thread has had the time to finish a unit, the
+//! stage's rate is compared with the one before. If the width was doubled but
+//! the rate rose by less than a tenth, the pool goes back to the earlier width
+//! on trial. Only if that costs nothing either is it held there for `HOLD_NS`:
+//! a change of load (slower requests, more clients) looks the same at first,
+//! but loses its rate in the trial, and then growth is free for `FREE_NS`.
+//! Sixteen threads are always allowed.
 
 /// Least length of a stage.
 const STAGE_NS: u64 = 100_000_000;
 /// Longest length of a stage.
 const STAGE_MAX_NS: u64 = 5_000_000_000;
+/// A longer time between two calls is not part of a stage: nothing waited.
+const GAP_NS: u64 = 20_000_000;
 /// How long a width that did not help is kept out.
-const HOLD_NS: u64 = 5_000_000_000;
+const HOLD_NS: u64 = 20_000_000_000;
+/// How long growth is free after a trial that failed.
+const FREE_NS: u64 = 30_000_000_000;
 /// Factor by which the width may rise in a stage, and the width that may
 /// always be reached.
 const STAGE_WIDTH: usize = 16;
@@ -27,24 +33,41 @@ struct Stage {
     stalled: bool,
 }
 
+#[derive(Clone, Copy)]
+enum Phase {
+    /// Growth is free; before, if known, the width and rate of the last stage.
+    Free { before: Option<(usize, f64)> },
+    /// Back at `width`; the first stage there still ends what the wide one began.
+    Trial { width: usize, wide_rate: f64, settled: bool },
+    /// More did not help.
+    Held { width: usize, rate: f64, until_ns: u64 },
+    /// More did help: nothing is compared until then.
+    Trusted { until_ns: u64 },
+}
+
 /// Watches width against finished units.
 pub struct Growth {
     stage: Stage,
-    before: Option<(usize, f64)>,
-    held: Option<(usize, u64)>,
+    phase: Phase,
+    called_ns: u64,
+    finished: u64,
 }
 
 impl Growth {
     /// A brake that has seen nothing yet.
     pub fn new(now_ns: u64) -> Self {
-        let stage = Stage { since_ns: now_ns, finished: 0, width: 1, stalled: false };
-        Self { stage, before: None, held: None }
+        Self {
+            stage: Stage { since_ns: now_ns, finished: 0, width: 1, stalled: false },
+            phase: Phase::Free { before: None },
+            called_ns: now_ns,
+            finished: 0,
+        }
     }
 
-    /// The most threads useful now, between 1 and `max`. `finished` counts
-    /// units since the start; `stalled` says whether units wait while no thread
-    /// uses the CPU: a rate seen otherwise shows the demand or the CPU, not what
-    /// more threads could do.
+    /// The most threads useful now, between 1 and `max`. Called while units
+    /// wait. `finished` counts units since the start; `stalled` says whether no
+    /// thread uses the CPU: a rate seen otherwise shows the CPU's limit, not
+    /// what more threads could do.
     pub fn limit(
         &mut self,
         now_ns: u64,
@@ -53,34 +76,57 @@ impl Growth {
         stalled: bool,
         max: usize,
     ) -> usize {
+        self.leave_out_gap(now_ns, finished);
         self.stage.stalled |= stalled;
-        self.close_stage(now_ns, finished, width);
-        if self.held.is_some_and(|(_, until)| now_ns >= until) {
-            self.held = None;
+        let length = now_ns.saturating_sub(self.stage.since_ns);
+        let done = finished.saturating_sub(self.stage.finished);
+        let each_finished_one = done >= width as u64;
+        if length >= STAGE_NS && (each_finished_one || length >= STAGE_MAX_NS) {
+            let rate = done as f64 / (length as f64 / 1e9);
+            self.phase = self.next_phase(now_ns, width, rate);
+            self.stage = Stage { since_ns: now_ns, finished, width, stalled: false };
         }
         let staged = (self.stage.width * STAGE_WIDTH).max(STAGE_WIDTH);
-        let held = self.held.map_or(max, |(width, _)| width);
+        let held = match self.phase {
+            Phase::Trial { width, .. } | Phase::Held { width, .. } => width,
+            Phase::Free { .. } | Phase::Trusted { .. } => max,
+        };
         staged.min(held).min(max).max(1)
     }
 
-    fn close_stage(&mut self, now_ns: u64, finished: u64, width: usize) {
-        let length = now_ns.saturating_sub(self.stage.since_ns);
-        let done = finished.saturating_sub(self.stage.finished);
-        let every_thread_finished = done >= width as u64;
-        if length < STAGE_NS || (!every_thread_finished && length < STAGE_MAX_NS) {
-            return;
+    /// Neither the time nor the units of a pause belong to the stage.
+    fn leave_out_gap(&mut self, now_ns: u64, finished: u64) {
+        let gap = now_ns.saturating_sub(self.called_ns);
+        if gap > GAP_NS {
+            self.stage.since_ns += gap;
+            self.stage.finished += finished.saturating_sub(self.finished);
         }
-        let rate = done as f64 / (length as f64 / 1e9);
-        if let Some((before_width, before_rate)) = self.before {
-            let wider = width >= before_width * 2;
-            if self.stage.stalled && wider && rate < before_rate * 1.1 {
-                self.held = Some((before_width.max(STAGE_WIDTH), now_ns + HOLD_NS));
+        self.called_ns = now_ns;
+        self.finished = finished;
+    }
+
+    fn next_phase(&self, now_ns: u64, width: usize, rate: f64) -> Phase {
+        let free = Phase::Free { before: self.stage.stalled.then_some((width, rate)) };
+        match self.phase {
+            Phase::Free { before: Some((narrow, narrow_rate)) }
+                if self.stage.stalled && width >= narrow * 2 && rate < narrow_rate * 1.1 =>
+            {
+                Phase::Trial { width: narrow.max(STAGE_WIDTH), wide_rate: rate, settled: false }
             }
+            Phase::Free { .. } => free,
+            Phase::Trial { width, wide_rate, settled: false } => {
+                Phase::Trial { width, wide_rate, settled: true }
+            }
+            Phase::Trial { wide_rate, .. } if rate < wide_rate * 0.9 => {
+                Phase::Trusted { until_ns: now_ns + FREE_NS }
+            }
+            Phase::Trial { width, .. } => Phase::Held { width, rate, until_ns: now_ns + HOLD_NS },
+            Phase::Held { width, rate, until_ns } if now_ns >= until_ns => {
+                Phase::Free { before: Some((width, rate)) }
+            }
+            Phase::Trusted { until_ns } if now_ns >= until_ns => Phase::Free { before: None },
+            as_it_is => as_it_is,
         }
-        if self.held.is_none() {
-            self.before = self.stage.stalled.then_some((width, rate));
-        }
-        self.stage = Stage { since_ns: now_ns, finished, width, stalled: false };
     }
 }
 
@@ -90,33 +136,74 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Runs `ms` of a server whose rate per second is `rate(width)`, with the
-    /// width always at its limit; answers the widths at the end of each 50 ms.
-    fn run(ms: u64, max: usize, rate: impl Fn(usize) -> f64) -> Vec<usize> {
-        let mut growth = Growth::new(0);
-        let (mut done, mut width, mut seen) = (0.0, 1, vec![]);
-        for step in 1..=ms / 5 {
-            done += rate(width) * 0.005;
-            width = growth.limit(step * 5 * MS, done as u64, width, true, max);
-            if step % 10 == 0 {
-                seen.push(width);
-            }
+    /// A server whose rate per second is `rate(ms, width)`, with as many
+    /// threads as allowed.
+    struct Server {
+        growth: Growth,
+        ms: u64,
+        done: f64,
+        width: usize,
+    }
+
+    impl Server {
+        fn new() -> Self {
+            Self { growth: Growth::new(0), ms: 0, done: 0.0, width: 1 }
         }
-        seen
+
+        /// Runs for some ms and answers the widths at the end of each 50 ms.
+        fn run(&mut self, ms: u64, max: usize, rate: impl Fn(usize) -> f64) -> Vec<usize> {
+            let mut seen = vec![];
+            for step in 1..=ms / 5 {
+                self.ms += 5;
+                self.done += rate(self.width) * 0.005;
+                let (now, done) = (self.ms * MS, self.done as u64);
+                self.width = self.growth.limit(now, done, self.width, true, max);
+                if step % 10 == 0 {
+                    seen.push(self.width);
+                }
+            }
+            seen
+        }
+    }
+
+    fn sleeping(seconds: f64) -> impl Fn(usize) -> f64 {
+        move |width| width as f64 / seconds
     }
 
     #[test]
     fn sleeping_work_reaches_its_width_within_two_seconds() {
-        for sleep_s in [0.1, 0.5] {
-            let widths = run(2_000, 300, |width| width as f64 / sleep_s);
-            assert_eq!(*widths.last().unwrap(), 300, "{sleep_s}: {widths:?}");
+        for seconds in [0.1, 0.5] {
+            let widths = Server::new().run(2_000, 300, sleeping(seconds));
+            assert_eq!(*widths.last().unwrap(), 300, "{seconds}: {widths:?}");
         }
     }
 
     #[test]
-    fn work_behind_one_lock_is_held_back() {
-        let widths = run(5_000, 300, |_| 100.0);
-        assert!(*widths.last().unwrap() <= 16, "{widths:?}");
+    fn work_behind_one_lock_is_held_back_and_tried_again() {
+        let widths = Server::new().run(90_000, 300, |_| 100.0);
+        let held = widths.iter().filter(|width| **width <= 16).count();
+        assert!(held * 2 > widths.len(), "{widths:?}");
+        assert!(widths.windows(2).filter(|w| w[1] > w[0]).count() >= 2, "{widths:?}");
+    }
+
+    #[test]
+    fn slower_requests_of_more_clients_are_held_back_for_a_trial_at_most() {
+        let mut server = Server::new();
+        server.run(5_000, 100, sleeping(0.1));
+        let widths = server.run(10_000, 300, sleeping(0.5));
+        let held = widths.iter().filter(|width| **width < 300).count();
+        assert!(held * 50 <= 3_000, "{widths:?}");
+        assert_eq!(*widths.last().unwrap(), 300);
+    }
+
+    #[test]
+    fn a_pause_is_not_taken_for_a_low_rate() {
+        let mut server = Server::new();
+        for _ in 0..10 {
+            let widths = server.run(1_000, 300, sleeping(0.1));
+            assert!(widths.iter().skip(10).all(|width| *width == 300), "{widths:?}");
+            server.ms += 3_000;
+        }
     }
 
     #[test]
@@ -130,12 +217,5 @@ mod tests {
             done += ms % 2;
             assert!(growth.limit(ms * MS, done, 8, true, 300) >= 16);
         }
-    }
-
-    #[test]
-    fn a_held_width_is_tried_again() {
-        let widths = run(40_000, 300, |_| 100.0);
-        let rises = widths.windows(2).filter(|w| w[1] > w[0]).count();
-        assert!(rises >= 2, "{widths:?}");
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct State<W: Work> {
     pub finished: u64,
     pub running: usize,
     pub last_take_ns: u64,
+    /// When a parked thread was last woken.
+    pub last_rouse_ns: u64,
     /// Threads that shall leave at their next take.
     pub leaving: usize,
     pub closing: bool,
@@ -77,6 +79,7 @@ impl<W: Work> State<W> {
         self.awake += 1;
         self.coming += 1;
         self.wakes += 1;
+        self.last_rouse_ns = clock::now_ns();
         self.executors[index].clone()
     }
 }
@@ -138,6 +141,7 @@ impl<W: Work> Hub<W> {
             finished: 0,
             running: 0,
             last_take_ns: clock::now_ns(),
+            last_rouse_ns: 0,
             leaving: 0,
             closing: false,
             wakes: 0,

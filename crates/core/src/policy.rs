@@ -64,7 +64,7 @@ pub struct Decision {
 
 /// Decides from one set of readings.
 pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
-    let keep = Decision { width: now.width, ..Decision::default() };
+    let keep = Decision { width: now.width.min(now.max.max(1)), ..Decision::default() };
     if now.waiting == 0 {
         return keep;
     }
@@ -80,8 +80,8 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
         let ready = if now.coming == 0 { widen(now, 1) } else { keep };
         return Decision { preempt: true, ..ready };
     }
-    if now.calm_ns >= tuning.narrow_ns && now.width > 1 {
-        let width = now.width - (now.width / 8).max(1);
+    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 {
+        let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, narrowed: true, ..keep };
     }
     keep
@@ -208,7 +208,7 @@ mod tests {
             ),
             (
                 "calm narrows a wide pool faster",
-                Readings { width: 300, calm_ns: 50_000_000, ..busy() },
+                Readings { width: 300, max: 512, calm_ns: 50_000_000, ..busy() },
                 Decision { narrowed: true, ..keep(263) },
             ),
             ("never below one", Readings { width: 1, calm_ns: u64::MAX, ..busy() }, keep(1)),

@@ -30,6 +30,8 @@ const QUICK_TAKES: u64 = 8;
 /// The same factor while units take longer but nothing stalls: a stall is then
 /// seen within 0.4 ms, and looking costs half.
 const CALM_FACTOR_MAX: u64 = 2;
+/// Time that a woken thread gets to take before its absence counts as a stall.
+const ARRIVAL_NS: u64 = 1_000_000;
 /// Time without a stall after which the width narrows. Narrowing that is
 /// followed by a stall doubles it, up to the maximum: a steady load then keeps
 /// the width it needs. Narrowing without one halves it again.
@@ -91,6 +93,19 @@ impl Drop for Sentinel {
             let _ = thread.join();
         }
     }
+}
+
+/// What one look saw.
+struct Look<L> {
+    readings: Readings,
+    /// Threads that may be using the CPU.
+    sample: Vec<Arc<Executor<L>>>,
+    /// Units taken since the last look.
+    takes: u64,
+    /// Units finished since the start.
+    finished: u64,
+    /// Time in ns since a thread was last woken.
+    rouse_age_ns: u64,
 }
 
 struct Watch<W: Work> {
@@ -199,13 +214,14 @@ impl<W: Work> Watch<W> {
         self.hub.counters.looks.fetch_add(1, Relaxed);
         let elapsed = now.saturating_sub(self.looked_ns);
         self.looked_ns = now;
-        let (mut readings, sample, takes, finished) = self.read(now);
+        let Look { mut readings, sample, takes, finished, rouse_age_ns } = self.read(now);
         if readings.waiting == 0 {
             self.nothing_waits(elapsed);
             return;
         }
         self.empty_looks = 0;
-        readings.stalled = self.is_stalled(&sample, elapsed);
+        let nobody_comes = readings.coming == 0 || rouse_age_ns >= ARRIVAL_NS;
+        readings.stalled = self.is_stalled(&sample, elapsed) && nobody_comes;
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
         readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
@@ -236,8 +252,7 @@ impl<W: Work> Watch<W> {
     }
 
     /// Readings under one lock, and the executors worth looking at.
-    #[allow(clippy::type_complexity)] // a local answer, taken apart at once
-    fn read(&mut self, now: u64) -> (Readings, Vec<Arc<Executor<W::Label>>>, u64, u64) {
+    fn read(&mut self, now: u64) -> Look<W::Label> {
         let mut old = Vec::new();
         let mut state = self.hub.state.lock();
         state.lanes.expire_all(now, &mut old);
@@ -259,9 +274,10 @@ impl<W: Work> Watch<W> {
         let sample =
             if readings.waiting > 0 { self.eye.pick(&state.executors) } else { Vec::new() };
         let finished = state.finished;
+        let rouse_age_ns = now.saturating_sub(state.last_rouse_ns);
         drop(state);
         self.hub.shed(old, Shed::Old);
-        (readings, sample, takes, finished)
+        Look { readings, sample, takes, finished, rouse_age_ns }
     }
 
     /// Whether the sampled threads used less than a quarter of one CPU since

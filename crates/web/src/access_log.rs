@@ -27,7 +27,7 @@ pub(crate) struct Entry<'a> {
     /// None when no request could be read.
     pub head: Option<&'a RequestHead>,
     pub status: u16,
-    /// Bytes of the answer, its head included.
+    /// Bytes of the answer's body as sent, chunk headers included.
     pub sent: u64,
     pub took: Duration,
 }

@@ -87,7 +87,7 @@ pub(crate) struct Answer {
     socket: RawFd,
     /// Status of the final answer, 0 before there is one.
     status: u16,
-    /// Bytes of the final answer's head.
+    /// Bytes of the final answer's head, for the access log.
     head_bytes: usize,
     /// A producer waits for room.
     producer_waits: bool,
@@ -170,13 +170,19 @@ impl Answer {
     // The producer's side. Those that return `bool` say whether the IO thread
     // must be told.
 
-    /// The whole answer at once.
-    pub fn complete(&mut self, out: Vec<u8>, tail: Option<Piece>, keep_alive: bool) -> bool {
+    /// The whole answer at once. The first `head_bytes` of `out` are its head.
+    pub fn complete(
+        &mut self,
+        out: Vec<u8>,
+        head_bytes: usize,
+        tail: Option<Piece>,
+        keep_alive: bool,
+    ) -> bool {
         if self.phase != Phase::Waiting {
             return false;
         }
         self.status = wire_text::status_of(&out);
-        self.head_bytes = out.len();
+        self.head_bytes = head_bytes;
         self.outbox.push_buffer(out);
         if let Some(piece) = tail {
             let len = piece.len();

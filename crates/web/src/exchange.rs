@@ -112,7 +112,8 @@ impl Exchange {
 
     /// Gives the whole answer; `tail` follows `out` on the wire.
     pub fn complete(self: Arc<Self>, out: Vec<u8>, tail: Option<Piece>, keep_alive: bool) {
-        let tell = self.answer.lock().complete(out, tail, keep_alive);
+        let head_bytes = self.logged_head_len(&out);
+        let tell = self.answer.lock().complete(out, head_bytes, tail, keep_alive);
         if tell {
             self.tell();
         }
@@ -233,9 +234,10 @@ impl Exchange {
     /// streamed answer is cut off.
     pub fn abandon(self: Arc<Self>) {
         let out = wire_text::refusal(500, "The application gave no answer.", None, self.is_head());
+        let head_bytes = self.logged_head_len(&out);
         let tell = {
             let mut answer = self.answer.lock();
-            answer.complete(out, None, false) || answer.end(false)
+            answer.complete(out, head_bytes, None, false) || answer.end(false)
         };
         if tell {
             self.tell();
@@ -272,6 +274,15 @@ impl Exchange {
             text.pop();
         }
         text
+    }
+
+    /// Only the access log asks for it.
+    fn logged_head_len(&self, out: &[u8]) -> usize {
+        if self.shared.log.is_on() {
+            wire_text::head_len(out)
+        } else {
+            0
+        }
     }
 
     fn is_head(&self) -> bool {

@@ -35,6 +35,12 @@ pub(crate) fn status_of(bytes: &[u8]) -> u16 {
     [a, b, c].iter().fold(0, |code, digit| code * 10 + u16::from(digit.wrapping_sub(b'0') % 10))
 }
 
+/// Length of the head that `bytes` begin with, its blank line included.
+pub(crate) fn head_len(bytes: &[u8]) -> usize {
+    let blank = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+    blank.map_or(bytes.len(), |at| at + 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +53,7 @@ mod tests {
         assert!(out.contains("\r\nContent-Length: 6\r\n"), "{out}");
         assert!(out.ends_with("Connection: close\r\n\r\nBusy.\n"), "{out}");
         assert_eq!(status_of(out.as_bytes()), 503);
+        assert_eq!(head_len(out.as_bytes()), out.len() - "Busy.\n".len());
     }
 
     #[test]

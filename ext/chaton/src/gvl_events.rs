@@ -1,61 +1,189 @@
-//! Sees a pool thread block at once, where Ruby tells (GVL events, 3.2+).
+//! Sees at once when no pool thread can run, where Ruby tells (CRuby 3.3+).
 //!
-//! Before 3.2 the sentinel sees it by the thread's CPU clock. The hook runs on
-//! the thread that gives up the GVL, without it: it calls no Ruby.
+//! Before 3.3 the events do not say whose they are, and the sentinel sees a
+//! block by the threads' CPU clocks. A thread that only gives up its time slice
+//! is reported like one that blocks. So the threads that want the GVL are
+//! counted, and only when the last one goes is the next one woken: a yield
+//! happens when another thread stands ready, a block of the last one does not.
+//!
+//! The hook may run on another thread than the one it is about, and without
+//! the GVL: it calls no Ruby but a read of a thread's slot.
 
-use std::cell::{Cell, RefCell};
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::{Arc, Once, Weak};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
 
 use chaton_core::hub::Hub;
+use magnus::rb_sys::protect;
+use rb_sys::VALUE;
 
+use crate::handle::generation;
 use crate::preempt::symbol;
 use crate::unit::Unit;
 
-/// `RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`.
+/// `RUBY_INTERNAL_THREAD_EVENT_READY`: the thread wants the GVL.
+const READY: c_uint = 1 << 1;
+/// `RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`: the thread gives up the GVL.
 const SUSPENDED: c_uint = 1 << 3;
 
-type Callback = unsafe extern "C" fn(c_uint, *const c_void, *mut c_void);
+/// The thread has nothing to do.
+const PARKED: u8 = 0;
+/// The thread holds the GVL or wants it.
+const RUNNABLE: u8 = 1;
+/// The thread is in the middle of a unit and waits for something else.
+const BLOCKED: u8 = 2;
+
+/// `rb_internal_thread_event_data_t` of 3.3.
+#[repr(C)]
+struct EventData {
+    thread: VALUE,
+}
+
+type Callback = unsafe extern "C" fn(c_uint, *const EventData, *mut c_void);
 type AddHook = unsafe extern "C" fn(Callback, c_uint, *mut c_void) -> *mut c_void;
+type CreateKey = unsafe extern "C" fn() -> c_int;
+type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
+type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 
-static INSTALL: Once = Once::new();
-
-thread_local! {
-    /// The hub this thread takes from; empty for threads that are not ours.
-    static HUB: RefCell<Weak<Hub<Unit>>> = const { RefCell::new(Weak::new()) };
-    /// Whether the thread runs a unit, as opposed to waiting for one.
-    static AT_WORK: Cell<bool> = const { Cell::new(false) };
+/// What this Ruby offers, with the slot in which a thread keeps its place.
+struct Api {
+    key: c_int,
+    get: Get,
+    set: Set,
 }
 
-/// Installs the hook once, if this Ruby has GVL events; answers whether it has.
-pub fn install() -> bool {
-    let Some(add) = symbol(c"rb_internal_thread_add_event_hook") else { return false };
-    INSTALL.call_once(|| {
-        // SAFETY: signature of ruby/thread.h, 3.2 and later; no data is passed.
-        unsafe {
-            let add = std::mem::transmute::<*mut c_void, AddHook>(add);
-            add(suspended, SUSPENDED, ptr::null_mut());
-        }
-    });
-    true
+static API: OnceLock<Option<Api>> = OnceLock::new();
+
+/// The pool threads of a hub, as far as the GVL is concerned.
+pub struct Crowd {
+    runnable: AtomicUsize,
+    hub: Weak<Hub<Unit>>,
 }
 
-/// The calling thread takes its units from this hub.
-pub fn enter(hub: &Arc<Hub<Unit>>) {
-    HUB.set(Arc::downgrade(hub));
-}
-
-/// Whether the calling thread runs a unit from now on.
-pub fn at_work(yes: bool) {
-    AT_WORK.set(yes);
-}
-
-unsafe extern "C" fn suspended(_: c_uint, _: *const c_void, _: *mut c_void) {
-    if !AT_WORK.try_with(Cell::get).unwrap_or(false) {
-        return;
+impl Crowd {
+    /// `None` where Ruby has no events that can be told apart. Call with the GVL.
+    pub fn new(hub: &Arc<Hub<Unit>>) -> Option<Arc<Self>> {
+        API.get_or_init(install).as_ref()?;
+        Some(Arc::new(Self { runnable: AtomicUsize::new(0), hub: Arc::downgrade(hub) }))
     }
-    if let Ok(Some(hub)) = HUB.try_with(|hub| hub.borrow().upgrade()) {
-        hub.blocked();
+
+    /// The calling Ruby thread joins.
+    pub fn enter(self: &Arc<Self>) -> Arc<Place> {
+        let place = Arc::new(Place {
+            crowd: self.clone(),
+            made_in: generation(),
+            state: AtomicU8::new(PARKED),
+        });
+        bind(Arc::into_raw(place.clone()));
+        place
+    }
+
+    /// Units may wait, and nobody may be there to take them.
+    pub fn check(&self) {
+        if self.runnable.load(SeqCst) > 0 {
+            return;
+        }
+        if let Some(hub) = self.hub.upgrade() {
+            hub.blocked();
+        }
+    }
+}
+
+/// One pool thread.
+pub struct Place {
+    crowd: Arc<Crowd>,
+    made_in: u32,
+    state: AtomicU8,
+}
+
+impl Place {
+    /// The thread looks for work or does it.
+    pub fn runs(&self) {
+        if self.state.swap(RUNNABLE, SeqCst) != RUNNABLE {
+            self.crowd.runnable.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// The thread is about to wait for work.
+    pub fn parks(&self) {
+        if self.state.swap(PARKED, SeqCst) == RUNNABLE {
+            self.crowd.runnable.fetch_sub(1, SeqCst);
+        }
+        self.crowd.check();
+    }
+
+    /// The calling thread, whose place this is, takes part no more.
+    pub fn leaves(&self) {
+        self.parks();
+        bind(ptr::null());
+    }
+
+    fn blocks(&self) {
+        if self.state.compare_exchange(RUNNABLE, BLOCKED, SeqCst, SeqCst).is_ok() {
+            self.crowd.runnable.fetch_sub(1, SeqCst);
+            self.crowd.check();
+        }
+    }
+
+    fn returns(&self) {
+        if self.state.compare_exchange(BLOCKED, RUNNABLE, SeqCst, SeqCst).is_ok() {
+            self.crowd.runnable.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Puts the place into the calling thread's slot and lets go of the one before.
+fn bind(place: *const Place) {
+    let Some(Some(api)) = API.get() else { return };
+    // SAFETY: the GVL is held, so the thread runs and no hook about it does;
+    // what the slot held came from `Arc::into_raw`.
+    unsafe {
+        let thread = rb_sys::rb_thread_current();
+        let before = (api.get)(thread, api.key).cast::<Place>().cast_const();
+        (api.set)(thread, api.key, place.cast_mut().cast());
+        if !before.is_null() {
+            drop(Arc::from_raw(before));
+        }
+    }
+}
+
+fn install() -> Option<Api> {
+    let add = symbol(c"rb_internal_thread_add_event_hook")?;
+    let create = symbol(c"rb_internal_thread_specific_key_create")?;
+    let get = symbol(c"rb_internal_thread_specific_get")?;
+    let set = symbol(c"rb_internal_thread_specific_set")?;
+    // SAFETY: signatures of ruby/thread.h, 3.3 and later.
+    let (add, create, get, set) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, AddHook>(add),
+            std::mem::transmute::<*mut c_void, CreateKey>(create),
+            std::mem::transmute::<*mut c_void, Get>(get),
+            std::mem::transmute::<*mut c_void, Set>(set),
+        )
+    };
+    let mut key = 0;
+    // SAFETY: raises when all keys are taken, over a frame that owns nothing.
+    protect(|| unsafe {
+        key = create();
+        rb_sys::Qnil as VALUE
+    })
+    .ok()?;
+    // SAFETY: the GVL is held; the hook stays for good and needs no data.
+    unsafe { add(happened, READY | SUSPENDED, ptr::null_mut()) };
+    Some(Api { key, get, set })
+}
+
+unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_void) {
+    let Some(Some(api)) = API.get() else { return };
+    // SAFETY: Ruby passes a live thread, whose slot holds nothing or a place
+    // that is let go of only while the thread runs.
+    let place = unsafe { (api.get)((*data).thread, api.key).cast::<Place>().as_ref() };
+    // A forked child has a copy of the place, and locks that nobody will open.
+    let Some(place) = place.filter(|place| place.made_in == generation()) else { return };
+    if event == SUSPENDED {
+        place.blocks();
+    } else {
+        place.returns();
     }
 }

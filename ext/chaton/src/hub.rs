@@ -15,12 +15,13 @@ use parking_lot::Mutex;
 
 use crate::board::RbBoard;
 use crate::gvl::{check_interrupts, without_gvl};
+use crate::gvl_events::{Crowd, Place};
 use crate::handle::Handle;
 use crate::settings::Settings;
 use crate::unit::Unit;
 use crate::web::env::EnvKit;
 use crate::web::request::Request;
-use crate::{error, gvl_events, preempt};
+use crate::{error, preempt};
 
 /// What stands behind a Ruby hub.
 pub struct HubParts {
@@ -30,7 +31,8 @@ pub struct HubParts {
     pub env_kit: OnceLock<&'static EnvKit>,
     sentinel: Mutex<Option<Sentinel>>,
     leash: Option<Arc<Leash>>,
-    gvl_events: bool,
+    /// Who can run, where Ruby tells.
+    pub crowd: Option<Arc<Crowd>>,
 }
 
 /// The hub as a Ruby object.
@@ -64,6 +66,7 @@ impl RbHub {
         };
         let several = options.threads_max > 1;
         let hub = Hub::new(options).map_err(|e| error::system("the hub", &e))?;
+        let crowd = if several { Crowd::new(&hub) } else { None };
         let leash = leash.map(own_copy).transpose()?.map(|fd| Arc::new(Leash::new(fd)));
         let hooks = Hooks {
             // With one thread there is nobody to yield to.
@@ -79,15 +82,15 @@ impl RbHub {
             env_kit: OnceLock::new(),
             sentinel: Mutex::new(Some(sentinel)),
             leash,
-            gvl_events: several && gvl_events::install(),
+            crowd,
         }))))
     }
 
     fn enter(&self) -> Result<RbSeat, Error> {
         let parts = self.0.get()?.clone();
-        gvl_events::enter(&parts.hub);
+        let place = parts.crowd.as_ref().map(Crowd::enter);
         let seat = Handle::new(RefCell::new(Some(parts.hub.enter())));
-        Ok(RbSeat { parts, seat })
+        Ok(RbSeat { parts, seat, place })
     }
 
     /// Waits for the next event: `[name, argument]`.
@@ -202,27 +205,32 @@ fn own_copy(fd: i32) -> Result<std::os::fd::OwnedFd, Error> {
 pub struct RbSeat {
     parts: Arc<HubParts>,
     seat: Handle<RefCell<Option<Seat<Unit>>>>,
+    place: Option<Arc<Place>>,
 }
 
 // SAFETY: a seat is used by the thread that entered, and dropped by the
 // garbage collector, which holds the GVL like every user of it.
 unsafe impl Sync for RbSeat {}
 
+impl Drop for RbSeat {
+    /// The thread may have been killed before it could leave.
+    fn drop(&mut self) {
+        if self.seat.is_ours() {
+            self.place.as_ref().inspect(|place| place.parks());
+        }
+    }
+}
+
 impl RbSeat {
     /// The next unit, or nil when the thread shall end. Waits without the GVL.
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let place = rb_self.seat.get()?.borrow();
         let Some(seat) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
-        let events = rb_self.parts.gvl_events;
-        if events {
-            gvl_events::at_work(false);
-        }
+        let events = rb_self.place.as_deref();
         loop {
+            events.inspect(|place| place.runs());
             match seat.take() {
                 Take::Work(Unit::Web(exchange, _)) => {
-                    if events {
-                        gvl_events::at_work(true);
-                    }
                     let Some(kit) = rb_self.parts.env_kit.get() else {
                         exchange.abandon();
                         continue;
@@ -238,6 +246,7 @@ impl RbSeat {
                     })?;
                 }
                 Take::Wait => {
+                    events.inspect(|place| place.parks());
                     let unparker = seat.unparker();
                     without_gvl(|| seat.wait(), &|| unparker.unpark());
                     check_interrupts()?;
@@ -248,8 +257,8 @@ impl RbSeat {
 
     /// Frees the place now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
-        gvl_events::at_work(false);
         drop(self.seat.get()?.take());
+        self.place.as_ref().inspect(|place| place.leaves());
         Ok(())
     }
 

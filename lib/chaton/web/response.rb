@@ -69,9 +69,10 @@ module Chaton
       end
 
       def send_array
-        return false unless @body.respond_to?(:to_ary)
+        # Rails 6.1 answers to to_ary with nil while it streams.
+        parts = @body.respond_to?(:to_ary) ? @body.to_ary : nil
+        return false unless parts
 
-        parts = @body.to_ary
         # Rack 3: to_ary closes the body.
         @closed = true if Rack.release >= "3"
         @request.finish(@status, @headers, Array.new(parts)) or

@@ -91,6 +91,7 @@ class ClientGoneTest < Minitest::Test
   end
 
   def figures_of(server)
-    [ProcessFigures.descriptors(server.pid), ProcessFigures.threads(server.pid), ProcessFigures.resident_kib(server.pid)]
+    [ProcessFigures.descriptors(server.pid), ProcessFigures.threads(server.pid),
+     ProcessFigures.resident_kib(server.pid)]
   end
 end

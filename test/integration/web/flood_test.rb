@@ -31,7 +31,7 @@ class FloodTest < Minitest::Test
     end)
   RUBY
 
-  CONFIG = <<~RUBY
+  CONFIG = <<~RUBY.freeze
     threads #{THREADS}..#{THREADS}
     web do
       queue limit: #{QUEUE_LIMIT}, age: 600, retry_after: #{RETRY_AFTER_S}
@@ -93,7 +93,8 @@ class FloodTest < Minitest::Test
   def flood(server)
     clients = busy(server) + uploads(server, FLOOD)
     refused = first_answers(clients, FLOOD - QUEUE_LIMIT)
-    assert_equal [[503, RETRY_AFTER_S.to_s]], refused.map { |answer| [answer.status, answer.headers["retry-after"]] }.uniq
+    said = refused.map { |answer| [answer.status, answer.headers["retry-after"]] }
+    assert_equal [[503, RETRY_AFTER_S.to_s]], said.uniq
     FileUtils.touch(server.path("open"))
     served = first_answers(clients, QUEUE_LIMIT + THREADS)
     assert_equal [[200, BODY_BYTES.to_s]], served.map { |answer| [answer.status, answer.body] }.uniq

@@ -98,7 +98,8 @@ class HostileTest < Minitest::Test
     method, path, version, keep, *more = entry.expected.split
     facts = more.filter_map { |word| word.split("=", 2) if word.include?("=") }.to_h
     facts["host"] ||= entry.bytes[/^host:[ \t]*(.*?)[ \t]*\r$/i, 1]
-    path, query, host, body = [path, *facts.values_at("query", "host", "body")].map { |text| Corpus.unescape(text.to_s) }
+    texts = [path, *facts.values_at("query", "host", "body")]
+    path, query, host, body = texts.map { |text| Corpus.unescape(text.to_s) }
     [200, method, path, "HTTP/#{version}", query, host, body, keep == "keep"]
   end
 end

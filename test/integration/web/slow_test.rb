@@ -27,7 +27,7 @@ class SlowTest < Minitest::Test
   GROWTH_KIB_MAX = 64 * 1024
   THREADS_MAX = 4
 
-  APP = <<~RUBY
+  APP = <<~RUBY.freeze
     big = ("b" * #{BIG_BYTES}).freeze
     chunk = "c" * 1_000
     run(lambda do |env|
@@ -54,7 +54,8 @@ class SlowTest < Minitest::Test
     others = ProcessFigures.threads(server.pid)
     readers, writers = crowd(server.port)
     HttpClient.open(server.port) do |neighbour|
-      ROUNDS.times { |round| assert_operator hello_in_round(neighbour, readers, writers, round), :>, HELLO_PER_ROUND_MIN }
+      served = Array.new(ROUNDS) { |round| hello_in_round(neighbour, readers, writers, round) }
+      assert_operator served.min, :>, HELLO_PER_ROUND_MIN
     end
     assert_operator ProcessFigures.threads(server.pid), :<=, others + THREADS_MAX
     assert_operator ProcessFigures.resident_kib(server.pid) - before, :<, GROWTH_KIB_MAX
@@ -117,10 +118,11 @@ class SlowTest < Minitest::Test
       client.write(n.even? ? rest : "#{rest}\r\n\r\n#{UPLOAD}")
     end
     assert_equal [UPLOAD], writers.map { |client| client.read_answer.body }.uniq
-    sizes = readers.each_slice(READERS / 10).map { |slice| slice.first(STREAMED).map { |one| one.read_answer.body.size } }
+    sizes = readers.each_slice(READERS / 10).map do |slice|
+      slice.first(STREAMED).map { |client| client.read_answer.body.size }
+    end
     assert_equal [[CHUNKS * 1_000, *[BIG_BYTES] * (STREAMED - 1)]], sizes.uniq
   end
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
 end

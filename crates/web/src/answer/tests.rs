@@ -88,7 +88,7 @@ fn transitions() {
     let fresh = || Answer::new(-1);
     let phase = |mut answer: Answer, event: &str| {
         match event {
-            "complete" => answer.complete(Vec::new(), None, true),
+            "complete" => answer.complete(Vec::new(), 0, None, true),
             "begin" => answer.begin(Vec::new(), ReplyFraming::Raw, true),
             "end" => answer.end(true),
             "hijack" => answer.hijack().is_some(),

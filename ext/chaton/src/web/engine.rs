@@ -14,6 +14,7 @@ use magnus::{
 use crate::board::RbBoard;
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
+use crate::gvl_events::Crowd;
 use crate::handle::Handle;
 use crate::hub::RbHub;
 use crate::settings::Settings;
@@ -23,6 +24,7 @@ use crate::web::env::EnvKit;
 /// Puts requests into the hub.
 struct HubSink {
     hub: Arc<Hub<Unit>>,
+    crowd: Option<Arc<Crowd>>,
     retry_after_s: u32,
 }
 
@@ -35,6 +37,7 @@ impl Sink for HubSink {
     /// Ruby is woken once for all requests of one turn of the IO thread.
     fn flush(&self) {
         self.hub.nudge();
+        self.crowd.as_ref().inspect(|crowd| crowd.check());
     }
 
     fn warn(&self, message: &str) {
@@ -78,8 +81,11 @@ impl RbWeb {
         config.accept_grace = ms("accept_grace_ms")?;
         config.accept_defer = ms("accept_defer_ms")?;
         config.hogged_after = ms("preempt_ms")?;
-        let sink =
-            Arc::new(HubSink { hub: parts.hub.clone(), retry_after_s: config.retry_after_s });
+        let sink = Arc::new(HubSink {
+            hub: parts.hub.clone(),
+            crowd: parts.crowd.clone(),
+            retry_after_s: config.retry_after_s,
+        });
         let engine = Engine::start(config, sink)
             .map_err(|e| error::named("Error", format!("the web engine: {e}")))?;
         Ok(Self(Handle::new(engine)))

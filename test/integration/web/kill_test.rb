@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/server"
+
+# Ends under load, gentle and sudden: what a worker that survives has accepted is answered.
+class KillTest < Minitest::Test
+  include ServerTest
+
+  ROUNDS = 3
+  CLIENTS = 6
+  APP = 'run ->(_env) { [200, { "content-type" => "text/plain" }, [Process.pid.to_s]] }'
+  CONFIG = "workers 2\nrestart_delay_s 0.05\nrestart_delay_max_s 0.05\ncrash_loop_count 100"
+
+  # Clients in a loop that know which worker their connection is with. A loss is noted with that worker's pid, or
+  # nil when none had answered on it yet.
+  class Witnesses
+    attr_reader :losses
+
+    def initialize(port, clients)
+      @port = port
+      @answered = Hash.new(0)
+      @losses = []
+      @lock = Mutex.new
+      @threads = Array.new(clients) { Thread.new { watch } }
+    end
+
+    # @return [Integer] by workers other than these
+    def answered(except: []) = @lock.synchronize { @answered.except(*except).values.sum }
+
+    def stop
+      @stop = true
+      @threads.each(&:join)
+    end
+
+    private
+
+    def watch
+      until @stop
+        worker = nil
+        begin
+          HttpClient.open(@port) do |client|
+            until @stop
+              response = client.get("/")
+              worker = note(response)
+              break if response.headers["connection"] == "close"
+            end
+          end
+        rescue SystemCallError, IOError => e
+          @lock.synchronize { @losses << [worker, e.class] }
+          break if e.is_a?(Errno::ECONNREFUSED)
+        end
+      end
+    end
+
+    def note(response)
+      raise IOError, "status #{response.status}" unless response.status == 200
+      response.body.to_i.tap { |pid| @lock.synchronize { @answered[pid] += 1 } }
+    end
+  end
+
+  def test_rolling_kills_lose_nothing_of_the_survivors
+    server = boot(rackup: APP, config: CONFIG)
+    witnesses = Witnesses.new(server.port, CLIENTS)
+    killed = Array.new(ROUNDS) do |round|
+      served = witnesses.answered
+      server.eventually("some load") { witnesses.answered > served + 200 }
+      pid = server.workers[round % 2].tap { |victim| server.signal("KILL", victim) }
+      server.wait_line(/worker ready/, count: 3 + round)
+      pid
+    end
+    witnesses.stop
+    # A connection that had no answer yet may have been in the accept queue of the one that was killed.
+    assert_empty witnesses.losses.map(&:first).compact - killed
+    assert_operator witnesses.losses.size, :<=, ROUNDS * CLIENTS
+    assert_empty witnesses.losses.map(&:last) - [EOFError, Errno::ECONNRESET, Errno::EPIPE]
+    assert_equal 0, server.stop
+  end
+
+  # Both at once: a new generation comes while the old one is shot at.
+  def test_a_kill_amid_a_phased_restart
+    server = boot(rackup: APP, config: CONFIG)
+    witnesses = Witnesses.new(server.port, CLIENTS)
+    old = server.workers
+    server.eventually("some load") { witnesses.answered > 200 }
+    server.signal("USR1")
+    server.wait_line(/mold ready/)
+    server.signal("KILL", old.last) if server.alive?(old.last)
+    server.wait_line(/phased restart done/)
+    server.eventually("the new ones serve") { witnesses.answered(except: old) > 200 }
+    witnesses.stop
+    assert_empty witnesses.losses.map(&:first).compact - [old.last]
+    assert_empty server.workers & old
+    assert_equal 0, server.stop
+  end
+
+  def test_term_under_load_answers_what_was_accepted
+    server = boot(rackup: APP, config: CONFIG)
+    witnesses = Witnesses.new(server.port, CLIENTS)
+    server.eventually("some load") { witnesses.answered > 500 }
+    server.signal("TERM")
+    assert_equal 0, server.wait_exit
+    witnesses.stop
+    # Those that came too late were told so by the kernel.
+    assert_empty witnesses.losses.reject { |worker, why| worker.nil? || why == Errno::ECONNREFUSED }
+  end
+
+  # `kill -9` of everything, then the same port, pidfile and control socket again.
+  def test_a_clean_start_after_everything_was_killed
+    port = free_port
+    config = "#{CONFIG}\nbind \"tcp://127.0.0.1:#{port}\"\npidfile \"tmp/server.pid\""
+    server = boot(rackup: APP, config: config)
+    witnesses = Witnesses.new(port, CLIENTS)
+    server.eventually("some load") { witnesses.answered > 200 }
+    [server.pid, *server.workers].each { |pid| server.signal("KILL", pid) }
+    server.wait_all_gone
+    witnesses.stop
+    assert_path_exists server.path("tmp/server.pid")
+    server.start.ready
+    assert_equal server.pid, server.read("tmp/server.pid").to_i
+    assert_includes server.workers, HttpClient.open(port) { |client| client.get("/").body.to_i }
+    assert_equal 0, server.stop
+    server.wait_all_gone
+    refute_path_exists server.path("tmp/server.pid")
+  end
+
+  private
+
+  # Our own bind, so that the port is known before and the same after.
+  def free_port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
+end
