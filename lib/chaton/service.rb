@@ -53,6 +53,7 @@ module Chaton
       @hub = Native::Hub.new(hub_settings, @board, @leash&.fileno)
       @pool = Pool.new(@hub, handler, log: @log)
       @guardian = Guardian.new(@hub, @pool, log: @log, on_orphan: @on_orphan).start
+      @hub.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
       @web = Native::Web.start(@hub, @board, listeners, templates, web_settings)
       self

@@ -104,10 +104,17 @@ module Chaton
           when "TERM" then return @plan.shutdown_timeout_s
           when "QUIT" then return 0
           when "USR1" then @service.quiet
-          when "HUP" then Telemetry::Redirect.of(@plan.stdout_redirect).reopen
+          when "HUP" then reopen_output
           end
         end
       end
+    end
+
+    # A file that cannot be opened is no reason to stop serving.
+    def reopen_output
+      Telemetry::Redirect.of(@plan.stdout_redirect).reopen
+    rescue SystemCallError => e
+      @log.exception(e, "output goes on into the old file", worker: @index)
     end
 
     # @return [Boolean] whether all work was finished

@@ -282,7 +282,9 @@ impl<W: Work> Hub<W> {
         if state.lanes.is_empty() || state.coming > 0 {
             return;
         }
-        let roused = state.rouse();
+        // How far the pool may grow is for the sentinel to say.
+        let may = state.awake < self.options.threads_max;
+        let roused = if may { state.rouse() } else { None };
         if roused.is_some() {
             state.width = state.width.max(state.awake);
         }
@@ -299,6 +301,11 @@ impl<W: Work> Hub<W> {
         self.guard.post(Event::Spawn(1));
     }
 
+    /// That many threads are about to be started without having been asked for.
+    pub fn expect(&self, count: usize) {
+        self.state.lock().spawning += count;
+    }
+
     /// Threads that were asked for could not be started.
     pub fn spawn_failed(&self, count: usize) {
         let mut state = self.state.lock();
@@ -306,18 +313,18 @@ impl<W: Work> Hub<W> {
     }
 
     pub(crate) fn shed(&self, works: Vec<W>, why: Shed) {
-        if !works.is_empty() {
-            self.slot().shed_total.fetch_add(works.len() as u64, Ordering::Relaxed);
-            works.into_iter().for_each(|work| work.shed(why));
-        }
+        works.into_iter().for_each(|work| work.shed(why));
     }
 
     /// Sends away threads that were not needed since the last call; answers
     /// whether any over the minimum are left.
     pub(crate) fn shrink(&self) -> bool {
         let mut state = self.state.lock();
-        let spare = state.alive().saturating_sub(self.options.threads_min);
-        let unused = policy::unneeded(state.idle_low, state.alive(), self.options.threads_min);
+        // Those that are leaving already count as gone.
+        let staying = state.alive().saturating_sub(state.leaving);
+        let spare = staying.saturating_sub(self.options.threads_min);
+        let unused = policy::unneeded(state.idle_low, staying, self.options.threads_min);
+        let unused = unused.min(state.idle.len());
         state.leaving += unused;
         // The one parked longest goes first: its caches are the coldest.
         let leavers: Vec<_> = (0..unused)
@@ -353,7 +360,8 @@ impl<W: Work> Hub<W> {
 
     /// Makes sure the sentinel looks while units wait.
     pub(crate) fn arm(&self) {
-        if !self.armed.swap(true, Ordering::AcqRel) {
+        // The load keeps the line shared while the sentinel looks anyway.
+        if !self.armed.load(Ordering::Acquire) && !self.armed.swap(true, Ordering::AcqRel) {
             self.alarm.ring();
         }
     }
@@ -366,5 +374,6 @@ impl<W: Work> Hub<W> {
         let slot = self.slot();
         slot.queued.store(state.lanes.len() as u32, Ordering::Relaxed);
         slot.running.store(state.running as u32, Ordering::Relaxed);
+        slot.finished_total.store(state.finished, Ordering::Relaxed);
     }
 }

@@ -103,8 +103,13 @@ impl<W: Work> Seat<W> {
             Take::Work(_) if !state.lanes.is_empty() && state.awake < state.width => state.rouse(),
             _ => None,
         };
+        // Units are left and nobody comes for them: somebody must look.
+        let look = !state.lanes.is_empty() && roused.is_none();
         self.hub.publish(&state);
         drop(state);
+        if look {
+            self.hub.arm();
+        }
         if let Take::Work(work) = &taken {
             *self.executor.current.lock() = Some(Current { label: work.label(), since_ns: now });
         }
@@ -130,6 +135,7 @@ impl<W: Work> Seat<W> {
         if let Some(at) = state.idle.iter().position(|i| *i == index) {
             // Nobody woke it: it comes back from an interrupt.
             state.idle.remove(at);
+            state.idle_low = state.idle_low.min(state.idle.len());
             state.awake += 1;
             self.coming.set(false);
         } else if self.coming.replace(false) {
@@ -164,9 +170,6 @@ impl<W: Work> Seat<W> {
         self.executor.parked.store(true, Relaxed);
         state.awake -= 1;
         self.coming.set(true);
-        if !state.lanes.is_empty() {
-            self.hub.arm();
-        }
         Take::Wait
     }
 
@@ -174,6 +177,7 @@ impl<W: Work> Seat<W> {
         self.left.set(true);
         if let Some(at) = state.idle.iter().position(|i| *i == self.executor.index) {
             state.idle.remove(at);
+            state.idle_low = state.idle_low.min(state.idle.len());
         } else {
             state.awake -= 1;
             if self.coming.replace(false) {
@@ -202,11 +206,121 @@ impl<W: Work> Drop for Seat<W> {
         let replace = !state.closing
             && roused.is_none()
             && (state.alive() < self.hub.options.threads_min || !state.lanes.is_empty());
+        self.hub.publish(&state);
         drop(state);
         if let Some(executor) = roused {
             executor.unparker.unpark();
         } else if replace {
             self.hub.replace_one();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::Board;
+    use crate::guard::Event;
+    use crate::hub::Options;
+    use crate::lanes::LaneLimits;
+    use crate::sentinel::{Hooks, Sentinel};
+    use crate::work::Label;
+    use std::time::Duration;
+
+    struct Unit(u64);
+    impl Label for u64 {
+        fn describe(&self) -> String {
+            format!("unit {self}")
+        }
+        fn id(&self) -> u64 {
+            *self
+        }
+    }
+    impl Work for Unit {
+        type Label = u64;
+        fn bytes(&self) -> usize {
+            1
+        }
+        fn label(&self) -> u64 {
+            self.0
+        }
+        fn shed(self, _: Shed) {}
+    }
+
+    fn hub(threads_max: usize) -> Arc<Hub<Unit>> {
+        Hub::new(Options {
+            threads_min: 1,
+            threads_max,
+            lanes: vec![LaneLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 }],
+            stall_ns: 200_000,
+            preempt_ns: 5_000_000,
+            thread_idle_ns: 1_000_000_000,
+            board: Arc::new(Board::new(1).unwrap()),
+            slot: 0,
+        })
+        .unwrap()
+    }
+
+    fn watch(hub: &Arc<Hub<Unit>>) -> Sentinel {
+        let report = Box::new(|_: &str| {});
+        let hooks =
+            Hooks { preempt: None, report, leash: None, orphan_exit: Duration::from_secs(1) };
+        Sentinel::start(hub, hooks).unwrap()
+    }
+
+    #[test]
+    fn a_batch_that_woke_one_thread_is_looked_after_when_that_one_blocks() {
+        let hub = hub(4);
+        let sentinel = watch(&hub);
+        let seat = hub.enter();
+        assert!(matches!(seat.take(), Take::Wait));
+        for id in 0..3 {
+            assert!(hub.enqueue(0, Unit(id)).is_ok());
+        }
+        hub.nudge();
+        seat.wait();
+        assert!(matches!(seat.take(), Take::Work(Unit(0))));
+        // This thread blocks, as in user code; the sentinel asks for another.
+        assert!(matches!(hub.guard().wait(), Some(Event::Spawn(_))));
+        drop(sentinel);
+    }
+
+    #[test]
+    fn a_seat_given_up_while_parked_or_woken_leaves_no_trace() {
+        let hub = hub(4);
+        let (first, second) = (hub.enter(), hub.enter());
+        assert!(matches!(first.take(), Take::Wait));
+        assert!(matches!(second.take(), Take::Wait));
+        drop(first);
+        hub.enqueue(0, Unit(1)).ok().unwrap();
+        hub.nudge();
+        drop(second);
+        assert_eq!(hub.stats().threads, 0);
+        assert_eq!(hub.guard().poll(), Some(Event::Spawn(1)), "down to the minimum");
+        let third = hub.enter();
+        assert!(matches!(third.take(), Take::Work(Unit(1))));
+    }
+
+    #[test]
+    fn shrinking_survives_threads_killed_while_parked() {
+        let hub = hub(8);
+        let mut seats: Vec<_> = (0..6).map(|_| hub.enter()).collect();
+        assert!(seats.iter().all(|seat| matches!(seat.take(), Take::Wait)));
+        hub.shrink();
+        seats.truncate(2);
+        hub.shrink();
+        hub.shrink();
+        assert!(hub.stats().threads <= 2);
+    }
+
+    #[test]
+    fn a_closed_hub_lets_its_threads_leave_when_it_is_empty() {
+        let hub = hub(2);
+        let seat = hub.enter();
+        hub.enqueue(0, Unit(1)).ok().unwrap();
+        hub.close();
+        assert!(hub.enqueue(0, Unit(2)).is_err());
+        assert!(matches!(seat.take(), Take::Work(Unit(1))));
+        assert!(matches!(seat.take(), Take::Leave));
     }
 }

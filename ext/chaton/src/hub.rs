@@ -1,6 +1,7 @@
 //! `Chaton::Native::Hub` and `Chaton::Native::Seat`: the hand-over.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
 use chaton_core::guard::Event;
@@ -127,6 +128,11 @@ impl RbHub {
         Ok(())
     }
 
+    fn expect(&self, count: usize) -> Result<(), Error> {
+        self.0.get()?.hub.expect(count);
+        Ok(())
+    }
+
     fn spawn_failed(&self, count: usize) -> Result<(), Error> {
         self.0.get()?.hub.spawn_failed(count);
         Ok(())
@@ -190,7 +196,8 @@ impl RbHub {
 /// Writes a line to the log from a Rust thread, which may not call Ruby's
 /// logger: to standard error, in the readable form.
 pub fn report(line: &str) {
-    eprintln!("chaton [{}] WARN  {line}", std::process::id());
+    // A closed standard error must not end the thread that reports.
+    let _ = writeln!(std::io::stderr(), "chaton [{}] WARN  {line}", std::process::id());
 }
 
 /// A copy of the descriptor, so that Ruby's IO object keeps its own.
@@ -230,6 +237,8 @@ impl RbSeat {
         loop {
             events.inspect(|place| place.runs());
             match seat.take() {
+                // Answered 503 while it waited, or nobody is left to answer.
+                Take::Work(Unit::Web(exchange, _)) if exchange.is_gone() => {}
                 Take::Work(Unit::Web(exchange, _)) => {
                     let Some(kit) = rb_self.parts.env_kit.get() else {
                         exchange.abandon();
@@ -278,6 +287,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("next_event", method!(RbHub::next_event, 0))?;
     class.define_method("stop_events", method!(RbHub::stop_events, 0))?;
     class.define_method("pong", method!(RbHub::pong, 0))?;
+    class.define_method("expect", method!(RbHub::expect, 1))?;
     class.define_method("spawn_failed", method!(RbHub::spawn_failed, 1))?;
     class.define_method("close", method!(RbHub::close, 0))?;
     class.define_method("release_waiting", method!(RbHub::release_waiting, 0))?;

@@ -41,7 +41,7 @@ module Chaton
       ensure
         # Still open only when the thread is being killed.
         answer_killed(request, env) if request.open?
-        after_reply(env, status, headers, failed) if request.after_reply?
+        finish_up(request, env, status, headers, failed) if request.after_reply?
       end
 
       private
@@ -77,13 +77,24 @@ module Chaton
         request.open? ? request.describe : "#{env["REQUEST_METHOD"]} #{env["REQUEST_PATH"]}"
       end
 
+      def finish_up(request, env, status, headers, error)
+        after_reply(env, status, headers, error)
+      ensure
+        # Left to the garbage collector, large uploads would use up the descriptors before it ran.
+        request.input&.close
+      end
+
       # Both lists hold callables that wait for the answer to be on its way.
       def after_reply(env, status, headers, error)
-        Array(env["rack.after_reply"]).each { |callable| callable.call }
+        Array(env["rack.after_reply"]).each { |callable| guarded { callable.call } }
         Array(env["rack.response_finished"]).reverse_each do |callable|
-          callable.call(env, status, headers, error)
+          guarded { callable.call(env, status, headers, error) }
         end
-      rescue StandardError => e
+      end
+
+      def guarded
+        yield
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` here must not end the server either
         @log.exception(e, "a callback after the reply failed")
       end
     end

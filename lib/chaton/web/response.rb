@@ -29,6 +29,9 @@ module Chaton
       # @raise [ResponseError] when it is no Rack response
       # @raise [ClientGone] when the client left before the end
       def deliver
+        # After a full hijack the response is ignored.
+        return if @request.hijacked?
+
         check
         partial_hijack = @headers.delete("rack.hijack")
         return hijack(partial_hijack) if partial_hijack
@@ -105,8 +108,13 @@ module Chaton
       def hijack(callable)
         head = @request.hijack_head(@status, @headers)
         io = @request.call
-        io.write(head)
-        callable.call(io)
+        begin
+          io.write(head)
+          callable.call(io)
+        rescue Exception # rubocop:disable Lint/RescueException -- whatever it was, the client must not wait for ever
+          io.close
+          raise
+        end
       end
 
       def close_body

@@ -10,12 +10,19 @@ class AcceptTest < Minitest::Test
 
   REQUESTS = 50
 
-  # `/hog` computes until the file "stop" is there.
-  APP = <<~RUBY
+  # Well above `preempt_ms`, from which on a busy worker counts as hogged.
+  HOGGED_S = 0.1
+
+  # `/hog` computes until the file "stop" is there, and says when it has done so for long enough to be a hog.
+  APP = <<~RUBY.freeze
+    compute = -> { 100_000.times { |n| n * n } }
+    now = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
     run(lambda do |env|
       if env["PATH_INFO"] == "/hog"
-        File.write("hogged", Process.pid.to_s)
-        200_000.times { |n| n * n } until File.exist?("stop")
+        begun = now.call
+        compute.call until now.call - begun > #{HOGGED_S}
+        File.write("hogged.\#{Process.pid}", "")
+        compute.call until File.exist?("stop")
       end
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
     end)
@@ -27,8 +34,7 @@ class AcceptTest < Minitest::Test
   def test_the_free_worker_takes_new_connections
     server = boot(rackup: APP, config: CONFIG)
     hog = Thread.new { server.get("/hog").body.to_i }
-    server.eventually("one is hogged") { File.exist?(server.path("hogged")) && !server.read("hogged").empty? }
-    hogged = server.read("hogged").to_i
+    hogged, = server.eventually("one is hogged") { pids_of_hogs(server, 1) }
     free = (server.workers - [hogged]).first
     answers = Array.new(REQUESTS) { server.get.body.to_i }
     assert_equal({ free => REQUESTS }, answers.tally)
@@ -43,9 +49,7 @@ class AcceptTest < Minitest::Test
     server = boot(rackup: APP, config: CONFIG)
     hogs = [1, 2].map do |count|
       Thread.new { server.get("/hog").body.to_i }.tap do
-        server.eventually("#{count} are hogged") do
-          server.status["workers"].count { |worker| worker["running"].positive? } == count
-        end
+        server.eventually("#{count} are hogged") { pids_of_hogs(server, count) }
       end
     end
     answers = Array.new(10) { server.get.body.to_i }
@@ -56,12 +60,20 @@ class AcceptTest < Minitest::Test
   end
 
   def test_idle_workers_share_the_connections
-    server = boot(rackup: APP, config: "workers 2")
+    server = boot(rackup: APP, config: CONFIG)
     clients = Array.new(40) { HttpClient.new(server.port).connect }
     shares = clients.map { |client| client.get("/").body.to_i }.tally
     assert_equal server.workers.sort, shares.keys.sort
     assert_operator shares.values.min, :>=, 10
     clients.each(&:close)
     assert_equal 0, server.stop
+  end
+
+  private
+
+  # @return [Array<Integer>, nil] nil while there are fewer than that
+  def pids_of_hogs(server, count)
+    pids = Dir.glob("hogged.*", base: server.dir).map { |name| name.delete_prefix("hogged.").to_i }
+    pids if pids.size == count
   end
 end

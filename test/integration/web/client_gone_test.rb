@@ -16,8 +16,9 @@ class ClientGoneTest < Minitest::Test
   ROUNDS = 100
   # A leak of one response body for each of 200 clients of a kind would be 60 MB.
   GROWTH_KIB_MAX = 12 * 1024
-  # Garbage that a stale word on a stack keeps; a leak would be hundreds.
+  # Files of requests that have just ended; a leak would be hundreds.
   DESCRIPTORS_SLACK = 5
+  UPLOADS = 200
 
   def test_gone_before_the_answer
     server = boot(rackup: MixedLoad::APP, config: CONFIG)
@@ -57,6 +58,20 @@ class ClientGoneTest < Minitest::Test
     after = figures_of(server)
     assert_operator after.last - before.last, :<, GROWTH_KIB_MAX, "memory: #{[before, after]}"
     assert_equal 0, server.status["service"]["web"]["panics_total"]
+    assert_equal 0, server.stop
+  end
+
+  # Their files are closed with the request, not when garbage is collected.
+  def test_large_uploads_hold_no_descriptors
+    server = boot(rackup: MixedLoad::APP, config: CONFIG)
+    upload = "u" * MixedLoad::BIG_BYTES
+    most = RawClient.open(server.port) do |client|
+      Array.new(UPLOADS) do
+        client.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: #{upload.size}\r\n\r\n#{upload}").read_answer
+        ProcessFigures.descriptors(server.pid)
+      end
+    end
+    assert_operator most.max - most.min, :<, UPLOADS / 10
     assert_equal 0, server.stop
   end
 

@@ -118,7 +118,9 @@ impl RbWeb {
 
     fn stop(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
-        without_gvl(|| engine.stop(), &|| {});
+        while without_gvl(|| engine.stop(), &|| {}).is_none() {
+            check_interrupts()?;
+        }
         Ok(())
     }
 

@@ -44,7 +44,10 @@ impl DataTypeFunctions for Keeper {
     fn mark(&self, marker: &Marker) {
         let Some(pins) = TABLE.get() else { return };
         let mut table = pins.table.lock();
-        table.let_go(&mut pins.done.lock());
+        // In a forked child the IO thread's lock may stay taken for ever.
+        if let Some(mut done) = pins.done.try_lock() {
+            table.let_go(&mut done);
+        }
         for value in table.places.iter().flatten() {
             // SAFETY: kept alive by this very mark. It is not moved either.
             marker.mark(unsafe { Value::from_raw(*value) });

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub struct Request {
     kit: &'static EnvKit,
     exchange: RefCell<Option<Arc<Exchange>>>,
     env: Cell<VALUE>,
+    /// The File of a spooled body, nil when there is none.
+    input: Cell<VALUE>,
     /// The application took the connection over: its response is ignored.
     hijacked: Cell<bool>,
 }
@@ -47,8 +50,11 @@ unsafe impl Sync for Request {}
 
 impl DataTypeFunctions for Request {
     fn mark(&self, marker: &Marker) {
-        // SAFETY: nil, or the Hash that `env` made.
-        marker.mark(unsafe { Value::from_raw(self.env.get()) });
+        // SAFETY: nil, or the Hash and the File that `env` made.
+        unsafe {
+            marker.mark(Value::from_raw(self.env.get()));
+            marker.mark(Value::from_raw(self.input.get()));
+        }
     }
 }
 
@@ -72,16 +78,24 @@ impl Request {
             kit,
             exchange: RefCell::new(Some(exchange)),
             env: Cell::new(rb_sys::Qnil as VALUE),
+            input: Cell::new(rb_sys::Qnil as VALUE),
             hijacked: Cell::new(false),
         };
         ruby.obj_wrap(request).as_value()
     }
 
+    fn check_process(&self) -> Result<(), Error> {
+        let ours = self.made_in == handle::generation();
+        ours.then_some(()).ok_or_else(error::forked)
+    }
+
     fn open(&self) -> Result<Arc<Exchange>, Error> {
+        self.check_process()?;
         self.exchange.borrow().clone().ok_or_else(error::closed)
     }
 
     fn take(&self) -> Result<Arc<Exchange>, Error> {
+        self.check_process()?;
         self.exchange.take().ok_or_else(error::closed)
     }
 
@@ -101,6 +115,7 @@ impl Request {
             let copy = file.try_clone().map_err(|e| error::system("the request's body", &e))?;
             let class = ruby.class_object().const_get::<_, magnus::RClass>("File")?;
             let io: Value = class.funcall("for_fd", (copy.into_raw_fd(), "r+b"))?;
+            rb_self.input.set(io.as_raw());
             let _: Value = io.funcall("rewind", ())?;
             let _: Value = env.funcall("store", ("rack.input", io))?;
         }
@@ -117,7 +132,7 @@ impl Request {
         body: Value,
     ) -> Result<bool, Error> {
         if rb_self.hijacked.get() {
-            return Ok(true);
+            return Ok(false);
         }
         let Some(body) = RArray::from_value(body) else { return Ok(false) };
         let Some((parts, total)) = reply::strings(ruby, &body) else { return Ok(false) };
@@ -132,7 +147,10 @@ impl Request {
 
     /// Answers with a file. False when head or file are not of the usual kind.
     fn finish_file(&self, status: Value, headers: Value, path: String) -> Result<bool, Error> {
-        let Ok(file) = std::fs::File::open(&path) else { return Ok(false) };
+        // Opening a FIFO would wait for its writer, with the GVL held.
+        let open =
+            std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        let Ok(file) = open else { return Ok(false) };
         let Ok(about) = file.metadata() else { return Ok(false) };
         if !about.is_file() {
             return Ok(false);
@@ -210,9 +228,11 @@ impl Request {
 
     /// Takes the connection over: its descriptor, and what was read too far.
     fn hijack(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        let exchange = rb_self.take()?;
+        // Nothing is given up before it worked.
+        let (fd, rest) = rb_self.open()?.hijack().map_err(|e| error::system("rack.hijack", &e))?;
+        drop(rb_self.take()?);
         rb_self.hijacked.set(true);
-        let (fd, rest) = exchange.hijack().map_err(|e| error::system("rack.hijack", &e))?;
+        rb_self.input.set(rb_sys::Qnil as VALUE);
         let answer = ruby.ary_new_capa(2);
         answer.push(fd.into_raw_fd())?;
         answer.push(ruby.str_from_slice(&rest))?;
@@ -222,7 +242,12 @@ impl Request {
     /// A request of its own that answers from now on; this one is closed.
     fn detach(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let exchange = rb_self.take()?;
+        rb_self.input.set(rb_sys::Qnil as VALUE);
         Ok(Self::wrap(ruby, rb_self.kit, exchange))
+    }
+
+    fn is_hijacked(&self) -> bool {
+        self.hijacked.get()
     }
 
     fn is_open(&self) -> bool {
@@ -245,9 +270,19 @@ impl Request {
         Ok(self.open()?.listener())
     }
 
+    /// Whether something is to be done after the reply: callables of the
+    /// application, or a file to be closed.
     fn has_after_reply(&self) -> bool {
         let env = self.env.get();
-        env != rb_sys::Qnil as VALUE && self.kit.has_after_reply(env)
+        let nil = rb_sys::Qnil as VALUE;
+        self.input.get() != nil || (env != nil && self.kit.has_after_reply(env))
+    }
+
+    /// The File of a spooled body, to be closed after the reply; nil when there
+    /// is none or the application may go on reading it.
+    fn input(&self) -> Value {
+        // SAFETY: nil, or the File kept alive by `mark`.
+        unsafe { Value::from_raw(self.input.get()) }
     }
 }
 
@@ -298,11 +333,13 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("interim", method!(Request::interim, 1))?;
     class.define_method("hijack", method!(Request::hijack, 0))?;
     class.define_method("detach", method!(Request::detach, 0))?;
+    class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
     class.define_method("gone?", method!(Request::is_gone, 0))?;
     class.define_method("late?", method!(Request::is_late, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;
     class.define_method("listener", method!(Request::listener, 0))?;
+    class.define_method("input", method!(Request::input, 0))?;
     class.define_method("after_reply?", method!(Request::has_after_reply, 0))?;
     Ok(())
 }
