@@ -104,6 +104,8 @@ struct Look<L> {
     takes: u64,
     /// Units finished since the start.
     finished: u64,
+    /// Age in ns of the oldest waiting unit.
+    oldest_ns: u64,
     /// Time in ns since a thread was last woken.
     rouse_age_ns: u64,
 }
@@ -214,14 +216,17 @@ impl<W: Work> Watch<W> {
         self.hub.counters.looks.fetch_add(1, Relaxed);
         let elapsed = now.saturating_sub(self.looked_ns);
         self.looked_ns = now;
-        let Look { mut readings, sample, takes, finished, rouse_age_ns } = self.read(now);
+        let Look { mut readings, sample, takes, finished, oldest_ns, rouse_age_ns } =
+            self.read(now);
         if readings.waiting == 0 {
             self.nothing_waits(elapsed);
             return;
         }
         self.empty_looks = 0;
         let nobody_comes = readings.coming == 0 || rouse_age_ns >= ARRIVAL_NS;
-        readings.stalled = self.is_stalled(&sample, elapsed) && nobody_comes;
+        // Only a unit that waited all the time proves that the time was lost.
+        let waited = oldest_ns >= elapsed;
+        readings.stalled = self.is_stalled(&sample, elapsed) && nobody_comes && waited;
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
         readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
@@ -257,8 +262,8 @@ impl<W: Work> Watch<W> {
         let mut state = self.hub.state.lock();
         state.lanes.expire_all(now, &mut old);
         self.hub.publish(&state);
-        let age_ms = state.lanes.oldest_age_ns(now) / 1_000_000;
-        self.hub.slot().queue_age_ms.store(age_ms as u32, Relaxed);
+        let oldest_ns = state.lanes.oldest_age_ns(now);
+        self.hub.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
         let takes = state.taken - self.taken;
         self.taken = state.taken;
         let readings = Readings {
@@ -277,7 +282,7 @@ impl<W: Work> Watch<W> {
         let rouse_age_ns = now.saturating_sub(state.last_rouse_ns);
         drop(state);
         self.hub.shed(old, Shed::Old);
-        Look { readings, sample, takes, finished, rouse_age_ns }
+        Look { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
     }
 
     /// Whether the sampled threads used less than a quarter of one CPU since
