@@ -1,7 +1,13 @@
 # frozen_string_literal: true
 
-# The only place that loads the shared object. Everything it defines is below
-# {Chaton::Native}; `sig/native.rbs` lists it.
+module Chaton
+  # What the shared object defines: the boundary to the engines. `sig/native.rbs`
+  # lists it with its types.
+  module Native
+  end
+end
+
+# The only place that loads the shared object.
 begin
   require "chaton/chaton_native"
 rescue LoadError => e

@@ -131,7 +131,12 @@ module Chaton
     end
 
     def templates
-      @plan.binds.map { |bind| Web::EnvTemplate.build(@plan, bind) }
+      @sockets.zip(@plan.binds).map { |socket, bind| Web::EnvTemplate.build(@plan, bind, port_of(socket, bind)) }
+    end
+
+    # A bind to port 0 got one from the operating system.
+    def port_of(socket, bind)
+      bind.scheme == "unix" ? 80 : socket.local_address.ip_port
     end
   end
 end

@@ -67,7 +67,7 @@ class FailureTest < Minitest::Test
     end
     assert_equal 503, get(port, "/late").status
     eventually { @output.string.include?("request is late") }
-    assert_match(/GET \/late.*failure_test\.rb/m, @output.string)
+    assert_match(%r{GET /late.*failure_test\.rb}m, @output.string)
     assert_equal 1, @service.status[:running].size
     release << :go
     eventually { @service.status[:running].empty? }
@@ -109,6 +109,6 @@ class FailureTest < Minitest::Test
 
   # nil when the connection ended without an answer
   def status_of(port, path)
-    exchange(port, "GET #{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[/\AHTTP\/1.1 (\d+)/, 1]&.to_i
+    exchange(port, "GET #{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")[%r{\AHTTP/1.1 (\d+)}, 1]&.to_i
   end
 end

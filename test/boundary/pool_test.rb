@@ -78,6 +78,9 @@ class PoolTest < Minitest::Test
     hog = together(port, 1, "/hog").first
     eventually { @service.status[:pool][:running] == 1 }
     (STRESS ? 3 : 20).times { assert_equal "/quick", get(port, "/quick").body }
+    # CRuby's own time slice of 100 ms would serve them, too, but later.
+    assert_operator @service.status[:pool][:preemptions], :>, 0
+  ensure
     stop = true
     assert_equal "/hog", hog.value.body
   end

@@ -126,7 +126,8 @@ class ResponseTest < Minitest::Test
   def test_headers_of_rack_2_and_rack_3
     port = serve { [200, { "Set-Cookie" => "a=1\nb=2", "x-list" => %w[c d] }, []] }
     answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    assert_equal ["Set-Cookie: a=1", "Set-Cookie: b=2", "x-list: c", "x-list: d"], answer.scan(/^(?:Set-Cookie|x-list): \w+(?:=\w)?/)
+    assert_equal ["Set-Cookie: a=1", "Set-Cookie: b=2", "x-list: c", "x-list: d"],
+                 answer.scan(/^(?:Set-Cookie|x-list): \w+(?:=\w)?/)
   end
 
   def test_a_status_and_headers_that_are_no_strings
@@ -141,7 +142,8 @@ class ResponseTest < Minitest::Test
       [200, {}, ["done"]]
     end
     answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    assert answer.start_with?("HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n"), answer
+    hints = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\n"
+    assert answer.start_with?("#{hints}HTTP/1.1 200 OK\r\n"), answer
   end
 
   def test_callbacks_after_the_reply

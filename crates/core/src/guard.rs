@@ -63,16 +63,18 @@ impl Guard {
         self.posted.notify_one();
     }
 
-    /// Blocks until an event comes (`Some`) or [`Guard::interrupt`] (`None`).
-    /// The caller has released the GVL.
-    pub fn wait(&self) -> Option<Event> {
+    /// Blocks until an event is there (true) or [`Guard::interrupt`] (false).
+    /// The caller has released the GVL, and takes the event with
+    /// [`Guard::poll`] once it has it back: a report that Ruby could not fetch
+    /// must stay where [`Guard::take_unheard`] finds it.
+    pub fn wait(&self) -> bool {
         let mut events = self.events.lock();
         loop {
             if self.interrupted.swap(false, Ordering::AcqRel) {
-                return None;
+                return false;
             }
-            if let Some(event) = events.pop_front() {
-                return Some(event);
+            if !events.is_empty() {
+                return true;
             }
             self.posted.wait(&mut events);
         }
@@ -124,8 +126,9 @@ mod tests {
         for event in [Event::Spawn(1), Event::Ping, Event::Spawn(2), Event::Ping] {
             guard.post(event);
         }
-        assert_eq!(guard.wait(), Some(Event::Spawn(3)));
-        assert_eq!(guard.wait(), Some(Event::Ping));
+        assert!(guard.wait());
+        assert_eq!(guard.poll(), Some(Event::Spawn(3)));
+        assert_eq!(guard.poll(), Some(Event::Ping));
         assert_eq!(guard.poll(), None);
     }
 
@@ -133,7 +136,16 @@ mod tests {
     fn keeps_an_interrupt_for_the_next_wait() {
         let guard = Guard::default();
         guard.interrupt();
-        assert_eq!(guard.wait(), None);
+        assert!(!guard.wait());
+    }
+
+    #[test]
+    fn a_report_that_was_only_waited_for_is_unheard() {
+        let guard = Guard::default();
+        guard.post(Event::Late(7, 0));
+        assert!(guard.wait());
+        assert_eq!(guard.take_unheard(1), [7]);
+        assert_eq!(guard.poll(), None);
     }
 
     #[test]

@@ -98,7 +98,9 @@ impl RbHub {
     fn next_event(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
         let guard = rb_self.0.get()?.hub.guard();
         let event = loop {
-            if let Some(Some(event)) = without_gvl(|| guard.wait(), &|| guard.interrupt()) {
+            without_gvl(|| guard.wait(), &|| guard.interrupt());
+            // Taken with the GVL held: see `Guard::wait`.
+            if let Some(event) = guard.poll() {
                 break event;
             }
             check_interrupts()?;

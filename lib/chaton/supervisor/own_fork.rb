@@ -11,7 +11,7 @@ module Chaton
       attr_reader :generation
 
       # @param generation [Integer]
-      # @param block runs in the forked child, is given the child and its end of
+      # @yield runs in the forked child, is given the child and its end of
       #   the leash, and never returns
       def initialize(generation: 0, &in_child)
         @generation = generation

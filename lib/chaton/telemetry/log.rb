@@ -4,6 +4,7 @@ require "json"
 require "time"
 
 module Chaton
+  # Events on their way out: log, process title, redirected output. Nothing reads them back.
   module Telemetry
     # The server's log: one line per event, for a person or for a machine.
     #

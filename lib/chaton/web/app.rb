@@ -3,6 +3,7 @@
 require "chaton/errors"
 
 module Chaton
+  # The Ruby half of the web engine: from a request in hand to its answer.
   module Web
     # Loads the Rack application that the plan names.
     module App

@@ -18,8 +18,9 @@ module Chaton
 
       # @param plan [Config::Plan]
       # @param bind [Config::Bind]
+      # @param port [Integer] what clients connect to
       # @return [Hash{String => Object}] frozen
-      def self.build(plan, bind)
+      def self.build(plan, bind, port)
         places = SET_PER_REQUEST.to_h { |key| [key, nil] }
         places.merge(
           "rack.version" => [1, 6].freeze,
@@ -33,7 +34,7 @@ module Chaton
           "SERVER_SOFTWARE" => "chaton/#{VERSION}",
           "GATEWAY_INTERFACE" => "CGI/1.2",
           "SERVER_NAME" => bind.scheme == "unix" ? "localhost" : bind.host.to_s,
-          "SERVER_PORT" => bind.scheme == "unix" ? "80" : bind.port.to_s
+          "SERVER_PORT" => port.to_s
         ).freeze
       end
     end

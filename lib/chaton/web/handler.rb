@@ -59,12 +59,8 @@ module Chaton
       end
 
       def custom_error(error, env)
-        @error_handler.arity == 1 ? @error_handler.call(error) : @error_handler.call(*[error, env, 500].first(handler_arity))
-      end
-
-      def handler_arity
         arity = @error_handler.arity
-        arity.negative? ? 3 : arity
+        @error_handler.call(*[error, env, 500].first(arity.negative? ? 3 : arity))
       end
 
       def answer_killed(request, env)

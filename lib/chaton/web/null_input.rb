@@ -53,7 +53,7 @@ module Chaton
       def sync = true
 
       # @return [Boolean]
-      def sync=(value) # rubocop:disable Lint/UselessMethodDefinition
+      def sync=(value)
         value
       end
     end

@@ -44,7 +44,7 @@ module Chaton
       private
 
       def check
-        unless @headers.respond_to?(:each) && (@body.respond_to?(:each) || @body.respond_to?(:call) || @body.respond_to?(:to_path))
+        unless @headers.respond_to?(:each) && %i[each call to_path].any? { |name| @body.respond_to?(name) }
           raise ResponseError, "the application answered #{[@status, @headers, @body].inspect[0, 200]}; " \
                                "a Rack application answers [status, headers, body]"
         end
@@ -83,7 +83,8 @@ module Chaton
       end
 
       def send_stream
-        @request.begin(@status, @headers) or raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
+        @request.begin(@status, @headers) or
+          raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
         return @request.end(true) if @env["REQUEST_METHOD"] == "HEAD"
 
         @body.respond_to?(:each) ? write_each : call_body

@@ -65,6 +65,8 @@ module Chaton
       def tick(_now_s); end
 
       # @api private
+      # @param pid [Integer]
+      # @return [Array<Array(Integer, String)>] process and signal, of those that came for it
       def sent_to(pid)
         @queue.select { |target, _| target == pid }
       end

@@ -81,7 +81,8 @@ module Chaton
         ),
         Option.new(
           name: :crash_loop_window_s, group: :health, type: Types::Number.new(1.0..86_400.0, unit: "seconds"),
-          default: 60.0, says: "How long the death of a worker that had served is remembered; boots that failed in a row always count."
+          default: 60.0, says: "How long the death of a worker that had served is remembered; boots that failed in " \
+                               "a row always count."
         )
       ].freeze
     end
