@@ -14,6 +14,8 @@ module Chaton
     # Time the worker has, beyond its graceful stop, before it leaves by force
     # when the supervisor is gone.
     ORPHAN_GRACE_S = 5.0
+    # Time for the answers of released requests to reach their clients.
+    RELEASE_S = 0.2
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
 
@@ -77,6 +79,7 @@ module Chaton
       unless drained
         @guardian.report_running("still running at the end of the graceful stop: released")
         released = @hub.release_waiting
+        @web.wait_drained(RELEASE_S)
         @log.warn("released requests that had not begun", count: released) if released.positive?
       end
       shut

@@ -372,6 +372,11 @@ impl Answer {
         self.producer_waits && self.outbox.has_ample_room(limits)
     }
 
+    /// Whether the final answer has not begun.
+    pub fn is_waiting(&self) -> bool {
+        self.phase == Phase::Waiting
+    }
+
     /// The request timeout has passed; true when the engine may answer instead.
     pub fn give_up(&mut self) -> bool {
         let waiting = self.phase == Phase::Waiting;

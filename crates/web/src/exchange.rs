@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::answer::{Answer, Gone, Phase, Room};
-use crate::head::RequestHead;
+use crate::head::{RequestHead, Version};
 use crate::piece::Piece;
 use crate::reply_head::ReplyFraming;
 use crate::request_body::RequestBody;
@@ -196,6 +196,10 @@ impl Exchange {
 
     /// Sends an interim response, `bytes` as they are, before the final head.
     pub fn interim(self: &Arc<Self>, bytes: &[u8]) {
+        // RFC 9110 15.2: a client of HTTP/1.0 knows no interim responses.
+        if matches!(self.head.version, Version::Http10) {
+            return;
+        }
         let tell = self.answer.lock().interim(bytes);
         if tell {
             Arc::clone(self).tell();

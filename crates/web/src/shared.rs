@@ -143,7 +143,8 @@ impl Shared {
         }
     }
 
-    fn flush_submitted(&self) {
+    /// Wakes those who take requests, if any were handed over.
+    pub fn flush_submitted(&self) {
         if self.submitted.load(Relaxed) > 0 {
             self.submitted.store(0, Relaxed);
             self.sink.flush();

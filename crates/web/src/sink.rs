@@ -1,5 +1,6 @@
 //! Where requests go: the other side of the hand-over.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::exchange::Exchange;
@@ -24,6 +25,7 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Something an operator should read happened outside any request.
     fn warn(&self, message: &str) {
-        eprintln!("chaton: {message}");
+        // A closed standard error is no reason to end the thread that reports.
+        let _ = writeln!(io::stderr(), "chaton: {message}");
     }
 }

@@ -28,10 +28,7 @@ impl Connection {
         self.since = now;
         let requests_max = self.shared.config.limits.requests_per_connection_max;
         let another = requests_max == 0 || self.served < requests_max;
-        match self.shared.config.timeouts.request {
-            Some(time) => self.wire.set_deadline(now + time),
-            None => self.wire.clear_deadline(),
-        }
+        self.set_request_deadline();
         let unread = std::mem::take(&mut self.unread);
         let waker = self.waker.clone();
         let exchange = self.exchange_mut();
@@ -42,6 +39,14 @@ impl Connection {
         self.shared.submit(Arc::clone(&self.exchange));
     }
 
+    /// The answer must begin by then.
+    fn set_request_deadline(&mut self) {
+        match self.shared.config.timeouts.request {
+            Some(time) => self.wire.set_deadline(self.since + time),
+            None => self.wire.clear_deadline(),
+        }
+    }
+
     /// Sends the answer as it is given.
     pub(super) async fn send_answer(&mut self) -> Result<(), End> {
         let mut gathering = false;
@@ -49,19 +54,30 @@ impl Connection {
             match poll_fn(|cx| self.poll_answer(cx, &mut gathering)).await? {
                 Turn::Send { last } => {
                     let mut sent = self.send().await?;
+                    // Also at the end: a producer may still wait for room.
+                    self.report(&mut sent);
                     if last {
                         return Ok(());
                     }
-                    self.report(&mut sent);
-                    let gather = self.shared.config.gather;
-                    gathering = !gather.is_zero();
-                    if gathering {
-                        self.wire.set_timeout(gather);
-                    }
+                    gathering = self.after_part();
                 }
                 Turn::Done => return Ok(()),
             }
         }
+    }
+
+    /// What the next look waits for; answers whether small writes are gathered.
+    fn after_part(&mut self) -> bool {
+        if self.exchange.answer().lock().is_waiting() {
+            // That was an interim response: the answer is still to begin.
+            self.set_request_deadline();
+            return false;
+        }
+        let gather = self.shared.config.gather;
+        if !gather.is_zero() {
+            self.wire.set_timeout(gather);
+        }
+        !gather.is_zero()
     }
 
     fn poll_answer(&mut self, cx: &mut Context, gathering: &mut bool) -> Poll<Result<Turn, End>> {

@@ -68,6 +68,8 @@ impl Connection {
             }
             if turn > TURN_BYTES_MAX {
                 self.report(sent);
+                // The IO thread does not sleep now: nobody else flushes.
+                self.shared.flush_submitted();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

@@ -73,7 +73,8 @@ impl Wire {
         self.armed = Some(at);
         self.timer.as_mut().reset(at.into());
         // Registers the task; whether it has fired already is seen by the caller.
-        let _ = self.timer.as_mut().poll(cx);
+        // Outside tokio's budget, which would leave it unregistered when used up.
+        let _ = Pin::new(&mut tokio::task::unconstrained(self.timer.as_mut())).poll(cx);
     }
 
     /// Reads what has arrived; 0 is the peer's end.
@@ -82,7 +83,11 @@ impl Wire {
             self.unannounced = false;
             match socket::recv(self.fd(), into) {
                 Err(error) if is_transient(&error) => {}
-                done => return Poll::Ready(done),
+                done => {
+                    // A full buffer leaves the rest in the kernel, unannounced.
+                    self.unannounced = matches!(done, Ok(len) if len == into.len());
+                    return Poll::Ready(done);
+                }
             }
         }
         loop {
