@@ -164,8 +164,11 @@ impl Exchange {
         let until = Instant::now() + timeout;
         let mut answer = self.answer.lock();
         loop {
-            if matches!(answer.phase(), Phase::Gone | Phase::Late) {
-                return Err(Gone);
+            match answer.phase() {
+                Phase::Gone | Phase::Late => return Err(Gone),
+                // Another thread ended the answer: what is written now is dropped.
+                Phase::Ended => return Ok(Room::Open),
+                _ => {}
             }
             let room = answer.room(limits);
             if room == Room::Open || !answer.start_wait() {
@@ -189,6 +192,8 @@ impl Exchange {
     /// the connection is closed so that the client can tell.
     pub fn end(self: Arc<Self>, complete: bool) {
         let tell = self.answer.lock().end(complete);
+        // Another thread may be waiting for room that is no longer needed.
+        self.notify_room();
         if tell {
             self.tell();
         }

@@ -54,11 +54,10 @@ impl Connection {
             match poll_fn(|cx| self.poll_answer(cx, &mut gathering)).await? {
                 Turn::Send { last } => {
                     let mut sent = self.send().await?;
-                    // Also at the end: a producer may still wait for room.
-                    self.report(&mut sent);
                     if last {
                         return Ok(());
                     }
+                    self.report(&mut sent);
                     gathering = self.after_part();
                 }
                 Turn::Done => return Ok(()),

@@ -68,8 +68,10 @@ impl Connection {
             }
             if turn > TURN_BYTES_MAX {
                 self.report(sent);
-                // The IO thread does not sleep now: nobody else flushes.
+                // The IO thread does not sleep now: nobody else flushes or
+                // delivers the answers of other connections.
                 self.shared.flush_submitted();
+                self.shared.amid_turn();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
