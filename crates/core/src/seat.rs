@@ -15,6 +15,17 @@ use crate::work::{Shed, Work};
 /// After this long without giving others a turn, in ns, a thread that keeps
 /// finding work lets those in that wait for the GVL in the middle of a unit.
 const TURN_NS: u64 = 2_000_000;
+/// A thread that did not use the CPU for this much of its turn, in ns, blocked
+/// in it: others had theirs, and one more change of the GVL would only cost.
+const BLOCKED_NS: u64 = 500_000;
+
+/// When a turn began, by the monotonic clock and by the thread's CPU clock.
+#[derive(Clone, Copy)]
+struct Turn {
+    wall_ns: u64,
+    /// Read when the turn has lasted a while: most end before.
+    cpu_ns: Option<u64>,
+}
 
 /// What [`Seat::take`] answers.
 pub enum Take<W> {
@@ -37,9 +48,9 @@ pub struct Seat<W: Work> {
     parker: Parker,
     /// Counted in `State::coming` until its first take after a wake.
     coming: Cell<bool>,
-    /// When this turn began, in ns of the clock: at the first take with the GVL
-    /// after a wait or a yield. The time spent waiting for the GVL is not ours.
-    turn_ns: Cell<Option<u64>>,
+    /// This turn: it begins at the first take with the GVL after a wait or a
+    /// yield. The time spent waiting for the GVL is not ours.
+    turn: Cell<Option<Turn>>,
     left: Cell<bool>,
 }
 
@@ -71,7 +82,7 @@ impl<W: Work> Seat<W> {
             executor,
             parker,
             coming: Cell::new(true),
-            turn_ns: Cell::new(None),
+            turn: Cell::new(None),
             left: Cell::new(false),
         }
     }
@@ -125,7 +136,7 @@ impl<W: Work> Seat<W> {
     /// the GVL. Returns early after [`Seat::unparker`] was used.
     pub fn wait(&self) {
         self.parker.park();
-        self.turn_ns.set(None);
+        self.turn.set(None);
     }
 
     /// Counts a thread that was woken, or started, as arrived.
@@ -145,10 +156,8 @@ impl<W: Work> Seat<W> {
 
     fn next(&self, state: &mut State<W>, now: u64, old: &mut Vec<W>) -> Take<W> {
         let others_at_work = state.running > 0 && !state.lanes.is_empty();
-        let began = self.turn_ns.get().unwrap_or(now);
-        self.turn_ns.set(Some(began));
-        if others_at_work && now.saturating_sub(began) >= TURN_NS {
-            self.turn_ns.set(None);
+        if self.turn_is_over(now) && others_at_work {
+            self.turn.set(None);
             return Take::Yield;
         }
         let over_width = state.awake > state.width && state.awake > 1;
@@ -171,6 +180,23 @@ impl<W: Work> Seat<W> {
         state.awake -= 1;
         self.coming.set(true);
         Take::Wait
+    }
+
+    /// Whether this thread has used the CPU for a whole turn without a break.
+    fn turn_is_over(&self, now: u64) -> bool {
+        let turn = self.turn.get().unwrap_or(Turn { wall_ns: now, cpu_ns: None });
+        self.turn.set(Some(turn));
+        let wall_ns = now.saturating_sub(turn.wall_ns);
+        if wall_ns < TURN_NS {
+            return false;
+        }
+        let cpu = self.executor.probe.cpu_ns().unwrap_or(0);
+        let over =
+            turn.cpu_ns.is_some_and(|began| wall_ns < cpu.saturating_sub(began) + BLOCKED_NS);
+        if !over {
+            self.turn.set(Some(Turn { wall_ns: now, cpu_ns: Some(cpu) }));
+        }
+        over
     }
 
     fn give_up(&self, state: &mut State<W>) {
@@ -284,6 +310,39 @@ mod tests {
         assert!(hub.guard().wait());
         assert!(matches!(hub.guard().poll(), Some(Event::Spawn(_))));
         drop(sentinel);
+    }
+
+    /// Takes units with `between` before each while another thread is in the
+    /// middle of one; answers whether a yield came among so many.
+    fn yields_among(takes: usize, between: impl Fn(&Seat<Unit>)) -> bool {
+        let hub = hub(2);
+        let (other, seat) = (hub.enter(), hub.enter());
+        hub.apply(&crate::policy::Decision { width: 2, ..Default::default() });
+        (0..2).for_each(|id| hub.enqueue(0, Unit(id)).ok().unwrap());
+        assert!(matches!(other.take(), Take::Work(_)));
+        (0..takes).any(|_| {
+            hub.enqueue(0, Unit(9)).ok().unwrap();
+            let take = seat.take();
+            between(&seat);
+            matches!(take, Take::Yield)
+        })
+    }
+
+    #[test]
+    fn a_thread_that_computes_lets_others_in() {
+        let compute = |seat: &Seat<Unit>| {
+            let until = seat.executor.probe.cpu_ns().unwrap() + TURN_NS;
+            while seat.executor.probe.cpu_ns().unwrap() < until {
+                std::hint::black_box(0);
+            }
+        };
+        assert!(yields_among(50, compute));
+    }
+
+    #[test]
+    fn a_thread_that_blocks_by_itself_keeps_its_turn() {
+        let block = |_: &Seat<Unit>| std::thread::sleep(Duration::from_nanos(2 * TURN_NS));
+        assert!(!yields_among(20, block));
     }
 
     #[test]

@@ -46,7 +46,7 @@ module Chaton
                 "and another one is woken (Ruby 3.1; later ones say so themselves)."
         ),
         Option.new(
-          name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 5.0,
+          name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 4.0,
           says: "While requests wait, a thread that has computed for this long lets the next one run."
         ),
         Option.new(
