@@ -28,8 +28,8 @@ const INTERVAL_FACTOR_MAX: u64 = 8;
 /// Units taken between two looks that count as quick progress.
 const QUICK_TAKES: u64 = 8;
 /// The same factor while units take longer but nothing stalls: a stall is then
-/// seen within 0.8 ms, and looking costs a quarter.
-const CALM_FACTOR_MAX: u64 = 4;
+/// seen within 0.4 ms, and looking costs half.
+const CALM_FACTOR_MAX: u64 = 2;
 /// Time that a woken thread gets to take before its absence counts as a stall.
 const ARRIVAL_NS: u64 = 1_000_000;
 /// Time without a stall after which the width narrows. Narrowing that is
