@@ -29,8 +29,6 @@ pub struct Executor<L> {
     pub parked: AtomicBool,
     /// CPU clock in ns at the sentinel's last look.
     pub cpu_seen_ns: AtomicU64,
-    /// Units it has finished.
-    pub finished: AtomicU64,
 }
 
 impl<L> Executor<L> {

@@ -65,7 +65,6 @@ mod tests {
                 current: Mutex::new(None),
                 parked: AtomicBool::new(*parked),
                 cpu_seen_ns: AtomicU64::new(0),
-                finished: AtomicU64::new(0),
             }))
         };
         parked.iter().enumerate().map(executor).collect()

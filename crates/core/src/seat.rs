@@ -69,7 +69,6 @@ impl<W: Work> Seat<W> {
             current: Mutex::new(None),
             parked: AtomicBool::new(false),
             cpu_seen_ns: AtomicU64::new(0),
-            finished: AtomicU64::new(0),
         });
         state.executors[index] = Some(executor.clone());
         state.awake += 1;
@@ -106,7 +105,6 @@ impl<W: Work> Seat<W> {
         if done.is_some() {
             state.finished += 1;
             state.running -= 1;
-            self.executor.finished.fetch_add(1, Relaxed);
         }
         self.arrive(&mut state);
         let taken = self.next(&mut state, now, &mut old);
