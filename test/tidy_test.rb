@@ -23,7 +23,8 @@ class TidyTest < Minitest::Test
   RUST_IMPORTS = {
     "crates/core" => [],
     "crates/web" => ["chaton-core"],
-    "ext/chaton" => ["chaton-core", "chaton-web"]
+    "crates/jobs" => ["chaton-core"],
+    "ext/chaton" => ["chaton-core", "chaton-jobs", "chaton-web"]
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 

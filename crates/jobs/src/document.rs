@@ -1,0 +1,193 @@
+//! The job document: one JSON object. What Chaton needs is read out of it
+//! once; everything else, known or not, stays as the bytes it was.
+
+mod extra;
+mod fields;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub use extra::Extra;
+pub use fields::Fields;
+
+/// Longest piece of a broken document that an error shows, in bytes.
+const SHOWN_MAX: usize = 200;
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow)]
+    class: Cow<'a, str>,
+    #[serde(borrow)]
+    args: &'a RawValue,
+    #[serde(borrow, default)]
+    jid: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    queue: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    bid: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    chaton: Option<&'a RawValue>,
+}
+
+/// A document that could be read.
+#[derive(Clone, Debug)]
+pub struct Document {
+    payload: Arc<[u8]>,
+    class: Span,
+    jid: Span,
+    queue: Span,
+    args: Range<usize>,
+    bid: Option<Box<str>>,
+    extra: Option<Box<Extra>>,
+}
+
+/// Text that stands in the payload as it is, or had escapes.
+#[derive(Clone, Debug)]
+enum Span {
+    At(Range<usize>),
+    Own(Box<str>),
+}
+
+/// A payload that is no job document, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl Document {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// Says what is wrong and shows its beginning.
+    pub fn parse(payload: Arc<[u8]>) -> Result<Self, Malformed> {
+        let text = std::str::from_utf8(&payload)
+            .map_err(|e| malformed(&payload, &format!("is not UTF-8: {e}")))?;
+        let wire: Wire<'_> = serde_json::from_str(text)
+            .map_err(|e| malformed(&payload, &format!("is no job document: {e}")))?;
+        let args = range_in(text, wire.args.get());
+        if text.as_bytes()[args.start] != b'[' {
+            return Err(malformed(&payload, "has args that are no array"));
+        }
+        let extra = match wire.chaton {
+            Some(raw) => Some(Box::new(
+                Extra::parse(raw.get())
+                    .map_err(|e| malformed(&payload, &format!("key chaton: {e}")))?,
+            )),
+            None => None,
+        };
+        let empty = Cow::Borrowed("");
+        let class = span(text, &wire.class);
+        let jid = span(text, wire.jid.as_ref().unwrap_or(&empty));
+        let queue = span(text, wire.queue.as_ref().unwrap_or(&empty));
+        let bid = wire.bid.map(|bid| bid.into_owned().into_boxed_str());
+        Ok(Self { class, jid, queue, args, bid, extra, payload })
+    }
+
+    /// The document's bytes.
+    pub fn payload(&self) -> &Arc<[u8]> {
+        &self.payload
+    }
+
+    /// Name of the class.
+    pub fn class(&self) -> &str {
+        self.text(&self.class)
+    }
+
+    /// Number of the job; empty when it has none.
+    pub fn jid(&self) -> &str {
+        self.text(&self.jid)
+    }
+
+    /// The queue it names; empty when it names none.
+    pub fn queue(&self) -> &str {
+        self.text(&self.queue)
+    }
+
+    /// Its arguments: a JSON array.
+    pub fn args(&self) -> &str {
+        // SAFETY of the text: the payload was checked to be UTF-8 and the
+        // range is that of a JSON value in it.
+        std::str::from_utf8(&self.payload[self.args.clone()]).unwrap_or("[]")
+    }
+
+    /// The batch it belongs to.
+    pub fn bid(&self) -> Option<&str> {
+        self.bid.as_deref()
+    }
+
+    /// What Chaton keeps under the key `chaton`.
+    pub fn extra(&self) -> Option<&Extra> {
+        self.extra.as_deref()
+    }
+
+    fn text<'a>(&'a self, span: &'a Span) -> &'a str {
+        match span {
+            Span::At(range) => std::str::from_utf8(&self.payload[range.clone()]).unwrap_or(""),
+            Span::Own(text) => text,
+        }
+    }
+}
+
+fn span(text: &str, part: &Cow<'_, str>) -> Span {
+    match part {
+        Cow::Borrowed(part) if !part.is_empty() => Span::At(range_in(text, part)),
+        other => Span::Own(other.as_ref().into()),
+    }
+}
+
+/// Where `part`, a slice of `text`, lies in it.
+fn range_in(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - text.as_ptr() as usize;
+    start..start + part.len()
+}
+
+fn malformed(payload: &[u8], why: &str) -> Malformed {
+    let shown = String::from_utf8_lossy(&payload[..payload.len().min(SHOWN_MAX)]);
+    Malformed(format!("a job {why}: {shown:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Document, Malformed> {
+        Document::parse(text.as_bytes().into())
+    }
+
+    #[test]
+    fn reads_what_it_needs_and_keeps_the_rest() {
+        let text = r#"{"retry":true,"queue":"low","class":"A::B","args":[1,{"x":[2]}],"jid":"abc","bid":"b1","odd":{"z":1}}"#;
+        let job = parse(text).unwrap();
+        assert_eq!((job.class(), job.jid(), job.queue()), ("A::B", "abc", "low"));
+        assert_eq!(job.args(), r#"[1,{"x":[2]}]"#);
+        assert_eq!(job.bid(), Some("b1"));
+        assert_eq!(&**job.payload(), text.as_bytes());
+    }
+
+    #[test]
+    fn reads_escaped_names_and_missing_ones() {
+        let job = parse(r#"{"class":"A\u0042","args":[]}"#).unwrap();
+        assert_eq!((job.class(), job.jid(), job.queue()), ("AB", "", ""));
+        assert!(job.extra().is_none());
+    }
+
+    #[test]
+    fn refuses_what_is_no_job() {
+        for bad in [
+            "",
+            "{",
+            "[]",
+            "null",
+            r#"{"class":"A"}"#,
+            r#"{"class":1,"args":[]}"#,
+            r#"{"class":"A","args":{}}"#,
+            r#"{"class":"A","args":[]} x"#,
+            r#"{"class":"A","args":[],"chaton":3}"#,
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(Document::parse(b"{\"class\":\"\xff\",\"args\":[]}".as_slice().into()).is_err());
+    }
+}

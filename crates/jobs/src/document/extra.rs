@@ -1,0 +1,107 @@
+//! What Chaton keeps in a document, under the one key `chaton`, so that it can
+//! never meet another gem's key.
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Limit, LimitRule};
+
+/// The value of the key `chaton`. Absent members are left out when written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Extra {
+    /// The lock that the job holds (unique jobs).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lock: Option<String>,
+    /// Until when: `start` or `success`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Limits it is under: `{"key","max","per"?,"bucket"?,"hold"?}`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<WireLimit>,
+    /// Not run after this time (s since 1970).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<f64>,
+    /// Deaths of workers that had started it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deaths: u32,
+    /// Seconds after which `cancelled?` turns true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<f64>,
+}
+
+/// A limit as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireLimit {
+    /// What is limited.
+    pub key: String,
+    /// How many.
+    pub max: u32,
+    /// Seconds of the window or bucket; none: how many at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per: Option<f64>,
+    /// A bucket that refills evenly instead of a sliding window.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bucket: bool,
+    /// Longest hold of a slot in seconds (default 3,600).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<f64>,
+}
+
+/// Longest hold of a concurrency slot when the job says nothing else.
+const HOLD_S: f64 = 3600.0;
+
+impl WireLimit {
+    /// The limit as stores take it.
+    pub fn limit(&self) -> Limit {
+        let rule = match self.per {
+            None => LimitRule::Concurrent { max: self.max, hold_s: self.hold.unwrap_or(HOLD_S) },
+            Some(per_s) if self.bucket => LimitRule::Bucket { max: self.max, per_s },
+            Some(per_s) => LimitRule::Window { max: self.max, per_s },
+        };
+        Limit { key: self.key.clone(), rule }
+    }
+}
+
+impl Extra {
+    /// Reads the value of the key `chaton`.
+    ///
+    /// # Errors
+    /// Names the member that is wrong.
+    pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    /// Writes it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| "{}".into())
+    }
+
+    /// Whether its lock is given up when the job starts.
+    pub fn unlocks_at_start(&self) -> bool {
+        self.until.as_deref() == Some("start")
+    }
+
+    /// The limits as stores take them.
+    pub fn limits(&self) -> Vec<Limit> {
+        self.limits.iter().map(WireLimit::limit).collect()
+    }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_what_it_read_and_nothing_more() {
+        let json =
+            r#"{"lock":"k","until":"start","limits":[{"key":"api","max":3,"per":1.5}],"deaths":2}"#;
+        let extra = Extra::parse(json).unwrap();
+        assert_eq!(extra.to_json(), json);
+        assert!(extra.unlocks_at_start());
+        assert_eq!(extra.limits()[0].rule, LimitRule::Window { max: 3, per_s: 1.5 });
+        assert_eq!(Extra::default().to_json(), "{}");
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong with a store.
+
+use std::fmt;
+
+/// What kind of failure it was: decides what the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Not reachable, cut off or too slow: trying again may help.
+    Unavailable,
+    /// Memory or disk is full: what is stored can be drained, nothing added.
+    Full,
+    /// Locked by somebody else for too long: trying again may help.
+    Busy,
+    /// The file or an answer is damaged.
+    Corrupt,
+    /// Wrong address, password, version or setting: a person must act.
+    Refused,
+}
+
+/// A failure, with a sentence for the log.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    /// Its kind.
+    pub kind: Kind,
+    /// What happened, where, and what to do next. No password in it.
+    pub message: String,
+}
+
+impl StoreError {
+    /// An error of that kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// [`Kind::Refused`].
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::new(Kind::Refused, message)
+    }
+
+    /// [`Kind::Unavailable`].
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unavailable, message)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for StoreError {}
