@@ -15,6 +15,11 @@ ruby-sinatra|example application|demo
 wrk|makes the load|demo
 puma|the server Chaton is compared with|demo
 ruby-minitest|runs the tests|test
+redis-server|the distributed job store that jobs are tested against|test
+ruby-sidekiq|the job processor whose format, API and pages are tested against|test
+ruby-redis|Sidekiq's Redis client|test
+ruby-activejob|the adapter for ActiveJob|test
+openssl|makes the certificates of the TLS tests|test
 rubocop|checks the Ruby style|test
 yard|checks that the public API is documented|test
 ruby-railties|Rails example: boot|test

@@ -5,6 +5,8 @@
 //! what it does not specify (in-flight sets, limits, batches) has keys that
 //! begin with `chaton:`.
 
+pub mod cron;
 pub mod document;
+pub mod engine;
 pub mod retry;
 pub mod store;

@@ -1,0 +1,198 @@
+//! The engine: claims jobs from a store, hands them to Ruby's threads through
+//! a [`Sink`], and settles how they ended.
+//!
+//! Three threads, each with a connection of its own: the *fetcher* settles and
+//! claims in batches, the *keeper* gives signs of life and does what is due by
+//! the clock, the *watcher* waits for changes while there is nothing to do.
+//! None of them polls: each waits for a bell or for the next moment at which
+//! something is due.
+
+mod backoff;
+mod config;
+mod fetcher;
+mod identity;
+mod intake;
+mod job;
+mod keeper;
+mod order;
+mod random;
+mod recovery;
+mod report;
+mod shared;
+mod sink;
+mod stats;
+mod watcher;
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::store::{Kind, Kit, StoreError};
+use fetcher::Fetcher;
+use identity::Identity;
+use keeper::Keeper;
+use random::Random;
+use shared::Shared;
+use watcher::Watcher;
+
+pub use config::{Config, Mode};
+pub use job::{Ending, Job};
+pub use recovery::Death;
+pub use sink::Sink;
+pub use stats::Stats;
+
+/// A running engine. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+impl Engine {
+    /// Starts the engine's threads. A store that cannot be reached now is
+    /// waited for; what a person must mend is an error.
+    ///
+    /// # Errors
+    /// A wrong address, password, version or setting, a damaged file.
+    pub fn start(
+        config: Config,
+        kit: &Arc<dyn Kit>,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Self, StoreError> {
+        let mut probe = kit.store();
+        match probe.stats() {
+            Err(error) if matches!(error.kind, Kind::Refused | Kind::Corrupt) => return Err(error),
+            Err(error) => {
+                sink.warn(&format!("jobs: {error}; starting all the same, and trying on"))
+            }
+            Ok(_) => {}
+        }
+        drop(probe);
+        let shared = Shared::new(config, Identity::new(), sink);
+        let watch = kit.watch();
+        let _ = shared.watch.set(watch.interrupter());
+        let fetcher = Fetcher::new(&shared, kit.store(), Random::new());
+        let keeper = Keeper::new(&shared, kit.store(), is_local(kit.address()));
+        let watcher = Watcher::new(&shared, watch);
+        let engine = Self { shared, threads: Arc::default() };
+        engine.spawn("chaton jobs", move || fetcher.run())?;
+        engine.spawn("chaton keeper", move || keeper.run())?;
+        engine.spawn("chaton watcher", move || watcher.run())?;
+        Ok(engine)
+    }
+
+    /// `HOST:PID:NONCE`.
+    pub fn identity(&self) -> &str {
+        &self.shared.identity.name
+    }
+
+    /// Claims no more jobs.
+    pub fn quiet(&self) {
+        self.set_quiet(true);
+    }
+
+    /// Claims jobs again.
+    pub fn resume(&self) {
+        self.set_quiet(false);
+    }
+
+    /// Sends every job that was not started back to the front of its queue;
+    /// answers how many.
+    pub fn release(&self) -> usize {
+        let suspects: Vec<_> = self.shared.book.lock().suspects.drain(..).collect();
+        let waiting = self.shared.sink.take_waiting();
+        let count = suspects.len() + waiting.len();
+        suspects.iter().chain(&waiting).for_each(|job| job.abandon());
+        count
+    }
+
+    /// Waits until no job is in hand and every end is written; false when the
+    /// time is up or [`Engine::interrupt_wait`] was called.
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        self.shared.wait_idle(timeout)
+    }
+
+    /// Ends a [`Engine::wait_idle`] early.
+    pub fn interrupt_wait(&self) {
+        self.shared.calm_interrupted.store(true, Ordering::Release);
+        let _held = self.shared.book.lock();
+        self.shared.calm_bell.notify_all();
+    }
+
+    /// Sends the jobs that run back to the front of their queues, whatever
+    /// their threads will say later; answers their jids.
+    pub fn give_back_running(&self) -> Vec<String> {
+        let jobs: Vec<_> = self.shared.book.lock().jobs.values().cloned().collect();
+        let given = |job: &&Arc<Job>| job.finish(Ending::Back { payload: None });
+        let running = jobs.iter().filter(|job| job.is_running()).filter(given);
+        running.map(|job| job.document().jid().to_string()).collect()
+    }
+
+    /// Writes what is left, says good-bye to the store and ends the threads.
+    /// Jobs still in hand go back.
+    pub fn stop(&self) {
+        self.shared.book.lock().quiet = true;
+        self.release();
+        self.give_back_running();
+        self.shared.book.lock().stopping = true;
+        self.shared.fetch_bell.notify_all();
+        // The keeper says good-bye when the fetcher has written everything.
+        let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
+        if let Some(fetcher) = threads.next() {
+            let _ = fetcher.join();
+        }
+        self.shared.book.lock().parting = true;
+        self.shared.keep_bell.notify_all();
+        self.shared.rewatch();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    /// A sibling died: its jobs go back at once.
+    pub fn recover(&self, death: Death) {
+        self.shared.add_death(death);
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> Stats {
+        let book = self.shared.book.lock();
+        Stats {
+            unstarted: self.shared.unstarted.load(Ordering::Relaxed),
+            running: self.shared.running.load(Ordering::Relaxed),
+            unwritten: book.settles.len() + book.settling,
+            service_us: (book.service_ns / 1e3) as u64,
+            quiet: book.quiet,
+            holds_lease: self.shared.holds_lease(),
+            ..self.shared.counters.read()
+        }
+    }
+
+    fn set_quiet(&self, quiet: bool) {
+        let mut book = self.shared.book.lock();
+        book.quiet = quiet;
+        book.dry = false;
+        book.beat_now = true;
+        drop(book);
+        self.shared.fetch_bell.notify_one();
+        self.shared.keep_bell.notify_one();
+    }
+
+    fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {
+        let started = chaton_core::thread::spawn(name, run);
+        let thread = started.map_err(|e| StoreError::unavailable(format!("thread {name}: {e}")))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+}
+
+/// Whether only this machine can use the store.
+fn is_local(address: &str) -> bool {
+    address.starts_with("sqlite:") || address.starts_with("memory:")
+}
+
+#[cfg(test)]
+mod tests;

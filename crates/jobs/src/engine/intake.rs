@@ -1,0 +1,187 @@
+//! What happens to a job between its claim and the queue: broken ones go to
+//! the dead set, expired ones are dropped, limits are asked, suspects wait to
+//! run alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::job::{effects, Ending, Job};
+use super::random::Random;
+use super::shared::Shared;
+use crate::document::{Document, Malformed};
+use crate::store::{Ask, BatchEvent, Claimed, Grant, Limit, Outcome, Result, Settle, Store};
+
+/// A job that was running in so many workers when they died runs alone.
+pub(super) const SUSPECT_DEATHS: u32 = 2;
+/// Jobs over a limit that may come back in one `limit_retry`; later ones are
+/// spread behind them.
+const RETRY_GROUP: u32 = 100;
+/// Keys of limits whose waiting jobs are spread.
+const KEYS_MAX: usize = 10_000;
+
+/// The way in.
+pub(super) struct Intake {
+    shared: Arc<Shared>,
+    random: Random,
+    /// Limit → jobs sent away lately, and since when (s).
+    denied: HashMap<String, (u32, f64)>,
+}
+
+impl Intake {
+    pub fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), random: Random::new(), denied: HashMap::new() }
+    }
+
+    /// Takes claimed jobs in. On an error of the limiters all jobs that asked
+    /// go back to their queues.
+    pub fn take_in(&mut self, store: &mut dyn Store, claimed: Vec<Claimed>) -> Result<()> {
+        let mut limited = Vec::new();
+        let mut any = false;
+        for one in claimed {
+            let Some(job) = self.read(one) else { continue };
+            if !self.is_wanted(&job) {
+                continue;
+            }
+            let extra = job.document().extra();
+            if !job.is_due() && extra.is_some_and(|extra| !extra.limits.is_empty()) {
+                limited.push(job);
+            } else if !job.is_due() && extra.is_some_and(|e| e.deaths >= SUSPECT_DEATHS) {
+                self.shared.book.lock().suspects.push_back(job);
+            } else {
+                any |= self.submit(job);
+            }
+        }
+        let asked = if limited.is_empty() { Ok(()) } else { self.ask(store, limited, &mut any) };
+        if any {
+            self.shared.sink.flush();
+        }
+        asked
+    }
+
+    /// Lets the first suspect run when nothing else does.
+    pub fn run_a_suspect(&self) {
+        let mut book = self.shared.book.lock();
+        let waiting = book.suspects.len();
+        if waiting == 0 || book.jobs.len() > waiting {
+            return;
+        }
+        let Some(job) = book.suspects.pop_front() else { return };
+        drop(book);
+        if self.submit(job) {
+            self.shared.sink.flush();
+        }
+    }
+
+    fn read(&self, claimed: Claimed) -> Option<Arc<Job>> {
+        let Claimed { ticket, queue, payload } = claimed;
+        let payload: Arc<[u8]> = payload.into();
+        match Document::parse(payload) {
+            Ok(doc) => {
+                let due = queue.is_empty();
+                let queue = if due { Arc::from(doc.queue()) } else { queue };
+                let job = Job::new(doc, ticket, queue, due, &self.shared);
+                self.shared.book.lock().jobs.insert(ticket, job.clone());
+                self.shared.unstarted.fetch_add(1, Ordering::AcqRel);
+                Some(job)
+            }
+            Err(malformed) => {
+                self.bury(ticket, queue, &malformed);
+                None
+            }
+        }
+    }
+
+    /// A broken document goes to the dead set as it is.
+    fn bury(&self, ticket: u64, queue: Arc<str>, malformed: &Malformed) {
+        self.shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
+        self.shared
+            .sink
+            .warn(&format!("jobs: {} (queue {queue}); it is in the dead set, whole", malformed.0));
+        let outcome = Outcome::Dead { payload: None, at: self.shared.wall_s() };
+        let settle = Settle { ticket, queue, outcome, effects: None };
+        let mut book = self.shared.book.lock();
+        if book.settles.is_empty() {
+            book.settles_since_ns = chaton_core::clock::now_ns();
+        }
+        book.settles.push(settle);
+    }
+
+    fn is_wanted(&self, job: &Arc<Job>) -> bool {
+        let expires_at = job.document().extra().and_then(|extra| extra.expires_at);
+        if job.is_due() || expires_at.is_none_or(|at| at > self.shared.wall_s()) {
+            return true;
+        }
+        self.shared.counters.expired.fetch_add(1, Ordering::Relaxed);
+        job.finish(Ending::Done);
+        false
+    }
+
+    fn submit(&self, job: Arc<Job>) -> bool {
+        match self.shared.sink.submit(job) {
+            Ok(()) => true,
+            Err(job) => {
+                job.abandon();
+                self.shared.counters.given_back.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    fn ask(&mut self, store: &mut dyn Store, jobs: Vec<Arc<Job>>, any: &mut bool) -> Result<()> {
+        let now_s = self.shared.wall_s();
+        let limits: Vec<Vec<Limit>> = jobs.iter().map(|job| job.limits()).collect();
+        let asks: Vec<Ask<'_>> = jobs
+            .iter()
+            .zip(&limits)
+            .map(|(job, limits)| Ask { ticket: job.ticket(), limits })
+            .collect();
+        let grants = match store.acquire(&self.shared.identity.name, &asks, now_s) {
+            Ok(grants) => grants,
+            Err(error) => {
+                jobs.iter().for_each(|job| job.abandon());
+                return Err(error);
+            }
+        };
+        for ((job, limits), grant) in jobs.into_iter().zip(&limits).zip(grants) {
+            match grant {
+                Grant::Now => {
+                    job.grant();
+                    *any |= self.submit(job);
+                }
+                Grant::At(at) => {
+                    self.shared.counters.limited.fetch_add(1, Ordering::Relaxed);
+                    let at = at.unwrap_or_else(|| self.spread(limits, now_s));
+                    job.finish(Ending::Later { at, payload: None });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// When a job asks again whose slot nobody can foretell: the more were
+    /// sent away lately, the later, so that they do not come all at once.
+    fn spread(&mut self, limits: &[Limit], now_s: f64) -> f64 {
+        let pause = self.shared.config.limit_retry.as_secs_f64();
+        if self.denied.len() > KEYS_MAX {
+            self.denied.clear();
+        }
+        let key = limits.first().map(|limit| limit.key.clone()).unwrap_or_default();
+        let (count, since) = self.denied.entry(key).or_insert((0, now_s));
+        if now_s - *since > pause {
+            (*count, *since) = (0, now_s);
+        }
+        *count += 1;
+        now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.unit())
+    }
+}
+
+/// What the end of a job that its worker died of sets free.
+pub(super) fn effects_of_death(doc: &Document) -> Option<Box<crate::store::Effects>> {
+    effects(doc, Some(BatchEvent::Died), true)
+}
+
+/// What is set free when a job goes back to its queue.
+pub(super) fn effects_of_return(doc: &Document) -> Option<Box<crate::store::Effects>> {
+    effects(doc, None, true)
+}

@@ -1,0 +1,258 @@
+//! One claimed job, shared by the engine and the thread that runs it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::Arc;
+
+use chaton_core::clock;
+
+use super::shared::Shared;
+use crate::document::Document;
+use crate::store::{BatchEvent, BatchStep, Effects, Limit, LimitRule, Outcome, Settle};
+
+const WAITING: u8 = 0;
+const STARTED: u8 = 1;
+const ENDED: u8 = 2;
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// It ran.
+    Done,
+    /// It failed and is tried again.
+    Retry {
+        /// When (s since 1970).
+        at: f64,
+        /// The document to store.
+        payload: Vec<u8>,
+    },
+    /// It failed for good: into the dead set.
+    Dead {
+        /// The document to store; `None`: as it was.
+        payload: Option<Vec<u8>>,
+    },
+    /// It failed, is not tried again and not kept.
+    Failed,
+    /// It shall run later; not a failure.
+    Later {
+        /// When (s since 1970).
+        at: f64,
+        /// The document to store; `None`: as it was.
+        payload: Option<Vec<u8>>,
+    },
+    /// Back to the front of its queue; not a failure.
+    Back {
+        /// The document to store; `None`: as it was.
+        payload: Option<Vec<u8>>,
+    },
+}
+
+/// A claimed job. It ends once; whoever comes second is told so.
+pub struct Job {
+    doc: Document,
+    ticket: u64,
+    queue: Arc<str>,
+    due: bool,
+    phase: AtomicU8,
+    executor: AtomicU32,
+    started_ns: AtomicU64,
+    started_s: AtomicU64,
+    cancelled: AtomicBool,
+    /// It holds slots of concurrency limits.
+    granted: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+impl Job {
+    pub(super) fn new(
+        doc: Document,
+        ticket: u64,
+        queue: Arc<str>,
+        due: bool,
+        shared: &Arc<Shared>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            doc,
+            ticket,
+            queue,
+            due,
+            phase: AtomicU8::new(WAITING),
+            executor: AtomicU32::new(0),
+            started_ns: AtomicU64::new(0),
+            started_s: AtomicU64::new(0),
+            cancelled: AtomicBool::new(false),
+            granted: AtomicBool::new(false),
+            shared: shared.clone(),
+        })
+    }
+
+    /// Its document.
+    pub fn document(&self) -> &Document {
+        &self.doc
+    }
+
+    /// Its number in this engine's in-flight set.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The queue it was claimed from, or names when it came by being due.
+    pub fn queue(&self) -> &Arc<str> {
+        &self.queue
+    }
+
+    /// It came out of the schedule or the retry set and waits for client
+    /// middleware: push it, then end it as done.
+    pub fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Whether it may be started: it has not ended, and this engine has not
+    /// been silent for so long that others may have taken it.
+    pub fn may_start(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == WAITING && self.shared.holds_lease()
+    }
+
+    /// A thread begins to run it.
+    pub fn started(&self, executor: usize) {
+        self.started_ns.store(clock::now_ns(), Ordering::Relaxed);
+        self.executor.store(executor as u32, Ordering::Relaxed);
+        let went =
+            self.phase.compare_exchange(WAITING, STARTED, Ordering::AcqRel, Ordering::Acquire);
+        if went.is_err() {
+            return;
+        }
+        self.started_s.store(self.shared.started_now_s(), Ordering::Relaxed);
+        let unlock = self.doc.extra().filter(|extra| extra.unlocks_at_start());
+        let unlock = unlock.and_then(|extra| extra.lock.clone());
+        self.shared.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));
+    }
+
+    /// Ends it. `false`: it had ended before, nothing was done.
+    pub fn finish(&self, ending: Ending) -> bool {
+        let was = self.phase.swap(ENDED, Ordering::AcqRel);
+        if was == ENDED {
+            return false;
+        }
+        let ran_ns = (was == STARTED)
+            .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
+        let failed = matches!(ending, Ending::Retry { .. } | Ending::Dead { .. } | Ending::Failed);
+        let counts = !self.due && (failed || ending == Ending::Done);
+        let settle = self.settle(ending);
+        self.shared.job_ended(settle, ran_ns, counts, failed);
+        true
+    }
+
+    /// Nobody ended it: back to the front, uncounted. No-op when it has ended.
+    pub fn abandon(&self) {
+        self.finish(Ending::Back { payload: None });
+    }
+
+    /// Whether it has not ended.
+    pub fn is_open(&self) -> bool {
+        self.phase.load(Ordering::Acquire) != ENDED
+    }
+
+    /// Whether a thread runs it.
+    pub fn is_running(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == STARTED
+    }
+
+    /// Whether somebody asked it to end.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether it runs for longer than its own deadline.
+    pub fn is_past_deadline(&self) -> bool {
+        let deadline = self.doc.extra().and_then(|extra| extra.deadline);
+        deadline.is_some_and(|deadline| {
+            let ran = clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed));
+            self.is_running() && ran as f64 / 1e9 > deadline
+        })
+    }
+
+    /// One line for people.
+    pub fn describe(&self) -> String {
+        format!("{} jid={} queue={}", self.doc.class(), self.doc.jid(), self.queue)
+    }
+
+    /// Number, unique in this engine.
+    pub fn id(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Place of the thread that runs it.
+    pub(super) fn executor(&self) -> u32 {
+        self.executor.load(Ordering::Relaxed)
+    }
+
+    /// When it was started (s since 1970, rounded to the last beat's clock).
+    pub(super) fn started_at_s(&self) -> i64 {
+        self.started_s.load(Ordering::Relaxed) as i64
+    }
+
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn grant(&self) {
+        self.granted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn limits(&self) -> Vec<Limit> {
+        self.doc.extra().map(|extra| extra.limits()).unwrap_or_default()
+    }
+
+    fn settle(&self, ending: Ending) -> Settle {
+        let event = match &ending {
+            Ending::Done => Some(BatchEvent::Done),
+            Ending::Retry { .. } => Some(BatchEvent::Failed),
+            Ending::Dead { .. } | Ending::Failed => Some(BatchEvent::Died),
+            Ending::Later { .. } | Ending::Back { .. } => None,
+        };
+        let outcome = match ending {
+            Ending::Done | Ending::Failed => Outcome::Done,
+            Ending::Retry { at, payload } => Outcome::Retry { at, payload },
+            Ending::Dead { payload } => Outcome::Dead { payload, at: self.shared.wall_s() },
+            Ending::Later { at, payload } => Outcome::Later { at, payload },
+            Ending::Back { payload } => {
+                Outcome::Back { payload, queue: self.due.then(|| self.queue.clone()) }
+            }
+        };
+        let granted = self.granted.load(Ordering::Relaxed);
+        // What was pushed again lives on: its lock and its batch wait for it.
+        let effects = if self.due && event == Some(BatchEvent::Done) {
+            None
+        } else {
+            effects(&self.doc, event, granted)
+        };
+        let queue = if self.due { Arc::from("") } else { self.queue.clone() };
+        Settle { ticket: self.ticket, queue, outcome, effects }
+    }
+}
+
+/// What a job's end sets free.
+pub(super) fn effects(
+    doc: &Document,
+    event: Option<BatchEvent>,
+    granted: bool,
+) -> Option<Box<Effects>> {
+    if doc.extra().is_none() && doc.bid().is_none() {
+        return None;
+    }
+    let over = matches!(event, Some(BatchEvent::Done | BatchEvent::Died));
+    let lock = doc.extra().filter(|_| over).and_then(|extra| extra.lock.clone());
+    let slots = doc.extra().filter(|_| granted).map(|extra| extra.limits()).unwrap_or_default();
+    let concurrent = |limit: &Limit| matches!(limit.rule, LimitRule::Concurrent { .. });
+    let batch = doc.bid().zip(event).map(|(bid, what)| BatchStep {
+        bid: bid.to_string(),
+        jid: doc.jid().to_string(),
+        what,
+    });
+    let effects = Effects {
+        unlock: lock.map(|key| (key, doc.jid().to_string())),
+        release: slots.into_iter().filter(concurrent).map(|limit| limit.key).collect(),
+        batch,
+    };
+    (effects != Effects::default()).then(|| Box::new(effects))
+}

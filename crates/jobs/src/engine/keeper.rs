@@ -1,0 +1,325 @@
+//! The keeper: one thread that gives signs of life, moves due jobs, enqueues
+//! by the clock, and returns the jobs of owners that died. It never waits for
+//! a claim, so that a slow claim cannot make others think that we are dead.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::identity;
+use super::intake::Intake;
+use super::random::Random;
+use super::recovery::{self, Death};
+use super::report;
+use super::shared::{boot_ns, Book, Shared};
+use crate::store::{Beat, NewJob, Result, Store, StoreError};
+
+/// Looks for dead owners this many times in a lease.
+const SCANS_PER_LEASE: u32 = 4;
+/// Between two questions for cancelled jobs while things change all the time.
+const CANCEL_GAP_S: f64 = 0.05;
+/// How long a tick of the clock stays marked as enqueued.
+const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// The keeper. [`Keeper::round`] does what is due and never waits.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    store: Box<dyn Store>,
+    intake: Intake,
+    backoff: Backoff,
+    random: Random,
+    /// The store can only be used from this machine.
+    local: bool,
+    retry_at_s: f64,
+    beat_at_s: f64,
+    scan_at_s: f64,
+    cancel_at_s: f64,
+    /// When the next tick of each cron is due (s).
+    ticks: Vec<Option<f64>>,
+    /// Since when every call worked (ns since boot); 0: the last one failed.
+    healthy_since_ns: u64,
+    /// Totals that the store has been told.
+    told: (u64, u64),
+}
+
+impl Keeper {
+    pub fn new(shared: &Arc<Shared>, store: Box<dyn Store>, local: bool) -> Self {
+        let now_s = shared.wall_s();
+        Self {
+            intake: Intake::new(shared),
+            backoff: Backoff::new(shared.config.retry_max),
+            random: Random::new(),
+            local,
+            retry_at_s: 0.0,
+            beat_at_s: 0.0,
+            scan_at_s: 0.0,
+            cancel_at_s: f64::MAX,
+            ticks: shared.config.crons.iter().map(|cron| cron.next(now_s)).collect(),
+            healthy_since_ns: 0,
+            told: (0, 0),
+            shared: shared.clone(),
+            store,
+        }
+    }
+
+    /// Works until the engine stops; says good-bye then.
+    pub fn run(mut self) {
+        loop {
+            let until_s = self.round();
+            let mut book = self.shared.book.lock();
+            if book.parting {
+                drop(book);
+                self.leave();
+                return;
+            }
+            if self.called(&book) {
+                continue;
+            }
+            let rest = (until_s - self.shared.wall_s()).clamp(0.0, 3600.0);
+            self.shared.keep_bell.wait_for(&mut book, Duration::from_secs_f64(rest));
+        }
+    }
+
+    /// Does what is due; answers when something is due next (s).
+    pub fn round(&mut self) -> f64 {
+        let now_s = self.shared.wall_s();
+        self.shared.seconds.store(now_s as u64, Ordering::Relaxed);
+        if now_s < self.retry_at_s && self.retry_at_s - now_s <= self.max_pause_s() {
+            return self.retry_at_s;
+        }
+        match self.work(now_s) {
+            Ok(()) => {
+                self.retry_at_s = 0.0;
+                self.shared.warn(self.backoff.worked("beat"));
+                self.next_at()
+            }
+            Err(error) => {
+                self.failed(&error);
+                self.retry_at_s
+            }
+        }
+    }
+
+    /// A clock that was set back must not make us wait for ever.
+    fn max_pause_s(&self) -> f64 {
+        self.shared.config.retry_max.as_secs_f64()
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        self.healthy_since_ns = 0;
+        self.shared.counters.failures.fetch_add(1, Ordering::Relaxed);
+        let (pause, line) = self.backoff.failed("beat", error);
+        self.shared.warn(line);
+        self.retry_at_s = self.shared.wall_s() + pause.as_secs_f64();
+    }
+
+    fn work(&mut self, now_s: f64) -> Result<()> {
+        let beat_now = std::mem::take(&mut self.shared.book.lock().beat_now);
+        if beat_now || now_s >= self.beat_at_s || self.beat_at_s - now_s > self.beat_s() {
+            self.beat(now_s)?;
+        }
+        self.bury_the_dead(now_s)?;
+        self.move_due(now_s)?;
+        self.tick(now_s)?;
+        self.look_for_cancels(now_s)
+    }
+
+    fn beat_s(&self) -> f64 {
+        self.shared.config.beat.as_secs_f64()
+    }
+
+    fn next_at(&self) -> f64 {
+        let due_at = self.shared.book.lock().due_at.unwrap_or(f64::MAX);
+        let tick = self.ticks.iter().flatten().copied().fold(f64::MAX, f64::min);
+        self.beat_at_s.min(self.scan_at_s).min(self.cancel_at_s).min(due_at).min(tick)
+    }
+
+    /// Whether somebody rang while the round ran.
+    fn called(&self, book: &Book) -> bool {
+        if self.shared.wall_s() < self.retry_at_s {
+            return false;
+        }
+        let due = book.due_at.is_some_and(|at| at <= self.shared.wall_s());
+        book.beat_now || book.changed || due || !book.deaths.is_empty()
+    }
+
+    fn beat(&mut self, now_s: f64) -> Result<()> {
+        let shared = self.shared.clone();
+        let counters = &shared.counters;
+        let totals =
+            (counters.processed.load(Ordering::Relaxed), counters.failed.load(Ordering::Relaxed));
+        let quiet = shared.book.lock().quiet;
+        let work = report::work(&shared);
+        let beat = Beat {
+            identity: &shared.identity.name,
+            place: &shared.identity.place,
+            info: &report::info(&shared),
+            concurrency: shared.config.concurrency,
+            busy: shared.running.load(Ordering::Relaxed),
+            quiet,
+            rss_kb: report::rss_kb(),
+            rtt_us: counters.rtt_us.load(Ordering::Relaxed),
+            work: &work,
+            processed: totals.0 - self.told.0,
+            failed: totals.1 - self.told.1,
+            now_s,
+        };
+        let sent_ns = boot_ns();
+        let beaten = self.store.beat(&beat)?;
+        self.told = totals;
+        counters.rtt_us.store((boot_ns() - sent_ns) / 1000, Ordering::Relaxed);
+        counters.beats.fetch_add(1, Ordering::Relaxed);
+        let held = shared.holds_lease();
+        shared.beat_ns.store(sent_ns.max(1), Ordering::Relaxed);
+        if self.healthy_since_ns == 0 {
+            self.healthy_since_ns = sent_ns.max(1);
+        }
+        if !held {
+            // Claims wait for the lease.
+            shared.nudge();
+        }
+        beaten.signals.iter().for_each(|signal| shared.sink.signal(signal));
+        self.beat_at_s = now_s + self.beat_s();
+        Ok(())
+    }
+
+    /// Siblings that died, by the supervisor's word; then whoever is known to
+    /// be dead, or was silent for a lease that we watched from end to end.
+    fn bury_the_dead(&mut self, now_s: f64) -> Result<()> {
+        loop {
+            // Taken out only when it is done: a failure tries again.
+            let Some(death) = self.shared.book.lock().deaths.front().cloned() else { break };
+            self.recover(&death, now_s)?;
+            self.shared.book.lock().deaths.pop_front();
+        }
+        let lease_s = self.shared.config.lease.as_secs_f64();
+        let gap_s = lease_s / f64::from(SCANS_PER_LEASE);
+        if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
+            return Ok(());
+        }
+        let healthy_ns = boot_ns().saturating_sub(self.healthy_since_ns);
+        let watched = healthy_ns >= self.shared.config.lease.as_nanos() as u64;
+        for owner in self.store.owners()? {
+            let silent = watched && owner.beat_age > self.shared.config.lease;
+            let other = owner.identity != self.shared.identity.name;
+            if other && (silent || identity::is_dead(&owner.place, self.local)) {
+                let death = Death { identity: owner.identity, ..Death::default() };
+                self.recover(&death, now_s)?;
+            }
+        }
+        self.scan_at_s = now_s + gap_s;
+        Ok(())
+    }
+
+    fn recover(&mut self, death: &Death, now_s: f64) -> Result<()> {
+        let done = recovery::recover(&mut *self.store, death, now_s)?;
+        let counters = &self.shared.counters;
+        counters.recovered.fetch_add(done.returned as u64, Ordering::Relaxed);
+        counters.poisoned.fetch_add(done.lines.len() as u64, Ordering::Relaxed);
+        done.lines.iter().for_each(|line| self.shared.sink.warn(line));
+        if done.returned + done.buried > 0 {
+            self.shared.sink.warn(&format!(
+                "jobs: {} died{}; {} of its jobs are back in their queues",
+                death.identity,
+                death.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default(),
+                done.returned
+            ));
+            self.shared.nudge();
+        }
+        Ok(())
+    }
+
+    fn move_due(&mut self, now_s: f64) -> Result<()> {
+        let config = &self.shared.config;
+        let max = config.due_max;
+        let mut now_s = now_s;
+        loop {
+            let book = self.shared.book.lock();
+            let due = book.due_at.is_some_and(|at| at <= now_s);
+            if !due || book.stopping || config.claim_due && book.quiet {
+                return Ok(());
+            }
+            drop(book);
+            let due = if config.claim_due {
+                let first = self.reserve(max);
+                let name = &self.shared.identity.name;
+                let (jobs, due) = self.store.claim_due(name, first, now_s, max)?;
+                self.intake.take_in(&mut *self.store, jobs)?;
+                due
+            } else {
+                self.store.move_due(now_s, max)?
+            };
+            let counters = &self.shared.counters;
+            counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
+            self.shared.book.lock().due_at = due.next_at;
+            if due.moved == 0 {
+                return Ok(());
+            }
+            counters.schedule_lag_us.store((due.lag_max_s * 1e6) as u64, Ordering::Relaxed);
+            self.shared.nudge();
+            now_s = self.shared.wall_s();
+        }
+    }
+
+    fn reserve(&self, count: usize) -> u64 {
+        let mut book = self.shared.book.lock();
+        let first = book.next_ticket;
+        book.next_ticket += count as u64;
+        first
+    }
+
+    /// Enqueues what the clock asks for: once across all processes, since the
+    /// tick's own time is the key. Ticks that nobody was there for are gone.
+    fn tick(&mut self, now_s: f64) -> Result<()> {
+        for index in 0..self.ticks.len() {
+            let Some(at) = self.ticks[index].filter(|at| *at <= now_s) else { continue };
+            let cron = &self.shared.config.crons[index];
+            let payload = cron.document(&self.random.jid(), now_s, self.shared.config.format);
+            let key = format!("{}:{}", cron.name, at as i64);
+            let queue = &cron.queue;
+            let job = NewJob { queue, payload: &payload, at: None, lock: None, bid: None };
+            if self.store.push_once(&key, TICK_KEPT, &job)? {
+                self.shared.counters.cron_pushed.fetch_add(1, Ordering::Relaxed);
+                self.shared.nudge();
+            }
+            self.ticks[index] = cron.next(now_s);
+        }
+        Ok(())
+    }
+
+    fn look_for_cancels(&mut self, now_s: f64) -> Result<()> {
+        if std::mem::take(&mut self.shared.book.lock().changed) {
+            self.cancel_at_s = self.cancel_at_s.min(now_s + CANCEL_GAP_S);
+        }
+        if now_s < self.cancel_at_s {
+            return Ok(());
+        }
+        self.cancel_at_s = f64::MAX;
+        let jobs: HashMap<u64, _> = self.shared.book.lock().jobs.clone();
+        let jobs: Vec<_> = jobs.into_values().filter(|job| job.is_running()).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let jids: Vec<&str> = jobs.iter().map(|job| job.document().jid()).collect();
+        let answers = self.store.cancelled(&jids)?;
+        jobs.iter().zip(answers).filter(|(_, yes)| *yes).for_each(|(job, _)| job.cancel());
+        Ok(())
+    }
+
+    /// The last counts; then the owner is no more, unless jobs are left for
+    /// others to recover.
+    fn leave(&mut self) {
+        let now_s = self.shared.wall_s();
+        let result = self.beat(now_s).and_then(|()| {
+            let name = self.shared.identity.name.clone();
+            self.store.forget(&name).map(|_| ())
+        });
+        if let Err(error) = result {
+            self.shared.sink.warn(&format!(
+                "jobs: could not say good-bye: {error}; others will find out by themselves"
+            ));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! In which order a claim goes through the queues.
+
+use std::sync::Arc;
+
+use super::config::Mode;
+use super::random::Random;
+
+/// The queues and how they are ordered.
+pub struct Order {
+    queues: Vec<(Arc<str>, u32)>,
+    mode: Mode,
+    random: Random,
+}
+
+impl Order {
+    /// Over these queues.
+    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: Mode, random: Random) -> Self {
+        Self { queues, mode, random }
+    }
+
+    /// The order of one claim. Weighted: each next one is drawn with a chance
+    /// in proportion to its weight (Efraimidis and Spirakis 2006: keys
+    /// `u^(1/w)`, largest first).
+    pub fn draw(&mut self) -> Vec<Arc<str>> {
+        let mut keyed: Vec<(f64, &Arc<str>)> = match self.mode {
+            Mode::Strict => return self.listed(),
+            mode => self
+                .queues
+                .iter()
+                .map(|(name, weight)| {
+                    let weight = if mode == Mode::Random { 1 } else { (*weight).max(1) };
+                    (self.random.unit().powf(1.0 / f64::from(weight)), name)
+                })
+                .collect(),
+        };
+        keyed.sort_by(|a, b| b.0.total_cmp(&a.0));
+        keyed.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// All queues as they were listed.
+    pub fn listed(&self) -> Vec<Arc<str>> {
+        self.queues.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Under strict order, the queues that come before the last of `waiting`.
+    pub fn above(&self, waiting: &[Arc<str>]) -> Vec<Arc<str>> {
+        if self.mode != Mode::Strict {
+            return vec![];
+        }
+        let rank = |name: &Arc<str>| self.queues.iter().position(|(queue, _)| queue == name);
+        let lowest = waiting.iter().filter_map(rank).max().unwrap_or(0);
+        self.listed()[..lowest].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(mode: Mode) -> Order {
+        let queues = [("a", 6), ("b", 3), ("c", 1)].map(|(name, weight)| (Arc::from(name), weight));
+        Order::new(queues.to_vec(), mode, Random::seeded(7))
+    }
+
+    fn firsts(mode: Mode) -> [usize; 3] {
+        let mut order = order(mode);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            let drawn = order.draw();
+            assert_eq!(drawn.len(), 3);
+            counts[["a", "b", "c"].iter().position(|name| **name == *drawn[0]).unwrap()] += 1;
+        }
+        counts
+    }
+
+    #[test]
+    fn draws_by_weight() {
+        let near = |count: usize, share: usize| count.abs_diff(share) < 300;
+        let weighted = firsts(Mode::Weighted);
+        assert!(near(weighted[0], 6000) && near(weighted[1], 3000), "{weighted:?}");
+        assert!(firsts(Mode::Random).iter().all(|count| near(*count, 3333)));
+        assert_eq!(firsts(Mode::Strict), [10_000, 0, 0]);
+    }
+
+    #[test]
+    fn knows_what_comes_before() {
+        let above = |mode| order(mode).above(&["b".into(), "c".into()]);
+        assert_eq!(above(Mode::Strict), ["a".into(), "b".into()]);
+        assert!(above(Mode::Weighted).is_empty());
+        assert!(order(Mode::Strict).above(&[]).is_empty());
+    }
+}

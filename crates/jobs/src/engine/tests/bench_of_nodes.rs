@@ -1,0 +1,123 @@
+//! Engines without threads on one store, and a sink that a test empties.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::engine::config::Config;
+use crate::engine::fetcher::Fetcher;
+use crate::engine::identity::Identity;
+use crate::engine::job::Job;
+use crate::engine::keeper::Keeper;
+use crate::engine::random::Random;
+use crate::engine::shared::Shared;
+use crate::engine::sink::Sink;
+use crate::store::{self, Kit, NewJob, Place, Store, StoreOptions};
+
+/// A sink that keeps what it gets.
+#[derive(Default)]
+pub struct Basket {
+    pub jobs: Mutex<VecDeque<Arc<Job>>>,
+    pub lines: Mutex<Vec<String>>,
+    pub idle: Mutex<usize>,
+}
+
+impl Sink for Basket {
+    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
+        self.jobs.lock().push_back(job);
+        Ok(())
+    }
+    fn flush(&self) {}
+    fn take_waiting(&self) -> Vec<Arc<Job>> {
+        self.jobs.lock().drain(..).collect()
+    }
+    fn idle_threads(&self) -> usize {
+        *self.idle.lock()
+    }
+    fn warn(&self, message: &str) {
+        self.lines.lock().push(message.to_string());
+    }
+    fn signal(&self, _: &str) {}
+}
+
+/// One engine, driven by hand.
+pub struct Node {
+    pub shared: Arc<Shared>,
+    pub basket: Arc<Basket>,
+    pub fetcher: Fetcher,
+    pub keeper: Keeper,
+}
+
+impl Node {
+    /// Registered by its first beat.
+    pub fn new(kit: &Arc<dyn Kit>, config: Config, seed: u64) -> Self {
+        Self::with_store(kit.store(), kit, config, seed)
+    }
+
+    /// With another connection for its fetcher.
+    pub fn with_store(
+        store: Box<dyn Store>,
+        kit: &Arc<dyn Kit>,
+        config: Config,
+        seed: u64,
+    ) -> Self {
+        let basket = Arc::new(Basket { idle: Mutex::new(4), ..Basket::default() });
+        let shared = Shared::new(config, Identity::new(), basket.clone());
+        let fetcher = Fetcher::new(&shared, store, Random::seeded(seed));
+        let mut keeper = Keeper::new(&shared, kit.store(), false);
+        keeper.round();
+        Self { shared, basket, fetcher, keeper }
+    }
+
+    /// Fetches whatever there is, dry or not.
+    pub fn fetch(&mut self) -> bool {
+        self.shared.book.lock().dry = false;
+        self.fetcher.round()
+    }
+
+    /// The next job, started.
+    pub fn start_one(&self) -> Option<Arc<Job>> {
+        let job = self.basket.jobs.lock().pop_front()?;
+        if !job.may_start() {
+            job.abandon();
+            return None;
+        }
+        job.started(0);
+        Some(job)
+    }
+}
+
+/// Settings without pauses.
+pub fn config() -> Config {
+    Config {
+        settle: Duration::ZERO,
+        retry_max: Duration::from_nanos(1),
+        ..Config::new(&["high", "low"])
+    }
+}
+
+/// An empty store of its own.
+pub fn kit(name: &str) -> Arc<dyn Kit> {
+    store::open(&StoreOptions::new(format!("memory://{name}"))).unwrap()
+}
+
+/// Stores `class` = `name` with its own jid.
+pub fn push(store: &mut dyn Store, queue: &str, jid: &str, more: &str, at: Option<f64>) {
+    let payload = format!(r#"{{"class":"A","args":[],"jid":"{jid}","queue":"{queue}"{more}}}"#);
+    let job = NewJob { queue, payload: payload.as_bytes(), at, lock: None, bid: None };
+    store.push(&[job]).unwrap();
+}
+
+/// The jids of a place, first to be claimed first.
+pub fn jids(store: &mut dyn Store, place: &Place) -> Vec<String> {
+    let entries = store.list(place, 0, 10_000).unwrap();
+    let jid = |payload: &[u8]| crate::document::Fields::parse(payload).unwrap().text("jid");
+    entries.iter().filter_map(|entry| jid(&entry.payload)).collect()
+}
+
+/// A queue as a place.
+pub fn queue(name: &str) -> Place {
+    Place::Queue(name.into())
+}

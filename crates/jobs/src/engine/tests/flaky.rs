@@ -1,0 +1,74 @@
+//! A store whose answers get lost.
+
+use std::time::Duration;
+
+use crate::engine::random::Random;
+use crate::store::*;
+
+/// Passes everything on; one `turn` in eight fails, half of these before it
+/// was carried out and half after, when only the answer is lost.
+pub struct Flaky {
+    inner: Box<dyn Store>,
+    random: Random,
+}
+
+impl Flaky {
+    pub fn over(inner: Box<dyn Store>, seed: u64) -> Self {
+        Self { inner, random: Random::seeded(seed) }
+    }
+}
+
+macro_rules! pass {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&mut self, $($arg: $type),*) -> Result<$answer> {
+            self.inner.$name($($arg),*)
+        })*
+    };
+}
+
+impl Store for Flaky {
+    fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
+        let fate = self.random.next() % 16;
+        if fate == 0 {
+            return Err(StoreError::unavailable("lost on the way there"));
+        }
+        let turn = self.inner.turn(owner, settles, want)?;
+        if fate == 1 {
+            return Err(StoreError::unavailable("lost on the way back"));
+        }
+        Ok(turn)
+    }
+
+    pass! {
+        push(jobs: &[NewJob<'_>]) -> Vec<Pushed>;
+        push_once(key: &str, ttl: Duration, job: &NewJob<'_>) -> bool;
+        acquire(owner: &str, asks: &[Ask<'_>], now_s: f64) -> Vec<Grant>;
+        unlock(locks: &[Held<'_>]) -> ();
+        move_due(now_s: f64, max: usize) -> Due;
+        claim_due(owner: &str, first: u64, now_s: f64, max: usize) -> (Vec<Claimed>, Due);
+        beat(beat: &Beat<'_>) -> Beaten;
+        owners() -> Vec<OwnerSeen>;
+        in_flight(owner: &str) -> Vec<Claimed>;
+        forget(owner: &str) -> bool;
+        pause(queue: &str, paused: bool) -> ();
+        cancel(jid: &str) -> ();
+        cancelled(jids: &[&str]) -> Vec<bool>;
+        load(key: &str) -> Vec<(String, Vec<u8>)>;
+        save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> ();
+        remove_hash(key: &str) -> ();
+        batch_open(batch: &NewBatch<'_>) -> ();
+        batch_close(bid: &str) -> ();
+        batch(bid: &str) -> Option<BatchStatus>;
+        stats() -> Stats;
+        queues() -> Vec<QueueSeen>;
+        processes() -> Vec<ProcessSeen>;
+        list(place: &Place, offset: usize, count: usize) -> Vec<Entry>;
+        find(jid: &str) -> Option<(Place, Entry)>;
+        remove(place: &Place, entry: &Entry) -> bool;
+        requeue(place: &Place, entry: &Entry, now_s: f64) -> bool;
+        kill(place: &Place, entry: &Entry, now_s: f64) -> bool;
+        clear(place: &Place, max: usize) -> usize;
+        signal(identity: &str, signal: &str) -> ();
+        backup(path: &str, progress: &mut dyn FnMut(u64, u64)) -> ();
+    }
+}

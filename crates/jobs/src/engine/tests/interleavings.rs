@@ -1,0 +1,201 @@
+//! Random interleavings of push, claim, start, end, crash, recovery, lost
+//! answers and due jobs, checked against what must be true at any moment: a
+//! job that nobody ended is somewhere in the store.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
+use super::flaky::Flaky;
+use crate::engine::job::{Ending, Job};
+use crate::engine::random::Random;
+use crate::engine::recovery::Death;
+use crate::store::{Kit, Place, Store};
+
+/// Steps of one run.
+const STEPS: usize = 400;
+/// Runs, each with a seed of its own.
+const SEEDS: u64 = 150;
+
+struct World {
+    kit: Arc<dyn Kit>,
+    store: Box<dyn Store>,
+    nodes: Vec<(Node, Vec<Arc<Job>>)>,
+    /// Owners that crashed and were not yet recovered, with their death.
+    crashed: Vec<Death>,
+    random: Random,
+    pushed: usize,
+    ended: HashSet<String>,
+    ends: HashMap<String, usize>,
+    seed: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let kit = kit(&format!("interleavings-{seed}"));
+        let mut world = Self {
+            store: kit.store(),
+            kit,
+            nodes: vec![],
+            crashed: vec![],
+            random: Random::seeded(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            pushed: 0,
+            ended: HashSet::new(),
+            ends: HashMap::new(),
+            seed,
+        };
+        world.add_node();
+        world.add_node();
+        world
+    }
+
+    fn add_node(&mut self) {
+        let flaky = Flaky::over(self.kit.store(), self.random.next());
+        let node = Node::with_store(Box::new(flaky), &self.kit, config(), self.random.next());
+        self.nodes.push((node, vec![]));
+    }
+
+    fn pick(&mut self, of: usize) -> usize {
+        (self.random.next() % of.max(1) as u64) as usize
+    }
+
+    fn step(&mut self) {
+        let index = self.pick(self.nodes.len());
+        match self.pick(20) {
+            0..=4 => self.push(),
+            5..=8 => {
+                self.nodes[index].0.fetch();
+            }
+            9..=12 => {
+                let (node, running) = &mut self.nodes[index];
+                running.extend(node.start_one());
+            }
+            13..=16 => self.end_one(index),
+            17 => {
+                let node = &mut self.nodes[index].0;
+                node.shared.book.lock().due_at = Some(0.0);
+                node.keeper.round();
+            }
+            18 => self.crash(index),
+            _ => self.recover(index),
+        }
+    }
+
+    fn push(&mut self) {
+        let jid = format!("j{}", self.pushed);
+        self.pushed += 1;
+        let at = (self.pick(4) == 0).then_some(1.0);
+        let queue = ["high", "low"][self.pick(2)];
+        push(&mut *self.store, queue, &jid, "", at);
+    }
+
+    fn end_one(&mut self, index: usize) {
+        if self.nodes[index].1.is_empty() {
+            return;
+        }
+        let one = self.pick(self.nodes[index].1.len());
+        let job = self.nodes[index].1.swap_remove(one);
+        let payload = job.document().payload().to_vec();
+        let ending = match self.pick(8) {
+            0 => Ending::Retry { at: 1.0, payload },
+            1 => Ending::Dead { payload: None },
+            2 => Ending::Failed,
+            3 => Ending::Later { at: 1.0, payload: None },
+            4 => Ending::Back { payload: None },
+            _ => Ending::Done,
+        };
+        let over = matches!(ending, Ending::Done | Ending::Failed | Ending::Dead { .. });
+        let jid = job.document().jid().to_string();
+        if over {
+            // Noted before: from here on it may be gone.
+            self.ended.insert(jid.clone());
+            *self.ends.entry(jid).or_default() += 1;
+        }
+        job.finish(ending);
+        assert!(!job.finish(Ending::Done));
+    }
+
+    fn crash(&mut self, index: usize) {
+        let (node, running) = self.nodes.swap_remove(index);
+        let cause = (self.pick(2) == 0).then(|| "SIGKILL".to_string());
+        self.crashed.push(Death {
+            identity: node.shared.identity.name.clone(),
+            cause,
+            tickets: running.iter().map(|job| job.ticket()).collect(),
+        });
+        self.add_node();
+    }
+
+    fn recover(&mut self, index: usize) {
+        let Some(death) = self.crashed.pop() else { return };
+        let again = self.pick(2) == 0;
+        let node = &mut self.nodes[index].0;
+        node.shared.add_death(death.clone());
+        node.keeper.round();
+        if again {
+            // Told twice: by the supervisor and by the lease.
+            node.shared.add_death(death);
+            node.keeper.round();
+        }
+    }
+
+    fn stored(&mut self) -> HashSet<String> {
+        let places =
+            [queue("high"), queue("low"), Place::Scheduled, Place::Retry, Place::Dead];
+        let mut all: Vec<String> =
+            places.iter().flat_map(|place| jids(&mut *self.store, place)).collect();
+        for owner in self.store.owners().unwrap() {
+            for job in self.store.in_flight(&owner.identity).unwrap() {
+                all.extend(crate::document::Fields::parse(&job.payload).unwrap().text("jid"));
+            }
+        }
+        let count = all.len();
+        let set: HashSet<String> = all.into_iter().collect();
+        assert_eq!(count, set.len(), "seed {}: a job is in two places", self.seed);
+        set
+    }
+
+    fn check(&mut self) {
+        let stored = self.stored();
+        for jid in (0..self.pushed).map(|n| format!("j{n}")) {
+            let known = stored.contains(&jid) || self.ended.contains(&jid);
+            assert!(known, "seed {}: {jid} is lost", self.seed);
+        }
+    }
+
+    /// Everybody recovers everybody, everything is run to its end.
+    fn finish(&mut self) {
+        for _ in 0..200 {
+            self.recover(0);
+            let node = &mut self.nodes[0].0;
+            node.shared.book.lock().due_at = Some(0.0);
+            node.keeper.round();
+            for (node, running) in &mut self.nodes {
+                node.fetch();
+                running.extend(node.start_one());
+                for job in running.drain(..) {
+                    self.ended.insert(job.document().jid().to_string());
+                    job.finish(Ending::Done);
+                }
+            }
+        }
+        self.check();
+        let stats = self.store.stats().unwrap();
+        let left = (stats.enqueued, stats.in_flight, stats.scheduled, stats.retries);
+        assert_eq!(left, (0, 0, 0, 0), "seed {}", self.seed);
+    }
+}
+
+#[test]
+fn no_job_is_lost_whatever_happens() {
+    for seed in 1..=SEEDS {
+        let mut world = World::new(seed);
+        for step in 0..STEPS {
+            world.step();
+            if step % 20 == 0 {
+                world.check();
+            }
+        }
+        world.finish();
+    }
+}

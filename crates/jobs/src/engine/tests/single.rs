@@ -1,0 +1,160 @@
+//! What one engine does with one job.
+
+use std::time::Duration;
+
+use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
+use crate::engine::job::Ending;
+use crate::engine::recovery::Death;
+use crate::store::Place;
+
+#[test]
+fn a_job_is_claimed_started_and_acknowledged() {
+    let kit = kit("acknowledged");
+    let mut store = kit.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut node = Node::new(&kit, config(), 1);
+    assert!(node.fetch());
+    assert_eq!(store.stats().unwrap().in_flight, 1);
+    let job = node.start_one().unwrap();
+    assert!(job.is_running() && job.finish(Ending::Done));
+    assert!(!job.finish(Ending::Done), "a job ends once");
+    node.fetch();
+    assert_eq!(store.stats().unwrap().in_flight, 0);
+    node.shared.book.lock().beat_now = true;
+    node.keeper.round();
+    assert_eq!(store.stats().unwrap().processed, 1);
+    assert!(node.shared.wait_idle(Duration::ZERO));
+}
+
+#[test]
+fn strict_queues_come_in_their_order() {
+    let kit = kit("strict");
+    let mut store = kit.store();
+    for (queue, jid) in [("low", "c"), ("high", "a"), ("low", "d"), ("high", "b")] {
+        push(&mut *store, queue, jid, "", None);
+    }
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    let order: Vec<_> =
+        std::iter::from_fn(|| node.start_one()).map(|j| j.document().jid().to_string()).collect();
+    assert_eq!(order, ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
+    let kit = kit("preempt");
+    let mut store = kit.store();
+    for jid in ["a", "b", "c"] {
+        push(&mut *store, "low", jid, "", None);
+    }
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    let first = node.start_one().unwrap();
+    push(&mut *store, "high", "urgent", "", None);
+    *node.basket.idle.lock() = 1;
+    node.shared.book.lock().preempt = true;
+    node.fetch();
+    node.fetch();
+    assert_eq!(node.start_one().unwrap().document().jid(), "urgent");
+    assert_eq!(jids(&mut *store, &queue("low")), ["b", "c"]);
+    first.finish(Ending::Done);
+}
+
+#[test]
+fn broken_and_expired_jobs_never_reach_a_thread() {
+    let kit = kit("broken");
+    let mut store = kit.store();
+    let broken = crate::store::NewJob {
+        queue: "low",
+        payload: b"{\"class\":",
+        at: None,
+        lock: None,
+        bid: None,
+    };
+    store.push(&[broken]).unwrap();
+    push(&mut *store, "low", "old", r#","chaton":{"expires_at":1}"#, None);
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    node.fetch();
+    assert!(node.start_one().is_none());
+    let dead = store.list(&Place::Dead, 0, 10).unwrap();
+    assert_eq!(dead.len(), 1);
+    assert_eq!(dead[0].payload, b"{\"class\":", "whole");
+    assert_eq!(store.stats().unwrap().in_flight, 0);
+    assert!(node.basket.lines.lock().iter().any(|line| line.contains("dead set")));
+}
+
+#[test]
+fn only_started_jobs_are_blamed_for_a_death() {
+    let kit = kit("blame");
+    let mut store = kit.store();
+    for jid in ["poison", "innocent"] {
+        push(&mut *store, "low", jid, "", None);
+    }
+    for death in 1..=3 {
+        let mut victim = Node::new(&kit, config(), death);
+        victim.fetch();
+        victim.fetch();
+        let running = victim.start_one().unwrap();
+        assert_eq!(running.document().jid(), "poison", "it is at the front again");
+        let alone = victim.basket.jobs.lock().is_empty();
+        assert_eq!(alone, death == 3, "after two deaths it runs alone");
+        let mut heir = Node::new(&kit, config(), death);
+        heir.shared.add_death(Death {
+            identity: victim.shared.identity.name.clone(),
+            cause: Some("SIGSEGV".into()),
+            tickets: vec![running.ticket()],
+        });
+        heir.keeper.round();
+        running.finish(Ending::Done);
+        victim.fetch();
+        victim.keeper.round();
+    }
+    let dead = store.list(&Place::Dead, 0, 10).unwrap();
+    assert_eq!(jids(&mut *store, &Place::Dead), ["poison"]);
+    assert!(String::from_utf8_lossy(&dead[0].payload).contains("SIGSEGV"));
+    assert_eq!(jids(&mut *store, &queue("low")), ["innocent"]);
+}
+
+#[test]
+fn limits_hold_jobs_back_and_let_them_go() {
+    let kit = kit("limits");
+    let mut store = kit.store();
+    let limit = r#","chaton":{"limits":[{"key":"api","max":1}]}"#;
+    for jid in ["a", "b"] {
+        push(&mut *store, "low", jid, limit, None);
+    }
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    let first = node.start_one().unwrap();
+    assert!(node.start_one().is_none());
+    node.fetch();
+    assert_eq!(store.stats().unwrap().scheduled, 1);
+    first.finish(Ending::Done);
+    node.fetch();
+    let waiting = store.list(&Place::Scheduled, 0, 1).unwrap();
+    assert!(store.requeue(&Place::Scheduled, &waiting[0], 0.0).unwrap());
+    node.fetch();
+    assert_eq!(node.start_one().unwrap().document().jid(), "b");
+}
+
+#[test]
+fn an_owner_that_was_taken_for_dead_changes_nothing() {
+    let kit = kit("fenced");
+    let mut store = kit.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    let job = node.start_one().unwrap();
+    let mut heir = Node::new(&kit, config(), 2);
+    let identity = node.shared.identity.name.clone();
+    heir.shared.add_death(Death { identity, ..Death::default() });
+    heir.keeper.round();
+    assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
+    job.finish(Ending::Retry { at: 1.0, payload: b"{}".to_vec() });
+    node.shared.book.lock().quiet = true;
+    node.fetch();
+    assert_eq!(node.shared.counters.read().fenced, 1);
+    assert_eq!(store.stats().unwrap().retries, 0);
+    assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
+}

@@ -1,0 +1,115 @@
+//! The watcher: one thread that waits for the store to change while there is
+//! nothing to do, and rings the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::backoff::Backoff;
+use super::order::Order;
+use super::random::Random;
+use super::shared::Shared;
+use crate::store::{Event, Result, Watch};
+
+/// Longest wait for a change; then the connection is looked at.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// Between two looks while things change all the time and nobody is idle.
+const GAP: Duration = Duration::from_micros(500);
+
+/// The watcher.
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    watch: Box<dyn Watch>,
+    order: Order,
+    backoff: Backoff,
+}
+
+impl Watcher {
+    pub fn new(shared: &Arc<Shared>, watch: Box<dyn Watch>) -> Self {
+        let config = &shared.config;
+        Self {
+            order: Order::new(config.queues.clone(), config.mode, Random::new()),
+            backoff: Backoff::new(config.retry_max),
+            shared: shared.clone(),
+            watch,
+        }
+    }
+
+    /// Works until the engine stops.
+    pub fn run(mut self) {
+        while !self.shared.book.lock().stopping {
+            match self.round() {
+                Ok(()) => self.shared.warn(self.backoff.worked("watch")),
+                Err(error) => {
+                    let (pause, line) = self.backoff.failed("watch", &error);
+                    self.shared.warn(line);
+                    self.pause(pause);
+                }
+            }
+        }
+    }
+
+    fn round(&mut self) -> Result<()> {
+        let (queues, dry) = self.wanted();
+        let armed = self.watch.arm(&queues)?;
+        self.hear_due(armed.next_at);
+        if armed.ready {
+            self.ring_fetcher(dry);
+            if dry {
+                return Ok(());
+            }
+            self.pause(GAP);
+        }
+        let event = self.watch.wait(WAIT_MAX)?;
+        use std::sync::atomic::Ordering;
+        self.shared.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
+        if let Event::Changed { queues: changed, other } = event {
+            if !queues.is_empty() && (!changed.is_empty() || other) {
+                self.ring_fetcher(dry);
+            }
+            if other {
+                self.shared.book.lock().changed = true;
+                self.shared.keep_bell.notify_one();
+            }
+            if !dry {
+                self.pause(GAP);
+            }
+        }
+        Ok(())
+    }
+
+    /// The queues to watch, and whether it is because they were empty.
+    fn wanted(&self) -> (Vec<Arc<str>>, bool) {
+        let book = self.shared.book.lock();
+        if book.dry && !book.quiet {
+            return (self.order.listed(), true);
+        }
+        (book.above.clone(), false)
+    }
+
+    fn ring_fetcher(&self, dry: bool) {
+        let mut book = self.shared.book.lock();
+        if dry {
+            book.dry = false;
+        } else {
+            book.preempt = true;
+        }
+        drop(book);
+        self.shared.fetch_bell.notify_one();
+    }
+
+    fn hear_due(&self, next_at: Option<f64>) {
+        let mut book = self.shared.book.lock();
+        let changed = book.due_at != next_at;
+        book.due_at = next_at;
+        drop(book);
+        if changed {
+            self.shared.keep_bell.notify_one();
+        }
+    }
+
+    /// A bounded pause that nothing needs to end early: at most the back-off's
+    /// bound.
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
