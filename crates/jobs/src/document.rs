@@ -77,10 +77,9 @@ impl Document {
             )),
             None => None,
         };
-        let empty = Cow::Borrowed("");
-        let class = span(text, &wire.class);
-        let jid = span(text, wire.jid.as_ref().unwrap_or(&empty));
-        let queue = span(text, wire.queue.as_ref().unwrap_or(&empty));
+        let class = span(text, Some(wire.class));
+        let jid = span(text, wire.jid);
+        let queue = span(text, wire.queue);
         let bid = wire.bid.map(|bid| bid.into_owned().into_boxed_str());
         Ok(Self { class, jid, queue, args, bid, extra, payload })
     }
@@ -130,10 +129,11 @@ impl Document {
     }
 }
 
-fn span(text: &str, part: &Cow<'_, str>) -> Span {
+fn span(text: &str, part: Option<Cow<'_, str>>) -> Span {
     match part {
-        Cow::Borrowed(part) if !part.is_empty() => Span::At(range_in(text, part)),
-        other => Span::Own(other.as_ref().into()),
+        Some(Cow::Borrowed(part)) => Span::At(range_in(text, part)),
+        Some(Cow::Owned(part)) => Span::Own(part.into()),
+        None => Span::Own("".into()),
     }
 }
 

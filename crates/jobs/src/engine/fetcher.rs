@@ -120,6 +120,7 @@ impl Fetcher {
             && !book.stopping
             && !book.dry
             && book.suspects.is_empty()
+            && book.alone.is_none()
             && self.shared.holds_lease();
         let count = if may && unstarted <= low { target.saturating_sub(unstarted) } else { 0 };
         let due = self.settles_are_due(&book);
@@ -321,6 +322,7 @@ impl Fetcher {
             && !book.stopping
             && !book.dry
             && book.suspects.is_empty()
+            && book.alone.is_none()
             && self.shared.holds_lease()
             && unstarted <= self.shared.low_water.load(Ordering::Relaxed)
             && self.shared.sink.idle_threads() > unstarted;

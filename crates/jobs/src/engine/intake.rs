@@ -63,10 +63,11 @@ impl Intake {
     pub fn run_a_suspect(&self) {
         let mut book = self.shared.book.lock();
         let waiting = book.suspects.len();
-        if waiting == 0 || book.jobs.len() > waiting {
+        if waiting == 0 || book.alone.is_some() || book.jobs.len() > waiting {
             return;
         }
         let Some(job) = book.suspects.pop_front() else { return };
+        book.alone = Some(job.ticket());
         drop(book);
         if self.submit(job) {
             self.shared.sink.flush();

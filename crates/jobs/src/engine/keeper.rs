@@ -142,7 +142,8 @@ impl Keeper {
             return false;
         }
         let due = book.due_at.is_some_and(|at| at <= self.shared.wall_s());
-        book.beat_now || book.changed || due || !book.deaths.is_empty()
+        let changed = book.changed && self.shared.running.load(Ordering::Relaxed) > 0;
+        book.beat_now || changed || due || !book.deaths.is_empty()
     }
 
     fn beat(&mut self, now_s: f64) -> Result<()> {

@@ -35,6 +35,8 @@ pub(super) struct Book {
     pub unlocks: Vec<(String, String)>,
     /// Suspects wait here until they can run alone.
     pub suspects: VecDeque<Arc<Job>>,
+    /// The suspect that runs, alone.
+    pub alone: Option<u64>,
     /// Mean time of a run in ns; 0 while unknown.
     pub service_ns: f64,
     /// The next ticket.
@@ -106,6 +108,7 @@ impl Shared {
             settling: 0,
             unlocks: Vec::new(),
             suspects: VecDeque::new(),
+            alone: None,
             service_ns: 0.0,
             next_ticket: 1,
             quiet: false,
@@ -186,6 +189,9 @@ impl Shared {
         }
         let mut book = self.book.lock();
         book.jobs.remove(&settle.ticket);
+        if book.alone == Some(settle.ticket) {
+            book.alone = None;
+        }
         if book.settles.is_empty() {
             book.settles_since_ns = clock::now_ns();
         }

@@ -4,3 +4,4 @@ mod bench_of_nodes;
 mod flaky;
 mod interleavings;
 mod single;
+mod threads;

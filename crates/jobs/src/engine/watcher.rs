@@ -1,6 +1,7 @@
 //! The watcher: one thread that waits for the store to change while there is
 //! nothing to do, and rings the others.
 
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl Watcher {
     fn round(&mut self) -> Result<()> {
         let (queues, dry) = self.wanted();
         let armed = self.watch.arm(&queues)?;
-        self.hear_due(armed.next_at);
+        self.hear(armed.next_at);
         if armed.ready {
             self.ring_fetcher(dry);
             if dry {
@@ -60,15 +61,10 @@ impl Watcher {
             self.pause(GAP);
         }
         let event = self.watch.wait(WAIT_MAX)?;
-        use std::sync::atomic::Ordering;
         self.shared.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
         if let Event::Changed { queues: changed, other } = event {
             if !queues.is_empty() && (!changed.is_empty() || other) {
                 self.ring_fetcher(dry);
-            }
-            if other {
-                self.shared.book.lock().changed = true;
-                self.shared.keep_bell.notify_one();
             }
             if !dry {
                 self.pause(GAP);
@@ -97,12 +93,15 @@ impl Watcher {
         self.shared.fetch_bell.notify_one();
     }
 
-    fn hear_due(&self, next_at: Option<f64>) {
+    /// Queues and due times are in what `arm` answered. A cancel between the
+    /// last wait and this look is not: the keeper asks for those.
+    fn hear(&self, next_at: Option<f64>) {
         let mut book = self.shared.book.lock();
-        let changed = book.due_at != next_at;
+        let wanted = book.due_at != next_at || self.shared.running.load(Ordering::Relaxed) > 0;
         book.due_at = next_at;
+        book.changed = true;
         drop(book);
-        if changed {
+        if wanted {
             self.shared.keep_bell.notify_one();
         }
     }

@@ -140,8 +140,7 @@ impl World {
     }
 
     fn stored(&mut self) -> HashSet<String> {
-        let places =
-            [queue("high"), queue("low"), Place::Scheduled, Place::Retry, Place::Dead];
+        let places = [queue("high"), queue("low"), Place::Scheduled, Place::Retry, Place::Dead];
         let mut all: Vec<String> =
             places.iter().flat_map(|place| jids(&mut *self.store, place)).collect();
         for owner in self.store.owners().unwrap() {

@@ -94,11 +94,16 @@ fn only_started_jobs_are_blamed_for_a_death() {
     for death in 1..=3 {
         let mut victim = Node::new(&kit, config(), death);
         victim.fetch();
-        victim.fetch();
-        let running = victim.start_one().unwrap();
-        assert_eq!(running.document().jid(), "poison", "it is at the front again");
-        let alone = victim.basket.jobs.lock().is_empty();
-        assert_eq!(alone, death == 3, "after two deaths it runs alone");
+        let mut running = victim.start_one().unwrap();
+        if death == 3 {
+            assert_eq!(running.document().jid(), "innocent", "a suspect waits to be alone");
+            running.abandon();
+            victim.fetch();
+            victim.fetch();
+            running = victim.start_one().unwrap();
+            assert!(victim.basket.jobs.lock().is_empty(), "nothing runs beside it");
+        }
+        assert_eq!(running.document().jid(), "poison", "it was at the front");
         let mut heir = Node::new(&kit, config(), death);
         heir.shared.add_death(Death {
             identity: victim.shared.identity.name.clone(),
@@ -106,9 +111,10 @@ fn only_started_jobs_are_blamed_for_a_death() {
             tickets: vec![running.ticket()],
         });
         heir.keeper.round();
+        // The dead one speaks once more: too late.
+        victim.shared.book.lock().quiet = true;
         running.finish(Ending::Done);
         victim.fetch();
-        victim.keeper.round();
     }
     let dead = store.list(&Place::Dead, 0, 10).unwrap();
     assert_eq!(jids(&mut *store, &Place::Dead), ["poison"]);

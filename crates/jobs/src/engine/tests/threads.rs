@@ -1,0 +1,217 @@
+//! The whole engine with its threads, and a pool of threads that run jobs.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::bench_of_nodes::{config, jids, kit, push, queue};
+use crate::cron::Cron;
+use crate::engine::job::{Ending, Job};
+use crate::engine::sink::Sink;
+use crate::engine::{Config, Engine};
+use crate::store::Place;
+
+/// How long a condition may take to come true.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Threads that run jobs: `body` says how each ends.
+struct Pool {
+    jobs: Mutex<Vec<Arc<Job>>>,
+    bell: Condvar,
+    over: AtomicBool,
+    threads: usize,
+    running: Mutex<usize>,
+    done: Mutex<Vec<String>>,
+}
+
+impl Pool {
+    fn start(
+        threads: usize,
+        body: impl Fn(&Job) -> Ending + Send + Sync + 'static,
+    ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+        let pool = Arc::new(Self {
+            jobs: Mutex::default(),
+            bell: Condvar::new(),
+            over: AtomicBool::new(false),
+            threads,
+            running: Mutex::new(0),
+            done: Mutex::default(),
+        });
+        let body = Arc::new(body);
+        let spawn = |index| {
+            let (pool, body) = (pool.clone(), body.clone());
+            std::thread::spawn(move || pool.serve(index, &*body))
+        };
+        let handles = (0..threads).map(spawn).collect();
+        (pool, handles)
+    }
+
+    fn serve(&self, index: usize, body: &(impl Fn(&Job) -> Ending + ?Sized)) {
+        loop {
+            let mut jobs = self.jobs.lock();
+            while jobs.is_empty() {
+                if self.over.load(Ordering::Relaxed) {
+                    return;
+                }
+                self.bell.wait(&mut jobs);
+            }
+            let job = jobs.remove(0);
+            drop(jobs);
+            if !job.may_start() {
+                job.abandon();
+                continue;
+            }
+            *self.running.lock() += 1;
+            job.started(index);
+            let ending = body(&job);
+            self.done.lock().push(job.document().jid().to_string());
+            job.finish(ending);
+            *self.running.lock() -= 1;
+        }
+    }
+
+    fn end(&self, handles: Vec<JoinHandle<()>>) {
+        self.over.store(true, Ordering::Relaxed);
+        {
+            let _held = self.jobs.lock();
+            self.bell.notify_all();
+        }
+        handles.into_iter().for_each(|handle| handle.join().unwrap());
+    }
+}
+
+impl Sink for Pool {
+    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
+        self.jobs.lock().push(job);
+        Ok(())
+    }
+    fn flush(&self) {
+        self.bell.notify_all();
+    }
+    fn take_waiting(&self) -> Vec<Arc<Job>> {
+        std::mem::take(&mut *self.jobs.lock())
+    }
+    fn idle_threads(&self) -> usize {
+        self.threads - *self.running.lock()
+    }
+    fn warn(&self, _: &str) {}
+    fn signal(&self, _: &str) {}
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn started(config: Config, name: &str, pool: &Arc<Pool>) -> Engine {
+    Engine::start(config, &kit(name), pool.clone()).unwrap()
+}
+
+#[test]
+fn runs_ten_thousand_jobs_each_once() {
+    let mut store = kit("threads-many").store();
+    for n in 0..10_000 {
+        push(&mut *store, ["high", "low"][n % 2], &format!("j{n}"), "", None);
+    }
+    let (pool, handles) = Pool::start(4, |_| Ending::Done);
+    let engine = started(config(), "threads-many", &pool);
+    until("all jobs done", || pool.done.lock().len() >= 10_000);
+    assert!(engine.wait_idle(PATIENCE));
+    assert_eq!(pool.done.lock().iter().collect::<HashSet<_>>().len(), 10_000);
+    assert_eq!(pool.done.lock().len(), 10_000);
+    let stats = engine.stats();
+    assert!(stats.turns < 2_000, "batches, not single jobs: {stats:?}");
+    engine.stop();
+    let left = store.stats().unwrap();
+    assert_eq!((left.processed, left.in_flight, left.enqueued), (10_000, 0, 0));
+    assert!(store.owners().unwrap().is_empty(), "it said good-bye");
+    pool.end(handles);
+}
+
+#[test]
+fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
+    let mut store = kit("threads-idle").store();
+    let (pool, handles) = Pool::start(2, |_| Ending::Done);
+    let engine = started(config(), "threads-idle", &pool);
+    until("the queues were seen empty", || engine.stats().empty_turns > 0);
+    push(&mut *store, "low", "a", "", None);
+    until("the push was heard", || pool.done.lock().len() == 1);
+    let soon = crate::engine::shared::wall_s() + 0.05;
+    push(&mut *store, "low", "b", "", Some(soon));
+    until("the schedule was heard", || pool.done.lock().len() == 2);
+    assert!(crate::engine::shared::wall_s() >= soon);
+    engine.stop();
+    pool.end(handles);
+}
+
+#[test]
+fn stopping_sends_everything_back_to_the_front_in_order() {
+    let mut store = kit("threads-stop").store();
+    for jid in ["a", "b", "c"] {
+        push(&mut *store, "low", jid, "", None);
+    }
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let wait = gate.clone();
+    let (pool, handles) = Pool::start(1, move |_| {
+        let mut open = wait.0.lock();
+        while !*open {
+            wait.1.wait(&mut open);
+        }
+        Ending::Done
+    });
+    let engine = started(config(), "threads-stop", &pool);
+    until("one runs", || engine.stats().running == 1);
+    engine.quiet();
+    engine.release();
+    assert!(!engine.wait_idle(Duration::from_millis(20)), "one still runs");
+    assert_eq!(engine.give_back_running(), ["a"]);
+    assert!(engine.wait_idle(PATIENCE));
+    engine.stop();
+    assert_eq!(jids(&mut *store, &queue("low")), ["a", "b", "c"]);
+    *gate.0.lock() = true;
+    gate.1.notify_all();
+    pool.end(handles);
+    assert_eq!(store.stats().unwrap().processed, 0, "the late end counts for nothing");
+}
+
+#[test]
+fn two_engines_enqueue_each_tick_once() {
+    let mut store = kit("threads-cron").store();
+    let every = |name| {
+        Cron::new(name, "* * * * * *", "UTC", "low", r#"{"class":"A","args":[],"queue":"low""#)
+    };
+    let settings = || Config { crons: vec![every("tick").unwrap()], ..config() };
+    let (pool, handles) = Pool::start(2, |_| Ending::Done);
+    let engines =
+        [started(settings(), "threads-cron", &pool), started(settings(), "threads-cron", &pool)];
+    let began = crate::engine::shared::wall_s();
+    until("three ticks", || pool.done.lock().len() >= 3);
+    let seconds = (crate::engine::shared::wall_s() - began).ceil() as usize;
+    assert!(pool.done.lock().len() <= seconds + 1, "more ticks than seconds");
+    engines.iter().for_each(Engine::stop);
+    pool.end(handles);
+    assert_eq!(store.list(&Place::Dead, 0, 1).unwrap().len(), 0);
+}
+
+#[test]
+fn a_cancel_reaches_a_running_job() {
+    let mut store = kit("threads-cancel").store();
+    push(&mut *store, "low", "a", "", None);
+    let (pool, handles) = Pool::start(1, |job| {
+        until("cancelled", || job.is_cancelled());
+        Ending::Done
+    });
+    let engine = started(config(), "threads-cancel", &pool);
+    until("it runs", || engine.stats().running == 1);
+    store.cancel("a").unwrap();
+    until("it ended", || pool.done.lock().len() == 1);
+    engine.stop();
+    pool.end(handles);
+}
