@@ -1,33 +1,38 @@
 # frozen_string_literal: true
 
 require "optparse"
-require_relative "web/run"
-require_relative "web/readme"
+require_relative "jobs/suite"
+require_relative "support/readme"
+require_relative "support/run"
+require_relative "web/suite"
 
 # bin/bench: see there for its use.
+SUITES = { "web" => Bench::Web::Suite, "jobs" => Bench::Jobs::Suite }.freeze
+
 options = { only: [], quick: false }
 typed = ["bin/bench", *ARGV].join(" ")
+list = false
 parser = OptionParser.new do |opts|
-  opts.banner = "bin/bench web [options] | bin/bench render FOLDER"
+  opts.banner = "bin/bench web|jobs [options] | bin/bench render FOLDER"
   opts.on("--quick", "short slices, for orientation (about 5 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
-  opts.on("--list", "name the cases") do
-    [*Bench::Web::Cases.all, Bench::Web::Idle::CASE].each { |found| puts format("%-20s %s", found.name, found.title) }
-    exit
-  end
+  opts.on("--list", "name the cases") { list = true }
 end
 command, *rest = parser.parse(ARGV)
+$stdout.sync = true
 
-case command
-when "web"
-  $stdout.sync = true
-  folder = Bench::Web::Run.new(**options, command: typed).call
+if list
+  SUITES.fetch_values(*(SUITES.key?(command) ? [command] : SUITES.keys)).flat_map(&:cases).each do |found|
+    puts format("%-20s %s", found.name, found.title)
+  end
+elsif SUITES.key?(command)
+  folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
   puts "", File.read(File.join(folder, "summary.md")), "", folder
-when "render"
-  abort parser.help unless rest.first && File.directory?(rest.first)
+elsif command == "render" && rest.first && File.directory?(rest.first)
   folder = File.expand_path(rest.first)
-  File.write(File.join(folder, "summary.md"), Bench::Web::Summary.new(folder).to_s)
-  puts Bench::Web::Readme.render(folder) ? "README.md rendered" : "README.md was up to date"
+  suite = SUITES.fetch(folder[/-(#{SUITES.keys.join("|")})(?:-\d+)?\z/, 1]) { abort parser.help }
+  File.write(File.join(folder, "summary.md"), suite.summary(folder).to_s)
+  puts Bench::Readme.render(suite, folder) ? "README.md rendered" : "README.md was up to date"
 else
   abort parser.help
 end

@@ -7,15 +7,19 @@ module Bench
   module Machine
     COMMANDS = {
       "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "puma --version", "wrk" => "wrk -v",
-      "rust" => "rustc --version", "commit" => "git rev-parse --short HEAD"
+      "sidekiq" => "sidekiq --version", "redis" => "redis-server --version", "rust" => "rustc --version",
+      "commit" => "git rev-parse --short HEAD"
     }.freeze
+    # What every suite names.
+    COMMON = %w[kernel ruby rust commit].freeze
 
     module_function
 
+    # @param programs [Array<String>] of COMMANDS, beside the common ones
     # @return [Hash{String => Object}]
-    def facts
+    def facts(programs)
       { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name }
-        .merge(COMMANDS.transform_values { |command| first_line(command) })
+        .merge(COMMANDS.slice(*COMMON, *programs).transform_values { |command| first_line(command) })
     end
 
     # @return [String] how busy the machine was with other things, too

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "bar"
+require_relative "../support/bar"
 require_relative "case"
 
 module Bench

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "case"
-require_relative "bar"
+require_relative "../support/bar"
 require_relative "slice"
 require_relative "../support/machine"
 

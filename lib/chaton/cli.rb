@@ -57,8 +57,15 @@ module Chaton
 
     def dispatch(name, rest)
       command = Commands.find(name)
+      command, rest = command.pick(rest) if command.respond_to?(:pick)
+      return help(name) unless command
+
+      run_command(command, name, rest)
+    end
+
+    def run_command(command, name, rest)
       arguments = Arguments.new(rest, options: command.options, switches: command.switches)
-      return help(rest == @argv ? nil : name) if arguments.switch?("--help")
+      return help(rest == @argv ? nil : name, command) if arguments.switch?("--help")
       return version if arguments.switch?("--version")
 
       command.new(arguments, argv: @argv, out: @out, err: @err).run
@@ -69,10 +76,10 @@ module Chaton
       0
     end
 
-    def help(topic)
+    def help(topic, command = nil)
       raise ConfigError, "no command #{topic.inspect}; `chaton help` lists them" if topic && !Commands::ALL.key?(topic)
 
-      @out.puts topic ? Help.of_command(topic) : Help.overview
+      @out.puts topic ? Help.of_command(topic, command) : Help.overview
       0
     end
 

@@ -26,6 +26,26 @@ module Chaton
   # What the application answered is no Rack response, or holds a header that cannot be sent.
   class ResponseError < Error; end
 
+  # The store of jobs could not do it; the subclasses say what to do about it. What was to be stored is not stored,
+  # but for {StoreUnavailable}.
+  class StoreError < Error; end
+
+  # The store was not reached, was cut off or answered too late: try again. Whether the last call got through is not
+  # known.
+  class StoreUnavailable < StoreError; end
+
+  # Memory or disk is full: make room. What is stored can still be run, nothing is added.
+  class StoreFull < StoreError; end
+
+  # Somebody else held the store's lock for too long: try again.
+  class StoreBusy < StoreError; end
+
+  # The store's file, or an answer of it, is damaged: restore a backup.
+  class StoreCorrupt < StoreError; end
+
+  # The address, the password or a setting is wrong: mend the configuration.
+  class StoreRefused < StoreError; end
+
   # The object belongs to the parent process; make a new one in this process.
   class ForkedError < Error; end
 end

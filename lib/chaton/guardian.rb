@@ -3,7 +3,7 @@
 module Chaton
   # The one Ruby thread outside the pool. It waits for what Rust has to say:
   # start threads, report a late unit, show that Ruby is alive, the supervisor
-  # is gone.
+  # is gone, a sibling died, a signal lies in the store.
   class Guardian
     # Frames of a late unit's backtrace that go into the log.
     BACKTRACE_LINES_MAX = 40
@@ -11,12 +11,13 @@ module Chaton
     # @param hub [Native::Hub]
     # @param pool [Pool]
     # @param log [Telemetry::Log]
-    # @param on_orphan [#call] called once when the supervisor is gone
-    def initialize(hub, pool, log:, on_orphan:)
+    # @param on [Hash{Symbol=>#call}] what is done about :orphan (once, when the supervisor is gone), :recover (JSON
+    #   about a dead sibling) and :signal (its name); each is called with the event's argument
+    def initialize(hub, pool, log:, on:)
       @hub = hub
       @pool = pool
       @log = log
-      @on_orphan = on_orphan
+      @on = on
     end
 
     # @return [self]
@@ -57,8 +58,8 @@ module Chaton
       case name
       when :spawn then @pool.spawn(argument)
       when :ping then @hub.pong
-      when :orphan then @on_orphan.call
       when :late then report_late(argument)
+      else @on.fetch(name).call(argument)
       end
     end
 

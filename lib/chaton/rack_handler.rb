@@ -47,6 +47,8 @@ module Chaton
     def self.plan(options)
       given = given(options)
       plan = Config.load(given)
+      # A handler was given the application: it is served, whatever the configuration leaves to other processes.
+      plan = Config.load(given = { **given, web: true }) unless plan.roles.include?(:web) && plan.role?(:web)
       # What a framework fills in by itself yields to a line of the configuration file.
       plan = plan.with(binds: Config.load({ **given, **address(options) }).binds) if address?(options, plan)
       plan = plan.with(notes: [*plan.notes, single(plan)].freeze) if plan.workers.positive?

@@ -1,37 +1,45 @@
 # frozen_string_literal: true
 
-require "chaton/native"
-require "chaton/pool"
-require "chaton/guardian"
-require "chaton/active_record_pool"
-require "chaton/web/env_template"
-require "chaton/web/handler"
+require_relative "native"
+require_relative "pool"
+require_relative "guardian"
+require_relative "active_record_pool"
+require_relative "service/signals"
+require_relative "service/web_side"
 
 module Chaton
-  # Everything one worker process runs: hub, web engine, pool and guardian.
+  # Everything one worker process runs: hub, pool and guardian, and a side with its engine for each of its roles.
   # Start it only after the fork: it starts threads, in Rust and in Ruby.
   class Service
     # Time the worker has, beyond its graceful stop, before it leaves by force
     # when the supervisor is gone.
     ORPHAN_GRACE_S = 5.0
-    # Time for the answers of released requests to reach their clients.
-    RELEASE_S = 0.2
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
 
+    # In what a running job is called: "ResizeJob jid=0123 queue=default".
+    JID = / jid=(\S+) queue=/
+
+    # What a process does: its roles (:web, :jobs), its number among the workers, and the ledger where the jobs it
+    # starts are noted; nil where no supervisor reads it.
+    Duty = Struct.new(:roles, :index, :ledger, keyword_init: true)
+    # Where its figures go: the board, and its place on board and ledger.
+    Place = Struct.new(:slot, :board, :index, :ledger, keyword_init: true)
+
     # @param plan [Config::Plan]
-    # @param app [#call] the Rack application
+    # @param app [#call, nil] the Rack application; nil without the role web
     # @param sockets [Array<TCPServer, UNIXServer>] in the order of `plan.binds`
     # @param board [Native::Board]
     # @param slot [Integer] this worker's place on the board
     # @param leash [UNIXSocket, nil] the line to the supervisor
     # @param log [Telemetry::Log]
-    def initialize(plan, app:, sockets:, board:, slot:, leash:, log:)
-      @plan = plan
+    # @param duty [Duty]
+    def initialize(plan, app:, sockets:, board:, slot:, leash:, log:, duty: Duty.new(roles: [:web], index: 0))
+      @plan = plan.of_process(duty.roles)
+      @roles = duty.roles
       @app = app
       @sockets = sockets
-      @board = board
-      @slot = slot
+      @place = Place.new(slot: slot, board: board, index: duty.index, ledger: duty.ledger)
       @leash = leash
       @log = log
       @on_orphan = -> {}
@@ -45,58 +53,103 @@ module Chaton
       @on_orphan = block
     end
 
-    # Accepts connections from its return on.
+    # Takes work from its return on.
     #
     # @return [self]
     def start
       @plan = @plan.with(threads_max: threads_max)
-      handler = Web::Handler.new(@app, log: @log, error_handler: @plan.hooks[:lowlevel_error_handler],
-                                       early_hints: @plan.web[:early_hints])
-      @hub = Native::Hub.new(hub_settings, @board, @leash&.fileno)
+      @hub = Native::Hub.new(hub_settings, @place.board, @leash&.fileno)
+      @sides = sides
       @pool = Pool.new(@hub, handler, log: @log)
-      @guardian = Guardian.new(@hub, @pool, log: @log, on_orphan: @on_orphan).start
+      @guardian = Guardian.new(@hub, @pool, log: @log, on: reactions).start
       @hub.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
-      @web = Native::Web.start(@hub, @board, listeners, templates, web_settings)
+      @sides.each_value { |side| side.start(@hub) }
       self
     end
 
-    # Takes no more connections; answers say `Connection: close`.
+    # Takes no more work; what it has is finished.
     #
     # @return [void]
     def quiet
-      @web.drain
+      @sides.each_value(&:quiet)
+    end
+
+    # The same for jobs alone.
+    #
+    # @return [void]
+    def quiet_jobs
+      @sides[:jobs]&.quiet
     end
 
     # Drains and stops.
     #
     # @param deadline_s [Float]
-    # @return [Boolean] false when work was released at the deadline; what ran
+    # @return [Boolean] false when work was given up at the deadline; what ran
     #   is then in the log, with backtraces
     def stop(deadline_s)
+      deadline = now_s + deadline_s
       quiet
-      drained = @web.wait_drained(deadline_s)
-      unless drained
+      late = @sides.values.reject { |side| side.wait([deadline - now_s, 0.0].max) }
+      unless late.empty?
         @guardian.report_running("still running at the end of the graceful stop: released")
-        released = @hub.release_waiting
-        @web.wait_drained(RELEASE_S)
-        @log.warn("released requests that had not begun", count: released) if released.positive?
+        late.each(&:give_up)
       end
       shut
-      drained
+      late.empty?
+    end
+
+    # A sibling died while it had jobs.
+    #
+    # @param line [String] JSON
+    # @return [void]
+    def recover(line)
+      jobs = @sides[:jobs]
+      jobs ? jobs.recover(line) : @log.warn("a line about a dead worker's jobs came to one without the role jobs")
     end
 
     # @return [Hash] what the worker does now; see `chaton status --json`
     def status
       stats = @hub.stats
-      { queue: stats.slice(:waiting, :oldest_age_ms), pool: stats.except(:waiting, :oldest_age_ms),
-        running: @hub.running, web: @web.stats }
+      sides = @sides.each_value.map(&:status).reduce({}, :merge)
+      { roles: @roles, queue: stats.slice(:waiting, :oldest_age_ms), pool: stats.except(:waiting, :oldest_age_ms),
+        running: @hub.running, **sides }
     end
 
     private
 
+    def sides
+      sides = {}
+      sides[:web] = WebSide.new(@plan, app: @app, sockets: @sockets, place: @place, log: @log) if @roles.include?(:web)
+      if @roles.include?(:jobs)
+        # Not needed, and not loaded, where no jobs are run.
+        require_relative "service/jobs_side"
+        sides[:jobs] = JobsSide.new(@plan, place: @place, threads_of: method(:threads_of), log: @log)
+      end
+      sides
+    end
+
+    # To what Rust has to say.
+    def reactions
+      { orphan: ->(_) { @on_orphan.call }, recover: method(:recover), signal: Signals.new(self, log: @log) }
+    end
+
+    # What a pool thread does with a unit of work.
+    def handler
+      handlers = @sides.transform_values(&:handler)
+      return handlers.values.first if handlers.size == 1
+
+      web, jobs = handlers.values_at(:web, :jobs)
+      ->(work) { work.is_a?(Native::Job) ? jobs.call(work) : web.call(work) }
+    end
+
+    # Threads that run one of these jobs at this moment; a unit of the web engine never looks like one.
+    def threads_of(jids)
+      @hub.running.filter_map { |unit| @pool.thread(unit[:thread]) if jids.include?(unit[:what][JID, 1]) }
+    end
+
     def shut
-      @web.stop
+      @sides.each_value(&:stop)
       @hub.close
       @pool.join(JOIN_S)
       @guardian.stop
@@ -114,32 +167,11 @@ module Chaton
     def hub_settings
       plan = @plan
       { threads_min: plan.threads_min, threads_max: plan.threads_max, queue_limit: plan.queue_limit,
-        queue_bytes_max: plan.queue_bytes_max, queue_age_s: plan.queue_age_s.to_f, slot: @slot,
+        queue_bytes_max: plan.queue_bytes_max, queue_age_s: plan.queue_age_s.to_f, slot: @place.slot,
         stall_ms: plan.stall_ms.to_f, preempt_ms: plan.preempt_ms.to_f, thread_idle_s: plan.thread_idle_s.to_f,
         orphan_exit_s: plan.shutdown_timeout_s + ORPHAN_GRACE_S }
     end
 
-    def web_settings
-      web = @plan.web.to_h
-      seconds = web.select { |name, _| name.end_with?("_s") }.transform_values(&:to_f)
-      web.merge(seconds, slot: @slot, access_log: @plan.access_log, retry_after_s: @plan.retry_after_s,
-                         accept_grace_ms: @plan.accept_grace_ms.to_f,
-                         accept_defer_ms: @plan.accept_defer_ms.to_f, preempt_ms: @plan.preempt_ms.to_f)
-    end
-
-    def listeners
-      @sockets.zip(@plan.binds).map do |socket, bind|
-        [socket.fileno, bind.scheme == "unix" ? :unix : :tcp, bind.to_s]
-      end
-    end
-
-    def templates
-      @sockets.zip(@plan.binds).map { |socket, bind| Web::EnvTemplate.build(@plan, bind, port_of(socket, bind)) }
-    end
-
-    # A bind to port 0 got one from the operating system.
-    def port_of(socket, bind)
-      bind.scheme == "unix" ? 80 : socket.local_address.ip_port
-    end
+    def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 end

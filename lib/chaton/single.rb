@@ -2,6 +2,7 @@
 
 require_relative "native"
 require_relative "service"
+require_relative "service/code"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/failure"
 require_relative "supervisor/mold_process"
@@ -10,10 +11,9 @@ require_relative "supervisor/single_helm"
 require_relative "supervisor/surroundings"
 require_relative "telemetry/log"
 require_relative "telemetry/title"
-require_relative "web/app"
 
 module Chaton
-  # One process that serves without a supervisor (`workers 0`): the same
+  # One process that does everything without a supervisor (`workers 0`): the same
   # signals, sockets, pidfile and control socket, and no fork.
   class Single
     # @param plan [Chaton::Config::Plan]
@@ -21,7 +21,7 @@ module Chaton
     # @param app [#call, nil] an application somebody else has loaded (a Rack handler)
     # @param log [Telemetry::Log]
     def initialize(plan, argv: [], app: nil, log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
-      @plan = plan
+      @plan = plan.of_process(plan.roles)
       @argv = argv
       @app = app
       @log = log
@@ -45,16 +45,23 @@ module Chaton
     def boot
       @surroundings = Supervisor::Surroundings.new(@plan, argv: @argv, log: @log)
       @surroundings.enter
-      @app ||= Web::App.load(@plan)
+      load_code
       @surroundings.listen
-      Telemetry::Title.single(tag: @plan.tag, listen: @surroundings.listeners.addresses)
+      Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @surroundings.listeners.addresses)
       @service = Service.new(@plan, app: @app, sockets: @surroundings.listeners.sockets.values,
-                                    board: Native::Board.new(1), slot: 0, leash: nil, log: @log)
+                                    board: Native::Board.new(1), slot: 0, leash: nil, log: @log,
+                                    duty: Service::Duty.new(roles: @plan.roles, index: 0))
+    end
+
+    def load_code
+      return Service::Code.follow(@plan, @plan.roles, log: @log) if @app
+
+      @app = Service::Code.load(@plan, @plan.roles, log: @log)
     end
 
     def serve
       @helm = Supervisor::SingleHelm.new(@plan, service: @service, surroundings: @surroundings, log: @log)
-      signals = Worker::Signals.new(Supervisor::Orders::BY_SIGNAL.keys) { |name| @helm.obey(name) }
+      signals = Worker::Signals.new(Supervisor::Orders.signals(@plan)) { |name| @helm.obey(name) }
       @service.start
       @surroundings.take_orders(@helm)
       @helm.become_ready

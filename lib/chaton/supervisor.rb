@@ -5,10 +5,12 @@ require_relative "supervisor/event_loop"
 require_relative "supervisor/failure"
 require_relative "supervisor/fleet"
 require_relative "supervisor/helm"
+require_relative "supervisor/ledger"
 require_relative "supervisor/mold_process"
 require_relative "supervisor/origins"
 require_relative "supervisor/preload"
 require_relative "supervisor/reaper"
+require_relative "supervisor/recovery"
 require_relative "worker/signals"
 require_relative "supervisor/surroundings"
 require_relative "telemetry/log"
@@ -21,8 +23,6 @@ module Chaton
   # nothing else: no Rust runtime, no client of anything, no second thread.
   # docs/SIGNALS.md says what each signal does, docs/FORK_SAFETY.md what forks when.
   class Supervisor
-    SIGNALS = [*Orders::BY_SIGNAL.keys, "CHLD"].freeze
-
     # @param plan [Chaton::Config::Plan]
     # @param argv [Array<String>] the command line's arguments, to start again with
     # @param log [Telemetry::Log]
@@ -60,14 +60,23 @@ module Chaton
     end
 
     def start
-      @board = Native::Board.new(Fleet.slots(@plan.workers))
+      @memory = memory
       @origins = Origins.new(@plan, @surroundings.relaunch, log: @log, in_child: method(:become_worker))
-      @fleet = Fleet.new(@plan, origin: @origins.first, board: @board, log: @log)
-      @helm = Helm.new(@plan, fleet: @fleet, origins: @origins, board: @board, surroundings: @surroundings, log: @log)
+      recovery = @memory[:ledger] && Recovery.new(@memory[:ledger], log: @log)
+      @fleet = Fleet.new(@plan, origin: @origins.first, board: @memory[:board], recovery: recovery, log: @log)
+      @helm = Helm.new(@plan, fleet: @fleet, origins: @origins, memory: @memory, surroundings: @surroundings, log: @log)
       @reaper = Reaper.new(@fleet, @origins)
-      @signals = Worker::Signals.new(SIGNALS) { |name| name == "CHLD" ? @reaper.call : @helm.obey(name) }
+      @signals = Worker::Signals.new([*Orders.signals(@plan), "CHLD"]) do |name|
+        name == "CHLD" ? @reaper.call : @helm.obey(name)
+      end
       @surroundings.take_orders(@helm)
       @fleet.open(@plan.workers)
+    end
+
+    # What all processes of the tree share: made before the first fork.
+    def memory
+      slots = Fleet.slots(@plan.workers)
+      { board: Native::Board.new(slots), ledger: Ledger.make(@plan, slots) }
     end
 
     def supervise
@@ -89,8 +98,8 @@ module Chaton
     # death can be noticed, and lives as a worker.
     def become_worker(child, leash)
       [@fleet, @origins, @surroundings].each(&:let_go)
-      kit = Worker::Kit.new(plan: @plan, app: @app, sockets: @surroundings.listeners.sockets.values, board: @board,
-                            log: @log)
+      kit = Worker::Kit.new(plan: @plan, loaded: @plan.preload?, app: @app, log: @log, **@memory,
+                            sockets: @surroundings.listeners.sockets.values)
       Worker.live(kit, index: child.index, slot: child.slot, generation: child.origin.generation, leash: leash,
                        inherited: @signals)
     end

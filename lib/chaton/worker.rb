@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "service"
+require_relative "service/code"
 require_relative "worker/drain"
 require_relative "worker/hooks"
 require_relative "worker/signals"
 require_relative "telemetry/backtraces"
 require_relative "telemetry/redirect"
 require_relative "telemetry/title"
-require_relative "web/app"
 
 module Chaton
   # What runs in a forked worker process: start the service, say ready, wait for
@@ -17,18 +17,21 @@ module Chaton
   # |---|---|
   # | TERM | drain within shutdown_timeout, leave |
   # | QUIT | leave at once; the log shows what every thread was doing |
-  # | USR1 | quiet: stop accepting, go on serving open connections |
+  # | USR1 | quiet: stop accepting, go on serving open connections; take no more jobs |
+  # | TSTP | take no more jobs (with the role jobs, as in Sidekiq) |
   # | HUP | open redirected output files again |
   # | INT, USR2, TTIN, TTOU | the supervisor's business: ignored |
   class Worker
     SIGNALS = %w[TERM QUIT USR1 HUP].freeze
     IGNORED = %w[INT USR2 TTIN TTOU].freeze
+    # Stops whatever does not know it; a terminal's Ctrl-Z sends it to all.
+    TSTP = "TSTP"
 
     # What all workers of a generation share.
     #
-    # `app` is nil when each worker loads its own; `service` is the class that
-    # serves, replaced in tests.
-    Kit = Struct.new(:plan, :app, :sockets, :board, :log, :service, keyword_init: true)
+    # `app` is the application where the code was loaded before the fork (`loaded`); `ledger` is nil without the
+    # role jobs; `service` is the class that serves, replaced in tests.
+    Kit = Struct.new(:plan, :loaded, :app, :sockets, :board, :ledger, :log, :service, keyword_init: true)
 
     # Runs a worker and ends the process with it.
     #
@@ -49,18 +52,20 @@ module Chaton
     # @param leash [UNIXSocket] its end of the leash
     # @param inherited [Signals, nil] those of the process that forked
     def initialize(kit, index:, slot:, generation:, leash:, inherited: nil)
-      @signals = Signals.new(SIGNALS, ignored: IGNORED, inherited: inherited)
+      @roles = kit.plan.roles_of(index)
+      @plan = kit.plan.of_process(@roles)
+      @signals = Signals.new([*SIGNALS, *(TSTP if jobs?)], ignored: [*IGNORED, *(TSTP unless jobs?)],
+                                                           inherited: inherited)
       # Ruby's own handler reaps what system() and IO.popen start.
       trap("CHLD", "DEFAULT")
       @kit = kit
-      @plan = kit.plan
       @log = kit.log
       @index = index
       @slot = slot
       @leash = leash
       @hooks = Hooks.new(@plan.hooks, log: @log)
       @complete = true
-      Telemetry::Title.worker(index: index, generation: generation, tag: @plan.tag)
+      Telemetry::Title.worker(index: index, roles: @roles, generation: generation, tag: @plan.tag)
     end
 
     # @return [Integer] exit status: 0 when it was asked to leave, 1 when it
@@ -81,11 +86,14 @@ module Chaton
 
     private
 
+    def jobs? = @roles.include?(:jobs)
+
     # @return [Boolean]
     def boot
       @hooks.run(:on_worker_boot, @index)
-      @service = (@kit.service || Service).new(@plan, app: @kit.app || Web::App.load(@plan), sockets: @kit.sockets,
-                                                      board: @kit.board, slot: @slot, leash: @leash, log: @log)
+      app = @kit.loaded ? @kit.app : Service::Code.load(@plan, @roles, log: @log)
+      @service = (@kit.service || Service).new(@plan, app: app, sockets: @kit.sockets, board: @kit.board, slot: @slot,
+                                                      leash: @leash, log: @log, duty: duty)
       @service.on_orphan { orphaned }
       @service.start
       @leash.write("+")
@@ -94,6 +102,8 @@ module Chaton
       explain(e)
       false
     end
+
+    def duty = Service::Duty.new(roles: @roles, index: @index, ledger: @kit.ledger)
 
     # @return [Numeric] how long running work may take
     def serve
@@ -104,6 +114,7 @@ module Chaton
           when "TERM" then return @plan.shutdown_timeout_s
           when "QUIT" then return 0
           when "USR1" then @service.quiet
+          when TSTP then @service.quiet_jobs
           when "HUP" then reopen_output
           end
         end
@@ -137,8 +148,13 @@ module Chaton
     end
 
     def explain(error)
+      case error
       # A hook's failure is logged where it happened.
-      @log.exception(error, "worker cannot boot", worker: @index) unless error.is_a?(Hooks::Failed)
+      when Hooks::Failed then nil
+      # The sentence says all; where we were when the store refused helps nobody.
+      when StoreError then @log.error("worker cannot boot: #{error.message}", worker: @index)
+      else @log.exception(error, "worker cannot boot", worker: @index)
+      end
       @leash.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")
     rescue SystemCallError
       nil

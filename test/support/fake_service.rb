@@ -6,7 +6,7 @@ require "socket"
 # loop inside: for tests of what surrounds a service (fork, leash, signals,
 # drain) without the native engine.
 class FakeService
-  def initialize(plan, app:, sockets:, board: nil, slot: 0, leash: nil, log: nil)
+  def initialize(plan, app:, sockets:, board: nil, slot: 0, leash: nil, log: nil, **_place)
     @plan = plan
     @app = app
     @sockets = sockets

@@ -22,6 +22,10 @@ pub enum Event {
     Ping,
     /// The supervisor is gone.
     Orphan,
+    /// A sibling died: the JSON by which the supervisor names what it ran.
+    Recover(String),
+    /// Somebody left a signal for this process in the store: its name.
+    Signal(String),
     /// The worker stops: the guardian ends.
     Stop,
 }
@@ -35,7 +39,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Adds an event. Spawns and pings join with one already waiting.
+    /// Adds an event. Spawns and pings join with one already waiting. In a
+    /// full list a report makes room; a signal from the store is left out.
     pub fn post(&self, event: Event) {
         let mut events = self.events.lock();
         match &event {
@@ -49,12 +54,15 @@ impl Guard {
                     None => events.push_back(event),
                 }
             }
-            Event::Ping | Event::Orphan if events.contains(&event) => {}
+            Event::Ping | Event::Orphan | Event::Recover(_) | Event::Signal(_)
+                if events.contains(&event) => {}
             _ => {
                 if events.len() >= EVENTS_MAX {
                     let late = events.iter().position(|e| matches!(e, Event::Late(..)));
-                    if let Some(oldest) = late {
-                        events.remove(oldest);
+                    match (late, &event) {
+                        (Some(oldest), _) => drop(events.remove(oldest)),
+                        (None, Event::Signal(_)) => return,
+                        (None, _) => {}
                     }
                 }
                 events.push_back(event);
@@ -158,5 +166,19 @@ mod tests {
         assert_eq!(guard.poll(), Some(Event::Orphan));
         assert_eq!(guard.take_unheard(1).len(), EVENTS_MAX - 1);
         assert_eq!(guard.next_unheard_ns(1), None);
+    }
+
+    #[test]
+    fn what_is_owed_to_the_jobs_of_the_dead_is_never_dropped() {
+        let guard = Guard::default();
+        for n in 0..EVENTS_MAX {
+            guard.post(Event::Recover(n.to_string()));
+        }
+        guard.post(Event::Signal("TERM".into()));
+        guard.post(Event::Recover("last".into()));
+        guard.post(Event::Recover("last".into()));
+        let events: Vec<_> = std::iter::from_fn(|| guard.poll()).collect();
+        assert_eq!(events.len(), EVENTS_MAX + 1, "the same line twice is one");
+        assert_eq!(events.last(), Some(&Event::Recover("last".into())));
     }
 }

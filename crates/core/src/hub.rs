@@ -237,6 +237,25 @@ impl<W: Work> Hub<W> {
         count
     }
 
+    /// Takes every waiting unit of a lane out, first in first, for the engine
+    /// to dispose of: nothing is shed.
+    pub fn take_waiting(&self, lane: usize) -> Vec<W> {
+        let mut state = self.state.lock();
+        let waiting = state.lanes.drain_lane(lane);
+        self.publish(&state);
+        waiting
+    }
+
+    /// Units waiting in a lane.
+    pub fn waiting_in(&self, lane: usize) -> usize {
+        self.state.lock().lanes.len_of(lane)
+    }
+
+    /// Threads that run no unit, those included that may still be started.
+    pub fn idle_threads(&self) -> usize {
+        self.options.threads_max.saturating_sub(self.state.lock().running)
+    }
+
     /// What every executor is running now.
     pub fn running(&self) -> Vec<Running> {
         let executors: Vec<_> = self.state.lock().executors.iter().flatten().cloned().collect();

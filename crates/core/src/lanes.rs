@@ -95,11 +95,19 @@ impl<W: Work> Lanes<W> {
     pub fn drain(&mut self) -> Vec<W> {
         let mut all = Vec::with_capacity(self.len);
         for lane in 0..self.lanes.len() {
-            while let Some(waiting) = self.remove_first(lane) {
-                all.push(waiting.work);
-            }
+            all.extend(self.drain_lane(lane));
         }
         all
+    }
+
+    /// Takes everything out of one lane, first in first.
+    pub fn drain_lane(&mut self, lane: usize) -> Vec<W> {
+        std::iter::from_fn(|| self.remove_first(lane)).map(|waiting| waiting.work).collect()
+    }
+
+    /// Units waiting in one lane.
+    pub fn len_of(&self, lane: usize) -> usize {
+        self.lanes[lane].waiting.len()
     }
 
     /// Age of the oldest waiting unit in ns; 0 when nothing waits.
@@ -202,6 +210,18 @@ mod tests {
         assert_eq!(q.pop(8 * MS + 1, &mut old).unwrap().0, 3);
         assert_eq!(old.iter().map(|u| u.0).collect::<Vec<_>>(), [1, 2]);
         assert!(q.is_empty());
+    }
+
+    #[test]
+    fn one_lane_is_emptied_and_the_other_keeps_its_own() {
+        let mut q = lanes(10, 100, 0, 2);
+        for id in 0..3 {
+            q.push(1, Unit(id, 1), 0).ok().unwrap();
+        }
+        q.push(0, Unit(10, 1), 0).ok().unwrap();
+        assert_eq!(q.len_of(1), 3);
+        assert_eq!(q.drain_lane(1).iter().map(|u| u.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!((q.len(), q.len_of(0), q.len_of(1)), (1, 1, 0));
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub mod guard;
 pub mod hub;
 pub mod lanes;
 pub mod leash;
+pub mod ledger;
 pub mod policy;
 pub mod seat;
 pub mod sentinel;

@@ -17,7 +17,7 @@ use crate::eye::Eye;
 use crate::growth::Growth;
 use crate::guard::Event;
 use crate::hub::Hub;
-use crate::leash::{Heard, Leash};
+use crate::leash::Leash;
 use crate::policy::{decide, Readings, Tuning};
 use crate::work::{Shed, Work};
 
@@ -200,14 +200,23 @@ impl<W: Work> Watch<W> {
 
     fn hear(&mut self) {
         let Some(leash) = &self.hooks.leash else { return };
-        match leash.hear() {
-            Heard::Nothing => {}
-            Heard::Ping => self.hub.guard.post(Event::Ping),
-            Heard::End => {
-                let patience = self.hooks.orphan_exit.as_nanos() as u64;
-                self.orphan_at_ns = Some(clock::now_ns() + patience);
-                self.hub.guard.post(Event::Orphan);
-            }
+        let heard = leash.hear();
+        if heard.ping {
+            self.hub.guard.post(Event::Ping);
+        }
+        for line in heard.lines {
+            self.hub.guard.post(Event::Recover(line));
+        }
+        if heard.lost > 0 {
+            (self.hooks.report)(
+                "a line of the supervisor could not be read: the jobs of a worker that died are \
+                 recovered when its lease ends",
+            );
+        }
+        if heard.end {
+            let patience = self.hooks.orphan_exit.as_nanos() as u64;
+            self.orphan_at_ns = Some(clock::now_ns() + patience);
+            self.hub.guard.post(Event::Orphan);
         }
     }
 

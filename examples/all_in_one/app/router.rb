@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "desk"
 require_relative "facts"
 require_relative "page"
 
@@ -13,6 +14,7 @@ class Router
 
   def initialize
     @facts = Facts.new
+    @desk = Desk.new
   end
 
   def call(env)
@@ -23,6 +25,8 @@ class Router
     when "/sleep" then pause(env)
     when "/stream" then [200, TEXT.dup, Enumerator.new { |out| STREAM_LINES.times { |line| out << "line #{line}\n" } }]
     when "/echo" then [200, { "content-type" => "application/octet-stream" }, [env["rack.input"].read]]
+    when "/reports" then @desk.order(env)
+    when "/jobs.json" then @desk.counts
     when "/status.json" then [200, JSON_TYPE.dup, [JSON.generate(@facts.to_h(env))]]
     else [404, TEXT.dup, ["no such page\n"]]
     end

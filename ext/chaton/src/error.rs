@@ -30,6 +30,35 @@ pub fn closed() -> Error {
     named("ClosedError", "this request was already answered; a unit of work is finished once")
 }
 
+/// The job was ended before.
+#[cfg(feature = "jobs")]
+pub fn job_ended() -> Error {
+    named("ClosedError", "this job has ended already; a unit of work is finished once")
+}
+
+/// The store of jobs could not do it; the class says what to do about it.
+#[cfg(feature = "jobs")]
+pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
+    use chaton_jobs::store::Kind;
+    let name = match error.kind {
+        Kind::Unavailable => "StoreUnavailable",
+        Kind::Full => "StoreFull",
+        Kind::Busy => "StoreBusy",
+        Kind::Corrupt => "StoreCorrupt",
+        Kind::Refused => "StoreRefused",
+    };
+    named(name, error.message.as_str())
+}
+
+/// An argument is wrong.
+#[cfg(feature = "jobs")]
+pub fn argument(message: impl Into<String>) -> Error {
+    let Ok(ruby) = Ruby::get() else {
+        unreachable!("errors are only made by threads that hold the GVL")
+    };
+    Error::new(ruby.exception_arg_error(), message.into())
+}
+
 /// The client went away.
 pub fn client_gone() -> Error {
     named("ClientGone", "the client closed its connection before the answer was complete")

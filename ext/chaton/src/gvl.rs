@@ -29,16 +29,39 @@ pub fn without_gvl<F, R>(work: F, unblock: Unblock<'_>) -> Option<R>
 where
     F: FnOnce() -> R,
 {
-    let mut call = Call { work: Some(work), answer: None };
     let mut unblock = unblock;
-    // SAFETY: both pointers are to locals that outlive the call; `run` and
-    // `end_wait` get exactly the types they cast to and let no panic out.
+    release(work, Some(end_wait), (&raw mut unblock).cast())
+}
+
+/// As [`without_gvl`], for work that cannot be ended from outside and takes a
+/// bounded time: Ruby then starts no thread of its own to end it with, which
+/// CRuby 3.1 does in a process with one thread, at ten times the cost.
+#[cfg(feature = "jobs")]
+pub fn without_gvl_to_the_end<F, R>(work: F) -> Option<R>
+where
+    F: FnOnce() -> R,
+{
+    release(work, None, ptr::null_mut())
+}
+
+fn release<F, R>(
+    work: F,
+    unblock: Option<unsafe extern "C" fn(*mut c_void)>,
+    data: *mut c_void,
+) -> Option<R>
+where
+    F: FnOnce() -> R,
+{
+    let mut call = Call { work: Some(work), answer: None };
+    // SAFETY: both pointers are to locals of this frame or the caller's, which
+    // outlive the call; `run` and `end_wait` get exactly the types they cast to
+    // and let no panic out.
     unsafe {
         rb_sys::rb_thread_call_without_gvl2(
             Some(run::<F, R>),
             (&raw mut call).cast(),
-            Some(end_wait),
-            (&raw mut unblock).cast(),
+            unblock,
+            data,
         );
     }
     match call.answer? {
@@ -63,6 +86,23 @@ unsafe extern "C" fn end_wait(data: *mut c_void) {
     // SAFETY: `without_gvl` passes its own reference.
     let unblock = unsafe { *data.cast::<Unblock<'_>>() };
     let _ = catch_unwind(AssertUnwindSafe(unblock));
+}
+
+/// Runs `work` with the GVL, called by a thread that [`without_gvl`] let go
+/// without it. `work` must not raise: what it calls of Ruby is protected.
+/// Answers `None` when it panicked.
+#[cfg(feature = "jobs")]
+pub fn with_gvl<F, R>(work: F) -> Option<R>
+where
+    F: FnOnce() -> R,
+{
+    let mut call = Call { work: Some(work), answer: None };
+    // SAFETY: this is a Ruby thread without the GVL, as the caller says; the
+    // pointer is to a local that outlives the call, of the type `run` casts to.
+    unsafe {
+        rb_sys::rb_thread_call_with_gvl(Some(run::<F, R>), (&raw mut call).cast());
+    }
+    call.answer?.ok()
 }
 
 /// Lets Ruby handle what is pending for this thread: signals, `Thread#raise`,

@@ -18,11 +18,19 @@ use crate::board::RbBoard;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_events::{Crowd, Place};
 use crate::handle::Handle;
+#[cfg(feature = "jobs")]
+use crate::jobs::unit::{Notes, RbJob};
 use crate::settings::Settings;
 use crate::unit::Unit;
 use crate::web::env::EnvKit;
 use crate::web::request::Request;
 use crate::{error, preempt};
+
+/// Jobs that may wait where the settings do not say it: twice what is
+/// prefetched at most.
+const JOBS_WAITING_MAX: usize = 2_000;
+/// Bytes of their documents.
+const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// What stands behind a Ruby hub.
 pub struct HubParts {
@@ -30,6 +38,9 @@ pub struct HubParts {
     pub hub: Arc<Hub<Unit>>,
     /// How env hashes are made; set when the web engine starts.
     pub env_kit: OnceLock<&'static EnvKit>,
+    /// Where started jobs are noted; set when the jobs engine starts.
+    #[cfg(feature = "jobs")]
+    pub notes: OnceLock<&'static Notes>,
     sentinel: Mutex<Option<Sentinel>>,
     leash: Option<Arc<Leash>>,
     /// Who can run, where Ruby tells.
@@ -58,7 +69,7 @@ impl RbHub {
         let options = Options {
             threads_min: settings.get("threads_min")?,
             threads_max: settings.get("threads_max")?,
-            lanes: vec![lane],
+            lanes: vec![lane, jobs_lane(&settings)?],
             stall_ns: ms("stall_ms")?,
             preempt_ns: ms("preempt_ms")?,
             thread_idle_ns: settings.seconds("thread_idle_s")?.as_nanos() as u64,
@@ -81,6 +92,8 @@ impl RbHub {
         Ok(Self(Handle::new(Arc::new(HubParts {
             hub,
             env_kit: OnceLock::new(),
+            #[cfg(feature = "jobs")]
+            notes: OnceLock::new(),
             sentinel: Mutex::new(Some(sentinel)),
             leash,
             crowd,
@@ -105,16 +118,21 @@ impl RbHub {
             }
             check_interrupts()?;
         };
-        let (name, argument) = match event {
-            Event::Spawn(count) => ("spawn", Some(count as u64)),
-            Event::Late(id, _) => ("late", Some(id)),
-            Event::Ping => ("ping", None),
-            Event::Orphan => ("orphan", None),
-            Event::Stop => ("stop", None),
-        };
         let answer = ruby.ary_new_capa(2);
-        answer.push(ruby.to_symbol(name))?;
-        answer.push(argument)?;
+        let add = |name, argument: Value| {
+            answer.push(ruby.to_symbol(name))?;
+            answer.push(argument)
+        };
+        let nil = || ruby.qnil().as_value();
+        match event {
+            Event::Spawn(count) => add("spawn", ruby.into_value(count))?,
+            Event::Late(id, _) => add("late", ruby.into_value(id))?,
+            Event::Recover(json) => add("recover", ruby.into_value(json))?,
+            Event::Signal(name) => add("signal", ruby.into_value(name))?,
+            Event::Ping => add("ping", nil())?,
+            Event::Orphan => add("orphan", nil())?,
+            Event::Stop => add("stop", nil())?,
+        }
         Ok(answer)
     }
 
@@ -195,6 +213,16 @@ impl RbHub {
     }
 }
 
+/// Bounds of the lane of jobs. They do not grow old: the engine takes back what
+/// waits too long.
+fn jobs_lane(settings: &Settings) -> Result<LaneLimits, Error> {
+    Ok(LaneLimits {
+        count_max: settings.optional("jobs_queue_limit")?.unwrap_or(JOBS_WAITING_MAX),
+        bytes_max: settings.optional("jobs_queue_bytes_max")?.unwrap_or(JOBS_BYTES_MAX),
+        age_max_ms: 0,
+    })
+}
+
 /// Writes a line to the log from a Rust thread, which may not call Ruby's
 /// logger: to standard error, in the readable form.
 pub fn report(line: &str) {
@@ -247,6 +275,13 @@ impl RbSeat {
                         continue;
                     };
                     return Ok(Request::wrap(ruby, kit, exchange));
+                }
+                #[cfg(feature = "jobs")]
+                Take::Work(Unit::Jobs(job)) => {
+                    let notes = rb_self.parts.notes.get().copied();
+                    if let Some(job) = RbJob::start(ruby, notes, seat.index(), job) {
+                        return Ok(job);
+                    }
                 }
                 Take::Leave => return Ok(ruby.qnil().as_value()),
                 Take::Yield => {

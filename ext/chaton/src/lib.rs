@@ -14,6 +14,9 @@ mod gvl;
 mod gvl_events;
 mod handle;
 mod hub;
+#[cfg(feature = "jobs")]
+mod jobs;
+mod ledger;
 mod preempt;
 mod settings;
 mod unit;
@@ -35,9 +38,12 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
     board::define(ruby, native)?;
+    ledger::define(ruby, native)?;
     hub::define(ruby, native)?;
     web::pins::define(ruby, native)?;
     web::request::define(ruby, native)?;
     web::engine::define(ruby, native)?;
+    #[cfg(feature = "jobs")]
+    jobs::define(ruby, native)?;
     Ok(())
 }

@@ -23,6 +23,18 @@ impl Settings {
         })
     }
 
+    /// The value of `key`; `None` when it is missing or nil.
+    ///
+    /// # Errors
+    /// `ArgumentError` naming the key when it is of another type.
+    pub fn optional<T: TryConvert>(&self, key: &'static str) -> Result<Option<T>, Error> {
+        let value: Option<Value> = self.0.lookup(Ruby::get_with(self.0).to_symbol(key))?;
+        match value {
+            Some(_) => self.get(key).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// A time given in seconds, as a Float.
     ///
     /// # Errors

@@ -3,55 +3,84 @@
 use std::sync::Arc;
 
 use chaton_core::work::{Label, Shed, Work};
+#[cfg(feature = "jobs")]
+use chaton_jobs::engine::Job;
 use chaton_web::Exchange;
 
 /// Lane of the web engine.
 pub const WEB_LANE: usize = 0;
+/// Lane of the jobs engine.
+#[cfg(feature = "jobs")]
+pub const JOBS_LANE: usize = 1;
 
 /// One unit of work.
 pub enum Unit {
     /// A request whose body is complete.
     Web(Arc<Exchange>, u32),
+    /// A claimed job.
+    #[cfg(feature = "jobs")]
+    Jobs(Arc<Job>),
 }
 
 /// What stays in the list of what is running.
 pub enum UnitLabel {
     /// A request.
     Web(Arc<Exchange>),
+    /// A job.
+    #[cfg(feature = "jobs")]
+    Jobs(Arc<Job>),
 }
 
 impl Work for Unit {
     type Label = UnitLabel;
 
     fn bytes(&self) -> usize {
-        let Self::Web(exchange, _) = self;
-        // A spooled body lies in a file and costs the queue nothing.
-        let body = match exchange.body() {
-            chaton_web::RequestBody::Memory(bytes) => bytes.len(),
-            _ => 0,
-        };
-        exchange.head().bytes.len() + body
+        match self {
+            Self::Web(exchange, _) => {
+                // A spooled body lies in a file and costs the queue nothing.
+                let body = match exchange.body() {
+                    chaton_web::RequestBody::Memory(bytes) => bytes.len(),
+                    _ => 0,
+                };
+                exchange.head().bytes.len() + body
+            }
+            #[cfg(feature = "jobs")]
+            Self::Jobs(job) => job.document().payload().len(),
+        }
     }
 
     fn label(&self) -> UnitLabel {
-        let Self::Web(exchange, _) = self;
-        UnitLabel::Web(exchange.clone())
+        match self {
+            Self::Web(exchange, _) => UnitLabel::Web(exchange.clone()),
+            #[cfg(feature = "jobs")]
+            Self::Jobs(job) => UnitLabel::Jobs(job.clone()),
+        }
     }
 
     fn shed(self, _: Shed) {
-        let Self::Web(exchange, retry_after_s) = self;
-        exchange.shed(retry_after_s);
+        match self {
+            Self::Web(exchange, retry_after_s) => exchange.shed(retry_after_s),
+            // Back to the front of its queue.
+            #[cfg(feature = "jobs")]
+            Self::Jobs(job) => job.abandon(),
+        }
     }
 }
 
 impl Label for UnitLabel {
     fn describe(&self) -> String {
-        let Self::Web(exchange) = self;
-        exchange.describe()
+        match self {
+            Self::Web(exchange) => exchange.describe(),
+            #[cfg(feature = "jobs")]
+            Self::Jobs(job) => job.describe(),
+        }
     }
 
     fn id(&self) -> u64 {
-        let Self::Web(exchange) = self;
-        exchange.id()
+        match self {
+            Self::Web(exchange) => exchange.id(),
+            #[cfg(feature = "jobs")]
+            Self::Jobs(job) => job.id(),
+        }
     }
 }

@@ -17,7 +17,7 @@ module Chaton
         plan = load_plan
         require_rackup(plan)
         enter(plan)
-        load_app(plan)
+        load_code(plan)
         plan = with_database(plan)
         @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(plan.to_h) : PlanReport.new(plan)
         0
@@ -25,9 +25,10 @@ module Chaton
 
       private
 
-      def load_app(plan)
-        require_relative "../web/app"
-        Web::App.load(plan)
+      def load_code(plan)
+        require_relative "../service/code"
+        require_relative "../telemetry/log"
+        Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err))
       end
 
       # What the server decides about its threads once the application is loaded.

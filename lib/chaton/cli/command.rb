@@ -55,7 +55,7 @@ module Chaton
       end
 
       def require_rackup(plan)
-        return if File.file?(plan.rackup)
+        return if !plan.role?(:web) || File.file?(plan.rackup)
 
         raise AppLoadError, "there is no #{plan.rackup}; name the application's Rack file (chaton FILE) or start in " \
                             "its directory"

@@ -9,9 +9,11 @@ module Chaton
         "serve" => "serve the application; what `chaton` does without a command",
         "check" => "load the configuration and the application, print the plan; status 1 if anything is wrong",
         "status" => "print what a running server is doing",
-        "quiet" => "let a running server accept no new connections, and go on with those it has",
+        "top" => "the same on a terminal, every two seconds, until Ctrl-C",
+        "quiet" => "let a running server take no new connections and jobs, and go on with those it has",
         "stop" => "let a running server finish what it runs, and leave",
-        "restart" => "let a running server load the new code, worker by worker"
+        "restart" => "let a running server load the new code, worker by worker",
+        "jobs" => "look at background jobs, and act on them; `chaton jobs --help` has the commands"
       }.freeze
 
       # @param name [String]

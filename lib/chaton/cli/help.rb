@@ -14,6 +14,8 @@ module Chaton
       # Switch => what it does.
       SWITCHES = {
         "--json" => "Print it as JSON, for programs.",
+        "--all" => "All of a place.",
+        "--yes" => "Do not ask.",
         "--full" => "Start the whole program again in place, with a new configuration; sockets stay open.",
         "--help" => "This text; `chaton help COMMAND` for one command.",
         "--version" => "The version."
@@ -26,6 +28,7 @@ module Chaton
           chaton                                      serve config.ru on port 9292
           chaton -b tcp://127.0.0.1:3000 -w 2         two workers, only reachable from this machine
           chaton -e production -b unix:///run/app.sock --log json
+          chaton --jobs -t 1:25                       run background jobs, and nothing else
           chaton check -e production                  is the configuration right, does the application load?
           chaton restart                              serve the new code without losing a request
       TEXT
@@ -37,16 +40,36 @@ module Chaton
 
       # @return [String] of `chaton --help`
       def self.overview
-        ["chaton #{VERSION}: serves Ruby web applications\n",
+        ["chaton #{VERSION}: serves Ruby web applications and runs their background jobs\n",
          "Usage: chaton [serve] [config.ru] [options]\n       chaton COMMAND [options]\n",
          "Commands\n#{Commands::ALL.map { |name, says| row(name, says) }.join}",
          options(Config::Options.on_command_line, %w[--help --version]), EXAMPLES, FILES].join("\n")
       end
 
       # @param name [String]
+      # @param command [Class, nil] the subcommand, where it has some
       # @return [String] of `chaton NAME --help`
-      def self.of_command(name)
-        command = Commands.find(name)
+      def self.of_command(name, command = nil)
+        found = Commands.find(name)
+        found.respond_to?(:pick) ? of_group(name, found, command) : of_single(name, found)
+      end
+
+      # Of a command with subcommands, or of one of these.
+      def self.of_group(name, group, command)
+        if command
+          usage = command.usage
+          return ["chaton #{name} #{usage.split.first}: #{group::ALL.fetch(usage.split.first).last}\n",
+                  "Usage: chaton #{name} #{usage} [options]\n",
+                  options(command.options, command.switches + %w[--help])].join("\n")
+        end
+        rows = group::ALL.map { |sub, (arguments, says)| row("#{sub} #{arguments}", says) }
+        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name} COMMAND [options]\n",
+         "Commands\n#{rows.join}",
+         "Each takes --json, --store URL, -C FILE and -e NAME; `chaton #{name} COMMAND --help` has the rest.\n"]
+          .join("\n")
+      end
+
+      def self.of_single(name, command)
         file = command.options.any? { |option| option.name == :workers } ? " [config.ru]" : ""
         ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]\n",
          options(command.options, command.switches + %w[--help])].join("\n")
@@ -82,7 +105,7 @@ module Chaton
           lines.last << (lines.last.empty? ? word : " #{word}")
         end
       end
-      private_class_method :options, :option_row, :row, :wrap
+      private_class_method :of_group, :of_single, :options, :option_row, :row, :wrap
     end
   end
 end

@@ -27,14 +27,48 @@ module Chaton
         return server if group == :server
 
         options = Config::Options::ALL.select { |option| option.group == group }
+        return @plan.jobs ? jobs(options) : [] if options.first.scope == :jobs
+
         options.map { |option| [option.name.to_s, shown(option)] }
+      end
+
+      # A job by the clock has a line of its own.
+      def jobs(options)
+        options.flat_map do |option|
+          next [[option.name.to_s, of_jobs(option)]] unless option.name == :cron
+
+          lines = @plan.jobs.crons.map { |line| ["cron", line.to_s] }
+          lines.empty? ? [%w[cron none]] : lines
+        end
+      end
+
+      def of_jobs(option)
+        jobs = @plan.jobs
+        case option.name
+        when :queues then Config::Queues.new(jobs.mode, jobs.queues).to_s
+        when :store then jobs.store_shown
+        when :jobs_threads then jobs.threads&.to_s || "as threads"
+        when :jobs_shutdown_timeout_s then (jobs.shutdown_timeout_s || @plan.shutdown_timeout_s).to_s
+        when :sidekiq_file then jobs.sidekiq_file || "none"
+        else option.type.show(jobs.respond_to?(option.name) ? jobs[option.name] : jobs.store_settings[option.name])
+        end
       end
 
       def server
         [
-          ["directory", @plan.root], ["configuration", @plan.config_file || "none"], ["application", @plan.rackup],
-          ["environment", @plan.environment], ["listen", @plan.binds.join(" ")], ["tag", @plan.tag]
+          ["directory", @plan.root], ["configuration", @plan.config_file || "none"],
+          ["application", @plan.role?(:web) ? @plan.rackup : "none"],
+          ["environment", @plan.environment], ["listen", listen], ["tag", @plan.tag], ["roles", roles]
         ]
+      end
+
+      def listen = @plan.binds.empty? ? "nowhere" : @plan.binds.join(" ")
+
+      # "web+jobs", or "2 web, 1 jobs".
+      def roles
+        return @plan.roles.join("+") if @plan.roles_by_worker.uniq.size < 2
+
+        @plan.roles_by_worker.tally.map { |roles, count| "#{count} #{roles.join("+")}" }.join(", ")
       end
 
       def shown(option)

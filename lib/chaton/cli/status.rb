@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "jobs_status"
 require_relative "remote"
 require_relative "status_report"
 
@@ -13,8 +14,8 @@ module Chaton
 
       # @return [Integer] exit status
       def run
-        answer = ask("status")
-        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(answer.except("ok")) : StatusReport.new(answer)
+        answer = JobsStatus.add(ask("status").except("ok"), @arguments.given)
+        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(answer) : StatusReport.new(answer)
         0
       end
     end

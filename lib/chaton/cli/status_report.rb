@@ -8,9 +8,9 @@ module Chaton
     class StatusReport
       # Column => field of a worker.
       COLUMNS = {
-        "worker" => "worker", "pid" => "pid", "state" => "state", "ready" => "ready", "up" => "age_s",
-        "gen" => "generation", "conns" => "connections", "queued" => "queued", "running" => "running",
-        "threads" => "threads", "requests" => "requests_total", "shed" => "shed_total"
+        "worker" => "worker", "roles" => "roles", "pid" => "pid", "state" => "state", "ready" => "ready",
+        "up" => "age_s", "gen" => "generation", "conns" => "connections", "queued" => "queued", "running" => "running",
+        "threads" => "threads", "done" => "finished_total", "requests" => "requests_total", "shed" => "shed_total"
       }.freeze
 
       # @param status [Hash{String=>Object}] as the control socket gives it
@@ -19,14 +19,16 @@ module Chaton
       end
 
       # @return [String]
-      def to_s = [head, workers, *given_up, service, *running].compact.join("\n")
+      def to_s = [head, workers, *given_up, service, *running, *jobs].compact.join("\n")
 
       private
 
       def head
         facts = [@status["tag"], @status["environment"], @status["state"], "pid #{@status["pid"]}",
                  "up #{duration(@status["uptime_s"])}"]
-        "chaton #{@status["version"]}  #{facts.compact.join("  ")}\nlistening on #{Array(@status["listen"]).join(" ")}"
+        listen = Array(@status["listen"])
+        ["chaton #{@status["version"]}  #{facts.compact.join("  ")}",
+         *("listening on #{listen.join(" ")}" unless listen.empty?)].join("\n")
       end
 
       def workers
@@ -54,6 +56,18 @@ module Chaton
         end
       end
 
+      # Of the store, which all servers share that use it.
+      def jobs
+        jobs = @status["jobs"] or return []
+        return ["jobs at #{jobs["store"]}: #{jobs["error"]}"] if jobs["error"]
+
+        queues = jobs["queues"].map do |queue|
+          "queue #{queue["name"]}: #{Config::Types.thousands(queue["size"])} waiting, the next for " \
+            "#{queue["latency_s"].round(1)} s#{", paused" if queue["paused"]}"
+        end
+        ["jobs at #{jobs["store"]}: #{line(jobs["stats"])}", *queues]
+      end
+
       def line(value)
         return cell(nil, value) unless value.is_a?(Hash)
 
@@ -67,6 +81,7 @@ module Chaton
         when nil then "-"
         when true then "yes"
         when false then "no"
+        when Array then value.join(field == "roles" ? "+" : " ")
         when Integer then %w[pid worker].include?(field) ? value.to_s : Config::Types.thousands(value)
         else value.to_s
         end

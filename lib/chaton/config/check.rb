@@ -10,7 +10,8 @@ module Chaton
       ORDERED = [
         [:restart_delay_s, :restart_delay_max_s, "the pause could never be that long"],
         [:uri_bytes_max, :header_bytes_max, "a URI that long could never arrive"],
-        [:accept_grace_ms, :accept_defer_ms, "a connection could never be left to others that long"]
+        [:accept_grace_ms, :accept_defer_ms, "a connection could never be left to others that long"],
+        [:beat_s, :lease_s, "every process would be taken for dead between two of its signs of life"]
       ].freeze
 
       # @param draft [Draft] its problems get more
@@ -21,9 +22,19 @@ module Chaton
       # @return [void]
       def run
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
+        check_crons
       end
 
       private
+
+      # A tick is enqueued once for each name.
+      def check_crons
+        twice = Array(@draft[:cron]).map(&:name).tally.find { |_, count| count > 1 }
+        return unless twice
+
+        @draft.problem(Origin.new("the configuration"),
+                       "cron #{twice.first.inspect} stands there twice; give each its own name")
+      end
 
       def compare(lower, upper, why)
         return unless @draft.set?(lower) || @draft.set?(upper)

@@ -51,38 +51,43 @@ module Chaton
         end
       end
 
-      # `workers 2`, `workers web: 2`, `workers :auto`.
+      # `workers 2` (each does all roles that are on), `workers web: 2, jobs: 1`, `workers :auto`.
       class Workers < Base
         # Worker processes.
         LIMIT = 512
-        # What a worker may be for, once all is built.
-        ROLES = %i[web jobs streams].freeze
+        # What a worker may be for.
+        ROLES = %i[web jobs].freeze
 
         def initialize
-          super("a whole number from 0 to #{LIMIT}, \"auto\" for one a processor, or web: N")
+          super("a whole number from 0 to #{LIMIT}, \"auto\" for one a processor, or web: N, jobs: N")
         end
 
-        # @return [Hash{Symbol=>Integer}] workers by role
+        # @return [Hash{Symbol=>Integer}] workers by role, in the order they were written; `every` for workers that
+        #   do all that is on
         # @raise [Mismatch]
         def cast(value)
           return roles(value) if value.is_a?(Hash)
 
           count = value.to_s == "auto" ? Etc.nprocessors : Integer(value.to_s, 10, exception: false)
-          { web: count&.between?(0, LIMIT) ? count : mismatch(value) }.freeze
+          { every: count&.between?(0, LIMIT) ? count : mismatch(value) }.freeze
         end
 
         # @return [String]
-        def show(value) = value.values.sum.to_s
+        def show(value)
+          value.key?(:every) ? value.fetch(:every).to_s : value.map { |role, count| "#{role}: #{count}" }.join(", ")
+        end
 
         private
 
         def roles(value)
           value.each do |role, count|
-            raise Mismatch, "know no role #{role.inspect}; there is web" unless ROLES.include?(role)
+            raise Mismatch, "ask for streams, which #{Role.unbuilt(role)}" if role == :streams
+            raise Mismatch, "know no role #{role.inspect}; there are web and jobs" unless ROLES.include?(role)
+
             mismatch(value) unless count.is_a?(Integer) && count.between?(0, LIMIT)
-            raise Mismatch, "ask for #{role}, which #{Role.unbuilt(role)}" unless role == :web || count.zero?
           end
-          { web: value.fetch(:web, 0) }.freeze
+          mismatch(value) if value.empty? || value.values.sum > LIMIT
+          value.dup.freeze
         end
       end
     end

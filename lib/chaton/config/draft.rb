@@ -6,10 +6,10 @@ require_relative "problem"
 module Chaton
   module Config
     # A configuration while its sources are being read: what each of them sets, and everything that is wrong.
-    # The command line goes before the file, the file before the environment.
+    # The command line goes before the file, the file before the environment, and that before Sidekiq's file.
     class Draft
       # In the order in which they go before each other.
-      SOURCES = %i[command_line file environment].freeze
+      SOURCES = %i[command_line file environment sidekiq].freeze
 
       # @return [Array<Problem>]
       attr_reader :problems
@@ -24,7 +24,20 @@ module Chaton
         @notes = []
         @hooks = Hash.new { |hooks, name| hooks[name] = [] }
         @sources = SOURCES.to_h { |source| [source, {}] }
+        @sections = []
       end
+
+      # Notes that a file has a section.
+      #
+      # @param name [Symbol]
+      # @return [void]
+      def section(name)
+        @sections |= [name]
+      end
+
+      # @param name [Symbol]
+      # @return [Boolean]
+      def section?(name) = @sections.include?(name)
 
       # Sets an option; a value that breaks its rule becomes a problem.
       #

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "dsl/jobs"
 require_relative "dsl/section"
 require_relative "dsl/web"
 require_relative "hooks"
@@ -15,7 +16,7 @@ module Chaton
 
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :plugin, :load].freeze
+               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :plugin, :load].freeze
 
       define Options.in(:top)
 
@@ -56,7 +57,18 @@ module Chaton
         nil
       end
 
-      %i[jobs streams memory].each do |name|
+      # Background jobs: their own settings, and that they are run.
+      #
+      # @return [void]
+      def jobs(*values, &block)
+        return problem("jobs needs a block: jobs { queues \"default\" }") unless block && values.empty?
+
+        @draft.section(:jobs)
+        JobsSection.new(@draft, @reading).instance_eval(&block)
+        nil
+      end
+
+      %i[streams memory].each do |name|
         define_method(name) { |*_values| problem("#{name} #{Types::Role.unbuilt(name)}") }
       end
 

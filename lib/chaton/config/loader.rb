@@ -5,6 +5,8 @@ require_relative "draft"
 require_relative "dsl"
 require_relative "plan_builder"
 require_relative "reading"
+require_relative "roles"
+require_relative "sidekiq_file"
 
 module Chaton
   module Config
@@ -48,10 +50,14 @@ module Chaton
         read_file(file) if file
         read_environment
         export(environment)
+        roles = Roles.new(@draft, @draft[:workers] || Options[:workers].default)
+        sidekiq_file = read_sidekiq_file if roles.jobs?
+        roles.check
         Check.new(@draft).run
         raise Invalid, @draft.problems unless @draft.problems.empty?
 
-        PlanBuilder.new(@draft, root: @root, environment: environment, config_file: file).plan
+        PlanBuilder.new(@draft, root: @root, environment: environment, config_file: file, roles: roles,
+                                sidekiq_file: sidekiq_file).plan
       end
 
       private
@@ -84,6 +90,12 @@ module Chaton
         @env["RACK_ENV"] = name
         # Whoever reads these first must not find another one than we say.
         %w[RAILS_ENV APP_ENV].each { |variable| @env[variable] = name if @env[variable] }
+      end
+
+      # What it says is taken from nowhere else, so it comes last.
+      def read_sidekiq_file
+        root = File.expand_path(@draft[:directory] || ".", @root)
+        SidekiqFile.new(@draft, root: root, environment: environment, env: @env).read
       end
 
       def config_file

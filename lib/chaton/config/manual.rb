@@ -28,7 +28,7 @@ module Chaton
 
         ```ruby
         # config/chaton.rb
-        workers 2                       # 0, the default, is one process; web: 2 says the same as 2
+        workers web: 2, jobs: 1         # or 2: each does all that is on; 0, the default, is one process
         threads 1..32
         bind "tcp://127.0.0.1:9292"     # further binds add up
         pidfile "tmp/chaton.pid"
@@ -41,6 +41,14 @@ module Chaton
           access_log :common
         end
 
+        jobs do
+          queues critical: 3, default: 1            # weighted; "critical", "default" is a strict order,
+                                                    # random: %w[critical default] is no order at all
+          store "redis://127.0.0.1:6379/0"          # for many machines; the default is a file of SQLite
+          load "app/jobs"
+          cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin"
+        end
+
         on_worker_boot { |index| Metrics.connect(index) }
         ```
 
@@ -49,7 +57,18 @@ module Chaton
         Relative paths start in the application's directory.
 
         Options marked *web* stand inside `web { }`, those marked *queue* are keywords of `queue` in it, those
-        marked *command line* stand in no file.
+        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`.
+
+        ## Roles
+
+        Web is on; jobs are where there is a `jobs { }`. `workers 2` are two workers that do both, `workers web: 2,
+        jobs: 1` three that do one thing each, `workers 0` is one process that does both. `--web` and `--jobs` choose:
+        `chaton --jobs` runs jobs and nothing else, binds no address and needs no `config.ru`; with `workers web: 2,
+        jobs: 1` it runs the one worker for jobs. `TTIN` adds a worker that does what the first one does.
+
+        Where a `config/sidekiq.yml` is, it says what is set nowhere else: `concurrency`, `queues` (with weights, or
+        `strict`), `timeout`, `max_retries`, `labels` and `require`, with ERB and a section for each environment; and
+        `REDIS_URL` (or what `REDIS_PROVIDER` names) is the store. Other keys are named at the start.
       TEXT
 
       # Head of their table.
@@ -116,7 +135,7 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web then " *web*"
+        when :web, :jobs then " *#{option.scope}*"
         when :queue then " *queue* `#{option.key}:`"
         when :cli then " *command line*"
         else ""

@@ -4,6 +4,7 @@ require_relative "options/server"
 require_relative "options/processes"
 require_relative "options/output"
 require_relative "options/web"
+require_relative "options/jobs"
 
 module Chaton
   module Config
@@ -19,11 +20,13 @@ module Chaton
         timeouts: "Timeouts",
         connections: "Connections",
         health: "Health, restarts and stopping",
+        jobs: "Background jobs",
+        store: "Where jobs live",
         output: "Output and control"
       }.freeze
 
       # By chapter.
-      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB].sort_by.with_index do |option, index|
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.
@@ -33,7 +36,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

@@ -20,7 +20,7 @@ module Chaton
       attr_reader :binds
       # @return [Integer] 0: one process serves without a supervisor
       attr_reader :workers
-      # @return [Array<Array<Symbol>>] for each worker what it serves
+      # @return [Array<Array<Symbol>>] for each worker what it serves: :web, :jobs
       attr_reader :roles_by_worker
       # @return [Array<Symbol>] what a process without workers serves
       attr_reader :roles
@@ -34,6 +34,8 @@ module Chaton
       attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
       # @return [Web]
       attr_reader :web
+      # @return [JobsSettings, nil] nil where nothing is said about jobs
+      attr_reader :jobs
       # @return [Float]
       attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s
       # @return [Float]
@@ -65,6 +67,23 @@ module Chaton
       # @return [Boolean] whether somebody chose what to listen on
       def binds_given? = @binds_given
 
+      # @param index [Integer] of a worker; one above the configured number does what the first one does
+      # @return [Array<Symbol>]
+      def roles_of(index) = roles_by_worker[index] || roles_by_worker.first || roles
+
+      # @param role [Symbol]
+      # @return [Boolean] whether any process has it
+      def role?(role) = (workers.zero? ? roles : roles_by_worker.flatten).include?(role)
+
+      # @param roles [Array<Symbol>]
+      # @return [Plan] the one of a process with these roles: where jobs are all it runs, their own threads and time
+      #   to stop hold
+      def of_process(roles)
+        return self unless roles == [:jobs] && jobs && (jobs.threads || jobs.shutdown_timeout_s)
+
+        with(**(jobs.threads || {}).to_h, shutdown_timeout_s: jobs.shutdown_timeout_s || shutdown_timeout_s)
+      end
+
       # @return [Boolean]
       def development? = environment == "development"
 
@@ -74,7 +93,7 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
-        @fields.merge(binds: binds.map(&:to_s), web: web.to_h,
+        @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h,
                       hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end

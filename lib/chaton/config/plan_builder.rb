@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "jobs_settings"
 require_relative "plan"
 
 module Chaton
@@ -17,18 +18,22 @@ module Chaton
       # @param root [String] where the command was typed
       # @param environment [String]
       # @param config_file [String, nil]
-      def initialize(draft, root:, environment:, config_file:)
+      # @param roles [Roles]
+      # @param sidekiq_file [String, nil]
+      def initialize(draft, root:, environment:, config_file:, roles:, sidekiq_file:)
         @draft = draft
         @root = File.expand_path(draft[:directory] || ".", root)
         @environment = environment
         @config_file = config_file
+        @roles = roles
+        @sidekiq_file = sidekiq_file
       end
 
       # @return [Plan]
       def plan
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: value(:tag) || File.basename(@root),
-          binds: binds, binds_given: @draft.set?(:binds), roles: [:web].freeze, web: web, hooks: hooks,
+          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, hooks: hooks,
           notes: @draft.notes.freeze,
           **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
         )
@@ -42,18 +47,27 @@ module Chaton
         Options[name].default_in(@environment, settings)
       end
 
+      # A tree that runs nothing but jobs listens nowhere.
       def binds
+        return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
+
         (@draft[:binds] || [DEFAULT_BIND]).map { |bind| bind.under(@root) }.uniq(&:to_s).freeze
       end
 
       def web = Web.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
 
+      def jobs
+        return unless @roles.jobs?
+
+        settings = { root: @root }
+        JobsBuilder.new(@root, sidekiq_file: @sidekiq_file) { |name| value(name, settings) }.settings
+      end
+
       def crew
-        by_role = value(:workers)
+        by_worker = @roles.by_worker
         {
-          workers: by_role.values.sum,
-          roles_by_worker: by_role.flat_map { |role, count| Array.new(count) { [role].freeze } }.freeze,
-          preload: value(:preload, { workers: by_role }), **value(:threads).to_h
+          workers: by_worker.size, roles_by_worker: by_worker,
+          preload: value(:preload, { workers: { every: by_worker.size } }), **value(:threads).to_h
         }
       end
 

@@ -62,33 +62,30 @@ module Chaton
         def show(value) = value ? value.first(2).compact.join(", ") : "none"
       end
 
-      # A part of the product a process may take: built, or not yet.
+      # A part of the product that is not built yet.
       class Role < Base
         # @param name [Symbol]
-        # @param built [Boolean]
-        def initialize(name, built:)
+        def initialize(name)
           @name = name
-          @built = built
           super("nothing")
         end
 
         # @return [Range]
         def arguments = 0..1
 
-        # @return [Boolean]
-        # @raise [Mismatch]
+        # @raise [Mismatch] always
         def cast(*)
-          @built || raise(Mismatch, Role.unbuilt(@name))
+          raise Mismatch, Role.unbuilt(@name)
         end
 
         # @param name [Symbol, String]
         # @return [String] completes the sentence "NAME …"
         def self.unbuilt(name)
-          "is not in this version: Chaton #{VERSION} serves web requests only; remove it#{INSTEAD[name.to_sym]}"
+          "is not in this version: Chaton #{VERSION} serves web requests and runs jobs; remove it" \
+            "#{INSTEAD[name.to_sym]}"
         end
 
-        INSTEAD = { jobs: " and run your job processor beside the server",
-                    streams: " and run your consumers beside the server",
+        INSTEAD = { streams: " and run your consumers beside the server",
                     memory: " and set Ruby's own RUBY_GC_* variables and the allocator as before" }.freeze
         private_constant :INSTEAD
       end

@@ -19,6 +19,8 @@ module Chaton
       attr_reader :index
       # @return [Integer] its place on the board
       attr_reader :slot
+      # @return [Array<Symbol>] what it does: :web, :jobs
+      attr_reader :roles
       # @return [Object] who forks it; answers `generation`
       attr_reader :origin
       # @return [Leash]
@@ -32,14 +34,15 @@ module Chaton
       # @return [Float] monotonic s of the fork
       attr_reader :forked_at_s
 
-      # @param plan [Chaton::Config::Plan] for its time limits
+      # @param plan [Chaton::Config::Plan] for its roles and time limits
       # @param index [Integer]
       # @param slot [Integer]
       # @param origin [Object]
       # @param leash [Leash]
       # @param now_s [Float]
       def initialize(plan, index:, slot:, origin:, leash:, now_s:)
-        @plan = plan
+        @roles = plan.roles_of(index)
+        @plan = plan.of_process(@roles)
         @index = index
         @slot = slot
         @origin = origin
@@ -48,6 +51,7 @@ module Chaton
         @forked_at_s = now_s
         @heartbeat = nil
         @signal = nil
+        @killed = false
         enter(:asked, now_s, due_in_s: plan.boot_timeout_s)
       end
 
@@ -144,6 +148,7 @@ module Chaton
       # @return [void]
       def kill
         @due_at = Float::INFINITY
+        @killed = true
         @pid ? signal("KILL") : @origin.kill
       end
 
@@ -161,6 +166,9 @@ module Chaton
       def dead?
         @state == :dead
       end
+
+      # @return [Boolean] whether its end is our doing, and no fault of what it ran
+      def ended_by_us? = @killed || stopping?
 
       # @return [Boolean] whether its end was asked for
       def stopping?

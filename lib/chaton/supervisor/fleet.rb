@@ -30,11 +30,13 @@ module Chaton
       # @param plan [Chaton::Config::Plan]
       # @param origin [Object] answers `generation`, `fork_worker(child, leash_end)`, `kill`
       # @param board [#read, #clear]
+      # @param recovery [Recovery, nil] of the jobs of the dead; nil without the role jobs
       # @param log [Telemetry::Log]
-      def initialize(plan, origin:, board:, log:)
+      def initialize(plan, origin:, board:, log:, recovery: nil)
         @plan = plan
         @origin = origin
         @board = board
+        @recovery = recovery
         @report = FleetReport.new(log)
         @seats = []
         @children = []
@@ -47,13 +49,24 @@ module Chaton
         @children.map { |child| child.leash.io }.reject(&:closed?)
       end
 
+      # @return [Array<IO>]
+      def writers
+        @children.map(&:leash).select(&:unsent?).map(&:io)
+      end
+
       # @return [void]
       def readable(io)
-        child = @children.find { |one| one.leash.io.equal?(io) }
+        child = child_at(io)
         return unless child&.hear(EventLoop.now_s)
 
         seat_of(child)&.ready
         @report.ready(child)
+        @recovery&.hand_over(@children)
+      end
+
+      # @return [void]
+      def writable(io)
+        child_at(io)&.leash&.flush
       end
 
       # @return [Float, nil]
@@ -88,13 +101,14 @@ module Chaton
         true
       end
 
-      # One worker less: the one with the highest number drains.
+      # One worker less: of those that do what the first one does, the one with the highest number drains.
       #
       # @return [Boolean] false when only one is left
       def shrink
-        return false if @seats.size <= 1
+        alike = @seats.select { |seat| @plan.roles_of(seat.index) == @plan.roles_of(0) }
+        return false if alike.size <= 1
 
-        seat = @seats.pop
+        seat = @seats.delete(alike.max_by(&:index))
         now_s = EventLoop.now_s
         [seat.child, seat.successor].compact.each { |child| child.stop(now_s) }
         true
@@ -130,6 +144,12 @@ module Chaton
         @children.each { |child| child.signal(name) }
       end
 
+      # @param name [String] a signal for every worker that has set its traps
+      # @return [void]
+      def signal_ready(name)
+        @children.select(&:ready?).each { |child| child.signal(name) }
+      end
+
       # A process has ended.
       #
       # @param pid [Integer]
@@ -137,7 +157,7 @@ module Chaton
       # @return [Boolean] whether it was a worker
       def ended(pid, status)
         child = @children.find { |one| one.pid == pid }
-        bury(child, FleetReport.describe(status)) if child
+        bury(child, FleetReport.describe(status), cause: FleetReport.cause(status)) if child
         !child.nil?
       end
 
@@ -202,18 +222,23 @@ module Chaton
         child.kill
       end
 
-      def bury(child, how)
+      def bury(child, how, cause: nil)
         now_s = EventLoop.now_s
         # The reason it gave may still lie in the socket.
         child.hear(now_s) unless child.leash.closed?
         asked = child.stopping?
+        cause = nil if child.ended_by_us?
         child.died(now_s)
         @children.delete(child)
+        # Before its place goes to another one.
+        @recovery&.lost(child, cause, @children)
         @board.clear(child.slot)
         @slots_free.push(child.slot)
         verdict = seat_of(child)&.lost(child, now_s)
         @report.died(child, how, asked, verdict)
       end
+
+      def child_at(io) = @children.find { |one| one.leash.io.equal?(io) }
 
       def seat_of(child)
         @seats.find { |seat| seat.child.equal?(child) || seat.successor.equal?(child) }

@@ -15,6 +15,12 @@ module Chaton
         "killed by SIG#{Signal.signame(status.termsig)}#{" (core dumped)" if status.coredump?}"
       end
 
+      # @param status [Process::Status]
+      # @return [String] the same, as it is noted of a job that may have caused it
+      def self.cause(status)
+        status.exited? ? "exit #{status.exitstatus}" : "SIG#{Signal.signame(status.termsig)}"
+      end
+
       # @param log [Telemetry::Log]
       def initialize(log)
         @log = log
@@ -24,7 +30,8 @@ module Chaton
       # @return [void]
       def ready(child)
         boot_s = (EventLoop.now_s - child.forked_at_s).round(3)
-        @log.info("worker ready", **facts(child), generation: child.origin.generation, boot_s: boot_s)
+        @log.info("worker ready", **facts(child), roles: child.roles.join("+"), generation: child.origin.generation,
+                                                  boot_s: boot_s)
       end
 
       # @param child [Child]

@@ -22,17 +22,17 @@ module Chaton
       # @param plan [Chaton::Config::Plan]
       # @param fleet [Fleet]
       # @param origins [Origins]
-      # @param board [Native::Board]
+      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
       # @param surroundings [Surroundings]
       # @param log [Telemetry::Log]
-      def initialize(plan, fleet:, origins:, board:, surroundings:, log:)
+      def initialize(plan, fleet:, origins:, memory:, surroundings:, log:)
         @plan = plan
         @fleet = fleet
         @origins = origins
-        @board = board
+        @memory = memory
         @surroundings = surroundings
         @log = log
-        @status = Status.new(plan, board)
+        @status = Status.new(plan, memory.fetch(:board))
         @state = :starting
         @exit_status = 0
       end
@@ -85,21 +85,30 @@ module Chaton
         return "a phased restart is already running" if @rollout&.running?
 
         @surroundings.notify.reloading
-        target = @origins.next(@surroundings.listeners.sockets, @board) { |child, why| @fleet.missed(child, why) }
+        target = @origins.next(@surroundings.listeners.sockets, @memory) { |child, why| @fleet.missed(child, why) }
         @rollout = Rollout.new(@fleet, target, log: @log) { @surroundings.ready(**facts) }
         nil
       end
 
-      # Workers stop accepting and go on serving their open connections.
+      # Workers stop accepting, go on serving their open connections, and take no more jobs.
       #
       # @return [nil]
       def quiet
-        @log.info("quiet: workers stop accepting")
+        @log.info("quiet: workers take no new work")
         @fleet.signal("USR1")
         nil
       end
 
-      # One worker more.
+      # Workers take no more jobs.
+      #
+      # @return [nil]
+      def quiet_jobs
+        @log.info("quiet: workers take no more jobs")
+        @fleet.signal_ready("TSTP")
+        nil
+      end
+
+      # One worker more, for what the first one does.
       #
       # @return [String, nil]
       def grow

@@ -6,13 +6,15 @@ module Chaton
   class Supervisor
     # The supervisor's end of the socket pair between it and one worker.
     #
-    # Supervisor → worker: `p`, a ping.
+    # Supervisor → worker: `p`, a ping; `R`, JSON and a newline: a sibling died, see {Recovery}.
     # Worker → supervisor: `r` (its Rust side saw the ping), `g` (a Ruby thread
     # got the GVL after the ping), `+` (ready), `!` followed by the reason it
     # cannot boot, up to the end. Either side's death is the other's end of file.
     class Leash
       # A reason longer than this is cut.
       REASON_BYTES_MAX = 2048
+      # What a worker may leave unread; past it nothing more is sent, and the heartbeat finds out.
+      UNSENT_BYTES_MAX = 1 << 20
 
       # @return [UNIXSocket] this side
       attr_reader :io
@@ -28,13 +30,34 @@ module Chaton
       def initialize(io)
         @io = io
         @reason = nil
+        @unsent = +""
       end
 
       # @return [Boolean] false when the worker does not read; the heartbeat
       #   will find out
-      def ping
-        @io.write_nonblock("p", exception: false) == 1
+      def ping = send("p")
+
+      # @param line [String] JSON without a newline
+      # @return [Boolean] whether it is on its way, whole
+      def recover(line) = send("R#{line}\n")
+
+      # @return [Boolean] whether something waits to be sent
+      def unsent? = !@unsent.empty? && !closed?
+
+      # Sends on what waits.
+      #
+      # @return [Boolean] whether all is sent
+      def flush
+        until @unsent.empty?
+          count = @io.write_nonblock(@unsent, exception: false)
+          return false if count == :wait_writable
+
+          @unsent = @unsent.byteslice(count..)
+        end
+        true
       rescue SystemCallError, IOError
+        # The other end is closing; it is read as the worker's death.
+        @unsent = +""
         false
       end
 
@@ -62,6 +85,14 @@ module Chaton
       end
 
       private
+
+      # In order: what came before must not be cut in two by what comes after it.
+      def send(bytes)
+        return false if @unsent.bytesize + bytes.bytesize > UNSENT_BYTES_MAX
+
+        @unsent << bytes
+        flush
+      end
 
       def gone
         close

@@ -36,15 +36,15 @@ module Chaton
       # @param relaunch [Relaunch]
       # @param generation [Integer]
       # @param sockets [Hash{String=>IO}] listening sockets by bind
-      # @param board [Native::Board]
+      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
       # @param load_timeout_s [Numeric]
       # @param log [Telemetry::Log]
       # @yield [child, reason] a worker that will never be forked
-      def initialize(relaunch, generation:, sockets:, board:, load_timeout_s:, log:, &missed)
+      def initialize(relaunch, generation:, sockets:, memory:, load_timeout_s:, log:, &missed)
         @relaunch = relaunch
         @generation = generation
         @sockets = sockets
-        @board = board
+        @memory = memory.compact
         @load_timeout_s = load_timeout_s
         @log = log
         @missed = missed
@@ -63,9 +63,9 @@ module Chaton
         @state = :loading
         @reason = nil
         @due_at = EventLoop.now_s + @load_timeout_s
-        marks = { generation: @generation, socket: theirs.fileno, board: @board.fileno }
-        board_io = IO.for_fd(@board.fileno, autoclose: false)
-        @pid = @relaunch.spawn(@sockets, ios: [theirs, board_io],
+        marks = { generation: @generation, socket: theirs.fileno, **@memory.transform_values(&:fileno) }
+        ios = @memory.each_value.map { |shared| IO.for_fd(shared.fileno, autoclose: false) }
+        @pid = @relaunch.spawn(@sockets, ios: [theirs, *ios],
                                          environment: { MoldProcess::VARIABLE => JSON.generate(marks) })
         @log.info("mold started", generation: @generation, pid: @pid)
         self

@@ -6,6 +6,7 @@ require_relative "../errors"
 require_relative "../telemetry/title"
 require_relative "../worker"
 require_relative "../worker/hooks"
+require_relative "ledger"
 require_relative "listeners"
 require_relative "preload"
 
@@ -15,7 +16,7 @@ module Chaton
     # each message until the supervisor closes the socket. {Mold} documents the
     # protocol. It has no engine, no thread and no event loop of its own.
     class MoldProcess
-      # JSON: generation, and the descriptors of the socket and of the board.
+      # JSON: generation, and the descriptors of the socket, of the board and of the ledger, if there is one.
       VARIABLE = "CHATON_MOLD"
 
       # @return [Boolean] whether this process was started as a mold
@@ -33,6 +34,7 @@ module Chaton
         @socket = UNIXSocket.for_fd(marks.fetch(:socket))
         @socket.close_on_exec = true
         @board_fd = marks.fetch(:board)
+        @ledger_fd = marks[:ledger]
       end
 
       # @return [Integer] exit status
@@ -67,13 +69,14 @@ module Chaton
 
         listeners = Listeners.new(@plan.binds, log: @log)
         listeners.inherit
-        Worker::Kit.new(plan: @plan, app: Preload.new(@plan, log: @log).load, sockets: listeners.sockets.values,
-                        board: board, log: @log)
+        Worker::Kit.new(plan: @plan, loaded: true, app: Preload.new(@plan, log: @log).load,
+                        sockets: listeners.sockets.values, board: map(@board_fd) { |fd| Native::Board.open(fd) },
+                        ledger: @ledger_fd && map(@ledger_fd) { |fd| Ledger.open(fd) }, log: @log)
       end
 
       # The mapping stays when its descriptor is closed, which workers and what they start must not inherit.
-      def board
-        Native::Board.open(@board_fd).tap { IO.for_fd(@board_fd).close }
+      def map(descriptor)
+        yield(descriptor).tap { IO.for_fd(descriptor).close }
       end
 
       # Ends with the supervisor: its end of the socket is closed then.

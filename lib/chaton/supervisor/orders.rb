@@ -10,13 +10,20 @@ module Chaton
         "TTIN" => :grow, "TTOU" => :shrink, "HUP" => :hang_up
       }.freeze
 
+      # Sidekiq's signal to take no more jobs; where there are none it stays the terminal's.
+      JOBS = { "TSTP" => :quiet_jobs }.freeze
+
+      # @param plan [Chaton::Config::Plan]
+      # @return [Array<String>] signals that give an order
+      def self.signals(plan) = plan.role?(:jobs) ? [*BY_SIGNAL.keys, *JOBS.keys] : BY_SIGNAL.keys
+
       # Carries out a signal's order. An order that fails must not take the
       # server down with it.
       #
       # @param name [String] without "SIG"
       # @return [void]
       def obey(name)
-        refusal = public_send(BY_SIGNAL.fetch(name))
+        refusal = public_send(BY_SIGNAL[name] || JOBS.fetch(name))
         @log.warn(refusal, signal: name) if refusal
       rescue StandardError => e
         @log.exception(e, "SIG#{name} could not be carried out")

@@ -32,14 +32,14 @@ module Chaton
       # The origin of the next generation.
       #
       # @param sockets [Hash{String=>IO}]
-      # @param board [Native::Board]
+      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
       # @yield [child, reason] a worker that will never be forked
       # @return [Mold, OwnFork]
-      def next(sockets, board, &missed)
+      def next(sockets, memory, &missed)
         @generation += 1
         return OwnFork.new(generation: @generation, &@in_child) unless @plan.preload?
 
-        mold = Mold.new(@relaunch, generation: @generation, sockets: sockets, board: board,
+        mold = Mold.new(@relaunch, generation: @generation, sockets: sockets, memory: memory,
                                    load_timeout_s: @plan.boot_timeout_s, log: @log, &missed)
         @molds << mold
         mold.start

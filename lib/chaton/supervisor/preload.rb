@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../web/app"
+require_relative "../service/code"
 
 module Chaton
   class Supervisor
@@ -13,10 +13,10 @@ module Chaton
         @log = log
       end
 
-      # @return [#call] the application
+      # @return [#call, nil] the application; nil where no worker serves web requests
       # @raise [AppLoadError] naming the file
       def load
-        app = Web::App.load(@plan)
+        app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log)
         settle
         warn_of_threads
         app

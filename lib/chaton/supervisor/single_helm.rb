@@ -56,7 +56,7 @@ module Chaton
       def status
         { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @surroundings.listeners.addresses,
-          service: @service.status }
+          store: @plan.jobs&.store_shown, service: @service.status }
       end
 
       # @return [nil]
@@ -88,8 +88,14 @@ module Chaton
 
       # @return [nil]
       def quiet
-        @log.info("quiet: no new connection is accepted")
+        @log.info("quiet: no new work is taken")
         @service.quiet
+        nil
+      end
+
+      # @return [nil]
+      def quiet_jobs
+        @service.quiet_jobs
         nil
       end
 

@@ -24,8 +24,8 @@ module Chaton
         now_s = EventLoop.now_s
         {
           pid: Process.pid, mode: "cluster", state: state, tag: @plan.tag, environment: @plan.environment,
-          uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart,
-          workers: fleet.children.map { |child| worker(child, now_s) },
+          uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
+          workers: fleet.children.sort_by(&:index).map { |child| worker(child, now_s) },
           given_up: fleet.seats.select(&:given_up).map { |seat| { worker: seat.index, reason: seat.given_up } }
         }
       end
@@ -34,12 +34,15 @@ module Chaton
 
       def worker(child, now_s)
         gauges = @board.read(child.slot)
-        gauges.merge(worker: child.index, pid: child.pid, state: child.state, generation: child.origin.generation,
-                     age_s: (now_s - child.forked_at_s).round(3), ready: child.ready? && ready?(gauges))
+        gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
+                     generation: child.origin.generation, age_s: (now_s - child.forked_at_s).round(3),
+                     ready: child.ready? && ready?(child, gauges))
       end
 
       # A full queue is busy, not dead: it only says that others should be asked.
-      def ready?(gauges)
+      def ready?(child, gauges)
+        return true unless child.roles.include?(:web)
+
         gauges.fetch(:accepting, false) && gauges.fetch(:queue_age_ms, 0) < @plan.queue_age_s * 1000
       end
     end

@@ -69,14 +69,16 @@ module Chaton
         @control.open(&Remote.new(helm).method(:call))
       end
 
-      # Says that requests are served.
+      # Says that the work is done from now on.
       #
       # @param fields [Hash{Symbol=>Object}] for the log
       # @return [void]
       def ready(**fields)
         addresses = @listeners.addresses.join(" ")
-        @log.info("ready", listen: addresses, environment: @plan.environment, **fields)
-        @notify.ready("serving #{addresses}")
+        listen = addresses.empty? ? {} : { listen: addresses }
+        @log.info("ready", **listen, environment: @plan.environment, **fields)
+        @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs))]
+          .compact.join(", "))
       end
 
       # A log rotator's signal; also what a closing terminal sends.

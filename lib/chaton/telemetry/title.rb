@@ -18,19 +18,21 @@ module Chaton
         set("chaton #{VERSION} supervisor", tag, listen)
       end
 
+      # @param roles [Array<Symbol>] what it does
       # @param tag [String, nil]
       # @param listen [Array<String>]
       # @return [String]
-      def single(tag:, listen:)
-        set("chaton #{VERSION}", tag, listen)
+      def single(roles:, tag:, listen:)
+        set("chaton #{VERSION} #{roles.join("+")}", tag, listen)
       end
 
       # @param index [Integer] number of the worker
+      # @param roles [Array<Symbol>] what it does
       # @param generation [Integer] 0 is the code loaded at boot
       # @param tag [String, nil]
       # @return [String]
-      def worker(index:, generation:, tag:)
-        set("chaton worker #{index}#{" generation #{generation}" if generation.positive?}", tag, [])
+      def worker(index:, roles:, generation:, tag:)
+        set("chaton worker #{index} #{roles.join("+")}#{" generation #{generation}" if generation.positive?}", tag, [])
       end
 
       # @param generation [Integer]

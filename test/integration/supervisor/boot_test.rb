@@ -18,7 +18,7 @@ class BootTest < Minitest::Test
   def test_processes_say_what_they_are
     server = boot(config: "workers 1\ntag \"shop\"")
     assert_match(%r{\Achaton \S+ supervisor \[shop\] tcp://127.0.0.1:#{server.port}}, title(server.pid))
-    assert_match(/\Achaton worker 0 \[shop\]/, title(server.workers.first))
+    assert_match(/\Achaton worker 0 web \[shop\]/, title(server.workers.first))
   end
 
   def test_the_log_is_json_on_request

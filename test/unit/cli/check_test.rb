@@ -10,7 +10,7 @@ class CheckTest < CLICase
     assert_match(/^  workers +2$/, text)
     assert_match(%r{^  application +#{@root}/config.ru$}, text)
     assert_match(/^  request_timeout_s +30$/, text)
-    options = Chaton::Config::Options::ALL.reject { |option| option.group == :server }
+    options = Chaton::Config::Options::ALL.reject { |option| option.group == :server || option.scope == :jobs }
     options.each { |option| assert_match(/^  #{option.name} /, text) }
   end
 

@@ -11,7 +11,7 @@ class CLITest < CLICase
     assert_equal 0, status
     Chaton::CLI::Commands::ALL.each_key { |name| assert_includes text, "  #{name}" }
     Chaton::Config::Options.on_command_line.flat_map(&:flags).each do |flag|
-      assert_includes text.sub("--[no-]", "--"), flag
+      assert_includes text.gsub("--[no-]", "--"), flag
     end
     assert_operator text.lines.map(&:length).max, :<=, 112
     assert_equal text, chaton("help")[1]
@@ -34,10 +34,10 @@ class CLITest < CLICase
   def test_errors_of_command_line_and_file_together
     FileUtils.mkdir_p("config")
     File.write("config/chaton.rb", "wokers 2\n")
-    status, _, errors = chaton("check", "--treads", "-w", "x", "--jobs", "-b")
+    status, _, errors = chaton("check", "--treads", "-w", "x", "--streams", "-b")
     assert_equal 1, status
     assert_match(/\Achaton: the configuration has 5 errors$/, errors)
-    ["--treads is no option; did you mean --threads?", "--workers must be", "--jobs is not in this version",
+    ["--treads is no option; did you mean --threads?", "--workers must be", "--streams is not in this version",
      "-b needs a value: -b URI", "config/chaton.rb:1: wokers"].each { |text| assert_includes errors, text }
     refute_includes errors, "cli.rb", "a backtrace"
   end

@@ -38,11 +38,12 @@ class RemoteTest < CLICase
     @answers["status"] = {
       ok: true, version: "1.2.3", pid: 42, mode: "cluster", state: "running", tag: "shop", environment: "production",
       uptime_s: 3725.2, listen: ["tcp://127.0.0.1:9292"], given_up: [{ worker: 1, reason: "it raised" }],
-      workers: [{ worker: 0, pid: 43, state: "ready", ready: true, age_s: 61, generation: 0, connections: 12_345 }]
+      workers: [{ worker: 0, roles: %w[web], pid: 43, state: "ready", ready: true, age_s: 61, generation: 0,
+                  connections: 12_345 }]
     }
     text = control("status")[1]
     assert_includes text, "chaton 1.2.3  shop  production  running  pid 42  up 1h 2m"
-    assert_match(/^ +0 +43 +ready +yes +1m 1s +0 +12,345 +- /, text)
+    assert_match(/^ +0 +web +43 +ready +yes +1m 1s +0 +12,345 +- /, text)
     assert_includes text, "worker 1 is not started again: it raised"
     assert_equal 42, JSON.parse(control("status", "--json")[1])["pid"]
   end

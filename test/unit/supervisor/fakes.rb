@@ -7,7 +7,10 @@ require "chaton/telemetry/log"
 # Stand-ins for what surrounds a fleet: nothing is forked.
 module SupervisorFakes
   Plan = Struct.new(:workers, :boot_timeout_s, :shutdown_timeout_s, :alive_timeout_s, :restart_delay_s,
-                    :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, keyword_init: true)
+                    :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, :roles, keyword_init: true) do
+    def roles_of(index) = roles.fetch(index, roles.first)
+    def of_process(_roles) = self
+  end
 
   # Notes which children it was asked for and keeps the worker's end of the leash.
   class Origin
@@ -51,14 +54,16 @@ module SupervisorFakes
 
   private
 
-  def build_fleet(workers: 2, **changes)
+  def build_fleet(workers: 2, recovery: nil, **changes)
     settings = { workers: workers, boot_timeout_s: 10, shutdown_timeout_s: 5, alive_timeout_s: 0, restart_delay_s: 1,
-                 restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60 }
+                 restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60, roles: [[:web]] }
     @output = StringIO.new
     @log = Chaton::Telemetry::Log.new(io: @output)
     @origin = Origin.new
     @board = Board.new
-    @fleet = Chaton::Supervisor::Fleet.new(Plan.new(**settings, **changes), origin: @origin, board: @board, log: @log)
+    plan = Plan.new(**settings, **changes)
+    @fleet = Chaton::Supervisor::Fleet.new(plan, origin: @origin, board: @board, log: @log,
+                                                 recovery: recovery&.call(@log))
     @fleet.open(workers)
     tick
   end

@@ -12,7 +12,10 @@ require "support/http_client"
 # A worker process around a service that is not ours: what it tells the
 # supervisor, and how it leaves.
 class WorkerUnitTest < Minitest::Test
-  Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, keyword_init: true)
+  Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, keyword_init: true) do
+    def roles_of(_index) = [:web]
+    def of_process(_roles) = self
+  end
   WAIT_S = 10
 
   def setup
@@ -87,7 +90,8 @@ class WorkerUnitTest < Minitest::Test
   def start(shutdown_timeout_s: 5, app: ->(_env) { [200, {}, ["hello"]] }, **hooks)
     plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s)
     log = Chaton::Telemetry::Log.new(io: @log_writer)
-    kit = Chaton::Worker::Kit.new(plan: plan, app: app, sockets: [@server], log: log, service: FakeService)
+    kit = Chaton::Worker::Kit.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
+                                  service: FakeService)
     @pid = fork do
       @leash.close
       worker = Chaton::Worker.new(kit, index: 0, slot: 0, generation: 0, leash: @theirs)

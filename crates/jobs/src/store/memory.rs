@@ -1,9 +1,236 @@
-//! Being written.
-use super::{Arc, Kit, Result, StoreError, StoreOptions};
-/// Being written.
+//! A store in this process's own memory: `memory://NAME`, shared by all who
+//! open that name in the process and gone with it. For tests and for trying
+//! things out; its rules are those of the stores that keep what they are told.
+
+mod batches;
+mod data;
+mod due;
+mod fading;
+mod limits;
+mod peers;
+mod places;
+mod queues;
+mod set;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::*;
+use data::Data;
+
+/// How long the wish to end a job is kept.
+const CANCEL_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// All places of this process. They live as long as it does: a name opened
+/// again finds its jobs again.
+static PLACES: Mutex<BTreeMap<String, Arc<Shared>>> = Mutex::new(BTreeMap::new());
+
+/// What all who open one name share.
+struct Shared {
+    data: Mutex<Data>,
+    /// Rung when something came that a watcher may wait for.
+    bell: Condvar,
+}
+
+struct MemoryKit {
+    shared: Arc<Shared>,
+    options: Arc<StoreOptions>,
+}
+
+struct MemoryStore {
+    shared: Arc<Shared>,
+    options: Arc<StoreOptions>,
+}
+
+/// The kit for `memory://NAME`.
 ///
 /// # Errors
-/// Always.
-pub fn kit(_: &StoreOptions) -> Result<Arc<dyn Kit>> {
-    Err(StoreError::refused("memory: being written"))
+/// [`Kind::Refused`] when the address has no name.
+pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
+    let name = options.url.strip_prefix("memory://").unwrap_or_default();
+    if name.is_empty() {
+        return Err(StoreError::refused(format!(
+            "store {:?}: no name; write memory://NAME, any word will do",
+            options.url
+        )));
+    }
+    let new = || Arc::new(Shared { data: Mutex::default(), bell: Condvar::new() });
+    let shared = PLACES.lock().entry(name.to_string()).or_insert_with(new).clone();
+    Ok(Arc::new(MemoryKit { shared, options: Arc::new(options.clone()) }))
+}
+
+impl Kit for MemoryKit {
+    fn store(&self) -> Box<dyn Store> {
+        Box::new(MemoryStore { shared: self.shared.clone(), options: self.options.clone() })
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        Box::new(watch::MemoryWatch::new(self.shared.clone()))
+    }
+
+    fn address(&self) -> &str {
+        &self.options.url
+    }
+}
+
+impl MemoryStore {
+    /// One step, seen by others whole or not at all.
+    fn step<R>(&self, step: impl FnOnce(&mut Data) -> R) -> Result<R> {
+        let mut data = self.shared.data.lock();
+        let before = data.changes();
+        let answer = step(&mut data);
+        if data.changes() != before {
+            self.shared.bell.notify_all();
+        }
+        Ok(answer)
+    }
+}
+
+impl Store for MemoryStore {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
+        self.step(|data| data.push(jobs))
+    }
+
+    fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {
+        self.step(|data| data.push_once(key, ttl, job))
+    }
+
+    fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
+        self.step(|data| data.turn(owner, settles, want, &self.options))
+    }
+
+    fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
+        self.step(|data| data.limits.acquire(owner, asks, now_s))
+    }
+
+    fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
+        self.step(|data| locks.iter().for_each(|lock| data.unlock(lock.key, lock.jid)))
+    }
+
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
+        self.step(|data| data.move_due(now_s, max, &self.options))
+    }
+
+    fn claim_due(
+        &mut self,
+        owner: &str,
+        first_ticket: u64,
+        now_s: f64,
+        max: usize,
+    ) -> Result<(Vec<Claimed>, Due)> {
+        self.step(|data| data.claim_due(owner, first_ticket, now_s, max, &self.options))
+    }
+
+    fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
+        self.step(|data| data.beat(beat))
+    }
+
+    fn owners(&mut self) -> Result<Vec<OwnerSeen>> {
+        self.step(|data| data.owners_seen())
+    }
+
+    fn in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+        self.step(|data| data.in_flight(owner))
+    }
+
+    fn forget(&mut self, owner: &str) -> Result<bool> {
+        self.step(|data| data.forget(owner))
+    }
+
+    fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
+        self.step(|data| data.pause(queue, paused))
+    }
+
+    fn cancel(&mut self, jid: &str) -> Result<()> {
+        self.step(|data| {
+            data.cancels.put(jid, (), CANCEL_KEPT);
+            data.touch();
+        })
+    }
+
+    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>> {
+        self.step(|data| jids.iter().map(|jid| data.cancels.get(jid).is_some()).collect())
+    }
+
+    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        self.step(|data| {
+            let hash = data.hashes.get(key).cloned().unwrap_or_default();
+            hash.into_iter().collect()
+        })
+    }
+
+    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()> {
+        self.step(|data| {
+            let mut hash = data.hashes.get(key).cloned().unwrap_or_default();
+            hash.extend(fields.iter().map(|(name, value)| (name.to_string(), value.to_vec())));
+            data.hashes.put(key, hash, ttl);
+        })
+    }
+
+    fn remove_hash(&mut self, key: &str) -> Result<()> {
+        self.step(|data| data.hashes.remove(key))
+    }
+
+    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
+        self.step(|data| data.batch_open(batch))
+    }
+
+    fn batch_close(&mut self, bid: &str) -> Result<()> {
+        self.step(|data| data.batch_close(bid))
+    }
+
+    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
+        self.step(|data| data.batch_status(bid))
+    }
+
+    fn stats(&mut self) -> Result<Stats> {
+        self.step(|data| data.stats(self.options.lease))
+    }
+
+    fn queues(&mut self) -> Result<Vec<QueueSeen>> {
+        self.step(|data| data.queues_seen())
+    }
+
+    fn processes(&mut self) -> Result<Vec<ProcessSeen>> {
+        self.step(|data| data.processes(self.options.lease))
+    }
+
+    fn list(&mut self, place: &Place, offset: usize, count: usize) -> Result<Vec<Entry>> {
+        self.step(|data| data.list(place, offset, count))
+    }
+
+    fn find(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
+        self.step(|data| data.find(jid))
+    }
+
+    fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
+        self.step(|data| data.remove(place, entry))
+    }
+
+    fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+        self.step(|data| data.requeue(place, entry, now_s, &self.options))?
+    }
+
+    fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+        self.step(|data| data.kill(place, entry, now_s, &self.options))
+    }
+
+    fn clear(&mut self, place: &Place, max: usize) -> Result<usize> {
+        self.step(|data| data.clear(place, max))
+    }
+
+    fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
+        self.step(|data| data.signal(identity, signal))
+    }
+
+    fn backup(&mut self, _: &str, _: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        Err(StoreError::refused(format!(
+            "{}: there is no file to copy, its jobs live in one process's memory; \
+             use sqlite://PATH for jobs that last",
+            self.options.url
+        )))
+    }
 }

@@ -31,7 +31,11 @@ struct HubSink {
 impl Sink for HubSink {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
         let put = self.hub.enqueue(WEB_LANE, Unit::Web(exchange, self.retry_after_s));
-        put.map_err(|Unit::Web(exchange, _)| exchange)
+        put.map_err(|unit| match unit {
+            Unit::Web(exchange, _) => exchange,
+            #[cfg(feature = "jobs")]
+            Unit::Jobs(_) => unreachable!("what the hub gives back is what was put in"),
+        })
     }
 
     /// Ruby is woken once for all requests of one turn of the IO thread.

@@ -47,13 +47,16 @@ module Chaton
           says: "Name shown in process titles and by `chaton status`."
         ),
         Option.new(
-          name: :web, group: :server, scope: :cli, type: Types::Role.new(:web, built: true), default_text: "on",
-          flags: %w[--web], says: "Serve web requests; the only role of this version."
+          name: :web, group: :server, scope: :cli, type: Types::Switch.new, default_text: "on, unless --jobs is given",
+          flags: %w[--web], says: "Serve web requests; roles named on the command line are all that is run."
         ),
-        *%i[jobs streams].map do |role|
-          Option.new(name: role, group: :server, scope: :cli, type: Types::Role.new(role, built: false),
-                     default_text: "off", flags: ["--#{role}"], says: "Not in this version; refused.")
-        end
+        Option.new(
+          name: :jobs, group: :server, scope: :cli, type: Types::Switch.new,
+          default_text: "on with jobs { } or workers jobs: N", flags: %w[--jobs],
+          says: "Run background jobs; without --web nothing else, so that no Rack file is needed."
+        ),
+        Option.new(name: :streams, group: :server, scope: :cli, type: Types::Role.new(:streams),
+                   default_text: "off", flags: ["--streams"], says: "Not in this version; refused.")
       ].freeze
     end
   end

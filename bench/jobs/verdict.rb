@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+require_relative "../support/median"
+
+module Bench
+  module Jobs
+    # What a case's raw results mean: each server's medians, and whether each bar was met.
+    class Verdict
+      # Metrics where the greater figure is the better one.
+      GREATER = %w[rate ideal].freeze
+
+      attr_reader :raw, :a_case
+
+      # @param a_case [Case]
+      # @param raw [Hash{String => Object}] as it was written
+      def initialize(a_case, raw)
+        @a_case = a_case
+        @raw = raw
+        # By rounds: the first server of each pair is compared with the second of the same round.
+        @slices = raw.fetch("slices").sort_by { |slice| slice["round"] }.group_by { |slice| slice["server"] }
+      end
+
+      # @return [Hash{String => Hash{String => Float}}] medians by the server's label, in the order of the case
+      def medians
+        @medians ||= a_case.servers.map(&:label).filter_map { |label| [label, middle(label)] if @slices.key?(label) }.to_h
+      end
+
+      def ours = medians.select { |label, _| label.start_with?("chaton") }
+      def peers = medians.reject { |label, _| label.start_with?("chaton") }
+
+      # @param metric [String]
+      # @return [String, nil] label of the best among the peers whose labels begin so
+      def best_peer(metric, prefix = nil)
+        found = (prefix ? medians : peers).select do |label, figures|
+          figures.key?(metric) && (prefix.nil? || label == prefix || label.start_with?("#{prefix} "))
+        end
+        found.public_send(GREATER.include?(metric) ? :max_by : :min_by) { |_, figures| figures[metric] }&.first
+      end
+
+      # @return [Float, nil] the figure that the bar is about
+      def figure(bar)
+        metric = bar.metric.to_s
+        label = bar.of || ours.keys.first
+        return medians.dig(label, metric) unless bar.against
+        pairs(metric, label, best_peer(metric, bar.against.is_a?(String) ? bar.against : nil))
+      end
+
+      # @return [Array<(Bar, Float, Boolean)>]
+      def bars = a_case.bars.map { |bar| [bar, figure(bar), bar.met_by?(figure(bar))] }
+
+      def met? = bars.all?(&:last)
+
+      private
+
+      def middle(label)
+        slices = @slices.fetch(label)
+        metrics = slices.first.select { |_, value| value.is_a?(Numeric) }.keys - %w[round jobs]
+        metrics.to_h { |metric| [metric, Bench.median(slices.map { |slice| slice[metric] }).to_f] }
+      end
+
+      # Median of the ratios of each round.
+      def pairs(metric, one, other)
+        return Float::NAN unless other
+        Bench.median(@slices.fetch(one).zip(@slices.fetch(other)).map { |mine, theirs| ratio(mine[metric], theirs[metric]) })
+      end
+
+      def ratio(one, other) = other.zero? ? Float::NAN : one.to_f / other
+    end
+  end
+end

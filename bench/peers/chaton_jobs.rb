@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require_relative "job_server"
+
+module Bench
+  # Chaton from this checkout, running jobs only, in one process.
+  class ChatonJobs < JobServer
+    # @param threads [String, nil] "MIN:MAX"; nil: Chaton's default
+    # @param sqlite [Boolean] whether jobs live in a file of SQLite (durable, as is its default) instead of Redis
+    def initialize(threads: nil, sqlite: false, core: nil)
+      super(core:)
+      @threads = threads
+      @sqlite = sqlite
+    end
+
+    def label = ["chaton", @sqlite && "sqlite", @threads && "-t #{@threads}", @core && "pinned"].select { |word| word }.join(" ")
+    def chaton? = true
+    def sqlite? = @sqlite
+
+    # @return [String] the whole configuration
+    def configuration(folder, url)
+      <<~RUBY
+        require "chaton/sidekiq"
+        #{"threads #{@threads.dump}" if @threads}
+        jobs do
+          store #{(@sqlite ? "sqlite://#{folder}/jobs.db" : url).dump}
+          queues "default"
+          load #{JOBS.dump}
+        end
+      RUBY
+    end
+
+    private
+
+    def command(folder, _url)
+      ["ruby", *library_path, "#{ROOT}/exe/chaton", "--jobs", "-w", "0", "-C", "#{folder}/chaton.rb",
+       "--control-socket", "none", "-e", "production"]
+    end
+
+    def environment(folder, url)
+      path = File.join(folder, "chaton.rb")
+      File.write(path, configuration(folder, url))
+      { "CHATON_CONFIG" => path }
+    end
+
+    def library_path = ["-I#{ROOT}/lib"]
+    def library = "chaton/sidekiq"
+  end
+end

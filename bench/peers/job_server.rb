@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require "timeout"
+require_relative "../support/proc_tree"
+
+module Bench
+  # A job server under measurement: one process that runs bench/jobs/apps/jobs.rb from the queue "default".
+  # Subclasses say how it is started, and what a client of theirs needs.
+  class JobServer
+    ROOT = File.expand_path("../..", __dir__)
+    JOBS = File.join(ROOT, "bench/jobs/apps/jobs.rb")
+    CLIENT = File.join(ROOT, "bench/jobs/client.rb")
+    STOP_LIMIT_S = 15
+    # What either would read its settings from.
+    ENVIRONMENT = { "RACK_ENV" => "production", "RAILS_ENV" => nil, "APP_ENV" => nil, "REDIS_URL" => nil,
+                    "REDIS_PROVIDER" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil, "RUBYOPT" => nil,
+                    "CHATON_CONFIG" => nil, "CHATON_STORE" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
+
+    attr_reader :pid
+
+    # @param core [Integer, nil] the only processor core it may use
+    def initialize(core: nil)
+      @core = core
+    end
+
+    def chaton? = false
+    # @return [Boolean] whether its store is a file of its own
+    def sqlite? = false
+    def tree = ProcTree.new(pid)
+
+    # @return [String] what was typed, so that another can type it
+    def command_line = [*pin, *command("FOLDER", "redis://127.0.0.1:PORT/0")].join(" ").gsub("#{ROOT}/", "")
+
+    # @param folder [String] for its files; its log is there
+    # @param url [String] of Redis
+    # @param env [Hash{String => String}] for the jobs
+    # @return [self]
+    def start(folder, url, env)
+      @log = File.join(folder, "server.log")
+      @pid = Process.spawn(ENVIRONMENT.merge(environment(folder, url), env), *pin, *command(folder, url),
+                           in: File::NULL, out: @log, err: @log, chdir: folder, pgroup: true)
+      self
+    end
+
+    # @return [String] what it wrote
+    def log = @log ? File.read(@log) : ""
+
+    # @return [Boolean]
+    def ended?
+      gone = Process.wait(@pid, Process::WNOHANG)
+      @pid = nil if gone
+      @pid.nil?
+    end
+
+    # Asks it to end, and makes it end if it will not.
+    def stop
+      return unless @pid
+      Process.kill(:TERM, @pid)
+      Timeout.timeout(STOP_LIMIT_S) { Process.wait(@pid) }
+    rescue Timeout::Error
+      tree.pids.reverse_each { |pid| Process.kill(:KILL, pid) }
+      Process.wait(@pid)
+    ensure
+      @pid = nil
+    end
+
+    # @return [Array] environment and words of a process that enqueues as users of this server do
+    def client(folder, url) = [ENVIRONMENT.merge(environment(folder, url)), "ruby", *library_path, CLIENT, library, JOBS]
+
+    private
+
+    def pin = @core ? ["taskset", "-c", @core.to_s] : []
+    def library_path = []
+  end
+end

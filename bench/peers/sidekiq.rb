@@ -1,0 +1,25 @@
+# frozen_string_literal: true
+
+require_relative "job_server"
+
+module Bench
+  # Sidekiq as Debian packages it, with a log of errors only. Its threads share Ruby's lock, which travels between
+  # cores; one core may be the better choice for it, so that it is measured both ways.
+  class Sidekiq < JobServer
+    SETUP = File.join(ROOT, "bench/jobs/apps/sidekiq.rb")
+
+    # @param threads [Integer]
+    def initialize(threads:, core: nil)
+      super(core:)
+      @threads = threads
+    end
+
+    def label = ["sidekiq -c #{@threads}", @core && "pinned"].compact.join(" ")
+
+    private
+
+    def command(_folder, _url) = ["sidekiq", "-c", @threads.to_s, "-q", "default", "-e", "production", "-r", SETUP]
+    def environment(_folder, url) = { "REDIS_URL" => url }
+    def library = SETUP
+  end
+end

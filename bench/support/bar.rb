@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+module Bench
+  # What is measured, as people call it.
+  METRIC_NAMES = { rps: "requests/s", steady_rps: "steady requests/s", p99_ms: "p99", cpu_us: "CPU per request",
+                   waits: "waits per request", pss_mb: "memory", idle_waits: "idle wake-ups", rate: "jobs/s",
+                   worker_cpu_us: "CPU per job", rss_mb: "resident memory", start_p99_ms: "start p99",
+                   ideal: "of the ideal", threads_created: "threads created", fibers_created: "fibers created",
+                   fiber_switches: "fiber switches" }.freeze
+  METRIC_UNITS = { p99_ms: " ms", cpu_us: " µs", pss_mb: " MB", rss_mb: " MB", worker_cpu_us: " µs",
+                   start_p99_ms: " ms" }.freeze
+
+  # One demand on a case: a figure of Chaton's against a peer's, against itself, or by itself.
+  #
+  # `against`:
+  #   :best     the best peer's figure in this very metric
+  #   :fastest  the figure of that peer which served most requests
+  #   :pairs    the second server of the case, as the median of the ratios of each round
+  #   a String  the best of those servers whose label begins so, as the median of the ratios of each round
+  #   nil       no one: the figure itself is compared
+  # `of`: how the label begins of the one who is measured, where a case has several Chatons; nil: the first
+  Bar = Struct.new(:metric, :relation, :value, :against, :of, keyword_init: true) do
+    # @return [Bar]
+    def self.at_least(metric, value, against: :best, of: nil) = new(metric:, relation: :>=, value:, against:, of:)
+    def self.at_most(metric, value, against: :best, of: nil) = new(metric:, relation: :<=, value:, against:, of:)
+    def self.within(metric, share, against: :pairs, of: nil) = new(metric:, relation: :within, value: share, against:, of:)
+
+    # @return [Boolean]
+    def met_by?(figure)
+      return false if figure.nil? || figure.nan?
+      relation == :within ? (figure - 1.0).abs <= value : figure.public_send(relation, value)
+    end
+
+    # @return [String] "requests/s 4.31× (≥ 3.5×)"
+    def describe(figure)
+      unit = against ? "×" : METRIC_UNITS.fetch(metric, "")
+      sign = { :>= => "≥ ", :<= => "≤ ", :within => "1 ± " }.fetch(relation)
+      shown = figure.nil? || figure.nan? ? "?" : "#{number(figure)}#{unit}"
+      "#{[METRIC_NAMES.fetch(metric), *parties].join(" ")} #{shown} (#{sign}#{number(value)}#{unit})"
+    end
+
+    private
+
+    # Who is meant, where that is not plain from the case.
+    def parties = [of&.then { |label| "of #{label}" }, against.is_a?(String) ? "against #{against}" : nil].compact
+
+    def number(value) = value >= 100 ? value.round.to_s : format("%.3g", value)
+  end
+end

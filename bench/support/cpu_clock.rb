@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+module Bench
+  # Processor time of other processes, exact to the nanosecond where /proc/PID/stat counts hundredths of a second.
+  module CpuClock
+    # The kernel's number for "time that was scheduled, of all threads of a process", see clock_getcpuclockid(3).
+    SCHED = 2
+    PID_SHIFT = 3
+
+    module_function
+
+    # @param pids [Array<Integer>]
+    # @return [Float] seconds, of threads that have ended, too
+    def seconds(pids) = pids.sum { |pid| Process.clock_gettime((~pid << PID_SHIFT) | SCHED) }
+
+    # @param pids [Array<Integer>]
+    # @return [Hash{Array => Float}] seconds by pid, thread and its name; threads that have ended are missing
+    def threads(pids)
+      pids.flat_map { |pid| Dir.glob("/proc/#{pid}/task/*") }.filter_map do |task|
+        spent = File.read("#{task}/schedstat").to_i / 1e9
+        [[task, File.read("#{task}/comm").chomp], spent]
+      rescue Errno::ENOENT, Errno::ESRCH
+        nil
+      end.to_h
+    end
+
+    # @return [Hash{String => Float}] seconds between two readings, by the threads' names
+    def between(earlier, later)
+      later.group_by { |(_, name), _| name.sub(/\d+\z/, "") }.transform_values do |found|
+        found.sum { |thread, spent| spent - earlier.fetch(thread, 0.0) }
+      end
+    end
+  end
+end

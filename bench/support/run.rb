@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+require_relative "machine"
+
+module Bench
+  # A whole run of a suite: the chosen cases one after another, their raw results, the summary.
+  #
+  # A suite answers `name`, `cases`, `measure(a_case, quick:, progress:)` and `summary(folder)`.
+  class Run
+    RUNS = File.expand_path("../runs", __dir__)
+    # Runs that may begin within one minute.
+    TRIES = 9
+
+    # @param suite [Module]
+    # @param only [Array<String>] names of cases; empty: all
+    # @param quick [Boolean]
+    # @param command [String] as typed, for the record
+    def initialize(suite, command:, only: [], quick: false)
+      @suite = suite
+      @cases = suite.cases
+      unknown = only - @cases.map(&:name)
+      raise ArgumentError, "no such case: #{unknown.join(", ")} (--list names them)" unless unknown.empty?
+      @cases = @cases.select { |a_case| only.include?(a_case.name) } unless only.empty?
+      @quick = quick
+      @command = command
+    end
+
+    # @return [String] the folder that holds the results
+    def call
+      folder = fresh_folder
+      FileUtils.mkdir_p(File.join(folder, "raw"))
+      write(folder, "run.json", date: Time.now.strftime("%F %H:%M"), command: @command, quick: @quick,
+                                machine: Machine.facts(@suite.programs))
+      @cases.each { |a_case| write(folder, "raw/#{a_case.name}.json", measure(a_case)) }
+      File.write(File.join(folder, "summary.md"), @suite.summary(folder).to_s)
+      folder
+    end
+
+    private
+
+    def fresh_folder
+      base = File.join(RUNS, "#{Time.now.strftime("%F-%H%M")}-#{@suite.name}")
+      [base, *(2..).lazy.map { |n| "#{base}-#{n}" }.first(TRIES)].find { |folder| !File.exist?(folder) }
+    end
+
+    def measure(a_case)
+      puts "", a_case.title
+      @suite.measure(a_case, quick: @quick, progress: ->(line) { puts "  #{line}" })
+    end
+
+    def write(folder, name, content) = File.write(File.join(folder, name), JSON.pretty_generate(content) << "\n")
+  end
+end

@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require_relative "cases"
+require_relative "contest"
+require_relative "idle"
+require_relative "summary"
+
+module Bench
+  module Web
+    # `bin/bench web`; see Bench::Run for what it answers.
+    module Suite
+      # Orientation in a few minutes: too short to be cited.
+      QUICK = { rounds: 2, seconds: 1 }.freeze
+
+      module_function
+
+      def name = "web"
+      def programs = %w[puma wrk]
+      def cases = [*Cases.all, Idle::CASE]
+      def summary(folder) = Summary.new(folder)
+
+      # @return [Hash{Symbol => Object}] the raw results
+      def measure(a_case, quick:, progress:)
+        a_case = shortened(a_case) if quick
+        kind = a_case.name == "idle" ? Idle : Contest
+        kind.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+      end
+
+      def shortened(a_case)
+        a_case.dup.tap do |quick|
+          quick.rounds = [quick.rounds, QUICK[:rounds]].min
+          quick.seconds = [quick.seconds, QUICK[:seconds]].min
+        end
+      end
+
+      def line(a_case, figures, round)
+        format("%d/%d  %-24s %9.1f req/s  p99 %8.2f ms  %7.1f µs CPU  %.3f waits  %d errors",
+               round + 1, a_case.rounds, *figures.values_at(:server, :rps, :p99_ms, :cpu_us, :waits, :errors))
+      end
+    end
+  end
+end

@@ -1,0 +1,158 @@
+//! How fast the Redis store is, and what it costs: `cargo run --release
+//! --example redis_speed -p chaton-jobs -- [ADDRESS] [JOBS]`. The database
+//! that the address names is filled and emptied.
+
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use chaton_jobs::store::{
+    open, Claimed, Kit, NewJob, Outcome, Place, Result, Settle, Store, StoreError, StoreOptions,
+    Want,
+};
+
+/// Jobs a push or a turn.
+const BATCH: usize = 1000;
+/// Pushes that a watcher waits for.
+const LATENCIES: usize = 500;
+const QUEUE: &str = "speed";
+
+fn main() -> std::result::Result<(), StoreError> {
+    let mut args = std::env::args().skip(1);
+    let url = args.next().unwrap_or_else(|| "redis://127.0.0.1:6379/15".into());
+    let jobs = args.next().and_then(|n| n.parse().ok()).unwrap_or(100_000usize);
+    let kit = open(&StoreOptions::new(url))?;
+    println!("{}: {jobs} jobs", kit.address());
+    let mut store = kit.store();
+    store.clear(&Place::Queue(QUEUE.into()), 0)?;
+    for owner in ["speed:1:abc", "speed:2:abc"] {
+        let left = store.in_flight(owner)?;
+        store.turn(owner, &left.iter().map(done).collect::<Vec<_>>(), None)?;
+    }
+    for round in 1..=3 {
+        println!("round {round}");
+        push(&mut *store, jobs, BATCH)?;
+        turns(&mut *store, jobs, BATCH)?;
+        push(&mut *store, jobs / 20, 1)?;
+        turns(&mut *store, jobs / 20, 1)?;
+        push(&mut *store, jobs, BATCH)?;
+        turns(&mut *store, jobs, 100)?;
+        latency(&*kit, &mut *store)?;
+    }
+    Ok(())
+}
+
+/// From the begin of a push to the end of a wait in another thread.
+fn latency(kit: &dyn Kit, store: &mut dyn Store) -> Result<()> {
+    let queues: [Arc<str>; 1] = [QUEUE.into()];
+    let mut watch = kit.watch();
+    let (armed, told) = (Barrier::new(2), Barrier::new(2));
+    let mut delays = std::thread::scope(|scope| {
+        let (armed, told) = (&armed, &told);
+        let watcher = scope.spawn(move || {
+            let mut ends = Vec::with_capacity(LATENCIES);
+            for _ in 0..LATENCIES {
+                while watch.arm(&[QUEUE.into()])?.ready {}
+                armed.wait();
+                watch.wait(Duration::from_secs(5))?;
+                ends.push(Instant::now());
+                told.wait();
+            }
+            Ok::<_, StoreError>(ends)
+        });
+        let mut begins = Vec::with_capacity(LATENCIES);
+        for ticket in 0..LATENCIES as u64 {
+            armed.wait();
+            // The watcher needs a moment from the barrier into its wait.
+            std::thread::sleep(Duration::from_millis(1));
+            begins.push(Instant::now());
+            store.push(&[NewJob {
+                queue: QUEUE,
+                payload: b"{}",
+                at: None,
+                lock: None,
+                bid: None,
+            }])?;
+            told.wait();
+            let want = Want { queues: &queues, count: 1, first_ticket: ticket };
+            store.turn("speed:2:abc", &[], Some(&want))?;
+        }
+        let ends = watcher.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
+        Ok::<_, StoreError>(ends.iter().zip(&begins).map(|(e, b)| *e - *b).collect::<Vec<_>>())
+    })?;
+    delays.sort_unstable();
+    let at = |part: f64| delays[((delays.len() - 1) as f64 * part) as usize].as_micros();
+    println!("  push to watcher: median {} µs, p99 {} µs, worst {} µs", at(0.5), at(0.99), at(1.0));
+    Ok(())
+}
+
+fn push(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
+    let documents: Vec<Vec<u8>> = (0..jobs).map(document).collect();
+    let jobs: Vec<NewJob<'_>> = documents
+        .iter()
+        .map(|payload| NewJob { queue: QUEUE, payload, at: None, lock: None, bid: None })
+        .collect();
+    measure(&format!("push by {batch}"), jobs.len(), || {
+        for some in jobs.chunks(batch) {
+            store.push(some)?;
+        }
+        Ok(())
+    })
+}
+
+fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
+    let queues: [Arc<str>; 1] = [QUEUE.into()];
+    let (mut settles, mut ticket) = (Vec::new(), 1);
+    measure(&format!("turn by {batch}"), jobs, || {
+        let mut got = 0;
+        loop {
+            let want = Want { queues: &queues, count: batch, first_ticket: ticket };
+            let turn = store.turn("speed:1:abc", &settles, Some(&want))?;
+            settles.clear();
+            got += turn.jobs.len();
+            if turn.jobs.is_empty() {
+                assert_eq!(got, jobs);
+                return Ok(());
+            }
+            ticket += turn.jobs.len() as u64;
+            settles.extend(turn.jobs.iter().map(done));
+        }
+    })
+}
+
+fn done(job: &Claimed) -> Settle {
+    Settle { ticket: job.ticket, queue: job.queue.clone(), outcome: Outcome::Done, effects: None }
+}
+
+fn document(n: usize) -> Vec<u8> {
+    format!(
+        "{{\"retry\":true,\"queue\":\"speed\",\"class\":\"NoopJob\",\"args\":[{n}],\
+         \"jid\":\"{:016x}{n:08x}\",\"created_at\":1700000000.123,\"enqueued_at\":1700000000.123}}",
+        // Spread as random ones are: Lua's hash looks at some letters only.
+        (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    )
+    .into_bytes()
+}
+
+fn measure(what: &str, jobs: usize, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let (began, cpu) = (Instant::now(), cpu_s());
+    work()?;
+    let (taken, cpu) = (began.elapsed().as_secs_f64(), cpu_s() - cpu);
+    println!(
+        "  {what:<14} {:>9.0} jobs/s  {:>6.2} µs of our CPU a job",
+        jobs as f64 / taken,
+        cpu * 1e6 / jobs as f64
+    );
+    Ok(())
+}
+
+/// CPU time of this process, seconds.
+fn cpu_s() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: room for one rusage, which the call fills in.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}

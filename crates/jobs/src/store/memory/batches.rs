@@ -1,0 +1,145 @@
+//! Batches: counts of jobs, and jobs that are pushed when the counts say so.
+
+use std::collections::BTreeSet;
+
+use super::data::Data;
+use crate::store::{BatchEvent, BatchStatus, BatchStep, NewBatch};
+
+/// Failed jobs that a status names.
+const NAMED_MAX: usize = 1000;
+
+/// One batch.
+#[derive(Default)]
+pub(super) struct Batch {
+    description: String,
+    parent: Option<String>,
+    created_at: f64,
+    /// `(event, queue, document)`.
+    callbacks: Vec<(String, String, Vec<u8>)>,
+    total: u64,
+    pending: u64,
+    failed: BTreeSet<String>,
+    /// Nested batches that have not succeeded.
+    children: u64,
+    /// Nested batches that are not complete.
+    incomplete: u64,
+    closed: bool,
+    complete: bool,
+    success: bool,
+    dead: bool,
+}
+
+impl Batch {
+    fn replace(&mut self, new: &NewBatch<'_>) {
+        let callback = |(event, queue, payload): &(&str, &str, &[u8])| {
+            (event.to_string(), queue.to_string(), payload.to_vec())
+        };
+        self.callbacks = new.callbacks.iter().map(callback).collect();
+        self.description = new.description.to_string();
+    }
+}
+
+impl Data {
+    pub fn batch_open(&mut self, new: &NewBatch<'_>) {
+        if let Some(known) = self.batches.get_mut(new.bid) {
+            if !known.closed {
+                known.replace(new);
+            }
+            return;
+        }
+        let mut batch =
+            Batch { parent: new.parent.map(Into::into), created_at: new.now_s, ..Batch::default() };
+        batch.replace(new);
+        self.batches.put(new.bid, batch, new.ttl);
+        if let Some(parent) = new.parent.and_then(|bid| self.batches.get_mut(bid)) {
+            parent.children += 1;
+            parent.incomplete += 1;
+        }
+    }
+
+    pub fn batch_close(&mut self, bid: &str) {
+        if let Some(batch) = self.batches.get_mut(bid) {
+            batch.closed = true;
+            self.batch_review(bid);
+        }
+    }
+
+    pub fn batch_add(&mut self, bid: &str) {
+        if let Some(batch) = self.batches.get_mut(bid) {
+            batch.total += 1;
+            batch.pending += 1;
+        }
+    }
+
+    pub fn batch_step(&mut self, step: &BatchStep) {
+        let Some(batch) = self.batches.get_mut(&step.bid) else { return };
+        if step.what == BatchEvent::Done {
+            batch.failed.remove(&step.jid);
+            batch.pending = batch.pending.saturating_sub(1);
+        } else {
+            batch.failed.insert(step.jid.clone());
+        }
+        if step.what == BatchEvent::Died && !batch.dead {
+            batch.dead = true;
+            self.call_back(&step.bid, "death");
+        }
+        self.batch_review(&step.bid);
+    }
+
+    pub fn batch_status(&self, bid: &str) -> Option<BatchStatus> {
+        let batch = self.batches.get(bid)?;
+        Some(BatchStatus {
+            bid: bid.to_string(),
+            description: batch.description.clone(),
+            parent: batch.parent.clone(),
+            created_at: batch.created_at,
+            total: batch.total,
+            pending: batch.pending,
+            failures: batch.failed.len() as u64,
+            failed_jids: batch.failed.iter().take(NAMED_MAX).cloned().collect(),
+            children_pending: batch.children,
+            complete: batch.complete,
+            success: batch.success,
+            dead: batch.dead,
+        })
+    }
+
+    /// Fires what has become true, each event once, then looks at the parent.
+    fn batch_review(&mut self, bid: &str) {
+        let mut next = Some(bid.to_string());
+        while let Some(bid) = next.take() {
+            let Some(batch) = self.batches.get_mut(&bid).filter(|batch| batch.closed) else {
+                return;
+            };
+            let all_ran = batch.incomplete == 0 && batch.failed.len() as u64 >= batch.pending;
+            let completes = !batch.complete && all_ran;
+            let succeeds = !batch.success && batch.pending == 0 && batch.children == 0;
+            batch.complete |= completes;
+            batch.success |= succeeds;
+            let parent = batch.parent.clone();
+            if completes {
+                self.call_back(&bid, "complete");
+            }
+            if succeeds {
+                self.call_back(&bid, "success");
+            }
+            if !completes && !succeeds {
+                return;
+            }
+            if let Some(parent) = parent.as_ref().and_then(|bid| self.batches.get_mut(bid)) {
+                parent.incomplete = parent.incomplete.saturating_sub(u64::from(completes));
+                parent.children = parent.children.saturating_sub(u64::from(succeeds));
+            }
+            next = parent;
+        }
+    }
+
+    fn call_back(&mut self, bid: &str, event: &str) {
+        let callbacks = self.batches.get(bid).map(|batch| batch.callbacks.clone());
+        for (_, queue, payload) in
+            callbacks.into_iter().flatten().filter(|callback| callback.0 == event)
+        {
+            self.enqueue(&queue, payload);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What is due: from the retry set and the schedule.
+
+use std::sync::Arc;
+
+use super::data::Data;
+use crate::document::Fields;
+use crate::store::{Claimed, Due, Entry, StoreOptions};
+
+impl Data {
+    pub fn move_due(&mut self, now_s: f64, max: usize, options: &StoreOptions) -> Due {
+        let mut due = Due::default();
+        while let Some(entry) = self.pop_due(now_s, max, &mut due) {
+            match stamped(&entry.payload, now_s, options.format, false) {
+                Some((queue, payload)) => self.enqueue(&queue, payload),
+                None => self.bury(now_s, entry.payload, options),
+            }
+        }
+        due.next_at = self.next_at();
+        due
+    }
+
+    pub fn claim_due(
+        &mut self,
+        owner: &str,
+        first_ticket: u64,
+        now_s: f64,
+        max: usize,
+        options: &StoreOptions,
+    ) -> (Vec<Claimed>, Due) {
+        let mut claimed = Vec::new();
+        let mut due = Due::default();
+        while let Some(Entry { payload, .. }) = self.pop_due(now_s, max, &mut due) {
+            if queue_of(&payload).is_none() {
+                self.bury(now_s, payload, options);
+                continue;
+            }
+            let (ticket, queue) = (first_ticket + claimed.len() as u64, Arc::<str>::from(""));
+            self.fly(owner, ticket, queue.clone(), payload.clone());
+            claimed.push(Claimed { ticket, queue, payload });
+        }
+        due.next_at = self.next_at();
+        (claimed, due)
+    }
+
+    /// The one that is due for longest, whichever set it is in.
+    fn pop_due(&mut self, now_s: f64, max: usize, due: &mut Due) -> Option<Entry> {
+        if due.moved >= max {
+            return None;
+        }
+        let retry_first = match (self.retry.first(), self.schedule.first()) {
+            (Some(retry), Some(scheduled)) => retry <= scheduled,
+            (retry, _) => retry.is_some(),
+        };
+        let set = if retry_first { &mut self.retry } else { &mut self.schedule };
+        let entry = set.pop_due(now_s)?;
+        due.moved += 1;
+        due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
+        Some(entry)
+    }
+}
+
+/// The queue that a document names; none for what is no JSON object with one.
+fn queue_of(payload: &[u8]) -> Option<String> {
+    Fields::parse(payload).ok()?.text("queue").filter(|queue| !queue.is_empty())
+}
+
+/// Its queue and its document with a new time of enqueueing, `retry_count` one
+/// less if asked; none for what is no JSON object with a queue.
+pub(super) fn stamped(
+    payload: &[u8],
+    now_s: f64,
+    format: u8,
+    one_less: bool,
+) -> Option<(String, Vec<u8>)> {
+    let queue = queue_of(payload)?;
+    let mut fields = Fields::parse(payload).ok()?;
+    // Sidekiq 8 tells milliseconds from seconds by the point.
+    let stamp = match format {
+        8.. => format!("{}", (now_s * 1000.0).round() as i64),
+        _ => format!("{now_s:?}"),
+    };
+    fields.set("enqueued_at", stamp);
+    let count = fields.number("retry_count").filter(|_| one_less);
+    if let Some(count) = count {
+        fields.set("retry_count", format!("{}", count as i64 - 1));
+    }
+    Some((queue, fields.to_vec()))
+}

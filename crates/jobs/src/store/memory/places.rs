@@ -1,0 +1,173 @@
+//! The places where jobs wait, for people and tools.
+
+use std::time::{Duration, SystemTime};
+
+use super::data::{Data, Queue};
+use super::due::stamped;
+use super::set::Set;
+use crate::document::{Document, Fields};
+use crate::store::{
+    BatchEvent, BatchStep, Entry, Place, QueueSeen, Result, Stats, StoreError, StoreOptions,
+};
+
+impl Data {
+    pub fn stats(&self, lease: Duration) -> Stats {
+        Stats {
+            processed: self.processed,
+            failed: self.failed,
+            enqueued: self.queues.values().map(|queue| queue.jobs.len() as u64).sum(),
+            scheduled: self.schedule.len() as u64,
+            retries: self.retry.len() as u64,
+            dead: self.dead.len() as u64,
+            in_flight: self.flights.values().map(|flights| flights.len() as u64).sum(),
+            processes: self.processes(lease).len() as u64,
+        }
+    }
+
+    pub fn queues_seen(&self) -> Vec<QueueSeen> {
+        let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let seen = |(name, queue): (&String, &Queue)| {
+            let since = queue.jobs.front().and_then(|payload| enqueued_at(payload));
+            QueueSeen {
+                name: name.clone(),
+                size: queue.jobs.len() as u64,
+                latency_s: since.map_or(0.0, |since| (now_s.as_secs_f64() - since).max(0.0)),
+                paused: queue.paused,
+            }
+        };
+        self.queues.iter().map(seen).collect()
+    }
+
+    pub fn list(&self, place: &Place, offset: usize, count: usize) -> Vec<Entry> {
+        let waiting = |payload: &Vec<u8>| Entry { score: 0.0, row: 0, payload: payload.clone() };
+        match place {
+            Place::Queue(name) => {
+                let jobs = self.queues.get(name).into_iter().flat_map(|queue| &queue.jobs);
+                jobs.skip(offset).take(count).map(waiting).collect()
+            }
+            Place::Dead => {
+                self.dead.entries().iter().rev().skip(offset).take(count).cloned().collect()
+            }
+            Place::Scheduled => page(&self.schedule, offset, count),
+            Place::Retry => page(&self.retry, offset, count),
+        }
+    }
+
+    pub fn find(&self, jid: &str) -> Option<(Place, Entry)> {
+        let queues = self.queues.keys().map(|name| Place::Queue(name.clone()));
+        let places = [Place::Scheduled, Place::Retry, Place::Dead].into_iter().chain(queues);
+        places.into_iter().find_map(|place| {
+            let mut entries = self.list(&place, 0, usize::MAX).into_iter();
+            let entry = entries.find(|entry| is_job(&entry.payload, jid))?;
+            Some((place, entry))
+        })
+    }
+
+    pub fn remove(&mut self, place: &Place, entry: &Entry) -> bool {
+        let taken = self.take(place, entry);
+        if taken {
+            self.discard(&entry.payload);
+        }
+        taken
+    }
+
+    pub fn requeue(
+        &mut self,
+        place: &Place,
+        entry: &Entry,
+        now_s: f64,
+        options: &StoreOptions,
+    ) -> Result<bool> {
+        let one_less = *place == Place::Retry;
+        let ready = match (stamped(&entry.payload, now_s, options.format, one_less), place) {
+            // Its back is that of the queue where it stands.
+            (Some((_, payload)), Place::Queue(name)) => (name.clone(), payload),
+            (None, Place::Queue(name)) => (name.clone(), entry.payload.clone()),
+            (Some(ready), _) => ready,
+            (None, _) => {
+                return Err(StoreError::refused(
+                    "this entry is no job document with a queue: it can only be removed",
+                ))
+            }
+        };
+        let taken = self.take(place, entry);
+        if taken {
+            self.enqueue(&ready.0, ready.1);
+        }
+        Ok(taken)
+    }
+
+    pub fn kill(
+        &mut self,
+        place: &Place,
+        entry: &Entry,
+        now_s: f64,
+        options: &StoreOptions,
+    ) -> bool {
+        let taken = self.take(place, entry);
+        if taken {
+            self.bury(now_s, entry.payload.clone(), options);
+            self.discard(&entry.payload);
+        }
+        taken
+    }
+
+    pub fn clear(&mut self, place: &Place, max: usize) -> usize {
+        let max = if max == 0 { usize::MAX } else { max };
+        let gone: Vec<Vec<u8>> = match place {
+            Place::Queue(name) => {
+                let Some(queue) = self.queues.get_mut(name) else { return 0 };
+                queue.jobs.drain(..max.min(queue.jobs.len())).collect()
+            }
+            _ => self.set(place).drain(max).into_iter().map(|entry| entry.payload).collect(),
+        };
+        gone.iter().for_each(|payload| self.discard(payload));
+        gone.len()
+    }
+
+    /// A set. A queue has none: callers look at queues first.
+    fn set(&mut self, place: &Place) -> &mut Set {
+        match place {
+            Place::Retry => &mut self.retry,
+            Place::Dead => &mut self.dead,
+            Place::Scheduled | Place::Queue(_) => &mut self.schedule,
+        }
+    }
+
+    fn take(&mut self, place: &Place, entry: &Entry) -> bool {
+        let Place::Queue(name) = place else {
+            return self.set(place).take(&entry.payload).is_some();
+        };
+        let Some(queue) = self.queues.get_mut(name) else { return false };
+        let at = queue.jobs.iter().position(|payload| *payload == entry.payload);
+        at.and_then(|at| queue.jobs.remove(at)).is_some()
+    }
+
+    /// A job is given up by a person: its lock is freed, its batch told.
+    fn discard(&mut self, payload: &[u8]) {
+        let Ok(doc) = Document::parse(payload.into()) else { return };
+        if let Some(lock) = doc.extra().and_then(|extra| extra.lock.as_deref()) {
+            self.unlock(lock, doc.jid());
+        }
+        if let Some(bid) = doc.bid() {
+            let (bid, jid) = (bid.to_string(), doc.jid().to_string());
+            self.batch_step(&BatchStep { bid, jid, what: BatchEvent::Died });
+        }
+    }
+}
+
+fn page(set: &Set, offset: usize, count: usize) -> Vec<Entry> {
+    set.entries().iter().skip(offset).take(count).cloned().collect()
+}
+
+fn is_job(payload: &[u8], jid: &str) -> bool {
+    Fields::parse(payload).is_ok_and(|fields| fields.text("jid").as_deref() == Some(jid))
+}
+
+/// Seconds; Sidekiq 8 writes whole milliseconds, older ones seconds with a point.
+fn enqueued_at(payload: &[u8]) -> Option<f64> {
+    let fields = Fields::parse(payload).ok()?;
+    let written = fields.get("enqueued_at")?;
+    let number: f64 = written.parse().ok()?;
+    Some(if written.contains(['.', 'e', 'E']) { number } else { number / 1000.0 })
+}

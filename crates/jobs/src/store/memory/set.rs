@@ -1,0 +1,50 @@
+//! Jobs by a time: the schedule, the retry set, the dead set.
+
+use crate::store::Entry;
+
+/// Entries, the lowest score first; of equal ones the first that came.
+#[derive(Default)]
+pub(super) struct Set(Vec<Entry>);
+
+impl Set {
+    pub fn add(&mut self, score: f64, payload: Vec<u8>) {
+        let place = self.0.partition_point(|entry| entry.score.total_cmp(&score).is_le());
+        self.0.insert(place, Entry { score, row: 0, payload });
+    }
+
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The score of the first one.
+    pub fn first(&self) -> Option<f64> {
+        self.0.first().map(|entry| entry.score)
+    }
+
+    /// Takes the first one out if its time has come.
+    pub fn pop_due(&mut self, now_s: f64) -> Option<Entry> {
+        (self.first()? <= now_s).then(|| self.0.remove(0))
+    }
+
+    /// Takes out the entry with this document.
+    pub fn take(&mut self, payload: &[u8]) -> Option<Entry> {
+        let place = self.0.iter().position(|entry| entry.payload == payload)?;
+        Some(self.0.remove(place))
+    }
+
+    /// Takes the first ones out.
+    pub fn drain(&mut self, count: usize) -> Vec<Entry> {
+        self.0.drain(..count.min(self.0.len())).collect()
+    }
+
+    /// Forgets what is older than `oldest`, then the oldest beyond `max`.
+    pub fn trim(&mut self, oldest: f64, max: usize) {
+        self.0.retain(|entry| entry.score >= oldest);
+        let surplus = self.0.len().saturating_sub(max);
+        self.0.drain(..surplus);
+    }
+}

@@ -1,0 +1,140 @@
+//! What went wrong, as one of our kinds and a sentence.
+
+use std::io;
+
+use super::address::Address;
+use crate::store::{Kind, StoreError};
+
+/// The server could not be reached, or did not greet us.
+pub fn unreachable(address: &Address, error: &io::Error) -> StoreError {
+    let shown = &address.shown;
+    match error.kind() {
+        // A certificate or a file of authorities: no retry will mend it.
+        io::ErrorKind::InvalidInput => StoreError::refused(format!("{shown}: {error}")),
+        io::ErrorKind::InvalidData => StoreError::refused(format!(
+            "{shown}: {error}; is it a Redis server, and encrypted only if the address says rediss://?"
+        )),
+        io::ErrorKind::TimedOut => StoreError::unavailable(format!(
+            "{shown}: no connection within {} s; is the server running and reachable?",
+            address.connect_timeout.as_secs_f64()
+        )),
+        _ => StoreError::unavailable(format!(
+            "{shown}: cannot connect ({error}); is the server running?"
+        )),
+    }
+}
+
+/// The connection ended in the middle.
+pub fn broken(address: &Address, error: &io::Error) -> StoreError {
+    let shown = &address.shown;
+    match error.kind() {
+        io::ErrorKind::TimedOut => StoreError::unavailable(format!(
+            "{shown}: no answer within {} s; the server is stopped, busy or too far away",
+            address.answer_timeout.as_secs_f64()
+        )),
+        io::ErrorKind::InvalidData => StoreError::new(Kind::Corrupt, format!("{shown}: {error}")),
+        io::ErrorKind::UnexpectedEof => StoreError::unavailable(format!(
+            "{shown}: the server closed the connection; it was stopped, or a client was killed"
+        )),
+        _ => StoreError::unavailable(format!("{shown}: the connection broke ({error})")),
+    }
+}
+
+/// The greeting was refused.
+pub fn hello(address: &Address, error: &str) -> StoreError {
+    if error.contains("unknown command") || error.starts_with("NOPROTO") {
+        return StoreError::refused(format!(
+            "{}: the server does not speak RESP3 ({error}); Redis 6.2 or newer, or Valkey, \
+             is needed, with no proxy that speaks less before it",
+            address.shown
+        ));
+    }
+    server(address, error)
+}
+
+/// An error that the server answered.
+pub fn server(address: &Address, error: &str) -> StoreError {
+    let shown = &address.shown;
+    let code = error.split(' ').next().unwrap_or_default();
+    // Before version 7 a script's error hides the cause in its text.
+    let is = |name: &str| code == name || error.contains(&format!("-{name} "));
+    if is("OOM") || error.contains("OOM command not allowed") {
+        return StoreError::new(
+            Kind::Full,
+            format!("{shown}: out of memory (maxmemory); jobs can be taken out but none added"),
+        );
+    }
+    if is("WRONGPASS") || is("NOAUTH") || error.contains("AUTH <password> called") {
+        return StoreError::refused(format!(
+            "{shown}: user {:?} was not let in; check username and password of the store",
+            address.user()
+        ));
+    }
+    if is("NOPERM") {
+        return StoreError::refused(format!(
+            "{shown}: user {:?} may not do this: {error}; allow it by ACL SETUSER",
+            address.user()
+        ));
+    }
+    if is("LOADING") || is("MASTERDOWN") || is("CLUSTERDOWN") || is("TRYAGAIN") {
+        return StoreError::unavailable(format!("{shown}: not ready: {error}"));
+    }
+    if error.contains("max number of clients") {
+        return StoreError::unavailable(format!(
+            "{shown}: too many clients; raise its maxclients or run fewer processes"
+        ));
+    }
+    if is("READONLY") {
+        return StoreError::unavailable(format!(
+            "{shown}: it is a replica and takes no jobs; name the primary"
+        ));
+    }
+    if is("MISCONF") || is("NOREPLICAS") {
+        return StoreError::unavailable(format!("{shown}: writes are stopped: {error}"));
+    }
+    if is("BUSY") {
+        return StoreError::new(
+            Kind::Busy,
+            format!("{shown}: a script or function of somebody runs for too long: {error}"),
+        );
+    }
+    if is("WRONGTYPE") {
+        return StoreError::new(
+            Kind::Corrupt,
+            format!("{shown}: a key holds something that is not Sidekiq's: {error}"),
+        );
+    }
+    StoreError::refused(format!("{shown}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreOptions;
+
+    #[test]
+    fn sorts_what_servers_say() {
+        let address = Address::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
+        for (error, kind) in [
+            ("OOM command not allowed when used memory > 'maxmemory'.", Kind::Full),
+            ("OOM allow-oom flag is not set on the script", Kind::Full),
+            // Redis 6.2, from within a script.
+            ("ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.", Kind::Full),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Kind::Refused),
+            ("NOAUTH HELLO must be called with the client already authenticated", Kind::Refused),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", Kind::Refused),
+            ("LOADING Redis is loading the dataset in memory", Kind::Unavailable),
+            ("MASTERDOWN Link with MASTER is down", Kind::Unavailable),
+            ("READONLY You can't write against a read only replica.", Kind::Unavailable),
+            ("ERR max number of clients reached", Kind::Unavailable),
+            ("BUSY Redis is busy running a script.", Kind::Busy),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", Kind::Corrupt),
+            ("ERR unknown command", Kind::Refused),
+        ] {
+            let found = server(&address, error);
+            assert_eq!(found.kind, kind, "{error}");
+            assert!(found.message.contains("h/0") && !found.message.contains("hush"), "{found}");
+        }
+        assert!(hello(&address, "NOPROTO unsupported").message.contains("RESP3"));
+    }
+}

@@ -1,0 +1,32 @@
+-- identity, place, seconds to live, day, processed, failed, number of hash words
+-- and they, number of work keys and they, tid and document of what runs…
+-- → {1 if new, signals…}
+local id, place, ttl, day = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local is_new = redis.call('HEXISTS', 'chaton:places', id) == 0
+for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
+  if count ~= '0' then
+    local daily = 'stat:' .. name .. ':' .. day
+    redis.call('INCRBY', 'stat:' .. name, count)
+    redis.call('INCRBY', daily, count)
+    -- Five years, as Sidekiq keeps them.
+    redis.call('EXPIRE', daily, 157680000)
+  end
+end
+local at = 8 + tonumber(ARGV[7])
+redis.call('HSET', id, unpack(ARGV, 8, at - 1))
+redis.call('EXPIRE', id, ttl)
+redis.call('SADD', 'processes', id)
+redis.call('HSET', 'chaton:places', id, place)
+redis.call('ZADD', 'chaton:owners', server_time(), id)
+local keys = tonumber(ARGV[at])
+for k = at + 1, at + keys do
+  redis.call('UNLINK', ARGV[k])
+  for i = at + keys + 1, #ARGV, 2 do redis.call('HSET', ARGV[k], ARGV[i], ARGV[i + 1]) end
+  redis.call('EXPIRE', ARGV[k], ttl)
+end
+local out = {is_new and 1 or 0}
+while true do
+  local signal = redis.call('RPOP', id .. '-signals')
+  if not signal then return out end
+  out[#out + 1] = signal
+end

@@ -1,0 +1,36 @@
+-- inflight key, owner, first ticket, count, bytes at most, queues…
+-- → {drained, index of queue, its jobs, index, jobs, …}
+local key, owner = ARGV[1], ARGV[2]
+local ticket, left, room = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local pauses = redis.call('EXISTS', 'paused') == 1
+local out = {1}
+for i = 6, #ARGV do
+  local queue = ARGV[i]
+  local list = 'queue:' .. queue
+  if not (pauses and redis.call('SISMEMBER', 'paused', queue) == 1) then
+    local field = '%d:' .. string.gsub(queue, '%%', '%%%%')
+    -- A few, then many: only what was popped tells how long jobs are.
+    local step = 8
+    while left > 0 do
+      local asked = math.min(step, left)
+      local jobs = redis.call('RPOP', list, asked)
+      if not jobs or #jobs == 0 then break end
+      local args = {}
+      for j, job in ipairs(jobs) do
+        args[2 * j - 1] = string.format(field, ticket)
+        args[2 * j] = job
+        ticket = ticket + 1
+        room = room - #job
+      end
+      redis.call('HSET', key, unpack(args))
+      out[#out + 1] = i - 6
+      out[#out + 1] = jobs
+      left = room > 0 and left - #jobs or 0
+      if #jobs < asked then break end
+      step = step * 8
+    end
+    if left == 0 and out[1] == 1 and redis.call('LLEN', list) > 0 then out[1] = 0 end
+  end
+end
+if #out > 1 then know_owner(owner) end
+return out

@@ -1,0 +1,41 @@
+-- owner, dead max, dead age, then for each job: ticket, queue it came from,
+-- outcome, time, '1' and a document or '0' and '', queue to go to, lock key and
+-- jid, number of slots and their names, batch, jid, event. → entries gone
+local owner, dead_max, dead_age = ARGV[1], ARGV[2], ARGV[3]
+local inflight = 'chaton:inflight:' .. owner
+local at, fenced = 4, 0
+local function word()
+  at = at + 1
+  return ARGV[at - 1]
+end
+while at <= #ARGV do
+  local ticket, from, outcome, time = word(), word(), word(), word()
+  local given, payload, queue = word() == '1', word(), word()
+  local lock, holder, slots = word(), word(), {}
+  for i = 1, tonumber(word()) do slots[i] = word() end
+  local bid, jid, event = word(), word(), word()
+  local field = ticket .. ':' .. from
+  if not given and outcome ~= 'done' then payload = redis.call('HGET', inflight, field) end
+  if redis.call('HDEL', inflight, field) == 0 then
+    fenced = fenced + 1
+  else
+    if outcome == 'retry' then
+      redis.call('ZADD', 'retry', time, payload)
+    elseif outcome == 'later' then
+      redis.call('ZADD', 'schedule', time, payload)
+    elseif outcome == 'dead' then
+      bury(payload, time, dead_max, dead_age)
+    elseif outcome == 'back' then
+      if queue == '' then
+        local read, job = pcall(cjson.decode, payload)
+        queue = read and type(job) == 'table' and type(job.queue) == 'string' and job.queue or 'default'
+      end
+      redis.call('RPUSH', 'queue:' .. queue, payload)
+      redis.call('SADD', 'queues', queue)
+    end
+    if lock ~= '' then unlock(lock, holder) end
+    for i = 1, #slots do redis.call('ZREM', 'chaton:slots:' .. slots[i], owner .. '|' .. ticket) end
+    if bid ~= '' then tell(bid, jid, event) end
+  end
+end
+return fenced

@@ -1,0 +1,3 @@
+-- lock key, jid, lock key, jid, …
+for i = 1, #ARGV, 2 do unlock(ARGV[i], ARGV[i + 1]) end
+return #ARGV / 2

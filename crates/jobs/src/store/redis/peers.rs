@@ -1,0 +1,226 @@
+//! Who is there and what they hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::resp::{Pack, Value};
+use super::scripts::Script;
+use super::RedisStore;
+use crate::document::Fields;
+use crate::store::{Beat, Beaten, Claimed, OwnerSeen, ProcessSeen, Result, Working};
+
+/// Shortest life of what Sidekiq's API shows of a process.
+const SHOWN_S_MIN: u64 = 60;
+/// Longer documents are shown with their arguments left out: they are written
+/// again at each beat.
+const SHOWN_BYTES_MAX: usize = 64 * 1024;
+
+impl RedisStore {
+    pub(super) fn give_beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
+        let mut pack = Pack::new();
+        let keys = self.work_keys(beat.identity);
+        let words = 7 + 14 + 1 + keys.len() + 2 * beat.work.len();
+        self.conn.script(&mut pack, Script::Beat, words)?;
+        let lease = self.rules.lease;
+        let ttl = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
+        pack.word(beat.identity).word(beat.place).number(ttl.max(SHOWN_S_MIN));
+        pack.word(day(beat.now_s)).number(beat.processed).number(beat.failed);
+        pack.number(14).word("info").word(beat.info).word("busy").number(beat.busy as u64);
+        pack.word("beat").float(beat.now_s).word("rtt_us").number(beat.rtt_us);
+        pack.word("quiet").word(if beat.quiet { "true" } else { "false" });
+        pack.word("rss").number(beat.rss_kb);
+        pack.word("concurrency").number(beat.concurrency as u64);
+        pack.number(keys.len() as u64);
+        for key in &keys {
+            pack.word(key);
+        }
+        for work in beat.work {
+            pack.word(&work.tid).word(shown(work));
+        }
+        let mut answer = self.run(&pack)?.next().unwrap_or(Value::Nil).items().into_iter();
+        let is_new = answer.next().is_some_and(|new| new.count() == 1);
+        Ok(Beaten { is_new, signals: answer.map(Value::text).collect() })
+    }
+
+    /// Sidekiq renamed the key between two patches of 6.4: there both are kept.
+    fn work_keys(&self, identity: &str) -> Vec<String> {
+        let mut keys = vec![format!("{identity}:work")];
+        if self.rules.format < 7 {
+            keys.push(format!("{identity}:workers"));
+        }
+        keys
+    }
+
+    pub(super) fn list_owners(&mut self) -> Result<Vec<OwnerSeen>> {
+        let mut pack = Pack::new();
+        pack.command(&[b"TIME"]);
+        pack.command(&[b"ZRANGE", b"chaton:owners", b"0", b"-1", b"WITHSCORES"]);
+        pack.command(&[b"HGETALL", b"chaton:places"]);
+        let mut replies = self.run(&pack)?;
+        let time = replies.next().unwrap_or(Value::Nil).items();
+        let part = |index: usize| time.get(index).and_then(Value::float).unwrap_or_default();
+        let now_s = part(0) + part(1) / 1e6;
+        let owners = replies.next().unwrap_or(Value::Nil).scored();
+        let places: std::collections::HashMap<String, String> = replies
+            .next()
+            .unwrap_or(Value::Nil)
+            .pairs()
+            .into_iter()
+            .map(|(identity, place)| (identity.text(), place.text()))
+            .collect();
+        let seen = |(identity, at): (Vec<u8>, f64)| {
+            let identity = String::from_utf8_lossy(&identity).into_owned();
+            let place = places.get(&identity).cloned().unwrap_or_default();
+            let beat_age = Duration::try_from_secs_f64(now_s - at).unwrap_or_default();
+            OwnerSeen { identity, place, beat_age }
+        };
+        Ok(owners.into_iter().map(seen).collect())
+    }
+
+    pub(super) fn list_in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+        let mut pack = Pack::new();
+        pack.begin(2).word("HGETALL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
+        let hash = self.run(&pack)?.next().unwrap_or(Value::Nil);
+        let mut claimed: Vec<Claimed> = Vec::new();
+        for (field, payload) in hash.pairs() {
+            let field = field.text();
+            let Some((ticket, queue)) = field.split_once(':') else { continue };
+            let Ok(ticket) = ticket.parse() else { continue };
+            let queue: Arc<str> = match claimed.last() {
+                Some(last) if &*last.queue == queue => Arc::clone(&last.queue),
+                _ => queue.into(),
+            };
+            claimed.push(Claimed { ticket, queue, payload: payload.bytes() });
+        }
+        claimed.sort_by_key(|job| job.ticket);
+        Ok(claimed)
+    }
+
+    pub(super) fn list_processes(&mut self) -> Result<Vec<ProcessSeen>> {
+        let mut identities: Vec<String> =
+            self.one(&[b"SMEMBERS", b"processes"])?.items().into_iter().map(Value::text).collect();
+        identities.sort_unstable();
+        if identities.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pack = Pack::new();
+        for identity in &identities {
+            pack.begin(2).word("HGETALL").word(identity);
+            pack.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":work"]);
+            pack.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":workers"]);
+        }
+        let mut replies = self.run(&pack)?;
+        let mut next = || replies.next().unwrap_or(Value::Nil).pairs();
+        let mut processes = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let (hash, mut work, old) = (next(), next(), next());
+            if work.is_empty() {
+                work = old;
+            }
+            processes.extend(process(identity, hash, work));
+        }
+        Ok(processes)
+    }
+}
+
+/// A process that still describes itself.
+fn process(
+    identity: String,
+    hash: Vec<(Value, Value)>,
+    work: Vec<(Value, Value)>,
+) -> Option<ProcessSeen> {
+    let mut seen = ProcessSeen {
+        identity,
+        info: String::new(),
+        busy: 0,
+        quiet: false,
+        rss_kb: 0,
+        beat_at: 0.0,
+        work: work.into_iter().filter_map(read_work).collect(),
+    };
+    for (field, value) in hash {
+        match field.text().as_str() {
+            "info" => seen.info = value.text(),
+            "busy" => seen.busy = value.count(),
+            "quiet" => seen.quiet = value == Value::Bulk(b"true".to_vec()),
+            "rss" => seen.rss_kb = value.count(),
+            "beat" => seen.beat_at = value.float().unwrap_or_default(),
+            _ => {}
+        }
+    }
+    seen.work.sort();
+    (!seen.info.is_empty()).then_some(seen)
+}
+
+fn read_work((tid, entry): (Value, Value)) -> Option<(String, String, Vec<u8>, i64)> {
+    let entry = entry.bytes();
+    let fields = Fields::parse(&entry).ok()?;
+    // A string that holds JSON; older ones hold the object itself.
+    let payload = fields
+        .text("payload")
+        .map(String::into_bytes)
+        .or_else(|| Some(fields.get("payload")?.as_bytes().to_vec()))?;
+    let run_at = fields.number("run_at").unwrap_or_default() as i64;
+    Some((tid.text(), fields.text("queue").unwrap_or_default(), payload, run_at))
+}
+
+/// A running job as Sidekiq's API reads it.
+fn shown(work: &Working) -> String {
+    let text = if work.payload.len() <= SHOWN_BYTES_MAX {
+        String::from_utf8_lossy(&work.payload).into_owned()
+    } else {
+        short(&work.payload)
+    };
+    let string = |text: &str| serde_json::to_string(text).unwrap_or_else(|_| "\"\"".into());
+    let (queue, payload) = (string(&work.queue), string(&text));
+    format!("{{\"queue\":{queue},\"payload\":{payload},\"run_at\":{}}}", work.run_at)
+}
+
+fn short(payload: &[u8]) -> String {
+    let Ok(mut fields) = Fields::parse(payload) else { return "{}".into() };
+    let length = fields.get("args").map_or(0, str::len);
+    fields.set("args", format!("[\"({length} bytes)\"]"));
+    String::from_utf8(fields.to_vec()).unwrap_or_else(|_| "{}".into())
+}
+
+/// `YYYY-MM-DD` of a time, UTC: the civil calendar from a count of days
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
+fn day(now_s: f64) -> String {
+    let days = (now_s / 86400.0).floor() as i64 + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_day() {
+        assert_eq!(day(0.0), "1970-01-01");
+        assert_eq!(day(951_782_400.0), "2000-02-29");
+        assert_eq!(day(1_700_000_000.5), "2023-11-14");
+        assert_eq!(day(4_107_542_399.0), "2100-02-28");
+    }
+
+    #[test]
+    fn shows_a_long_job_without_its_arguments() {
+        let args = "x".repeat(SHOWN_BYTES_MAX);
+        let payload = format!("{{\"class\":\"A\",\"args\":[\"{args}\"],\"jid\":\"j\"}}");
+        let work = Working {
+            tid: "t".into(),
+            queue: "q\"".into(),
+            payload: payload.into_bytes().into(),
+            run_at: 7,
+        };
+        let expected = r#"{"queue":"q\"","payload":"{\"class\":\"A\",\"args\":[\"(65540 bytes)\"],\"jid\":\"j\"}","run_at":7}"#;
+        assert_eq!(shown(&work), expected);
+    }
+}

@@ -1,0 +1,326 @@
+//! What goes wrong with a real server, and what must be left of it.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use chaton_jobs::store::{
+    open, Ask, Beat, Grant, Kind, Limit, LimitRule, Outcome, Place, Settle, Store, StoreOptions,
+    Want,
+};
+use redis_server::{claim, done, job, push, settle, wait_for, Server};
+
+const NOTHING: Beat<'static> = Beat {
+    identity: "",
+    place: "",
+    info: "",
+    concurrency: 1,
+    busy: 0,
+    quiet: false,
+    rss_kb: 0,
+    rtt_us: 0,
+    work: &[],
+    processed: 1,
+    failed: 0,
+    now_s: 5.0,
+};
+
+#[test]
+fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
+    let mut server = Server::durable();
+    let mut store = server.store();
+    let names: Vec<String> = (0..600).map(|n| format!("{{\"n\":{n}}}")).collect();
+    let all: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    push(&mut *store, "q", &all);
+    let turns = AtomicUsize::new(0);
+    let mut seen = BTreeSet::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for kill in 1..=4 {
+                wait_for("turns", || turns.load(Ordering::Relaxed) > 12 * kill);
+                server.kill();
+                server.restart();
+            }
+        });
+        drain(&mut *store, &turns, &mut seen);
+    });
+    assert!(seen
+        .iter()
+        .map(|payload| &payload[..])
+        .eq(all.iter().copied().collect::<BTreeSet<_>>()));
+    assert!(store.in_flight("me").unwrap().is_empty());
+}
+
+/// Claims and settles until nothing is left, four kills included. What was
+/// settled with an answer must not come again.
+fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>>) {
+    let (mut ticket, mut cuts) = (1, 0);
+    let mut held: Vec<Settle> = Vec::new();
+    let queues = ["q".into()];
+    loop {
+        let want = Want { queues: &queues, count: 7, first_ticket: ticket };
+        match store.turn("me", &held, Some(&want)) {
+            Ok(turn) => {
+                assert_eq!(turn.fenced, 0);
+                held = turn.jobs.iter().map(done).collect();
+                ticket += 7;
+                for job in turn.jobs {
+                    assert!(seen.insert(job.payload), "settled, and came again");
+                }
+                if held.is_empty() && turns.fetch_add(1, Ordering::Relaxed) > 100 {
+                    return;
+                }
+                turns.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                assert_eq!(error.kind, Kind::Unavailable, "{error}");
+                cuts += 1;
+                assert!(cuts < 100_000);
+                // The turn may have run: what is in flight tells.
+                let mut in_flight = Vec::new();
+                wait_for("the server to be back", || match store.in_flight("me") {
+                    Ok(found) => {
+                        in_flight = found;
+                        true
+                    }
+                    Err(_) => false,
+                });
+                held = in_flight.iter().map(done).collect();
+                ticket += 7;
+                seen.extend(in_flight.into_iter().map(|job| job.payload));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_hangs_is_given_up_in_time_and_found_again() {
+    let server = Server::plain();
+    let mut options = server.options();
+    options.answer_timeout = Duration::from_millis(500);
+    options.connect_timeout = Duration::from_millis(500);
+    let mut store = open(&options).unwrap().store();
+    push(&mut *store, "q", &[b"{}"]);
+    server.pause();
+    let begun = Instant::now();
+    let error = claim(&mut *store, "me", &["q"], 1, 1).unwrap_err();
+    let taken = begun.elapsed();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert!(taken >= Duration::from_millis(450) && taken < Duration::from_secs(2), "{taken:?}");
+    // A new connection gets no greeting either.
+    let error = store.stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert!(store.stats().is_err());
+    }
+    server.resume();
+    // The claim that was cut off may have run: then it is in flight.
+    let turn = claim(&mut *store, "me", &["q"], 1, 2).unwrap();
+    let found = turn.jobs.len() + store.in_flight("me").unwrap().len();
+    assert!(found >= 1);
+    assert_eq!(store.in_flight("me").unwrap().len(), 1);
+}
+
+#[test]
+fn a_full_server_takes_nothing_and_can_be_drained() {
+    let server = Server::plain();
+    let mut store = server.store();
+    let big = vec![b'x'; 20_000];
+    let payload = [b"{\"queue\":\"q\",\"x\":\"".as_slice(), &big, b"\"}"].concat();
+    for _ in 0..50 {
+        push(&mut *store, "q", &[&payload]);
+    }
+    let memory = server.cli(&["INFO", "memory"]);
+    let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    let limit = (used.trim().parse::<u64>().unwrap() - 300_000).to_string();
+    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", &limit]), "OK");
+    for jobs in [vec![job("q", &payload)], vec![job("q", b"{}"), job("r", b"{}")]] {
+        let error = store.push(&jobs).unwrap_err();
+        assert_eq!(error.kind, Kind::Full, "{error}");
+    }
+    let error = store.push_once("k", Duration::from_secs(9), &job("q", b"{}")).unwrap_err();
+    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert_eq!(server.cli(&["SCARD", "queues"]), "1");
+    let turn = claim(&mut *store, "me", &["q"], 30, 1).unwrap();
+    assert_eq!(turn.jobs.len(), 30);
+    let mut settles: Vec<Settle> = turn.jobs[..20].iter().map(done).collect();
+    let retry = Outcome::Retry { at: 5.0, payload: turn.jobs[20].payload.clone() };
+    settles.push(settle(&turn.jobs[20], retry));
+    settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
+    settles.push(settle(&turn.jobs[22], Outcome::Back { payload: None, queue: None }));
+    assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
+    assert_eq!(store.in_flight("me").unwrap().len(), 7);
+    assert_eq!(store.move_due(10.0, 10).unwrap().moved, 1);
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.enqueued, stats.dead, stats.retries), (22, 1, 0));
+    // Who works must show that it lives, and limited jobs be drained as well.
+    let beat = Beat { identity: "me", place: "here", info: "{}", ..NOTHING };
+    assert!(store.beat(&beat).unwrap().is_new);
+    let limits = [Limit { key: "k".into(), rule: LimitRule::Bucket { max: 1, per_s: 1.0 } }];
+    let grants = store.acquire("me", &[Ask { ticket: 1, limits: &limits }], 5.0).unwrap();
+    assert_eq!(grants, [Grant::Now]);
+    assert_eq!(store.clear(&Place::Queue("q".into()), 0).unwrap(), 22);
+    assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
+    push(&mut *store, "q", &[b"{}"]);
+}
+
+#[test]
+fn who_is_not_let_in_is_named_without_the_password() {
+    let server = Server::start(&["--requirepass", "right"]);
+    let good = format!("redis://:right@127.0.0.1:{}/0", server.port);
+    push(&mut *open(&StoreOptions::new(good)).unwrap().store(), "q", &[b"{}"]);
+    let bad = format!("redis://bob:wr0ng@127.0.0.1:{}/0", server.port);
+    let none = server.url();
+    for (url, user) in [(bad, "bob"), (none, "default")] {
+        let kit = open(&StoreOptions::new(url)).unwrap();
+        let error = kit.store().stats().unwrap_err();
+        assert_eq!(error.kind, Kind::Refused, "{error}");
+        assert!(error.message.contains(user), "{error}");
+        assert!(error.message.contains(&server.port.to_string()), "{error}");
+        assert!(!error.message.contains("wr0ng") && !kit.address().contains("wr0ng"), "{error}");
+    }
+    let mut options = StoreOptions::new(server.url());
+    options.password = Some("right".into());
+    assert_eq!(open(&options).unwrap().store().stats().unwrap().enqueued, 1);
+}
+
+#[test]
+fn scripts_that_were_forgotten_are_loaded_again_and_run_once() {
+    let server = Server::plain();
+    let mut store = server.store();
+    push(&mut *store, "q", &[b"1", b"2", b"3", b"4"]);
+    let first = claim(&mut *store, "me", &["q"], 2, 1).unwrap();
+    server.cli(&["SCRIPT", "FLUSH"]);
+    let back = Outcome::Back { payload: None, queue: None };
+    let settles = [done(&first.jobs[0]), settle(&first.jobs[1], back)];
+    let queues = ["q".into()];
+    let want = Want { queues: &queues, count: 9, first_ticket: 3 };
+    let turn = store.turn("me", &settles, Some(&want)).unwrap();
+    let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
+    assert_eq!((turn.fenced, payloads), (0, vec![b"2".as_slice(), b"3", b"4"]));
+    assert!(turn.drained);
+    assert_eq!(turn.jobs.iter().map(|job| job.ticket).collect::<Vec<_>>(), [3, 4, 5]);
+    assert_eq!(store.in_flight("me").unwrap(), turn.jobs);
+}
+
+#[test]
+fn a_connection_that_was_cut_is_made_anew_by_the_next_call() {
+    let server = Server::plain();
+    let mut store = server.store();
+    push(&mut *store, "q", &[b"1", b"2"]);
+    for ticket in 1..=2 {
+        server.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        let error = claim(&mut *store, "me", &["q"], 1, ticket).unwrap_err();
+        assert_eq!(error.kind, Kind::Unavailable, "{error}");
+        assert_eq!(claim(&mut *store, "me", &["q"], 1, ticket).unwrap().jobs.len(), 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_unavailable() {
+    let mut server = Server::plain();
+    server.kill();
+    let error = server.store().stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    let gone = format!("unix://{}", server.dir.path().join("none").display());
+    let error = open(&StoreOptions::new(gone)).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+}
+
+#[test]
+fn payloads_are_kept_byte_for_byte() {
+    let server = Server::plain();
+    let url = format!("unix://{}?db=3", server.socket());
+    let mut store = open(&StoreOptions::new(url)).unwrap().store();
+    let every: Vec<u8> = (0..=255).collect();
+    let long: Vec<u8> =
+        (0..10_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    push(&mut *store, "q", &[&every, b"", &long]);
+    let turn = claim(&mut *store, "me", &["q"], 10, u64::MAX >> 12).unwrap();
+    let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
+    assert!(payloads == [&every[..], b"", &long]);
+    assert!(store.in_flight("me").unwrap() == turn.jobs);
+    let settles: Vec<Settle> = turn
+        .jobs
+        .iter()
+        .map(|job| settle(job, Outcome::Back { payload: None, queue: None }))
+        .collect();
+    assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
+    let again = claim(&mut *store, "me", &["q"], 10, 1).unwrap();
+    assert!(again.jobs.iter().map(|job| &job.payload[..]).eq(payloads));
+    assert_eq!(server.cli(&["-n", "3", "HLEN", "chaton:inflight:me"]), "3");
+}
+
+#[test]
+fn a_claim_of_long_jobs_ends_early() {
+    let server = Server::plain();
+    let mut store = server.store();
+    let long = vec![b'x'; 3_000_000];
+    push(&mut *store, "q", &[&long[..]; 20]);
+    let mut ticket = 1;
+    for (expected, drained) in [(8, false), (8, false), (4, true)] {
+        let turn = claim(&mut *store, "me", &["q", "none"], 100, ticket).unwrap();
+        assert_eq!((turn.jobs.len(), turn.drained), (expected, drained));
+        ticket += expected as u64;
+    }
+    push(&mut *store, "q", &[b"short".as_slice(); 900]);
+    let turn = claim(&mut *store, "me", &["none", "q"], 899, ticket).unwrap();
+    assert_eq!((turn.jobs.len(), turn.drained), (899, false));
+    assert!(turn.jobs.iter().map(|job| job.ticket).eq(ticket..ticket + 899));
+    assert_eq!(store.in_flight("me").unwrap().len(), 919);
+}
+
+#[test]
+fn a_job_goes_to_one_of_many_claimers() {
+    let server = Server::plain();
+    let kit = server.kit();
+    let names: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
+    let all: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+    push(&mut *kit.store(), "q", &all);
+    let mut seen: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let claimers: Vec<_> = (0..4)
+            .map(|n| {
+                let mut store = kit.store();
+                scope.spawn(move || {
+                    let (owner, mut seen, mut ticket) = (format!("owner{n}"), Vec::new(), 1);
+                    loop {
+                        let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
+                        ticket += turn.jobs.len() as u64;
+                        let settles: Vec<Settle> = turn.jobs.iter().map(done).collect();
+                        assert_eq!(store.turn(&owner, &settles, None).unwrap().fenced, 0);
+                        seen.extend(turn.jobs.into_iter().map(|job| job.payload));
+                        if turn.drained {
+                            return seen;
+                        }
+                    }
+                })
+            })
+            .collect();
+        claimers.into_iter().flat_map(|claimer| claimer.join().unwrap()).collect()
+    });
+    assert_eq!(seen.len(), all.len());
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), all.len());
+}
+
+#[test]
+fn a_server_that_throws_keys_away_is_warned_of() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let warning = chaton_jobs::store::redis::warning(&server.options()).unwrap().unwrap();
+    assert!(warning.contains("allkeys-lru"), "{warning}");
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    assert_eq!(chaton_jobs::store::redis::warning(&server.options()).unwrap(), None);
+}
+
+#[test]
+fn a_cluster_is_refused() {
+    let server = Server::start(&["--cluster-enabled", "yes"]);
+    let error = server.store().stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert!(error.message.contains("Cluster"), "{error}");
+}

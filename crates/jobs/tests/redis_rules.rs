@@ -1,0 +1,206 @@
+//! Locks, limits, batches and ticks on a real server.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::time::Duration;
+
+use chaton_jobs::store::{
+    Ask, BatchEvent, BatchStep, Claimed, Effects, Grant, Held, Limit, LimitRule, NewBatch, NewJob,
+    NewLock, Outcome, Place, Pushed, Settle, Store,
+};
+use redis_server::{claim, done, job, push, Server};
+
+const TTL: Duration = Duration::from_secs(100);
+
+fn locked<'a>(key: &'a str, jid: &'a str) -> NewJob<'a> {
+    NewJob { lock: Some(NewLock { key, jid, ttl: TTL }), ..job("q", jid.as_bytes()) }
+}
+
+fn limit(key: &str, rule: LimitRule) -> Limit {
+    Limit { key: key.into(), rule }
+}
+
+fn ask(store: &mut dyn Store, ticket: u64, limits: &[Limit], now_s: f64) -> Grant {
+    store.acquire("me", &[Ask { ticket, limits }], now_s).unwrap()[0]
+}
+
+fn step(store: &mut dyn Store, job: &Claimed, bid: &str, what: BatchEvent) {
+    let jid = String::from_utf8(job.payload.clone()).unwrap();
+    let batch = Some(BatchStep { bid: bid.into(), jid, what });
+    let effects = Some(Box::new(Effects { batch, ..Effects::default() }));
+    let outcome = match what {
+        BatchEvent::Failed => Outcome::Retry { at: 1.0, payload: job.payload.clone() },
+        _ => Outcome::Done,
+    };
+    let settle = Settle { effects, outcome, ..done(job) };
+    assert_eq!(store.turn("me", &[settle], None).unwrap().fenced, 0);
+}
+
+fn batch<'a>(bid: &'a str, parent: Option<&'a str>) -> NewBatch<'a> {
+    let callbacks: &[(&str, &str, &[u8])] = match bid {
+        "outer" => &[("success", "cb", b"outer success"), ("complete", "cb", b"outer complete")],
+        _ => &[
+            ("success", "cb", b"success"),
+            ("complete", "cb", b"complete"),
+            ("death", "cb", b"death"),
+        ],
+    };
+    NewBatch { bid, parent, description: "for people", callbacks, ttl: TTL, now_s: 5.5 }
+}
+
+fn fired(store: &mut dyn Store) -> Vec<String> {
+    let turn = claim(store, "callbacks", &["cb"], 100, 1).unwrap();
+    turn.jobs.into_iter().map(|job| String::from_utf8(job.payload).unwrap()).collect()
+}
+
+#[test]
+fn a_lock_admits_one_and_ends_with_its_holder() {
+    let server = Server::plain();
+    let mut store = server.store();
+    let pushed = store.push(&[locked("k", "a"), locked("k", "b"), locked("l", "c")]).unwrap();
+    assert_eq!(pushed, [Pushed::Stored, Pushed::Locked("a".into()), Pushed::Stored]);
+    store.unlock(&[Held { key: "k", jid: "b" }]).unwrap();
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Locked("a".into())]);
+    assert!(server.cli(&["PTTL", "chaton:lock:k"]).parse::<u64>().unwrap() > 90_000);
+    let turn = claim(&mut *store, "me", &["q"], 1, 1).unwrap();
+    let unlock = Some(("k".into(), "a".into()));
+    let effects = Some(Box::new(Effects { unlock, ..Effects::default() }));
+    let end = Settle { effects, ..done(&turn.jobs[0]) };
+    // An owner that was given up frees nothing any more.
+    assert_eq!(store.turn("gone", std::slice::from_ref(&end), None).unwrap().fenced, 1);
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Locked("a".into())]);
+    assert_eq!(store.turn("me", &[end], None).unwrap().fenced, 0);
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Stored]);
+}
+
+#[test]
+fn a_tick_is_pushed_once() {
+    let server = Server::plain();
+    let kit = server.kit();
+    let pushed = (0..4).filter(|_| kit.store().push_once("t1", TTL, &job("q", b"{}")).unwrap());
+    assert_eq!(pushed.count(), 1);
+    assert!(kit.store().push_once("t2", TTL, &job("q", b"{}")).unwrap());
+    assert_eq!(server.cli(&["LLEN", "queue:q"]), "2");
+}
+
+#[test]
+fn slots_are_held_until_they_are_released_or_too_old() {
+    let server = Server::plain();
+    let mut store = server.store();
+    let two = [limit("k", LimitRule::Concurrent { max: 2, hold_s: 10.0 })];
+    push(&mut *store, "q", &[b"a", b"b", b"c"]);
+    let turn = claim(&mut *store, "me", &["q"], 3, 1).unwrap();
+    let grants: Vec<Grant> = (1..=3).map(|ticket| ask(&mut *store, ticket, &two, 100.0)).collect();
+    assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None)]);
+    // Asked again, who holds one is not counted twice.
+    assert_eq!(ask(&mut *store, 1, &two, 100.0), Grant::Now);
+    let effects = Some(Box::new(Effects { release: vec!["k".into()], ..Effects::default() }));
+    let end = Settle { effects, ..done(&turn.jobs[0]) };
+    store.turn("me", &[end], None).unwrap();
+    assert_eq!(ask(&mut *store, 3, &two, 101.0), Grant::Now);
+    assert_eq!(ask(&mut *store, 4, &two, 101.0), Grant::At(None));
+    assert_eq!(ask(&mut *store, 4, &two, 110.5), Grant::Now);
+}
+
+#[test]
+fn windows_slide_and_buckets_refill() {
+    let server = Server::plain();
+    let mut store = server.store();
+    let window = [limit("w", LimitRule::Window { max: 2, per_s: 10.0 })];
+    assert_eq!(ask(&mut *store, 1, &window, 100.0), Grant::Now);
+    assert_eq!(ask(&mut *store, 2, &window, 104.0), Grant::Now);
+    assert_eq!(ask(&mut *store, 3, &window, 105.0), Grant::At(Some(110.0)));
+    assert_eq!(ask(&mut *store, 3, &window, 110.5), Grant::Now);
+    assert_eq!(ask(&mut *store, 4, &window, 111.0), Grant::At(Some(114.0)));
+    let bucket = [limit("b", LimitRule::Bucket { max: 2, per_s: 10.0 })];
+    assert_eq!(ask(&mut *store, 1, &bucket, 100.0), Grant::Now);
+    assert_eq!(ask(&mut *store, 2, &bucket, 100.0), Grant::Now);
+    assert_eq!(ask(&mut *store, 3, &bucket, 101.0), Grant::At(Some(105.0)));
+    assert_eq!(ask(&mut *store, 3, &bucket, 105.0), Grant::Now);
+    // All or none: the bucket has some, the window has not.
+    let both = [bucket[0].clone(), window[0].clone()];
+    assert_eq!(ask(&mut *store, 5, &both, 112.0), Grant::At(Some(114.0)));
+    assert_eq!(ask(&mut *store, 6, &bucket, 112.0), Grant::Now);
+    assert!(server.cli(&["PTTL", "chaton:window:w"]).parse::<u64>().unwrap() > 0);
+}
+
+#[test]
+fn a_batch_calls_back_once_for_each_event() {
+    let server = Server::plain();
+    let mut store = server.store();
+    store.batch_open(&batch("b", None)).unwrap();
+    let jobs = [b"1", b"2", b"3"].map(|jid| NewJob { bid: Some("b"), ..job("q", jid) });
+    store.push(&jobs).unwrap();
+    let turn = claim(&mut *store, "me", &["q"], 3, 1).unwrap();
+    step(&mut *store, &turn.jobs[0], "b", BatchEvent::Done);
+    store.batch_close("b").unwrap();
+    step(&mut *store, &turn.jobs[1], "b", BatchEvent::Failed);
+    assert!(fired(&mut *store).is_empty());
+    step(&mut *store, &turn.jobs[2], "b", BatchEvent::Died);
+    assert_eq!(fired(&mut *store), ["death", "complete"]);
+    let status = store.batch("b").unwrap().unwrap();
+    assert_eq!((status.total, status.pending, status.failures), (3, 2, 2));
+    assert_eq!(status.failed_jids, ["2", "3"]);
+    assert!(status.complete && status.dead && !status.success);
+    assert_eq!((status.created_at, &*status.description), (5.5, "for people"));
+    push(&mut *store, "q", &[b"2", b"3"]);
+    let turn = claim(&mut *store, "me", &["q"], 2, 9).unwrap();
+    step(&mut *store, &turn.jobs[0], "b", BatchEvent::Done);
+    step(&mut *store, &turn.jobs[1], "b", BatchEvent::Done);
+    assert_eq!(fired(&mut *store), ["success"]);
+    let status = store.batch("b").unwrap().unwrap();
+    assert_eq!((status.pending, status.failures, status.success), (0, 0, true));
+    assert_eq!(store.batch("none").unwrap(), None);
+}
+
+#[test]
+fn an_outer_batch_waits_for_the_inner_one() {
+    let server = Server::plain();
+    let mut store = server.store();
+    store.batch_open(&batch("outer", None)).unwrap();
+    store.batch_open(&batch("inner", Some("outer"))).unwrap();
+    store.push(&[NewJob { bid: Some("inner"), ..job("q", b"1") }]).unwrap();
+    store.batch_close("outer").unwrap();
+    store.batch_close("inner").unwrap();
+    assert_eq!(store.batch("outer").unwrap().unwrap().children_pending, 1);
+    let turn = claim(&mut *store, "me", &["q"], 1, 1).unwrap();
+    step(&mut *store, &turn.jobs[0], "inner", BatchEvent::Failed);
+    assert_eq!(fired(&mut *store), ["complete", "outer complete"]);
+    assert_eq!(store.move_due(5.0, 5).unwrap().moved, 1);
+    push(&mut *store, "q", &[b"1"]);
+    let turn = claim(&mut *store, "me", &["q"], 1, 2).unwrap();
+    step(&mut *store, &turn.jobs[0], "inner", BatchEvent::Done);
+    assert_eq!(fired(&mut *store), ["success", "outer success"]);
+    // One without jobs is over as soon as it is closed.
+    store.batch_open(&batch("none", None)).unwrap();
+    store.batch_close("none").unwrap();
+    assert_eq!(fired(&mut *store), ["complete", "success"]);
+}
+
+#[test]
+fn what_is_removed_frees_its_lock_and_tells_its_batch() {
+    let server = Server::plain();
+    let mut store = server.store();
+    store.batch_open(&batch("b", None)).unwrap();
+    let payload =
+        br#"{"class":"A","args":[],"jid":"j","queue":"q","bid":"b","chaton":{"lock":"k"}}"#;
+    let lock = Some(NewLock { key: "k", jid: "j", ttl: TTL });
+    let new = NewJob { lock, bid: Some("b"), ..job("q", payload) };
+    let queue = Place::Queue("q".into());
+    for clear in [false, true] {
+        assert_eq!(store.push(&[new]).unwrap(), [Pushed::Stored]);
+        if clear {
+            assert_eq!(store.clear(&queue, 0).unwrap(), 1);
+        } else {
+            let entry = store.list(&queue, 0, 9).unwrap().remove(0);
+            assert!(store.remove(&queue, &entry).unwrap());
+            assert!(!store.remove(&queue, &entry).unwrap());
+        }
+        assert_eq!(server.cli(&["EXISTS", "chaton:lock:k"]), "0");
+    }
+    let status = store.batch("b").unwrap().unwrap();
+    assert_eq!((status.failures, status.dead), (1, true));
+    assert_eq!(fired(&mut *store), ["death"]);
+}

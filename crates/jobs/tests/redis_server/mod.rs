@@ -1,0 +1,167 @@
+//! A redis-server of a test's own, ended by its process id when it is dropped.
+
+#![allow(dead_code)] // each test file uses a part of it
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_jobs::store::{
+    open, Claimed, Kit, NewJob, Outcome, Pushed, Settle, Store, StoreOptions, Turn, Want,
+};
+
+/// Longest wait for a condition.
+pub const WAIT: Duration = Duration::from_secs(20);
+
+pub struct Server {
+    child: Child,
+    pub dir: tempfile::TempDir,
+    pub port: u16,
+    args: Vec<String>,
+}
+
+impl Server {
+    /// Starts one with these arguments more and waits until it takes connections.
+    pub fn start(args: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
+        let child = spawn(dir.path(), port, &args);
+        let server = Self { child, dir, port, args };
+        server.ready();
+        server
+    }
+
+    /// Without AOF, so all is gone when it ends.
+    pub fn plain() -> Self {
+        Self::start(&[])
+    }
+
+    /// Each write on the disk before its answer.
+    pub fn durable() -> Self {
+        Self::start(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    pub fn options(&self) -> StoreOptions {
+        let mut options = StoreOptions::new(self.url());
+        options.answer_timeout = Duration::from_secs(2);
+        options
+    }
+
+    pub fn kit(&self) -> Arc<dyn Kit> {
+        open(&self.options()).unwrap()
+    }
+
+    pub fn store(&self) -> Box<dyn Store> {
+        self.kit().store()
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`Server::kill`], on the same port and files.
+    pub fn restart(&mut self) {
+        self.child = spawn(self.dir.path(), self.port, &self.args);
+        self.ready();
+    }
+
+    pub fn pause(&self) {
+        // SAFETY: our own child, which lives.
+        assert_eq!(unsafe { libc::kill(self.pid(), libc::SIGSTOP) }, 0);
+    }
+
+    pub fn resume(&self) {
+        // SAFETY: our own child, which lives.
+        assert_eq!(unsafe { libc::kill(self.pid(), libc::SIGCONT) }, 0);
+    }
+
+    /// Runs `redis-cli` and answers what it printed.
+    pub fn cli(&self, words: &[&str]) -> String {
+        let output = Command::new("redis-cli")
+            .args(["-s", &self.socket(), "--no-auth-warning"])
+            .args(words)
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+    }
+
+    pub fn socket(&self) -> String {
+        self.dir.path().join("s").to_str().unwrap().to_string()
+    }
+
+    fn ready(&self) {
+        wait_for("the server to answer", || {
+            let answer = self.cli(&["PING"]);
+            answer == "PONG" || answer.contains("NOAUTH")
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+        .args(["--unixsocket", dir.join("s").to_str().unwrap(), "--daemonize", "no"])
+        .args(["--dir", dir.to_str().unwrap(), "--maxmemory-policy", "noeviction"])
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server must be installed")
+}
+
+/// Waits for a condition, yielding in between.
+pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WAIT;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn job<'a>(queue: &'a str, payload: &'a [u8]) -> NewJob<'a> {
+    NewJob { queue, payload, at: None, lock: None, bid: None }
+}
+
+pub fn push(store: &mut dyn Store, queue: &str, payloads: &[&[u8]]) {
+    let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
+    assert!(store.push(&jobs).unwrap().iter().all(|pushed| *pushed == Pushed::Stored));
+}
+
+pub fn done(claimed: &Claimed) -> Settle {
+    settle(claimed, Outcome::Done)
+}
+
+pub fn settle(claimed: &Claimed, outcome: Outcome) -> Settle {
+    Settle { ticket: claimed.ticket, queue: claimed.queue.clone(), outcome, effects: None }
+}
+
+pub fn claim(
+    store: &mut dyn Store,
+    owner: &str,
+    queues: &[&str],
+    count: usize,
+    first_ticket: u64,
+) -> chaton_jobs::store::Result<Turn> {
+    let queues: Vec<Arc<str>> = queues.iter().map(|queue| Arc::from(*queue)).collect();
+    store.turn(owner, &[], Some(&Want { queues: &queues, count, first_ticket }))
+}

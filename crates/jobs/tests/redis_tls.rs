@@ -1,0 +1,83 @@
+//! An encrypted connection, with an authority of our own.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use chaton_jobs::store::{open, Event, Kind, StoreOptions};
+use redis_server::{claim, push, Server, WAIT};
+
+fn openssl(dir: &Path, words: &[&str]) {
+    let done = Command::new("openssl")
+        .args(words)
+        .current_dir(dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(done.unwrap().success(), "openssl {words:?}");
+}
+
+/// An authority (`ca.pem`) and a certificate of it for `localhost`.
+fn certificates(dir: &Path) {
+    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    let ca = ["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ours", "-days", "2"];
+    openssl(dir, &[&["req", "-x509"], &key[..], &ca[..]].concat());
+    let request = ["-keyout", "s.key", "-out", "s.csr", "-subj", "/CN=localhost"];
+    openssl(dir, &[&["req"], &key[..], &request[..]].concat());
+    std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").unwrap();
+    let sign = ["x509", "-req", "-in", "s.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2"];
+    let out = ["-CAcreateserial", "-extfile", "names", "-out", "s.pem"];
+    openssl(dir, &[&sign[..], &out[..]].concat());
+}
+
+#[test]
+fn works_with_the_authority_and_not_without() {
+    let dir = tempfile::tempdir().unwrap();
+    certificates(dir.path());
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = Server::start(&[
+        "--tls-port",
+        &port.to_string(),
+        "--tls-cert-file",
+        &path("s.pem"),
+        "--tls-key-file",
+        &path("s.key"),
+        "--tls-ca-cert-file",
+        &path("ca.pem"),
+        "--tls-auth-clients",
+        "no",
+    ]);
+    for host in ["localhost", "127.0.0.1"] {
+        let mut options = StoreOptions::new(format!("rediss://{host}:{port}/0"));
+        options.tls_ca_file = Some(path("ca.pem"));
+        let kit = open(&options).unwrap();
+        let (mut store, mut watch) = (kit.store(), kit.watch());
+        let long = vec![7u8; 3_000_000];
+        let queues = ["q".into()];
+        watch.arm(&queues).unwrap();
+        push(&mut *store, "q", &[b"1", &long]);
+        let told = watch.wait(WAIT).unwrap();
+        assert_eq!(told, Event::Changed { queues: queues.to_vec(), other: false });
+        let turn = claim(&mut *store, host, &["q"], 2, 1).unwrap();
+        assert!(turn.jobs.len() == 2 && turn.jobs[1].payload == long);
+        watch.arm(&queues).unwrap();
+        assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), Event::Timeout);
+    }
+    let mut options = StoreOptions::new(format!("rediss://127.0.0.1:{port}/0"));
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    options.tls_ca_file = Some(path("none.pem"));
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert!(error.message.contains("none.pem"), "{error}");
+    // Encrypted where the server is not.
+    options.url = format!("rediss://127.0.0.1:{}/0", server.port);
+    options.tls_ca_file = Some(path("ca.pem"));
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert!(error.message.contains("rediss"), "{error}");
+}

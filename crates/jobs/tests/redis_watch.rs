@@ -1,0 +1,164 @@
+//! The watcher: who waits is told at once, and costs nothing meanwhile.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_jobs::store::{open, Event, Kind, NewJob, Watch};
+use redis_server::{claim, push, Server, WAIT};
+
+fn queues() -> [Arc<str>; 2] {
+    ["high".into(), "low".into()]
+}
+
+fn changed(event: Event) -> (Vec<String>, bool) {
+    match event {
+        Event::Changed { queues, other } => (queues.iter().map(|q| q.to_string()).collect(), other),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Arms until nothing is told that happened before.
+fn settle(watch: &mut dyn Watch) {
+    watch.arm(&queues()).unwrap();
+    while watch.wait(Duration::ZERO).unwrap() != Event::Timeout {
+        watch.arm(&queues()).unwrap();
+    }
+}
+
+#[test]
+fn says_what_is_there_and_what_comes() {
+    let server = Server::plain();
+    let kit = server.kit();
+    let (mut store, mut watch) = (kit.store(), kit.watch());
+    // Never armed: the caller should look.
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
+    let armed = watch.arm(&queues()).unwrap();
+    assert_eq!((armed.ready, armed.next_at), (false, None));
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), Event::Timeout);
+    push(&mut *store, "low", &[b"1"]);
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec!["low".into()], false));
+    assert!(watch.arm(&queues()).unwrap().ready);
+    claim(&mut *store, "me", &["low"], 1, 1).unwrap();
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec!["low".into()], false));
+    assert!(!watch.arm(&queues()).unwrap().ready);
+    // One that nobody asked about.
+    push(&mut *store, "other", &[b"1"]);
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), Event::Timeout);
+    let later = NewJob { queue: "low", payload: b"{}", at: Some(5.5), lock: None, bid: None };
+    store.push(&[later]).unwrap();
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
+    assert_eq!(watch.arm(&queues()).unwrap().next_at, Some(5.5));
+}
+
+#[test]
+fn pauses_cancels_and_a_flush_are_told() {
+    let server = Server::plain();
+    let kit = server.kit();
+    let (mut store, mut watch) = (kit.store(), kit.watch());
+    push(&mut *store, "low", &[b"1"]);
+    settle(&mut *watch);
+    store.pause("low", true).unwrap();
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
+    assert!(!watch.arm(&queues()).unwrap().ready);
+    store.pause("low", false).unwrap();
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
+    assert!(watch.arm(&queues()).unwrap().ready);
+    store.cancel("jid").unwrap();
+    assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
+    assert_eq!(store.cancelled(&["no", "jid"]).unwrap(), [false, true]);
+    settle(&mut *watch);
+    server.cli(&["FLUSHALL"]);
+    assert!(changed(watch.wait(WAIT).unwrap()).1);
+}
+
+#[test]
+fn is_interrupted_from_another_thread_also_before_it_waits() {
+    let server = Server::plain();
+    let mut watch = server.kit().watch();
+    let interrupt = watch.interrupter();
+    interrupt.interrupt();
+    settle_after_interrupt(&mut *watch);
+    std::thread::scope(|scope| {
+        scope.spawn(|| interrupt.interrupt());
+        assert_eq!(watch.wait(WAIT).unwrap(), Event::Interrupted);
+    });
+    assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), Event::Timeout);
+}
+
+fn settle_after_interrupt(watch: &mut dyn Watch) {
+    watch.arm(&queues()).unwrap();
+    assert_eq!(watch.wait(WAIT).unwrap(), Event::Interrupted);
+}
+
+#[test]
+fn a_push_is_told_within_a_millisecond_or_so() {
+    let server = Server::plain();
+    let kit = server.kit();
+    let (mut store, mut watch) = (kit.store(), kit.watch());
+    let mut delays = Vec::new();
+    for n in 0..50u64 {
+        settle(&mut *watch);
+        let (pushed, told) = std::thread::scope(|scope| {
+            let store = &mut store;
+            let pusher = scope.spawn(move || {
+                let began = Instant::now();
+                push(&mut **store, "low", &[b"1"]);
+                began
+            });
+            assert_eq!(changed(watch.wait(WAIT).unwrap()).0, ["low"]);
+            (pusher.join().unwrap(), Instant::now())
+        });
+        delays.push(told.saturating_duration_since(pushed));
+        claim(&mut *store, "me", &["low"], 1, n).unwrap();
+    }
+    delays.sort_unstable();
+    // The median: a shared machine may take any single one away.
+    assert!(delays[25] < Duration::from_millis(5), "{delays:?}");
+}
+
+#[test]
+fn a_server_that_goes_is_told_and_found_again() {
+    let mut server = Server::plain();
+    let mut options = server.options();
+    options.answer_timeout = Duration::from_millis(300);
+    let kit = open(&options).unwrap();
+    let mut watch = kit.watch();
+    settle(&mut *watch);
+    server.kill();
+    let error = watch.wait(WAIT).unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(watch.arm(&queues()).unwrap_err().kind, Kind::Unavailable);
+    server.restart();
+    settle(&mut *watch);
+    push(&mut *kit.store(), "high", &[b"1"]);
+    assert_eq!(changed(watch.wait(WAIT).unwrap()).0, ["high"]);
+    // One that hangs is asked after a while, and given up.
+    settle(&mut *watch);
+    server.pause();
+    let began = Instant::now();
+    let error = watch.wait(Duration::from_secs(60)).unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    server.resume();
+}
+
+#[test]
+fn waiting_costs_nothing() {
+    let server = Server::plain();
+    let mut watch = server.kit().watch();
+    settle(&mut *watch);
+    let before = commands(&server);
+    assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), Event::Timeout);
+    // The question itself is one.
+    assert!(commands(&server) - before <= 1);
+}
+
+fn commands(server: &Server) -> u64 {
+    let stats = server.cli(&["INFO", "stats"]);
+    let line = stats.lines().find_map(|l| l.strip_prefix("total_commands_processed:"));
+    line.unwrap().trim().parse().unwrap()
+}

@@ -1,0 +1,22 @@
+# frozen_string_literal: true
+
+require "chaton"
+require "digest"
+require "fileutils"
+
+# A job that a request leaves for later: it works for a moment and writes a file.
+class ReportJob
+  include Chaton::Job
+  options queue: "default", retry: 5
+
+  FOLDER = File.expand_path("../../storage/reports", __dir__)
+  # Files are kept by number modulo this, so that a demonstration does not fill the disk.
+  FILES_MAX = 100
+  ROUNDS = 20
+
+  def perform(number, title)
+    digest = ROUNDS.times.reduce(title) { |text, _| Digest::SHA256.hexdigest(text) }
+    FileUtils.mkdir_p(FOLDER)
+    File.write(File.join(FOLDER, "#{number % FILES_MAX}.txt"), "#{title}\n#{digest}\n")
+  end
+end

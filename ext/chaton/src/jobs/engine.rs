@@ -1,0 +1,254 @@
+//! `Chaton::Native::Jobs`: the jobs engine as a Ruby object.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use chaton_core::guard::Event;
+use chaton_core::hub::Hub;
+use chaton_jobs::cron::Cron;
+use chaton_jobs::engine::{Config, Death, Engine, Job, Mode, Sink};
+use chaton_jobs::store;
+use magnus::{
+    function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
+};
+
+use super::client::seconds;
+use super::options::store_options;
+use super::shown::Shown;
+use super::unit::Notes;
+use crate::error;
+use crate::gvl::{check_interrupts, without_gvl};
+use crate::gvl_events::Crowd;
+use crate::handle::Handle;
+use crate::hub::{HubParts, RbHub};
+use crate::ledger::RbLedger;
+use crate::settings::Settings;
+use crate::unit::{Unit, JOBS_LANE};
+
+/// Puts jobs into the hub.
+struct HubSink {
+    hub: Arc<Hub<Unit>>,
+    crowd: Option<Arc<Crowd>>,
+}
+
+fn job_of(unit: Unit) -> Arc<Job> {
+    let Unit::Jobs(job) = unit else { unreachable!("what the hub gives back is what was put in") };
+    job
+}
+
+impl Sink for HubSink {
+    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
+        self.hub.enqueue(JOBS_LANE, Unit::Jobs(job)).map_err(job_of)
+    }
+
+    /// Ruby is woken once for all jobs of one claim.
+    fn flush(&self) {
+        self.hub.nudge();
+        self.crowd.as_ref().inspect(|crowd| crowd.check());
+    }
+
+    fn take_waiting(&self) -> Vec<Arc<Job>> {
+        self.hub.take_waiting(JOBS_LANE).into_iter().map(job_of).collect()
+    }
+
+    fn idle_threads(&self) -> usize {
+        self.hub.idle_threads()
+    }
+
+    fn warn(&self, message: &str) {
+        crate::hub::report(message);
+    }
+
+    fn signal(&self, name: &str) {
+        self.hub.guard().post(Event::Signal(name.to_string()));
+    }
+}
+
+/// The engine as a Ruby object.
+#[magnus::wrap(class = "Chaton::Native::Jobs", free_immediately, size)]
+pub struct RbJobs(Handle<Engine>);
+
+impl RbJobs {
+    /// `Jobs.start(hub, ledger or nil, settings)`.
+    fn start(
+        ruby: &Ruby,
+        hub: &RbHub,
+        ledger: Option<magnus::typed_data::Obj<RbLedger>>,
+        settings: RHash,
+    ) -> Result<Self, Error> {
+        let parts = hub.0.get()?.clone();
+        let settings = Settings(settings);
+        let config = config(&settings)?;
+        let kit = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
+        let slot = settings.get("slot")?;
+        let ledger = match ledger {
+            Some(ledger) => {
+                ledger.check(ruby, slot)?;
+                Some(ledger.0.clone())
+            }
+            None => None,
+        };
+        // Before the first job can be taken.
+        ledger.as_ref().inspect(|ledger| ledger.clear(slot));
+        let _ = parts.notes.set(Box::leak(Box::new(Notes { ledger: ledger.clone(), slot })));
+        let engine = start_engine(&parts, config, &kit)?;
+        ledger.inspect(|ledger| ledger.name(slot, engine.identity()));
+        Ok(Self(Handle::new(engine)))
+    }
+
+    fn identity(&self) -> Result<&str, Error> {
+        Ok(self.0.get()?.identity())
+    }
+
+    fn quiet(&self) -> Result<(), Error> {
+        self.0.get()?.quiet();
+        Ok(())
+    }
+
+    fn resume(&self) -> Result<(), Error> {
+        self.0.get()?.resume();
+        Ok(())
+    }
+
+    fn release(&self) -> Result<usize, Error> {
+        Ok(self.0.get()?.release())
+    }
+
+    /// Waits, without the GVL, until nothing runs and every end is written;
+    /// false when time is up.
+    fn wait_idle(&self, timeout_s: f64) -> Result<bool, Error> {
+        let engine = self.0.get()?;
+        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let waited = without_gvl(|| engine.wait_idle(left), &|| engine.interrupt_wait());
+            check_interrupts()?;
+            if waited == Some(true) || Instant::now() >= until {
+                return Ok(waited == Some(true));
+            }
+        }
+    }
+
+    fn give_back_running(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
+        Ok(ruby.ary_from_iter(rb_self.0.get()?.give_back_running()))
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        let engine = self.0.get()?;
+        while without_gvl(|| engine.stop(), &|| {}).is_none() {
+            check_interrupts()?;
+        }
+        Ok(())
+    }
+
+    fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
+        let stats = rb_self.0.get()?.stats();
+        let mut shown = Shown::new(ruby)
+            .with("unstarted", stats.unstarted)?
+            .with("running", stats.running)?
+            .with("unwritten", stats.unwritten)?
+            .with("service_us", stats.service_us)?
+            .with("quiet", stats.quiet)?
+            .with("holds_lease", stats.holds_lease)?;
+        for (name, total) in stats.totals() {
+            shown = shown.with(name, total)?;
+        }
+        Ok(shown.0)
+    }
+
+    fn recover(
+        &self,
+        identity: String,
+        cause: Option<String>,
+        tickets: Vec<u64>,
+    ) -> Result<(), Error> {
+        self.0.get()?.recover(Death { identity, cause, tickets });
+        Ok(())
+    }
+}
+
+/// The engine asks its store before it starts; that may take a while.
+fn start_engine(
+    parts: &HubParts,
+    config: Config,
+    kit: &Arc<dyn store::Kit>,
+) -> Result<Engine, Error> {
+    let sink = HubSink { hub: parts.hub.clone(), crowd: parts.crowd.clone() };
+    let mut given = Some((config, Arc::new(sink)));
+    loop {
+        let begin = || given.take().map(|(config, sink)| Engine::start(config, kit, sink));
+        match without_gvl(begin, &|| {}).flatten() {
+            Some(started) => return started.map_err(|e| error::store(&e)),
+            None => check_interrupts()?,
+        }
+    }
+}
+
+fn config(settings: &Settings) -> Result<Config, Error> {
+    let mut config = Config::new(&[]);
+    for queue in settings.get::<RArray>("queues")? {
+        let (name, weight) = <(String, u32)>::try_convert(queue)
+            .map_err(|e| error::argument(format!("setting queues: {e}")))?;
+        config.queues.push((Arc::from(name), weight));
+    }
+    config.mode = mode(settings.get("mode")?)?;
+    config.concurrency = settings.get("threads")?;
+    config.prefetch = settings.seconds("prefetch_s")?;
+    config.prefetch_max = settings.get("prefetch_max")?;
+    config.settle = settings.seconds("settle_s")?;
+    config.beat = settings.seconds("beat_s")?;
+    config.lease = settings.seconds("lease_s")?;
+    config.limit_retry = settings.seconds("limit_retry_s")?;
+    config.claim_due = settings.get("claim_due")?;
+    config.format = settings.get("format")?;
+    config.tag = settings.optional("tag")?.unwrap_or_default();
+    config.labels = settings.optional("labels")?.unwrap_or_default();
+    config.version = settings.optional("version")?.unwrap_or(config.version);
+    config.due_max = settings.optional("due_max")?.unwrap_or(config.due_max);
+    if let Some(longest) = settings.optional::<f64>("retry_max_s")? {
+        config.retry_max = seconds("setting retry_max_s", longest)?;
+    }
+    for cron in settings.optional::<RArray>("crons")?.into_iter().flatten() {
+        type Row = (String, String, String, String, String);
+        let (name, expression, zone, queue, head) =
+            Row::try_convert(cron).map_err(|e| error::argument(format!("setting crons: {e}")))?;
+        let cron = Cron::new(&name, &expression, &zone, &queue, &head);
+        config.crons.push(cron.map_err(error::argument)?);
+    }
+    Ok(config)
+}
+
+fn mode(value: Value) -> Result<Mode, Error> {
+    let name = match Symbol::from_value(value) {
+        Some(symbol) => symbol.name()?.into_owned(),
+        None => String::try_convert(value)?,
+    };
+    match &*name {
+        "strict" => Ok(Mode::Strict),
+        "weighted" => Ok(Mode::Weighted),
+        "random" => Ok(Mode::Random),
+        _ => Err(error::argument(format!(
+            "setting mode: {name} is none of strict, weighted, random"
+        ))),
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Jobs", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("start", function!(RbJobs::start, 3))?;
+    class.define_method("identity", method!(RbJobs::identity, 0))?;
+    class.define_method("quiet", method!(RbJobs::quiet, 0))?;
+    class.define_method("resume", method!(RbJobs::resume, 0))?;
+    class.define_method("release", method!(RbJobs::release, 0))?;
+    class.define_method("wait_idle", method!(RbJobs::wait_idle, 1))?;
+    class.define_method("give_back_running", method!(RbJobs::give_back_running, 0))?;
+    class.define_method("stop", method!(RbJobs::stop, 0))?;
+    class.define_method("stats", method!(RbJobs::stats, 0))?;
+    class.define_method("recover", method!(RbJobs::recover, 3))?;
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! What a store answers, as Ruby Hashes and Arrays.
+
+use chaton_jobs::store::{
+    BatchStatus, Entry, OwnerSeen, Place, ProcessSeen, Pushed, QueueSeen, Stats,
+};
+use magnus::rb_sys::FromRawValue;
+use magnus::{Error, IntoValue, RArray, RHash, Ruby, Value};
+
+use crate::error;
+
+/// A Hash with Symbol keys.
+pub struct Shown(pub RHash);
+
+impl Shown {
+    /// An empty one.
+    pub fn new(ruby: &Ruby) -> Self {
+        Self(ruby.hash_new())
+    }
+
+    /// Adds a member.
+    ///
+    /// # Errors
+    /// What Ruby raises.
+    pub fn with(self, name: &str, value: impl IntoValue) -> Result<Self, Error> {
+        let ruby = Ruby::get_with(self.0);
+        self.0.aset(ruby.to_symbol(name), value)?;
+        Ok(self)
+    }
+}
+
+/// Bytes as a String: UTF-8, as documents are.
+pub fn text(bytes: &[u8]) -> Value {
+    // SAFETY: copies the bytes; only used with the GVL held.
+    unsafe { Value::from_raw(rb_sys::rb_utf8_str_new(bytes.as_ptr().cast(), bytes.len() as _)) }
+}
+
+/// The place of this name.
+///
+/// # Errors
+/// `ArgumentError` when there is none.
+pub fn place(name: &str) -> Result<Place, Error> {
+    match name {
+        "scheduled" => Ok(Place::Scheduled),
+        "retry" => Ok(Place::Retry),
+        "dead" => Ok(Place::Dead),
+        _ => match name.strip_prefix("queue:") {
+            Some(queue) if !queue.is_empty() => Ok(Place::Queue(queue.into())),
+            _ => Err(error::argument(format!(
+                "{name:?} is no place of jobs; use queue:NAME, scheduled, retry or dead"
+            ))),
+        },
+    }
+}
+
+/// Its name.
+pub fn place_name(place: &Place) -> String {
+    match place {
+        Place::Queue(queue) => format!("queue:{queue}"),
+        Place::Scheduled => "scheduled".into(),
+        Place::Retry => "retry".into(),
+        Place::Dead => "dead".into(),
+    }
+}
+
+/// `[score, row, payload]`.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn entry(ruby: &Ruby, entry: &Entry) -> Result<RArray, Error> {
+    let shown = ruby.ary_new_capa(3);
+    shown.push(entry.score)?;
+    shown.push(entry.row)?;
+    shown.push(text(&entry.payload))?;
+    Ok(shown)
+}
+
+/// nil for stored, else who holds the lock.
+pub fn pushed(pushed: Pushed) -> Option<String> {
+    match pushed {
+        Pushed::Stored => None,
+        Pushed::Locked(jid) => Some(jid),
+    }
+}
+
+/// # Errors
+/// What Ruby raises, as all below.
+pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
+    let shown = Shown::new(ruby)
+        .with("processed", stats.processed)?
+        .with("failed", stats.failed)?
+        .with("enqueued", stats.enqueued)?
+        .with("scheduled", stats.scheduled)?
+        .with("retries", stats.retries)?
+        .with("dead", stats.dead)?
+        .with("in_flight", stats.in_flight)?
+        .with("processes", stats.processes)?;
+    Ok(shown.0)
+}
+
+/// A queue.
+pub fn queue(ruby: &Ruby, queue: QueueSeen) -> Result<RHash, Error> {
+    let shown = Shown::new(ruby)
+        .with("name", queue.name)?
+        .with("size", queue.size)?
+        .with("latency_s", queue.latency_s)?
+        .with("paused", queue.paused)?;
+    Ok(shown.0)
+}
+
+/// A process with what it runs.
+pub fn process(ruby: &Ruby, process: ProcessSeen) -> Result<RHash, Error> {
+    let work = ruby.ary_new();
+    for (tid, queue, payload, run_at) in process.work {
+        work.push((tid, queue, text(&payload), run_at))?;
+    }
+    let shown = Shown::new(ruby)
+        .with("identity", process.identity)?
+        .with("info", process.info)?
+        .with("busy", process.busy)?
+        .with("quiet", process.quiet)?
+        .with("rss_kb", process.rss_kb)?
+        .with("beat_at", process.beat_at)?
+        .with("work", work)?;
+    Ok(shown.0)
+}
+
+/// An owner of jobs in flight.
+pub fn owner(ruby: &Ruby, owner: OwnerSeen) -> Result<RHash, Error> {
+    let shown = Shown::new(ruby)
+        .with("identity", owner.identity)?
+        .with("place", owner.place)?
+        .with("beat_age_s", owner.beat_age.as_secs_f64())?;
+    Ok(shown.0)
+}
+
+/// A batch.
+pub fn batch(ruby: &Ruby, batch: BatchStatus) -> Result<RHash, Error> {
+    let shown = Shown::new(ruby)
+        .with("bid", batch.bid)?
+        .with("description", batch.description)?
+        .with("parent", batch.parent)?
+        .with("created_at", batch.created_at)?
+        .with("total", batch.total)?
+        .with("pending", batch.pending)?
+        .with("failures", batch.failures)?
+        .with("failed_jids", ruby.ary_from_iter(batch.failed_jids))?
+        .with("children_pending", batch.children_pending)?
+        .with("complete", batch.complete)?
+        .with("success", batch.success)?
+        .with("dead", batch.dead)?;
+    Ok(shown.0)
+}
+
+/// A list of Hashes.
+pub fn list<T>(
+    ruby: &Ruby,
+    items: Vec<T>,
+    show: impl Fn(&Ruby, T) -> Result<RHash, Error>,
+) -> Result<RArray, Error> {
+    let shown = ruby.ary_new_capa(items.len());
+    for item in items {
+        shown.push(show(ruby, item)?)?;
+    }
+    Ok(shown)
+}

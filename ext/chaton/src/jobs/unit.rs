@@ -1,0 +1,242 @@
+//! `Chaton::Native::Job`: one claimed job in Ruby's hands.
+//!
+//! It ends once; dropped open, it goes back to the front of its queue.
+
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+use chaton_core::ledger::Ledger;
+use chaton_jobs::document::Fields;
+use chaton_jobs::engine::{Ending, Job};
+use magnus::gc::Marker;
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{
+    method, prelude::*, DataTypeFunctions, Error, RModule, RString, Ruby, TypedData, Value,
+};
+use rb_sys::VALUE;
+
+use super::client::{copy, now_s};
+use super::{from_json, names, shown};
+use crate::{error, handle};
+
+/// Where the threads of this process note what they start.
+pub struct Notes {
+    /// Shared with the supervisor; none in a process without one.
+    pub ledger: Option<Arc<Ledger>>,
+    /// This worker's slot in it.
+    pub slot: usize,
+}
+
+impl Notes {
+    fn start(&self, thread: usize, job: &Job) {
+        if let Some(ledger) = &self.ledger {
+            let now_ms = (now_s() * 1e3) as u64;
+            ledger.start(self.slot, thread, job.ticket(), job.document().jid(), now_ms);
+        }
+    }
+
+    fn end(&self, thread: usize, job: &Job) {
+        if let Some(ledger) = &self.ledger {
+            ledger.end(self.slot, thread, job.ticket());
+        }
+    }
+}
+
+/// One job.
+#[derive(TypedData)]
+#[magnus(class = "Chaton::Native::Job", mark, free_immediately, size)]
+pub struct RbJob {
+    made_in: u32,
+    thread: usize,
+    notes: &'static Notes,
+    job: ManuallyDrop<Arc<Job>>,
+    args: Cell<VALUE>,
+    ended: Cell<bool>,
+}
+
+// SAFETY: only used and dropped by threads that hold the GVL.
+unsafe impl Send for RbJob {}
+// SAFETY: as above.
+unsafe impl Sync for RbJob {}
+
+impl DataTypeFunctions for RbJob {
+    fn mark(&self, marker: &Marker) {
+        // SAFETY: nil, or the Array that `args` made.
+        marker.mark(unsafe { Value::from_raw(self.args.get()) });
+    }
+}
+
+impl Drop for RbJob {
+    fn drop(&mut self) {
+        // A forked child's copy: the parent ends it.
+        if self.made_in != handle::generation() {
+            return;
+        }
+        if !self.ended.get() {
+            self.notes.end(self.thread, &self.job);
+            self.job.abandon();
+        }
+        // SAFETY: dropped once, here, and not used after.
+        unsafe { ManuallyDrop::drop(&mut self.job) };
+    }
+}
+
+impl RbJob {
+    /// The thread of that number starts the job; `None` when it may not be
+    /// started any more.
+    pub fn start(
+        ruby: &Ruby,
+        notes: Option<&'static Notes>,
+        thread: usize,
+        job: Arc<Job>,
+    ) -> Option<Value> {
+        let Some(notes) = notes.filter(|_| job.may_start()) else {
+            job.abandon();
+            return None;
+        };
+        notes.start(thread, &job);
+        job.started(thread);
+        let unit = Self {
+            made_in: handle::generation(),
+            thread,
+            notes,
+            job: ManuallyDrop::new(job),
+            args: Cell::new(rb_sys::Qnil as VALUE),
+            ended: Cell::new(false),
+        };
+        Some(ruby.obj_wrap(unit).as_value())
+    }
+
+    fn end(&self, ending: Ending) -> Result<(), Error> {
+        if self.made_in != handle::generation() {
+            return Err(error::forked());
+        }
+        if self.ended.replace(true) {
+            return Err(error::job_ended());
+        }
+        self.notes.end(self.thread, &self.job);
+        // Nothing is done when it was given back meanwhile: its next run counts.
+        self.job.finish(ending);
+        Ok(())
+    }
+
+    fn class_name(&self) -> Value {
+        names::name(self.job.document().class())
+    }
+
+    /// The arguments, made at the first call.
+    fn args(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
+        let made = rb_self.args.get();
+        if made != rb_sys::Qnil as VALUE {
+            // SAFETY: the Array made before, kept alive by `mark`.
+            return Ok(unsafe { Value::from_raw(made) });
+        }
+        let args = from_json::parse(ruby, rb_self.job.document().args())?;
+        rb_self.args.set(args.as_raw());
+        Ok(args)
+    }
+
+    fn jid(&self) -> &str {
+        self.job.document().jid()
+    }
+
+    fn queue(&self) -> Value {
+        names::name(self.job.queue())
+    }
+
+    fn payload(&self) -> Value {
+        shown::text(self.job.document().payload())
+    }
+
+    fn ticket(&self) -> u64 {
+        self.job.ticket()
+    }
+
+    /// Seconds since 1970. A number without a point counts milliseconds.
+    fn enqueued_at(&self) -> Option<f64> {
+        let fields = Fields::parse(self.job.document().payload()).ok()?;
+        let written = fields.get("enqueued_at")?;
+        let written = written.trim_matches('"');
+        let number: f64 = written.parse().ok()?;
+        let whole = written.bytes().all(|byte| byte.is_ascii_digit());
+        Some(if whole { number / 1e3 } else { number })
+    }
+
+    fn bid(&self) -> Option<&str> {
+        self.job.document().bid()
+    }
+
+    fn is_due(&self) -> bool {
+        self.job.is_due()
+    }
+
+    fn is_open(&self) -> bool {
+        !self.ended.get() && self.job.is_open()
+    }
+
+    fn describe(&self) -> String {
+        self.job.describe()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.job.is_cancelled()
+    }
+
+    fn is_past_deadline(&self) -> bool {
+        self.job.is_past_deadline()
+    }
+
+    fn done(&self) -> Result<(), Error> {
+        self.end(Ending::Done)
+    }
+
+    fn retry(&self, at: f64, payload: RString) -> Result<(), Error> {
+        self.end(Ending::Retry { at, payload: copy(payload) })
+    }
+
+    fn dead(&self, payload: Option<RString>) -> Result<(), Error> {
+        self.end(Ending::Dead { payload: payload.map(copy) })
+    }
+
+    fn failed_done(&self) -> Result<(), Error> {
+        self.end(Ending::Failed)
+    }
+
+    fn later(&self, at: f64, payload: Option<RString>) -> Result<(), Error> {
+        self.end(Ending::Later { at, payload: payload.map(copy) })
+    }
+
+    fn back(&self, payload: Option<RString>) -> Result<(), Error> {
+        self.end(Ending::Back { payload: payload.map(copy) })
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Job", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_method("class_name", method!(RbJob::class_name, 0))?;
+    class.define_method("args", method!(RbJob::args, 0))?;
+    class.define_method("jid", method!(RbJob::jid, 0))?;
+    class.define_method("queue", method!(RbJob::queue, 0))?;
+    class.define_method("payload", method!(RbJob::payload, 0))?;
+    class.define_method("ticket", method!(RbJob::ticket, 0))?;
+    class.define_method("enqueued_at", method!(RbJob::enqueued_at, 0))?;
+    class.define_method("bid", method!(RbJob::bid, 0))?;
+    class.define_method("due?", method!(RbJob::is_due, 0))?;
+    class.define_method("open?", method!(RbJob::is_open, 0))?;
+    class.define_method("describe", method!(RbJob::describe, 0))?;
+    class.define_method("cancelled?", method!(RbJob::is_cancelled, 0))?;
+    class.define_method("deadline_over?", method!(RbJob::is_past_deadline, 0))?;
+    class.define_method("done", method!(RbJob::done, 0))?;
+    class.define_method("retry", method!(RbJob::retry, 2))?;
+    class.define_method("dead", method!(RbJob::dead, 1))?;
+    class.define_method("failed_done", method!(RbJob::failed_done, 0))?;
+    class.define_method("later", method!(RbJob::later, 2))?;
+    class.define_method("back", method!(RbJob::back, 1))?;
+    Ok(())
+}

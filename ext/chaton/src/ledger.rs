@@ -1,0 +1,78 @@
+//! `Chaton::Native::Ledger`: which jobs the workers' threads have started.
+
+use std::sync::Arc;
+
+use chaton_core::ledger::Ledger;
+use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby};
+
+use crate::error;
+
+/// The ledger as a Ruby object. It is meant to cross forks: no handle check.
+#[magnus::wrap(class = "Chaton::Native::Ledger", free_immediately, size)]
+pub struct RbLedger(pub Arc<Ledger>);
+
+impl RbLedger {
+    fn new(slots: usize, threads: usize) -> Result<Self, Error> {
+        let ledger =
+            Ledger::new(slots, threads).map_err(|e| error::system("the shared ledger", &e))?;
+        Ok(Self(Arc::new(ledger)))
+    }
+
+    fn open(fd: i32, threads: usize) -> Result<Self, Error> {
+        let ledger =
+            Ledger::open(fd, threads).map_err(|e| error::system("the inherited ledger", &e))?;
+        Ok(Self(Arc::new(ledger)))
+    }
+
+    fn fileno(&self) -> i32 {
+        self.0.fd()
+    }
+
+    fn size(&self) -> usize {
+        self.0.slots()
+    }
+
+    /// The slot's number, when there is such a slot.
+    pub fn check(&self, ruby: &Ruby, slot: usize) -> Result<usize, Error> {
+        if slot < self.0.slots() {
+            return Ok(slot);
+        }
+        let message = format!("the ledger has {} slots, asked for {slot}", self.0.slots());
+        Err(Error::new(ruby.exception_index_error(), message))
+    }
+
+    fn identity(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<Option<String>, Error> {
+        Ok(rb_self.0.identity(rb_self.check(ruby, slot)?))
+    }
+
+    /// `[[ticket, jid, started_at_ms], …]`.
+    fn started(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<RArray, Error> {
+        let list = ruby.ary_new();
+        for one in rb_self.0.started(rb_self.check(ruby, slot)?) {
+            list.push((one.ticket, one.jid, one.started_at_ms))?;
+        }
+        Ok(list)
+    }
+
+    fn clear(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<(), Error> {
+        rb_self.0.clear(rb_self.check(ruby, slot)?);
+        Ok(())
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Ledger", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RbLedger::new, 2))?;
+    class.define_singleton_method("open", function!(RbLedger::open, 2))?;
+    class.define_method("fileno", method!(RbLedger::fileno, 0))?;
+    class.define_method("size", method!(RbLedger::size, 0))?;
+    class.define_method("identity", method!(RbLedger::identity, 1))?;
+    class.define_method("started", method!(RbLedger::started, 1))?;
+    class.define_method("clear", method!(RbLedger::clear, 1))?;
+    Ok(())
+}

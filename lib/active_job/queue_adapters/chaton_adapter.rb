@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require "active_job"
+require "chaton"
+
+# Rails' jobs.
+module ActiveJob
+  # Where ActiveJob looks for adapters by name.
+  module QueueAdapters
+    # Runs ActiveJob's jobs on Chaton: `config.active_job.queue_adapter = :chaton`.
+    #
+    # The job's id at Chaton is its `provider_job_id`. Inside an open transaction a job is enqueued when that is
+    # committed. A class of Rails' that has `sidekiq_options` keeps them.
+    class ChatonAdapter
+      # What a worker runs; the name of the job's own class is in the document too.
+      class JobWrapper
+        include Chaton::Job
+
+        # @param data [Hash] a serialized ActiveJob
+        # @return [void]
+        def perform(data)
+          ActiveJob::Base.execute(data.merge("provider_job_id" => jid))
+        end
+      end
+
+      # Asked by Rails 7.2: it then waits for the end of transactions itself.
+      #
+      # @return [Boolean]
+      def enqueue_after_transaction_commit? = true
+
+      # @param job [ActiveJob::Base]
+      # @return [String] its jid
+      def enqueue(job) = push(job, nil)
+
+      # @param job [ActiveJob::Base]
+      # @param timestamp [Float]
+      # @return [String] its jid
+      def enqueue_at(job, timestamp) = push(job, timestamp.to_f)
+
+      # Asked by Rails 7.1 and later for many jobs at once.
+      #
+      # @param jobs [Array<ActiveJob::Base>]
+      # @return [Integer] how many were enqueued
+      def enqueue_all(jobs)
+        jobs.group_by { |job| [job.class, job.queue_name, job.scheduled_at.nil?] }.sum do |(_, _, now), group|
+          times = group.map { |job| job.scheduled_at.to_f } unless now
+          jids = Chaton::Jobs.client.many(declared(group.first), group.map { |job| [job.serialize] }, at: times)
+          group.zip(jids) { |job, jid| mark(job, jid) } if jids.size == group.size
+          jids.size
+        end
+      end
+
+      private
+
+      def push(job, at)
+        jid = Chaton::Jobs.client.one(declared(job), [job.serialize], at)
+        job.provider_job_id = jid
+      end
+
+      def mark(job, jid)
+        job.provider_job_id = jid
+        job.successfully_enqueued = true if job.respond_to?(:successfully_enqueued=)
+      end
+
+      def declared(job)
+        changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
+        changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
+        JobWrapper.declared.with(changes)
+      end
+    end
+  end
+end

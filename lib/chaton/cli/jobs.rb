@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+require_relative "../config/nearest"
+require_relative "commands"
+
+module Chaton
+  class CLI
+    # chaton jobs …: what is in the store of jobs, and acting on it. Each subcommand is a class of its own file in
+    # cli/jobs/. No server is needed: they talk to the store.
+    module Jobs
+      # Name => arguments, and what it does.
+      ALL = {
+        "stats" => ["", "print counters and sizes"],
+        "queues" => ["", "print the queues: how many jobs wait, for how long, whether they are paused"],
+        "processes" => ["", "print the processes that run jobs, and what they run"],
+        "list" => ["[PLACE]", "print jobs that wait; a place is queue:NAME, scheduled, retry or dead, none is all"],
+        "show" => ["JID", "print all there is to know about a job"],
+        "retry" => ["JID | --all [PLACE]", "send a job back to its queue now; all of retry, or of another place"],
+        "delete" => ["JID | --all PLACE", "remove a job for good; all of a place"],
+        "kill" => ["JID", "move a job to the dead set"],
+        "cancel" => ["JID", "ask a job to end, waiting or running; it has to look (cancelled?)"],
+        "pause" => ["QUEUE", "let no more jobs of a queue be taken"],
+        "resume" => ["QUEUE", "let them be taken again"],
+        "drain" => ["QUEUE", "remove all jobs that wait in a queue"],
+        "enqueue" => ["CLASS [ARGS]", "enqueue a job; arguments as a JSON array: '[7, \"x\"]'"],
+        "signal" => ["IDENTITY NAME",
+                     "tell a process, on any machine, to take no more jobs (TSTP), to stop (TERM) or to log what it " \
+                     "does (TTIN)"],
+        "backup" => ["FILE", "copy a SQLite store into a file while it is in use"]
+      }.freeze
+
+      # @param argv [Array<String>] what follows `jobs`
+      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
+      # @raise [ConfigError] when there is none of that name
+      def self.pick(argv)
+        name, *rest = argv
+        return if name.nil? || %w[-h --help help].include?(name)
+        return [find(name), rest] if ALL.key?(name)
+
+        nearest = Config::Nearest.to(name, ALL.keys)
+        raise ConfigError, "chaton jobs has no command #{name.inspect}#{"; did you mean #{nearest}?" if nearest} " \
+                           "(`chaton jobs --help` lists them)"
+      end
+
+      # @param name [String]
+      # @return [Class]
+      def self.find(name)
+        require_relative "jobs/#{name}"
+        const_get(name.capitalize, false)
+      end
+    end
+  end
+end

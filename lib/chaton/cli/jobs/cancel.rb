@@ -1,0 +1,19 @@
+# frozen_string_literal: true
+
+require_relative "command"
+
+module Chaton
+  class CLI
+    module Jobs
+      # chaton jobs cancel JID
+      class Cancel < Command
+        # @return [Integer] exit status
+        def run
+          jid, = positional("JID")
+          client.cancel(jid)
+          answer({ jid: jid }, "job #{jid} is asked to end; it does where it looks at cancelled?")
+        end
+      end
+    end
+  end
+end

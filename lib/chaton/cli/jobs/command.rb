@@ -1,0 +1,163 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../../jobs"
+require_relative "../../native"
+require_relative "../command"
+require_relative "../progress"
+require_relative "../table"
+
+module Chaton
+  class CLI
+    module Jobs
+      # What subcommands have in common: the store, found by the configuration, and how answers are printed.
+      class Command < CLI::Command
+        # Options of subcommands.
+        OWN = {
+          queue: Config::Option.new(name: :queue, group: :jobs, type: Config::Types::Text.new("a queue"),
+                                    flags: %w[-q --queue], placeholder: "NAME", default_text: "none",
+                                    says: "This queue."),
+          limit: Config::Option.new(name: :limit, group: :jobs, type: Config::Types::Number.new(1..10_000), default: 25,
+                                    flags: %w[--limit], placeholder: "N", says: "Jobs of each place at most."),
+          offset: Config::Option.new(name: :offset, group: :jobs, type: Config::Types::Number.new(0..100_000_000),
+                                     default: 0, flags: %w[--offset], placeholder: "N",
+                                     says: "Leave out that many of each place."),
+          in: Config::Option.new(name: :in, group: :jobs, type: Config::Types::Number.new(0.0..3e9, unit: "seconds"),
+                                 default: 0.0, flags: %w[--in], placeholder: "S", says: "Not now, but in so many " \
+                                                                                        "seconds.")
+        }.freeze
+        # Sets beside the queues.
+        SETS = %w[scheduled retry dead].freeze
+        # Jobs asked for, or removed, in one call.
+        PAGE = 500
+
+        # How the store is found.
+        COMMON = %i[config_file environment store].map { |name| Config::Options[name] }.freeze
+
+        # @return [Array<Config::Option>]
+        def self.options = [*own.map { |name| OWN.fetch(name) }, *COMMON]
+
+        # @return [Array<Symbol>] of {OWN}
+        def self.own = []
+
+        # @return [Array<String>]
+        def self.switches = ["--json"]
+
+        # @return [String] "show JID"
+        def self.usage
+          name = self.name.split("::").last.downcase
+          "#{name} #{ALL.fetch(name).first}"
+        end
+
+        private
+
+        # @return [Native::JobsClient]
+        def client
+          @client ||= Native::JobsClient.new(plan.jobs.store_settings)
+        rescue ArgumentError => e
+          raise ConfigError, e.message
+        end
+
+        def plan = @plan ||= load_jobs
+
+        # Jobs can be configured by nothing but a switch of the server.
+        def load_jobs
+          given = @arguments.given.except(*OWN.keys)
+          plan = Config.load(given, problems: @arguments.problems)
+          plan = Config.load({ **given, jobs: true }) unless plan.jobs
+          ::Chaton::Jobs.use(plan)
+          plan
+        end
+
+        # @return [Object] the value of one of {OWN}
+        def value(name)
+          option = OWN.fetch(name)
+          given = @arguments.given[name]
+          given.nil? ? option.default : option.cast([given])
+        rescue Config::Types::Mismatch => e
+          raise ConfigError, "#{option.flags.last} #{e.message}"
+        end
+
+        # The arguments that belong to no flag.
+        #
+        # @param names [Array<String>] those there have to be
+        # @param more [Integer] how many may follow
+        # @return [Array<String>]
+        def positional(*names, more: 0)
+          rest = @arguments.rest
+          missing = names[rest.size]
+          @arguments.problem("#{missing} is missing: chaton jobs #{self.class.usage}") if missing
+          further = rest.drop(names.size + more)
+          @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
+          plan
+          rest
+        end
+
+        def json? = @arguments.switch?("--json")
+
+        # Prints the data, or what it says to people.
+        #
+        # @return [Integer] exit status
+        def answer(data, text)
+          @out.puts json? ? JSON.pretty_generate(data) : text
+          0
+        end
+
+        # @return [String] checked
+        def place(name)
+          return name if SETS.include?(name) || name.match?(/\Aqueue:./)
+
+          known = [*SETS, *client.queues.map { |queue| "queue:#{queue[:name]}" }]
+          nearest = known.include?("queue:#{name}") ? "queue:#{name}" : Config::Nearest.to(name, known)
+          raise ConfigError, "#{name.inspect} is no place of jobs; there are #{SETS.join(", ")} and queue:NAME" \
+                             "#{"; did you mean #{nearest}?" if nearest}"
+        end
+
+        # @param place [String]
+        # @return [Integer] how many jobs are there
+        def size(place)
+          return client.stats.fetch({ "scheduled" => :scheduled, "retry" => :retries, "dead" => :dead }[place]) \
+            if SETS.include?(place)
+
+          client.queues.find { |queue| "queue:#{queue[:name]}" == place }&.fetch(:size) || 0
+        end
+
+        # @return [::Chaton::Jobs::Record]
+        def record(place, entry) = ::Chaton::Jobs::Record.new(client, place, entry)
+
+        # @return [::Chaton::Jobs::Record] of the job with this number
+        # @raise [Chaton::Error] when it waits nowhere
+        def found(jid)
+          place, entry = client.find(jid)
+          return record(place, entry) if place
+
+          process = client.processes.find { |one| one[:work].any? { |work| work[2].include?(jid) } }
+          raise Chaton::Error, "job #{jid} waits nowhere; it runs in #{process[:identity]}" if process
+
+          raise Chaton::Error, "there is no job #{jid}; it has ended, or never was (`chaton jobs list` shows who waits)"
+        end
+
+        # What an act on one job has done.
+        #
+        # @return [Integer] exit status
+        def acted(record, done, what)
+          raise Chaton::Error, "job #{record.jid} has left #{record.place} in the meantime" unless done
+
+          answer({ jid: record.jid, from: record.place }, "job #{record.jid} (#{record.job_class}) #{what}")
+        end
+
+        # Asks before something that cannot be undone.
+        #
+        # @return [void]
+        # @raise [Chaton::Error] when the answer is no, or there is nobody to ask
+        def confirm(question)
+          return if @arguments.switch?("--yes")
+          raise Chaton::Error, "#{question} Say so with --yes" unless $stdin.tty?
+
+          @err.print "#{question} [y/N] "
+          raise Chaton::Error, "nothing was done" unless $stdin.gets.to_s.match?(/\Ay(es)?\s*\z/i)
+        end
+      end
+    end
+  end
+end

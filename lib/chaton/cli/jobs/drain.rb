@@ -1,0 +1,24 @@
+# frozen_string_literal: true
+
+require_relative "clearing"
+
+module Chaton
+  class CLI
+    module Jobs
+      # chaton jobs drain QUEUE
+      class Drain < Clearing
+        # @return [Array<String>]
+        def self.switches = [*super, "--yes"]
+
+        # @return [Integer] exit status
+        def run
+          queue = positional("QUEUE").first.delete_prefix("queue:")
+          place = "queue:#{queue}"
+          count = size(place)
+          confirm("#{count} jobs of the queue #{queue} are to be deleted for good.") if count.positive?
+          empty(place)
+        end
+      end
+    end
+  end
+end

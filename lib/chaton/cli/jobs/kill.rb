@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+require_relative "command"
+
+module Chaton
+  class CLI
+    module Jobs
+      # chaton jobs kill JID
+      class Kill < Command
+        # @return [Integer] exit status
+        def run
+          record = found(positional("JID").first)
+          acted(record, record.kill, "is in the dead set now")
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require_relative "command"
+
+module Chaton
+  class CLI
+    module Jobs
+      # chaton jobs retry JID | --all [PLACE]
+      class Retry < Command
+        # @return [Array<String>]
+        def self.switches = [*super, "--all"]
+
+        # @return [Integer] exit status
+        def run
+          return all(positional(more: 1).first || "retry") if @arguments.switch?("--all")
+
+          record = found(positional("JID").first)
+          acted(record, record.retry, "went back to its queue #{record.queue}")
+        end
+
+        private
+
+        # As many as there are now: what fails again in the meantime is not caught a second time.
+        def all(name)
+          place = place(name)
+          raise ConfigError, "jobs of a queue are not to be retried; they wait to be run" if place.start_with?("queue:")
+
+          total = size(place)
+          count = Progress.on(@err, "retry", total) { |progress| requeue(place, total, progress) }
+          answer({ place: place, count: count }, "#{count} jobs of #{place} went back to their queues")
+        end
+
+        def requeue(place, total, progress)
+          count = seen = gone = 0
+          while seen < total
+            # Entries that somebody else took from under us are not asked for again.
+            entries = client.list(place, gone, [PAGE, total - seen].min)
+            return count if entries.empty?
+
+            entries.each { |entry| client.requeue(place, entry) ? count += 1 : gone += 1 }
+            progress.at(seen += entries.size)
+          end
+          count
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,43 @@
+# frozen_string_literal: true
+
+require_relative "../config"
+
+module Chaton
+  class CLI
+    # What `chaton status` adds of the store of jobs: the main process has no connection to it, and is not asked.
+    module JobsStatus
+      # @param status [Hash{String=>Object}] a server's answer
+      # @param given [Hash{Symbol=>Object}] of the command line
+      # @return [Hash{String=>Object}] the answer, with "jobs" where the server runs some
+      def self.add(status, given)
+        return status unless runs_jobs?(status)
+
+        # A switch of the server may be all there is.
+        jobs = Config.load(given).jobs || Config.load({ **given, jobs: true }).jobs
+        { **status, "jobs" => of(settings(jobs, status["store"])) }
+      rescue Config::Invalid => e
+        { **status, "jobs" => { "store" => status["store"], "error" => e.message } }
+      end
+
+      def self.runs_jobs?(status)
+        roles = [*status["workers"], status["service"]].compact.flat_map { |one| Array(one["roles"]) }
+        roles.include?("jobs")
+      end
+
+      # The server may have been started with another address; a password it does not tell.
+      def self.settings(jobs, told)
+        told.nil? || told.include?("***") ? jobs.store_settings : { **jobs.store_settings, url: told }
+      end
+
+      def self.of(settings)
+        require_relative "../native"
+        client = Native::JobsClient.new(settings)
+        { "store" => client.address, "stats" => client.stats.transform_keys(&:to_s),
+          "queues" => client.queues.map { |queue| queue.transform_keys(&:to_s) } }
+      rescue Chaton::Error, ArgumentError => e
+        { "store" => Config::StoreAddress.shown(settings[:url]), "error" => e.message }
+      end
+      private_class_method :runs_jobs?, :settings, :of
+    end
+  end
+end

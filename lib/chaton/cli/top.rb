@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require_relative "jobs_status"
+require_relative "remote"
+require_relative "status_report"
+
+module Chaton
+  class CLI
+    # chaton top: what a running server is doing, again and again, with what was done between two looks.
+    class Top < Remote
+      # Between two looks.
+      INTERVAL_S = 2.0
+      # Wipes the terminal and goes to its upper left corner.
+      HOME = "\e[2J\e[H"
+
+      # @return [Integer] exit status
+      def run
+        loop do
+          @out.print HOME if tty?
+          @out.puts look
+          @out.flush
+          # Into a pipe: once.
+          return 0 unless tty?
+
+          sleep INTERVAL_S
+        end
+      rescue Interrupt
+        0
+      end
+
+      private
+
+      def tty? = @out.respond_to?(:tty?) && @out.tty?
+
+      def look
+        status = JobsStatus.add(ask("status"), @arguments.given)
+        before, @counted = @counted, counts(status)
+        [StatusReport.new(status), *(rates(before, @counted) if before)].join("\n")
+      end
+
+      # Totals since the start, and when they were read.
+      def counts(status)
+        workers = Array(status["workers"])
+        single = status["service"] || {}
+        { "requests" => workers.sum { |one| one["requests_total"].to_i } + single.dig("web", "requests_total").to_i,
+          "jobs" => status.dig("jobs", "stats", "processed").to_i,
+          at_s: Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+      end
+
+      # A worker that was replaced counts anew.
+      def rates(before, now)
+        elapsed_s = now[:at_s] - before[:at_s]
+        %w[requests jobs].map do |name|
+          "#{name}: #{Config::Types.thousands([((now[name] - before[name]) / elapsed_s).round, 0].max)}/s"
+        end.join("  ")
+      end
+    end
+  end
+end

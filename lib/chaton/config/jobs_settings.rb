@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "options"
+
+module Chaton
+  module Config
+    # What background jobs are run, and enqueued, with. `store_settings` are those of the store, as
+    # `Native::JobsClient.new` takes them; threads and shutdown_timeout_s hold for workers that run nothing but
+    # jobs, and are nil where the plan's own hold.
+    JobsSettings = Struct.new(
+      :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
+      :prefetch_s, :prefetch_max, :settle_s, :beat_s, :limit_retry_s, :sidekiq_file, keyword_init: true
+    ) do
+      # @return [String] where jobs live
+      def store = store_settings.fetch(:url)
+
+      # @return [String] the same, fit for people
+      def store_shown = StoreAddress.shown(store)
+
+      # @return [String, nil] the file of a SQLite store
+      def store_file = StoreAddress.file(store)
+
+      # @return [Hash{Symbol=>Object}] JSON-able, without secrets
+      def to_h
+        store = store_settings.merge(url: store_shown,
+                                     password: Options[:password].type.show(store_settings[:password]))
+        super.merge(store_settings: store, crons: crons.map(&:to_h), threads: threads&.to_s)
+      end
+
+      # A password must not get into a log by way of an error message.
+      #
+      # @return [String]
+      def inspect = "#<jobs at #{store_shown}>"
+    end
+
+    # Makes them of a draft.
+    class JobsBuilder
+      # Options that {JobsSettings} has under their own name and as they are.
+      PLAIN = %i[retries_max prefetch_s prefetch_max settle_s beat_s limit_retry_s].freeze
+      # Options of the store under their own name and as they are.
+      OF_STORE = %i[username password connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s dead_max
+                    dead_age_s].freeze
+
+      # @param root [String] the application's directory
+      # @param sidekiq_file [String, nil] the file that was read
+      # @yieldparam name [Symbol] an option
+      # @yieldreturn [Object] its value
+      def initialize(root, sidekiq_file:, &value)
+        @root = root
+        @sidekiq_file = sidekiq_file
+        @value = value
+      end
+
+      # @return [JobsSettings]
+      def settings
+        queues = @value.call(:queues) || Queues::DEFAULT
+        JobsSettings.new(
+          store_settings: store, queues: queues.queues, mode: queues.mode, load: paths(:load),
+          crons: Array(@value.call(:cron)).freeze,
+          threads: @value.call(:jobs_threads), shutdown_timeout_s: @value.call(:jobs_shutdown_timeout_s),
+          labels: Array(@value.call(:labels)).flatten.freeze, format: store.fetch(:format),
+          sidekiq_file: @sidekiq_file, **PLAIN.to_h { |name| [name, @value.call(name)] }
+        ).freeze
+      end
+
+      private
+
+      def store
+        @store ||= {
+          url: StoreAddress.under(@value.call(:store), @root), tls_ca_file: absolute(@value.call(:tls_ca_file)),
+          format: @value.call(:format), **OF_STORE.to_h { |name| [name, @value.call(name)] }
+        }.freeze
+      end
+
+      def paths(name) = Array(@value.call(name)).flatten.map { |path| absolute(path) }.freeze
+
+      def absolute(path) = path && File.expand_path(path, @root).freeze
+    end
+  end
+end

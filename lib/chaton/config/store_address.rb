@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require_relative "types"
+require_relative "words"
+
+module Chaton
+  module Config
+    # An address of a store, as far as the configuration has to understand it.
+    module StoreAddress
+      # What stands before a path.
+      SQLITE = "sqlite://"
+
+      # @param url [String]
+      # @param root [String] the directory a relative path starts from
+      # @return [String]
+      def self.under(url, root)
+        url.start_with?(SQLITE) ? "#{SQLITE}#{File.expand_path(url.delete_prefix(SQLITE), root)}".freeze : url
+      end
+
+      # @param url [String] with an absolute path
+      # @return [String, nil] the file of a SQLite store
+      def self.file(url)
+        url.delete_prefix(SQLITE) if url.start_with?(SQLITE)
+      end
+
+      # @param url [String]
+      # @return [String] fit for people: user and password left out
+      def self.shown(url) = url.sub(%r{(?<=://).*@}, "***@")
+    end
+
+    module Types
+      # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
+      class Store < Base
+        # Beginnings of an address.
+        SCHEMES = %w[sqlite redis rediss unix memory].freeze
+
+        def initialize
+          super("sqlite://PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB (TLS) or unix://PATH?db=N (a socket of " \
+                "Redis)")
+        end
+
+        # @return [String]
+        # @raise [Mismatch]
+        def cast(value)
+          scheme, rest = value.to_s.split("://", 2)
+          return value.to_s.dup.freeze if SCHEMES.include?(scheme) && rest.to_s.match?(/\A[^?\s]/)
+
+          raise Mismatch, "must be #{rule}, not #{StoreAddress.shown(value.to_s).inspect}#{hint(value.to_s, scheme)}"
+        end
+
+        # @return [String]
+        def show(value) = StoreAddress.shown(value)
+
+        private
+
+        def hint(value, scheme)
+          case scheme
+          when "valkey", "valkeys" then ": write redis#{"s" if scheme.end_with?("s")}://, Valkey speaks it"
+          when "sqlite3", "file" then ": write sqlite://"
+          else value.match?(%r{\A[\w./-]+\.(db|sqlite3?)\z}) ? ": write sqlite://#{value}" : ""
+          end
+        end
+      end
+
+      # A word that is never shown.
+      class Secret < Text
+        # @return [String]
+        def show(value) = value.nil? ? "none" : "given"
+
+        private
+
+        def mismatch(_value) = raise(Mismatch, "must be #{rule}")
+      end
+
+      # Several words, on one line or several.
+      class Texts < Text
+        # Words on one line.
+        LIMIT = 100
+
+        # @return [Range]
+        def arguments = 1..LIMIT
+
+        # @return [Boolean]
+        def list? = true
+
+        # @return [Array<String>]
+        # @raise [Mismatch]
+        def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
+
+        # @return [String]
+        def show(values) = Array(values).empty? ? "none" : values.join(", ")
+      end
+    end
+  end
+end

@@ -1,0 +1,208 @@
+# frozen_string_literal: true
+
+require_relative "jobs"
+require_relative "jobs/clock"
+require_relative "jobs/declaration"
+
+module Chaton
+  # Makes a class a background job.
+  #
+  # @example
+  #   class ResizeJob
+  #     include Chaton::Job
+  #     options queue: "images", retry: 5
+  #     retry_in { |count, error| 30 * (count + 1) if error.is_a?(Busy) }
+  #
+  #     def perform(id, width) = Image.find(id).resize(width)
+  #   end
+  #   ResizeJob.perform_async(7, 640)
+  #   ResizeJob.set(queue: "low").perform_in(60, 7, 640)
+  module Job
+    # Gives the class what {ClassMethods} has.
+    # @private
+    def self.included(base)
+      if base.ancestors.any? { |ancestor| ancestor.name == "ActiveJob::Base" }
+        raise ArgumentError, "#{base} is an ActiveJob, which has an interface of its own: leave out Chaton::Job, " \
+                             "and set `queue_adapter = :chaton`"
+      end
+      base.extend(ClassMethods)
+    end
+
+    # @return [String, nil] this job's number, 24 hexadecimal digits
+    def jid = @jid || @unit&.jid
+
+    attr_writer :jid
+
+    # @return [String, nil] number of the batch this job belongs to
+    def bid = @bid || @unit&.bid
+
+    attr_writer :bid
+
+    # @return [Batch, nil] the batch this job belongs to
+    def batch
+      bid = self.bid
+      bid && Batch.new(bid)
+    end
+
+    # @return [#info, #warn, #error]
+    def logger = Jobs.logger
+
+    # @return [Boolean] whether somebody cancelled this job, or its deadline is over: a job that goes on for
+    #   long asks this now and then, and returns. It costs next to nothing.
+    def cancelled?
+      unit = @unit
+      return false unless unit
+
+      unit.cancelled? || unit.deadline_over?
+    end
+
+    # What the worker runs this job as.
+    #
+    # @param unit [Native::Job]
+    # @return [void]
+    # @private
+    def unit=(unit)
+      @unit = unit
+    end
+
+    # What a job class can do.
+    module ClassMethods
+      # What a class that says nothing has.
+      DEFAULTS = Jobs::Options::DEFAULTS.merge("enqueue_after_commit" => true).freeze
+
+      # Sets options, or answers those that hold. They are inherited.
+      #
+      # | option | meaning |
+      # |---|---|
+      # | `queue:` | its queue, "default" |
+      # | `retry:` | true (25 times), false, or how often |
+      # | `retry_for:` | seconds after the first failure in which it is tried again, however often |
+      # | `retry_queue:` | the queue for retries |
+      # | `dead: false` | a job that failed for good is not kept |
+      # | `backtrace:` | true or how many lines of an error's backtrace are kept |
+      # | `tags:` | for people |
+      # | `expires_in:` | seconds after which it is not started any more |
+      # | `unique_for:` | seconds for which an equal job is not stored, while this one waits or runs |
+      # | `unique_until:` | :success (the default) or :start |
+      # | `limit:` | `{key:, concurrency: 5}`, `{key:, rate: 10, per: 60}` or `{key:, bucket: 10, per: 60}` |
+      # | `deadline:` | seconds after which {Job#cancelled?} answers true |
+      # | `enqueue_after_commit: false` | do not wait for ActiveRecord's transactions |
+      #
+      # Any other is kept in the job's document.
+      #
+      # @return [Hash{String=>Object}] frozen
+      # @raise [ArgumentError] for what is nearly an option, and for a value that cannot be meant
+      def options(given = nil)
+        return declare(check_options(given)) if given
+
+        declared.options
+      end
+
+      # How long to wait before a retry: a number of seconds, :kill (no more retries), :discard (forget the job)
+      # or nil (the usual time).
+      #
+      # @yieldparam count [Integer] 0 for the first retry
+      # @yieldparam error [Exception]
+      # @yieldparam job [Hash]
+      # @return [void]
+      def retry_in(&block)
+        @retry_in = block
+      end
+
+      # What to do when a job failed for good.
+      #
+      # @yieldparam job [Hash]
+      # @yieldparam error [Exception]
+      # @return [void]
+      def retries_exhausted(&block)
+        @retries_exhausted = block
+      end
+
+      # Enqueues a job.
+      #
+      # @param args [Array] plain values, as JSON has them
+      # @return [String, nil] its jid; nil when middleware stopped it or an equal one is waiting (`unique_for`)
+      # @raise [ArgumentError] for an argument that JSON would not bring back
+      # @raise [StoreError] when it could not be stored
+      def perform_async(*args) = Jobs.client.one(declared, args)
+
+      # Enqueues a job for later.
+      #
+      # @param interval [Numeric, Time] seconds from now, or a time
+      # @return [String, nil] as {#perform_async}
+      def perform_in(interval, *args) = Jobs.client.one(declared, args, Jobs::Clock.due(interval))
+      alias perform_at perform_in
+
+      # Enqueues many jobs with few steps.
+      #
+      # @param lists [Enumerable<Array>] the arguments of each
+      # @param at [Numeric, Array<Numeric>, nil] when they are due, together or each
+      # @param batch_size [Integer] jobs stored at once
+      # @return [Array<String>] jids of those that were stored
+      def perform_bulk(lists, at: nil, batch_size: Jobs::Client::BATCH_SIZE)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size)
+      end
+
+      # Runs the job now, here, inside all middleware.
+      #
+      # @return [true, nil] nil when middleware stopped it
+      def perform_inline(*args) = Jobs::Inline.run(self, declared, args)
+      alias perform_sync perform_inline
+
+      # @param options [Hash] see {#options}, and `wait:`, `wait_until:`, `sync: true`
+      # @return [Jobs::Setter] which enqueues with these
+      def set(options = {}) = Jobs::Setter.new(self, declared, options)
+
+      # @return [Jobs::Declaration] what all its jobs have in common
+      # @private
+      def declared
+        @declared ||= Jobs::Declaration.new(self, job_options)
+      end
+
+      # The names by which gems written for Sidekiq ask.
+      #
+      # @return [Hash{String=>Object}]
+      def get_sidekiq_options = declared.options
+
+      # @return [Proc, nil]
+      def sidekiq_retry_in_block = @retry_in || inherited_from(:sidekiq_retry_in_block)
+
+      # @return [Proc, nil]
+      def sidekiq_retries_exhausted_block
+        @retries_exhausted || inherited_from(:sidekiq_retries_exhausted_block)
+      end
+
+      # What of these options can be meant.
+      # @private
+      def check_options(given) = Jobs::Options.checked(given, name || "a job class")
+
+      # Its own options and those it inherits.
+      # @private
+      def job_options
+        inherited = inherited_from(:job_options) || job_defaults
+        @job_options ? inherited.merge(@job_options).freeze : inherited
+      end
+
+      # Forgets what was worked out from options that changed.
+      # @private
+      def forget_declared
+        @declared = nil
+        subclasses.each(&:forget_declared)
+      end
+
+      private
+
+      def declare(given)
+        @job_options = (@job_options || {}).merge(given).freeze
+        forget_declared
+        declared.options
+      end
+
+      def job_defaults = DEFAULTS
+
+      def inherited_from(name)
+        superclass.respond_to?(name) ? superclass.public_send(name) : nil
+      end
+    end
+  end
+end

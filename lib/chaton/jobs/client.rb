@@ -1,0 +1,202 @@
+# frozen_string_literal: true
+
+require "json"
+require "securerandom"
+require_relative "arguments"
+require_relative "clock"
+require_relative "declaration"
+require_relative "extra"
+require_relative "push"
+
+module Chaton
+  module Jobs
+    # Enqueues. A job that nothing looks at on its way goes to the native client as its arguments only; one
+    # that middleware, a lock, a limit, a batch or an open transaction concerns becomes a Hash first.
+    class Client
+      # Jobs a bulk push sends at once.
+      BATCH_SIZE = 1_000
+      # Bytes of a jid; two digits each.
+      JID_BYTES = 12
+      # Where a thread keeps the batch whose `jobs` block it runs.
+      BATCH = :chaton_batch
+
+      # @param settings [Hash{Symbol=>Object}] as the native client takes them
+      # @return [Client]
+      def self.for(settings)
+        require_relative "../native"
+        new(Native::JobsClient.new(settings), format: settings.fetch(:format))
+      end
+
+      # @return [Native::JobsClient]
+      attr_reader :native
+      # @return [Integer] generation of the format: 6, 7 or 8
+      attr_reader :format
+
+      # @param native [Native::JobsClient]
+      # @param format [Integer]
+      # @param setup [Setup]
+      def initialize(native, format: 7, setup: Jobs.setup)
+        @native = native
+        @format = format
+        @setup = setup
+      end
+
+      # Enqueues one job of a class.
+      #
+      # @param declared [Declaration]
+      # @param args [Array]
+      # @param at [Float, nil] when it is due; nil: now
+      # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
+      def one(declared, args, at = nil)
+        return @native.push_args(declared.queue, declared.head, [args], at).first if plain?(declared)
+
+        submit([declared.item(args)], [at], declared).first
+      end
+
+      # Enqueues many jobs of a class.
+      #
+      # @param declared [Declaration]
+      # @param lists [Enumerable<Array>] the arguments of each
+      # @param at [Numeric, Array<Numeric>, nil]
+      # @param batch_size [Integer]
+      # @return [Array<String>] jids of those that were stored
+      def many(declared, lists, at: nil, batch_size: BATCH_SIZE)
+        times = times_of(at, lists)
+        first = 0
+        jids = lists.each_slice(batch_size).flat_map do |slice|
+          due = times.is_a?(Array) ? times[first, slice.size] : times
+          first += slice.size
+          slice_of(declared, slice, due)
+        end
+        jids.is_a?(Enumerator::Lazy) ? jids.force : jids
+      end
+
+      # Enqueues what Sidekiq's Client takes: a Hash with class, args and any options.
+      #
+      # @param item [Hash{String=>Object}]
+      # @return [String, nil] as {#one}
+      def push(item)
+        declared, rest = declared_of(item)
+        submit([declared.item(item["args"]).merge(rest)], [item["at"]], declared).first
+      end
+
+      # As {#push}, with an Array of argument lists.
+      #
+      # @param items [Hash{String=>Object}] its `at` may be an Array
+      # @return [Array<String>]
+      def push_bulk(items)
+        declared, rest = declared_of(items)
+        rest.delete("jid")
+        lists = items["args"]
+        times = Array(times_of(items["at"], lists))
+        times *= lists.size if times.size == 1
+        submit(lists.map { |args| declared.item(args).merge(rest) }, times, declared).compact
+      end
+
+      # Stores a job whose time has come, after client middleware. Its lock and its batch count it already.
+      #
+      # @param item [Hash{String=>Object}]
+      # @return [Boolean] false when middleware stopped it
+      def push_due(item)
+        item = through_middleware(item["class"], item) or return false
+
+        push = Push.new(item, nil, nil, nil)
+        @native.push(*push.to_a(@format))
+        true
+      end
+
+      # @return [Boolean] whether a middleware looks at each push
+      def middleware? = !@setup.client_middleware.empty? || !SidekiqGem.client_chain.nil?
+
+      private
+
+      def plain?(declared)
+        declared.plain? && !middleware? && !Thread.current[BATCH] && !(declared.after_commit? && AfterCommit.waiting?)
+      end
+
+      def slice_of(declared, slice, due)
+        unless plain?(declared)
+          times = due.is_a?(Array) ? due : [due]
+          return submit(slice.map { |args| declared.item(args) }, times, declared).compact
+        end
+
+        @native.push_args(declared.queue, declared.head, slice, due)
+      end
+
+      # @return [Array<String, nil>] a jid for each item
+      def submit(items, times, declared)
+        now = Clock.now_s
+        pushes = items.each_with_index.map do |item, index|
+          at = times.size > 1 ? times[index] : times.first
+          prepare(declared.klass, item, at, now)
+        end
+        wanted = pushes.compact
+        locked = wanted.empty? ? [] : store(wanted, declared.after_commit?)
+        pushes.map { |push| push.jid if push && !locked.include?(push) }
+      end
+
+      # @return [Array<Push>] those that were not stored: their locks are held
+      def store(pushes, after_commit)
+        return AfterCommit.run { store_now(pushes) } || [] if after_commit && AfterCommit.waiting?
+
+        store_now(pushes)
+      end
+
+      def store_now(pushes)
+        answers = @native.push_many(pushes.map { |push| push.to_a(@format) })
+        pushes.zip(answers).filter_map { |push, holder| push if holder }
+      end
+
+      # @return [Push, nil] nil: middleware stopped it
+      def prepare(klass, item, at, now)
+        item["jid"] ||= SecureRandom.hex(JID_BYTES)
+        item["created_at"] ||= Clock.stamp(@format, now)
+        item["at"] = at.to_f if at
+        bid = Thread.current[BATCH]
+        item["bid"] = bid if bid
+        item = through_middleware(klass, item) or return
+
+        item["class"] = item["class"].to_s
+        item["queue"] = item["queue"].to_s
+        Arguments.check(item["class"], item["args"])
+        lock = Extra.new(item, now).apply
+        Push.new(item, item.delete("at"), lock, bid)
+      end
+
+      # @return [Hash, nil] the item, changed or not
+      def through_middleware(klass, item)
+        queue = item["queue"]
+        gem_chain = SidekiqGem.client_chain
+        pool = gem_chain && SidekiqGem.redis_pool
+        answer = @setup.client_middleware.invoke(klass, item, queue, pool) do
+          gem_chain ? gem_chain.invoke(klass, item, queue, pool) { item } : item
+        end
+        # Only the truth of the answer counts, as much as some middleware answers something else.
+        answer ? item : nil
+      end
+
+      # @return [Array(Declaration, Hash)] and what of the item is no option of the class
+      def declared_of(item)
+        unless item.is_a?(Hash) && item["class"] && item["args"].is_a?(Array)
+          raise ArgumentError, "a job must be a Hash with class and args (an Array), under Strings: #{item.inspect}"
+        end
+
+        klass = item["class"]
+        options = klass.respond_to?(:get_sidekiq_options) ? klass.get_sidekiq_options : Options.defaults
+        wrapped = item["wrapped"]
+        options = options.merge(wrapped.get_sidekiq_options) if wrapped.respond_to?(:get_sidekiq_options)
+        rest = item.except("class", "args", "at")
+        rest["wrapped"] = wrapped.to_s if wrapped
+        [Declaration.new(klass, options.merge(rest.slice("queue", *Options::CLIENT))), rest.except(*Options::CLIENT)]
+      end
+
+      def times_of(at, lists)
+        return if at.nil?
+        return at.to_f unless at.is_a?(Array)
+        return at.map(&:to_f) if at.size == lists.size
+
+        raise ArgumentError, "at has #{at.size} times for #{lists.size} jobs; it must have one for each"
+      end
+    end
+  end
+end

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Jobs
+    # Times as the generations of the format write them.
+    module Clock
+      # From this one on a document's times are integers.
+      MILLISECONDS_FROM = 8
+
+      # @param format [Integer] 6, 7 or 8
+      # @param time_s [Float]
+      # @return [Float, Integer] seconds, or milliseconds
+      def self.stamp(format, time_s = now_s)
+        format >= MILLISECONDS_FROM ? (time_s * 1000).round : time_s
+      end
+
+      # A document may have been written by another generation.
+      #
+      # @param stamp [Float, Integer, String, nil]
+      # @return [Float, nil] seconds
+      def self.seconds(stamp)
+        case stamp
+        when Float then stamp
+        when Integer then stamp / 1000.0
+        when String then Float(stamp, exception: false) || iso8601(stamp)
+        end
+      end
+
+      # @return [Float]
+      def self.now_s = ::Process.clock_gettime(::Process::CLOCK_REALTIME)
+
+      # When a job is due: small numbers are seconds from now, as in Sidekiq.
+      #
+      # @param interval [Numeric, #to_f]
+      # @return [Float, nil] nil: now
+      def self.due(interval)
+        time_s = interval.to_f
+        now = now_s
+        time_s += now if time_s < 1_000_000_000
+        time_s if time_s > now
+      end
+
+      def self.iso8601(text)
+        require "time"
+        Time.iso8601(text).to_f
+      rescue ArgumentError
+        nil
+      end
+      private_class_method :iso8601
+    end
+  end
+end

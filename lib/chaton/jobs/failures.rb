@@ -1,0 +1,194 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../native"
+require_relative "clock"
+require_relative "error_report"
+require_relative "shutdown"
+
+module Chaton
+  module Jobs
+    # What happens to jobs that failed: Sidekiq's rules, on Sidekiq's documents.
+    class Failures
+      # Retries of a job whose options only say that there are some.
+      RETRIES_MAX = 25
+      # Generation of the format where nothing says which.
+      FORMAT = 7
+      # What could not be settled, or pushed when it was due, is tried again after this time.
+      AGAIN_S = 15.0
+      # What `retry_in` may answer beside a time.
+      VERDICTS = %i[kill discard].freeze
+
+      # @param log [Telemetry::Log]
+      # @param setup [Setup]
+      # @param retries_max [Integer, nil]
+      # @param format [Integer] 6, 7 or 8
+      def initialize(log:, setup:, retries_max: nil, format: FORMAT)
+        @log = log
+        @setup = setup
+        @retries_max = retries_max
+        @format = format
+      end
+
+      # Settles a job that failed.
+      #
+      # @param job [Native::Job]
+      # @param error [Exception]
+      # @param instance [Object, nil] the job's object, where there was one
+      # @param seconds [Float] how long it ran
+      # @return [void]
+      def settle(job, error, instance, seconds)
+        return job.back(nil) if Shutdown.behind?(error)
+
+        item = JSON.parse(job.payload, max_nesting: false)
+        report(job, item, error, seconds)
+        hooks = hooks_of(item, instance)
+        retries = item.fetch("retry") { hooks&.get_sidekiq_options&.fetch("retry", nil) }
+        return give_up(job, item, error) unless retries
+
+        item["retry"] = retries
+        try_again(job, item, error, hooks)
+      end
+
+      private
+
+      def try_again(job, item, error, hooks)
+        note(item, error, job.queue)
+        verdict, at = verdict_of(item, error, hooks)
+        case verdict
+        when :retry then job.retry(at, JSON.generate(item, max_nesting: false))
+        when :discard then discard(job, item, error)
+        else bury(job, item, error, hooks)
+        end
+      end
+
+      # Writes into the document what went wrong.
+      def note(item, error, queue)
+        item["queue"] = item["retry_queue"] || (queue.empty? ? item["queue"] : queue)
+        item["error_message"] = ErrorReport.message(error)
+        item["error_class"] = error.class.name
+        if item["retry_count"]
+          item["retried_at"] = Clock.stamp(@format)
+          item["retry_count"] += 1
+        else
+          item["failed_at"] = Clock.stamp(@format)
+          item["retry_count"] = 0
+        end
+        lines = ErrorReport.backtrace(error, item["backtrace"])
+        item["error_backtrace"] = lines if lines
+      end
+
+      # @return [Array(Symbol, Float)] :retry and when, :discard or :kill
+      def verdict_of(item, error, hooks)
+        count = item["retry_count"]
+        return [:kill] if exhausted?(item, count)
+
+        asked = ask(hooks&.sidekiq_retry_in_block, count, error, item)
+        return [asked] if VERDICTS.include?(asked)
+
+        now = Clock.now_s
+        seconds = asked.respond_to?(:to_i) ? asked.to_i : 0
+        return [:retry, now + delay(count)] unless seconds.positive?
+
+        # The jitter that Sidekiq adds, so that jobs that failed together do not come back together.
+        [:retry, now + seconds + (rand * 10 * (count + 1)).floor]
+      end
+
+      # A time to retry in takes the place of the number of times, as from Sidekiq 8.1 on.
+      def exhausted?(item, count)
+        if (seconds = item["retry_for"])
+          first = Clock.seconds(item["failed_at"]) || Clock.now_s
+          return Clock.now_s > first + seconds.to_f
+        end
+
+        limit = item["retry"]
+        count >= (limit.is_a?(Integer) ? limit : @retries_max || SidekiqGem.retries_max || RETRIES_MAX)
+      end
+
+      # The formula lives in the engine, and is Sidekiq's.
+      def delay(count) = Native.retry_delay(count, rand)
+
+      def ask(block, count, error, item)
+        return unless block
+
+        arity = block.arity
+        block.call(*[count, error, item].first(arity.negative? || !block.lambda? ? 3 : arity))
+      rescue Exception => e # rubocop:disable Lint/RescueException -- the usual delay serves as well
+        handle(e, "retry_in of #{item["class"]} failed; the usual time is waited", item)
+        nil
+      end
+
+      # No retries were wanted: not even the dead set keeps it, as with Sidekiq.
+      def give_up(job, item, error)
+        tell_death_handlers(item, error)
+        job.failed_done
+      end
+
+      def discard(job, item, error)
+        item["discarded_at"] = Clock.stamp(@format)
+        tell_death_handlers(item, error)
+        job.done
+      end
+
+      def bury(job, item, error, hooks)
+        block = hooks&.sidekiq_retries_exhausted_block
+        kept = JSON.generate(item, max_nesting: false)
+        guarded("retries_exhausted of #{item["class"]} failed", item) { block.call(item, error) } if block
+        # The block may have changed it, even to something that is no JSON.
+        guarded("the job cannot be kept as it is now", item) { kept = JSON.generate(item, max_nesting: false) } if block
+        tell_death_handlers(item, error)
+        item["dead"] == false ? job.failed_done : job.dead(kept)
+      end
+
+      def tell_death_handlers(item, error)
+        (@setup.death_handlers + SidekiqGem.death_handlers).each do |handler|
+          guarded("a death handler failed", item) { handler.call(item, error) }
+        end
+      end
+
+      def guarded(message, item)
+        yield
+      rescue Exception => e # rubocop:disable Lint/RescueException -- the job is settled all the same
+        handle(e, message, item)
+      end
+
+      # The class whose blocks count: for a job in ActiveJob's wrapper the job's own, if it has any.
+      def hooks_of(item, instance)
+        [wrapped(item), instance&.class].find { |klass| klass.respond_to?(:sidekiq_retry_in_block) }
+      end
+
+      # That it cannot be loaded may be what went wrong.
+      def wrapped(item)
+        item["wrapped"] && ClassEntry.constant(item["wrapped"])
+      rescue StandardError, ScriptError
+        nil
+      end
+
+      def report(job, item, error, seconds)
+        @log.warn("job failed", class: item["display_class"] || item["wrapped"] || item["class"], jid: job.jid,
+                                queue: job.queue, seconds: seconds.round(3), error: error.class.name,
+                                reason: ErrorReport.message(error)[0, ErrorReport::LOGGED_MAX],
+                                at: Array(error.backtrace).first.to_s)
+        call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
+      end
+
+      def handle(error, message, item)
+        @log.exception(error, message, jid: item["jid"])
+        call_error_handlers(error, { context: message, job: item })
+      end
+
+      def call_error_handlers(error, context)
+        @setup.error_handlers.each { |handler| call_error_handler(handler, error, context, @setup) }
+        SidekiqGem.error_handlers.each { |handler| call_error_handler(handler, error, context, SidekiqGem.config) }
+      end
+
+      def call_error_handler(handler, error, context, config)
+        arity = handler.respond_to?(:arity) ? handler.arity : handler.method(:call).arity
+        three = arity == 3 || arity == -3 || (arity.negative? && handler.is_a?(Proc) && !handler.lambda?)
+        three ? handler.call(error, context, config) : handler.call(error, context)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- one broken handler is no reason to lose a job
+        @log.exception(e, "an error handler failed")
+      end
+    end
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+
+module Chaton
+  module Jobs
+    # The files that define an application's jobs.
+    class JobFiles
+      # Where a Rails application boots.
+      ENVIRONMENT = "config/environment.rb"
+
+      # @param plan [Config::Plan]
+      # @param log [Telemetry::Log]
+      def initialize(plan, log)
+        @root = plan.root
+        @paths = plan.jobs&.load || []
+        @log = log
+      end
+
+      # @return [void]
+      # @raise [AppLoadError] naming the file
+      def load
+        boot_rails
+        @paths.each { |path| load_path(path) }
+      end
+
+      private
+
+      def boot_rails
+        return if rails?
+
+        file = [@root, *@paths].map { |path| File.join(path, ENVIRONMENT) }.find { |path| File.file?(path) }
+        load_file(file) if file
+      end
+
+      def load_path(path)
+        if File.directory?(path)
+          return if of_rails?(path)
+
+          Dir.glob("**/*.rb", base: path).sort.each { |name| load_file(File.join(path, name)) }
+        elsif (file = [path, "#{path}.rb"].find { |name| File.file?(name) })
+          load_file(file)
+        else
+          raise AppLoadError, "jobs { load #{path.inspect} }: there is no such file or directory"
+        end
+      end
+
+      # What Rails loads by name must not be required: its reloader would not know of it.
+      def of_rails?(path)
+        return false unless rails?
+        return true if File.file?(File.join(path, ENVIRONMENT))
+
+        ::Rails.autoloaders.any? { |loader| loader.dirs.any? { |dir| "#{path}/".start_with?("#{dir}/") } }
+      end
+
+      def load_file(file)
+        require file
+      rescue ScriptError, StandardError, NoMemoryError, SystemStackError => e
+        raise AppLoadError, "#{file} cannot be loaded: #{e.message} (#{e.class})"
+      end
+
+      def rails? = defined?(::Rails.application) && ::Rails.application ? true : false
+    end
+  end
+end

@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require_relative "job_list"
+
+module Chaton
+  module Jobs
+    # Jobs in the order of a time.
+    class JobSet < JobList
+      # @return [Integer]
+      def size = @native.stats.fetch(self.class::COUNTED_AS)
+
+      # Sends all jobs to their queues.
+      #
+      # @return [Integer] how many
+      def retry_all = move(&:retry)
+
+      # Moves all jobs to the dead set.
+      #
+      # @return [Integer] how many
+      def kill_all = move(&:kill)
+
+      private
+
+      # From the front: whatever was dealt with has left. Those that come back meanwhile are not meant.
+      def move(&block)
+        left = size
+        total = 0
+        while left.positive?
+          jobs = page(0, [PAGE, left].min)
+          moved = jobs.count(&block)
+          return total if moved.zero?
+
+          total += moved
+          left -= jobs.size
+        end
+        total
+      end
+    end
+
+    # Jobs whose time has not come.
+    class ScheduledSet < JobSet
+      # Its size in {Stats}.
+      COUNTED_AS = :scheduled
+
+      # @param native [Native::JobsClient]
+      def initialize(native = Jobs.client.native)
+        super("scheduled", native)
+      end
+    end
+
+    # Failed jobs that will be tried again.
+    class RetrySet < JobSet
+      # Its size in {Stats}.
+      COUNTED_AS = :retries
+
+      # @param native [Native::JobsClient]
+      def initialize(native = Jobs.client.native)
+        super("retry", native)
+      end
+    end
+
+    # Jobs that failed for good.
+    class DeadSet < JobSet
+      # Its size in {Stats}.
+      COUNTED_AS = :dead
+
+      # @param native [Native::JobsClient]
+      def initialize(native = Jobs.client.native)
+        super("dead", native)
+      end
+    end
+  end
+end

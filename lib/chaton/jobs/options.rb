@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "did_you_mean"
+require_relative "limits"
+
+module Chaton
+  module Jobs
+    # The options of a job class. Those that every Sidekiq knows go into the document as they are, those of
+    # Chaton are turned into what the document has under the key "chaton", and any other is the application's
+    # own and is kept in the document.
+    module Options
+      # What a class has that says nothing, as in Sidekiq.
+      DEFAULTS = { "retry" => true, "queue" => "default" }.freeze
+      # Options that are written under the key "chaton" ({Extra}).
+      EXTRA = %w[unique_for unique_until limit expires_in deadline].freeze
+      # Options for the client, which no document has.
+      CLIENT = %w[enqueue_after_commit pool].freeze
+      KNOWN = (%w[queue retry dead backtrace tags retry_for retry_queue] + EXTRA + CLIENT).freeze
+      # Letters that may differ for a key to be taken for a slip: in short names, and in others.
+      SLIP = { short: 1, long: 2 }.freeze
+      # A name of this many letters is short.
+      SHORT_LETTERS_MAX = 5
+
+      # What a job has whose class is only a name: what an application has set for all of Sidekiq's jobs counts.
+      #
+      # @return [Hash{String=>Object}]
+      def self.defaults
+        return DEFAULTS unless defined?(::Sidekiq)
+
+        %i[default_job_options default_worker_options].each do |name|
+          return ::Sidekiq.public_send(name) if ::Sidekiq.respond_to?(name)
+        end
+        DEFAULTS
+      end
+
+      # Checks what a class declares.
+      #
+      # @param given [Hash{Symbol, String=>Object}]
+      # @param owner [String] for the message
+      # @return [Hash{String=>Object}]
+      # @raise [ArgumentError] a value that cannot be meant, or a key that is nearly that of an option
+      def self.checked(given, owner)
+        given = given.transform_keys(&:to_s)
+        (given.keys - KNOWN).each do |key|
+          meant = nearest(key) or next
+          raise ArgumentError, "#{owner}: there is no option #{key}; did you mean #{meant}? (A key of your own " \
+                               "for the job document must not look so much like it.)"
+        end
+        check_values(given, owner)
+        given
+      end
+
+      # @param key [String]
+      # @return [String, nil] the option that it probably was meant to be
+      def self.nearest(key)
+        slips = key.size <= SHORT_LETTERS_MAX ? SLIP[:short] : SLIP[:long]
+        KNOWN.map { |name| [DidYouMean::Levenshtein.distance(key, name), name] }
+          .select { |distance, _| distance <= slips }.min&.last
+      end
+      private_class_method :nearest
+
+      def self.check_values(given, owner)
+        wrong = lambda do |key, wanted|
+          raise ArgumentError, "#{owner}: #{key} is #{given[key].inspect}; it must be #{wanted}"
+        end
+        wrong.call("queue", "a name") if given.key?("queue") && given["queue"].to_s.empty?
+        wrong.call("tags", "an Array of Strings") if given["tags"] && !given["tags"].is_a?(Array)
+        wrong.call("retry", "true, false or a number of retries") unless retry?(given["retry"])
+        wrong.call("unique_until", ":start or :success") unless until?(given["unique_until"])
+        Limits.read(given["limit"], owner) if given["limit"]
+        %w[unique_for expires_in deadline retry_for].each do |key|
+          value = given[key]
+          wrong.call(key, "a time in seconds above 0") if value && !(value.respond_to?(:to_f) && value.to_f.positive?)
+        end
+      end
+      private_class_method :check_values
+
+      def self.retry?(value) = [nil, true, false].include?(value) || (value.is_a?(Integer) && !value.negative?)
+      private_class_method :retry?
+
+      def self.until?(value) = [nil, "start", "success"].include?(value&.to_s)
+      private_class_method :until?
+    end
+  end
+end

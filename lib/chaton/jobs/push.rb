@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Chaton
+  module Jobs
+    # A job ready to be stored. Its document is written at once, so that it does not change with objects of
+    # the caller while a transaction lasts; only the time of its enqueueing is added when it is stored.
+    class Push
+      # @return [String]
+      attr_reader :jid
+
+      # @param item [Hash{String=>Object}] the document
+      # @param at [Float, nil]
+      # @param lock [Array(String, String, Float), nil]
+      # @param bid [String, nil] the batch to count it in
+      def initialize(item, at, lock, bid)
+        @jid = item["jid"]
+        @queue = item["queue"]
+        @at = at
+        @lock = lock
+        @bid = bid
+        @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
+      end
+
+      # @param format [Integer]
+      # @return [Array] what the native client's `push` takes
+      def to_a(format)
+        payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{Clock.stamp(format)}}"
+        [@queue, payload, @at, @lock, @bid]
+      end
+    end
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Jobs
+    # `SomeJob.set(queue: "low", wait: 60)`: enqueues with other options than the class has.
+    class Setter
+      # Options that say when, not how.
+      WAIT = %w[wait wait_until].freeze
+
+      # @param klass [Class]
+      # @param declared [Declaration]
+      # @param options [Hash]
+      def initialize(klass, declared, options)
+        @klass = klass
+        @declared = declared
+        @at = nil
+        @changes = {}
+        set(options)
+      end
+
+      # Options beside those set already.
+      #
+      # @param options [Hash] as of the class, and `wait:` (seconds), `wait_until:` (a time), `sync: true`
+      # @return [self]
+      def set(options)
+        options = options.transform_keys(&:to_s)
+        interval = options["wait_until"] || options["wait"]
+        @at = Clock.due(interval) if interval
+        @changes = @changes.merge(@klass.check_options(options.except(*WAIT, "sync")))
+        @sync = options["sync"] if options.key?("sync")
+        self
+      end
+
+      # @return [String, nil] as of the class
+      def perform_async(*args)
+        return perform_inline(*args) if @sync
+
+        Jobs.client.one(declared, args, @at)
+      end
+
+      # @param interval [Numeric] seconds from now, or a time
+      # @return [String, nil] as of the class
+      def perform_in(interval, *args)
+        @at = Clock.due(interval)
+        perform_async(*args)
+      end
+      alias perform_at perform_in
+
+      # @return [Array<String>] as of the class
+      def perform_bulk(lists, at: @at, batch_size: Client::BATCH_SIZE)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size)
+      end
+
+      # @return [true, nil] as of the class
+      def perform_inline(*args)
+        Inline.run(@klass, declared, args)
+      end
+      alias perform_sync perform_inline
+
+      private
+
+      def declared = @declared.with(@changes)
+    end
+  end
+end

@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require_relative "chain"
+
+module Chaton
+  module Jobs
+    # What an application registered: middleware of both sides, handlers, and blocks to run at moments of a
+    # worker's life.
+    class Setup
+      # Moments of a worker's life.
+      EVENTS = %i[startup quiet shutdown].freeze
+
+      # @return [Array<#call>] called with `(error, context)`, or with a third argument (this setup) where
+      #   they take three
+      attr_reader :error_handlers
+      # @return [Array<#call>] called with `(job hash, error)` when a job fails for good
+      attr_reader :death_handlers
+
+      def initialize
+        @client_middleware = Chain.new
+        @server_middleware = Chain.new
+        @error_handlers = []
+        @death_handlers = []
+        @events = EVENTS.to_h { |name| [name, []] }
+      end
+
+      # Middleware around a push: `call(class or name, job hash, queue, pool) { … }`; a falsy answer stops it.
+      #
+      # @yieldparam chain [Chain]
+      # @return [Chain]
+      def client_middleware
+        yield @client_middleware if block_given?
+        @client_middleware
+      end
+
+      # Middleware around a run: `call(instance, job hash, queue) { … }`.
+      #
+      # @yieldparam chain [Chain]
+      # @return [Chain]
+      def server_middleware
+        yield @server_middleware if block_given?
+        @server_middleware
+      end
+
+      # @param event [Symbol] :startup, :quiet or :shutdown
+      # @return [void]
+      def on(event, &block)
+        @events.fetch(event) do
+          raise ArgumentError, "there is no event #{event.inspect}; there are #{EVENTS.map(&:inspect).join(", ")}"
+        end << block
+      end
+
+      # @param event [Symbol]
+      # @return [Array<Proc>]
+      def blocks(event) = @events.fetch(event)
+
+      # @return [#info] what jobs log with
+      def logger = Jobs.logger
+
+      # @param logger [#info]
+      def logger=(logger)
+        Jobs.logger = logger
+      end
+    end
+  end
+end

@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+require_relative "../web/app"
+require_relative "jobs_database"
+
+module Chaton
+  class Service
+    # Loads the code that a process with some roles runs: the Rack application for web, job classes for jobs.
+    module Code
+      # @param plan [Config::Plan]
+      # @param roles [Array<Symbol>]
+      # @param log [Telemetry::Log]
+      # @return [#call, nil] the Rack application; nil without the role web
+      # @raise [AppLoadError, ConfigError]
+      def self.load(plan, roles, log:)
+        # Whoever enqueues does it by this plan, whatever role it has.
+        use(plan) if plan.jobs
+        jobs = roles.include?(:jobs)
+        # Sidekiq's own blocks for servers ask at load time what they run in.
+        Jobs::Runtime.before_app(plan) if jobs
+        app = Web::App.load(plan) if roles.include?(:web)
+        Jobs::Runtime.prepare(plan, log) if jobs
+        JobsDatabase.check(plan)
+        app
+      end
+
+      # For an application that somebody else has loaded.
+      #
+      # @param plan [Config::Plan]
+      # @param roles [Array<Symbol>]
+      # @param log [Telemetry::Log]
+      # @return [void]
+      def self.follow(plan, roles, log:)
+        load(plan, roles - [:web], log: log)
+      end
+
+      def self.use(plan)
+        require "chaton/jobs"
+        Jobs.use(plan)
+      end
+      private_class_method :use
+    end
+  end
+end

@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+
+module Chaton
+  class Service
+    # The file of a SQLite store must be nobody else's: the application brings a copy of SQLite of its own, and when
+    # either of two copies in one process closes the file, POSIX drops the locks that the other one holds on it.
+    module JobsDatabase
+      # @param plan [Config::Plan] of a process whose application is loaded
+      # @return [void]
+      # @raise [ConfigError] naming the file
+      def self.check(plan)
+        file = plan.jobs&.store_file
+        name, = file && databases(plan.root).find { |_, path| same?(path, file) }
+        return unless name
+
+        raise ConfigError, "the store of jobs, #{file}, is ActiveRecord's database #{name.inspect} too: two copies " \
+                           "of SQLite in one process drop each other's locks on a file, and it would be damaged. " \
+                           "Give jobs a file of their own: jobs { store \"sqlite://storage/jobs.db\" }"
+      end
+
+      # @param root [String]
+      # @return [Array<(String, String)>] name and path of each SQLite database that ActiveRecord knows
+      def self.databases(root)
+        return [] unless defined?(::ActiveRecord::Base)
+
+        root = ::Rails.root.to_s if defined?(::Rails.root) && ::Rails.root
+        ::ActiveRecord::Base.configurations.configurations.filter_map do |config|
+          path = config.configuration_hash[:database].to_s
+          next unless config.configuration_hash[:adapter].to_s.start_with?("sqlite3") && file?(path)
+
+          [config.name, File.expand_path(path.delete_prefix("file:").sub(/\?.*/, ""), root)]
+        end
+      end
+
+      def self.file?(path) = !path.empty? && !path.include?(":memory:")
+
+      # Neither has to exist yet; a link may lead from one to the other.
+      def self.same?(path, file) = real(path) == real(file) || File.identical?(path, file)
+
+      def self.real(path)
+        File.realdirpath(path)
+      rescue SystemCallError
+        path
+      end
+      private_class_method :databases, :file?, :same?, :real
+    end
+  end
+end

@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require_relative "../batch"
+require_relative "../iterable_job"
+require_relative "../jobs/shutdown"
+require_relative "job"
+require_relative "client"
+require_relative "api"
+
+# Sidekiq's names, answered by Chaton; see "chaton/sidekiq".
+module Sidekiq
+  autoload :Testing, "chaton/sidekiq/testing"
+  autoload :Queues, "chaton/sidekiq/testing"
+
+  # Tells these names from the gem's, which has a version.
+  CHATON = true
+  Batch = Chaton::Batch
+  Shutdown = Chaton::Jobs::Shutdown
+
+  # For middleware: what it may ask for.
+  module ServerMiddleware
+    attr_accessor :config
+
+    # @return [#info]
+    def logger = Sidekiq.logger
+  end
+  # As {ServerMiddleware}.
+  ClientMiddleware = ServerMiddleware
+
+  @job_options = Chaton::Jobs::Options::DEFAULTS
+  @options = {}
+
+  class << self
+    # @return [Hash{Symbol=>Object}] settings that somebody wrote; Chaton reads its own configuration
+    attr_reader :options
+
+    # @return [Boolean] whether this process runs jobs
+    def server? = Chaton::Jobs::Runtime.server?
+
+    # @yieldparam config [Sidekiq]
+    # @return [void]
+    def configure_server
+      yield self if server?
+    end
+
+    # @yieldparam config [Sidekiq]
+    # @return [void]
+    def configure_client
+      yield self unless server?
+    end
+
+    # @return [Chaton::Jobs::Chain]
+    def client_middleware(&block) = Chaton::Jobs.setup.client_middleware(&block)
+
+    # @return [Chaton::Jobs::Chain]
+    def server_middleware(&block) = Chaton::Jobs.setup.server_middleware(&block)
+
+    # @return [Array<#call>]
+    def error_handlers = Chaton::Jobs.setup.error_handlers
+
+    # @return [Array<#call>]
+    def death_handlers = Chaton::Jobs.setup.death_handlers
+
+    # @return [void]
+    def on(event, &block) = Chaton::Jobs.setup.on(event, &block)
+
+    # @return [#info]
+    def logger = Chaton::Jobs.logger
+
+    # @param logger [#info]
+    def logger=(logger)
+      Chaton::Jobs.logger = logger
+    end
+
+    # @return [Hash{String=>Object}] what a job class has that says nothing
+    def default_job_options = @job_options
+    alias default_worker_options default_job_options
+
+    # @param options [Hash]
+    def default_job_options=(options)
+      @job_options = @job_options.merge(options.transform_keys(&:to_s)).freeze
+    end
+    alias default_worker_options= default_job_options=
+
+    # Arguments are always checked.
+    #
+    # @return [void]
+    def strict_args!(*) = nil
+
+    # @return [Object] a setting that somebody wrote
+    def [](name) = @options[name]
+
+    # @return [Object]
+    def []=(name, value)
+      @options[name] = value
+    end
+
+    # Says that it has no effect; the address belongs into Chaton's configuration.
+    def redis=(_settings)
+      logger.warn("Sidekiq.redis = … has no effect with Chaton: write jobs { store \"redis://…\" } into " \
+                  "config/chaton.rb")
+    end
+
+    # @raise [NotImplementedError] always
+    def redis
+      raise NotImplementedError, "Sidekiq.redis needs the sidekiq gem; Chaton's store need not be a Redis"
+    end
+
+    # @return [Object]
+    def load_json(text) = JSON.parse(text)
+
+    # @return [String]
+    def dump_json(object) = JSON.generate(object)
+  end
+end

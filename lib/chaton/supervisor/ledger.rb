@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+require_relative "../native"
+
+module Chaton
+  class Supervisor
+    # Memory in which workers note the jobs they start; it outlives them. Made before the first fork.
+    module Ledger
+      # Started jobs of one worker that can be noted: more than threads run them in any configuration that makes
+      # sense, since new code may come with a new number of threads.
+      THREADS = 1024
+
+      # @param plan [Chaton::Config::Plan]
+      # @param slots [Integer] as on the board
+      # @return [Native::Ledger, nil] nil where no jobs are run
+      def self.make(plan, slots) = plan.role?(:jobs) ? Native::Ledger.new(slots, THREADS) : nil
+
+      # @param descriptor [Integer] inherited from the supervisor
+      # @return [Native::Ledger]
+      def self.open(descriptor) = Native::Ledger.open(descriptor, THREADS)
+    end
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/errors"
+require "chaton/native"
+require "json"
+require "timeout"
+
+# A store in this process's memory, and what the tests of jobs at the boundary do with it. With CHATON_GC_STRESS=1
+# every allocation of a block given to `stressed` collects.
+module JobsCase
+  STRESS = ENV.key?("CHATON_GC_STRESS")
+  # Longest wait for anything; under stress everything takes many times as long.
+  WAIT_S = STRESS ? 120 : 20
+
+  STORE = { connect_timeout_s: 2.0, answer_timeout_s: 2.0, durable: false, lock_timeout_s: 2.0, format: 7,
+            lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
+
+  # @return [Hash] settings of this test's own store
+  def store_settings(**changes)
+    @url ||= "memory://#{self.class.name}-#{name}-#{object_id}"
+    { **STORE, url: @url, **changes }
+  end
+
+  # @return [Chaton::Native::JobsClient]
+  def client = @client ||= Chaton::Native::JobsClient.new(store_settings)
+
+  def head(class_name = "A", queue = "q")
+    JSON.generate({ "retry" => true, "queue" => queue, "class" => class_name }).chop
+  end
+
+  # @return [Array<Hash>] the documents of a place
+  def documents(place = "queue:q")
+    client.list(place, 0, 10_000).map { |_, _, payload| JSON.parse(payload) }
+  end
+
+  def stressed
+    GC.stress = STRESS
+    yield
+  ensure
+    GC.stress = false
+  end
+
+  # Waits for a condition.
+  def eventually
+    Timeout.timeout(WAIT_S) { Thread.pass until yield }
+  end
+end
+
+# An engine over that store, with a hub and the seat of the calling thread.
+module JobsEngineCase
+  include JobsCase
+
+  HUB = { threads_min: 1, threads_max: 4, queue_limit: 10, queue_bytes_max: 1_000, queue_age_s: 5.0, slot: 0,
+          stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
+  ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", threads: 4, prefetch_s: 0.005, prefetch_max: 100,
+             settle_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, claim_due: false, slot: 0, tag: "test",
+             labels: ["a"], crons: [], version: "0", identity: nil, index: 0 }.freeze
+
+  def setup
+    @ledger = Chaton::Native::Ledger.new(2, 4)
+    @hub = Chaton::Native::Hub.new(HUB, Chaton::Native::Board.new(1), nil)
+    @seat = @hub.enter
+  end
+
+  def teardown
+    @engine&.stop
+    @seat.leave
+    @hub.close
+    @hub.shut
+  end
+
+  def start(**changes)
+    @engine = Chaton::Native::Jobs.start(@hub, @ledger, { **store_settings, **ENGINE, **changes })
+  end
+
+  def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }
+
+  def run_one(args, class_name = "A")
+    @engine || start
+    client.push_args("q", head(class_name), [args], nil)
+    take
+  end
+
+  def run_text(args)
+    @engine || start
+    client.push("q", %({"class":"A","args":#{args},"jid":"a"}), nil, nil, nil)
+    take
+  end
+
+  def settled = assert(@engine.wait_idle(JobsCase::WAIT_S))
+end

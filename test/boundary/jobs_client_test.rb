@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "jobs_case"
+
+# The client against a store in memory: what goes in comes out, and what is wrong is named.
+class JobsClientTest < Minitest::Test
+  include JobsCase
+
+  def test_a_plain_job_becomes_a_document
+    before = Time.now.to_f
+    jid, = stressed { client.push_args("q", head("Resize"), [[7, "x"]], nil) }
+    job, = documents
+    assert_match(/\A\h{24}\z/, jid)
+    assert_equal ["Resize", [7, "x"], jid, "q", true], job.values_at("class", "args", "jid", "queue", "retry")
+    assert_in_delta before, job["created_at"], JobsCase::WAIT_S
+    assert_equal job["created_at"], job["enqueued_at"]
+  end
+
+  def test_times_are_milliseconds_in_format_8
+    client = Chaton::Native::JobsClient.new(store_settings(format: 8))
+    client.push_args("q", head, [[]], nil)
+    job, = documents
+    assert_kind_of Integer, job["created_at"]
+    assert_in_delta Time.now.to_f * 1000, job["enqueued_at"], JobsCase::WAIT_S * 1000
+  end
+
+  def test_many_jobs_keep_their_order_and_have_numbers_of_their_own
+    jids = stressed { client.push_args("q", head, Array.new(10) { |n| [n] }, nil) }
+    assert_equal jids.uniq, jids
+    assert_equal jids, documents.map { |job| job["jid"] }
+    assert_equal (0..9).to_a, documents.flat_map { |job| job["args"] }
+  end
+
+  def test_jobs_with_a_time_are_scheduled
+    client.push_args("q", head, [[1], [2]], [2e9, 3e9])
+    client.push_args("q", head, [[3]], 2.5e9)
+    scores = client.list("scheduled", 0, 10).map(&:first)
+    assert_equal [2e9, 2.5e9, 3e9], scores
+    assert_equal [[1], [3], [2]], documents("scheduled").map { |job| job["args"] }
+    assert(documents("scheduled").none? { |job| job.key?("enqueued_at") })
+  end
+
+  def test_numbers_may_be_given
+    assert_equal %w[one two\"], client.push_args("q", head, [[], []], nil, %w[one two\"])
+    assert_equal %w[one two\"], documents.map { |job| job["jid"] }
+  end
+
+  def test_what_does_not_fit_together_is_refused
+    assert_match(/at has 1 times for 2 jobs/, refused { client.push_args("q", head, [[], []], [1.0]) })
+    assert_match(/jids has 1 numbers for 2 jobs/, refused { client.push_args("q", head, [[], []], nil, ["a"]) })
+    assert_match(/args of A is Integer; it must be an Array/, refused { client.push_args("q", head, [1], nil) })
+    assert_match(/at is no finite number/, refused { client.push_args("q", head, [[]], Float::INFINITY) })
+    assert_match(/setting format: 5/, refused { Chaton::Native::JobsClient.new(store_settings(format: 5)) })
+    assert_match(/setting url/, refused { Chaton::Native::JobsClient.new(JobsCase::STORE) })
+    assert_empty documents
+    assert_empty client.push_args("q", head, [], nil)
+  end
+
+  def test_an_unknown_store_is_named_without_its_password
+    error = assert_raises(Chaton::StoreRefused) do
+      Chaton::Native::JobsClient.new(store_settings(url: "ftp://me:secret@host/"))
+    end
+    assert_kind_of Chaton::StoreError, error
+    refute_match(/secret/, error.message)
+  end
+
+  def test_documents_are_stored_as_they_are
+    assert_nil client.push("q", '{"class":"A","args":[],"jid":"a","odd":1.50}', nil, nil, nil)
+    assert_equal '{"class":"A","args":[],"jid":"a","odd":1.50}', client.list("queue:q", 0, 1)[0][2]
+  end
+
+  def test_a_lock_that_is_held_names_its_holder
+    pushes = %w[a b].map { |jid| ["q", %({"class":"A","args":[],"jid":"#{jid}"}), nil, ["key", jid, 60.0], nil] }
+    assert_equal [nil, "a"], stressed { client.push_many(pushes) }
+    client.unlock("key", "a")
+    assert_nil client.push(*pushes.last)
+  end
+
+  def test_a_tick_is_pushed_once
+    pushed = Array.new(2) { client.push_once("cron:1", 60.0, "q", '{"class":"A","args":[],"jid":"a"}') }
+    assert_equal [true, false], pushed
+  end
+
+  def test_jobs_are_found_moved_and_removed
+    jid, = client.push_args("q", head, [[1]], nil)
+    place, entry = stressed { client.find(jid) }
+    assert_equal "queue:q", place
+    assert client.kill(place, entry)
+    refute client.kill(place, entry)
+    place, entry = client.find(jid)
+    assert_equal "dead", place
+    assert client.requeue(place, entry)
+    place, entry = client.find(jid)
+    assert client.remove(place, entry)
+    assert_nil client.find(jid)
+  end
+
+  def test_a_place_that_does_not_exist_is_named
+    assert_match(/"shelf" is no place of jobs/, refused { client.list("shelf", 0, 1) })
+    assert_match(/"queue:" is no place/, refused { client.clear("queue:", 0) })
+  end
+
+  def test_counts_and_queues
+    client.push_args("q", head, [[1], [2]], nil)
+    client.pause("q", true)
+    assert_equal 2, stressed { client.stats }[:enqueued]
+    queue, = client.queues
+    assert_equal ["q", 2, true], queue.values_at(:name, :size, :paused)
+    assert_equal 2, client.clear("queue:q", 0)
+    assert_empty client.processes
+    assert_empty client.owners
+  end
+
+  def test_small_hashes
+    client.save("it-1", { "ex" => "1", "c" => "[\"é\"]" }, 60.0)
+    assert_equal({ "ex" => "1", "c" => "[\"é\"]" }, stressed { client.load("it-1") })
+    client.remove_hash("it-1")
+    assert_empty client.load("it-1")
+  end
+
+  def test_cancels
+    refute client.cancelled("a")
+    client.cancel("a")
+    assert client.cancelled("a")
+  end
+
+  def test_batches
+    client.batch_open("b1", nil, "mails", [["success", "q", '{"class":"Told","args":[],"jid":"t"}']], 60.0)
+    client.push("q", '{"class":"A","args":[],"jid":"a","bid":"b1"}', nil, nil, "b1")
+    client.batch_close("b1")
+    status = stressed { client.batch("b1") }
+    assert_equal ["b1", "mails", 1, 1], status.values_at(:bid, :description, :total, :pending)
+    assert_equal [[], false, nil], status.values_at(:failed_jids, :success, :parent)
+    assert_nil client.batch("b2")
+  end
+
+  def test_many_threads_share_it
+    shared = client
+    threads = Array.new(20) { |n| Thread.new { 5.times { |m| shared.push_args("q", head, [[n, m]], nil) } } }
+    threads.each(&:join)
+    assert_equal 100, client.stats[:enqueued]
+  end
+
+  def test_a_forked_child_may_use_it
+    client.push_args("q", head, [[1]], nil)
+    reader, writer = IO.pipe
+    pid = fork do
+      writer.write(client.push_args("q", head, [[2]], nil).first.size)
+      writer.close
+      exit!(0)
+    end
+    writer.close
+    assert_equal "24", reader.read
+    Process.wait(pid)
+    assert_equal 1, client.stats[:enqueued], "the child's memory is its own"
+  end
+
+  def test_numbers_differ_after_a_fork
+    client.push_args("q", head, [[1]], nil)
+    reader, writer = IO.pipe
+    pid = fork do
+      writer.write(client.push_args("q", head, [[2]], nil).first)
+      writer.close
+      exit!(0)
+    end
+    writer.close
+    here, = client.push_args("q", head, [[2]], nil)
+    refute_equal here, reader.read
+    Process.wait(pid)
+  end
+
+  def test_the_delay_before_a_retry
+    assert_in_delta 15.0, Chaton::Native.retry_delay(0, 0.0)
+    assert_in_delta 96.0, Chaton::Native.retry_delay(3, 0.0)
+  end
+
+  private
+
+  def refused(&)
+    assert_raises(ArgumentError, &).message
+  end
+end

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require_relative "jobs_case"
+
+# The engine as an object: what it takes, what it gives back, and what it says of itself.
+class JobsEngineTest < Minitest::Test
+  include JobsEngineCase
+
+  def test_given_back_jobs_end_without_effect
+    job = run_one([1])
+    assert_equal [job.jid], @engine.give_back_running
+    refute job.open?
+    @engine.quiet
+    job.done
+    settled
+    assert_equal [0, 1], client.stats.values_at(:in_flight, :enqueued)
+    assert_equal 0, @engine.stats[:processed]
+  end
+
+  def test_the_ledger_names_what_runs
+    job = run_one([])
+    assert_equal @engine.identity, @ledger.identity(0)
+    (ticket, jid, at), *others = @ledger.started(0)
+    assert_equal [job.ticket, job.jid], [ticket, jid]
+    assert_in_delta Time.now.to_f * 1000, at, JobsCase::WAIT_S * 1000
+    assert_empty others
+    job.done
+    assert_empty @ledger.started(0)
+  end
+
+  def test_malformed_documents_never_arrive
+    start
+    client.push("q", '{"class":"A"}', nil, nil, nil)
+    client.push_args("q", head("B"), [[]], nil)
+    job = take
+    assert_equal "B", job.class_name
+    job.done
+    settled
+    assert_equal 1, client.stats[:dead]
+  end
+
+  def test_due_jobs_pass_through_ruby_when_asked_for
+    start(claim_due: true)
+    client.push_args("q", head, [[1]], Time.now.to_f - 1)
+    job = take
+    assert job.due?
+    job.done
+    settled
+    assert_equal [0, 0, 0], client.stats.values_at(:in_flight, :scheduled, :enqueued)
+  end
+
+  def test_an_engine_that_is_quiet_claims_nothing
+    start
+    @engine.quiet
+    client.push_args("q", head, [[1]], nil)
+    assert @engine.wait_idle(JobsCase::WAIT_S)
+    assert_equal [1, 0], client.stats.values_at(:enqueued, :in_flight)
+    @engine.resume
+    take.done
+  end
+
+  def test_jobs_that_wait_are_sent_back
+    start
+    client.push_args("q", head, Array.new(4) { |n| [n] }, nil)
+    running = take
+    @engine.quiet
+    @engine.release
+    refute @engine.wait_idle(0.0)
+    running.done
+    settled
+    assert_equal [3, 0], client.stats.values_at(:enqueued, :in_flight)
+  end
+
+  def test_the_jobs_of_a_dead_sibling_come_back
+    start
+    @engine.recover("gone:1:0", "SIGSEGV", [1, 2])
+    @engine.recover("gone:1:0", nil, [])
+    client.push_args("q", head, [[1]], nil)
+    take.done
+  end
+
+  def test_settings_are_named_when_they_are_wrong
+    cron = ["c", "61 * * * *", "UTC", "q", "{"]
+    { mode: "odd", queues: [["q"]], beat_s: -1.0, crons: [cron], threads: nil }.each do |key, value|
+      error = assert_raises(ArgumentError) { start(key => value) }
+      assert_match(/#{key.to_s.chomp("s")}/, error.message)
+    end
+    assert_raises(IndexError) { start(slot: 2) }
+  end
+
+  def test_in_a_forked_child_it_says_so
+    job = run_one([3])
+    reader, writer = IO.pipe
+    pid = fork do
+      found = [-> { @engine.stats }, -> { job.done }].map do |call|
+        call.call
+      rescue Chaton::ForkedError
+        "forked"
+      end
+      writer.write(JSON.generate([*found, job.args]))
+      writer.close
+      exit!(0)
+    end
+    writer.close
+    assert_equal ["forked", "forked", [3]], JSON.parse(reader.read)
+    Process.wait(pid)
+    job.done
+    settled
+    assert_equal 0, client.stats[:in_flight]
+  end
+end

@@ -1,0 +1,146 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# `chaton jobs …`, without a server and beside one.
+class JobsCommandTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Step
+      include Chaton::Job
+      options queue: "default", retry: 1
+      def perform(id)
+        raise IOError, "step \#{id} fails" if id.start_with?("bad")
+        Recorder.note(id)
+        sleep 0.01 until cancelled? if id == "patient"
+      end
+    end
+  RUBY
+
+  each_store def test_what_waits_is_shown_and_moved
+    server = prepare_jobs(JOBS)
+    console = console(server)
+    ids = console.run("%w[a b c].map { |id| Step.perform_async(id) } + [Step.perform_in(3600, \"later\")]")
+    assert_equal %w[a b c], json(server, "list", "queue:default").map { |job| job["args"].first }
+    places = json(server, "list").map { |job| job["place"] }
+    assert_equal %w[queue:default queue:default queue:default scheduled], places
+    assert_equal ids[3], json(server, "list", "scheduled").first["jid"]
+    text = success(server, "list")
+    assert_match(/^place +jid +class/, text)
+    assert_includes text, ids[0]
+    shown = json(server, "show", ids[3])
+    assert_equal ["scheduled", ["later"], "Step"], [shown["place"], *shown["job"].values_at("args", "class")]
+    assert_match(/^class +Step$/, success(server, "show", ids[0]))
+    success(server, "retry", ids[3])
+    success(server, "kill", ids[1])
+    success(server, "delete", ids[0])
+    assert_equal %w[c later], json(server, "list", "--queue", "default").map { |job| job["args"].first }
+    assert_equal ["b"], json(server, "list", "dead").map { |job| job["args"].first }
+    assert_equal({ "enqueued" => 2, "dead" => 1, "scheduled" => 0, "retries" => 0 },
+                 json(server, "stats").slice("enqueued", "dead", "scheduled", "retries"))
+    assert_equal [["default", 2, false]], json(server, "queues").map { |one| one.values_at("name", "size", "paused") }
+  end
+
+  each_store def test_whole_places_are_emptied
+    server = prepare_jobs(JOBS)
+    console = console(server)
+    console.run("Step.perform_bulk([[\"now\"]] * 1_200); nil")
+    console.run("Step.perform_bulk([[\"later\"]] * 700, at: Time.now.to_f + 60); nil")
+    out, err, status = server.jobs_command("drain", "default")
+    assert_equal ["", 1], [out, status]
+    assert_match(/1,?200 jobs.*--yes/, err)
+    assert_equal 1200, json(server, "drain", "default", "--yes")["count"]
+    assert_equal 700, json(server, "retry", "--all", "scheduled")["count"]
+    assert_equal [700, 0], stats(console).values_at("enqueued", "scheduled")
+    assert_equal 700, json(server, "delete", "--all", "queue:default")["count"]
+    assert_equal 0, stats(console)["enqueued"]
+  end
+
+  each_store def test_beside_a_running_server
+    server = boot_jobs(JOBS, section: "beat_s 0.3")
+    assert_equal "default", json(server, "enqueue", "Step", "[\"a\"]")["queue"]
+    server.eventually("it ran") { server.record.of("a").any? }
+    success(server, "pause", "default")
+    assert_equal [true], json(server, "queues").map { |queue| queue["paused"] }
+    success(server, "enqueue", "Step", "[\"b\"]")
+    assert_equal 1, json(server, "stats")["enqueued"]
+    success(server, "resume", "default")
+    server.eventually("it ran after the pause") { server.record.of("b").any? }
+    jid = json(server, "enqueue", "Step", "[\"patient\"]")["jid"]
+    server.eventually("it runs") { server.record.of("patient").any? }
+    _, err, status = server.jobs_command("show", jid)
+    assert_equal 1, status
+    assert_match(/#{jid}.*(?:runs in|ended)/, err)
+    server.eventually("it is seen to run") { json(server, "processes").first["work"].map { |one| one["jid"] } == [jid] }
+    success(server, "cancel", jid)
+    server.eventually("it ended") { json(server, "stats")["in_flight"].zero? }
+    success(server, "signal", json(server, "processes").first["identity"], "TSTP")
+    server.eventually("it is quiet") { json(server, "processes").first["quiet"] }
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_mistakes_are_named
+    server = prepare_jobs(JOBS)
+    console(server).run("Step.perform_async(\"a\"); nil")
+    { %w[shwo x] => /no command "shwo".*show/, %w[show] => /JID is missing/, %w[show 0123] => /no job 0123/,
+      %w[list ded] => /"ded".*dead/, %w[list default] => /queue:default/, %w[retry 0123] => /no job 0123/,
+      %w[kill a b] => /too many: b/, %w[enqueue Step {}] => /array/i, %w[enqueue step] => /class/,
+      %w[signal nobody TSTP] => /no process nobody/, %w[list --limit 0] => /--limit/,
+      %w[stats --jsno] => /--jsno.*--json/ }.each do |words, message|
+      out, err, status = server.jobs_command(*words)
+      assert_equal ["", 1], [out, status], words.inspect
+      assert_match(message, err, words.inspect)
+      refute_match(/\.rb:\d+/, err)
+    end
+    out, _, status = server.jobs_command("--help")
+    assert_equal 0, status
+    %w[list show retry delete pause resume drain cancel stats].each { |name| assert_match(/^ +#{name}\b/, out) }
+  end
+
+  def test_a_store_that_is_away_is_named
+    @kind = :redis
+    server = prepare_jobs(JOBS)
+    redis.stop
+    out, err, status = server.jobs_command("stats")
+    assert_equal ["", 1], [out, status]
+    assert_match(/127\.0\.0\.1:#{redis.port}/, err)
+  end
+
+  def test_a_backup_of_a_file_in_use
+    @kind = :sqlite
+    server = boot_jobs(JOBS)
+    console = console(server)
+    server.signal("STOP", server.workers.first)
+    console.run("Step.perform_bulk((0...1000).map { |n| [\"j\#{n}\"] }); nil")
+    assert_operator json(server, "backup", "copy.db")["bytes"], :>, 10_000
+    _, err, status = server.jobs_command("backup", "copy.db")
+    assert_equal 1, status
+    assert_match(/copy\.db.* exists/, err)
+    server.signal("CONT", server.workers.first)
+    server.eventually("all ran") { server.record.count == 1000 }
+    assert_equal 0, server.stop
+    # What the copy holds is run by whoever gets it.
+    copy = "sqlite://#{server.path("copy.db")}"
+    assert_equal 1000, JSON.parse(success(server, "stats", "--json", "--store", copy))["enqueued"] +
+                       JSON.parse(success(server, "stats", "--json", "--store", copy))["in_flight"]
+  end
+
+  def test_a_backup_of_redis_is_refused
+    @kind = :redis
+    _, err, status = prepare_jobs(JOBS).jobs_command("backup", "copy.rdb")
+    assert_equal 1, status
+    assert_match(/BGSAVE|Redis/i, err)
+  end
+
+  private
+
+  def success(server, *words)
+    out, err, status = server.jobs_command(*words)
+    assert_equal ["", 0], [err, status], words.inspect
+    out
+  end
+
+  def json(server, *words) = JSON.parse(success(server, *words, "--json"))
+end

@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/cpu_time"
+require "support/jobs_test_case"
+
+# Whoever has nothing to do sleeps, and is awake at once.
+class JobsIdleTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id) = Recorder.note(id)
+    end
+  RUBY
+  WINDOW_S = 2
+  # One thread's wake-ups in the window: a sign of life and what goes with it.
+  WAKE_UPS_MAX = 10
+
+  each_store def test_idle_threads_sleep
+    server = boot_jobs(JOBS)
+    console = console(server)
+    console.run("100.times { |n| Note.perform_async(n) }; Note.perform_in(3600, \"far\")")
+    server.eventually("they ran") { server.record.count == 100 }
+    pid = server.workers.first
+    server.eventually("it has come to rest", timeout_s: 20) do
+      before = CpuTime.sleeps(pid)
+      used_s = CpuTime.of(pid)
+      sleep WINDOW_S
+      @awake = CpuTime.sleeps(pid).to_h { |thread, count| [thread, count - before.fetch(thread, 0)] }
+      @used_s = CpuTime.of(pid) - used_s
+      @awake.values.max <= WAKE_UPS_MAX
+    end
+    assert_operator @awake.values.max, :<=, WAKE_UPS_MAX, @awake.inspect
+    assert_operator @used_s, :<, WINDOW_S * CpuTime::REST
+    console.run("Note.perform_async(\"awake\")")
+    server.eventually("it wakes") { server.record.of("awake").any? }
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_each_push_wakes_it_within_moments
+    server = boot_jobs(JOBS)
+    console = console(server)
+    late = Array.new(30) do |n|
+      pushed_s = console.run("Note.perform_async(\"n#{n}\"); Process.clock_gettime(Process::CLOCK_MONOTONIC)")
+      server.eventually("job #{n}") { server.record.of("n#{n}").any? }
+      server.record.of("n#{n}").first.at_s - pushed_s
+    end
+    # Not a measurement: no round may have waited for a timer. Half of them tell, as others use the machine too.
+    assert_operator late.sort[late.size / 2], :<, 0.1, late.inspect
+    assert_equal 0, server.stop
+  end
+end

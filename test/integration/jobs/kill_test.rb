@@ -1,0 +1,149 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# Sudden death of workers, of the supervisor and of everything, while jobs run: none is lost, and no more run twice
+# than were in flight.
+class JobsKillTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id)
+        sleep 0.002
+        Recorder.note(id)
+      end
+    end
+
+    class Long
+      include Chaton::Job
+      def perform(id, seconds)
+        Recorder.note(id, "began")
+        sleep seconds
+        Recorder.note(id, "ended")
+      end
+    end
+  RUBY
+  COUNT = 20_000
+  KILLS = 20
+  # Of the whole tree, where each round waits for a boot.
+  ROUNDS = 3
+  # About a second is promised; the machine may be busy.
+  RECOVERY_S = 4
+
+  def time_limit_s = 180
+
+  each_store def test_twenty_killed_workers
+    server, console = crowd
+    at_risk = 0
+    KILLS.times do |round|
+      progress(server, (round + 1) * COUNT / (KILLS + 2))
+      at_risk += kill_one(server, console, round)
+    end
+    assert_none_lost(server, console, at_risk)
+    assert_equal KILLS, server.log.scan(/worker died/).size
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_killed_supervisors
+    server, console = crowd
+    at_risk = 0
+    ROUNDS.times do |round|
+      progress(server, (round + 1) * COUNT / (ROUNDS + 2))
+      pids = server.workers
+      server.signal("KILL")
+      server.wait_exit
+      # What its workers run when they see it, they end.
+      server.wait_all_gone
+      assert(pids.none? { |pid| server.alive?(pid) })
+      at_risk += stats(console)["in_flight"]
+      server.start.ready
+    end
+    assert_none_lost(server, console, at_risk)
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_everything_killed_at_once
+    server, console = crowd
+    at_risk = 0
+    ROUNDS.times do |round|
+      progress(server, (round + 1) * COUNT / (ROUNDS + 2))
+      server.kill_all
+      at_risk += stats(console)["in_flight"]
+      server.start.ready
+    end
+    assert_none_lost(server, console, at_risk)
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_a_sibling_takes_over_at_once
+    server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
+    assert_taken_over(server)
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_the_replacement_takes_over_where_there_is_no_sibling
+    server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
+    assert_taken_over(server)
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_a_killed_tree_is_recovered_at_boot
+    server = boot_jobs(JOBS, workers: "jobs: 1")
+    console(server).run("Long.perform_async(\"long\", 1)")
+    server.eventually("it runs") { server.record.count("began") == 1 }
+    server.kill_all
+    begun_s = Recorder.now_s
+    server.start
+    server.eventually("it runs again") { server.record.count("began") == 2 }
+    assert_operator server.record.entries.last.at_s - begun_s, :<, RECOVERY_S
+    server.eventually("it ends") { server.record.count("ended") == 1 }
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def crowd
+    server = boot_jobs(JOBS, workers: "jobs: 2", threads: "4..8", config: JobsServer::QUICK)
+    console = console(server)
+    console.run("Note.perform_bulk((0...#{COUNT}).map { |n| [n] }); nil")
+    [server, console]
+  end
+
+  def progress(server, count)
+    server.eventually("#{count} jobs") { server.record.count >= count }
+  end
+
+  # Both stand still while we look, so that what is read is what was in flight.
+  def kill_one(server, console, round)
+    pids = server.eventually("two workers") { server.workers.then { |found| found if found.size == 2 } }
+    pids.each { |pid| server.signal("STOP", pid) }
+    in_flight = stats(console)["in_flight"]
+    server.signal("KILL", pids[round % 2])
+    server.signal("CONT", pids[1 - (round % 2)])
+    in_flight
+  end
+
+  def assert_none_lost(server, console, at_risk)
+    server.eventually("every job ran", timeout_s: 60) { server.record.tally.size == COUNT }
+    drained(server, console)
+    twice = server.record.count - COUNT
+    assert_operator twice, :<=, at_risk
+    assert_equal [0, 0], stats(console).values_at("dead", "failed")
+  end
+
+  def assert_taken_over(server)
+    console(server).run("Long.perform_async(\"long\", 1)")
+    server.eventually("it runs") { server.record.count("began") == 1 }
+    pid = server.record.entries.last.pid
+    killed_s = Recorder.now_s
+    server.signal("KILL", pid)
+    server.eventually("another one runs it") { server.record.count("began") == 2 }
+    again = server.record.entries.last
+    refute_equal pid, again.pid
+    assert_operator again.at_s - killed_s, :<, RECOVERY_S
+    server.eventually("it ends") { server.record.count("ended") == 1 }
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# Several servers on one store.
+class JobsManyProcessesTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id) = Recorder.note(id)
+    end
+
+    class Tick
+      include Chaton::Job
+      def perform(*) = Recorder.note(Time.now.to_f.round)
+    end
+  RUBY
+  SERVERS = { sqlite: 2, redis: 4 }.freeze
+
+  def time_limit_s = 90
+
+  each_store def test_they_share_the_work
+    servers = boot_all
+    console = console(servers.first)
+    console.run("Note.perform_bulk((0...5_000).map { |n| [n] }); nil")
+    servers.first.eventually("all have run") { ids(servers).size >= 5_000 }
+    assert_equal [1], ids(servers).tally.values.uniq
+    servers.first.eventually("each has a share") do
+      console.run("Note.perform_bulk((0...500).map { |n| [n] }); nil")
+      servers.all? { |one| one.record.count.positive? }
+    end
+    servers.first.eventually("all are known") { console.run("Chaton::Jobs::ProcessSet.new.size") == servers.size }
+    # One goes without a word; the others are whole.
+    servers.first.kill_all
+    console.run("Note.perform_bulk((10_000...10_100).map { |n| [n] }); nil")
+    rest = servers.drop(1)
+    rest.first.eventually("the others do it") { (10_000...10_100).all? { |n| ids(rest).include?(n.to_s) } }
+    rest.each { |server| assert_equal 0, server.stop }
+  end
+
+  each_store def test_a_tick_of_the_clock_is_enqueued_once
+    servers = boot_all(section: "cron \"tick\", \"* * * * * *\", \"Tick\"")
+    servers.first.eventually("four ticks") { ids(servers).uniq.size >= 4 }
+    servers.each { |server| assert_equal 0, server.stop }
+    ticks = ids(servers).map(&:to_i).sort
+    assert_equal [1], ticks.tally.values.uniq, ticks.inspect
+    assert_equal (ticks.first..ticks.last).to_a, ticks
+  end
+
+  each_store def test_two_workers_of_one_server_wake_each_other
+    server = boot_jobs(JOBS, workers: "jobs: 2", threads: "1..1")
+    console = console(server)
+    20.times do |n|
+      console.run("Note.perform_async(#{n})")
+      server.eventually("job #{n}") { server.record.count == n + 1 }
+    end
+    assert_equal [1], server.record.tally.values.uniq
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def boot_all(**options)
+    Array.new(SERVERS.fetch(kind)) { launch_jobs(JOBS, **options) }.each(&:ready)
+  end
+
+  def ids(servers) = servers.flat_map { |server| server.record.ids }
+end

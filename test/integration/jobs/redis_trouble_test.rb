@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+require "support/cpu_time"
+
+# A Redis that goes away, stands still, is full, or wants another password.
+class JobsRedisTroubleTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id, *)
+        sleep 0.002
+        Recorder.note(id)
+      end
+    end
+  RUBY
+  COUNT = 5_000
+
+  def kind = :redis
+
+  def time_limit_s = 120
+
+  def test_stopped_and_started_again_mid_run
+    server, console = crowd
+    2.times do |round|
+      progress(server, COUNT / 4 * (round + 1))
+      round.zero? ? redis.stop : redis.kill
+      server.eventually("it is noticed") { server.log.scan(/cannot be reached|connection|refused/i).size > round }
+      assert_resting server.workers.first
+      redis.start
+    end
+    assert_all_ran(server, console, twice_max: 2 * 1000)
+    assert_equal 0, server.stop
+  end
+
+  def test_standing_still
+    server, console = crowd
+    progress(server, COUNT / 4)
+    redis.pause
+    CpuTime.window(server.workers.first, 4) { |share| assert_operator share, :<, CpuTime::REST }
+    redis.resume
+    assert_all_ran(server, console, twice_max: 1000)
+    assert_equal 0, server.stop
+  end
+
+  def test_standing_still_past_the_time_limit_of_an_answer
+    server, console = crowd("answer_timeout_s 0.5")
+    progress(server, COUNT / 4)
+    redis.pause
+    server.eventually("it is noticed") { server.log.match?(/WARN|ERROR/) }
+    assert_resting server.workers.first
+    redis.resume
+    assert_all_ran(server, console, twice_max: 1000)
+    assert_equal 0, server.stop
+  end
+
+  def test_out_of_memory
+    @redis = start_redis({ "maxmemory" => "20mb", "maxmemory-policy" => "noeviction" })
+    server = prepare_jobs(JOBS)
+    console = console(server)
+    stored = console.run(<<~RUBY)
+      stored = 0
+      begin
+        loop { Note.perform_async("n\#{stored}", "x" * 100_000) && stored += 1 }
+      rescue Chaton::StoreFull => e
+        [stored, e.message]
+      end
+    RUBY
+    count, message = stored
+    assert_operator count, :>, 50
+    assert_match(/memory/i, message)
+    raised = assert_raises(Console::Raised) { console.run("Note.perform_bulk([[1, \"x\" * 100_000]])") }
+    assert_equal "Chaton::StoreFull", raised.kind
+    # A worker that starts now drains it.
+    server.start.ready
+    server.eventually("all that was acknowledged ran") { server.record.tally.size == count }
+    drained(server, console)
+    console.run("Note.perform_async(\"again\")")
+    server.eventually("there is room") { server.record.of("again").any? }
+    assert_equal 0, server.stop
+  end
+
+  def test_a_wrong_password_ends_the_boot_and_is_named
+    @redis = start_redis(password: "secret-of-the-test")
+    @store = redis.url(with: "wrong-of-the-test")
+    server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+    assert_equal 1, server.wait_exit(timeout_s: 60)
+    assert_match(/password/i, server.log)
+    assert_match(/127\.0\.0\.1:#{redis.port}/, server.log)
+    refute_match(/of-the-test/, server.log)
+    raised = assert_raises(Console::Raised) { console(server).run("Note.perform_async(1)") }
+    assert_equal "Chaton::StoreRefused", raised.kind
+    refute_match(/of-the-test/, raised.message)
+  end
+
+  def test_the_right_password_is_taken_and_never_shown
+    @redis = start_redis(password: "secret-of-the-test")
+    server = boot_jobs(JOBS)
+    console(server).run("Note.perform_async(1)")
+    server.eventually("it ran") { server.record.count == 1 }
+    assert_equal 0, server.stop
+    refute_match(/of-the-test/, server.log)
+  end
+
+  def test_scripts_are_flushed_and_connections_cut_all_the_time
+    server, console = crowd
+    client = redis.client
+    8.times do |round|
+      progress(server, (COUNT / 10) * (round + 1))
+      client.script(:flush)
+      client.call(%w[CLIENT KILL TYPE normal SKIPME yes]) if round.odd?
+    end
+    assert_all_ran(server, console, twice_max: 4 * 1000)
+    assert_equal 0, server.stop
+  ensure
+    client&.close
+  end
+
+  def test_who_enqueues_is_told_that_redis_is_away_and_goes_on_later
+    server = prepare_jobs(JOBS)
+    console = console(server)
+    console.run("Note.perform_async(1)")
+    redis.stop
+    raised = assert_raises(Console::Raised) { console.run("Note.perform_async(2)") }
+    assert_equal "Chaton::StoreUnavailable", raised.kind
+    assert_match(/127\.0\.0\.1:#{redis.port}/, raised.message)
+    redis.start
+    console.run("Note.perform_async(3)")
+    assert_equal [1, 3], documents(console, "queue:default").map { |item| item["args"].first }
+  end
+
+  private
+
+  def crowd(section = "")
+    server = boot_jobs(JOBS, threads: "4..8", section: section)
+    console = console(server)
+    console.run("Note.perform_bulk((0...#{COUNT}).map { |n| [n] }); nil")
+    [server, console]
+  end
+
+  def progress(server, count)
+    server.eventually("#{count} jobs") { server.record.count >= count }
+  end
+
+  def assert_resting(pid)
+    CpuTime.window(pid, 2) { |share| assert_operator share, :<, CpuTime::REST, "CPU while the store is away" }
+  end
+
+  def assert_all_ran(server, console, twice_max:)
+    server.eventually("every job ran", timeout_s: 60) { server.record.tally.size == COUNT }
+    drained(server, console)
+    assert_operator server.record.count - COUNT, :<=, twice_max
+    assert_equal [0, 0], stats(console).values_at("dead", "failed")
+  end
+end

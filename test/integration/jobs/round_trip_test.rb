@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# Jobs enqueued by one process are run by another.
+class JobsRoundTripTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id) = Recorder.note(id)
+    end
+
+    class Keep
+      include Chaton::Job
+      def perform(name, value)
+        File.write("\#{name}.part", JSON.generate([value, jid]))
+        File.rename("\#{name}.part", name)
+      end
+    end
+
+    class Low
+      include Chaton::Job
+      options queue: "low"
+      def perform(id) = Recorder.note(id)
+    end
+  RUBY
+
+  each_store def test_every_way_to_enqueue
+    server = boot_jobs(JOBS, section: "queues \"default\", \"low\"")
+    console = console(server)
+    began_s = Recorder.now_s
+    jids = console.run(<<~RUBY)
+      [Note.perform_async("async"), Note.perform_in(1, "in"), Note.perform_at(Time.now.to_f + 1.2, "at"),
+       Note.set(queue: "low").perform_async("set"), Low.perform_async("low"), Note.set(wait: 1.4).perform_async("wait"),
+       *Note.perform_bulk((0...2_500).map { |n| ["bulk\#{n}"] })]
+    RUBY
+    assert_equal 2506, jids.uniq.size
+    assert(jids.all?(/\A\h{24}\z/))
+    server.eventually("all have run") { server.record.count == 2506 }
+    drained(server, console)
+    assert_equal [1], server.record.tally.values.uniq
+    { "in" => 1.0, "at" => 1.2, "wait" => 1.4 }.each do |id, due_s|
+      assert_operator server.record.of(id).first.at_s - began_s, :>=, due_s - 0.1
+    end
+    assert_equal 0, server.stop
+    server.wait_all_gone
+    # The last ones are counted at the latest when it leaves.
+    assert_equal 2506, stats(console)["processed"]
+  end
+
+  each_store def test_a_queue_is_in_order
+    server = prepare_jobs(JOBS, threads: "1..1", section: "queues \"default\", \"low\"")
+    console = console(server)
+    console.run("100.times { |n| Low.perform_async(\"low\#{n}\") }")
+    console.run("100.times { |n| Note.perform_async(n) }")
+    server.start.ready
+    server.eventually("all have run") { server.record.count == 200 }
+    assert_equal [*Array.new(100, &:to_s), *Array.new(100) { |n| "low#{n}" }], server.record.ids
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_arguments_come_back_as_they_were
+    server = boot_jobs(JOBS)
+    console = console(server)
+    values = ["", "\u0000\u001F\"\\/\u2028\u2029\u007F", "日本語 🐈 é", -(2**70), (2**53) + 1, 1.5e300, -0.0, nil, true,
+              [], {}, { "a" => [{ "" => nil }] }, "é".encode("UTF-8").unicode_normalize(:nfd)]
+    values.each_with_index do |value, n|
+      console.run("Keep.perform_async(\"v#{n}\", #{value.inspect})")
+      assert_equal [value], [kept(server, "v#{n}").first]
+    end
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_ten_megabytes
+    server = boot_jobs(JOBS)
+    console = console(server)
+    jid = console.run("Keep.perform_async(\"big\", \"x\" * 10_000_000 + \"é\")")
+    value, seen = kept(server, "big")
+    assert_equal [10_000_001, jid], [value.size, seen]
+    drained(server, console)
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_what_json_cannot_carry_is_refused_and_named
+    server = prepare_jobs(JOBS)
+    console = console(server)
+    { "\"\\xFF\".b" => /argument 1/, "\"\\xFF\"" => /argument 1/, ":a" => /Symbol/, "Time.now" => /Time/,
+      "Float::NAN" => /argument 1/, "{ a: 1 }" => /Symbol/, "[[1, Object.new]]" => /Object/ }.each do |bad, message|
+      raised = assert_raises(Console::Raised, bad) { console.run("Note.perform_async(#{bad})") }
+      assert_equal "ArgumentError", raised.kind, "#{bad}: #{raised.message}"
+      assert_match(message, raised.message, bad)
+    end
+    assert_equal 0, stats(console)["enqueued"]
+  end
+
+  private
+
+  def kept(server, name)
+    server.eventually("value #{name}") { File.exist?(server.path(name)) }
+    JSON.parse(server.read(name))
+  end
+end

@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+require "support/sidekiq_server"
+
+# Beside a real Sidekiq on the same queues, as during a migration.
+class JobsBesideSidekiqTest < Minitest::Test
+  include JobsTest
+
+  # What both run; MIXIN is the only difference. Plain is the same on both sides.
+  JOBS = <<~RUBY
+    require "sidekiq"
+    class Note
+      include MIXIN
+      def perform(id, good = nil)
+        Recorder.note(id)
+        raise ArgumentError, "\#{id} fails" if good && good != "MIXIN"
+      end
+    end
+
+    class Plain
+      include Sidekiq::Worker
+      sidekiq_options retry: 5, queue: "default"
+      def perform(id) = Recorder.note("\#{id}:\#{jid.size}")
+    end
+  RUBY
+  THEIRS = "Sidekiq::Worker"
+  OURS = "Chaton::Job"
+
+  def kind = :redis
+
+  def time_limit_s = 90
+
+  def test_jobs_of_one_are_run_by_the_other
+    server = boot_ours
+    client = ruby_with_sidekiq(server)
+    jids = client.run("[Note.perform_async(\"s1\"), Note.perform_in(1, \"s2\"), " \
+                      "*Sidekiq::Client.push_bulk(\"class\" => Note, \"args\" => (0...500).map { |n| [\"b\#{n}\"] })]")
+    assert_equal 502, jids.flatten.size
+    server.eventually("ours ran Sidekiq's jobs") { server.record.tally.size == 502 }
+    # A class of Sidekiq's, unchanged, in our worker and from our console.
+    [client, console(server, env: env)].each_with_index { |one, n| one.run("Plain.perform_async(\"p#{n}\")") }
+    server.eventually("ours ran Sidekiq's class") { (%w[p0:24 p1:24] - server.record.ids).empty? }
+    assert_equal 0, server.stop
+
+    peer = start_sidekiq(server)
+    console(server).run("Note.perform_async(\"c1\"); Note.perform_in(1, \"c2\"); " \
+                        "Note.perform_bulk((0...500).map { |n| [\"d\#{n}\"] }); nil")
+    server.eventually("Sidekiq ran ours", timeout_s: 60) { server.record.tally.size == 1006 }
+    assert_includes server.record.entries.map(&:pid), peer.pid
+    assert_equal [1], server.record.tally.values.uniq
+  end
+
+  def test_side_by_side
+    server = boot_ours
+    peer = start_sidekiq(server)
+    client = ruby_with_sidekiq(server)
+    console = console(server)
+    20.times do |round|
+      client.run("Note.perform_bulk((0...100).map { |n| [\"s#{round}.\#{n}\"] }); nil")
+      console.run("Note.perform_bulk((0...100).map { |n| [\"c#{round}.\#{n}\"] }); nil")
+    end
+    server.eventually("all have run") { server.record.tally.size == 4000 }
+    assert_equal [1], server.record.tally.values.uniq
+    assert_operator server.record.entries.map(&:pid).uniq.size, :>, 1
+    assert_equal 2, client.run("Sidekiq::ProcessSet.new.to_a.size")
+    peer.stop
+    assert_equal 0, server.stop
+  end
+
+  def test_a_retry_made_by_one_is_run_by_the_other
+    server = boot_ours
+    client = ruby_with_sidekiq(server)
+    # Each fails unless the other one runs it.
+    client.run("Note.perform_async(\"x\", \"#{THEIRS}\")")
+    server.eventually("it failed here") { client.run("Sidekiq::RetrySet.new.size") == 1 }
+    assert_equal 0, server.stop
+    assert_equal "x fails", client.run("Sidekiq::RetrySet.new.first[\"error_message\"]")
+    peer = start_sidekiq(server)
+    client.run("Sidekiq::RetrySet.new.each(&:retry)")
+    server.eventually("Sidekiq ran the retry") { server.record.of("x").size == 2 }
+    client.run("Note.perform_async(\"y\", \"#{OURS}\")")
+    server.eventually("it failed there") { client.run("Sidekiq::RetrySet.new.size") == 1 }
+    assert_equal 0, client.run("Sidekiq::RetrySet.new.first[\"retry_count\"]")
+    peer.stop
+    server.start.ready
+    # Due now: found by our scheduler, not by a button.
+    redis.client.then do |one|
+      document = one.zrange("retry", 0, 0).first
+      one.zadd("retry", Time.now.to_f, document)
+      one.close
+    end
+    server.eventually("ours ran the retry") { server.record.of("y").size == 2 }
+    server.eventually("none is left") { client.run("Sidekiq::RetrySet.new.size").zero? }
+    assert_equal server.workers.first, server.record.entries.last.pid
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def boot_ours = boot_jobs(JOBS.gsub("MIXIN", OURS), env: env)
+
+  def env = { "REDIS_URL" => redis.url }
+
+  def start_sidekiq(server)
+    their_jobs(server)
+    (@peers ||= []) << SidekiqServer.new(server.dir, redis.url, "their_jobs.rb").start
+    @peers.last
+  end
+
+  # A process that knows nothing of Chaton.
+  def ruby_with_sidekiq(server)
+    their_jobs(server)
+    console(server, env: env, requires: ["sidekiq/api", "./their_jobs"])
+  end
+
+  def their_jobs(server)
+    server.write("their_jobs.rb", "require #{JobsServer::RECORDER.dump}\n#{JOBS.gsub("MIXIN", THEIRS)}")
+  end
+
+  def teardown
+    (@peers || []).each(&:close)
+    super
+  end
+end

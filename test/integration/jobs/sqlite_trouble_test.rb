@@ -1,0 +1,167 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/cpu_time"
+require "support/jobs_test_case"
+require "support/small_disk"
+
+# A database file that is locked, full, damaged or gone.
+class JobsSqliteTroubleTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id, *)
+        sleep 0.002
+        Recorder.note(id)
+      end
+    end
+  RUBY
+  COUNT = 3_000
+
+  def kind = :sqlite
+
+  def time_limit_s = 120
+
+  def test_locked_by_another_process_for_a_while
+    server, console = crowd
+    progress(server, COUNT / 4)
+    locked(file) do
+      # Longer than the workers' and the clients' own patience.
+      raised = assert_raises(Console::Raised) { console.run("Note.perform_async(\"refused\")") }
+      assert_equal "Chaton::StoreBusy", raised.kind
+      assert_match(/jobs\.db/, raised.message)
+      CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
+    end
+    console.run("Note.perform_async(\"after\")")
+    assert_all_ran(server, console, COUNT + 1)
+    refute_includes server.record.tally.keys, "refused"
+    assert_equal 0, server.stop
+  end
+
+  def test_a_full_disk
+    SmallDisk.open(megabytes: 3) do |dir|
+      @store = "sqlite://#{dir}/jobs.db"
+      server = boot_jobs(JOBS)
+      console = console(server)
+      server.signal("STOP", server.workers.first)
+      count, message = fill(console)
+      assert_operator count, :>, 10
+      assert_match(/full|space/i, message)
+      assert_match(/jobs\.db/, message)
+      server.signal("CONT", server.workers.first)
+      server.eventually("all that was acknowledged ran", timeout_s: 60) { server.record.tally.size >= count }
+      drained(server, console)
+      assert_equal count, server.record.tally.size
+      console.run("Note.perform_async(\"again\")")
+      server.eventually("there is room") { server.record.of("again").any? }
+      assert_equal 0, server.stop
+    end
+  end
+
+  def test_a_disk_that_others_fill
+    SmallDisk.open(megabytes: 4) do |dir|
+      @store = "sqlite://#{dir}/jobs.db"
+      server = boot_jobs(JOBS)
+      console = console(server)
+      console.run("Note.perform_bulk((0...500).map { |n| [n] }); nil")
+      progress(server, 50)
+      ballast = SmallDisk.fill(dir)
+      assert_raises(Console::Raised) { console.run("loop { Note.perform_async(\"lost\", \"x\" * 5000) }") }
+      CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, 0.5 }
+      File.delete(ballast)
+      server.eventually("every job ran", timeout_s: 60) { (server.record.tally.keys - ["lost"]).size == 500 }
+      drained(server, console)
+      assert_equal 0, server.stop
+    end
+  end
+
+  def test_a_file_that_is_no_database_ends_the_boot
+    { "garbage" => "no database" * 1000, "torn" => :torn }.each do |name, content|
+      @store = "sqlite://#{scratch}/#{name}.db"
+      damage("#{scratch}/#{name}.db", content)
+      server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+      assert_equal 1, server.wait_exit(timeout_s: 60), name
+      assert_match(/#{name}\.db/, server.log)
+      assert_match(/damaged|malformed|not a database|corrupt/i, server.log)
+      raised = assert_raises(Console::Raised, name) { console(server).run("Note.perform_async(1)") }
+      assert_equal "Chaton::StoreCorrupt", raised.kind
+    end
+  end
+
+  def test_a_removed_file_is_named_and_does_not_spin
+    server = boot_jobs(JOBS)
+    console = console(server)
+    console.run("Note.perform_async(1)")
+    server.eventually("it ran") { server.record.count == 1 }
+    drained(server, console)
+    Dir.glob("#{file}*").each { |path| File.delete(path) }
+    server.eventually("it is noticed", timeout_s: 40) { server.log.match?(/(?:WARN|ERROR).*jobs\.db/) }
+    CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
+    # A new file at the same place is taken up.
+    server.eventually("it goes on", timeout_s: 40) do
+      console(server).run("Note.perform_async(\"new\")")
+      server.record.of("new").any?
+    end
+    assert_equal 0, server.stop
+  end
+
+  def test_a_directory_that_cannot_be_made_is_named
+    File.write(File.join(scratch, "plain"), "")
+    @store = "sqlite://#{scratch}/plain/jobs.db"
+    server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
+    assert_equal 1, server.wait_exit(timeout_s: 60)
+    assert_match(%r{plain/jobs\.db}, server.log)
+  end
+
+  private
+
+  def file = store.delete_prefix("sqlite://")
+
+  def crowd
+    server = boot_jobs(JOBS, threads: "4..8", section: "lock_timeout_s 0.3")
+    console = console(server)
+    console.run("Note.perform_bulk((0...#{COUNT}).map { |n| [n] }); nil")
+    [server, console]
+  end
+
+  def progress(server, count)
+    server.eventually("#{count} jobs") { server.record.count >= count }
+  end
+
+  def fill(console)
+    console.run(<<~RUBY)
+      stored = 0
+      begin
+        loop { Note.perform_async("n\#{stored}", "x" * 20_000) && stored += 1 }
+      rescue Chaton::StoreFull => e
+        [stored, e.message]
+      end
+    RUBY
+  end
+
+  # Another program holds the lock, as a backup or an open shell may.
+  def locked(path)
+    shell = IO.popen(["sqlite3", path], "r+")
+    shell.puts(".timeout 20000", "BEGIN EXCLUSIVE;", ".print locked")
+    assert_equal "locked\n", shell.gets
+    yield
+  ensure
+    shell&.close
+  end
+
+  def damage(path, content)
+    return File.write(path, content) unless content == :torn
+
+    # A true one, whose pages were overwritten.
+    system("sqlite3", path, "CREATE TABLE t(a); INSERT INTO t VALUES(randomblob(50000));", exception: true)
+    File.open(path, "r+b") { |io| io.write("SQLite format 3\0".b, "\xFF".b * 3000) }
+  end
+
+  def assert_all_ran(server, console, count)
+    server.eventually("every job ran", timeout_s: 60) { server.record.tally.size == count }
+    drained(server, console)
+    assert_equal [0, 0], stats(console).values_at("dead", "failed")
+  end
+end

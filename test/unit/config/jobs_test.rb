@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require_relative "config_case"
+
+class JobsConfigTest < ConfigCase
+  def jobs(text, given = {}) = plan("jobs do\n#{text}\nend", given).jobs
+
+  def refused(line) = only_problem("jobs do\n#{line}\nend").to_s
+
+  def test_nothing_is_said_about_jobs
+    assert_nil load.jobs
+    assert_equal [:web], load.roles
+  end
+
+  def test_defaults
+    jobs = jobs("")
+    assert_equal ["sqlite://#{@root}/storage/chaton.db", true, 60.0, 10_000],
+                 [jobs.store, *jobs.store_settings.values_at(:durable, :lease_s, :dead_max)]
+    assert_equal [[["default", 1]], "strict", [], [], 25], [jobs.queues, jobs.mode, jobs.load, jobs.crons,
+                                                            jobs.retries_max]
+    assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.settle_s, jobs.beat_s,
+                                                   jobs.limit_retry_s]
+    assert_equal "#{@root}/storage/chaton.db", jobs.store_file
+  end
+
+  def test_queues_in_their_three_forms
+    { 'queues "critical", "default"' => ["strict", [["critical", 1], ["default", 1]]],
+      "queues critical: 3, default: 1" => ["weighted", [["critical", 3], ["default", 1]]],
+      "queues random: %w[a b]" => ["random", [["a", 1], ["b", 1]]],
+      "queues random: 2, b: 1" => ["weighted", [["random", 2], ["b", 1]]],
+      "queues %w[a b]" => ["strict", [["a", 1], ["b", 1]]],
+      'queues ["a", 2], "b"' => ["weighted", [["a", 2], ["b", 1]]] }.each do |line, expected|
+      assert_equal expected, jobs(line).then { |found| [found.mode, found.queues] }, line
+    end
+  end
+
+  def test_queues_that_make_no_sense
+    assert_match(/queues name "a" twice; give it a weight instead: a: 2/, refused('queues "a", "a"'))
+    assert_match(/"a b" is no name of a queue/, refused('queues "a b"'))
+    assert_match(/"many" is no weight/, refused('queues a: "many"'))
+    assert_match(/queues takes 1 to 1000 values, not 0/, refused("queues"))
+  end
+
+  def test_addresses_of_stores
+    assert_equal "redis://127.0.0.1:6379/0", jobs('store "redis://127.0.0.1:6379/0"').store
+    assert_nil jobs('store "redis://127.0.0.1:6379/0"').store_file
+    assert_match(/write redis:/, refused('store "valkey://127.0.0.1"'))
+    assert_match(%r{write sqlite://db/jobs.db}, refused('store "db/jobs.db"'))
+    refute_match(/secret/, refused('store "http://me:secret@host"'))
+    FileUtils.rm(File.join(@root, "config/chaton.rb"))
+    @env["CHATON_STORE"] = "redis://127.0.0.1/3"
+    assert_equal "redis://127.0.0.1/3", load.jobs.store
+    assert_equal [:web], load.roles, "an address alone runs no jobs"
+    assert_equal "sqlite:///srv/jobs.db", load({ store: "sqlite:///srv/jobs.db" }).jobs.store
+  end
+
+  def test_a_password_is_never_shown
+    plan = plan('jobs { store "redis://me:secret1@127.0.0.1"; password "secret2" }')
+    assert_equal "secret2", plan.jobs.store_settings[:password]
+    shown = [plan.to_h.inspect, plan.jobs.inspect, plan.jobs.store_shown].join
+    refute_match(/secret/, shown)
+    assert_match(/\*\*\*@127/, shown)
+    @env["CHATON_STORE_PASSWORD"] = "from outside"
+    assert_equal "from outside", jobs("").store_settings[:password]
+  end
+
+  def test_crons
+    jobs = jobs('cron "a", "*/5 * * * *", "A::B", zone: "Europe/Berlin", args: [1], queue: "low"' \
+                "\ncron :b, '@daily', :C")
+    assert_equal [["a", "*/5 * * * *", "A::B", "Europe/Berlin", [1], "low"], ["b", "0 0 * * *", "C", "UTC", [], nil]],
+                 jobs.crons.map(&:to_a)
+  end
+
+  def test_expressions
+    ["* * * * *", "*/30 * * * * *", "0 3 L * *", "0 3 15W jan-mar,dec *", "5,10-20/2 1-3 * * mon-fri", "0 0 * * fri#2",
+     "0 0 * * 5L", "0 0 * * 7"].each do |expression|
+      assert_equal expression, jobs("cron 'a', #{expression.inspect}, 'A'").crons.first.expression
+    end
+  end
+
+  def test_crons_that_make_no_sense
+    { 'cron "a", "* * * *", "A"' => /needs five fields/, 'cron "a", "60 * * * *", "A"' => /whose minute "60"/,
+      'cron "a", "* * * * mon-9", "A"' => /whose weekday/, 'cron "a", "*/0 * * * *", "A"' => /whose minute/,
+      'cron "a", "@never", "A"' => /needs five fields/, 'cron "a", "* * * * *", "a"' => /name of a job class/,
+      'cron "a", "* * * * *", "A", zone: "Europe/Berln"' => /no time zone/,
+      'cron "a", "* * * * *", "A", args: [:x]' => /JSON cannot carry/,
+      'cron "a", "* * * * *", "A", quue: "x"' => /has no quue:; there are zone:, args:, queue:/,
+      'cron "a b", "* * * * *", "A"' => /needs a name without spaces/,
+      "cron 'a', '* * * * *', 'A'\ncron 'a', '@daily', 'B'" => /cron "a" stands there twice/ }.each do |line, expected|
+      assert_match expected, refused(line), line
+    end
+  end
+
+  def test_misspelt_and_misplaced
+    assert_match(/quues is not an option of jobs; did you mean queues/, refused("quues 1"))
+    assert_match(/write workers outside of the block/, refused("workers 1"))
+    assert_match(/write jobs \{ prefetch_s … \}/, only_problem("prefetch_s 1").to_s)
+    assert_match(/jobs needs a block/, only_problem("jobs true").to_s)
+    assert_match(/beat_s \(20\) is above lease_s \(10\)/, refused("beat 20\nlease 10"))
+  end
+
+  def test_the_format_is_that_of_the_bundle
+    assert_equal [8, 8], [jobs("format 8").format, jobs("format 8").store_settings[:format]]
+    { "6.4.1" => 6, "5.2.0" => 6, "8.0.1" => 8, "9.0.0" => 8 }.each do |version, format|
+      write("Gemfile.lock", "GEM\n  specs:\n    sidekiq (#{version})\n      rack (~> 2.0)\n")
+      assert_equal format, Gem.stub(:loaded_specs, {}) { jobs("").format }, version
+    end
+    write("Gemfile.lock", "GEM\n  specs:\n    sidekiq-cron (1.0)\n      sidekiq (>= 4.2.1)\n")
+    assert_equal 7, Gem.stub(:loaded_specs, {}) { jobs("").format }
+  end
+end

@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require_relative "support/jobs_unit_case"
+
+class AfterCommitTest < JobsUnitCase
+  # ActiveRecord would change what other tests see, so each of these runs by itself.
+  BEGINNING = <<~RUBY
+    require "active_record"
+    require "chaton"
+    ActiveRecord::Base.establish_connection(adapter: "sqlite3", database: ":memory:")
+    STORE = FakeClient.new
+    Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(STORE))
+    class Late
+      include Chaton::Job
+    end
+    class Soon < Late
+      options enqueue_after_commit: false
+    end
+    def transaction(**options, &block) = ActiveRecord::Base.transaction(**options, &block)
+    def args = STORE.items.map { |item| item["args"] }
+  RUBY
+
+  def test_a_push_waits_for_the_commit_and_knows_its_number_before
+    assert_printed '[24, [], [[1], ["x"]], true]', <<~RUBY
+      jid = nil
+      text = +"x"
+      during = transaction do
+        jid = Late.perform_async(1)
+        Late.set(queue: "low").perform_bulk([[text]])
+        text << "changed"
+        args
+      end
+      p [jid.size, during, args, STORE.items.first["jid"] == jid]
+    RUBY
+  end
+
+  def test_a_rollback_drops_it
+    assert_printed "[[:after], true]", <<~RUBY
+      transaction { Late.perform_async("dropped"); raise ActiveRecord::Rollback }
+      transaction do
+        transaction(requires_new: true) { Late.perform_async("dropped"); raise ActiveRecord::Rollback }
+        Late.perform_async("after")
+      end
+      p [args.flatten.map(&:to_sym), !Chaton::Jobs::AfterCommit.waiting?]
+    RUBY
+  end
+
+  def test_a_nested_one_waits_for_the_outermost
+    assert_printed "[[], [[1]]]", <<~RUBY
+      inside = transaction do
+        transaction(requires_new: true) { Late.perform_async(1) }
+        args
+      end
+      p [inside, args]
+    RUBY
+  end
+
+  def test_a_batch_is_closed_behind_its_jobs
+    assert_printed "[[], false, [[1]], true]", <<~RUBY
+      batch = Chaton::Batch.new
+      closed = -> { STORE.batches[batch.bid][:closed] }
+      inside = transaction do
+        batch.jobs { Late.perform_async(1) }
+        [args, closed.call]
+      end
+      p [*inside, args, closed.call]
+    RUBY
+  end
+
+  def test_who_does_not_want_to_wait_does_not
+    assert_printed "[[1], [2]]", <<~RUBY
+      transaction do
+        Soon.perform_async(1)
+        Late.set(enqueue_after_commit: false).perform_async(2)
+        raise ActiveRecord::Rollback
+      end
+      p args
+    RUBY
+  end
+
+  def test_the_transaction_around_a_test_counts_for_nothing
+    assert_printed "[[[1]], [[1], [2]]]", <<~RUBY
+      connection = ActiveRecord::Base.connection
+      connection.begin_transaction(joinable: false)
+      Late.perform_async(1)
+      before = args
+      transaction { Late.perform_async(2) }
+      p [before, args]
+    RUBY
+  end
+
+  def test_several_databases_all_have_to_commit
+    assert_printed "[[], [[1]], [[1]]]", <<~RUBY
+      class Other < ActiveRecord::Base
+        self.abstract_class = true
+        establish_connection(adapter: "sqlite3", database: ":memory:")
+      end
+      inside = nil
+      transaction do
+        Other.transaction { Late.perform_async(1) }
+        inside = args
+      end
+      both = args
+      begin
+        transaction { Other.transaction { Late.perform_async(2) }; raise "no" }
+      rescue RuntimeError
+      end
+      p [inside, both, args]
+    RUBY
+  end
+
+  def test_active_record_without_a_database_is_no_hindrance
+    assert_printed "[[1]]", <<~RUBY
+      ActiveRecord::Base.remove_connection
+      Late.perform_async(1)
+      p args
+    RUBY
+  end
+
+  private
+
+  def assert_printed(wanted, script)
+    assert_equal wanted, in_process(BEGINNING + script).chomp
+  end
+end

@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+require_relative "support/jobs_unit_case"
+
+class ArgumentsTest < Minitest::Test
+  class Text < String; end
+
+  def test_what_json_brings_back_passes
+    [[], [nil, true, false, 1, 2**80, 1.5, "ä", [1, [2]], { "a" => { "b" => [nil] } }], ["x".b]].each do |args|
+      Chaton::Jobs::Arguments.check("A", args)
+      pass
+    end
+  end
+
+  def test_what_it_does_not_is_named_with_its_place
+    { [:x] => "argument 1 of A is a Symbol (:x), which JSON does not bring back; use a String",
+      [1, { "a" => [0, :x] }] => 'argument 2["a"][1] of A is a Symbol (:x)',
+      [{ a: 1 }] => "argument 1 of A has the key :a, a Symbol; use a String",
+      [{ 1 => 2 }] => "has the key 1, a Integer",
+      [Time.at(0)] => "use its to_f or iso8601", [Float::NAN] => "use a finite number",
+      [Text.new("x")] => "is a ArgumentsTest::Text", [Object.new] => "pass an id or plain values instead",
+      ["\xff"] => "is no UTF-8 text", ["\xff".b] => "encode binary data as Base64",
+      ["ä".encode("UTF-16LE")] => "UTF-16LE" }.each do |args, message|
+      error = assert_raises(ArgumentError) { Chaton::Jobs::Arguments.check("A", args) }
+      assert_includes error.message, message
+    end
+  end
+
+  def test_what_is_nested_too_deep_is_refused
+    deep = (1..100).inject([]) { |inner, _| [inner] }
+    error = assert_raises(ArgumentError) { Chaton::Jobs::Arguments.check("A", [deep]) }
+    assert_includes error.message, "nested more than 100 deep"
+    assert_raises(ArgumentError) { Chaton::Jobs::Arguments.check("A", "x") }
+  end
+end

@@ -1,0 +1,143 @@
+# frozen_string_literal: true
+
+require_relative "support/jobs_unit_case"
+
+class ClientTest < JobsUnitCase
+  class Plain
+    include Chaton::Job
+    options queue: "low", retry: 3, tags: ["x"], source: "web"
+  end
+
+  class Unique < Plain
+    options unique_for: 60, unique_until: :start, deadline: 5, expires_in: 10
+  end
+
+  class Limited
+    include Chaton::Job
+    options limit: [{ key: ->(user, *) { "user-#{user}" }, concurrency: 2, hold: 9 }, { rate: 10, per: 60 },
+                    { key: :api, bucket: 5, per: 1 }]
+  end
+
+  class Mark
+    def call(klass, item, queue, pool)
+      item["seen"] = [klass.to_s, queue, pool]
+      item["args"] << "more"
+      yield
+    end
+  end
+
+  class Stop
+    def call(*) = false
+  end
+
+  def test_a_plain_job_goes_the_short_way
+    jid = Plain.perform_async(1, "a")
+    assert_match(/\A\h{24}\z/, jid)
+    assert_equal [:push_args], @native.calls
+    item = @native.items.first
+    assert_equal %w[retry queue tags source class args jid created_at enqueued_at], item.keys
+    assert_equal [3, "low", ["x"], "web", "ClientTest::Plain", [1, "a"], jid], item.values.first(7)
+  end
+
+  def test_later_is_seconds_from_now_or_a_time_and_the_past_is_now
+    Plain.perform_in(60, 1)
+    Plain.perform_at(Time.now + 120, 1)
+    Plain.perform_in(-5, 1)
+    Plain.perform_at(Time.at(1_500_000_000), 1)
+    now = Time.now.to_f
+    times = @native.rows.map(&:at)
+    assert_in_delta now + 60, times[0], 5
+    assert_in_delta now + 120, times[1], 5
+    assert_equal [nil, nil], times.last(2)
+  end
+
+  def test_set_changes_options_for_one_push
+    Plain.set(queue: "high", retry: false).perform_async(1)
+    Plain.set(wait: 60).set("queue" => "other").perform_async(1)
+    Plain.set(queue: :high).perform_bulk([[1], [2]])
+    assert_equal %w[high other high high], @native.rows.map(&:queue)
+    assert_equal false, @native.items[0]["retry"]
+    assert_in_delta Time.now.to_f + 60, @native.rows[1].at, 5
+    assert_equal "low", Plain.options["queue"]
+  end
+
+  def test_bulk_pushes_in_slices
+    jids = Plain.perform_bulk((1..5).map { |number| [number] }, batch_size: 2)
+    assert_equal 5, jids.uniq.size
+    assert_equal [:push_args] * 3, @native.calls
+    Plain.perform_bulk([[1], [2], [3]], at: [10.0, 20, 30.0], batch_size: 2)
+    assert_equal [10.0, 20.0, 30.0], @native.rows.last(3).map(&:at)
+    assert_raises(ArgumentError) { Plain.perform_bulk([[1]], at: [1, 2]) }
+    assert_empty Plain.perform_bulk([])
+  end
+
+  def test_locks_expiry_and_deadline_are_written_under_one_key
+    jid = Unique.perform_async(1)
+    assert_nil Unique.perform_async(1), "an equal one is waiting"
+    assert Unique.perform_async(2)
+    row = @native.rows.first
+    extra = row.item["chaton"]
+    assert_equal [extra["lock"], jid, 60.0], row.lock
+    assert_match(/\AClientTest::Unique:\h{32}\z/, extra["lock"])
+    assert_equal ["start", 5.0], extra.values_at("until", "deadline")
+    assert_in_delta Time.now.to_f + 10, extra["expires_at"], 5
+    assert_empty row.item.keys & Chaton::Jobs::Options::EXTRA
+  end
+
+  def test_a_scheduled_unique_job_holds_its_lock_until_then
+    Unique.perform_in(100, 1)
+    assert_in_delta 160, @native.rows.first.lock.last, 1
+    assert_in_delta Time.now.to_f + 110, @native.items.first["chaton"]["expires_at"], 5
+  end
+
+  def test_limits
+    Limited.perform_async(7)
+    assert_equal [{ "key" => "user-7", "max" => 2, "hold" => 9.0 },
+                  { "key" => "ClientTest::Limited", "max" => 10, "per" => 60.0 },
+                  { "key" => "api", "max" => 5, "per" => 1.0, "bucket" => true }],
+                 @native.items.first["chaton"]["limits"]
+    error = assert_raises(ArgumentError) { Plain.set(limit: { rate: 5 }).perform_async }
+    assert_includes error.message, "write concurrency: 5, or rate: 10, per: 60"
+  end
+
+  def test_client_middleware_sees_and_changes_the_job
+    @config.client_middleware { |chain| chain.add Mark }
+    Plain.perform_async(1)
+    assert_equal({ "seen" => ["ClientTest::Plain", "low", nil], "args" => [1, "more"] },
+                 @native.items.first.slice("seen", "args"))
+    @config.client_middleware.add Stop
+    assert_nil Plain.perform_async(1)
+    assert_empty Plain.perform_bulk([[1], [2]])
+    assert_equal 1, @native.rows.size
+  end
+
+  def test_a_due_job_is_pushed_without_asking_for_its_lock_again
+    @config.client_middleware.add Mark
+    item = { "class" => "A", "args" => [], "queue" => "q", "jid" => "j", "bid" => "b", "created_at" => 1.5,
+             "chaton" => { "lock" => "k" } }
+    assert client.push_due(item)
+    row = @native.rows.first
+    assert_equal ["q", nil, nil, nil], [row.queue, row.at, row.lock, row.bid]
+    assert_equal "k", row.item["chaton"]["lock"]
+    assert_kind_of Float, row.item["enqueued_at"]
+  end
+
+  def test_hashes_as_sidekiq_takes_them
+    jid = client.push("class" => Plain, "args" => [1], "queue" => "other", "jid" => "x" * 24, "mine" => 1)
+    assert_equal "x" * 24, jid
+    assert_equal ["other", 3, 1], @native.items.first.values_at("queue", "retry", "mine")
+    assert_equal 2, client.push_bulk("class" => "Elsewhere", "args" => [[1], [2]], "at" => 5_000_000_000).size
+    assert_equal [5_000_000_000.0] * 2, @native.rows.last(2).map(&:at)
+    assert_equal "default", @native.items.last["queue"]
+    refute @native.items.last.key?("enqueued_at")
+    assert_raises(ArgumentError) { client.push("class" => Plain) }
+    assert_raises(ArgumentError) { client.push("class" => Plain, "args" => [:x]) }
+  end
+
+  def test_the_generation_of_the_format_decides_what_times_are
+    client(format: 8).push("class" => Plain, "args" => [])
+    client(format: 7).push("class" => Plain, "args" => [])
+    assert_equal [Integer, Float], @native.items.map { |item| item["created_at"].class }
+    assert_equal [Integer, Float], @native.items.map { |item| item["enqueued_at"].class }
+  end
+end

@@ -1,0 +1,135 @@
+# frozen_string_literal: true
+
+require_relative "support/jobs_unit_case"
+
+class HandlerTest < JobsUnitCase
+  class Good
+    include Chaton::Job
+    class << self
+      attr_accessor :seen
+    end
+    def perform(*args)
+      self.class.seen = [args, jid, bid, cancelled?, batch&.bid, Thread.current[:chaton_parent_batch]]
+    end
+  end
+
+  # No module of anybody's: what a job class needs is `perform`.
+  class Bare
+    attr_accessor :jid
+
+    def perform = Good.seen = jid
+  end
+
+  class Bad
+    include Chaton::Job
+    def perform(how) = send(how)
+
+    private
+
+    def leave = exit(1)
+    def thrown = throw(:somewhere)
+    def endless = endless
+    def killed = Thread.current.kill
+    def memory = raise(NoMemoryError)
+    def stopping = raise(Chaton::Jobs::Shutdown)
+
+    def wrapped_stop
+      raise Chaton::Jobs::Shutdown
+    rescue Chaton::Jobs::Shutdown
+      raise "the connection was lost"
+    end
+
+    def syntax = raise(SyntaxError, "x")
+    def silent = raise(Class.new(StandardError) { def message = raise("no") })
+  end
+
+  class Around
+    def call(instance, item, queue)
+      Good.seen = [instance.class, item["jid"], queue]
+      item["args"] = ["other"]
+      yield
+    end
+  end
+
+  class Swallow
+    def call(*) = nil
+  end
+
+  class BrokenStore < FakeClient
+    def push(*) = raise(Chaton::Error, "the store is away")
+  end
+
+  def test_a_job_is_run_and_acknowledged
+    assert_equal [[:done]], run_job(Good, 1, "b").outcomes
+    assert_equal [[1, "b"], "b4a577edbccf1d805744efa9", nil, false, nil, nil], Good.seen
+    assert_equal [[:done]], run_job(Bare).outcomes
+    assert_equal "b4a577edbccf1d805744efa9", Good.seen
+    assert_empty logged
+  end
+
+  def test_a_job_knows_its_batch_and_that_it_was_cancelled
+    handler.call(FakeJob.new({ "class" => Good.name, "args" => [], "jid" => "j", "bid" => "B" }, cancelled: true))
+    assert_equal [[], "j", "B", true, "B", "B"], Good.seen
+    assert_nil Thread.current[:chaton_parent_batch]
+  end
+
+  def test_server_middleware_is_around_it
+    @config.server_middleware.add(Around)
+    assert_equal [[:done]], run_job(Good, 1).outcomes
+    assert_equal ["other"], Good.seen.first
+    @config.server_middleware.add(Swallow)
+    assert_equal [[:done]], run_job(Good, 1).outcomes, "as with Sidekiq: not run is not failed"
+  end
+
+  def test_whatever_a_job_does_it_is_settled
+    %w[leave thrown endless memory syntax silent nothing_like_that].each do |how|
+      assert_equal :retry, run_job(Bad, how).outcome, how
+    end
+    assert_equal :retry, run_job(Bad, "leave", "too", "many").outcome, "wrong number of arguments"
+    assert_equal :retry, run_job("Nowhere::AtAll").outcome
+    assert_includes logged, "there is no class Nowhere::AtAll; load its file"
+    assert_includes run_job("JobTest::String").written["error_message"], "JobTest::String", "no String from outside"
+  end
+
+  def test_a_killed_thread_settles_its_job
+    one = job(Bad, "killed")
+    Thread.new { handler.call(one) }.join
+    assert_equal :retry, one.outcome
+    assert_includes one.written["error_message"], "thread was killed"
+    Chaton::Jobs.stopping = true
+    one = job(Bad, "killed")
+    Thread.new { handler.call(one) }.join
+    assert_equal [[:back, nil]], one.outcomes
+  end
+
+  def test_an_interrupted_job_goes_back_uncounted
+    assert_equal [[:back, nil]], run_job(Bad, "stopping").outcomes
+    assert_equal [[:back, nil]], run_job(Bad, "wrapped_stop").outcomes
+    assert_empty logged
+  end
+
+  def test_a_due_job_is_pushed_after_client_middleware
+    one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
+    handler.call(one)
+    assert_equal [[:done]], one.outcomes
+    assert_equal "q", @native.rows.first.queue
+    @config.client_middleware.add(Swallow)
+    one = FakeJob.new(one.payload, due: true)
+    handler.call(one)
+    assert_equal [[:done]], one.outcomes
+    assert_equal 1, @native.rows.size
+  end
+
+  def test_a_due_job_that_cannot_be_pushed_stays
+    Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(BrokenStore.new, setup: @config))
+    one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
+    handler.call(one)
+    assert_equal :later, one.outcome
+    assert_includes logged, "the store is away"
+  end
+
+  def test_starts_and_ends_are_logged_where_debug_is_on
+    Chaton::Jobs::Handler.new(log: log(:debug), setup: @config).call(job(Good))
+    assert_match(/job started  class=HandlerTest::Good jid=b4a.*\n.*job done .* seconds=0\.\d+$/, logged)
+  end
+end

@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+require_relative "support/jobs_unit_case"
+
+class RuntimeTest < JobsUnitCase
+  Settings = Struct.new(:load, :crons, :store_settings, keyword_init: true)
+  Plan = Struct.new(:jobs, :root, keyword_init: true) do
+    def role?(name) = name == :jobs
+  end
+  Line = Struct.new(:name, :expression, :class_name, :zone, :args, :queue)
+
+  class Nightly
+    include Chaton::Job
+    options queue: "night", retry: 2, unique_for: 60
+  end
+
+  def runtime = Chaton::Jobs::Runtime
+  def plan(**fields) = Plan.new(jobs: Settings.new(load: [], **fields), root: "/nowhere")
+
+  def test_loads_files_and_folders_in_order
+    Dir.mktmpdir do |root|
+      Dir.mkdir("#{root}/jobs")
+      %w[b.rb a.rb].each { |name| File.write("#{root}/jobs/#{name}", "print #{name.inspect}") }
+      File.write("#{root}/one.rb", "print 'one'")
+      assert_equal "a.rbb.rbone", in_process(<<~RUBY)
+        require "chaton"
+        jobs = Struct.new(:load).new(#{["#{root}/jobs", "#{root}/one"].inspect})
+        plan = Struct.new(:jobs, :root).new(jobs, #{root.inspect})
+        Chaton::Jobs::Runtime.prepare(plan, nil)
+      RUBY
+    end
+  end
+
+  def test_boots_rails_where_there_is_one
+    Dir.mktmpdir do |root|
+      Dir.mkdir("#{root}/config")
+      File.write("#{root}/config/environment.rb", "print 'booted'")
+      assert_equal "booted", in_process(<<~RUBY)
+        require "chaton"
+        plan = Struct.new(:jobs, :root).new(Struct.new(:load).new([]), #{root.inspect})
+        2.times { Chaton::Jobs::Runtime.prepare(plan, nil) }
+      RUBY
+    end
+  end
+
+  def test_a_file_that_cannot_be_loaded_is_named
+    Dir.mktmpdir do |root|
+      File.write("#{root}/bad.rb", "raise 'in the file'")
+      error = assert_raises(Chaton::AppLoadError) { runtime.prepare(plan(load: ["#{root}/bad.rb"]), nil) }
+      assert_includes error.message, "#{root}/bad.rb cannot be loaded: in the file (RuntimeError)"
+      error = assert_raises(Chaton::AppLoadError) { runtime.prepare(plan(load: ["#{root}/none"]), nil) }
+      assert_includes error.message, "there is no such file or directory"
+    end
+  ensure
+    Chaton::Jobs.use(nil)
+    runtime.unwatch
+  end
+
+  def test_what_the_clock_enqueues
+    lines = [Line.new("n", "0 3 * * *", Nightly.name, "UTC", [1], nil),
+             Line.new("m", "* * * * *", "NotHere", "Europe/Berlin", [], "low")]
+    first, second = runtime.crons(plan(crons: lines))
+    assert_equal ["n", "0 3 * * *", "UTC", "night"], first.first(4)
+    assert_equal [2, "night", Nightly.name, [1]], JSON.parse("#{first[4]}}").values_at(*%w[retry queue class args])
+    assert_equal ["Europe/Berlin", "low"], second[2, 2]
+    assert_equal({ "retry" => true, "queue" => "low", "class" => "NotHere", "args" => [] }, JSON.parse("#{second[4]}}"))
+  end
+
+  def test_moments_of_a_workers_life
+    seen = []
+    own = Chaton::Jobs.setup
+    %i[startup quiet shutdown].each { |event| own.on(event) { seen << event } }
+    own.on(:startup) { raise "no" }
+    runtime.startup(log)
+    refute_predicate Chaton::Jobs, :stopping?
+    runtime.quiet(log)
+    assert_predicate Chaton::Jobs, :stopping?
+    runtime.shutdown(log)
+    assert_equal %i[startup quiet shutdown], seen
+    assert_includes logged, "a block for the event startup failed"
+    assert_raises(ArgumentError) { own.on(:beat) { nil } }
+  ensure
+    %i[startup quiet shutdown].each { |event| own.blocks(event).clear }
+    runtime.resume
+  end
+
+  def test_code_that_rails_reloads_is_looked_up_anew
+    assert_equal "[1, 2, [:wrapped, :wrapped]]", in_process(<<~RUBY)
+      require "chaton"
+      require "chaton/telemetry/log"
+      CALLS = []
+      class Reloader
+        def wrap = (CALLS << :wrapped) && yield
+        def before_class_unload(&block) = @unload = block
+        def unload = @unload.call
+      end
+      module Rails
+        def self.application = @application ||= Struct.new(:reloader).new(Reloader.new)
+      end
+      class Seen; include Chaton::Job; def perform = $seen = 1; end
+      handler = Chaton::Jobs::Handler.new(log: Chaton::Telemetry::Log.new)
+      job = -> { handler.call(FakeJob.new({ "class" => "Seen", "args" => [] })); $seen }
+      first = job.call
+      Object.send(:remove_const, :Seen)
+      class Seen; include Chaton::Job; def perform = $seen = 2; end
+      Rails.application.reloader.unload
+      print [first, job.call, CALLS].inspect
+    RUBY
+  end
+end

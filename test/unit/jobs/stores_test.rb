@@ -1,0 +1,241 @@
+# frozen_string_literal: true
+
+require_relative "support/engine_case"
+require_relative "../../support/redis_server"
+
+# What a job class can ask for, from `perform_async` to its end, on each store that there is.
+module StoresTests
+  Seen = EngineCase::Recorder
+
+  class Note
+    include Chaton::Job
+    def perform(*args) = Seen << args
+  end
+
+  class Broken < Note
+    options retry: 1, backtrace: 1
+    def perform(*) = raise("boom")
+  end
+
+  class Unique < Note
+    options unique_for: 600
+  end
+
+  class Early < Note
+    options unique_for: 600, unique_until: :start
+    def perform(*args)
+      super
+      Seen << [Early.perform_async(*args).class] unless Seen.seen.size > 2
+    end
+  end
+
+  class Narrow < Note
+    options limit: { key: "narrow", concurrency: 1 }
+    def perform(number)
+      Seen << [:in, number]
+      Thread.pass
+      Seen << [:out, number]
+    end
+  end
+
+  class Stale < Note
+    options expires_in: 0.001
+  end
+
+  class Long < Note
+    def perform
+      Seen << [:began]
+      Thread.pass until cancelled?
+      Seen << [:cancelled]
+    end
+  end
+
+  class Short < Long
+    options deadline: 0.05
+  end
+
+  class Steps
+    include Chaton::IterableJob
+    def build_enumerator(count, cursor:) = array_enumerator((1..count).to_a, cursor: cursor)
+
+    def each_iteration(item, _count)
+      Seen << [item]
+      Chaton::Jobs.stopping = true if item == 3
+    end
+
+    def on_complete = Seen << [:complete]
+  end
+
+  class Callbacks
+    def on_success(status, options) = Seen << [:success, status.total, status.pending, options]
+    def on_complete(status, _) = Seen << [:complete, status.failures]
+    def on_death(_, _) = Seen << [:death]
+  end
+
+  class Mark
+    def call(_klass, item, _queue, _pool)
+      item["args"] += ["marked"]
+      yield
+    end
+  end
+
+  def test_arguments_arrive_as_they_were_given
+    args = ["ä", 1, -2**70, 1.5, nil, true, [["x"]], { "a" => { "b" => [nil] } }]
+    start
+    Note.perform_async(*args)
+    eventually { Seen.seen == [args] }
+  end
+
+  def test_a_job_for_later_waits_for_its_time
+    Note.perform_in(600, "later")
+    Note.perform_in(0.1, "soon")
+    assert_equal 2, stats.scheduled
+    start
+    eventually { Seen.seen == [["soon"]] }
+    assert_equal 1, stats.scheduled
+    assert_in_delta 600, Chaton::Jobs::ScheduledSet.new(@native).first.at - Time.now, 30
+  end
+
+  def test_many_are_run_once_each
+    jids = Note.perform_bulk((1..2_500).map { |number| [number] })
+    assert_equal 2_500, jids.uniq.size
+    start
+    eventually { Seen.seen.size >= 2_500 }
+    assert_equal (1..2_500).to_a, Seen.seen.flatten.sort
+    eventually { stats.in_flight.zero? }
+  end
+
+  def test_a_failure_waits_for_its_retry_and_dies_after_the_last
+    start
+    jid = Broken.perform_async(1)
+    retries = Chaton::Jobs::RetrySet.new(@native)
+    eventually { retries.size == 1 }
+    record = retries.first
+    assert_equal [jid, 0, "boom", "RuntimeError"],
+                 [record.jid, *record.item.values_at("retry_count", "error_message", "error_class")]
+    assert_includes record.error_backtrace.first, __FILE__
+    assert record.retry
+    dead = Chaton::Jobs::DeadSet.new(@native)
+    eventually { dead.size == 1 }
+    assert_equal jid, dead.find_job(jid).jid
+    assert dead.first.delete
+  end
+
+  def test_an_equal_job_is_not_stored_until_the_first_has_ended
+    first = Unique.perform_async(1)
+    assert first
+    assert_nil Unique.perform_async(1)
+    assert Unique.perform_async(2)
+    start
+    eventually { Seen.seen.size == 2 }
+    eventually { Unique.perform_async(1) }
+  end
+
+  def test_a_lock_may_end_when_the_job_starts
+    Early.perform_async(1)
+    assert_nil Early.perform_async(1)
+    start
+    eventually { Seen.seen.size >= 3 }
+    assert_equal [[1], [String]], Seen.seen.first(2), "while it runs the next one may be stored"
+  end
+
+  def test_no_more_run_at_once_than_the_limit_allows
+    Narrow.perform_bulk((1..6).map { |number| [number] })
+    start
+    eventually { Seen.seen.size == 12 }
+    assert(Seen.seen.each_slice(2).all? { |(_, one), (_, two)| one == two })
+  end
+
+  def test_what_is_stale_is_not_started
+    Stale.perform_async("stale")
+    eventually { Time.now.to_f > Chaton::Jobs::Queue.new("default", @native).first["chaton"]["expires_at"] }
+    Note.perform_async("fresh")
+    start
+    eventually { Seen.seen == [["fresh"]] }
+    eventually { stats.enqueued.zero? && stats.in_flight.zero? }
+  end
+
+  def test_a_running_job_hears_that_it_is_cancelled
+    start
+    jid = Long.perform_async
+    eventually { Seen.seen == [[:began]] }
+    @native.cancel(jid)
+    eventually { Seen.seen == [[:began], [:cancelled]] }
+  end
+
+  def test_a_running_job_hears_that_its_deadline_is_over
+    start
+    Short.perform_async
+    eventually { Seen.seen == [[:began], [:cancelled]] }
+  end
+
+  def test_an_iteration_is_continued_by_another_worker
+    Steps.perform_async(5)
+    start
+    eventually { Seen.seen.size >= 3 }
+    stop
+    assert_equal [[1], [2], [3]], Seen.seen
+    Chaton::Jobs.stopping = false
+    start
+    eventually { Seen.seen.last == [:complete] || Seen.seen.size > 9 }
+    assert_equal [[1], [2], [3], [4], [5], [:complete]], Seen.seen.uniq
+  end
+
+  def test_a_batch_tells_of_its_end
+    batch = Chaton::Batch.new.on(:success, Callbacks, "n" => 1).on(:complete, Callbacks).on(:death, Callbacks)
+    batch.jobs { Note.perform_bulk([[1], [2]]) }
+    start
+    eventually { Seen.seen.size == 4 }
+    assert_equal [[1], [2], [:complete, 0], [:success, 2, 0, { "n" => 1 }]], Seen.seen.sort_by(&:inspect)
+    assert_predicate batch.status, :success?
+  end
+
+  def test_a_batch_tells_of_a_death
+    batch = Chaton::Batch.new.on(:success, Callbacks).on(:complete, Callbacks).on(:death, Callbacks)
+    batch.jobs { Broken.set(retry: 0).perform_async }
+    start
+    eventually { Seen.seen.size == 2 }
+    assert_equal [[:complete, 1], [:death]], Seen.seen.sort_by(&:inspect)
+    refute_predicate batch.status, :success?
+    assert_predicate batch.status, :dead?
+  end
+
+  def test_middleware_sees_a_due_job_again
+    @config.client_middleware.add(Mark)
+    Note.perform_in(0.05, 1)
+    start(claim_due: true)
+    eventually { Seen.seen == [[1, "marked", "marked"]] }
+    eventually { stats.in_flight.zero? }
+  end
+end
+
+class RedisStoreTest < EngineCase
+  include StoresTests
+
+  SERVER = RedisServer.new({ "appendonly" => "no" })
+
+  def self.server = @server ||= SERVER.start.tap { Minitest.after_run { SERVER.close } }
+
+  def setup
+    self.class.server.call("FLUSHALL")
+    super
+  end
+
+  def url = SERVER.url
+end
+
+class SqliteStoreTest < EngineCase
+  include StoresTests
+
+  def setup
+    @folder = Dir.mktmpdir
+    super
+  end
+
+  def teardown
+    super
+    FileUtils.remove_entry(@folder)
+  end
+
+  def url = "sqlite://#{@folder}/jobs.db"
+end

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+require_relative "jobs_unit_case"
+require "chaton/native"
+require "chaton/guardian"
+require "chaton/pool"
+
+# The engine, the pool and the handler over a real store, in this process.
+class EngineCase < JobsUnitCase
+  STORE = { username: nil, password: nil, tls_ca_file: nil, connect_timeout_s: 5.0, answer_timeout_s: 10.0,
+            durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
+  HUB = { threads_min: 1, threads_max: 8, queue_limit: 1000, queue_bytes_max: 1_000_000, queue_age_s: 60.0, slot: 0,
+          stall_ms: 0.4, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
+  ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
+             settle_s: 0.002, beat_s: 5.0, threads: 8, tag: "test", labels: [], slot: 0, limit_retry_s: 0.05, claim_due: false,
+             crons: [], version: "0", identity: nil, index: 0 }.freeze
+  # Longest wait for anything.
+  WAIT_S = 30
+
+  def setup
+    super
+    @native = Chaton::Native::JobsClient.new(settings)
+    Chaton::Jobs.swap_client(client)
+    Recorder.clear
+  end
+
+  def teardown
+    stop
+    @native.close if @native.respond_to?(:close)
+    super
+  end
+
+  def settings = { **STORE, url: url }
+  def stats = Chaton::Jobs::Stats.new(@native)
+
+  # Runs jobs from now on.
+  def start(**changes)
+    @hub = Chaton::Native::Hub.new(HUB, Chaton::Native::Board.new(1), nil)
+    @pool = Chaton::Pool.new(@hub, handler, log: log)
+    events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
+    @guardian = Chaton::Guardian.new(@hub, @pool, log: log, on: events).start
+    @hub.expect(1)
+    @pool.spawn(1)
+    @engine = Chaton::Native::Jobs.start(@hub, nil, { **settings, **ENGINE, **changes })
+  end
+
+  def stop
+    return unless @engine
+
+    @engine.stop
+    @hub.close
+    @pool.join(WAIT_S)
+    @guardian.stop
+    @hub.shut
+    @engine = nil
+  end
+
+  # Waits for a condition; says what was logged when it does not come.
+  def eventually
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + WAIT_S
+    until yield
+      flunk "waited in vain; #{stats.to_h}\n#{logged}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      Thread.pass
+    end
+  end
+
+  # What jobs did, in order.
+  module Recorder
+    @lock = Mutex.new
+    @seen = []
+
+    def self.clear = @lock.synchronize { @seen.clear }
+    def self.<<(entry) = @lock.synchronize { @seen << entry }
+    def self.seen = @lock.synchronize { @seen.dup }
+  end
+end

@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/supervisor/recovery"
+require_relative "fakes"
+
+class RecoveryTest < Minitest::Test
+  include SupervisorFakes
+
+  # What workers noted before they died.
+  class Ledger
+    attr_reader :cleared
+
+    def initialize
+      @notes = {}
+      @cleared = []
+    end
+
+    def write(slot, identity, *tickets)
+      @notes[slot] = [identity, tickets.map { |ticket| [ticket, "jid#{ticket}", 0] }]
+    end
+
+    def identity(slot) = @notes.dig(slot, 0)
+    def started(slot) = @notes.dig(slot, 1) || []
+
+    def clear(slot)
+      @notes.delete(slot)
+      @cleared << slot
+    end
+  end
+
+  def setup
+    @ledger = Ledger.new
+  end
+
+  def build(*roles)
+    recovery = ->(log) { Chaton::Supervisor::Recovery.new(@ledger, log: log) }
+    build_fleet(workers: roles.size, roles: roles, recovery: recovery)
+    @children = @fleet.children.dup
+  end
+
+  def die(child, status: killed)
+    child.define_singleton_method(:pid) { 77 }
+    assert @fleet.ended(77, status)
+  end
+
+  # The status of a process that a signal ended.
+  def killed
+    pid = fork { sleep }
+    Process.kill("KILL", pid)
+    Process.wait2(pid).last
+  end
+
+  def exited(status) = Process.wait2(fork { exit!(status) }).last
+
+  # Lines that a child has been sent.
+  def heard(child)
+    theirs = all_asked.find { |one, _| one.equal?(child) }.last
+    text = theirs.read_nonblock(100_000, exception: false)
+    return [] if text == :wait_readable
+
+    text.lines.map { |line| JSON.parse(line.delete_prefix("R"), symbolize_names: true) }
+  end
+
+  def test_a_living_sibling_is_told_at_once
+    build([:web], [:jobs], [:jobs])
+    @children.each { |child| make_ready(child) }
+    @ledger.write(@children[1].slot, "h:1:n", 4, 9)
+    die(@children[1])
+    assert_equal [{ identity: "h:1:n", cause: "SIGKILL", tickets: [4, 9] }], heard(@children[2])
+    assert_empty heard(@children[0]), "it has no connection to the store"
+    assert_equal [@children[1].slot], @ledger.cleared
+  end
+
+  def test_without_one_the_replacement_is_told_once_it_is_ready
+    build([:jobs])
+    make_ready(@children[0])
+    @ledger.write(@children[0].slot, "h:1:n")
+    die(@children[0], status: exited(3))
+    tick
+    successor = @fleet.children.first
+    assert_empty heard(successor)
+    make_ready(successor)
+    assert_equal [{ identity: "h:1:n", cause: "exit 3", tickets: [] }], heard(successor)
+  end
+
+  def test_who_was_told_and_dies_too_is_followed
+    build([:jobs], [:jobs], [:jobs])
+    @children.each { |child| make_ready(child) }
+    @ledger.write(@children[0].slot, "first", 1)
+    die(@children[0])
+    assert_equal %w[first], heard(@children[1]).map { |line| line[:identity] }
+    @ledger.write(@children[1].slot, "second", 2)
+    die(@children[1])
+    assert_equal %w[first second], heard(@children[2]).map { |line| line[:identity] }
+  end
+
+  def test_no_job_is_blamed_for_an_end_that_we_ordered
+    build([:jobs], [:jobs], [:jobs])
+    @children.each { |child| make_ready(child) }
+    @ledger.write(@children[0].slot, "stopped", 1)
+    @ledger.write(@children[1].slot, "killed", 2)
+    @children[0].stop(0)
+    die(@children[0])
+    @children[1].kill
+    die(@children[1])
+    assert_equal [nil, nil], heard(@children[2]).map { |line| line[:cause] }
+  end
+
+  def test_a_child_that_never_took_jobs_leaves_nothing
+    build([:web], [:jobs])
+    make_ready(@children[1])
+    die(@children[0])
+    assert_empty @ledger.cleared
+    die(@children[1])
+    tick
+    make_ready(@fleet.children.last)
+    assert_empty heard(@fleet.children.last)
+  end
+
+  def test_what_waits_is_bounded
+    build([:jobs])
+    recovery = Chaton::Supervisor::Recovery.new(@ledger, log: @log)
+    300.times do |number|
+      @ledger.write(@children[0].slot, number.to_s, *(number == 299 ? (1 << 63)...((1 << 63) + 9_000) : []))
+      recovery.lost(@children[0], nil, [])
+    end
+    make_ready(@children[0])
+    Thread.new { recovery.hand_over([@children[0]]) }.join
+    theirs = all_asked.last.last
+    text = +""
+    until text.count("\n") == Chaton::Supervisor::Recovery::LINES_MAX
+      text << theirs.readpartial(65_536)
+      @children[0].leash.flush
+    end
+    lines = text.lines.map { |line| JSON.parse(line.delete_prefix("R")) }
+    assert_equal %w[44 299], [lines.first["identity"], lines.last["identity"]]
+    assert_operator text.lines.map(&:bytesize).max, :<=, 65_536
+  end
+end
