@@ -14,7 +14,7 @@ class TidyTest < Minitest::Test
     %w[cli cli/* rack_handler],
     %w[config config/*],
     %w[supervisor supervisor/* control mold single],
-    %w[worker service active_record_pool],
+    %w[worker worker/* service service/* active_record_pool],
     %w[web web/* jobs jobs/* job batch batch/* iterable_job iterable_job/* sidekiq sidekiq/* testing testing/* rails
        pool guardian],
     %w[native]

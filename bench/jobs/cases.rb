@@ -29,7 +29,8 @@ module Bench
         Case.new(name: "drain-#{MANY}", title: "#{grouped(MANY)} no-op jobs, 100 threads, Redis; Sidekiq with 1 to 100",
                  jobs: MANY, rounds: 3, servers: [chaton(100), *sidekiqs(100), *sidekiqs(1, 10, 25)], shows: :drain_ms,
                  bars: [Bar.at_least(:rate, 10, against: "sidekiq -c 100"), Bar.at_least(:rate, 7),
-                        Bar.at_most(:worker_cpu_us, 7, against: nil), Bar.at_most(:pss_mb, 1, against: "sidekiq -c 100")])
+                        Bar.at_most(:worker_cpu_us, 7, against: nil),
+                        Bar.at_most(:pss_mb, 1, against: "sidekiq -c 100")])
       end
 
       # Nobody should have to find the right number.
@@ -41,9 +42,9 @@ module Bench
       end
 
       def sqlite
-        Case.new(name: "sqlite", title: "#{grouped(MANY)} no-op jobs, 100 threads, Chaton on SQLite (FULL, one file), " \
-                                        "Sidekiq on Redis",
-                 jobs: MANY, rounds: 3, servers: [chaton(100, sqlite: true), *sidekiqs(10)],
+        Case.new(name: "sqlite", jobs: MANY,
+                 title: "#{grouped(MANY)} no-op jobs, 100 threads, SQLite (FULL, one file); Sidekiq on Redis",
+                 rounds: 3, servers: [chaton(100, sqlite: true), *sidekiqs(10)],
                  bars: [Bar.at_least(:rate, 3)])
       end
 
@@ -62,15 +63,16 @@ module Bench
       end
 
       def sleeping
-        Case.new(name: "sleep", title: "200 jobs that sleep 100 ms, Redis, after as many", job: :nap, nap_s: 0.1, jobs: 200,
-                 servers: [ChatonJobs.new(threads: "1:256"), Sidekiq.new(threads: 256)], shows: :drain_ms,
+        Case.new(name: "sleep", title: "200 jobs that sleep 100 ms, Redis, after as many", job: :nap, nap_s: 0.1,
+                 jobs: 200, servers: [ChatonJobs.new(threads: "1:256"), Sidekiq.new(threads: 256)], shows: :drain_ms,
                  bars: [Bar.at_least(:ideal, 0.95, against: nil)])
       end
 
       def latency
         on_sqlite = ChatonJobs.new(sqlite: true)
-        Case.new(name: "latency", title: "from enqueueing to start, idle server, Redis and SQLite", kind: :latency, jobs: 300,
-                 rounds: 3, servers: [ChatonJobs.new, on_sqlite, Sidekiq.new(threads: 10)], shows: :start_p99_ms,
+        Case.new(name: "latency", title: "from enqueueing to start, idle server, Redis and SQLite", kind: :latency,
+                 jobs: 300, rounds: 3, shows: :start_p99_ms,
+                 servers: [ChatonJobs.new, on_sqlite, Sidekiq.new(threads: 10)],
                  bars: [Bar.at_most(:start_p99_ms, 5, against: nil),
                         Bar.at_most(:start_p99_ms, 5, against: nil, of: on_sqlite.label)])
       end
@@ -78,13 +80,13 @@ module Bench
       # Counting slows both a little: no rate is compared here.
       def created
         bars = %i[threads_created fibers_created fiber_switches].map { |metric| Bar.at_most(metric, 0, against: nil) }
-        Case.new(name: "created", title: "threads and fibers created by 10,000 jobs, 10 threads", jobs: 10_000, watch: true,
-                 rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars:)
+        Case.new(name: "created", title: "threads and fibers created by 10,000 jobs, 10 threads", jobs: 10_000,
+                 watch: true, rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars:)
       end
 
       def memory
-        Case.new(name: "memory", title: "memory after #{grouped(MANY)} no-op jobs, 10 threads, Redis", jobs: MANY, rounds: 3,
-                 servers: [chaton(10), Sidekiq.new(threads: 10)], shows: :pss_mb,
+        Case.new(name: "memory", title: "memory after #{grouped(MANY)} no-op jobs, 10 threads, Redis", jobs: MANY,
+                 rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], shows: :pss_mb,
                  bars: [Bar.at_most(:pss_mb, 1), Bar.at_most(:rss_mb, 1)])
       end
 

@@ -66,13 +66,14 @@ class Client
 
   def measured(count)
     GC.start
-    cpu = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
-    before = now_ns
+    cpu_s = cpu_now_s
+    before_ns = now_ns
     yield
-    seconds = (now_ns - before) / 1e9
-    { rate: count / seconds, seconds:, cpu_us: (Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) - cpu) * 1e6 / count }
+    seconds = (now_ns - before_ns) / 1e9
+    { rate: count / seconds, seconds:, cpu_us: (cpu_now_s - cpu_s) * 1e6 / count }
   end
 
+  def cpu_now_s = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
   def now_ns = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
 end
 

@@ -43,6 +43,9 @@ module Bench
       def slice(server, round)
         figures = KINDS.fetch(@case.kind).new(@case, server, @redis, port: @delay&.port || @redis.port).measure
         figures.merge(round:).tap { @progress.call(@case, _1, round) }
+      rescue RuntimeError => e
+        # The others are still worth measuring; the row falls short.
+        { server: server.label, round:, error: e.message }.tap { @progress.call(@case, _1, round) }
       end
 
       def configurations

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 const CHUNK_BYTES: usize = 256 * 1024;
 
 fn main() {
-    let numbers: Vec<u64> = env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
+    let numbers: Vec<u64> =
+        env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
     let [port, delay_us] = numbers[..] else { panic!("usage: delay TARGET_PORT MICROSECONDS") };
     let target = ("127.0.0.1", u16::try_from(port).expect("a port"));
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");

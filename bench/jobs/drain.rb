@@ -45,7 +45,7 @@ module Bench
 
       # Leaves a warm server with nothing to do, and the jobs aside.
       def boot
-        @server.sqlite? ? nil : fill_and_park
+        fill_and_park unless @server.sqlite?
         fill(@warm_up)
         @stage.serve([@warm_up, @warm_up + @case.jobs], @case.watch ? { "BENCH_WATCH" => "1" } : {})
         @warm = @stage.told(Stage::BOOT_LIMIT_S)
@@ -73,7 +73,8 @@ module Bench
 
       def cost(before, after)
         threads = CpuClock.between(before[:threads], after[:threads])
-        { worker_cpu_us: per_job(after[:cpu_s] - before[:cpu_s]), redis_cpu_us: per_job(after[:redis_s] - before[:redis_s]),
+        { worker_cpu_us: per_job(after[:cpu_s] - before[:cpu_s]),
+          redis_cpu_us: per_job(after[:redis_s] - before[:redis_s]),
           threads_cpu_us: threads.transform_values { |seconds| per_job(seconds) }.select { |_, spent| spent >= 0.01 } }
       end
 

@@ -37,8 +37,8 @@ module Bench
       private
 
       def figures(late_ns)
-        { server: @server.label, jobs: late_ns.size, start_p50_ms: share(late_ns, 0.5), start_p99_ms: share(late_ns, 0.99),
-          start_max_ms: share(late_ns, 1.0) }
+        { server: @server.label, jobs: late_ns.size, start_p50_ms: share(late_ns, 0.5),
+          start_p99_ms: share(late_ns, 0.99), start_max_ms: share(late_ns, 1.0) }
       end
 
       # Nearest rank.

@@ -62,10 +62,12 @@ module Bench
       def row(verdict)
         cells = [verdict.a_case.title, shown(verdict, verdict.ours), shown(verdict, verdict.peers),
                  *%w[worker_cpu_us redis_cpu_us pss_mb].map { |metric| pair(verdict, metric) },
-                 verdict.bars.map { |bar, figure, _| bar.describe(figure) }.join("; "), mark(verdict.met?)]
+                 verdict.bars.map { |bar, figure, _| bar.describe(figure) }.join("; ") + failed(verdict),
+                 mark(verdict.met?)]
         "| #{cells.join(" | ")} |"
       end
 
+      def failed(verdict) = verdict.failed.empty? ? "" : "; failed: #{verdict.failed.join(", ")}"
       def mark(met) = met ? "reached" : "**falls short**"
 
       # "143,000/s (0.7 s)" of each, with its label where there is a choice.
@@ -87,7 +89,7 @@ module Bench
       end
 
       def pair(verdict, metric)
-        ours = verdict.ours.values.first[metric]
+        ours = verdict.ours.values.first&.fetch(metric, nil)
         theirs = verdict.best_peer("rate")&.then { |label| verdict.peers.dig(label, metric) }
         [ours, theirs].compact.map { |figure| short(figure) }.join(" / ")
       end
@@ -104,7 +106,8 @@ module Bench
       end
 
       def rate(name)
-        verdicts.find { |verdict| verdict.a_case.name == name }&.then { |verdict| verdict.ours.values.first["rate"] }
+        found = verdicts.find { |verdict| verdict.a_case.name == name }
+        found && found.ours.values.first&.fetch("rate")
       end
 
       def seconds(milliseconds) = short(milliseconds / 1000.0)

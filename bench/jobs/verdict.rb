@@ -9,20 +9,22 @@ module Bench
       # Metrics where the greater figure is the better one.
       GREATER = %w[rate ideal].freeze
 
-      attr_reader :raw, :a_case
+      attr_reader :raw, :a_case, :failed
 
       # @param a_case [Case]
       # @param raw [Hash{String => Object}] as it was written
       def initialize(a_case, raw)
         @a_case = a_case
         @raw = raw
-        # By rounds: the first server of each pair is compared with the second of the same round.
-        @slices = raw.fetch("slices").sort_by { |slice| slice["round"] }.group_by { |slice| slice["server"] }
+        failed, measured = raw.fetch("slices").partition { |slice| slice.key?("error") }
+        @failed = failed.map { |slice| slice["server"] }.uniq
+        @slices = measured.group_by { |slice| slice["server"] }
       end
 
       # @return [Hash{String => Hash{String => Float}}] medians by the server's label, in the order of the case
       def medians
-        @medians ||= a_case.servers.map(&:label).filter_map { |label| [label, middle(label)] if @slices.key?(label) }.to_h
+        labels = a_case.servers.map(&:label)
+        @medians ||= labels.filter_map { |label| [label, middle(label)] if @slices.key?(label) }.to_h
       end
 
       def ours = medians.select { |label, _| label.start_with?("chaton") }
@@ -40,7 +42,8 @@ module Bench
       # @return [Float, nil] the figure that the bar is about
       def figure(bar)
         metric = bar.metric.to_s
-        label = bar.of || ours.keys.first
+        label = bar.of || a_case.servers.first.label
+        return unless medians.key?(label)
         return medians.dig(label, metric) unless bar.against
         pairs(metric, label, best_peer(metric, bar.against.is_a?(String) ? bar.against : nil))
       end
@@ -48,7 +51,8 @@ module Bench
       # @return [Array<(Bar, Float, Boolean)>]
       def bars = a_case.bars.map { |bar| [bar, figure(bar), bar.met_by?(figure(bar))] }
 
-      def met? = bars.all?(&:last)
+      # A server that lost jobs has done nothing, however fast.
+      def met? = bars.all?(&:last) && failed.empty?
 
       private
 
@@ -61,7 +65,9 @@ module Bench
       # Median of the ratios of each round.
       def pairs(metric, one, other)
         return Float::NAN unless other
-        Bench.median(@slices.fetch(one).zip(@slices.fetch(other)).map { |mine, theirs| ratio(mine[metric], theirs[metric]) })
+        theirs = @slices.fetch(other).to_h { |slice| [slice["round"], slice[metric]] }
+        pairs = @slices.fetch(one).select { |slice| theirs.key?(slice["round"]) }
+        pairs.empty? ? Float::NAN : Bench.median(pairs.map { |slice| ratio(slice[metric], theirs[slice["round"]]) })
       end
 
       def ratio(one, other) = other.zero? ? Float::NAN : one.to_f / other

@@ -7,13 +7,13 @@ module Bench
   class ChatonJobs < JobServer
     # @param threads [String, nil] "MIN:MAX"; nil: Chaton's default
     # @param sqlite [Boolean] whether jobs live in a file of SQLite (durable, as is its default) instead of Redis
-    def initialize(threads: nil, sqlite: false, core: nil)
-      super(core:)
+    def initialize(threads: nil, sqlite: false)
+      super()
       @threads = threads
       @sqlite = sqlite
     end
 
-    def label = ["chaton", @sqlite && "sqlite", @threads && "-t #{@threads}", @core && "pinned"].select { |word| word }.join(" ")
+    def label = ["chaton", @sqlite ? "sqlite" : nil, @threads&.then { |range| "-t #{range}" }].compact.join(" ")
     def chaton? = true
     def sqlite? = @sqlite
 

@@ -65,7 +65,9 @@ module Bench
     end
 
     # @return [Array] environment and words of a process that enqueues as users of this server do
-    def client(folder, url) = [ENVIRONMENT.merge(environment(folder, url)), "ruby", *library_path, CLIENT, library, JOBS]
+    def client(folder, url)
+      [ENVIRONMENT.merge(environment(folder, url)), "ruby", *library_path, CLIENT, library, JOBS]
+    end
 
     private
 

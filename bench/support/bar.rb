@@ -23,7 +23,7 @@ module Bench
     # @return [Bar]
     def self.at_least(metric, value, against: :best, of: nil) = new(metric:, relation: :>=, value:, against:, of:)
     def self.at_most(metric, value, against: :best, of: nil) = new(metric:, relation: :<=, value:, against:, of:)
-    def self.within(metric, share, against: :pairs, of: nil) = new(metric:, relation: :within, value: share, against:, of:)
+    def self.within(metric, value, against: :pairs, of: nil) = new(metric:, relation: :within, value:, against:, of:)
 
     # @return [Boolean]
     def met_by?(figure)

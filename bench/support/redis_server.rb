@@ -19,8 +19,9 @@ module Bench
     def start
       @folder = Dir.mktmpdir("chaton-bench-redis")
       @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
-      @pid = Process.spawn("redis-server", "--port", @port.to_s, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                           "--dir", @folder, "--daemonize", "no", out: File::NULL, err: File::NULL, pgroup: true)
+      @pid = Process.spawn("redis-server", "--port", @port.to_s, "--bind", "127.0.0.1", "--save", "",
+                           "--appendonly", "no", "--dir", @folder, "--daemonize", "no",
+                           out: File::NULL, err: File::NULL, pgroup: true)
       wait_until_it_answers
       self
     end

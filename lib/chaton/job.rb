@@ -162,7 +162,7 @@ module Chaton
       # The names by which gems written for Sidekiq ask.
       #
       # @return [Hash{String=>Object}]
-      def get_sidekiq_options = declared.options
+      def get_sidekiq_options = declared.public_options
 
       # @return [Proc, nil]
       def sidekiq_retry_in_block = @retry_in || inherited_from(:sidekiq_retry_in_block)

@@ -10,6 +10,7 @@ module Chaton
   module Jobs
     autoload :AfterCommit, "chaton/jobs/after_commit"
     autoload :Arguments, "chaton/jobs/arguments"
+    autoload :Chain, "chaton/jobs/chain"
     autoload :ClassEntry, "chaton/jobs/class_entry"
     autoload :Client, "chaton/jobs/client"
     autoload :Clock, "chaton/jobs/clock"
@@ -20,6 +21,9 @@ module Chaton
     autoload :Failures, "chaton/jobs/failures"
     autoload :Handler, "chaton/jobs/handler"
     autoload :Inline, "chaton/jobs/inline"
+    autoload :JobList, "chaton/jobs/job_list"
+    autoload :JobSet, "chaton/jobs/job_set"
+    autoload :Limits, "chaton/jobs/limits"
     autoload :Options, "chaton/jobs/options"
     autoload :ProcessSet, "chaton/jobs/process_set"
     autoload :Queue, "chaton/jobs/queue"
@@ -32,6 +36,7 @@ module Chaton
     autoload :Shutdown, "chaton/jobs/shutdown"
     autoload :SidekiqGem, "chaton/jobs/sidekiq_gem"
     autoload :Stats, "chaton/jobs/stats"
+    autoload :Testing, "chaton/testing"
 
     @lock = Mutex.new
     @setup = Setup.new

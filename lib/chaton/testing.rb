@@ -122,5 +122,7 @@ module Chaton
     end
 
     Job::ClassMethods.include(ClassMethods)
+    # By its other name.
+    Jobs.const_set(:Testing, self)
   end
 end

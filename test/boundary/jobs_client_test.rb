@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "jobs_case"
+require "socket"
+require "tmpdir"
 
 # The client against a store in memory: what goes in comes out, and what is wrong is named.
 class JobsClientTest < Minitest::Test
@@ -136,9 +138,44 @@ class JobsClientTest < Minitest::Test
 
   def test_many_threads_share_it
     shared = client
-    threads = Array.new(20) { |n| Thread.new { 5.times { |m| shared.push_args("q", head, [[n, m]], nil) } } }
+    threads = Array.new(100) { |n| Thread.new { 5.times { |m| shared.push_args("q", head, [[n, m]], nil) } } }
     threads.each(&:join)
-    assert_equal 100, client.stats[:enqueued]
+    assert_equal 500, client.stats[:enqueued]
+  end
+
+  def test_a_thread_that_is_killed_or_timed_out_in_a_call_hears_of_it
+    server = TCPServer.new("127.0.0.1", 0)
+    url = "redis://127.0.0.1:#{server.addr[1]}/0"
+    silent = Chaton::Native::JobsClient.new(store_settings(url: url, answer_timeout_s: 0.2))
+    { kill: [], raise: [IOError, "enough"] }.each do |how, arguments|
+      heard = Queue.new
+      thread = Thread.new do
+        silent.stats
+      rescue IOError, Chaton::StoreError => e
+        heard << e.class
+      end
+      connection = server.accept
+      thread.public_send(how, *arguments)
+      assert thread.join(JobsCase::WAIT_S)
+      assert_equal how == :raise ? [IOError] : [], Array.new(heard.size) { heard.pop }
+      connection.close
+    end
+  ensure
+    server&.close
+  end
+
+  def test_a_backup_tells_how_far_it_is
+    Dir.mktmpdir do |dir|
+      client = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/jobs.db"))
+      client.push_args("q", head, Array.new(100) { |n| ["x" * n] }, nil)
+      told = []
+      client.backup("#{dir}/copy.db") { |done, pages| told << [done, pages] }
+      assert_equal told.last[0], told.last[1]
+      copy = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/copy.db"))
+      assert_equal 100, copy.stats[:enqueued]
+      assert_raises(IOError) { client.backup("#{dir}/other.db") { raise IOError, "full" } }
+      [client, copy].each(&:close)
+    end
   end
 
   def test_a_forked_child_may_use_it

@@ -29,14 +29,17 @@ class JobsEngineTest < Minitest::Test
   end
 
   def test_malformed_documents_never_arrive
-    start
-    client.push("q", '{"class":"A"}', nil, nil, nil)
-    client.push_args("q", head("B"), [[]], nil)
-    job = take
-    assert_equal "B", job.class_name
-    job.done
-    settled
+    _, log = capture_subprocess_io do
+      start
+      client.push("q", '{"class":"A"}', nil, nil, nil)
+      client.push_args("q", head("B"), [[]], nil)
+      job = take
+      assert_equal "B", job.class_name
+      job.done
+      settled
+    end
     assert_equal 1, client.stats[:dead]
+    assert_match(/missing field `args`.*it is in the dead set/, log)
   end
 
   def test_due_jobs_pass_through_ruby_when_asked_for

@@ -80,7 +80,7 @@ class JobsJobTest < Minitest::Test
 
   def test_arguments_come_out_as_json_reads_them
     texts = ["[]", %q([ 1 , -2.5e3,"\u00e9\ud83d\ude00\n"]), "[18446744073709551616,-9223372036854775809]",
-             "[-0,-0.0,0.0]", "[1e400,1E5,1e-400]", '[{"a":1,"a":2,"":{"é":[]}}]',
+             "[-0,-0.0,0.0]", "[1E5,1e-3,1e23]", '[{"a":1,"a":2,"":{"é":[]}}]',
              "[9223372036854775808,18446744073709551615]", "[#{"[" * 90}#{"]" * 90}]",
              "[9.2e18,1e19,123456789012345678901234567890.5]", '["\u0000"]']
     texts.each do |text|
@@ -89,6 +89,15 @@ class JobsJobTest < Minitest::Test
       actual = stressed { job.args }
       assert_equal expected.inspect, actual.inspect
       assert_equal strings(expected).map(&:encoding), strings(actual).map(&:encoding)
+      job.done
+    end
+  end
+
+  def test_numbers_beyond_a_float_are_what_json_makes_of_them
+    # It warns of them.
+    capture_io do
+      job = run_text("[1e400,-1e400,1e-400]")
+      assert_equal [Float::INFINITY, -Float::INFINITY, 0.0], job.args
       job.done
     end
   end

@@ -71,7 +71,8 @@ impl Engine {
             Ok(_) => {}
         }
         drop(probe);
-        let shared = Shared::new(config, Identity::new(), sink);
+        let identity = Identity::new(config.supervised);
+        let shared = Shared::new(config, identity, sink);
         let watch = kit.watch();
         let _ = shared.watch.set(watch.interrupter());
         let fetcher = Fetcher::new(&shared, kit.store(), Random::new());

@@ -13,7 +13,17 @@ pub fn named(name: &str, message: impl Into<String>) -> Error {
         .const_get::<_, RModule>("Chaton")
         .and_then(|chaton| chaton.const_get::<_, ExceptionClass>(name))
         .unwrap_or_else(|_| ruby.exception_runtime_error());
-    Error::new(class, message)
+    of(class, message)
+}
+
+/// An error of this class. The exception is made here and now: a thread that
+/// is being killed ends while Ruby makes it, and magnus, which would do that
+/// when it raises, takes the end of a thread for its own fault and aborts.
+pub fn of(class: ExceptionClass, message: impl Into<String>) -> Error {
+    match class.new_instance((message.into(),)) {
+        Ok(exception) => exception.into(),
+        Err(error) => error,
+    }
 }
 
 /// The handle belongs to the parent process.
@@ -56,7 +66,7 @@ pub fn argument(message: impl Into<String>) -> Error {
     let Ok(ruby) = Ruby::get() else {
         unreachable!("errors are only made by threads that hold the GVL")
     };
-    Error::new(ruby.exception_arg_error(), message.into())
+    of(ruby.exception_arg_error(), message)
 }
 
 /// The client went away.

@@ -32,6 +32,8 @@ module Chaton
         @ours = @klass.include?(Job)
         @jid = !@ours && @klass.method_defined?(:jid=)
         @bid = !@ours && @klass.method_defined?(:bid=)
+        # Sidekiq's iterable jobs ask it whether to stop.
+        @context = !@ours && @klass.method_defined?(:_context=)
         options = @klass.respond_to?(:get_sidekiq_options) ? @klass.get_sidekiq_options : {}
         @unlocks_first = !options["unique_for"].nil? && options["unique_until"].to_s == "start"
       end
@@ -49,6 +51,7 @@ module Chaton
 
         instance.jid = unit.jid if @jid
         instance.bid = unit.bid if @bid && unit.bid
+        instance._context = Jobs if @context
         instance
       end
 

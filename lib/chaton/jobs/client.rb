@@ -182,7 +182,7 @@ module Chaton
         end
 
         klass = item["class"]
-        options = klass.respond_to?(:get_sidekiq_options) ? klass.get_sidekiq_options : Options.defaults
+        options = Options.of(klass)
         wrapped = item["wrapped"]
         options = options.merge(wrapped.get_sidekiq_options) if wrapped.respond_to?(:get_sidekiq_options)
         rest = item.except("class", "args", "at")

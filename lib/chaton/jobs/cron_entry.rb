@@ -21,7 +21,7 @@ module Chaton
 
       def self.declaration(job, queue)
         job = loaded(job)
-        options = job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : Options.defaults
+        options = Options.of(job)
         Declaration.new(job, queue ? options.merge("queue" => queue.to_s) : options)
       end
       private_class_method :declaration

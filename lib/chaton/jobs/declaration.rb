@@ -16,6 +16,8 @@ module Chaton
       attr_reader :class_name, :queue
       # @return [Hash{String=>Object}] options of all kinds
       attr_reader :options
+      # @return [Hash{String=>Object}] those that are of any interest to others
+      attr_reader :public_options
       # @return [String] the document's JSON up to what differs from job to job
       attr_reader :head
 
@@ -26,6 +28,7 @@ module Chaton
         @class_name = klass.to_s.freeze
         @queue = options["queue"].to_s.freeze
         @options = options.frozen? ? options : options.dup.freeze
+        @public_options = @options.except(*Options::CLIENT).freeze
         @plain = (options.keys & Options::EXTRA).empty?
         @after_commit = options["enqueue_after_commit"] ? true : false
         document = options.except(*Options::EXTRA, *Options::CLIENT)
@@ -52,7 +55,7 @@ module Chaton
       # @param args [Array]
       # @return [Hash{String=>Object}]
       def item(args)
-        @options.except(*Options::CLIENT).merge("queue" => @queue, "class" => @class_name, "args" => args)
+        @public_options.merge("queue" => @queue, "class" => @class_name, "args" => args)
       end
 
       private

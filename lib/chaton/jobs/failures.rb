@@ -39,6 +39,7 @@ module Chaton
       # @return [void]
       def settle(job, error, instance, seconds)
         return job.back(nil) if Shutdown.behind?(error)
+        return job.done if SidekiqGem.handled?(error)
 
         item = JSON.parse(job.payload, max_nesting: false)
         report(job, item, error, seconds)

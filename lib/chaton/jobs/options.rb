@@ -33,6 +33,14 @@ module Chaton
         DEFAULTS
       end
 
+      # @param job [Class, String]
+      # @return [Hash{String=>Object}] options of all kinds that its jobs have
+      def self.of(job)
+        return job.declared.options if job.respond_to?(:declared)
+
+        job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : defaults
+      end
+
       # Checks what a class declares.
       #
       # @param given [Hash{Symbol, String=>Object}]

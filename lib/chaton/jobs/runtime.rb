@@ -52,6 +52,7 @@ module Chaton
           SidekiqGem.be_server if SidekiqGem.loaded?
           JobFiles.new(plan, log).load
           unwatch
+          warn_of_two_stores(plan, log) if SidekiqGem.loaded?
         end
 
         # @return [Boolean] whether a job whose time has come is to be handed to client middleware
@@ -99,6 +100,15 @@ module Chaton
         end
 
         private
+
+        # The gem's classes push by themselves, and to Redis only.
+        def warn_of_two_stores(plan, log)
+          return if plan.jobs.store_settings[:url].to_s.start_with?("redis", "valkey", "unix")
+
+          log.warn("the sidekiq gem is loaded: what its classes enqueue goes to its own Redis, and jobs are taken " \
+                   "from another store; write jobs { store \"redis://…\" }, or take the gem out and require " \
+                   "\"chaton/sidekiq\"")
+        end
 
         def fire(event, log, backwards: false)
           blocks = Jobs.setup.blocks(event) + SidekiqGem.blocks(event)

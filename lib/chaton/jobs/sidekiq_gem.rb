@@ -35,6 +35,10 @@ module Chaton
         # @return [Integer, nil]
         def retries_max = loaded? ? settings[:max_retries] : nil
 
+        # @param error [Exception]
+        # @return [Boolean] whether it only says that a job has been dealt with, as middleware does
+        def handled?(error) = defined?(::Sidekiq::JobRetry::Handled) ? error.is_a?(::Sidekiq::JobRetry::Handled) : false
+
         # @param event [Symbol]
         # @return [Array<Proc>]
         def blocks(event) = loaded? ? Array(settings[:lifecycle_events]&.fetch(event, nil)) : []

@@ -97,6 +97,7 @@ class JobsMisbehaviourTest < Minitest::Test
     console = console(server)
     console.run("Bad.perform_async(\"exit!\")")
     server.eventually("it is dead") { stats(console)["dead"] == 1 }
+    assert_equal 3, server.record.of("exit!").size
     assert_match(/exit 3/, documents(console, "dead").first["error_message"])
     console.run("Note.perform_async(\"after\")")
     server.eventually("the others go on") { server.record.of("after").any? }

@@ -48,6 +48,19 @@ class RemoteTest < CLICase
     assert_equal 42, JSON.parse(control("status", "--json")[1])["pid"]
   end
 
+  def test_status_with_jobs
+    @answers["status"] = { ok: true, version: "1", pid: 42, state: "running", uptime_s: 1, listen: [],
+                           store: "memory://status", workers: [{ worker: 0, roles: %w[jobs], pid: 43 }] }
+    text = control("status")[1]
+    assert_match(/^ +0 +jobs +43 /, text)
+    assert_match(%r{^jobs at memory://status: processed 0  failed 0}, text)
+    refute_match(/listening/, text)
+    assert_equal 0, JSON.parse(control("status", "--json")[1]).dig("jobs", "stats", "dead")
+    @answers["status"][:store] = "redis://127.0.0.1:1/0"
+    assert_match(%r{^jobs at redis://127.0.0.1:1/0: .*cannot connect}, control("status")[1])
+    assert_match(/^jobs at /, control("top")[1], "into a pipe it looks once")
+  end
+
   def test_status_of_one_process
     @answers["status"] = {
       ok: true, version: "1", pid: 42, state: "running", uptime_s: 0.4, listen: [],

@@ -85,6 +85,43 @@ class ActiveJobTest < JobsUnitCase
     RUBY
   end
 
+  def test_inside_rails_jobs_run_in_its_executor
+    assert_equal "[run]hello[complete][[:done]][run][complete]dead", in_process(<<~RUBY).lines.last
+      require "logger"
+      require "rails"
+      require "active_job/railtie"
+      require "chaton"
+      require "chaton/telemetry/log"
+      class App < Rails::Application
+        config.eager_load = false
+        config.cache_classes = false
+        config.active_job.queue_adapter = :chaton
+        config.logger = Logger.new(nil)
+        config.root = Dir.pwd
+      end
+      App.initialize!
+      STORE = FakeClient.new
+      Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(STORE))
+      App.executor.to_run { print "[run]" }
+      App.executor.to_complete { print "[complete]" }
+      class Send < ActiveJob::Base
+        def perform(text) = print(text)
+      end
+      class Bad
+        include Chaton::Job
+        def perform = raise("no")
+      end
+      Send.perform_later("hello")
+      handler = Chaton::Jobs::Handler.new(log: Chaton::Telemetry::Log.new(level: :error))
+      job = FakeJob.new(STORE.rows.first.payload)
+      handler.call(job)
+      print job.outcomes
+      job = FakeJob.new({ "class" => "Bad", "args" => [], "retry" => 0, "jid" => "j", "queue" => "q" })
+      handler.call(job)
+      print job.outcome
+    RUBY
+  end
+
   private
 
   def printed(script) = in_process(BEGINNING + script)

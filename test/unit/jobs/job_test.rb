@@ -20,6 +20,7 @@ class JobTest < JobsUnitCase
   def test_options_are_inherited_frozen_and_may_change
     assert_equal({ "retry" => 1, "queue" => "b", "enqueue_after_commit" => true }, Child.options)
     assert_predicate Child.options, :frozen?
+    assert_equal({ "retry" => 1, "queue" => "b" }, Child.get_sidekiq_options, "what gems for Sidekiq read")
     assert_equal "a", Parent.options["queue"]
     assert_equal "b", Grandchild.options["queue"]
     Child.options tags: ["t"]

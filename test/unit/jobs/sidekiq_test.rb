@@ -7,13 +7,13 @@ class SidekiqTest < JobsUnitCase
   WORKER = <<~RUBY
     require "chaton"
     require "chaton/telemetry/log"
-    Jobs = Struct.new(:load, :retries_max, :format)
+    Jobs = Struct.new(:load, :retries_max, :format, :store_settings)
     Plan = Struct.new(:jobs, :root) { def role?(name) = name == :jobs }
     LOG = Chaton::Telemetry::Log.new(level: :error)
     STORE = FakeClient.new
     SEEN = []
     def boot(*files)
-      plan = Plan.new(Jobs.new(files, nil, 7), Dir.pwd)
+      plan = Plan.new(Jobs.new(files, nil, 7, { url: ENV.fetch("STORE", "redis://127.0.0.1:1/0") }), Dir.pwd)
       Chaton::Jobs::Runtime.before_app(plan)
       yield if block_given?
       Chaton::Jobs::Runtime.prepare(plan, LOG)
@@ -73,6 +73,32 @@ class SidekiqTest < JobsUnitCase
   def test_classes_run_unchanged_with_the_gem
     seen = with_file("require 'sidekiq'\n#{FILE}") { |file| in_process("#{WORKER}boot(#{file.inspect})\n#{SERVED}") }
     assert_served seen.lines.last(4)
+  end
+
+  def test_what_its_middleware_has_dealt_with_is_done
+    file = <<~RUBY
+      require "sidekiq"
+      require "sidekiq/job_retry"
+      class Skipping
+        include Sidekiq::Worker
+        attr_accessor :_context
+        def perform = _context.stopping? || raise(Sidekiq::JobRetry::Skip)
+      end
+      class Stopping < Skipping
+        def perform = raise(Sidekiq::Shutdown)
+      end
+    RUBY
+    seen = with_file(file) do |path|
+      in_process("#{WORKER}boot(#{path.inspect})\np run('Skipping').outcomes, run('Stopping').outcomes")
+    end
+    assert_equal "[[:done]]\n[[:back, nil]]\n", seen.lines.last(2).join
+  end
+
+  def test_a_gem_beside_another_store_is_told_of
+    seen = with_file("require 'sidekiq'") do |path|
+      in_process("ENV['STORE'] = 'sqlite://x'\n#{WORKER.sub(":error", ":warn")}boot(#{path.inspect})")
+    end
+    assert_includes seen, "goes to its own Redis, and jobs are taken from another store"
   end
 
   def test_and_without_it

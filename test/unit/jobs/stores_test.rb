@@ -1,83 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "support/engine_case"
+require_relative "support/store_jobs"
 require_relative "../../support/redis_server"
 
 # What a job class can ask for, from `perform_async` to its end, on each store that there is.
 module StoresTests
-  Seen = EngineCase::Recorder
-
-  class Note
-    include Chaton::Job
-    def perform(*args) = Seen << args
-  end
-
-  class Broken < Note
-    options retry: 1, backtrace: 1
-    def perform(*) = raise("boom")
-  end
-
-  class Unique < Note
-    options unique_for: 600
-  end
-
-  class Early < Note
-    options unique_for: 600, unique_until: :start
-    def perform(*args)
-      super
-      Seen << [Early.perform_async(*args).class] unless Seen.seen.size > 2
-    end
-  end
-
-  class Narrow < Note
-    options limit: { key: "narrow", concurrency: 1 }
-    def perform(number)
-      Seen << [:in, number]
-      Thread.pass
-      Seen << [:out, number]
-    end
-  end
-
-  class Stale < Note
-    options expires_in: 0.001
-  end
-
-  class Long < Note
-    def perform
-      Seen << [:began]
-      Thread.pass until cancelled?
-      Seen << [:cancelled]
-    end
-  end
-
-  class Short < Long
-    options deadline: 0.05
-  end
-
-  class Steps
-    include Chaton::IterableJob
-    def build_enumerator(count, cursor:) = array_enumerator((1..count).to_a, cursor: cursor)
-
-    def each_iteration(item, _count)
-      Seen << [item]
-      Chaton::Jobs.stopping = true if item == 3
-    end
-
-    def on_complete = Seen << [:complete]
-  end
-
-  class Callbacks
-    def on_success(status, options) = Seen << [:success, status.total, status.pending, options]
-    def on_complete(status, _) = Seen << [:complete, status.failures]
-    def on_death(_, _) = Seen << [:death]
-  end
-
-  class Mark
-    def call(_klass, item, _queue, _pool)
-      item["args"] += ["marked"]
-      yield
-    end
-  end
+  include StoreJobs
 
   def test_arguments_arrive_as_they_were_given
     args = ["ä", 1, -2**70, 1.5, nil, true, [["x"]], { "a" => { "b" => [nil] } }]
@@ -105,7 +33,7 @@ module StoresTests
     eventually { stats.in_flight.zero? }
   end
 
-  def test_a_failure_waits_for_its_retry_and_dies_after_the_last
+  def test_a_failure_waits_for_its_retry_and_can_be_sent_on_by_hand
     start
     jid = Broken.perform_async(1)
     retries = Chaton::Jobs::RetrySet.new(@native)
@@ -113,12 +41,27 @@ module StoresTests
     record = retries.first
     assert_equal [jid, 0, "boom", "RuntimeError"],
                  [record.jid, *record.item.values_at("retry_count", "error_message", "error_class")]
-    assert_includes record.error_backtrace.first, __FILE__
+    assert_includes record.error_backtrace.first, "store_jobs.rb"
     assert record.retry
+    eventually { retries.first&.[]("retried_at") }
+    assert_equal 0, retries.first["retry_count"], "as with Sidekiq, a retry by hand is not counted"
+    assert retries.first.kill
     dead = Chaton::Jobs::DeadSet.new(@native)
-    eventually { dead.size == 1 }
     assert_equal jid, dead.find_job(jid).jid
     assert dead.first.delete
+    refute Chaton::Jobs::Record.new(@native, "dead", [0.0, 0, record.payload]).delete
+  end
+
+  def test_after_the_last_retry_it_dies
+    start
+    jid = Broken.set(retry: 0).perform_async(1)
+    dead = Chaton::Jobs::DeadSet.new(@native)
+    eventually { dead.size == 1 }
+    assert_equal [jid, "boom"], [dead.first.jid, dead.first["error_message"]]
+    Broken.set(retry: 0, dead: false).perform_async(2)
+    Broken.set(retry: false).perform_async(3)
+    eventually { stats.enqueued.zero? && stats.in_flight.zero? }
+    assert_equal [1, 0], [dead.size, stats.retries]
   end
 
   def test_an_equal_job_is_not_stored_until_the_first_has_ended
@@ -222,6 +165,12 @@ class RedisStoreTest < EngineCase
   end
 
   def url = SERVER.url
+end
+
+class MemoryStoreTest < EngineCase
+  include StoresTests
+
+  def url = "memory://#{name}-#{object_id}"
 end
 
 class SqliteStoreTest < EngineCase

@@ -44,6 +44,29 @@ class LeashTest < Minitest::Test
     refute @leash.ping
   end
 
+  def test_a_line_is_sent_whole_before_the_ping_that_follows
+    line = "x" * 60_000
+    count = 0
+    count += 1 while @leash.recover(line) && count < 100
+    refute @leash.ping
+    assert_predicate @leash, :unsent?
+    text = +""
+    until text.end_with?("p")
+      text << @worker.readpartial(100_000)
+      @leash.flush
+    end
+    refute_predicate @leash, :unsent?
+    assert_equal [*Array.new(count + 1) { "R#{line}\n" }, "p"], text.lines
+  end
+
+  def test_what_a_worker_leaves_unread_is_bounded
+    100.times { @leash.recover("x" * 60_000) }
+    refute @leash.recover("x" * 60_000)
+    @worker.close
+    refute @leash.flush
+    refute_predicate @leash, :unsent?
+  end
+
   def test_a_worker_that_does_not_read_blocks_nobody
     pings = 0
     pings += 1 while @leash.ping

@@ -12,11 +12,18 @@ require "support/http_client"
 # A worker process around a service that is not ours: what it tells the
 # supervisor, and how it leaves.
 class WorkerUnitTest < Minitest::Test
-  Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, keyword_init: true) do
-    def roles_of(_index) = [:web]
+  Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, :roles, keyword_init: true) do
+    def roles_of(_index) = roles
     def of_process(_roles) = self
   end
   WAIT_S = 10
+
+  # Says in the log that it takes no more jobs.
+  class QuietService < FakeService
+    def quiet_jobs
+      @log.info("no more jobs")
+    end
+  end
 
   def setup
     @server = TCPServer.new("127.0.0.1", 0)
@@ -75,6 +82,24 @@ class WorkerUnitTest < Minitest::Test
     leave("TERM")
   end
 
+  def test_tstp_lets_one_with_jobs_take_no_more
+    start(roles: %i[web jobs])
+    hear
+    Process.kill("TSTP", @pid)
+    assert @log_reader.wait_readable(WAIT_S)
+    assert_match(/no more jobs/, @log_reader.read_nonblock(4096))
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    assert_predicate leave("TERM"), :success?
+  end
+
+  def test_tstp_does_not_stop_one_without
+    start
+    hear
+    Process.kill("TSTP", @pid)
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    assert_predicate leave("TERM"), :success?
+  end
+
   def test_what_does_not_finish_is_given_up
     start(shutdown_timeout_s: 0.1, app: ->(_env) { sleep })
     hear
@@ -87,11 +112,11 @@ class WorkerUnitTest < Minitest::Test
 
   private
 
-  def start(shutdown_timeout_s: 5, app: ->(_env) { [200, {}, ["hello"]] }, **hooks)
-    plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s)
+  def start(shutdown_timeout_s: 5, app: ->(_env) { [200, {}, ["hello"]] }, roles: [:web], **hooks)
+    plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s, roles: roles)
     log = Chaton::Telemetry::Log.new(io: @log_writer)
     kit = Chaton::Worker::Kit.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
-                                  service: FakeService)
+                                  service: QuietService)
     @pid = fork do
       @leash.close
       worker = Chaton::Worker.new(kit, index: 0, slot: 0, generation: 0, leash: @theirs)

@@ -53,6 +53,8 @@ pub struct Config {
     pub labels: Vec<String>,
     /// For `info`: our version.
     pub version: String,
+    /// The parent process sees our death and tells a sibling.
+    pub supervised: bool,
 }
 
 impl Config {
@@ -76,6 +78,7 @@ impl Config {
             tag: String::new(),
             labels: vec![],
             version: env!("CARGO_PKG_VERSION").into(),
+            supervised: false,
         }
     }
 }

@@ -10,43 +10,46 @@ pub struct Identity {
     pub name: String,
     /// Name of the machine (`DYNO` where it is set).
     pub host: String,
-    /// Boot id, pid namespace, pid and start time, separated by spaces.
+    /// Boot id, pid namespace, pid and start time, then pid and start time of
+    /// the supervisor (`0 0` without one), separated by spaces.
     pub place: String,
 }
 
 impl Identity {
-    /// This process's, with a new nonce.
-    pub fn new() -> Self {
+    /// This process's, with a new nonce. `supervised`: its parent sees its
+    /// death and tells a sibling.
+    pub fn new(supervised: bool) -> Self {
         let host = std::env::var("DYNO").ok().filter(|dyno| !dyno.is_empty());
         let host = host.unwrap_or_else(hostname);
         let pid = std::process::id();
         let name = format!("{host}:{pid}:{}", nonce());
+        let parent = if supervised { std::os::unix::process::parent_id() } else { 0 };
         let place = format!(
-            "{} {} {pid} {}",
+            "{} {} {pid} {} {parent} {}",
             boot_id(),
             pid_namespace(),
-            start_time(pid).unwrap_or_default()
+            start_time(pid).unwrap_or_default(),
+            start_time(parent).unwrap_or_else(|| "0".into())
         );
         Self { name, host, place }
     }
 }
 
-impl Default for Identity {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Whether the process at `place` is certainly dead. `local`: the store can
-/// only be used from this machine, so another boot is a dead one.
+/// Whether the process at `place` is certainly dead, and nobody else knows
+/// better: what a living supervisor knows of its worker's end, and of what it
+/// ran, must not be lost by our being faster. `local`: the store can only be
+/// used from this machine, so another boot is a dead one.
 pub fn is_dead(place: &str, local: bool) -> bool {
     let parts: Vec<&str> = place.split(' ').collect();
-    let [boot, namespace, pid, started] = parts[..] else { return false };
+    let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };
     if boot != boot_id() {
         return local;
     }
-    let Ok(pid) = pid.parse::<u32>() else { return false };
-    namespace == pid_namespace() && start_time(pid).as_deref() != Some(started)
+    namespace == pid_namespace() && !lives(pid, started) && !lives(parent, parent_started)
+}
+
+fn lives(pid: &str, started: &str) -> bool {
+    pid.parse().ok().and_then(start_time).as_deref() == Some(started)
 }
 
 /// When a process began, in ticks since boot; `None` when there is none (or
@@ -97,26 +100,25 @@ mod tests {
 
     #[test]
     fn tells_the_living_from_the_dead() {
-        let me = Identity::new();
+        let me = Identity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
         assert!(!is_dead(&me.place, true));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let place = format!(
-            "{} {} {} {}",
-            boot_id(),
-            pid_namespace(),
-            child.id(),
-            start_time(child.id()).unwrap()
-        );
-        assert!(!is_dead(&place, false));
+        let begin = start_time(child.id()).unwrap();
+        let place = format!("{} {} {} {begin}", boot_id(), pid_namespace(), child.id());
+        let (alone, ours) = (format!("{place} 0 0"), std::process::id());
+        let supervised = format!("{place} {ours} {}", start_time(ours).unwrap());
+        assert!(!is_dead(&alone, false));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_dead(&place, false));
+        assert!(is_dead(&alone, false));
+        assert!(is_dead(&format!("{place} {ours} 1"), false), "another one has that number now");
+        assert!(!is_dead(&supervised, false), "its supervisor lives and will tell");
     }
 
     #[test]
     fn another_boot_is_dead_only_for_a_local_store() {
-        let place = "0-0 pid:[1] 1 1";
+        let place = "0-0 pid:[1] 1 1 0 0";
         assert!(is_dead(place, true));
         assert!(!is_dead(place, false));
         assert!(!is_dead("", true), "nothing is known of it");

@@ -234,3 +234,53 @@ impl Store for MemoryStore {
         )))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A name that no other test has.
+    fn fresh() -> Arc<dyn Kit> {
+        static NAMES: AtomicUsize = AtomicUsize::new(0);
+        let name = NAMES.fetch_add(1, Ordering::Relaxed);
+        super::kit(&StoreOptions::new(format!("memory://conformance-{name}"))).unwrap()
+    }
+
+    crate::store::conformance::conformance!(fresh);
+
+    #[test]
+    fn a_name_is_asked_for() {
+        let error = super::kit(&StoreOptions::new("memory://")).unwrap_err();
+        assert_eq!(error.kind, Kind::Refused);
+        assert!(error.message.contains("memory://NAME"), "{error}");
+    }
+
+    #[test]
+    fn the_generation_of_the_format_decides_on_the_stamp() {
+        let new = NewJob {
+            queue: "q",
+            payload: br#"{"queue":"q"}"#,
+            at: Some(5.0),
+            lock: None,
+            bid: None,
+        };
+        for (format, stamp) in [(6, "7.25"), (7, "7.25"), (8, "7250")] {
+            let name = format!("memory://stamp-{format}");
+            let mut store =
+                super::kit(&StoreOptions { format, ..StoreOptions::new(name) }).unwrap().store();
+            store.push(&[new]).unwrap();
+            assert_eq!(store.move_due(7.25, 1).unwrap().moved, 1);
+            let moved = store.list(&Place::Queue("q".into()), 0, 1).unwrap().remove(0).payload;
+            let expected = format!(r#"{{"queue":"q","enqueued_at":{stamp}}}"#);
+            assert_eq!(String::from_utf8(moved).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn there_is_nothing_to_back_up() {
+        let error = fresh().store().backup("/nowhere", &mut |_, _| ()).unwrap_err();
+        assert_eq!(error.kind, Kind::Refused);
+    }
+}

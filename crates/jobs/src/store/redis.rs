@@ -27,6 +27,8 @@ mod resp;
 mod rules;
 mod scripts;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod watch;
 

@@ -78,7 +78,8 @@ impl RbJobs {
     ) -> Result<Self, Error> {
         let parts = hub.0.get()?.clone();
         let settings = Settings(settings);
-        let config = config(&settings)?;
+        let mut config = config(&settings)?;
+        config.supervised = ledger.is_some();
         let kit = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
         let slot = settings.get("slot")?;
         let ledger = match ledger {

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use chaton_jobs::store::{self, Kit, Store, StoreError, StoreOptions};
+use chaton_jobs::store::{self, Kit, Store, StoreOptions};
 use magnus::Error;
 use parking_lot::{Condvar, Mutex};
 
@@ -59,7 +59,12 @@ impl Pool {
         loop {
             let run = || work.take().map(|work| work(&mut **taken.get()));
             match without_gvl_to_the_end(run).flatten() {
-                Some(answer) => return answer.map_err(|e: StoreError| error::store(&e)),
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(failed)) => {
+                    // Whoever set a time limit or killed the thread hears of that.
+                    check_interrupts()?;
+                    return Err(error::store(&failed));
+                }
                 None => check_interrupts()?,
             }
         }

@@ -64,7 +64,7 @@ impl Node {
         seed: u64,
     ) -> Self {
         let basket = Arc::new(Basket { idle: Mutex::new(4), ..Basket::default() });
-        let shared = Shared::new(config, Identity::new(), basket.clone());
+        let shared = Shared::new(config, Identity::new(false), basket.clone());
         let fetcher = Fetcher::new(&shared, store, Random::seeded(seed));
         let mut keeper = Keeper::new(&shared, kit.store(), false);
         keeper.round();

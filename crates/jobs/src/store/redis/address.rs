@@ -1,6 +1,7 @@
 //! Where the server is and who we are there.
 
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
@@ -32,6 +33,9 @@ pub struct Address {
     pub password: Option<String>,
     /// Authorities of the server's certificate.
     pub ca_file: Option<String>,
+    /// Them, read when the first connection is made, and what TLS remembers of
+    /// earlier connections.
+    pub tls: OnceLock<Arc<rustls::ClientConfig>>,
     /// Time to make a connection.
     pub connect_timeout: Duration,
     /// Time for one answer.
@@ -79,6 +83,7 @@ impl Address {
             username: options.username.clone().or_else(|| redis.username().map(str::to_string)),
             password: options.password.clone().or_else(|| redis.password().map(str::to_string)),
             ca_file: options.tls_ca_file.clone(),
+            tls: OnceLock::new(),
             connect_timeout: options.connect_timeout,
             answer_timeout: options.answer_timeout,
             shown,

@@ -104,15 +104,16 @@ impl RedisStore {
         let mut due = Due::default();
         for set in SETS {
             for (payload, score) in replies.next().unwrap_or(Value::Nil).scored() {
-                if members.len() < max {
-                    due.lag_max_s = due.lag_max_s.max(now_s - score);
-                    let ready = stamped(&payload, now_s, self.rules.format, false);
-                    members.push(Member { set, score, payload, ready });
-                }
+                members.push(Member { set, score, payload, ready: None });
             }
         }
-        // Within one queue, first due is first served, whichever set it was in.
+        // The one that is due for longest first, whichever set it is in.
         members.sort_by(|a, b| a.score.total_cmp(&b.score));
+        members.truncate(max);
+        for member in &mut members {
+            due.lag_max_s = due.lag_max_s.max(now_s - member.score);
+            member.ready = stamped(&member.payload, now_s, self.rules.format, false);
+        }
         due.next_at = read_next(replies);
         Ok((members, due))
     }

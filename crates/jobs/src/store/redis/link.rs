@@ -55,11 +55,16 @@ impl Link {
         match &address.target {
             Target::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port, deadline)?)),
             Target::Tls(host, port) => {
-                let config = tls_config(address.ca_file.as_deref())?;
+                let config = match address.tls.get() {
+                    Some(config) => config.clone(),
+                    None => {
+                        let config = Arc::new(tls_config(address.ca_file.as_deref())?);
+                        address.tls.get_or_init(|| config).clone()
+                    }
+                };
                 let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
                 let socket = tcp(host, *port, deadline)?;
-                let session =
-                    ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+                let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
                 Ok(Self::Tls(Box::new(Tls { session, socket })))
             }
             Target::Unix(path) => {

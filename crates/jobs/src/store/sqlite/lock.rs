@@ -39,10 +39,11 @@ impl FileLock {
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        let lock = Self::map(&file)?;
-        lock.prepare()?;
-        // Closing the file gives the flock back; the mapping stays.
-        Ok(lock)
+        let lock = Self::map(&file).and_then(|lock| lock.prepare().map(|()| lock));
+        // Given back by hand: the mapping keeps the open file, and its flock, alive.
+        // SAFETY: a descriptor of ours.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        lock
     }
 
     fn map(file: &File) -> io::Result<Self> {

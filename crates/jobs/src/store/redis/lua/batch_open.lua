@@ -2,6 +2,7 @@
 local bid, parent = ARGV[1], ARGV[2]
 local key = 'chaton:batch:' .. bid
 local calls = key .. ':calls'
+if redis.call('HEXISTS', key, 'closed') == 1 then return 0 end
 redis.call('DEL', calls)
 if redis.call('EXISTS', key) == 0 then
   redis.call('HSET', key, 'total', 0, 'pending', 0, 'children', 0, 'running', 0, 'created_at', ARGV[5])

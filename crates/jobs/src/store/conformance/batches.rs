@@ -1,0 +1,222 @@
+//! Batches.
+
+use std::time::Duration;
+
+use super::bench::*;
+use crate::store::*;
+
+/// An end that its batch is told of.
+pub(crate) fn told(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Settle {
+    let outcome = match what {
+        BatchEvent::Done => Outcome::Done,
+        BatchEvent::Failed => Outcome::Retry { at: now_s(), payload: doc("q", jid) },
+        BatchEvent::Died => Outcome::Dead { payload: None, at: now_s() },
+    };
+    let step = BatchStep { bid: bid.into(), jid: jid.into(), what };
+    settle_with(ticket, "q", outcome, Effects { batch: Some(step), ..Effects::default() })
+}
+
+/// Opens a batch that calls back to the queue `calls`: documents `BID EVENT`.
+pub(crate) fn open(desk: &mut Desk, bid: &str, parent: Option<&str>) {
+    let events = ["success", "complete", "death"];
+    let payloads = events.map(|event| format!("{bid} {event}").into_bytes());
+    let callbacks: Vec<(&str, &str, &[u8])> =
+        events.iter().zip(&payloads).map(|(event, doc)| (*event, "calls", &doc[..])).collect();
+    let ttl = Duration::from_secs(3600);
+    let description = &format!("for {bid}");
+    let now_s = now_s();
+    let new = NewBatch { bid, parent, description, callbacks: &callbacks, ttl, now_s };
+    desk.store.batch_open(&new).unwrap();
+}
+
+/// Pushes jobs of a batch.
+pub(crate) fn fill(desk: &mut Desk, bid: &str, jids: &[&str]) {
+    for jid in jids {
+        let payload = doc_with("q", jid, &format!(r#","bid":"{bid}""#));
+        let new = NewJob { bid: Some(bid), ..job("q", &payload) };
+        assert_eq!(desk.store.push(&[new]).unwrap(), [Pushed::Stored]);
+    }
+}
+
+/// The callbacks so far, sorted; taken out.
+pub(crate) fn calls(desk: &mut Desk) -> Vec<String> {
+    let mut calls = desk.listed(&queue("calls"));
+    desk.store.clear(&queue("calls"), 0).unwrap();
+    calls.sort();
+    calls
+}
+
+/// `(total, pending, failures, complete, success, dead)`.
+pub(crate) fn counts(desk: &mut Desk, bid: &str) -> (u64, u64, u64, bool, bool, bool) {
+    let batch = desk.store.batch(bid).unwrap().unwrap();
+    (batch.total, batch.pending, batch.failures, batch.complete, batch.success, batch.dead)
+}
+
+const NONE: [&str; 0] = [];
+
+pub(crate) fn a_batch_counts_and_calls_back_once(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x", "y"]);
+    desk.store.batch_close("b").unwrap();
+    desk.claim("me", &["q"], 9, 1);
+    assert_eq!(desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]), 0);
+    let status = desk.store.batch("b").unwrap().unwrap();
+    let age_s = now_s() - status.created_at;
+    assert!((0.0..PATIENCE.as_secs_f64()).contains(&age_s), "{status:?}");
+    let expected = BatchStatus {
+        bid: "b".into(),
+        description: "for b".into(),
+        created_at: status.created_at,
+        total: 2,
+        pending: 1,
+        ..BatchStatus::default()
+    };
+    assert_eq!(status, expected);
+    assert_eq!(calls(&mut desk), NONE);
+    desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]);
+    assert_eq!(counts(&mut desk, "b"), (2, 0, 0, true, true, false));
+    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+    assert_eq!(desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]), 1);
+    desk.store.batch_close("b").unwrap();
+    assert_eq!(calls(&mut desk), NONE, "once");
+}
+
+pub(crate) fn nothing_fires_before_it_is_closed(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x"]);
+    desk.claim("me", &["q"], 9, 1);
+    desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]);
+    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, false, false, false));
+    assert_eq!(calls(&mut desk), NONE);
+    desk.store.batch_close("b").unwrap();
+    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, true, true, false));
+    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+}
+
+pub(crate) fn an_empty_batch_is_over_at_once(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    assert_eq!(counts(&mut desk, "b"), (0, 0, 0, false, false, false));
+    desk.store.batch_close("b").unwrap();
+    assert_eq!(counts(&mut desk, "b"), (0, 0, 0, true, true, false));
+    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+}
+
+pub(crate) fn complete_comes_before_success(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x", "y"]);
+    desk.store.batch_close("b").unwrap();
+    desk.claim("me", &["q"], 9, 1);
+    desk.end("me", &[told(1, "b", "x", BatchEvent::Failed)]);
+    assert_eq!(counts(&mut desk, "b"), (2, 2, 1, false, false, false));
+    desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]);
+    assert_eq!(counts(&mut desk, "b"), (2, 1, 1, true, false, false));
+    assert_eq!(desk.store.batch("b").unwrap().unwrap().failed_jids, ["x"]);
+    assert_eq!(calls(&mut desk), ["b complete"]);
+    // Twice it fails, the third run succeeds.
+    for what in [BatchEvent::Failed, BatchEvent::Done] {
+        desk.store.move_due(now_s() + 1.0, 9).unwrap();
+        desk.claim("me", &["q"], 9, 1);
+        assert_eq!(desk.end("me", &[told(1, "b", "x", what)]), 0);
+        let failed = u64::from(what == BatchEvent::Failed);
+        assert_eq!(counts(&mut desk, "b"), (2, failed, failed, true, failed == 0, false));
+    }
+    assert_eq!(calls(&mut desk), ["b success"]);
+    assert_eq!(desk.store.batch("b").unwrap().unwrap().failed_jids, NONE);
+}
+
+pub(crate) fn the_first_death_is_told_once(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x", "y", "z"]);
+    desk.claim("me", &["q"], 9, 1);
+    desk.end("me", &[told(1, "b", "x", BatchEvent::Died)]);
+    assert_eq!(counts(&mut desk, "b"), (3, 3, 1, false, false, true));
+    assert_eq!(calls(&mut desk), ["b death"], "open or not");
+    desk.store.batch_close("b").unwrap();
+    desk.end("me", &[told(2, "b", "y", BatchEvent::Died)]);
+    assert_eq!(calls(&mut desk), NONE);
+    desk.end("me", &[told(3, "b", "z", BatchEvent::Done)]);
+    assert_eq!(counts(&mut desk, "b"), (3, 2, 2, true, false, true));
+    assert_eq!(calls(&mut desk), ["b complete"]);
+}
+
+pub(crate) fn what_died_may_still_succeed(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x"]);
+    desk.store.batch_close("b").unwrap();
+    desk.claim("me", &["q"], 9, 1);
+    desk.end("me", &[told(1, "b", "x", BatchEvent::Died)]);
+    assert_eq!(calls(&mut desk), ["b complete", "b death"]);
+    let dead = desk.all(&Place::Dead);
+    assert!(desk.store.requeue(&Place::Dead, &dead[0], now_s()).unwrap());
+    desk.claim("me", &["q"], 9, 2);
+    assert_eq!(desk.end("me", &[told(2, "b", "x", BatchEvent::Done)]), 0);
+    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, true, true, true));
+    assert_eq!(calls(&mut desk), ["b success"]);
+}
+
+pub(crate) fn an_unknown_batch_is_no_matter(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    fill(&mut desk, "nobody", &["x"]);
+    desk.store.batch_close("nobody").unwrap();
+    desk.claim("me", &["q"], 9, 1);
+    assert_eq!(desk.end("me", &[told(1, "nobody", "x", BatchEvent::Done)]), 0);
+    assert_eq!(desk.store.batch("nobody").unwrap(), None);
+}
+
+pub(crate) fn callbacks_can_be_replaced(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    fill(&mut desk, "b", &["x"]);
+    let twice: [(&str, &str, &[u8]); 3] =
+        [("success", "calls", b"1"), ("death", "calls", b"\xff"), ("success", "calls", b"2")];
+    let new = NewBatch {
+        bid: "b",
+        parent: None,
+        description: "other",
+        callbacks: &twice,
+        ttl: PATIENCE,
+        now_s: now_s(),
+    };
+    desk.store.batch_open(&new).unwrap();
+    assert_eq!(counts(&mut desk, "b"), (1, 1, 0, false, false, false), "its jobs stay");
+    desk.store.batch_close("b").unwrap();
+    desk.claim("me", &["q"], 9, 1);
+    desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]);
+    assert_eq!(calls(&mut desk), ["1", "2"]);
+}
+
+pub(crate) fn a_batch_is_forgotten(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    let new = NewBatch {
+        bid: "b",
+        parent: None,
+        description: "",
+        callbacks: &[],
+        ttl: Duration::from_millis(30),
+        now_s: now_s(),
+    };
+    desk.store.batch_open(&new).unwrap();
+    until("the batch is forgotten", || desk.store.batch("b").unwrap().is_none());
+}
+
+pub(crate) fn only_stored_jobs_count(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    let payloads = ["x", "y", "z"].map(|jid| doc("q", jid));
+    let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
+    let of_b = |payload, lock, at| NewJob { bid: Some("b"), lock, at, ..job("q", payload) };
+    let jobs = [
+        of_b(&payloads[0], lock("x"), None),
+        of_b(&payloads[1], lock("y"), None),
+        of_b(&payloads[2], None, Some(now_s() + 99.0)),
+    ];
+    let answers = desk.store.push(&jobs).unwrap();
+    assert_eq!(answers, [Pushed::Stored, Pushed::Locked("x".into()), Pushed::Stored]);
+    assert_eq!(counts(&mut desk, "b"), (2, 2, 0, false, false, false));
+}

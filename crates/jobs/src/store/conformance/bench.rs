@@ -1,0 +1,156 @@
+//! What the cases have in common.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::document::Fields;
+use crate::store::*;
+
+/// Opens an empty place.
+pub(crate) type Fresh<'a> = &'a dyn Fn() -> Arc<dyn Kit>;
+
+/// How long a condition may take to come true.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A place and a connection to it.
+pub(crate) struct Desk {
+    pub kit: Arc<dyn Kit>,
+    pub store: Box<dyn Store>,
+}
+
+/// A job's document.
+pub(crate) fn doc(queue: &str, jid: &str) -> Vec<u8> {
+    doc_with(queue, jid, "")
+}
+
+/// A job's document with more members: `,"a":1`.
+pub(crate) fn doc_with(queue: &str, jid: &str, more: &str) -> Vec<u8> {
+    format!(r#"{{"class":"A","args":[1,{{}}],"jid":"{jid}","queue":"{queue}"{more}}}"#).into_bytes()
+}
+
+/// A job for a queue, due now.
+pub(crate) fn job<'a>(queue: &'a str, payload: &'a [u8]) -> NewJob<'a> {
+    NewJob { queue, payload, at: None, lock: None, bid: None }
+}
+
+/// The jid in a document; the bytes as text when there is none.
+pub(crate) fn jid_of(payload: &[u8]) -> String {
+    let jid = Fields::parse(payload).ok().and_then(|fields| fields.text("jid"));
+    jid.unwrap_or_else(|| String::from_utf8_lossy(payload).into_owned())
+}
+
+/// The jids of claimed jobs, in order.
+pub(crate) fn jids(jobs: &[Claimed]) -> Vec<String> {
+    jobs.iter().map(|job| jid_of(&job.payload)).collect()
+}
+
+/// Names of queues as claims want them.
+pub(crate) fn names(queues: &[&str]) -> Vec<Arc<str>> {
+    queues.iter().map(|name| Arc::from(*name)).collect()
+}
+
+/// An end without effects.
+pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Settle {
+    Settle { ticket, queue: queue.into(), outcome, effects: None }
+}
+
+/// An end with effects.
+pub(crate) fn settle_with(ticket: u64, queue: &str, outcome: Outcome, effects: Effects) -> Settle {
+    Settle { ticket, queue: queue.into(), outcome, effects: Some(Box::new(effects)) }
+}
+
+/// Back to the front, as it was claimed.
+pub(crate) fn back() -> Outcome {
+    Outcome::Back { payload: None, queue: None }
+}
+
+/// A queue as a place.
+pub(crate) fn queue(name: &str) -> Place {
+    Place::Queue(name.into())
+}
+
+/// Now, as stores count.
+pub(crate) fn now_s() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// Asks again and again until the answer is yes.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < PATIENCE, "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Runs the same in many threads, each with its number; their answers.
+pub(crate) fn together<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let body = &body;
+        let spawn = |index| scope.spawn(move || body(index));
+        let handles: Vec<_> = (0..threads).map(spawn).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    })
+}
+
+impl Desk {
+    pub fn new(fresh: Fresh<'_>) -> Self {
+        let kit = fresh();
+        Self { store: kit.store(), kit }
+    }
+
+    /// Pushes jobs by their jids.
+    pub fn put(&mut self, queue: &str, jids: &[&str]) {
+        let payloads: Vec<Vec<u8>> = jids.iter().map(|jid| doc(queue, jid)).collect();
+        let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
+        let stored = vec![Pushed::Stored; jobs.len()];
+        assert_eq!(self.store.push(&jobs).unwrap(), stored);
+    }
+
+    /// Pushes one document at a time.
+    pub fn put_at(&mut self, at: f64, payload: &[u8]) {
+        let job = NewJob { at: Some(at), ..job("q", payload) };
+        assert_eq!(self.store.push(&[job]).unwrap(), [Pushed::Stored]);
+    }
+
+    /// Puts documents into the retry set or the dead set, by way of a claim.
+    pub fn put_in(&mut self, place: &Place, at: f64, payload: &[u8]) {
+        self.store.push(&[job("by-way", payload)]).unwrap();
+        let ticket = self.claim("by-way", &["by-way"], 1, 1).jobs[0].ticket;
+        let payload = payload.to_vec();
+        let outcome = match place {
+            Place::Retry => Outcome::Retry { at, payload },
+            Place::Scheduled => Outcome::Later { at, payload: None },
+            Place::Dead => Outcome::Dead { payload: None, at },
+            Place::Queue(_) => back(),
+        };
+        assert_eq!(self.end("by-way", &[settle(ticket, "by-way", outcome)]), 0);
+    }
+
+    /// Claims.
+    pub fn claim(&mut self, owner: &str, queues: &[&str], count: usize, first: u64) -> Turn {
+        let queues = names(queues);
+        let want = Want { queues: &queues, count, first_ticket: first };
+        self.store.turn(owner, &[], Some(&want)).unwrap()
+    }
+
+    /// Claims everything; the jids.
+    pub fn claim_all(&mut self, owner: &str, queue: &str) -> Vec<String> {
+        jids(&self.claim(owner, &[queue], 1000, 1).jobs)
+    }
+
+    /// Settles; how many were gone.
+    pub fn end(&mut self, owner: &str, settles: &[Settle]) -> usize {
+        self.store.turn(owner, settles, None).unwrap().fenced
+    }
+
+    /// Everything in a place.
+    pub fn all(&mut self, place: &Place) -> Vec<Entry> {
+        self.store.list(place, 0, 100_000).unwrap()
+    }
+
+    /// The jids in a place, in order.
+    pub fn listed(&mut self, place: &Place) -> Vec<String> {
+        self.all(place).iter().map(|entry| jid_of(&entry.payload)).collect()
+    }
+}

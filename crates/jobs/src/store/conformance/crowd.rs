@@ -1,0 +1,257 @@
+//! Many at once, each with a connection of its own.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use super::batches::{calls, counts, open, told};
+use super::bench::*;
+use crate::store::*;
+
+/// Jobs of the great claim.
+const MANY: usize = 10_000;
+/// Threads that claim.
+const THREADS: usize = 8;
+
+fn put_many(desk: &mut Desk, queue: &str, count: usize) {
+    let payloads: Vec<Vec<u8>> = (0..count).map(|n| doc(queue, &format!("j{n}"))).collect();
+    let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
+    for chunk in jobs.chunks(1000) {
+        desk.store.push(chunk).unwrap();
+    }
+}
+
+/// Claims by the batch, each turn settling what the last one claimed, until
+/// `over` says so when nothing comes. Tells of each claim how many it had.
+fn claim_until(
+    kit: &Arc<dyn Kit>,
+    owner: &str,
+    count: usize,
+    over: impl Fn() -> bool,
+) -> (Vec<String>, Vec<usize>) {
+    let mut store = kit.store();
+    let queues = names(&["q", "r"]);
+    let (mut got, mut sizes, mut ends) = (vec![], vec![], vec![]);
+    let mut first_ticket = 1;
+    loop {
+        // Before the look: what was pushed until then must be seen by it.
+        let last = over();
+        let want = Want { queues: &queues, count, first_ticket };
+        let turn = store.turn(owner, &ends, Some(&want)).unwrap();
+        assert_eq!(turn.fenced, 0);
+        first_ticket += turn.jobs.len() as u64;
+        ends = turn.jobs.iter().map(|job| settle(job.ticket, &job.queue, Outcome::Done)).collect();
+        got.extend(jids(&turn.jobs));
+        if !turn.jobs.is_empty() {
+            sizes.push(turn.jobs.len());
+        } else if last {
+            return (got, sizes);
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn assert_each_once(all: &[String], expected: usize) {
+    let different: HashSet<&String> = all.iter().collect();
+    assert_eq!((different.len(), all.len()), (expected, expected));
+}
+
+pub(crate) fn eight_claim_each_job_once(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    put_many(&mut desk, "q", MANY);
+    let kit = desk.kit.clone();
+    let got = together(THREADS, |n| claim_until(&kit, &format!("owner{n}"), 50, || true).0);
+    assert_each_once(&got.concat(), MANY);
+    let left = desk.store.stats().unwrap();
+    assert_eq!((left.enqueued, left.in_flight), (0, 0));
+}
+
+pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
+    const PUSHES: usize = 20;
+    const EACH: usize = 25;
+    let desk = Desk::new(fresh);
+    let kit = desk.kit.clone();
+    let pushing = AtomicUsize::new(2);
+    let results = together(3, |n| {
+        if n == 2 {
+            return claim_until(&kit, "me", 1000, || pushing.load(Ordering::SeqCst) == 0);
+        }
+        let mut store = kit.store();
+        for push in 0..PUSHES {
+            let payloads: Vec<Vec<u8>> =
+                (0..EACH).map(|index| doc("q", &format!("{n}-{push}-{index}"))).collect();
+            // The queue that is asked last is filled first.
+            let place = |index: usize| if index % 3 == 0 { "r" } else { "q" };
+            let jobs: Vec<NewJob<'_>> =
+                payloads.iter().enumerate().map(|(index, doc)| job(place(index), doc)).collect();
+            store.push(&jobs).unwrap();
+        }
+        pushing.fetch_sub(1, Ordering::SeqCst);
+        (vec![], vec![])
+    });
+    let (got, sizes) = &results[2];
+    assert_each_once(got, 2 * PUSHES * EACH);
+    assert!(sizes.iter().all(|size| size % EACH == 0), "a part of a push: {sizes:?}");
+}
+
+pub(crate) fn pushers_and_claimers_at_once(fresh: Fresh<'_>) {
+    const EACH: usize = 200;
+    let mut desk = Desk::new(fresh);
+    let kit = desk.kit.clone();
+    let pushing = AtomicUsize::new(4);
+    let got = together(8, |n| {
+        if n >= 4 {
+            let over = || pushing.load(Ordering::SeqCst) == 0;
+            return claim_until(&kit, &format!("owner{n}"), 7, over).0;
+        }
+        let mut store = kit.store();
+        for index in 0..EACH {
+            let queue = if index % 2 == 0 { "q" } else { "r" };
+            let payload = doc(queue, &format!("{n}-{index}"));
+            store.push(&[job(queue, &payload)]).unwrap();
+        }
+        pushing.fetch_sub(1, Ordering::SeqCst);
+        vec![]
+    });
+    assert_each_once(&got.concat(), 4 * EACH);
+    assert_eq!(desk.store.stats().unwrap().in_flight, 0);
+}
+
+pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
+    const JOBS: usize = 300;
+    let mut desk = Desk::new(fresh);
+    put_many(&mut desk, "q", JOBS);
+    assert_eq!(desk.claim("dead", &["q"], JOBS, 1).jobs.len(), JOBS);
+    let kit = desk.kit.clone();
+    let fenced = together(4, |_| {
+        let mut store = kit.store();
+        let jobs = store.in_flight("dead").unwrap();
+        let ends: Vec<Settle> =
+            jobs.iter().map(|job| settle(job.ticket, &job.queue, back())).collect();
+        let mut fenced = 0;
+        for chunk in ends.chunks(20) {
+            fenced += store.turn("dead", chunk, None).unwrap().fenced;
+        }
+        ends.len() - fenced
+    });
+    assert_eq!(fenced.iter().sum::<usize>(), JOBS, "settled by one each");
+    assert_each_once(&desk.listed(&queue("q")), JOBS);
+    assert!(desk.store.forget("dead").unwrap());
+}
+
+pub(crate) fn due_jobs_are_moved_once(fresh: Fresh<'_>) {
+    const JOBS: usize = 600;
+    let mut desk = Desk::new(fresh);
+    let now = now_s();
+    let payloads: Vec<Vec<u8>> = (0..JOBS).map(|n| doc("q", &format!("j{n}"))).collect();
+    let due = |payload| NewJob { at: Some(now - 1.0), ..job("q", payload) };
+    let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| due(payload)).collect();
+    desk.store.push(&jobs).unwrap();
+    let kit = desk.kit.clone();
+    let moved = together(4, |n| {
+        let mut store = kit.store();
+        let owner = format!("owner{n}");
+        let (mut moved, mut claimed) = (0, vec![]);
+        while store.stats().unwrap().scheduled > 0 {
+            if n % 2 == 0 {
+                moved += store.move_due(now, 17).unwrap().moved;
+            } else {
+                let first = 1 + claimed.len() as u64;
+                claimed.extend(store.claim_due(&owner, first, now, 17).unwrap().0);
+            }
+        }
+        assert_eq!(store.in_flight(&owner).unwrap(), claimed);
+        (moved, jids(&claimed))
+    });
+    let mut all = desk.listed(&queue("q"));
+    assert_eq!(moved.iter().map(|one| one.0).sum::<usize>(), all.len());
+    moved.into_iter().for_each(|one| all.extend(one.1));
+    assert_each_once(&all, JOBS);
+}
+
+pub(crate) fn a_tick_is_pushed_by_one(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    let kit = desk.kit.clone();
+    for tick in 0..20 {
+        let key = format!("cron:{tick}");
+        let pushed = together(4, |n| {
+            let payload = doc("q", &format!("{tick}-{n}"));
+            kit.store().push_once(&key, PATIENCE, &job("q", &payload)).unwrap()
+        });
+        assert_eq!(pushed.into_iter().filter(|pushed| *pushed).count(), 1);
+    }
+    assert_eq!(desk.all(&queue("q")).len(), 20);
+}
+
+pub(crate) fn a_lock_has_one_holder(fresh: Fresh<'_>) {
+    let mut desk = Desk::new(fresh);
+    let kit = desk.kit.clone();
+    for round in 0..20 {
+        let key = format!("k{round}");
+        let answers = together(4, |n| {
+            let jid = format!("{round}-{n}");
+            let payload = doc("q", &jid);
+            let lock = NewLock { key: &key, jid: &jid, ttl: PATIENCE };
+            kit.store()
+                .push(&[NewJob { lock: Some(lock), ..job("q", &payload) }])
+                .unwrap()
+                .remove(0)
+        });
+        let winner = jid_of(&desk.all(&queue("q"))[round].payload);
+        let stored = answers.iter().filter(|answer| **answer == Pushed::Stored).count();
+        let held = answers.iter().filter(|answer| **answer == Pushed::Locked(winner.clone()));
+        assert_eq!((stored, held.count()), (1, 3), "{answers:?}");
+    }
+}
+
+pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
+    const EACH: usize = 50;
+    let mut desk = Desk::new(fresh);
+    open(&mut desk, "b", None);
+    let kit = desk.kit.clone();
+    together(4, |n| {
+        let mut store = kit.store();
+        for index in 0..EACH {
+            let jid = format!("{n}-{index}");
+            let payload = doc("q", &jid);
+            let new = NewJob { bid: Some("b"), ..job("q", &payload) };
+            store.push(&[new]).unwrap();
+        }
+    });
+    desk.store.batch_close("b").unwrap();
+    assert_eq!(desk.claim("me", &["q"], 1000, 1).jobs.len(), 4 * EACH);
+    let jobs = desk.store.in_flight("me").unwrap();
+    let share = |n: usize| jobs.iter().skip(n).step_by(4);
+    together(4, |n| {
+        let mut store = kit.store();
+        for one in share(n) {
+            let end = told(one.ticket, "b", &jid_of(&one.payload), BatchEvent::Done);
+            assert_eq!(store.turn("me", &[end], None).unwrap().fenced, 0);
+        }
+    });
+    let total = 4 * EACH as u64;
+    assert_eq!(counts(&mut desk, "b"), (total, 0, 0, true, true, false));
+    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+}
+
+pub(crate) fn limits_hold_in_a_crowd(fresh: Fresh<'_>) {
+    let desk = Desk::new(fresh);
+    let now = now_s();
+    let kit = desk.kit.clone();
+    let limits = [
+        Limit { key: "w".into(), rule: LimitRule::Window { max: 30, per_s: 600.0 } },
+        Limit { key: "c".into(), rule: LimitRule::Concurrent { max: 20, hold_s: 600.0 } },
+        Limit { key: "b".into(), rule: LimitRule::Bucket { max: 25, per_s: 600.0 } },
+    ];
+    let granted = together(4, |n| {
+        let mut store = kit.store();
+        let owner = format!("owner{n}");
+        let mut ask = |ticket| {
+            let asks = [Ask { ticket, limits: &limits }];
+            store.acquire(&owner, &asks, now).unwrap()[0] == Grant::Now
+        };
+        (0..20).filter(|ticket| ask(*ticket)).count()
+    });
+    assert_eq!(granted.iter().sum::<usize>(), 20);
+}

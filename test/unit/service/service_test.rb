@@ -1,0 +1,149 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton"
+require "chaton/config"
+require "chaton/service"
+require "chaton/service/code"
+require "chaton/telemetry/log"
+require "socket"
+require "stringio"
+require "support/http_client"
+require "fileutils"
+require "timeout"
+require "tmpdir"
+
+# The service with the real engines, in this process: which of them its roles start, and how it lets go of jobs.
+class ServiceTest < Minitest::Test
+  WAIT_S = 10
+  # Stands for the root of an application that loads nothing.
+  ROOT = Dir.mktmpdir("chaton-service").tap { |root| Minitest.after_run { FileUtils.remove_entry(root) } }
+
+  # Tells that it runs, and goes on when it may.
+  class GateJob
+    include Chaton::Job
+
+    class << self
+      attr_accessor :began, :gate, :ended
+    end
+
+    def perform(_number)
+      self.class.began << true
+      self.class.gate.pop
+      self.class.ended << :done
+    rescue Chaton::Jobs::Shutdown
+      self.class.ended << :interrupted
+      raise
+    end
+  end
+
+  def setup
+    GateJob.began, GateJob.gate, GateJob.ended = Array.new(3) { Queue.new }
+    @output = StringIO.new
+    @log = Chaton::Telemetry::Log.new(io: @output)
+  end
+
+  def teardown
+    3.times { GateJob.gate << true }
+    @service&.stop(0) unless @stopped
+    @server&.close
+    Chaton::Jobs.stopping = false
+    Chaton::Jobs.use(nil)
+  end
+
+  def test_jobs_alone_need_no_socket_and_no_application
+    start([:jobs])
+    GateJob.perform_async(1)
+    GateJob.gate << true
+    assert_equal :done, popped(GateJob.ended)
+    assert_equal [[:jobs], true], @service.status.then { |status| [status[:roles], status.key?(:jobs)] }
+    refute @service.status.key?(:web)
+    assert stop(5)
+  end
+
+  def test_both_in_one_process
+    start(%i[web jobs])
+    GateJob.perform_async(1)
+    popped(GateJob.began)
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    GateJob.gate << true
+    assert_equal :done, popped(GateJob.ended)
+    assert stop(5)
+  end
+
+  def test_what_does_not_end_in_time_goes_back_and_is_interrupted
+    start([:jobs])
+    jid = GateJob.perform_async(1)
+    popped(GateJob.began)
+    refute stop(0.05)
+    assert_equal :interrupted, popped(GateJob.ended)
+    waiting = Chaton::Jobs.client.native.list("queue:default", 0, 10)
+    assert_equal [jid], waiting.map { |entry| JSON.parse(entry[2])["jid"] }
+    refute_match(/retry_count|error/, waiting.first[2])
+    assert_match(/still running at the end of the graceful stop.*GateJob jid=#{jid}/, @output.string)
+    assert_match(/went back to the front of their queues/, @output.string)
+  end
+
+  def test_a_quiet_one_takes_no_more_and_serves_on
+    start(%i[web jobs])
+    @service.quiet_jobs
+    @service.quiet_jobs
+    GateJob.perform_async(1)
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    assert_equal 1, Chaton::Jobs.client.native.list("queue:default", 0, 10).size
+    assert_predicate Chaton::Jobs, :stopping?
+    assert_equal 1, @output.string.scan("no more jobs are taken").size
+  end
+
+  def test_a_line_about_a_dead_sibling
+    start([:jobs])
+    @service.recover(JSON.generate({ identity: "h:1:n", cause: nil, tickets: [1] }))
+    @service.stop(1)
+    @stopped = true
+    start([:web])
+    @service.recover("{}")
+    assert_match(/came to one without the role jobs/, @output.string)
+  end
+
+  def test_signals_from_the_store
+    start([:jobs])
+    signals = Chaton::Service::Signals.new(@service, log: @log)
+    signals.call("TTIN")
+    assert_match(/thread at SIGTTIN/, @output.string)
+    signals.call("HUP")
+    assert_match(/means nothing here/, @output.string)
+    signals.call("TSTP")
+    assert_predicate Chaton::Jobs, :stopping?
+    heard = Queue.new
+    before = trap("TERM") { heard << true }
+    signals.call("TERM")
+    assert popped(heard)
+  ensure
+    trap("TERM", before || "DEFAULT")
+  end
+
+  private
+
+  def start(roles)
+    @stopped = false
+    plan = Chaton::Config.load({ config_file: "-", store: "memory://#{name}", web: roles.include?(:web),
+                                 jobs: roles.include?(:jobs), threads: "1:3" }, env: {}, root: ROOT)
+    @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
+    plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
+    Chaton::Service::Code.follow(plan, roles, log: @log)
+    duty = Chaton::Service::Duty.new(roles: roles, index: 0, ledger: Chaton::Native::Ledger.new(1, 8))
+    @service = Chaton::Service.new(plan, app: ->(_env) { [200, {}, ["hello"]] }, sockets: [@server].compact,
+                                         board: Chaton::Native::Board.new(1), slot: 0, leash: nil, log: @log,
+                                         duty: duty)
+    @service.start
+  end
+
+  def stop(deadline_s)
+    @stopped = true
+    @service.stop(deadline_s)
+  end
+
+  def popped(queue)
+    Timeout.timeout(WAIT_S) { queue.pop }
+  end
+end
