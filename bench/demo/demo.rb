@@ -3,14 +3,18 @@
 require_relative "../peers/chaton"
 require_relative "../peers/puma"
 require_relative "../support/machine"
+require_relative "orders"
 require_relative "progress"
 require_relative "table"
 require_relative "traffic"
 
 module Bench
-  # What bin/demo shows: the example application under load, in Chaton and in Puma, then Chaton left running.
+  # What bin/demo shows: the example application under load, in Chaton and in Puma; requests that leave background jobs,
+  # and the jobs done on the embedded store; then Chaton left running.
   class Demo
-    RACKUP = File.expand_path("../../examples/all_in_one/config.ru", __dir__)
+    EXAMPLE = File.expand_path("../../examples/all_in_one", __dir__)
+    RACKUP = File.join(EXAMPLE, "config.ru")
+    CONFIG = File.join(EXAMPLE, "config/chaton.rb")
     PORT = 9292
     # Name, path, connections.
     LOADS = [["hello", "/hello", 100], ["sleep 0.1 s", "/sleep?s=0.1", 100], ["stream 100 lines", "/stream", 10]].freeze
@@ -19,13 +23,14 @@ module Bench
     # @param once [Boolean] whether to end after the table
     def initialize(once:)
       @once = once
-      @servers = [Chaton.new, puma].compact
+      @servers = [Chaton.new(config: CONFIG), puma].compact
     end
 
     # @return [void]
     def run
       start
       puts "", Table.new(measure).to_s, ""
+      puts Orders.new(@servers.first).run.to_s, ""
       return puts("Done.") if @once
       puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
       wait_for_interrupt

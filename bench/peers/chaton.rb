@@ -5,14 +5,21 @@ require_relative "server"
 module Bench
   # Chaton from this checkout.
   class Chaton < Server
+    # @param config [String, nil] path of a configuration file; nil: none is read
+    def initialize(config: nil, **rest)
+      super(**rest)
+      @config = config
+    end
+
     def name = "chaton"
     def chaton? = true
 
     private
 
     def command(rackup, port)
-      ["ruby", "-I#{ROOT}/lib", "#{ROOT}/exe/chaton", rackup, "-C", "-", "--control-socket", "none",
-       "-b", "tcp://127.0.0.1:#{port}", "-e", "production", "-w", @workers.to_s, *(@threads ? ["-t", @threads] : [])]
+      ["ruby", "-I#{ROOT}/lib", "#{ROOT}/exe/chaton", rackup, "-C", @config || "-", "--control-socket", "none",
+       "-b", "tcp://127.0.0.1:#{port}", "-e", "production",
+       *(@config ? [] : ["-w", @workers.to_s]), *(@threads ? ["-t", @threads] : [])]
     end
   end
 end

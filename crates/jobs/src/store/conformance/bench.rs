@@ -16,6 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Desk {
     pub kit: Arc<dyn Kit>,
     pub store: Box<dyn Store>,
+    /// Of [`Desk::claim_all`]: an owner uses each once.
+    next_ticket: u64,
 }
 
 /// A job's document.
@@ -96,7 +98,7 @@ pub(crate) fn together<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync
 impl Desk {
     pub fn new(fresh: Fresh<'_>) -> Self {
         let kit = fresh();
-        Self { store: kit.store(), kit }
+        Self { store: kit.store(), kit, next_ticket: 1_000_000 }
     }
 
     /// Pushes jobs by their jids.
@@ -134,9 +136,11 @@ impl Desk {
         self.store.turn(owner, &[], Some(&want)).unwrap()
     }
 
-    /// Claims everything; the jids.
+    /// Claims everything under tickets that nothing else here uses; the jids.
     pub fn claim_all(&mut self, owner: &str, queue: &str) -> Vec<String> {
-        jids(&self.claim(owner, &[queue], 1000, 1).jobs)
+        let jobs = self.claim(owner, &[queue], 1000, self.next_ticket).jobs;
+        self.next_ticket += jobs.len() as u64;
+        jids(&jobs)
     }
 
     /// Settles; how many were gone.

@@ -107,13 +107,17 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: Fresh<'_>) {
     let with = |count: i64| {
         doc_with("r", "a", &format!(r#","retry_count":{count},"error_message":"x","n":1.50"#))
     };
-    for (place, before, after) in
-        [(Place::Retry, 3, 2), (Place::Retry, 0, -1), (Place::Scheduled, 3, 3), (Place::Dead, 3, 3)]
-    {
+    let cases = [
+        (Place::Retry, 3, 2),
+        (Place::Retry, 0, -1),
+        (Place::Scheduled, 3, 3),
+        (Place::Dead, 3, 3),
+    ];
+    for (ticket, (place, before, after)) in (1..).zip(cases) {
         desk.put_in(&place, now, &with(before));
         let entry = desk.all(&place).remove(0);
         assert!(desk.store.requeue(&place, &entry, now).unwrap());
-        let moved = desk.claim("me", &["r"], 1, 1).jobs.remove(0).payload;
+        let moved = desk.claim("me", &["r"], 1, ticket).jobs.remove(0).payload;
         let mut fields = Fields::parse(&moved).unwrap();
         fields.remove("enqueued_at");
         assert_eq!(String::from_utf8(fields.to_vec()), String::from_utf8(with(after)));

@@ -58,7 +58,7 @@ pub(crate) fn a_settle_gives_a_lock_up(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     holder(&mut desk, "k", "a");
     holder(&mut desk, "k2", "b");
-    desk.claim_all("me", "q");
+    desk.claim("me", &["q"], 2, 1);
     let unlock = |key: &str, jid: &str| Effects {
         unlock: Some((key.into(), jid.into())),
         ..Effects::default()
@@ -69,8 +69,8 @@ pub(crate) fn a_settle_gives_a_lock_up(fresh: Fresh<'_>) {
     assert_eq!(holder(&mut desk, "k", "c"), None);
     assert_eq!(holder(&mut desk, "k2", "d").as_deref(), Some("b"), "a retry keeps its lock");
     // Somebody else's lock by now.
-    desk.claim_all("me", "q");
-    desk.end("me", &[settle_with(1, "q", Outcome::Done, unlock("k", "a"))]);
+    desk.claim("me", &["q"], 1, 3);
+    desk.end("me", &[settle_with(3, "q", Outcome::Done, unlock("k", "a"))]);
     assert_eq!(holder(&mut desk, "k", "d").as_deref(), Some("c"));
 }
 

@@ -58,11 +58,11 @@ pub(crate) fn success_climbs_up(fresh: Fresh<'_>) {
     open(&mut desk, "d", Some("b"));
     fill(&mut desk, "c", &["c1"]);
     fill(&mut desk, "d", &["d1"]);
+    // Opened again: it is nested once all the same.
+    open(&mut desk, "d", Some("b"));
     for bid in ["a", "b", "c", "d"] {
         desk.store.batch_close(bid).unwrap();
     }
-    // Opened again: it is nested once all the same.
-    open(&mut desk, "d", Some("b"));
     assert_eq!((children(&mut desk, "a"), children(&mut desk, "b")), (1, 2));
     desk.claim("me", &["q"], 9, 1);
     desk.end("me", &[told(1, "c", "c1", BatchEvent::Done)]);

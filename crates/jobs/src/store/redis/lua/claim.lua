@@ -3,7 +3,7 @@
 local key, owner = ARGV[1], ARGV[2]
 local ticket, left, room = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local pauses = redis.call('EXISTS', 'paused') == 1
-local out = {1}
+local out, format = {1}, string.format
 for i = 6, #ARGV do
   local queue = ARGV[i]
   local list = 'queue:' .. queue
@@ -15,10 +15,12 @@ for i = 6, #ARGV do
       local asked = math.min(step, left)
       local jobs = redis.call('RPOP', list, asked)
       if not jobs or #jobs == 0 then break end
-      local args = {}
-      for j, job in ipairs(jobs) do
-        args[2 * j - 1] = string.format(field, ticket)
-        args[2 * j] = job
+      local args, size = {}, 0
+      for j = 1, #jobs do
+        local job = jobs[j]
+        args[size + 1] = format(field, ticket)
+        args[size + 2] = job
+        size = size + 2
         ticket = ticket + 1
         room = room - #job
       end
