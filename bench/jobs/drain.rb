@@ -9,7 +9,8 @@ module Bench
     # that to the end of the last job's `perform`, by the clock of the process that runs it; what the server spends
     # includes settling them.
     class Drain
-      WARM_UP = 1000
+      # Jobs before those that count: enough for Ruby to have collected once what booting left behind.
+      WARM_UP = 5000
 
       # @param a_case [Case]
       # @param server [JobServer]

@@ -77,10 +77,15 @@ class SourceFile
 
   def ruby_shebang? = File.extname(path).empty? && lines.first.to_s.match?(/\A#!.*ruby/)
 
+  # A trait's method without a body, its parameters on lines of their own perhaps.
+  def declaration?(first)
+    lines[first..].find { |line| line.rstrip.end_with?(";", "{", "}") }.to_s.rstrip.end_with?(";") && language == :rust
+  end
+
   def blocks(opening, closing)
     lines.each_with_index.filter_map do |line, first|
       found = opening.match(line)
-      next if found.nil? || line.rstrip.end_with?(";")
+      next if found.nil? || declaration?(first)
       last = (first...lines.size).find { |index| lines[index].start_with?("#{found[:indent]}#{closing}") }
       [found[:name], first + 1, last - first + 1] if last
     end

@@ -3,6 +3,7 @@
 require "test_helper"
 require "chaton/cli"
 require "chaton/control"
+require "chaton/job"
 require "chaton/native"
 require "chaton/rack_handler"
 require "chaton/web/request"
@@ -24,7 +25,13 @@ class SigTest < Minitest::Test
   end
 
   def test_every_public_signature_is_defined
-    missing = written("chaton.rbs").reject do |entry|
+    %w[chaton.rbs jobs.rbs].each { |file| assert_empty missing_of(file), "in sig/#{file}, but not defined" }
+  end
+
+  private
+
+  def missing_of(file)
+    written(file).reject do |entry|
       owner, dot, name = entry.partition(/[.#](?=[^.#]+\z)/)
       next Object.const_defined?(entry) if dot.empty?
 
@@ -33,10 +40,7 @@ class SigTest < Minitest::Test
 
       constant.public_method_defined?(name) || constant.private_method_defined?(name)
     end
-    assert_empty missing, "in sig/chaton.rbs, but not defined"
   end
-
-  private
 
   # @return [Array<String>] "A::B", "A::B.singleton_method", "A::B#method" of a module and all below it
   def defined_in(space)

@@ -18,7 +18,7 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// Open client connections.
     pub connections: AtomicU32,
-    /// Units waiting in the queue.
+    /// Units waiting in the first lane of the queue.
     pub queued: AtomicU32,
     /// Units being run by Ruby threads.
     pub running: AtomicU32,

@@ -391,7 +391,9 @@ impl<W: Work> Hub<W> {
 
     pub(crate) fn publish(&self, state: &State<W>) {
         let slot = self.slot();
-        slot.queued.store(state.lanes.len() as u32, Ordering::Relaxed);
+        // What siblings compare before they take a connection is the first lane's
+        // load: jobs claimed ahead wait in the store as well as here.
+        slot.queued.store(state.lanes.len_of(0) as u32, Ordering::Relaxed);
         slot.running.store(state.running as u32, Ordering::Relaxed);
         slot.finished_total.store(state.finished, Ordering::Relaxed);
     }

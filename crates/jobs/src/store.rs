@@ -35,7 +35,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Store: Send {
     /// Appends jobs to their queues, or to the schedule when they have a time.
     /// All of one call or none is stored, locks apart: a job whose lock is held
-    /// is left out and the holder's jid is its answer. Jobs of a batch count
+    /// by another jid is left out and the holder's jid is its answer. Jobs of a batch count
     /// as pending in it.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>>;
 
@@ -46,7 +46,7 @@ pub trait Store: Send {
     /// Settles what has ended and claims what comes next, in one round trip.
     /// Claimed jobs are moved atomically into the owner's in-flight set, the
     /// first one under ticket `want.first_ticket`, the next under the one
-    /// after it. Paused queues give nothing. Settles of entries that are gone
+    /// after it; an owner never uses a ticket twice. Paused queues give nothing. Settles of entries that are gone
     /// do nothing and are counted in [`Turn::fenced`].
     fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn>;
 
@@ -134,10 +134,12 @@ pub trait Store: Send {
     fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool>;
 
     /// Moves one entry to the back of its queue now (`retry_count` less one
-    /// from the retry set, as Sidekiq does); `false` when it is gone.
+    /// from the retry set, as Sidekiq does); `false` when it is gone. What is no
+    /// document has no queue to go to: refused, and left where it is.
     fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool>;
 
-    /// Moves one entry to the dead set; `false` when it is gone.
+    /// Moves one entry to the dead set; `false` when it is gone. Its lock is
+    /// freed, and its batch told (as a death).
     fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool>;
 
     /// Removes up to `max` entries of a place; answers how many. 0: empty.

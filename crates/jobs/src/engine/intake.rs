@@ -140,7 +140,8 @@ impl Intake {
         let grants = match store.acquire(&self.shared.identity.name, &asks, now_s) {
             Ok(grants) => grants,
             Err(error) => {
-                jobs.iter().for_each(|job| job.abandon());
+                // The answer may be lost, not the slots: they are given back too.
+                jobs.iter().inspect(|job| job.grant()).for_each(|job| job.abandon());
                 return Err(error);
             }
         };

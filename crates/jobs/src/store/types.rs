@@ -221,7 +221,7 @@ pub enum Grant {
 /// Answer of [`super::Store::move_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Due {
-    /// Jobs moved.
+    /// Entries taken out of the sets, malformed ones included.
     pub moved: usize,
     /// When the next one is due, whichever set it is in.
     pub next_at: Option<f64>,
