@@ -239,7 +239,7 @@ impl Db {
         }
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder)
-                .map_err(|error| failure::of_io(&self.path, "its directory", &error))?;
+                .map_err(|error| failure::of_io(&self.path, "its directory cannot be made", &error))?;
         }
         let lock = FileLock::open(&self.path);
         let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;

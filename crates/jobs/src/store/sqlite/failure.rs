@@ -13,7 +13,7 @@ pub(super) fn of(path: &Path, error: &Error) -> StoreError {
     let (kind, advice) = match code {
         Some(ErrorCode::DiskFull) => (
             Kind::Full,
-            "the disk is full; free some space: what is stored can still be run",
+            "the disk is full; free some space: nothing that was stored is lost, and jobs go on then",
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
             Kind::Busy,
@@ -42,7 +42,9 @@ pub(super) fn of(path: &Path, error: &Error) -> StoreError {
 pub(super) fn of_io(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
     let kind = match error.raw_os_error() {
         Some(libc::ENOSPC) => Kind::Full,
-        Some(libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOENT | libc::ENOTDIR) => Kind::Refused,
+        Some(
+            libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOENT | libc::ENOTDIR | libc::EEXIST,
+        ) => Kind::Refused,
         _ => Kind::Unavailable,
     };
     StoreError::new(kind, format!("jobs database {}: {what}: {error}", path.display()))
