@@ -34,7 +34,7 @@ module Bench
 
       def line(a_case, figures, round)
         told = figures.slice(:drain_ms, :rate, :ideal, :start_p50_ms, :start_p99_ms, :worker_cpu_us, :redis_cpu_us,
-                             :pss_mb, :threads_created, :fibers_created, :error)
+                             :pss_mb, :disk_p99_ms, :threads_created, :fibers_created, :error)
         format("%d/%d  %-24s %s", round + 1, a_case.rounds, figures[:server],
                told.map { |metric, value| "#{metric} #{value}" }.join("  "))
       end

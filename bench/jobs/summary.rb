@@ -82,10 +82,17 @@ module Bench
       def value(metric, figures)
         case metric
         when :drain_ms then "#{seconds(figures["drain_ms"])} s, #{Cases.grouped(figures["rate"].round)}/s"
-        when :start_p99_ms then "p50 #{short(figures["start_p50_ms"])}, p99 #{short(figures["start_p99_ms"])} ms"
+        when :start_p99_ms
+          "p50 #{short(figures["start_p50_ms"])}, p99 #{short(figures["start_p99_ms"])} ms#{disk(figures)}"
         when :pss_mb then "#{short(figures["pss_mb"])} MB, RSS #{short(figures["rss_mb"])} MB"
         else "#{Cases.grouped(figures["rate"].round)}/s"
         end
+      end
+
+      # What the disk itself took.
+      def disk(figures)
+        return unless figures.key?("disk_p99_ms")
+        ", disk's sync p50 #{short(figures["disk_p50_ms"])}, p99 #{short(figures["disk_p99_ms"])} ms"
       end
 
       def pair(verdict, metric)

@@ -18,6 +18,11 @@ module SmallDisk
     FileUtils.remove_entry(dir)
   end
 
+  # Makes room.
+  def resize(dir, megabytes:)
+    system("mount", "-o", "remount,size=#{megabytes}m", dir, exception: true)
+  end
+
   # Leaves not a single block.
   #
   # @return [String] the file to delete for room

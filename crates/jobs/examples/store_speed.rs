@@ -1,60 +1,87 @@
-//! How fast a store is by itself: `store_speed URL [JOBS]`.
+//! How fast a store is: `cargo run --release -p chaton-jobs --example
+//! store_speed [URL] [JOBS]`. Pushes jobs, then claims and settles them in
+//! turns of several sizes, and prints rates.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use chaton_jobs::store::{self, NewJob, Outcome, Settle, StoreOptions, Want};
+use chaton_jobs::store::{open, NewJob, Outcome, Settle, Store, StoreOptions, Want};
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let url = args.next().expect("usage: store_speed URL [JOBS]");
-    let jobs: usize = args.next().map_or(100_000, |n| n.parse().expect("JOBS is a number"));
-    let kit = store::open(&StoreOptions::new(url)).expect("the store");
+/// Jobs of one push.
+const BULK: usize = 1000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let folder = std::env::temp_dir().join(format!("store-speed-{}", std::process::id()));
+    let url = words.next().unwrap_or_else(|| format!("sqlite://{}/jobs.db", folder.display()));
+    let jobs: usize = words.next().map_or(Ok(100_000), |word| word.parse())?;
+    let kit = open(&StoreOptions::new(url))?;
+    println!("{}", kit.address());
     let mut store = kit.store();
-    let payloads: Vec<String> = (0..jobs)
-        .map(|n| {
-            format!(
-                r#"{{"retry":true,"queue":"speed","class":"NoopJob","args":[{n}],"jid":"{n:024x}","created_at":1700000000.123,"enqueued_at":1700000000.123}}"#
-            )
-        })
-        .collect();
-    let new: Vec<NewJob<'_>> = payloads
-        .iter()
-        .map(|p| NewJob { queue: "speed", payload: p.as_bytes(), at: None, lock: None, bid: None })
-        .collect();
-    let began = Instant::now();
-    for chunk in new.chunks(1000) {
-        store.push(chunk).expect("push");
+    for turn in [1000, 100, 10, 1] {
+        let count = (jobs / (1000 / turn).min(100)).max(turn);
+        push(&mut *store, count)?;
+        drain(&mut *store, count, turn)?;
     }
-    println!("push by 1000:   {:>9.0} jobs/s", jobs as f64 / began.elapsed().as_secs_f64());
-    for batch in [1000, 100, 10, 1] {
-        let limit = (jobs / 4).min(batch * 500);
-        turns(&mut *store, batch, limit);
-    }
+    single(&mut *store)?;
+    let _ = std::fs::remove_dir_all(folder);
+    Ok(())
 }
 
-fn turns(store: &mut dyn store::Store, batch: usize, jobs: usize) {
-    let queues: Vec<Arc<str>> = vec!["speed".into()];
-    let mut settles: Vec<Settle> = vec![];
-    let (mut ticket, mut done) = (1 + batch as u64 * 1_000_000_000, 0);
+fn document(number: usize) -> Vec<u8> {
+    format!(
+        r#"{{"retry":true,"queue":"default","class":"NoOpJob","args":[{number}],"jid":"{number:024x}","created_at":1700000000.123456,"enqueued_at":1700000000.123456}}"#
+    )
+    .into_bytes()
+}
+
+fn new(payload: &[u8]) -> NewJob<'_> {
+    NewJob { queue: "default", payload, at: None, lock: None, bid: None }
+}
+
+fn push(store: &mut dyn Store, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let documents: Vec<Vec<u8>> = (0..count).map(document).collect();
     let began = Instant::now();
-    while done < jobs {
-        let want = Want { queues: &queues, count: batch, first_ticket: ticket };
-        ticket += batch as u64;
-        let turn = store.turn("speed:1:1", &settles, Some(&want)).expect("turn");
-        if turn.jobs.is_empty() {
-            break;
-        }
-        done += turn.jobs.len();
-        let settle = |job: store::Claimed| Settle {
-            ticket: job.ticket,
-            queue: job.queue,
-            outcome: Outcome::Done,
-            effects: None,
-        };
-        settles = turn.jobs.into_iter().map(settle).collect();
+    for some in documents.chunks(BULK) {
+        store.push(&some.iter().map(|payload| new(payload)).collect::<Vec<_>>())?;
     }
-    store.turn("speed:1:1", &settles, None).expect("turn");
-    let rate = done as f64 / began.elapsed().as_secs_f64();
-    println!("claim and acknowledge by {batch:>4}: {rate:>9.0} jobs/s");
+    tell(&format!("push by {BULK}"), count, began);
+    Ok(())
+}
+
+fn drain(
+    store: &mut dyn Store,
+    count: usize,
+    turn: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let queues: [Arc<str>; 1] = ["default".into()];
+    let (mut ticket, mut seen, mut turns) = (1, 0, 0);
+    let mut settles: Vec<Settle> = Vec::new();
+    let began = Instant::now();
+    while seen < count || !settles.is_empty() {
+        let want = Want { queues: &queues, count: turn, first_ticket: ticket };
+        let answer = store.turn("speed:1:x", &settles, Some(&want))?;
+        ticket += turn as u64;
+        turns += 1;
+        seen += answer.jobs.len();
+        let done = |ticket, queue| Settle { ticket, queue, outcome: Outcome::Done, effects: None };
+        settles = answer.jobs.into_iter().map(|job| done(job.ticket, job.queue)).collect();
+    }
+    tell(&format!("claim and settle by {turn} ({turns} turns)"), count, began);
+    Ok(())
+}
+
+fn single(store: &mut dyn Store) -> Result<(), Box<dyn std::error::Error>> {
+    let documents: Vec<Vec<u8>> = (0..BULK).map(document).collect();
+    let began = Instant::now();
+    for payload in &documents {
+        store.push(&[new(payload)])?;
+    }
+    tell("push one by one", BULK, began);
+    Ok(())
+}
+
+fn tell(what: &str, count: usize, began: Instant) {
+    let took_s = began.elapsed().as_secs_f64();
+    println!("{what:40} {count:8} in {took_s:7.3} s {:10.0}/s", count as f64 / took_s);
 }

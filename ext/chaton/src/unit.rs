@@ -80,7 +80,8 @@ impl Label for UnitLabel {
         match self {
             Self::Web(exchange) => exchange.id(),
             #[cfg(feature = "jobs")]
-            Self::Jobs(job) => job.id(),
+            // Requests are numbered by themselves: no job may be taken for one.
+            Self::Jobs(job) => job.id() | 1 << 62,
         }
     }
 }

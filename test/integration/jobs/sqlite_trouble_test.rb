@@ -51,7 +51,10 @@ class JobsSqliteTroubleTest < Minitest::Test
       assert_match(/full|space/i, message)
       assert_match(/jobs\.db/, message)
       server.signal("CONT", server.workers.first)
-      server.eventually("all that was acknowledged ran", timeout_s: 60) { server.record.tally.size >= count }
+      CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
+      # Nothing can be claimed without a write either.
+      SmallDisk.resize(dir, megabytes: 6)
+      server.eventually("all that was acknowledged ran") { server.record.tally.size >= count }
       drained(server, console)
       assert_equal count, server.record.tally.size
       console.run("Note.perform_async(\"again\")")
@@ -69,7 +72,7 @@ class JobsSqliteTroubleTest < Minitest::Test
       progress(server, 50)
       ballast = SmallDisk.fill(dir)
       assert_raises(Console::Raised) { console.run("loop { Note.perform_async(\"lost\", \"x\" * 5000) }") }
-      CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, 0.5 }
+      CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
       File.delete(ballast)
       server.eventually("every job ran", timeout_s: 60) { (server.record.tally.keys - ["lost"]).size == 500 }
       drained(server, console)

@@ -3,16 +3,14 @@
 use std::fs;
 use std::io::Read;
 
-/// The name of an owner and the place where it lives.
+/// The name of an owner.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// `HOST:PID:NONCE`, as Sidekiq's.
     pub name: String,
     /// Name of the machine (`DYNO` where it is set).
     pub host: String,
-    /// Boot id, pid namespace, pid and start time, then pid and start time of
-    /// the supervisor (`0 0` without one), separated by spaces.
-    pub place: String,
+    supervised: bool,
 }
 
 impl Identity {
@@ -23,15 +21,23 @@ impl Identity {
         let host = host.unwrap_or_else(hostname);
         let pid = std::process::id();
         let name = format!("{host}:{pid}:{}", nonce());
-        let parent = if supervised { std::os::unix::process::parent_id() } else { 0 };
-        let place = format!(
+        Self { name, host, supervised }
+    }
+
+    /// Where it lives: boot id, pid namespace, pid and start time, then pid
+    /// and start time of the supervisor (`0 0` without one), separated by
+    /// spaces. Asked anew for each beat: a worker forked by a mold gets the
+    /// supervisor as its parent a moment after it began.
+    pub fn place(&self) -> String {
+        let pid = std::process::id();
+        let parent = if self.supervised { std::os::unix::process::parent_id() } else { 0 };
+        format!(
             "{} {} {pid} {} {parent} {}",
             boot_id(),
             pid_namespace(),
             start_time(pid).unwrap_or_default(),
             start_time(parent).unwrap_or_else(|| "0".into())
-        );
-        Self { name, host, place }
+        )
     }
 }
 
@@ -102,7 +108,7 @@ mod tests {
     fn tells_the_living_from_the_dead() {
         let me = Identity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
-        assert!(!is_dead(&me.place, true));
+        assert!(!is_dead(&me.place(), true));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let begin = start_time(child.id()).unwrap();
         let place = format!("{} {} {} {begin}", boot_id(), pid_namespace(), child.id());

@@ -155,7 +155,7 @@ impl Keeper {
         let work = report::work(&shared);
         let beat = Beat {
             identity: &shared.identity.name,
-            place: &shared.identity.place,
+            place: &shared.identity.place(),
             info: &report::info(&shared),
             concurrency: shared.config.concurrency,
             busy: shared.running.load(Ordering::Relaxed),

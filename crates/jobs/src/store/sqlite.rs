@@ -1,5 +1,10 @@
 //! Jobs in a SQLite file: the embedded default, for one machine.
+//!
+//! The file is the jobs' own. Beside it lie SQLite's log and index
+//! (`-wal`, `-shm`), the lock between processes (`-lock`) and the bell that
+//! ends the waits of others (`-wake`).
 
+mod backup;
 mod batches;
 mod db;
 mod entries;
@@ -9,12 +14,16 @@ mod limits;
 mod lock;
 mod owners;
 mod queues;
+mod registry;
 mod schema;
 mod small;
+mod stamp;
+#[cfg(test)]
+mod tests;
 mod wake;
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,17 +31,19 @@ use rusqlite::Connection;
 
 use super::*;
 use db::Db;
-use entries::Keep;
+use entries::Rules;
+use schema::Manner;
 
-/// A transaction, and whether its commit is worth waking others for.
+/// A transaction, and what its operations want done at the end.
 struct Tx<'a> {
     conn: &'a Connection,
     wakes: Cell<bool>,
+    burial: Cell<Option<f64>>,
 }
 
 impl<'a> Tx<'a> {
     fn new(conn: &'a Connection) -> Self {
-        Self { conn, wakes: Cell::new(false) }
+        Self { conn, wakes: Cell::new(false), burial: Cell::new(None) }
     }
 
     /// Others wait for what this one stores.
@@ -43,12 +54,22 @@ impl<'a> Tx<'a> {
     fn wakes(&self) -> bool {
         self.wakes.get()
     }
+
+    /// The dead set grew, at this time.
+    fn buried(&self, at: f64) {
+        self.burial.set(Some(self.burial.get().map_or(at, |last| last.max(at))));
+    }
+
+    /// When it last grew; told once.
+    fn last_burial(&self) -> Option<f64> {
+        self.burial.take()
+    }
 }
 
-/// Pages copied in one step of a backup.
-const BACKUP_PAGES: i32 = 256;
 /// Where the address's path begins.
 const SCHEME: &str = "sqlite://";
+/// Between two sweeps of what is over.
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
 
 struct SqliteKit {
     address: String,
@@ -62,33 +83,54 @@ struct SqliteKit {
 /// When the address has no path.
 pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
     let path = options.url.strip_prefix(SCHEME).unwrap_or_default();
-    if path.is_empty() {
+    if path.is_empty() || path.ends_with('/') {
         return Err(StoreError::refused(format!(
             "store {:?}: no file is named; write sqlite://storage/chaton.db",
             options.url
         )));
     }
-    let path = std::path::absolute(path)
+    let path = canonical(Path::new(path))
         .map_err(|error| StoreError::refused(format!("store {:?}: {error}", options.url)))?;
     Ok(Arc::new(SqliteKit { address: options.url.clone(), path, options: options.clone() }))
+}
+
+/// The same path for everybody, as far as it exists yet.
+fn canonical(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    if let Ok(path) = path.canonicalize() {
+        return Ok(path);
+    }
+    match (path.parent().and_then(|folder| folder.canonicalize().ok()), path.file_name()) {
+        (Some(folder), Some(name)) => Ok(folder.join(name)),
+        _ => Ok(path),
+    }
+}
+
+impl SqliteKit {
+    fn manner(&self) -> Manner {
+        Manner { durable: self.options.durable, busy: self.options.lock_timeout }
+    }
 }
 
 impl Kit for SqliteKit {
     fn store(&self) -> Box<dyn Store> {
         let options = &self.options;
         Box::new(SqliteStore {
-            db: Db::shared(&self.path, options),
-            lease: options.lease,
-            keep: Keep {
-                count: options.dead_max,
-                age_s: options.dead_age.as_secs_f64(),
+            path: self.path.clone(),
+            manner: self.manner(),
+            db: None,
+            swept_ns: 0,
+            rules: Rules {
+                dead_max: options.dead_max,
+                dead_age_s: options.dead_age.as_secs_f64(),
                 format: options.format,
+                lease_s: options.lease.as_secs_f64(),
             },
         })
     }
 
     fn watch(&self) -> Box<dyn Watch> {
-        Box::new(wake::SqliteWatch::new(Db::shared(&self.path, &self.options)))
+        Box::new(wake::SqliteWatch::new(registry::shared(&self.path, self.manner())))
     }
 
     fn address(&self) -> &str {
@@ -97,41 +139,77 @@ impl Kit for SqliteKit {
 }
 
 struct SqliteStore {
-    db: Arc<Db>,
-    lease: Duration,
-    keep: Keep,
+    path: PathBuf,
+    manner: Manner,
+    db: Option<Arc<Db>>,
+    swept_ns: u64,
+    rules: Rules,
 }
 
-fn now_s() -> f64 {
+fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+impl SqliteStore {
+    /// The file, opened by this process: after a fork another one.
+    fn db(&mut self) -> Arc<Db> {
+        let pid = std::process::id();
+        match &self.db {
+            Some(db) if db.pid == pid => db.clone(),
+            _ => {
+                let db = registry::shared(&self.path, self.manner);
+                // A parent's is leaked: the child must not close it.
+                std::mem::forget(self.db.replace(db.clone()));
+                db
+            }
+        }
+    }
+
+    fn write<T: Send>(
+        &mut self,
+        op: impl FnOnce(&Tx<'_>, &Rules) -> rusqlite::Result<T> + Send,
+    ) -> Result<T> {
+        let rules = self.rules;
+        self.db().write(|tx| op(tx, &rules))
+    }
+
+    fn read<T>(&mut self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        self.db().read(op)
+    }
+
+    fn sweeps(&mut self) -> bool {
+        let now_ns = chaton_core::clock::now_ns();
+        let due = now_ns - self.swept_ns > SWEEP_EVERY.as_nanos() as u64 || self.swept_ns == 0;
+        if due {
+            self.swept_ns = now_ns;
+        }
+        due
+    }
 }
 
 impl Store for SqliteStore {
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
-        self.db.write(|tx| queues::push(tx, jobs, now_s()))
+        self.write(|tx, _| queues::push(tx, jobs, unix_s()))
     }
 
     fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {
-        let now = now_s();
-        self.db.write(|tx| small::push_once(tx, key, now + ttl.as_secs_f64(), job, now))
+        self.write(|tx, _| small::push_once(tx, key, ttl.as_secs_f64(), job))
     }
 
     fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
-        let keep = &self.keep;
-        self.db.write(|tx| queues::turn(tx, owner, settles, want, keep))
+        self.write(|tx, rules| queues::turn(tx, owner, settles, want, rules))
     }
 
     fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
-        self.db.write(|tx| limits::acquire(tx, owner, asks, now_s))
+        self.write(|tx, _| limits::acquire(tx, owner, asks, now_s))
     }
 
     fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
-        self.db.write(|tx| locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid)))
+        self.write(|tx, _| locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid)))
     }
 
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
-        let keep = &self.keep;
-        self.db.write(|tx| entries::move_due(tx, now_s, max, keep))
+        self.write(|tx, rules| entries::move_due(tx, now_s, max, rules))
     }
 
     fn claim_due(
@@ -141,127 +219,130 @@ impl Store for SqliteStore {
         now_s: f64,
         max: usize,
     ) -> Result<(Vec<Claimed>, Due)> {
-        let keep = &self.keep;
-        self.db.write(|tx| entries::claim_due(tx, owner, first_ticket, now_s, max, keep))
+        self.write(|tx, rules| entries::claim_due(tx, owner, first_ticket, now_s, max, rules))
     }
 
     fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
-        let lease = self.lease;
-        self.db.write(|tx| owners::beat(tx, beat, lease))
+        let sweeps = self.sweeps();
+        self.write(|tx, _| {
+            if sweeps {
+                small::sweep(tx)?;
+            }
+            owners::beat(tx, beat)
+        })
     }
 
     fn owners(&mut self) -> Result<Vec<OwnerSeen>> {
-        self.db.read(owners::all)
+        let rules = self.rules;
+        self.read(|conn| owners::all(conn, &rules))
     }
 
     fn in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
-        self.db.read(|conn| owners::in_flight(conn, owner))
+        self.read(|conn| owners::in_flight(conn, owner))
     }
 
     fn forget(&mut self, owner: &str) -> Result<bool> {
-        self.db.write(|tx| owners::forget(tx, owner))
+        self.write(|tx, _| owners::forget(tx, owner))
     }
 
     fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
-        self.db.write(|tx| small::pause(tx, queue, paused))
+        self.write(|tx, _| small::pause(tx, queue, paused))
     }
 
     fn cancel(&mut self, jid: &str) -> Result<()> {
-        self.db.write(|tx| small::cancel(tx, jid, now_s()))
+        self.write(|tx, _| small::cancel(tx, jid))
     }
 
     fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>> {
-        self.db.read(|conn| small::cancelled(conn, jids))
+        self.read(|conn| small::cancelled(conn, jids))
     }
 
     fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
-        self.db.read(|conn| small::load(conn, key, now_s()))
+        self.read(|conn| small::load(conn, key))
     }
 
     fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()> {
-        let now = now_s();
-        self.db.write(|tx| small::save(tx, key, fields, now + ttl.as_secs_f64(), now))
+        self.write(|tx, _| small::save(tx, key, fields, ttl.as_secs_f64()))
     }
 
     fn remove_hash(&mut self, key: &str) -> Result<()> {
-        self.db.write(|tx| small::remove_hash(tx, key))
+        self.write(|tx, _| small::remove_hash(tx, key))
     }
 
     fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()> {
-        self.db.write(|tx| batches::open(tx, batch))
+        self.write(|tx, _| batches::open(tx, batch))
     }
 
     fn batch_close(&mut self, bid: &str) -> Result<()> {
-        self.db.write(|tx| batches::close(tx, bid))
+        self.write(|tx, _| batches::close(tx, bid))
     }
 
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
-        self.db.read(|conn| batches::status(conn, bid))
+        self.read(|conn| batches::status(conn, bid))
     }
 
     fn stats(&mut self) -> Result<Stats> {
-        self.db.read(inspect::stats)
+        let rules = self.rules;
+        self.read(|conn| inspect::stats(conn, &rules))
     }
 
     fn queues(&mut self) -> Result<Vec<QueueSeen>> {
-        self.db.read(|conn| inspect::queues(conn, now_s()))
+        self.read(|conn| inspect::queues(conn, unix_s()))
     }
 
     fn processes(&mut self) -> Result<Vec<ProcessSeen>> {
-        self.db.read(owners::processes)
+        let rules = self.rules;
+        self.read(|conn| owners::processes(conn, &rules))
     }
 
     fn list(&mut self, place: &Place, offset: usize, count: usize) -> Result<Vec<Entry>> {
-        self.db.read(|conn| inspect::list(conn, place, offset, count))
+        self.read(|conn| inspect::list(conn, place, offset, count))
     }
 
     fn find(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
-        self.db.read(|conn| inspect::find(conn, jid))
+        self.read(|conn| inspect::find(conn, jid))
     }
 
     fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
-        self.db.write(|tx| entries::remove(tx, place, entry))
+        self.write(|tx, _| entries::remove(tx, place, entry))
     }
 
     fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
-        let keep = &self.keep;
-        self.db.write(|tx| entries::requeue(tx, place, entry, now_s, keep))
+        let Some((queue, payload)) = entries::renewed(place, entry, now_s, self.rules.format)
+        else {
+            return Err(StoreError::refused(
+                "this entry is no job document with a queue: it can only be removed",
+            ));
+        };
+        self.write(|tx, _| entries::requeue(tx, place, entry, &queue, &payload))
     }
 
     fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
-        let keep = &self.keep;
-        self.db.write(|tx| entries::kill(tx, place, entry, now_s, keep))
+        self.write(|tx, rules| entries::kill(tx, place, entry, now_s, rules))
     }
 
     fn clear(&mut self, place: &Place, max: usize) -> Result<usize> {
-        self.db.write(|tx| entries::clear(tx, place, max))
+        // In steps, so that others get in between.
+        let max = if max == 0 { usize::MAX } else { max };
+        let mut cleared = 0;
+        loop {
+            let step = CLEAR_STEP.min(max - cleared);
+            let gone = self.write(|tx, _| entries::clear(tx, place, step))?;
+            cleared += gone;
+            if gone < step || cleared >= max {
+                return Ok(cleared);
+            }
+        }
     }
 
     fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
-        self.db.write(|tx| owners::signal(tx, identity, signal, now_s()))
+        self.write(|tx, _| owners::signal(tx, identity, signal))
     }
 
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let own = self.db.path().to_path_buf();
-        let target = std::path::Path::new(path);
-        if target.exists() {
-            return Err(StoreError::refused(format!(
-                "{path} is there already; name a new file for the copy"
-            )));
-        }
-        self.db.read(|conn| {
-            let mut copy = Connection::open(target)?;
-            let backup = rusqlite::backup::Backup::new(conn, &mut copy)?;
-            loop {
-                let step = backup.step(BACKUP_PAGES)?;
-                let about = backup.progress();
-                let done = (about.pagecount - about.remaining).max(0) as u64;
-                progress(done, about.pagecount.max(0) as u64);
-                if step == rusqlite::backup::StepResult::Done {
-                    return Ok(());
-                }
-            }
-        })
-        .map_err(|error| StoreError { message: format!("{} → {path}: {}", own.display(), error.message), ..error })
+        backup::run(&self.db(), Path::new(path), progress)
     }
 }
+
+/// Entries removed in one transaction.
+const CLEAR_STEP: usize = 1000;

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -18,6 +18,8 @@ use crate::store::{Result, StoreError};
 const OLDEST: (u32, u32) = (6, 2);
 /// First one whose scripts say what they need (`#!lua flags=`).
 const SHEBANG: u32 = 7;
+/// A connection that was used within this time is taken to be there still.
+const FRESH: Duration = Duration::from_millis(1);
 /// What is the same for all connections of a kit.
 pub struct Shared {
     /// Where the server is.
@@ -35,6 +37,7 @@ pub struct Conn {
 
 struct Live {
     stream: Stream,
+    used: Instant,
     /// Names of [`SCRIPTS`], in their order.
     shas: Vec<Vec<u8>>,
     scripts: Vec<String>,
@@ -57,8 +60,14 @@ impl Conn {
         self.live.is_some()
     }
 
-    /// Connects if it is not yet; a call of a script needs its name first.
+    /// Connects if it is not yet, or if the server ended the connection while
+    /// nobody used it (it was restarted, or its `timeout` is set): nothing was
+    /// sent that could have been lost. A call of a script needs its name first.
     pub fn ensure(&mut self) -> Result<()> {
+        let idle = self.live.as_ref().filter(|live| live.used.elapsed() > FRESH);
+        if idle.is_some_and(|live| live.stream.is_closed()) {
+            self.live = None;
+        }
         if self.live.is_none() {
             self.live = Some(self.connect()?);
         }
@@ -175,6 +184,7 @@ impl Conn {
     fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<Value>> {
         let timeout = self.shared.address.answer_timeout;
         let Some(live) = self.live.as_mut() else { return Err(self.lost("was closed")) };
+        live.used = Instant::now();
         live.stream.exchange(bytes, replies, timeout).map_err(|e| self.fail(&e))
     }
 
@@ -206,7 +216,8 @@ impl Conn {
         let address = &self.shared.address;
         let unreachable = |e: io::Error| super::failure::unreachable(address, &e);
         let link = Link::connect(address).map_err(unreachable)?;
-        let mut live = Live { stream: Stream::new(link), shas: Vec::new(), scripts: Vec::new() };
+        let (stream, used) = (Stream::new(link), Instant::now());
+        let mut live = Live { stream, used, shas: Vec::new(), scripts: Vec::new() };
         let hello = self.hello();
         let timeout = address.answer_timeout.min(address.connect_timeout);
         let mut replies = live

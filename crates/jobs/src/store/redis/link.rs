@@ -138,6 +138,14 @@ impl Link {
         !matches!(self, Self::Tls(_))
     }
 
+    /// Whether the peer has closed it; never blocks.
+    pub fn is_closed(&self) -> bool {
+        let mut fd = libc::pollfd { fd: self.fd(), events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: one live pollfd structure.
+        let count = unsafe { libc::poll(&mut fd, 1, 0) };
+        count > 0 && fd.revents != 0
+    }
+
     fn fd(&self) -> RawFd {
         match self {
             Self::Tcp(socket) => socket.as_raw_fd(),

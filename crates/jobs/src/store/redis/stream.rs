@@ -40,6 +40,11 @@ impl Stream {
         Self { link, buffer, at: 0, end: 0, owed: 0, pushes: Vec::new() }
     }
 
+    /// Whether the peer has closed it.
+    pub fn is_closed(&self) -> bool {
+        self.link.is_closed()
+    }
+
     /// Sends commands and reads as many answers; `timeout` is for each.
     pub fn exchange(
         &mut self,

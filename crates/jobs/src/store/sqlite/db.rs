@@ -1,16 +1,16 @@
 //! One file in this process: a writer that all threads share, and how they
 //! commit together.
 //!
-//! Callers put their operations in a list; whoever finds nobody leading takes
-//! the whole list, carries it out in one transaction (a savepoint for each),
+//! Callers put their operations in a line; whoever finds nobody leading takes
+//! the whole line, carries it out in one transaction (a savepoint for each),
 //! commits once and wakes the others. No thread is needed for it, and while
 //! there is one caller nothing is handed over.
 
-use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -19,18 +19,21 @@ use super::lock::FileLock;
 use super::schema::{self, Manner};
 use super::wake::Wake;
 use super::{failure, Tx};
-use crate::store::{Kind, Result, StoreError, StoreOptions};
+use crate::store::{Kind, Result, StoreError};
+
+/// Operations carried out by one transaction at most: the others' wait is
+/// bounded by it.
+const GROUP_MAX: usize = 256;
 
 /// An operation whose borrows were erased: see [`Db::write`].
 type Run = Box<dyn FnOnce(&Tx<'_>) -> bool + Send>;
 
-/// What became of an operation's transaction.
-#[derive(Default)]
-struct Fate(Mutex<Option<Option<StoreError>>>);
+/// What became of an operation's transaction; `None` while it is open.
+type Fate = Arc<Mutex<Option<Result<()>>>>;
 
 struct Task {
     run: Run,
-    fate: Arc<Fate>,
+    fate: Fate,
 }
 
 #[derive(Default)]
@@ -50,54 +53,38 @@ struct Writer {
 pub(super) struct Db {
     path: PathBuf,
     manner: Manner,
+    /// The process that made it: another one must not touch it.
+    pub pid: u32,
     line: Mutex<Line>,
     turn: Condvar,
     writer: Mutex<Option<Writer>>,
-    reader: Mutex<Option<Connection>>,
+    reader: Mutex<Option<(Connection, (u64, u64))>>,
     wake: Mutex<Option<Wake>>,
-    /// Transactions committed, for tests of their grouping.
-    pub commits: std::sync::atomic::AtomicU64,
-}
-
-static OPEN: Mutex<Option<Registry>> = Mutex::new(None);
-
-struct Registry {
-    pid: u32,
-    files: HashMap<PathBuf, Weak<Db>>,
+    /// Transactions committed, to see how many callers share one.
+    pub commits: AtomicU64,
 }
 
 impl Db {
-    /// The file at `path` in this process: the same one for everybody.
-    pub fn shared(path: &Path, options: &StoreOptions) -> Arc<Self> {
-        let mut open = OPEN.lock();
-        let pid = std::process::id();
-        if open.as_ref().is_none_or(|registry| registry.pid != pid) {
-            // What a parent process opened is left alone: never used, and not
-            // closed either, which would drop the parent's locks.
-            std::mem::forget(open.replace(Registry { pid, files: HashMap::new() }));
-        }
-        let Some(registry) = open.as_mut() else { unreachable!("made above") };
-        if let Some(db) = registry.files.get(path).and_then(Weak::upgrade) {
-            return db;
-        }
-        let manner = Manner { durable: options.durable, busy: options.lock_timeout };
-        let db = Arc::new(Self {
-            path: path.to_path_buf(),
+    pub fn new(path: PathBuf, manner: Manner) -> Self {
+        Self {
+            path,
             manner,
+            pid: std::process::id(),
             line: Mutex::default(),
             turn: Condvar::new(),
             writer: Mutex::new(None),
             reader: Mutex::new(None),
             wake: Mutex::new(None),
-            commits: std::sync::atomic::AtomicU64::new(0),
-        });
-        registry.files.retain(|_, db| db.strong_count() > 0);
-        registry.files.insert(path.to_path_buf(), Arc::downgrade(&db));
-        db
+            commits: AtomicU64::new(0),
+        }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub fn manner(&self) -> Manner {
+        self.manner
     }
 
     /// Carries out `op` in a transaction, together with whatever else waits.
@@ -115,31 +102,32 @@ impl Db {
             worked
         });
         // SAFETY: the box borrows from this frame. It is run or dropped before
-        // its fate is known, and this frame stays until then.
+        // its fate is known, and this frame waits for that below.
         let run: Run = unsafe { std::mem::transmute(run) };
-        let fate = Arc::new(Fate::default());
+        let fate = Fate::default();
         self.line.lock().tasks.push(Task { run, fate: fate.clone() });
-        let failed = self.wait(&fate);
-        match (failed, answer) {
+        let fate = self.wait(&fate);
+        match (fate, answer) {
             (_, Some(Err(error))) => Err(failure::of(&self.path, &error)),
-            (None, Some(Ok(answer))) => Ok(answer),
-            (Some(error), _) => Err(error),
-            (None, None) => Err(StoreError::unavailable("an operation on the jobs database panicked")),
+            (Ok(()), Some(Ok(answer))) => Ok(answer),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => Err(panicked(&self.path)),
         }
     }
 
-    fn wait(&self, fate: &Fate) -> Option<StoreError> {
+    fn wait(&self, fate: &Fate) -> Result<()> {
         let mut line = self.line.lock();
         loop {
-            if let Some(failed) = fate.0.lock().take() {
-                return failed;
+            if let Some(fate) = fate.lock().take() {
+                return fate;
             }
             if line.leading {
                 self.turn.wait(&mut line);
                 continue;
             }
             line.leading = true;
-            let tasks = std::mem::take(&mut line.tasks);
+            let count = line.tasks.len().min(GROUP_MAX);
+            let tasks: Vec<Task> = line.tasks.drain(..count).collect();
             drop(line);
             self.lead(tasks);
             line = self.line.lock();
@@ -151,95 +139,94 @@ impl Db {
     /// One transaction for all. Every fate is known when it returns.
     fn lead(&self, tasks: Vec<Task>) {
         let fates: Vec<_> = tasks.iter().map(|task| task.fate.clone()).collect();
-        let failed = self.transact(tasks).err();
+        let done = catch_unwind(AssertUnwindSafe(|| self.transact(tasks)));
+        let done = done.unwrap_or_else(|_| Err(panicked(&self.path)));
         for fate in fates {
-            *fate.0.lock() = Some(failed.clone());
+            *fate.lock() = Some(done.clone());
         }
     }
 
     fn transact(&self, tasks: Vec<Task>) -> Result<()> {
         let mut writer = self.writer.lock();
         self.open(&mut writer)?;
-        let Some(open) = writer.as_ref() else { unreachable!("opened above") };
-        let busy = || {
-            StoreError::new(
-                Kind::Busy,
-                format!(
-                    "jobs database {}: another process held its lock for {:?}; it may be stopped or stuck",
-                    self.path.display(),
-                    self.manner.busy
-                ),
-            )
-        };
-        let lock = open.lock.acquire(self.manner.busy);
-        let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock", &error))?;
-        let held = lock.ok_or_else(busy)?;
-        let result = self.commit(&open.conn, tasks);
-        drop(held);
-        if let Err(error) = &result {
-            if matches!(error.kind, Kind::Corrupt | Kind::Unavailable | Kind::Refused) {
-                *writer = None;
+        let Some(open) = writer.as_ref() else { return Err(panicked(&self.path)) };
+        let result = self.locked(open, tasks);
+        let still = inode(&self.path) == Some(open.inode);
+        match &result {
+            // What was committed went into a file that nobody will find.
+            Ok(()) if !still => return Err(self.vanished(&mut writer)),
+            Err(error) if error.kind == Kind::Full => {
+                // Makes the log's own room usable again, to drain the queues.
+                let _ = open.conn.execute_batch("PRAGMA wal_checkpoint(RESTART)");
             }
+            Err(error) if error.kind != Kind::Busy => *writer = None,
+            _ => {}
         }
         result
     }
 
+    /// Holds the lock between processes for one transaction.
+    fn locked(&self, open: &Writer, tasks: Vec<Task>) -> Result<()> {
+        let wait = self.manner.busy;
+        let lock = open.lock.acquire(wait);
+        let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;
+        let Some(_held) = lock else {
+            return Err(StoreError::new(
+                Kind::Busy,
+                format!(
+                    "jobs database {}: another process of ours held its lock for {wait:?}; \
+                     it may be stopped or stuck, or the disk is very slow",
+                    self.path.display(),
+                ),
+            ));
+        };
+        self.commit(&open.conn, tasks)
+    }
+
     fn commit(&self, conn: &Connection, tasks: Vec<Task>) -> Result<()> {
         let sql = |error: rusqlite::Error| failure::of(&self.path, &error);
+        let run = |sql: &str| conn.prepare_cached(sql)?.execute([]).map(|_| ());
         let tx = Tx::new(conn);
-        conn.execute_batch("BEGIN IMMEDIATE").map_err(sql)?;
-        let several = tasks.len() > 1;
+        run("BEGIN IMMEDIATE").map_err(sql)?;
         let ran = tasks.into_iter().try_for_each(|task| {
-            if several {
-                conn.execute_batch("SAVEPOINT one")?;
+            run("SAVEPOINT one")?;
+            if catch_unwind(AssertUnwindSafe(|| (task.run)(&tx))).unwrap_or(false) {
+                return run("RELEASE one");
             }
-            let worked = catch_unwind(AssertUnwindSafe(|| (task.run)(&tx))).unwrap_or(false);
-            match (several, worked) {
-                (true, true) => conn.execute_batch("RELEASE one"),
-                (true, false) => conn.execute_batch("ROLLBACK TO one; RELEASE one"),
-                // Its own error is told to its caller; nothing of it stays.
-                (false, false) => Err(rusqlite::Error::ExecuteReturnedResults),
-                (false, true) => Ok(()),
-            }
+            // Some failures (a full disk) end the transaction for all.
+            run("ROLLBACK TO one")?;
+            run("RELEASE one")
         });
-        let done = ran.and_then(|()| conn.execute_batch("COMMIT"));
-        if let Err(error) = done {
+        if let Err(error) = ran.and_then(|()| run("COMMIT")) {
             if !conn.is_autocommit() {
                 let _ = conn.execute_batch("ROLLBACK");
             }
-            if matches!(error, rusqlite::Error::ExecuteReturnedResults) {
-                return Ok(());
-            }
             return Err(sql(error));
         }
-        self.commits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
         if tx.wakes() {
             self.wake_others();
         }
         Ok(())
     }
 
+    /// Makes the file where there is none, and says when it is not the one it was.
+    pub fn prepare(&self) -> Result<()> {
+        self.open(&mut self.writer.lock())
+    }
+
     /// Opens the file, or makes sure that it is still the one that was opened.
     fn open(&self, writer: &mut Option<Writer>) -> Result<()> {
-        let now = inode(&self.path);
         match writer.as_ref().map(|open| open.inode) {
-            Some(then) if now == Some(then) => return Ok(()),
-            Some(_) => {
-                *writer = None;
-                *self.reader.lock() = None;
-                *self.wake.lock() = None;
-                return Err(StoreError::unavailable(format!(
-                    "jobs database {}: the file was {} while in use; put it back and restart, or its \
-                     jobs are lost (a new file is used from the next try on)",
-                    self.path.display(),
-                    if now.is_some() { "replaced" } else { "removed" }
-                )));
-            }
+            Some(then) if inode(&self.path) == Some(then) => return Ok(()),
+            Some(_) => return Err(self.vanished(writer)),
             None => {}
         }
         if let Some(folder) = self.path.parent() {
-            std::fs::create_dir_all(folder)
-                .map_err(|error| failure::of_io(&self.path, "its directory cannot be made", &error))?;
+            std::fs::create_dir_all(folder).map_err(|error| {
+                let what = format!("cannot make the directory {}", folder.display());
+                failure::of_io(&self.path, &what, &error)
+            })?;
         }
         let lock = FileLock::open(&self.path);
         let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;
@@ -249,17 +236,31 @@ impl Db {
         Ok(())
     }
 
+    /// The file is not the one that was opened: told once, then opened anew.
+    fn vanished(&self, writer: &mut Option<Writer>) -> StoreError {
+        *writer = None;
+        *self.wake.lock() = None;
+        let how = if self.path.exists() { "replaced" } else { "removed" };
+        StoreError::unavailable(format!(
+            "jobs database {}: the file was {how} while in use; the jobs in it are not seen any \
+             more. Put it back and restart, else the file that is there (or a new one) is used",
+            self.path.display(),
+        ))
+    }
+
     /// Reads beside the writer, from the last commit.
     pub fn read<T>(&self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         let mut reader = self.reader.lock();
-        if reader.is_none() {
-            // A file that is not there yet has to be made by a writer.
-            if !self.path.exists() {
-                self.write(|_| Ok(()))?;
-            }
-            *reader = Some(schema::open_reader(&self.path, self.manner)?);
+        let now = inode(&self.path);
+        if reader.as_ref().is_some_and(|(_, then)| now != Some(*then)) {
+            *reader = None;
         }
-        let Some(conn) = reader.as_ref() else { unreachable!("opened above") };
+        if reader.is_none() {
+            self.prepare()?;
+            let inode = inode(&self.path).unwrap_or_default();
+            *reader = Some((schema::open_reader(&self.path, self.manner)?, inode));
+        }
+        let Some((conn, _)) = reader.as_ref() else { return Err(panicked(&self.path)) };
         let result = op(conn).map_err(|error| failure::of(&self.path, &error));
         if result.is_err() {
             *reader = None;
@@ -270,14 +271,49 @@ impl Db {
     /// Rings for whoever waits for a change, in any process.
     fn wake_others(&self) {
         let mut wake = self.wake.lock();
-        if wake.is_none() {
-            *wake = Wake::open(&self.path).ok();
+        if wake.as_ref().is_some_and(Wake::ring) {
+            return;
         }
-        // Who misses it looks by himself after the watcher's longest wait.
-        wake.iter().for_each(Wake::ring);
+        // Who misses it looks by himself after his longest wait.
+        *wake = Wake::open(&self.path).ok();
+        wake.as_ref().map(Wake::ring);
+    }
+
+    /// Before a fork: closes everything, so that the child inherits no open
+    /// connection, and keeps others out until [`Db::after_fork`]. SQLite keeps
+    /// lists of open files and their locks for each process; a child that has
+    /// its parent's takes locks for held that it has not.
+    pub fn before_fork(&self) {
+        // In the order in which `read` takes them.
+        let mut reader = self.reader.lock();
+        let mut writer = self.writer.lock();
+        *reader = None;
+        *writer = None;
+        std::mem::forget((reader, writer));
+    }
+
+    /// The fork is done.
+    ///
+    /// # Safety
+    /// After [`Db::before_fork`] on the same thread.
+    pub unsafe fn after_fork(&self) {
+        // SAFETY: locked by `before_fork`, whose guards were forgotten.
+        unsafe {
+            self.writer.force_unlock();
+            self.reader.force_unlock();
+        }
     }
 }
 
-fn inode(path: &Path) -> Option<(u64, u64)> {
+fn panicked(path: &Path) -> StoreError {
+    StoreError::unavailable(format!(
+        "jobs database {}: an operation panicked; this is a bug, its message is above",
+        path.display()
+    ))
+}
+
+/// Device and number of a file. (Never by opening it: closing any descriptor
+/// of the file would drop SQLite's locks in this process.)
+pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()))
 }

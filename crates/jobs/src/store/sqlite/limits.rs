@@ -2,8 +2,11 @@
 
 use rusqlite::{params, OptionalExtension, Result};
 
-use super::{owners, queues, Tx};
+use super::Tx;
 use crate::store::{Ask, Grant, Limit, LimitRule};
+
+/// What a bucket may lack of one start and still give it: rounding.
+const BUCKET_SLACK: f64 = 1e-9;
 
 /// Takes a lock; answers who holds it when that is somebody else.
 pub(super) fn lock(
@@ -18,6 +21,7 @@ pub(super) fn lock(
         .prepare_cached("SELECT jid FROM locks WHERE key=?1 AND until>?2")?
         .query_row(params![key, now_s], |row| row.get(0))
         .optional()?;
+    // The same job again, now that it is due: it holds its own lock.
     if let Some(holder) = holder.filter(|holder| holder != jid) {
         return Ok(Some(holder));
     }
@@ -36,11 +40,15 @@ pub(super) fn unlock(tx: &Tx<'_>, key: &str, jid: &str) -> Result<()> {
 }
 
 /// Frees the slot that a job in flight holds.
-pub(super) fn release(tx: &Tx<'_>, key: &str, flight: i64) -> Result<()> {
+pub(super) fn release(tx: &Tx<'_>, key: &str, owner: &str, ticket: u64) -> Result<()> {
     tx.conn
-        .prepare_cached("DELETE FROM slots WHERE key=?1 AND flight=?2")?
-        .execute(params![key, flight])
+        .prepare_cached("DELETE FROM slots WHERE key=?1 AND holder=?2")?
+        .execute(params![key, holder(owner, ticket)])
         .map(|_| ())
+}
+
+fn holder(owner: &str, ticket: u64) -> String {
+    format!("{owner}|{ticket}")
 }
 
 pub(super) fn acquire(
@@ -49,99 +57,102 @@ pub(super) fn acquire(
     asks: &[Ask<'_>],
     now_s: f64,
 ) -> Result<Vec<Grant>> {
-    let owner = owners::id_of(tx, owner)?;
-    asks.iter()
-        .map(|ask| {
-            let flight = queues::flight(owner, ask.ticket);
-            // All are asked before one is used: together or not at all.
-            let mut wait: Option<Option<f64>> = None;
-            for limit in ask.limits {
-                if let Grant::At(at) = look(tx, limit, now_s)? {
-                    wait = Some(later(wait, at));
-                }
+    let one = |ask: &Ask<'_>| {
+        let holder = holder(owner, ask.ticket);
+        let mut waits = Vec::new();
+        // All are asked before one is used: together or not at all.
+        for limit in ask.limits {
+            match look(tx, limit, &holder, now_s)? {
+                Grant::Now => {}
+                Grant::At(at) => waits.push(at),
             }
-            match wait {
-                Some(at) => Ok(Grant::At(at)),
-                None => {
-                    ask.limits.iter().try_for_each(|limit| use_up(tx, limit, flight, now_s))?;
-                    Ok(Grant::Now)
-                }
-            }
-        })
-        .collect()
+        }
+        if waits.is_empty() {
+            ask.limits.iter().try_for_each(|limit| use_up(tx, limit, &holder, now_s))?;
+            return Ok(Grant::Now);
+        }
+        // The latest; one that is not known counts least.
+        Ok(Grant::At(waits.into_iter().flatten().max_by(f64::total_cmp)))
+    };
+    asks.iter().map(one).collect()
 }
 
-/// The later of two times; a known one beats an unknown one.
-fn later(one: Option<Option<f64>>, other: Option<f64>) -> Option<f64> {
-    match (one.flatten(), other) {
-        (Some(one), Some(other)) => Some(one.max(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-fn look(tx: &Tx<'_>, limit: &Limit, now_s: f64) -> Result<Grant> {
+fn look(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
     let key = &limit.key;
     match limit.rule {
         LimitRule::Concurrent { max, .. } => {
             tx.conn
                 .prepare_cached("DELETE FROM slots WHERE key=?1 AND until<=?2")?
                 .execute(params![key, now_s])?;
-            let used: i64 = tx
+            // A job that has its slot, and asks again, keeps it.
+            let (used, own): (i64, bool) = tx
                 .conn
-                .prepare_cached("SELECT count(*) FROM slots WHERE key=?1")?
-                .query_row([key], |row| row.get(0))?;
-            Ok(if used < i64::from(max) { Grant::Now } else { Grant::At(None) })
+                .prepare_cached(
+                    "SELECT count(*), coalesce(max(holder=?2), 0) FROM slots WHERE key=?1",
+                )?
+                .query_row([key, holder], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(if own || used < i64::from(max) { Grant::Now } else { Grant::At(None) })
         }
+        LimitRule::Window { max: 0, per_s } => Ok(Grant::At(Some(now_s + per_s))),
         LimitRule::Window { max, per_s } => {
             tx.conn
                 .prepare_cached("DELETE FROM starts WHERE key=?1 AND at<=?2")?
                 .execute(params![key, now_s - per_s])?;
             // The start whose end makes room: the one `max` places before the next.
-            let oldest: Option<f64> = tx
+            let nth: Option<f64> = tx
                 .conn
                 .prepare_cached(
-                    "SELECT at FROM starts WHERE key=?1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET ?2",
+                    "SELECT at FROM starts WHERE key=?1 ORDER BY at DESC LIMIT 1 OFFSET ?2",
                 )?
                 .query_row(params![key, i64::from(max) - 1], |row| row.get(0))
                 .optional()?;
-            Ok(oldest.map_or(Grant::Now, |at| Grant::At(Some(at + per_s))))
+            Ok(nth.map_or(Grant::Now, |at| Grant::At(Some(at + per_s))))
         }
+        LimitRule::Bucket { max: 0, per_s } => Ok(Grant::At(Some(now_s + per_s))),
         LimitRule::Bucket { max, per_s } => {
-            let level = level(tx, key, max, per_s, now_s)?;
-            let rate = f64::from(max) / per_s;
+            let (level, _) = level(tx, key, max, per_s, now_s)?;
             let short = 1.0 - level;
-            Ok(if short <= 1e-9 { Grant::Now } else { Grant::At(Some(now_s + short / rate)) })
+            let at = now_s + short * per_s / f64::from(max);
+            Ok(if short <= BUCKET_SLACK { Grant::Now } else { Grant::At(Some(at)) })
         }
     }
 }
 
-/// What a bucket holds now.
-fn level(tx: &Tx<'_>, key: &str, max: u32, per_s: f64, now_s: f64) -> Result<f64> {
+/// What a bucket holds now, and the time that it knows (clocks differ).
+fn level(tx: &Tx<'_>, key: &str, max: u32, per_s: f64, now_s: f64) -> Result<(f64, f64)> {
     let row: Option<(f64, f64)> = tx
         .conn
         .prepare_cached("SELECT level, at FROM buckets WHERE key=?1")?
         .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let full = f64::from(max);
-    Ok(row.map_or(full, |(level, at)| full.min(level + (now_s - at).max(0.0) * full / per_s)))
+    Ok(row.map_or((full, now_s), |(level, at)| {
+        let since_s = (now_s - at).max(0.0);
+        (full.min(level + since_s * full / per_s), at.max(now_s))
+    }))
 }
 
-fn use_up(tx: &Tx<'_>, limit: &Limit, flight: i64, now_s: f64) -> Result<()> {
+fn use_up(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
     let key = &limit.key;
     let done = match limit.rule {
         LimitRule::Concurrent { hold_s, .. } => tx
             .conn
-            .prepare_cached("INSERT OR REPLACE INTO slots(key, flight, until) VALUES(?1, ?2, ?3)")?
-            .execute(params![key, flight, now_s + hold_s]),
-        LimitRule::Window { .. } => tx
+            .prepare_cached("INSERT OR REPLACE INTO slots(key, holder, until) VALUES(?1, ?2, ?3)")?
+            .execute(params![key, holder, now_s + hold_s]),
+        LimitRule::Window { per_s, .. } => tx
             .conn
-            .prepare_cached("INSERT OR REPLACE INTO starts(key, at, id) VALUES(?1, ?2, ?3)")?
-            .execute(params![key, now_s, flight]),
+            .prepare_cached(
+                "INSERT OR REPLACE INTO starts(key, at, holder, until) VALUES(?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![key, now_s, holder, now_s + per_s]),
         LimitRule::Bucket { max, per_s } => {
-            let level = level(tx, key, max, per_s, now_s)? - 1.0;
+            let (level, at) = level(tx, key, max, per_s, now_s)?;
+            let level = (level - 1.0).max(0.0);
             tx.conn
-                .prepare_cached("INSERT OR REPLACE INTO buckets(key, level, at) VALUES(?1, ?2, ?3)")?
-                .execute(params![key, level, now_s])
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO buckets(key, level, at, until) VALUES(?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![key, level, at, at + per_s])
         }
     };
     done.map(|_| ())

@@ -40,15 +40,21 @@ impl FileLock {
             return Err(io::Error::last_os_error());
         }
         let lock = Self::map(&file).and_then(|lock| lock.prepare().map(|()| lock));
-        // Given back by hand: the mapping keeps the open file, and its flock, alive.
+        // By hand: a mapping keeps its open file, and that one's flock, alive.
         // SAFETY: a descriptor of ours.
         unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
         lock
     }
 
     fn map(file: &File) -> io::Result<Self> {
-        file.set_len(BYTES as u64)?;
-        // SAFETY: maps our file, which has that size and is never truncated.
+        // Room on the disk now: a page of a sparse file that finds none when
+        // it is first written ends the process (SIGBUS).
+        // SAFETY: a descriptor of ours.
+        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, BYTES as libc::off_t) };
+        if code != 0 {
+            return Err(io::Error::from_raw_os_error(code));
+        }
+        // SAFETY: maps our file, which has that size; nobody truncates it.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -91,7 +97,11 @@ impl FileLock {
 
     fn init(&self) -> io::Result<()> {
         let check = |code: i32| {
-            if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+            if code == 0 {
+                Ok(())
+            } else {
+                Err(io::Error::from_raw_os_error(code))
+            }
         };
         // SAFETY: attributes and mutex are ours; nobody uses the mutex yet.
         unsafe {

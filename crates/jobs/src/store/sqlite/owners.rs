@@ -1,22 +1,46 @@
 //! Owners: who claims jobs, and whether he lives.
 //!
 //! The clock of leases is the monotonic one: all users of the file are on one
-//! machine, it is the same in every process, nobody can set it, and it stands
-//! still for all of them while the machine sleeps.
+//! machine, so it is the same in every process; nobody can set it; and it
+//! stands still while the machine sleeps, so that nobody is dead when it wakes
+//! up (the wall and CLOCK_BOOTTIME go on: the first to look would take all
+//! others for dead). It starts again at each boot, so the boot's number is
+//! kept with it: who beat before the boot is dead.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::{queues, Tx};
+use super::entries::Rules;
+use super::{queues, unix_s, Tx};
 use crate::store::{Beat, Beaten, Claimed, OwnerSeen, ProcessSeen};
 
 /// How long a signal waits for its process (s).
 const SIGNAL_S: f64 = 60.0;
+/// Age by which an owner of another boot is over its lease (s).
+const DEAD_S: f64 = 1.0;
 
-fn now_ms() -> i64 {
-    (chaton_core::clock::now_ns() / 1_000_000) as i64
+fn clock_s() -> f64 {
+    chaton_core::clock::now_ns() as f64 / 1e9
+}
+
+/// Number of this boot; empty where there is none: then the wall clock rules.
+fn boot() -> &'static str {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    BOOT.get_or_init(|| {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        id.trim().to_string()
+    })
+}
+
+/// Age of a beat. One of another boot is over its lease, whatever the wall
+/// clock says.
+fn age_s(boot_then: &str, clock_then: f64, beat_at: f64, lease_s: f64) -> f64 {
+    if boot_then == boot() {
+        return (clock_s() - clock_then).max(0.0);
+    }
+    (unix_s() - beat_at).max(lease_s + DEAD_S)
 }
 
 /// Number of an owner, made on first use.
@@ -26,36 +50,35 @@ pub(super) fn id_of(tx: &Tx<'_>, identity: &str) -> Result<i64> {
     }
     tx.conn
         .prepare_cached(
-            "INSERT INTO owners(identity, place, beat_ms, lease_ms, beat_at, info, busy, quiet, rss_kb)
-             VALUES(?1, '', ?2, 60000, 0, '', 0, 0, 0)",
+            "INSERT INTO owners(identity, boot, clock, beat_at) VALUES(?1, ?2, ?3, ?4)",
         )?
-        .execute(params![identity, now_ms()])?;
+        .execute(params![identity, boot(), clock_s(), unix_s()])?;
     Ok(tx.conn.last_insert_rowid())
 }
 
-fn known(conn: &Connection, identity: &str) -> Result<Option<i64>> {
+/// Number of an owner that is known.
+pub(super) fn known(conn: &Connection, identity: &str) -> Result<Option<i64>> {
     conn.prepare_cached("SELECT id FROM owners WHERE identity=?1")?
         .query_row([identity], |row| row.get(0))
         .optional()
 }
 
-pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>, lease: Duration) -> Result<Beaten> {
+pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>) -> Result<Beaten> {
     let conn = tx.conn;
-    let was: Option<String> = conn
-        .prepare_cached("SELECT info FROM owners WHERE identity=?1")?
-        .query_row([beat.identity], |row| row.get(0))
-        .optional()?;
-    let is_new = was.is_none_or(|info| info.is_empty());
     let id = id_of(tx, beat.identity)?;
+    // One that only claimed has no place yet.
+    let is_new: bool = conn
+        .prepare_cached("SELECT place IS NULL FROM owners WHERE id=?1")?
+        .query_row([id], |row| row.get(0))?;
     conn.prepare_cached(
-        "UPDATE owners SET place=?2, beat_ms=?3, lease_ms=?4, beat_at=?5, info=?6, busy=?7, quiet=?8,
+        "UPDATE owners SET place=?2, boot=?3, clock=?4, beat_at=?5, info=?6, busy=?7, quiet=?8,
          rss_kb=?9 WHERE id=?1",
     )?
     .execute(params![
         id,
         beat.place,
-        now_ms(),
-        lease.as_millis() as i64,
+        boot(),
+        clock_s(),
         beat.now_s,
         beat.info,
         beat.busy as i64,
@@ -65,7 +88,8 @@ pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>, lease: Duration) -> Result<Beat
     conn.prepare_cached("DELETE FROM work WHERE owner=?1")?.execute([id])?;
     for one in beat.work {
         conn.prepare_cached(
-            "INSERT OR REPLACE INTO work(owner, tid, queue, payload, run_at) VALUES(?1, ?2, ?3, ?4, ?5)",
+            "INSERT OR REPLACE INTO work(owner, tid, queue, payload, run_at)
+             VALUES(?1, ?2, ?3, ?4, ?5)",
         )?
         .execute(params![id, one.tid, &*one.queue, &*one.payload, one.run_at])?;
     }
@@ -78,84 +102,84 @@ pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>, lease: Duration) -> Result<Beat
             .execute(params![name, count as i64])?;
         }
     }
-    Ok(Beaten { is_new, signals: signals(tx, beat.identity, beat.now_s)? })
+    Ok(Beaten { is_new, signals: signals(tx, beat.identity)? })
 }
 
-fn signals(tx: &Tx<'_>, identity: &str, now_s: f64) -> Result<Vec<String>> {
-    let mut select = tx
+fn signals(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>> {
+    let now_s = unix_s();
+    let names: Vec<String> = tx
         .conn
-        .prepare_cached("SELECT name FROM signals WHERE identity=?1 AND until>?2 ORDER BY id")?;
-    let names: Vec<String> =
-        select.query_map(params![identity, now_s], |row| row.get(0))?.collect::<Result<_>>()?;
+        .prepare_cached("SELECT name FROM signals WHERE identity=?1 AND until>?2 ORDER BY id")?
+        .query_map(params![identity, now_s], |row| row.get(0))?
+        .collect::<Result<_>>()?;
     tx.conn
         .prepare_cached("DELETE FROM signals WHERE identity=?1 OR until<=?2")?
         .execute(params![identity, now_s])?;
     Ok(names)
 }
 
-pub(super) fn signal(tx: &Tx<'_>, identity: &str, name: &str, now_s: f64) -> Result<()> {
-    tx.wake();
+pub(super) fn signal(tx: &Tx<'_>, identity: &str, name: &str) -> Result<()> {
     tx.conn
         .prepare_cached("INSERT INTO signals(identity, name, until) VALUES(?1, ?2, ?3)")?
-        .execute(params![identity, name, now_s + SIGNAL_S])
+        .execute(params![identity, name, unix_s() + SIGNAL_S])
         .map(|_| ())
 }
 
-pub(super) fn all(conn: &Connection) -> Result<Vec<OwnerSeen>> {
-    let mut select = conn.prepare_cached("SELECT identity, place, beat_ms FROM owners ORDER BY id")?;
-    let now = now_ms();
-    let rows = select.query_map([], |row| {
-        let beat_ms: i64 = row.get(2)?;
+pub(super) fn all(conn: &Connection, rules: &Rules) -> Result<Vec<OwnerSeen>> {
+    conn.prepare_cached(
+        "SELECT identity, coalesce(place, ''), boot, clock, beat_at FROM owners ORDER BY id",
+    )?
+    .query_map([], |row| {
+        let boot: String = row.get(2)?;
+        let age_s = age_s(&boot, row.get(3)?, row.get(4)?, rules.lease_s);
         Ok(OwnerSeen {
             identity: row.get(0)?,
             place: row.get(1)?,
-            beat_age: Duration::from_millis((now - beat_ms).max(0) as u64),
+            beat_age: Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX),
         })
-    })?;
-    rows.collect()
+    })?
+    .collect()
 }
 
 pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<Claimed>> {
     let Some(owner) = known(conn, identity)? else { return Ok(vec![]) };
     let (first, last) = queues::flight_span(owner);
     let mut select = conn.prepare_cached(
-        "SELECT f.id, coalesce(q.name, ''), f.payload FROM flights f LEFT JOIN queues q ON q.id=f.queue
+        "SELECT f.id, coalesce(q.name, ''), f.payload
+         FROM flights f LEFT JOIN queues q ON q.id=f.queue
          WHERE f.id BETWEEN ?1 AND ?2 ORDER BY f.id",
     )?;
     let rows = select.query_map([first, last], |row| {
         let name: String = row.get(1)?;
-        Ok(Claimed {
-            ticket: queues::ticket_of(row.get(0)?),
-            queue: Arc::from(name),
-            payload: row.get(2)?,
-        })
+        let ticket = queues::ticket_of(row.get(0)?);
+        Ok(Claimed { ticket, queue: Arc::from(name), payload: row.get(2)? })
     })?;
     rows.collect()
 }
 
 pub(super) fn forget(tx: &Tx<'_>, identity: &str) -> Result<bool> {
     let Some(owner) = known(tx.conn, identity)? else { return Ok(true) };
-    let (first, last) = queues::flight_span(owner);
     let busy: bool = tx
         .conn
         .prepare_cached("SELECT EXISTS(SELECT 1 FROM flights WHERE id BETWEEN ?1 AND ?2)")?
-        .query_row([first, last], |row| row.get(0))?;
+        .query_row(queues::flight_span(owner), |row| row.get(0))?;
     if busy {
         return Ok(false);
     }
-    tx.conn.prepare_cached("DELETE FROM owners WHERE id=?1")?.execute([owner])?;
-    tx.conn.prepare_cached("DELETE FROM work WHERE owner=?1")?.execute([owner])?;
-    tx.conn.prepare_cached("DELETE FROM slots WHERE flight BETWEEN ?1 AND ?2")?.execute([first, last])?;
+    for sql in ["DELETE FROM owners WHERE id=?1", "DELETE FROM work WHERE owner=?1"] {
+        tx.conn.prepare_cached(sql)?.execute([owner])?;
+    }
+    tx.conn.prepare_cached("DELETE FROM signals WHERE identity=?1")?.execute([identity])?;
     Ok(true)
 }
 
 /// Owners that beat within their lease.
-pub(super) fn processes(conn: &Connection) -> Result<Vec<ProcessSeen>> {
+pub(super) fn processes(conn: &Connection, rules: &Rules) -> Result<Vec<ProcessSeen>> {
     let mut select = conn.prepare_cached(
-        "SELECT id, identity, info, busy, quiet, rss_kb, beat_at FROM owners
-         WHERE info<>'' AND ?1-beat_ms<lease_ms AND ?1>=beat_ms ORDER BY id",
+        "SELECT id, identity, info, busy, quiet, rss_kb, beat_at, boot, clock FROM owners
+         WHERE place IS NOT NULL ORDER BY identity",
     )?;
-    let rows = select.query_map([now_ms()], |row| {
+    let rows = select.query_map([], |row| {
         let seen = ProcessSeen {
             identity: row.get(1)?,
             info: row.get(2)?,
@@ -165,18 +189,19 @@ pub(super) fn processes(conn: &Connection) -> Result<Vec<ProcessSeen>> {
             beat_at: row.get(6)?,
             work: vec![],
         };
-        Ok((row.get::<_, i64>(0)?, seen))
+        let boot: String = row.get(7)?;
+        let age_s = age_s(&boot, row.get(8)?, seen.beat_at, rules.lease_s);
+        Ok((row.get::<_, i64>(0)?, age_s, seen))
     })?;
-    let rows: Vec<(i64, ProcessSeen)> = rows.collect::<Result<_>>()?;
-    rows.into_iter()
-        .map(|(id, seen)| {
-            let mut select = conn.prepare_cached(
-                "SELECT tid, queue, payload, run_at FROM work WHERE owner=?1 ORDER BY tid",
-            )?;
-            let work = select
-                .query_map([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-                .collect::<Result<_>>()?;
-            Ok(ProcessSeen { work, ..seen })
-        })
+    let rows: Vec<(i64, f64, ProcessSeen)> = rows.collect::<Result<_>>()?;
+    let living = rows.into_iter().filter(|(_, age_s, _)| *age_s <= rules.lease_s);
+    living.map(|(id, _, seen)| Ok(ProcessSeen { work: work(conn, id)?, ..seen })).collect()
+}
+
+type Work = (String, String, Vec<u8>, i64);
+
+fn work(conn: &Connection, owner: i64) -> Result<Vec<Work>> {
+    conn.prepare_cached("SELECT tid, queue, payload, run_at FROM work WHERE owner=?1 ORDER BY tid")?
+        .query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
         .collect()
 }

@@ -4,13 +4,22 @@ use std::sync::Arc;
 
 use rusqlite::{params, OptionalExtension, Result};
 
-use super::{batches, limits, Tx};
+use super::entries::{self, Rules};
+use super::{batches, limits, owners, Tx};
+use crate::document::{Document, Fields};
 use crate::store::{
-    BatchEvent, Claimed, NewJob, Outcome, Place, Pushed, Settle, Turn, Want,
+    BatchEvent, BatchStep, Claimed, NewJob, Outcome, Place, Pushed, Settle, Turn, Want,
 };
 
-/// Rowids of one queue, or of one owner's in-flight set.
+/// Rowids of one owner's in-flight set; half of those of a queue. Room for a
+/// million owners, half a million queues, and 8 × 10¹² jobs in each.
 const SPAN: i64 = 1 << 43;
+/// Jobs claimed at once.
+const CLAIM_MAX: usize = 1000;
+/// The queue's number of a job that came from the schedule.
+pub(super) const NOWHERE: i64 = 0;
+/// Whether a queue holds a job.
+const ANY: &str = "SELECT 1 FROM waiting WHERE id BETWEEN ?1 AND ?2 LIMIT 1";
 
 /// First and last rowid of a queue. Positions grow from the middle both ways.
 pub(super) fn span(queue: i64) -> (i64, i64) {
@@ -24,7 +33,7 @@ pub(super) fn flight_span(owner: i64) -> (i64, i64) {
 
 /// The rowid of a job in flight.
 pub(super) fn flight(owner: i64, ticket: u64) -> i64 {
-    owner * SPAN + ticket as i64
+    owner * SPAN + (ticket as i64 & (SPAN - 1))
 }
 
 /// The ticket of a rowid.
@@ -49,10 +58,14 @@ pub(super) fn known(tx: &Tx<'_>, name: &str) -> Result<Option<i64>> {
         .optional()
 }
 
+/// Whether a queue holds a job.
+pub(super) fn holds_any(conn: &rusqlite::Connection, queue: i64) -> Result<bool> {
+    entries::exists(conn, ANY, span(queue))
+}
+
 /// Adds a job at the back of a queue.
 pub(super) fn append(tx: &Tx<'_>, queue: &str, payload: &[u8]) -> Result<()> {
-    let id = id_of(tx, queue)?;
-    let position = back(tx, id)?;
+    let position = back(tx, id_of(tx, queue)?)?;
     insert(tx, position, payload)
 }
 
@@ -74,21 +87,14 @@ fn back(tx: &Tx<'_>, queue: i64) -> Result<i64> {
     Ok(max.map_or(first + SPAN, |max| max + 1))
 }
 
-/// The next position at the front.
-fn front(tx: &Tx<'_>, queue: i64) -> Result<i64> {
-    let (first, last) = span(queue);
+/// Adds a job at the front of a queue.
+fn prepend(tx: &Tx<'_>, queue: &str, payload: &[u8]) -> Result<()> {
+    let (first, last) = span(id_of(tx, queue)?);
     let min: Option<i64> = tx
         .conn
         .prepare_cached("SELECT min(id) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
-    Ok(min.map_or(first + SPAN, |min| min - 1))
-}
-
-/// Adds a job at the front of a queue.
-pub(super) fn prepend(tx: &Tx<'_>, queue: &str, payload: &[u8]) -> Result<()> {
-    let id = id_of(tx, queue)?;
-    let position = front(tx, id)?;
-    insert(tx, position, payload)
+    insert(tx, min.map_or(first + SPAN, |min| min - 1), payload)
 }
 
 pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<Pushed>> {
@@ -107,14 +113,11 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
             batches::add(tx, bid)?;
         }
         match job.at {
-            Some(at) => super::entries::add(tx, &Place::Scheduled, at, job.payload)?,
+            Some(at) => entries::add(tx, &Place::Scheduled, at, job.payload)?,
             None => {
                 let position = match last {
                     Some((name, position)) if name == job.queue => position,
-                    _ => {
-                        let id = id_of(tx, job.queue)?;
-                        back(tx, id)?
-                    }
+                    _ => back(tx, id_of(tx, job.queue)?)?,
                 };
                 insert(tx, position, job.payload)?;
                 last = Some((job.queue, position + 1));
@@ -130,49 +133,61 @@ pub(super) fn turn(
     owner: &str,
     settles: &[Settle],
     want: Option<&Want<'_>>,
-    keep: &super::entries::Keep,
+    rules: &Rules,
 ) -> Result<Turn> {
-    let owner = super::owners::id_of(tx, owner)?;
     let mut turn = Turn::default();
-    // Backwards: of several that go to the front the lowest ticket goes last.
-    let mut order: Vec<&Settle> = settles.iter().collect();
-    if settles.iter().any(|settle| matches!(settle.outcome, Outcome::Back { .. })) {
-        order.sort_by_key(|settle| std::cmp::Reverse(settle.ticket));
+    match owners::known(tx.conn, owner)? {
+        Some(id) => turn.fenced = settle_all(tx, (owner, id), settles)?,
+        None => turn.fenced = settles.len(),
     }
-    for one in order {
-        if !settle(tx, owner, one, keep)? {
-            turn.fenced += 1;
-        }
-    }
+    entries::trim_dead(tx, rules)?;
     if let Some(want) = want {
         claim(tx, owner, want, &mut turn)?;
     }
     Ok(turn)
 }
 
-/// `false`: the entry was gone.
-fn settle(tx: &Tx<'_>, owner: i64, settle: &Settle, keep: &super::entries::Keep) -> Result<bool> {
-    let id = flight(owner, settle.ticket);
-    if settle.outcome == Outcome::Done {
-        let gone = tx.conn.prepare_cached("DELETE FROM flights WHERE id=?1")?.execute([id])? == 0;
-        if gone {
-            return Ok(false);
+/// Answers how many were gone.
+fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Settle]) -> Result<usize> {
+    let mut fenced = 0;
+    let mut done: Vec<u64> = Vec::with_capacity(settles.len());
+    let mut others: Vec<&Settle> = Vec::new();
+    for settle in settles {
+        match (&settle.outcome, &settle.effects) {
+            (Outcome::Done, None) => done.push(settle.ticket),
+            _ => others.push(settle),
         }
-    } else {
-        let row: Option<Vec<u8>> = tx
-            .conn
-            .prepare_cached("DELETE FROM flights WHERE id=?1 RETURNING payload")?
-            .query_row([id], |row| row.get(0))
-            .optional()?;
-        let Some(was) = row else { return Ok(false) };
-        place(tx, settle, &was, keep)?;
     }
+    // Neighbours go in one statement: mostly a whole batch ended.
+    done.sort_unstable();
+    let mut delete = tx.conn.prepare_cached("DELETE FROM flights WHERE id BETWEEN ?1 AND ?2")?;
+    for run in done.chunk_by(|one, next| one + 1 == *next) {
+        let (first, last) = (flight(owner.1, run[0]), flight(owner.1, run[run.len() - 1]));
+        fenced += run.len() - delete.execute([first, last])?;
+    }
+    // Backwards: of several that go to the front the lowest ticket goes last.
+    others.sort_by_key(|settle| std::cmp::Reverse(settle.ticket));
+    for settle in others {
+        fenced += usize::from(!settle_one(tx, owner, settle)?);
+    }
+    Ok(fenced)
+}
+
+/// `false`: the entry was gone.
+fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Settle) -> Result<bool> {
+    let was: Option<Vec<u8>> = tx
+        .conn
+        .prepare_cached("DELETE FROM flights WHERE id=?1 RETURNING payload")?
+        .query_row([flight(owner.1, settle.ticket)], |row| row.get(0))
+        .optional()?;
+    let Some(was) = was else { return Ok(false) };
+    place(tx, settle, &was)?;
     let Some(effects) = &settle.effects else { return Ok(true) };
     if let Some((key, jid)) = &effects.unlock {
         limits::unlock(tx, key, jid)?;
     }
     for key in &effects.release {
-        limits::release(tx, key, id)?;
+        limits::release(tx, key, owner.0, settle.ticket)?;
     }
     if let Some(step) = &effects.batch {
         batches::step(tx, step)?;
@@ -180,88 +195,104 @@ fn settle(tx: &Tx<'_>, owner: i64, settle: &Settle, keep: &super::entries::Keep)
     Ok(true)
 }
 
-fn place(tx: &Tx<'_>, settle: &Settle, was: &[u8], keep: &super::entries::Keep) -> Result<()> {
-    use super::entries::add;
+fn place(tx: &Tx<'_>, settle: &Settle, was: &[u8]) -> Result<()> {
     match &settle.outcome {
         Outcome::Done => Ok(()),
-        Outcome::Retry { at, payload } => add(tx, &Place::Retry, *at, payload),
+        Outcome::Retry { at, payload } => entries::add(tx, &Place::Retry, *at, payload),
         Outcome::Later { at, payload } => {
-            add(tx, &Place::Scheduled, *at, payload.as_deref().unwrap_or(was))
+            entries::add(tx, &Place::Scheduled, *at, payload.as_deref().unwrap_or(was))
         }
         Outcome::Dead { payload, at } => {
-            add(tx, &Place::Dead, *at, payload.as_deref().unwrap_or(was))?;
-            super::entries::trim_dead(tx, *at, keep)
+            entries::add(tx, &Place::Dead, *at, payload.as_deref().unwrap_or(was))
         }
         Outcome::Back { payload, queue } => {
-            let queue = queue.as_ref().unwrap_or(&settle.queue);
-            prepend(tx, queue, payload.as_deref().unwrap_or(was))
+            let payload = payload.as_deref().unwrap_or(was);
+            match (&*settle.queue, queue) {
+                ("", Some(queue)) => prepend(tx, queue, payload),
+                ("", None) => prepend(tx, &home(payload), payload),
+                (queue, _) => prepend(tx, queue, payload),
+            }
         }
     }
 }
 
-fn claim(tx: &Tx<'_>, owner: i64, want: &Want<'_>, turn: &mut Turn) -> Result<()> {
-    let mut ticket = want.first_ticket;
-    let mut emptied = 0;
+/// The queue that a document names.
+fn home(payload: &[u8]) -> String {
+    let named = Fields::parse(payload).ok().and_then(|fields| fields.text("queue"));
+    named.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".into())
+}
+
+fn claim(tx: &Tx<'_>, owner: &str, want: &Want<'_>, turn: &mut Turn) -> Result<()> {
+    let count = want.count.clamp(1, CLAIM_MAX);
+    turn.drained = true;
     for name in want.queues {
-        let left = want.count - turn.jobs.len();
-        if left == 0 {
-            break;
-        }
         let queue: Option<(i64, bool)> = tx
             .conn
             .prepare_cached("SELECT id, paused FROM queues WHERE name=?1")?
             .query_row([&**name], |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
-        let Some((queue, false)) = queue else {
-            emptied += 1;
-            continue;
-        };
-        let taken = take(tx, queue, left)?;
-        if taken.len() < left {
-            emptied += 1;
+        let Some((queue, false)) = queue else { continue };
+        let left = count - turn.jobs.len();
+        if left > 0 {
+            let first_ticket = want.first_ticket + turn.jobs.len() as u64;
+            take(tx, owner, (queue, name), left, first_ticket, &mut turn.jobs)?;
         }
-        for payload in taken {
-            tx.conn
-                .prepare_cached("INSERT INTO flights(id, queue, payload) VALUES(?1, ?2, ?3)")?
-                .execute(params![flight(owner, ticket), queue, payload])?;
-            turn.jobs.push(Claimed { ticket, queue: Arc::clone(name), payload });
-            ticket += 1;
+        if turn.jobs.len() == count && turn.drained {
+            turn.drained = !holds_any(tx.conn, queue)?;
         }
     }
-    turn.drained = emptied == want.queues.len();
     Ok(())
 }
 
-/// The first jobs of a queue, taken out of it.
-fn take(tx: &Tx<'_>, queue: i64, count: usize) -> Result<Vec<Vec<u8>>> {
+/// Moves the first jobs of a queue into the owner's in-flight set.
+fn take(
+    tx: &Tx<'_>,
+    owner: &str,
+    (queue, name): (i64, &Arc<str>),
+    count: usize,
+    first_ticket: u64,
+    jobs: &mut Vec<Claimed>,
+) -> Result<()> {
     let (first, last) = span(queue);
     let mut select = tx.conn.prepare_cached(
         "SELECT id, payload FROM waiting WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3",
     )?;
-    let rows: Vec<(i64, Vec<u8>)> = select
-        .query_map(params![first, last, count as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_>>()?;
-    if let (Some(from), Some(to)) = (rows.first(), rows.last()) {
-        tx.conn
-            .prepare_cached("DELETE FROM waiting WHERE id BETWEEN ?1 AND ?2")?
-            .execute([from.0, to.0])?;
+    let mut rows = select.query(params![first, last, count as i64])?;
+    let mut ends: Option<(i64, i64)> = None;
+    let before = jobs.len();
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        ends = Some((ends.map_or(id, |(first, _)| first), id));
+        let ticket = first_ticket + (jobs.len() - before) as u64;
+        jobs.push(Claimed { ticket, queue: Arc::clone(name), payload: row.get(1)? });
     }
-    Ok(rows.into_iter().map(|(_, payload)| payload).collect())
+    drop(rows);
+    let Some((first, last)) = ends else { return Ok(()) };
+    tx.conn
+        .prepare_cached("DELETE FROM waiting WHERE id BETWEEN ?1 AND ?2")?
+        .execute([first, last])?;
+    let owner = owners::id_of(tx, owner)?;
+    let mut insert = tx.conn.prepare_cached(FLY)?;
+    for job in &jobs[before..] {
+        insert.execute(params![flight(owner, job.ticket), queue, job.payload])?;
+    }
+    Ok(())
+}
+
+const FLY: &str = "INSERT INTO flights(id, queue, payload) VALUES(?1, ?2, ?3)";
+
+/// Puts a job into an in-flight set.
+pub(super) fn fly(tx: &Tx<'_>, flight: i64, queue: i64, payload: &[u8]) -> Result<()> {
+    tx.conn.prepare_cached(FLY)?.execute(params![flight, queue, payload]).map(|_| ())
 }
 
 /// A job is thrown away: its lock is freed, its batch told.
 pub(super) fn discard(tx: &Tx<'_>, payload: &[u8]) -> Result<()> {
-    let Ok(doc) = crate::document::Document::parse(payload.into()) else { return Ok(()) };
+    let Ok(doc) = Document::parse(payload.into()) else { return Ok(()) };
     if let Some(lock) = doc.extra().and_then(|extra| extra.lock.as_deref()) {
         limits::unlock(tx, lock, doc.jid())?;
     }
-    if let Some(bid) = doc.bid() {
-        let step = crate::store::BatchStep {
-            bid: bid.to_string(),
-            jid: doc.jid().to_string(),
-            what: BatchEvent::Died,
-        };
-        batches::step(tx, &step)?;
-    }
-    Ok(())
+    let Some(bid) = doc.bid() else { return Ok(()) };
+    let (bid, jid) = (bid.to_string(), doc.jid().to_string());
+    batches::step(tx, &BatchStep { bid, jid, what: BatchEvent::Died })
 }

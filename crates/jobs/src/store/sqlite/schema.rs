@@ -8,52 +8,58 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::failure;
-use crate::store::{Result, StoreError};
+use crate::store::{Kind, Result, StoreError};
 
 /// "CHTN": tells our files from others'.
 const APPLICATION: i32 = 0x4348_544E;
-/// Version of the tables.
-const VERSION: i32 = 1;
+/// Version of the tables. (1 was never released.)
+const VERSION: i32 = 2;
 /// Pages of the log after which a commit copies it back: 16 MB.
 const CHECKPOINT_PAGES: i32 = 4000;
-/// What is kept of the log afterwards.
-const LOG_BYTES: i64 = 64 << 20;
-/// Bytes of pages kept in memory.
+/// What is kept of the log's file afterwards.
+const LOG_BYTES_MAX: i64 = 64 << 20;
+/// Pages kept in memory (KB), per connection.
 const CACHE_KB: i32 = 16 << 10;
+/// Statements kept ready: there are fewer.
+const STATEMENTS_MAX: usize = 128;
 
 const TABLES: &str = "
-CREATE TABLE queues(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, paused INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE queues(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    paused INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE waiting(id INTEGER PRIMARY KEY, payload BLOB NOT NULL);
 CREATE TABLE flights(id INTEGER PRIMARY KEY, queue INTEGER NOT NULL, payload BLOB NOT NULL);
-CREATE TABLE entries(id INTEGER PRIMARY KEY AUTOINCREMENT, kind INTEGER NOT NULL, at REAL NOT NULL,
-                     payload BLOB NOT NULL);
+CREATE TABLE entries(id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, at REAL NOT NULL,
+    payload BLOB NOT NULL);
 CREATE INDEX entries_by_time ON entries(kind, at, id);
-CREATE TABLE owners(id INTEGER PRIMARY KEY AUTOINCREMENT, identity TEXT NOT NULL UNIQUE, place TEXT NOT NULL,
-                    beat_ms INTEGER NOT NULL, lease_ms INTEGER NOT NULL, beat_at REAL NOT NULL,
-                    info TEXT NOT NULL, busy INTEGER NOT NULL, quiet INTEGER NOT NULL, rss_kb INTEGER NOT NULL);
-CREATE TABLE work(owner INTEGER NOT NULL, tid TEXT NOT NULL, queue TEXT NOT NULL, payload BLOB NOT NULL,
-                  run_at INTEGER NOT NULL, PRIMARY KEY(owner, tid)) WITHOUT ROWID;
-CREATE TABLE signals(id INTEGER PRIMARY KEY AUTOINCREMENT, identity TEXT NOT NULL, name TEXT NOT NULL,
-                     until REAL NOT NULL);
+CREATE TABLE owners(id INTEGER PRIMARY KEY, identity TEXT NOT NULL UNIQUE, place TEXT,
+    boot TEXT NOT NULL, clock REAL NOT NULL, beat_at REAL NOT NULL, info TEXT NOT NULL DEFAULT '',
+    busy INTEGER NOT NULL DEFAULT 0, quiet INTEGER NOT NULL DEFAULT 0,
+    rss_kb INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE work(owner INTEGER NOT NULL, tid TEXT NOT NULL, queue TEXT NOT NULL,
+    payload BLOB NOT NULL, run_at INTEGER NOT NULL, PRIMARY KEY(owner, tid)) WITHOUT ROWID;
+CREATE TABLE signals(id INTEGER PRIMARY KEY, identity TEXT NOT NULL, name TEXT NOT NULL,
+    until REAL NOT NULL);
 CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE locks(key TEXT PRIMARY KEY, jid TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE slots(key TEXT NOT NULL, flight INTEGER NOT NULL, until REAL NOT NULL,
-                   PRIMARY KEY(key, flight)) WITHOUT ROWID;
-CREATE TABLE starts(key TEXT NOT NULL, at REAL NOT NULL, id INTEGER NOT NULL,
-                    PRIMARY KEY(key, at, id)) WITHOUT ROWID;
-CREATE TABLE buckets(key TEXT PRIMARY KEY, level REAL NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE batches(bid TEXT PRIMARY KEY, description TEXT NOT NULL, parent TEXT, created_at REAL NOT NULL,
-                     until REAL NOT NULL, open INTEGER NOT NULL, total INTEGER NOT NULL DEFAULT 0,
-                     pending INTEGER NOT NULL DEFAULT 0, children_pending INTEGER NOT NULL DEFAULT 0,
-                     children_running INTEGER NOT NULL DEFAULT 0, complete INTEGER NOT NULL DEFAULT 0,
-                     success INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
-CREATE TABLE batch_failures(bid TEXT NOT NULL, jid TEXT NOT NULL, PRIMARY KEY(bid, jid)) WITHOUT ROWID;
-CREATE TABLE batch_callbacks(id INTEGER PRIMARY KEY, bid TEXT NOT NULL, event TEXT NOT NULL, queue TEXT NOT NULL,
-                             payload BLOB NOT NULL);
-CREATE INDEX callbacks_by_batch ON batch_callbacks(bid, event);
-CREATE TABLE hashes(key TEXT NOT NULL, field TEXT NOT NULL, value BLOB NOT NULL, until REAL NOT NULL,
-                    PRIMARY KEY(key, field)) WITHOUT ROWID;
-CREATE TABLE once(key TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE slots(key TEXT NOT NULL, holder TEXT NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY(key, holder)) WITHOUT ROWID;
+CREATE TABLE starts(key TEXT NOT NULL, at REAL NOT NULL, holder TEXT NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY(key, at, holder)) WITHOUT ROWID;
+CREATE TABLE buckets(key TEXT PRIMARY KEY, level REAL NOT NULL, at REAL NOT NULL,
+    until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE batches(bid TEXT PRIMARY KEY, description TEXT NOT NULL, parent TEXT,
+    created_at REAL NOT NULL, until REAL NOT NULL, closed INTEGER NOT NULL DEFAULT 0,
+    total INTEGER NOT NULL DEFAULT 0, pending INTEGER NOT NULL DEFAULT 0,
+    children INTEGER NOT NULL DEFAULT 0, running INTEGER NOT NULL DEFAULT 0,
+    complete INTEGER NOT NULL DEFAULT 0, success INTEGER NOT NULL DEFAULT 0,
+    dead INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE batch_failures(bid TEXT NOT NULL, jid TEXT NOT NULL,
+    PRIMARY KEY(bid, jid)) WITHOUT ROWID;
+CREATE TABLE batch_callbacks(bid TEXT NOT NULL, event TEXT NOT NULL, number INTEGER NOT NULL,
+    queue TEXT NOT NULL, payload BLOB NOT NULL, PRIMARY KEY(bid, event, number)) WITHOUT ROWID;
+CREATE TABLE hashes(key TEXT NOT NULL, field TEXT NOT NULL, value BLOB NOT NULL,
+    until REAL NOT NULL, PRIMARY KEY(key, field)) WITHOUT ROWID;
+CREATE TABLE ticks(key TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE cancels(jid TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 ";
 
@@ -67,9 +73,12 @@ pub(super) struct Manner {
 /// Opens the file for writing, and makes its tables if it is new.
 pub(super) fn open(path: &Path, manner: Manner) -> Result<Connection> {
     let sql = |error: rusqlite::Error| failure::of(path, &error);
-    let conn = Connection::open(path).map_err(sql)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
     conn.busy_timeout(manner.busy).map_err(sql)?;
-    conn.set_prepared_statement_cache_capacity(128);
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     check(path, &conn)?;
     let mode: String =
         conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0)).map_err(sql)?;
@@ -83,11 +92,12 @@ pub(super) fn open(path: &Path, manner: Manner) -> Result<Connection> {
     let synchronous = if manner.durable { "FULL" } else { "NORMAL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};
-         PRAGMA journal_size_limit={LOG_BYTES}; PRAGMA cache_size=-{CACHE_KB};
+         PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA cache_size=-{CACHE_KB};
          PRAGMA temp_store=MEMORY;"
     ))
     .map_err(sql)?;
     make(&conn).map_err(sql)?;
+    check(path, &conn)?;
     Ok(conn)
 }
 
@@ -97,51 +107,62 @@ pub(super) fn open_reader(path: &Path, manner: Manner) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
     conn.busy_timeout(manner.busy).map_err(sql)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(conn)
 }
 
-fn pragma(path: &Path, conn: &Connection, name: &str) -> Result<i32> {
-    conn.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-        .map_err(|error| failure::of(path, &error))
+fn number(path: &Path, conn: &Connection, query: &str) -> Result<i64> {
+    conn.query_row(query, [], |row| row.get(0)).map_err(|error| failure::of(path, &error))
 }
 
 fn check(path: &Path, conn: &Connection) -> Result<()> {
     let file = path.display();
-    let application = pragma(path, conn, "application_id")?;
-    let version = pragma(path, conn, "user_version")?;
-    let tables: i64 = conn
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| failure::of(path, &error))?;
-    if application != APPLICATION && (application != 0 || tables > 0) {
+    let application = number(path, conn, "PRAGMA application_id")?;
+    let version = number(path, conn, "PRAGMA user_version")?;
+    let tables = number(path, conn, "SELECT count(*) FROM sqlite_schema")?;
+    if application != i64::from(APPLICATION) && (application != 0 || version != 0 || tables > 0) {
         return Err(StoreError::refused(format!(
             "jobs database {file}: this file belongs to another program; \
              the jobs need a file of their own, name another one as store"
         )));
     }
-    if version > VERSION {
+    if version > i64::from(VERSION) {
         return Err(StoreError::refused(format!(
             "jobs database {file}: it was written by a newer Chaton (tables {version}, known \
              {VERSION}); use that one, or name another file as store"
         )));
     }
+    if version > 0 && version < i64::from(VERSION) {
+        return Err(StoreError::refused(format!(
+            "jobs database {file}: it was written by a Chaton before the first release; \
+             move it away to begin anew"
+        )));
+    }
+    // A file of ours that was cut short still has its first page.
+    if version == i64::from(VERSION) && tables == 0 {
+        return Err(StoreError::new(
+            Kind::Corrupt,
+            format!("jobs database {file}: its tables are gone; restore a copy of it"),
+        ));
+    }
     Ok(())
 }
 
 fn make(conn: &Connection) -> rusqlite::Result<()> {
-    let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    if version == VERSION {
+    let version = || conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0));
+    if version()? == VERSION {
         return Ok(());
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
     // Somebody may have been faster.
-    let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    let made = if version == VERSION {
-        Ok(())
-    } else {
+    let made = version().and_then(|version| {
+        if version >= VERSION {
+            return Ok(());
+        }
         conn.execute_batch(&format!(
             "{TABLES} PRAGMA application_id={APPLICATION}; PRAGMA user_version={VERSION};"
         ))
-    };
-    conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-    made
+    });
+    let end = conn.execute_batch(if made.is_ok() { "COMMIT" } else { "ROLLBACK" });
+    made.and(end)
 }

@@ -1,8 +1,9 @@
-//! Small things: pauses, cancels, hashes of iterable jobs, ticks.
+//! Small things: pauses, cancels, hashes of iterable jobs, ticks; and what is
+//! over is swept away.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::{queues, Tx};
+use super::{batches, queues, unix_s, Tx};
 use crate::store::NewJob;
 
 /// How long a cancel is remembered (s).
@@ -17,69 +18,69 @@ pub(super) fn pause(tx: &Tx<'_>, queue: &str, paused: bool) -> Result<()> {
         .map(|_| ())
 }
 
-pub(super) fn cancel(tx: &Tx<'_>, jid: &str, now_s: f64) -> Result<()> {
+pub(super) fn cancel(tx: &Tx<'_>, jid: &str) -> Result<()> {
     tx.wake();
-    tx.conn.prepare_cached("DELETE FROM cancels WHERE until<?1")?.execute([now_s])?;
     tx.conn
         .prepare_cached("INSERT OR REPLACE INTO cancels(jid, until) VALUES(?1, ?2)")?
-        .execute(params![jid, now_s + CANCEL_S])
+        .execute(params![jid, unix_s() + CANCEL_S])
         .map(|_| ())
 }
 
 pub(super) fn cancelled(conn: &Connection, jids: &[&str]) -> Result<Vec<bool>> {
-    let mut select = conn.prepare_cached("SELECT EXISTS(SELECT 1 FROM cancels WHERE jid=?1)")?;
-    jids.iter().map(|jid| select.query_row([jid], |row| row.get(0))).collect()
+    let now_s = unix_s();
+    let mut select =
+        conn.prepare_cached("SELECT EXISTS(SELECT 1 FROM cancels WHERE jid=?1 AND until>?2)")?;
+    jids.iter().map(|jid| select.query_row(params![jid, now_s], |row| row.get(0))).collect()
 }
 
-pub(super) fn load(conn: &Connection, key: &str, now_s: f64) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut select = conn
-        .prepare_cached("SELECT field, value FROM hashes WHERE key=?1 AND until>?2 ORDER BY field")?;
-    let rows = select.query_map(params![key, now_s], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    rows.collect()
+pub(super) fn load(conn: &Connection, key: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    conn.prepare_cached("SELECT field, value FROM hashes WHERE key=?1 AND until>?2 ORDER BY field")?
+        .query_map(params![key, unix_s()], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
 }
 
-pub(super) fn save(
-    tx: &Tx<'_>,
-    key: &str,
-    fields: &[(&str, &[u8])],
-    until: f64,
-    now_s: f64,
-) -> Result<()> {
-    tx.conn.prepare_cached("DELETE FROM hashes WHERE until<?1")?.execute([now_s])?;
-    tx.conn.prepare_cached("UPDATE hashes SET until=?2 WHERE key=?1")?.execute(params![key, until])?;
-    for (field, value) in fields {
-        tx.conn
-            .prepare_cached(
-                "INSERT OR REPLACE INTO hashes(key, field, value, until) VALUES(?1, ?2, ?3, ?4)",
-            )?
-            .execute(params![key, field, value, until])?;
-    }
-    Ok(())
+pub(super) fn save(tx: &Tx<'_>, key: &str, fields: &[(&str, &[u8])], ttl_s: f64) -> Result<()> {
+    let now_s = unix_s();
+    let until = now_s + ttl_s;
+    let conn = tx.conn;
+    conn.prepare_cached("DELETE FROM hashes WHERE key=?1 AND until<=?2")?
+        .execute(params![key, now_s])?;
+    conn.prepare_cached("UPDATE hashes SET until=?2 WHERE key=?1")?.execute(params![key, until])?;
+    let mut insert = conn.prepare_cached(
+        "INSERT OR REPLACE INTO hashes(key, field, value, until) VALUES(?1, ?2, ?3, ?4)",
+    )?;
+    fields.iter().try_for_each(|(field, value)| {
+        insert.execute(params![key, field, value, until]).map(|_| ())
+    })
 }
 
 pub(super) fn remove_hash(tx: &Tx<'_>, key: &str) -> Result<()> {
     tx.conn.prepare_cached("DELETE FROM hashes WHERE key=?1")?.execute([key]).map(|_| ())
 }
 
-pub(super) fn push_once(
-    tx: &Tx<'_>,
-    key: &str,
-    until: f64,
-    job: &NewJob<'_>,
-    now_s: f64,
-) -> Result<bool> {
-    tx.conn.prepare_cached("DELETE FROM once WHERE until<?1")?.execute([now_s])?;
+pub(super) fn push_once(tx: &Tx<'_>, key: &str, ttl_s: f64, job: &NewJob<'_>) -> Result<bool> {
+    let now_s = unix_s();
     let known: Option<i64> = tx
         .conn
-        .prepare_cached("SELECT 1 FROM once WHERE key=?1")?
-        .query_row([key], |row| row.get(0))
+        .prepare_cached("SELECT 1 FROM ticks WHERE key=?1 AND until>?2")?
+        .query_row(params![key, now_s], |row| row.get(0))
         .optional()?;
     if known.is_some() {
         return Ok(false);
     }
     tx.conn
-        .prepare_cached("INSERT INTO once(key, until) VALUES(?1, ?2)")?
-        .execute(params![key, until])?;
-    queues::push(tx, std::slice::from_ref(job), now_s)?;
-    Ok(true)
+        .prepare_cached("INSERT OR REPLACE INTO ticks(key, until) VALUES(?1, ?2)")?
+        .execute(params![key, now_s + ttl_s])?;
+    let pushed = queues::push(tx, std::slice::from_ref(job), now_s)?;
+    Ok(pushed == [crate::store::Pushed::Stored])
+}
+
+/// Removes what is over. Reads leave it out anyway.
+pub(super) fn sweep(tx: &Tx<'_>) -> Result<()> {
+    let now_s = unix_s();
+    for table in ["locks", "slots", "starts", "buckets", "hashes", "ticks", "cancels", "signals"] {
+        let sql = format!("DELETE FROM {table} WHERE until<=?1");
+        tx.conn.prepare_cached(&sql)?.execute([now_s])?;
+    }
+    batches::forget_over(tx, "until<=?1 AND ?2 IS NOT NULL", "")
 }

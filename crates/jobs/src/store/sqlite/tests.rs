@@ -1,0 +1,121 @@
+//! The conformance suite on files, and what only files do.
+
+mod faults;
+mod sharing;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::*;
+use crate::store::conformance::conformance;
+
+/// A kit whose file goes when it does.
+struct Temporary {
+    kit: Arc<dyn Kit>,
+    folder: tempfile::TempDir,
+}
+
+impl Temporary {
+    fn new(tune: impl Fn(&mut StoreOptions)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
+        tune(&mut options);
+        Self { kit: kit(&options).unwrap(), folder }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("jobs.db")
+    }
+}
+
+impl Kit for Temporary {
+    fn store(&self) -> Box<dyn Store> {
+        self.kit.store()
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        self.kit.watch()
+    }
+
+    fn address(&self) -> &str {
+        self.kit.address()
+    }
+}
+
+/// Nothing here cuts the power: without waiting for the disk it is faster.
+fn fresh() -> Arc<dyn Kit> {
+    Arc::new(Temporary::new(|options| options.durable = false))
+}
+
+conformance!(fresh);
+
+fn push(store: &mut dyn Store, payload: &str) -> Result<()> {
+    let payload = payload.as_bytes();
+    store.push(&[NewJob { queue: "q", payload, at: None, lock: None, bid: None }]).map(|_| ())
+}
+
+/// Claims from the queue `q`.
+fn claim(store: &mut dyn Store, owner: &str, first_ticket: u64, count: usize) -> Vec<Claimed> {
+    let queues = ["q".into()];
+    let want = Want { queues: &queues, count, first_ticket };
+    store.turn(owner, &[], Some(&want)).unwrap().jobs
+}
+
+fn done(ticket: u64) -> Settle {
+    Settle { ticket, queue: "q".into(), outcome: Outcome::Done, effects: None }
+}
+
+#[test]
+fn an_address_needs_a_file() {
+    for url in ["sqlite://", "sqlite:///tmp/", "sqlite:x"] {
+        let error = kit(&StoreOptions::new(url)).unwrap_err();
+        assert_eq!(error.kind, Kind::Refused);
+        assert!(error.message.contains(url), "{error}");
+    }
+}
+
+#[test]
+fn a_backup_is_a_store() {
+    let place = Temporary::new(|_| {});
+    let mut store = place.store();
+    for number in 0..500 {
+        push(&mut *store, &format!("{number}{}", "x".repeat(4000))).unwrap();
+    }
+    let copy = place.folder.path().join("copy.db");
+    let mut told = Vec::new();
+    store.backup(copy.to_str().unwrap(), &mut |done, all| told.push((done, all))).unwrap();
+    assert!(told.len() > 1 && told.last().is_some_and(|(done, all)| done == all), "{told:?}");
+    let again = store.backup(copy.to_str().unwrap(), &mut |_, _| {}).unwrap_err();
+    assert_eq!(again.kind, Kind::Refused);
+    let copy = kit(&StoreOptions::new(format!("sqlite://{}", copy.display()))).unwrap();
+    assert_eq!(claim(&mut *copy.store(), "o", 1, 1000).len(), 500);
+    assert_eq!(store.stats().unwrap().enqueued, 500);
+}
+
+#[test]
+fn only_the_living_are_processes() {
+    let place = Temporary::new(|options| options.lease = Duration::from_millis(50));
+    let mut store = place.store();
+    let beat = Beat {
+        identity: "o",
+        place: "p",
+        info: "{}",
+        concurrency: 1,
+        busy: 0,
+        quiet: false,
+        rss_kb: 0,
+        rtt_us: 0,
+        work: &[],
+        processed: 0,
+        failed: 0,
+        now_s: unix_s(),
+    };
+    store.beat(&beat).unwrap();
+    let began = std::time::Instant::now();
+    while !store.processes().unwrap().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(20), "the lease does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(store.owners().unwrap().len(), 1, "known until it is forgotten");
+}

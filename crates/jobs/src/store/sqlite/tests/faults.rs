@@ -1,0 +1,161 @@
+//! Files that are foreign, damaged, locked, gone or full.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::*;
+
+fn kind_of(result: Result<()>) -> (Kind, String) {
+    let error = result.unwrap_err();
+    (error.kind, error.message)
+}
+
+fn open(path: &Path) -> Box<dyn Store> {
+    let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
+    options.lock_timeout = Duration::from_millis(50);
+    kit(&options).unwrap().store()
+}
+
+#[test]
+fn a_file_of_another_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE users(id)").unwrap();
+    let (kind, message) = kind_of(push(&mut *open(&path), "a"));
+    assert_eq!(kind, Kind::Refused);
+    assert!(message.contains("app.db") && message.contains("another program"), "{message}");
+    let journal: String = Connection::open(&path)
+        .unwrap()
+        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(journal, "delete", "it was not touched");
+}
+
+#[test]
+fn a_newer_file_is_refused() {
+    let place = Temporary::new(|_| {});
+    push(&mut *place.store(), "a").unwrap();
+    let newer = Connection::open(place.path()).unwrap();
+    newer.execute_batch("PRAGMA user_version=99").unwrap();
+    drop(newer);
+    let copy = place.folder.path().join("newer.db");
+    Connection::open(place.path()).unwrap().execute("VACUUM INTO ?1", [copy.to_str()]).unwrap();
+    let (kind, message) = kind_of(push(&mut *open(&copy), "b"));
+    assert_eq!(kind, Kind::Refused);
+    assert!(message.contains("newer Chaton") && message.contains("99"), "{message}");
+}
+
+#[test]
+fn a_missing_folder_is_made_and_a_bad_one_named() {
+    let folder = tempfile::tempdir().unwrap();
+    push(&mut *open(&folder.path().join("a/b/jobs.db")), "a").unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let (kind, message) = kind_of(push(&mut *open(&folder.path().join("file/jobs.db")), "a"));
+    assert_eq!(kind, Kind::Refused);
+    assert!(message.contains("file/jobs.db"), "{message}");
+    std::fs::create_dir(folder.path().join("dir.db")).unwrap();
+    let (kind, _) = kind_of(push(&mut *open(&folder.path().join("dir.db")), "a"));
+    assert_eq!(kind, Kind::Refused);
+}
+
+#[test]
+fn a_damaged_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.db");
+    std::fs::write(&path, vec![b'x'; 8192]).unwrap();
+    let (kind, message) = kind_of(push(&mut *open(&path), "a"));
+    assert_eq!(kind, Kind::Corrupt);
+    assert!(message.contains("jobs.db") && message.contains("backup"), "{message}");
+}
+
+#[test]
+fn a_lock_of_another_program_is_waited_for_and_told() {
+    let place = Temporary::new(|options| options.lock_timeout = Duration::from_millis(50));
+    let mut store = place.store();
+    push(&mut *store, "a").unwrap();
+    let other = Connection::open(place.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (kind, message) = kind_of(push(&mut *store, "b"));
+    assert_eq!(kind, Kind::Busy);
+    assert!(message.contains("jobs.db"), "{message}");
+    assert_eq!(store.stats().unwrap().enqueued, 1, "looking is allowed");
+    other.execute_batch("ROLLBACK").unwrap();
+    push(&mut *store, "b").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 2);
+}
+
+#[test]
+fn a_removed_file_is_told_once() {
+    let place = Temporary::new(|_| {});
+    let mut store = place.store();
+    push(&mut *store, "a").unwrap();
+    let mut watch = place.watch();
+    watch.arm(&["q".into()]).unwrap();
+    while watch.wait(Duration::ZERO).unwrap() != Event::Timeout {}
+    for end in ["", "-wal", "-shm"] {
+        std::fs::remove_file(backup::with_suffix(&place.path(), end)).unwrap();
+    }
+    let event = watch.wait(Duration::from_secs(20)).unwrap();
+    assert!(matches!(event, Event::Changed { .. }), "{event:?}");
+    let (kind, message) = kind_of(push(&mut *store, "b"));
+    assert_eq!(kind, Kind::Unavailable);
+    assert!(message.contains("removed") && message.contains("jobs.db"), "{message}");
+    push(&mut *store, "c").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 1);
+    assert!(watch.arm(&["q".into()]).unwrap().ready);
+    push(&mut *store, "d").unwrap();
+    assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), Event::Changed { .. }));
+}
+
+/// A small disk in memory, for as long as it lives.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    /// `None` where this process may not mount one.
+    fn new(size: &std::ffi::CStr) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = std::ffi::CString::new(folder.path().as_os_str().as_bytes()).unwrap();
+        let kind = c"tmpfs".as_ptr();
+        // SAFETY: strings with their NUL.
+        let code = unsafe { libc::mount(kind, path.as_ptr(), kind, 0, size.as_ptr().cast()) };
+        (code == 0).then_some(Self(folder))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let path = std::ffi::CString::new(self.0.path().as_os_str().as_bytes()).unwrap();
+        // SAFETY: a string with its NUL; mounted by `new`.
+        unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_and_loses_nothing() {
+    let Some(disk) = Disk::new(c"size=2m") else {
+        eprintln!("a_full_disk: may not mount a small disk here");
+        return;
+    };
+    let ballast = disk.0.path().join("ballast");
+    std::fs::write(&ballast, vec![b'x'; 1_300_000]).unwrap();
+    let mut store = open(&disk.0.path().join("jobs.db"));
+    let payload = "x".repeat(10_000);
+    let mut stored = 0;
+    let error = loop {
+        match push(&mut *store, &payload) {
+            Ok(()) => stored += 1,
+            Err(error) => break error,
+        }
+        assert!(stored < 1000, "the disk never got full");
+    };
+    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert!(error.message.contains("jobs.db") && error.message.contains("full"), "{error}");
+    assert_eq!(store.stats().unwrap().enqueued, stored, "what was acknowledged is there");
+    assert_eq!(push(&mut *store, &payload).unwrap_err().kind, Kind::Full);
+    std::fs::remove_file(ballast).unwrap();
+    let jobs = claim(&mut *store, "o", 1, 1000);
+    assert_eq!(jobs.len() as u64, stored);
+    let ends: Vec<_> = jobs.iter().map(|job| done(job.ticket)).collect();
+    assert_eq!(store.turn("o", &ends, None).unwrap().fenced, 0);
+    push(&mut *store, &payload).unwrap();
+}

@@ -1,0 +1,189 @@
+//! One file, many users: threads, processes, forks.
+
+use std::sync::atomic::Ordering;
+use std::sync::Barrier;
+use std::time::Instant;
+
+use super::*;
+
+/// Longest wait of these tests for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs in a child made by a fork; it ends without the parent's handlers.
+fn in_child(run: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child runs only what is given and leaves by _exit.
+    match unsafe { libc::fork() } {
+        0 => {
+            let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            // SAFETY: ends this process, nothing else.
+            unsafe { libc::_exit(i32::from(!worked.unwrap_or(false))) }
+        }
+        pid => pid,
+    }
+}
+
+/// How a child ended; it is killed if it does not.
+fn ended(pid: libc::pid_t) -> i32 {
+    let began = Instant::now();
+    loop {
+        let mut status = 0;
+        // SAFETY: our own child.
+        if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
+            return status;
+        }
+        if began.elapsed() > PATIENCE {
+            // SAFETY: our own child, which was not waited for yet.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn threads_share_commits() {
+    let place = Temporary::new(|_| {});
+    push(&mut *place.store(), "first").unwrap();
+    let db = registry::shared(&place.path(), Manner { durable: true, busy: PATIENCE });
+    let before = db.commits.load(Ordering::Relaxed);
+    let start = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (place, start) = (&place, &start);
+            scope.spawn(move || {
+                let mut store = place.store();
+                start.wait();
+                for number in 0..100 {
+                    push(&mut *store, &format!("{thread}-{number}")).unwrap();
+                }
+            });
+        }
+    });
+    let commits = db.commits.load(Ordering::Relaxed) - before;
+    assert_eq!(place.store().stats().unwrap().enqueued, 801);
+    assert!(commits < 400, "800 pushes of 8 threads in {commits} commits");
+}
+
+#[test]
+fn one_failure_does_not_undo_the_others() {
+    let place = Temporary::new(|_| {});
+    push(&mut *place.store(), "first").unwrap();
+    assert_eq!(claim(&mut *place.store(), "o", 1, 1).len(), 1);
+    let start = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (place, start) = (&place, &start);
+            scope.spawn(move || {
+                let mut store = place.store();
+                start.wait();
+                for number in 0..50 {
+                    if thread > 0 {
+                        push(&mut *store, &format!("{thread}-{number}")).unwrap();
+                        continue;
+                    }
+                    // The ticket is in use: the claim fails and takes nothing.
+                    let queues = ["q".into()];
+                    let want = Want { queues: &queues, count: 1, first_ticket: 1 };
+                    let turn = store.turn("o", &[], Some(&want));
+                    assert!(turn.is_err() || turn.unwrap().jobs.is_empty());
+                }
+            });
+        }
+    });
+    let stats = place.store().stats().unwrap();
+    assert_eq!((stats.enqueued, stats.in_flight), (150, 1));
+}
+
+#[test]
+fn a_child_of_a_fork_opens_anew() {
+    let place = Temporary::new(|_| {});
+    let mut store = place.store();
+    push(&mut *store, "parent").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 1);
+    // While other threads use it, and with a store made before the fork.
+    std::thread::scope(|scope| {
+        let place = &place;
+        let other = scope.spawn(move || {
+            let mut store = place.store();
+            (0..200).for_each(|number| push(&mut *store, &number.to_string()).unwrap());
+        });
+        let children: Vec<_> = (0..5)
+            .map(|number| in_child(|| push(&mut *store, &format!("child {number}")).is_ok()))
+            .collect();
+        for pid in children {
+            assert_eq!(ended(pid), 0);
+        }
+        other.join().unwrap();
+    });
+    push(&mut *store, "again").unwrap();
+    assert_eq!(store.stats().unwrap().enqueued, 207);
+}
+
+/// Claims and settles until it is killed or everything is done.
+fn work(place: &Temporary, number: usize) -> bool {
+    let owner = format!("host:{number}:{}", std::process::id());
+    let mut store = place.store();
+    let (mut ticket, mut settles) = (1, Vec::new());
+    let queues: [Arc<str>; 1] = ["q".into()];
+    loop {
+        let want = Want { queues: &queues, count: 20, first_ticket: ticket };
+        let Ok(turn) = store.turn(&owner, &settles, Some(&want)) else { return false };
+        if turn.jobs.is_empty() && settles.is_empty() {
+            return store.forget(&owner).is_ok_and(|forgotten| forgotten);
+        }
+        ticket += 20;
+        settles = turn.jobs.iter().map(|job| done(job.ticket)).collect();
+    }
+}
+
+#[test]
+fn a_kill_in_the_middle_of_turns_loses_nothing() {
+    const JOBS: usize = 6000;
+    let place = Temporary::new(|options| options.durable = false);
+    let mut store = place.store();
+    let payloads: Vec<String> = (0..JOBS).map(|number| format!("job {number}")).collect();
+    let jobs: Vec<_> = payloads
+        .iter()
+        .map(|one| NewJob { queue: "q", payload: one.as_bytes(), at: None, lock: None, bid: None })
+        .collect();
+    store.push(&jobs).unwrap();
+    let children: Vec<_> = (0..3).map(|number| in_child(|| work(&place, number))).collect();
+    // Some have begun; then they end wherever they are.
+    let began = Instant::now();
+    while store.stats().unwrap().enqueued as usize > JOBS - 500 {
+        assert!(began.elapsed() < PATIENCE, "nobody works");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for pid in &children[..2] {
+        // SAFETY: our own child.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
+    }
+    let ends: Vec<_> = children.into_iter().map(ended).collect();
+    assert_eq!(ends[2], 0, "the survivor works on: {ends:?}");
+    let left = store.stats().unwrap();
+    assert_eq!(left.enqueued, 0);
+    // What the dead held is there, at most a batch or two of each.
+    let held: usize = store
+        .owners()
+        .unwrap()
+        .iter()
+        .map(|owner| store.in_flight(&owner.identity).unwrap().len())
+        .sum();
+    assert_eq!(held as u64, left.in_flight);
+    assert!(held <= 2 * 2 * 20, "{held} in flight");
+    assert!(work(&place, 9));
+}
+
+#[test]
+fn a_push_of_another_process_ends_the_wait_soon() {
+    let place = Temporary::new(|_| {});
+    let mut watch = place.watch();
+    let queues: [Arc<str>; 1] = ["q".into()];
+    assert!(!watch.arm(&queues).unwrap().ready);
+    let pid = in_child(|| push(&mut *place.store(), "a").is_ok());
+    let began = Instant::now();
+    while !watch.arm(&queues).unwrap().ready {
+        assert_ne!(watch.wait(PATIENCE).unwrap(), Event::Timeout);
+    }
+    assert!(began.elapsed() < PATIENCE);
+    assert_eq!(ended(pid), 0);
+}
