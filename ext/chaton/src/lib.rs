@@ -22,12 +22,19 @@ mod settings;
 mod unit;
 mod web;
 
-use magnus::{function, prelude::*, Error, Ruby};
+use magnus::{function, prelude::*, Error, Ruby, TypedData};
 
 /// Makes this process adopt the orphans among its descendants (Linux).
 fn become_subreaper() -> bool {
     // SAFETY: prctl with a plain flag.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 }
+}
+
+/// Looks a wrapped type's class up while there is one thread. Left to the first
+/// use, two threads may come at once: the lookup calls Ruby, which may switch
+/// to the other one, and that would wait for the lookup and hold the GVL.
+fn settle<T: TypedData>(ruby: &Ruby) {
+    T::class(ruby);
 }
 
 /// Called by Ruby when the shared object is loaded.
@@ -43,7 +50,19 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     web::pins::define(ruby, native)?;
     web::request::define(ruby, native)?;
     web::engine::define(ruby, native)?;
+    settle::<board::RbBoard>(ruby);
+    settle::<ledger::RbLedger>(ruby);
+    settle::<hub::RbHub>(ruby);
+    settle::<hub::RbSeat>(ruby);
+    settle::<web::pins::Keeper>(ruby);
+    settle::<web::request::Request>(ruby);
+    settle::<web::engine::RbWeb>(ruby);
     #[cfg(feature = "jobs")]
-    jobs::define(ruby, native)?;
+    {
+        jobs::define(ruby, native)?;
+        settle::<jobs::client::RbJobsClient>(ruby);
+        settle::<jobs::unit::RbJob>(ruby);
+        settle::<jobs::engine::RbJobs>(ruby);
+    }
     Ok(())
 }

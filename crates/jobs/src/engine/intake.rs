@@ -141,7 +141,10 @@ impl Intake {
             Ok(grants) => grants,
             Err(error) => {
                 // The answer may be lost, not the slots: they are given back too.
-                jobs.iter().inspect(|job| job.grant()).for_each(|job| job.abandon());
+                jobs.iter().for_each(|job| {
+                    job.grant();
+                    job.abandon();
+                });
                 return Err(error);
             }
         };

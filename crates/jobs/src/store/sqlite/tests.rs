@@ -43,6 +43,10 @@ impl Kit for Temporary {
     }
 }
 
+/// Held by tests that fork, and by those that use SQLite beside the store: a
+/// fork in the middle of such a use leaves SQLite's own locks held in the child.
+static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
 /// Nothing here cuts the power: without waiting for the disk it is faster.
 fn fresh() -> Arc<dyn Kit> {
     Arc::new(Temporary::new(|options| options.durable = false))
@@ -77,6 +81,7 @@ fn an_address_needs_a_file() {
 
 #[test]
 fn a_backup_is_a_store() {
+    let _alone = ALONE.lock();
     let place = Temporary::new(|_| {});
     let mut store = place.store();
     for number in 0..500 {

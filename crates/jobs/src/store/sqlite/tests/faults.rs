@@ -18,6 +18,7 @@ fn open(path: &Path) -> Box<dyn Store> {
 
 #[test]
 fn a_file_of_another_program_is_refused() {
+    let _alone = ALONE.lock();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("app.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE users(id)").unwrap();
@@ -33,6 +34,7 @@ fn a_file_of_another_program_is_refused() {
 
 #[test]
 fn a_newer_file_is_refused() {
+    let _alone = ALONE.lock();
     let place = Temporary::new(|_| {});
     push(&mut *place.store(), "a").unwrap();
     let newer = Connection::open(place.path()).unwrap();
@@ -70,6 +72,7 @@ fn a_damaged_file_is_told() {
 
 #[test]
 fn a_lock_of_another_program_is_waited_for_and_told() {
+    let _alone = ALONE.lock();
     let place = Temporary::new(|options| options.lock_timeout = Duration::from_millis(50));
     let mut store = place.store();
     push(&mut *store, "a").unwrap();

@@ -95,6 +95,7 @@ fn one_failure_does_not_undo_the_others() {
 
 #[test]
 fn a_child_of_a_fork_opens_anew() {
+    let _alone = ALONE.lock();
     let place = Temporary::new(|_| {});
     let mut store = place.store();
     push(&mut *store, "parent").unwrap();
@@ -137,6 +138,7 @@ fn work(place: &Temporary, number: usize) -> bool {
 
 #[test]
 fn a_kill_in_the_middle_of_turns_loses_nothing() {
+    let _alone = ALONE.lock();
     const JOBS: usize = 6000;
     let place = Temporary::new(|options| options.durable = false);
     let mut store = place.store();
@@ -175,6 +177,7 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
 
 #[test]
 fn a_push_of_another_process_ends_the_wait_soon() {
+    let _alone = ALONE.lock();
     let place = Temporary::new(|_| {});
     let mut watch = place.watch();
     let queues: [Arc<str>; 1] = ["q".into()];
