@@ -34,7 +34,8 @@ module Chaton
   # known.
   class StoreUnavailable < StoreError; end
 
-  # Memory or disk is full: make room. What is stored can still be run, nothing is added.
+  # Memory or disk is full: make room. Nothing is added. What is stored is kept; a full Redis still gives it out, a
+  # SQLite file may have to wait for room.
   class StoreFull < StoreError; end
 
   # Somebody else held the store's lock for too long: try again.
