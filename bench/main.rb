@@ -14,7 +14,7 @@ typed = ["bin/bench", *ARGV].join(" ")
 list = false
 parser = OptionParser.new do |opts|
   opts.banner = "bin/bench web|jobs [options] | bin/bench render FOLDER"
-  opts.on("--quick", "short slices, for orientation (about 5 minutes)") { options[:quick] = true }
+  opts.on("--quick", "few short slices, for orientation (5 to 10 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
   opts.on("--list", "name the cases") { list = true }
 end

@@ -46,7 +46,7 @@ module Bench
         <<~TEXT
           # Jobs, #{@run.fetch("date")}
 
-          `#{@run.fetch("command")}`#{" (quick: short slices, for orientation only)" if @run["quick"]}
+          `#{@run.fetch("command")}`#{" (quick: few slices of at most 10,000 jobs, for orientation only)" if @run["quick"]}
 
           #{facts.join("\n")}
 

@@ -90,6 +90,16 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # Where workers are children of a mold that the supervisor adopted.
+  each_store def test_after_a_phased_restart_too
+    server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
+    server.signal("USR1")
+    server.wait_line(/phased restart done/)
+    assert_taken_over(server)
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
   each_store def test_a_killed_tree_is_recovered_at_boot
     server = boot_jobs(JOBS, workers: "jobs: 1")
     console(server).run("Long.perform_async(\"long\", 1)")

@@ -46,6 +46,20 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_slow_answers
+    server, console = crowd
+    client = redis.client
+    10.times do |round|
+      progress(server, (COUNT / 20) * (round + 1))
+      client.call(["CLIENT", "PAUSE", "200", "ALL"])
+    end
+    assert_all_ran(server, console, twice_max: 0)
+    refute_match(/WARN|ERROR/, server.log)
+    assert_equal 0, server.stop
+  ensure
+    client&.close
+  end
+
   def test_standing_still_past_the_time_limit_of_an_answer
     server, console = crowd("answer_timeout_s 0.5")
     progress(server, COUNT / 4)

@@ -51,6 +51,46 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 2506, stats(console)["processed"]
   end
 
+  each_store def test_threads_and_forks_enqueue
+    server = boot_jobs(JOBS)
+    console = console(server)
+    console.run(<<~RUBY)
+      Note.perform_async("before")
+      threads = Array.new(8) { |n| Thread.new { 25.times { |m| Note.perform_async("t\#{n}.\#{m}") } } }
+      forks = Array.new(3) { |n| fork { 25.times { |m| Note.perform_async("f\#{n}.\#{m}") }; exit!(0) } }
+      threads.each(&:join)
+      raise "a fork failed" unless forks.all? { |pid| Process.wait2(pid).last.success? }
+      Note.perform_async("after")
+    RUBY
+    server.eventually("all have run") { server.record.count == 277 }
+    drained(server, console)
+    assert_equal [1], server.record.tally.values.uniq
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_requests_enqueue_where_one_process_does_everything
+    rackup = "run ->(env) { [200, {}, [Note.perform_async(env[\"PATH_INFO\"]).to_s]] }"
+    server = boot_jobs(JOBS, workers: "1", rackup: rackup)
+    jids = Array.new(50) { |n| server.get("/#{n}").body }
+    assert_equal 50, jids.grep(/\A\h{24}\z/).uniq.size
+    server.eventually("all have run") { server.record.tally.size == 50 }
+    assert_equal server.workers, server.record.entries.map(&:pid).uniq
+    assert_equal 0, server.stop
+  end
+
+  def test_redis_by_its_socket_and_another_database
+    @kind = :redis
+    @store = "unix://#{redis.socket}?db=3"
+    server = boot_jobs(JOBS)
+    console(server).run("Note.perform_async(1)")
+    server.eventually("it ran") { server.record.count == 1 }
+    client = Redis.new(url: redis.url(db: 3))
+    assert_equal ["default"], client.smembers("queues")
+    assert_equal 0, server.stop
+  ensure
+    client&.close
+  end
+
   each_store def test_a_queue_is_in_order
     server = prepare_jobs(JOBS, threads: "1..1", section: "queues \"default\", \"low\"")
     console = console(server)

@@ -146,19 +146,26 @@ class JobsSqliteTroubleTest < Minitest::Test
 
   # Another program holds the lock, as a backup or an open shell may.
   def locked(path)
-    shell = IO.popen(["sqlite3", path], "r+")
-    shell.puts(".timeout 20000", "BEGIN EXCLUSIVE;", ".print locked")
-    assert_equal "locked\n", shell.gets
+    program = sqlite(path)
+    program.run("$db.busy_timeout(20_000); $db.execute(\"BEGIN EXCLUSIVE\"); nil")
     yield
-  ensure
-    shell&.close
+    program.run("$db.execute(\"ROLLBACK\"); nil")
+  end
+
+  # A program with SQLite, and without Chaton.
+  def sqlite(path)
+    program = Console.new(scratch, requires: ["sqlite3"])
+    (@consoles ||= []) << program
+    program.run("$db = SQLite3::Database.new(#{path.dump}); nil")
+    program
   end
 
   def damage(path, content)
     return File.write(path, content) unless content == :torn
 
     # A true one, whose pages were overwritten.
-    system("sqlite3", path, "CREATE TABLE t(a); INSERT INTO t VALUES(randomblob(50000));", exception: true)
+    sqlite(path).run("$db.execute(\"CREATE TABLE t(a)\"); $db.execute(\"INSERT INTO t VALUES(randomblob(50000))\"); " \
+                     "$db.close; nil")
     File.open(path, "r+b") { |io| io.write("SQLite format 3\0".b, "\xFF".b * 3000) }
   end
 

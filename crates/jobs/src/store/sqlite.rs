@@ -170,7 +170,17 @@ impl SqliteStore {
         op: impl FnOnce(&Tx<'_>, &Rules) -> rusqlite::Result<T> + Send,
     ) -> Result<T> {
         let rules = self.rules;
-        self.db().write(|tx| op(tx, &rules))
+        self.db().write(true, |tx| op(tx, &rules))
+    }
+
+    /// As [`SqliteStore::write`], for what a loss of power may undo: claims
+    /// and moves, after which the job is where it was, and signs of life.
+    fn write_soon<T: Send>(
+        &mut self,
+        op: impl FnOnce(&Tx<'_>, &Rules) -> rusqlite::Result<T> + Send,
+    ) -> Result<T> {
+        let rules = self.rules;
+        self.db().write(false, |tx| op(tx, &rules))
     }
 
     fn read<T>(&mut self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
@@ -197,19 +207,23 @@ impl Store for SqliteStore {
     }
 
     fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
-        self.write(|tx, rules| queues::turn(tx, owner, settles, want, rules))
+        let turn = |tx: &Tx<'_>, rules: &Rules| queues::turn(tx, owner, settles, want, rules);
+        if settles.is_empty() {
+            return self.write_soon(turn);
+        }
+        self.write(turn)
     }
 
     fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
-        self.write(|tx, _| limits::acquire(tx, owner, asks, now_s))
+        self.write_soon(|tx, _| limits::acquire(tx, owner, asks, now_s))
     }
 
     fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
-        self.write(|tx, _| locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid)))
+        self.write_soon(|tx, _| locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid)))
     }
 
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
-        self.write(|tx, rules| entries::move_due(tx, now_s, max, rules))
+        self.write_soon(|tx, rules| entries::move_due(tx, now_s, max, rules))
     }
 
     fn claim_due(
@@ -219,12 +233,12 @@ impl Store for SqliteStore {
         now_s: f64,
         max: usize,
     ) -> Result<(Vec<Claimed>, Due)> {
-        self.write(|tx, rules| entries::claim_due(tx, owner, first_ticket, now_s, max, rules))
+        self.write_soon(|tx, rules| entries::claim_due(tx, owner, first_ticket, now_s, max, rules))
     }
 
     fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
         let sweeps = self.sweeps();
-        self.write(|tx, _| {
+        self.write_soon(|tx, _| {
             if sweeps {
                 small::sweep(tx)?;
             }

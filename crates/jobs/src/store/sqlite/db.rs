@@ -34,6 +34,8 @@ type Fate = Arc<Mutex<Option<Result<()>>>>;
 struct Task {
     run: Run,
     fate: Fate,
+    /// Its commit has to reach the disk, where the settings ask for that.
+    durable: bool,
 }
 
 #[derive(Default)]
@@ -47,6 +49,8 @@ struct Writer {
     lock: FileLock,
     /// Device and number of the file it was opened as.
     inode: (u64, u64),
+    /// Commits wait for the disk now.
+    waits: bool,
 }
 
 /// The file.
@@ -88,9 +92,12 @@ impl Db {
     }
 
     /// Carries out `op` in a transaction, together with whatever else waits.
-    /// Returns when it is committed.
+    /// Returns when it is committed. Not `durable`: a loss of power may undo
+    /// it (the death of processes cannot), as it may undo a claim, which
+    /// leaves the job in its queue.
     pub fn write<T: Send>(
         &self,
+        durable: bool,
         op: impl FnOnce(&Tx<'_>) -> rusqlite::Result<T> + Send,
     ) -> Result<T> {
         let mut answer: Option<rusqlite::Result<T>> = None;
@@ -105,7 +112,7 @@ impl Db {
         // its fate is known, and this frame waits for that below.
         let run: Run = unsafe { std::mem::transmute(run) };
         let fate = Fate::default();
-        self.line.lock().tasks.push(Task { run, fate: fate.clone() });
+        self.line.lock().tasks.push(Task { run, fate: fate.clone(), durable });
         let fate = self.wait(&fate);
         match (fate, answer) {
             (_, Some(Err(error))) => Err(failure::of(&self.path, &error)),
@@ -149,7 +156,8 @@ impl Db {
     fn transact(&self, tasks: Vec<Task>) -> Result<()> {
         let mut writer = self.writer.lock();
         self.open(&mut writer)?;
-        let Some(open) = writer.as_ref() else { return Err(panicked(&self.path)) };
+        let Some(open) = writer.as_mut() else { return Err(panicked(&self.path)) };
+        self.set_waits(open, tasks.iter().any(|task| task.durable))?;
         let result = self.locked(open, tasks);
         let still = inode(&self.path) == Some(open.inode);
         match &result {
@@ -163,6 +171,19 @@ impl Db {
             _ => {}
         }
         result
+    }
+
+    /// Whether the next commits wait for the disk; only outside a transaction.
+    fn set_waits(&self, open: &mut Writer, durable: bool) -> Result<()> {
+        let waits = durable && self.manner.durable;
+        if open.waits != waits {
+            let level = if waits { "FULL" } else { "NORMAL" };
+            open.conn
+                .pragma_update(None, "synchronous", level)
+                .map_err(|error| failure::of(&self.path, &error))?;
+            open.waits = waits;
+        }
+        Ok(())
     }
 
     /// Holds the lock between processes for one transaction.
@@ -232,7 +253,7 @@ impl Db {
         let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;
         let conn = schema::open(&self.path, self.manner)?;
         let inode = inode(&self.path).unwrap_or_default();
-        *writer = Some(Writer { conn, lock, inode });
+        *writer = Some(Writer { conn, lock, inode, waits: self.manner.durable });
         Ok(())
     }
 
