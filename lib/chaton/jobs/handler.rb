@@ -27,6 +27,7 @@ module Chaton
         @debug = log.level == :debug
         @entries = {}
         @reloader = reloader
+        @pid = ::Process.pid
       end
 
       # @param job [Native::Job]
@@ -98,11 +99,23 @@ module Chaton
       end
 
       def settle_failed(job, error, instance, started_s)
+        leave_child(job, error) if ::Process.pid != @pid
         @failures.settle(job, error, instance, monotonic_s - started_s) if job.open?
       rescue Exception => e # rubocop:disable Lint/RescueException -- a job is never left open
         @log.exception(e, "settling a failed job failed; it is run again later", jid: job.jid)
         # Not at once: what fails here would fail again.
         job.later(Clock.now_s + Failures::AGAIN_S, nil) if job.open?
+      end
+
+      # A child that a job forked without a block came back out of the job. It is no worker, and what becomes of the
+      # job is its parent's business: nobody is told that it failed.
+      def leave_child(job, error)
+        ::Process.exit!(error.status) if error.is_a?(SystemExit)
+        # That was the acknowledgement: the child went through to the job's end.
+        ::Process.exit!(0) if error.is_a?(ForkedError)
+
+        @log.exception(error, "a child that a job forked failed; the job itself goes on", jid: job.jid)
+        ::Process.exit!(1)
       end
 
       def settle_killed(job, started_s)

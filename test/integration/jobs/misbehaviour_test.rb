@@ -26,7 +26,7 @@ class JobsMisbehaviourTest < Minitest::Test
         when "thread-exit" then Thread.exit
         when "exception" then raise Exception, "above all rescues"
         when "interrupt" then raise Interrupt
-        when "stack" then perform_deeper
+        when "stack" then deeper(0)
         when "never" then sleep
         when "exit!" then exit!(3)
         when "segv" then Process.kill(:SEGV, Process.pid)
@@ -34,7 +34,7 @@ class JobsMisbehaviourTest < Minitest::Test
         sleep 1 if how == "segv"
       end
 
-      def perform_deeper = perform_deeper
+      def deeper(level) = deeper(level + 1)
     end
   RUBY
 
@@ -102,6 +102,35 @@ class JobsMisbehaviourTest < Minitest::Test
     console.run("Note.perform_async(\"after\")")
     server.eventually("the others go on") { server.record.of("after").any? }
     assert_equal 0, server.stop
+  end
+
+  FORKS = <<~RUBY
+    class Forks
+      include Chaton::Job
+      def perform(how)
+        pid = fork
+        leave(how) or return if pid.nil?
+        Recorder.note("\#{how}:\#{Process.wait2(pid).last.exitstatus}")
+      end
+
+      def leave(how)
+        exit 7 if how == "exit"
+        raise "in the child" if how == "raise"
+      end
+    end
+    Chaton::Jobs.configure { |config| config.error_handlers << ->(error, _) { Recorder.note("told:\#{error.message}") } }
+  RUBY
+
+  each_store def test_a_forked_child_that_comes_back_is_no_worker
+    server = boot_jobs(FORKS)
+    console = console(server)
+    %w[exit raise return].each { |how| console.run("Forks.perform_async(#{how.dump})") }
+    server.eventually("each ran once, in the parent") { server.record.count == 3 }
+    drained(server, console)
+    assert_equal %w[exit:7 raise:1 return:0], server.record.ids.sort
+    assert_match(/a child that a job forked failed.*in the child/, server.log)
+    assert_equal 0, server.stop
+    server.wait_all_gone
   end
 
   MALFORMED = ["{", "", "null", "[1]", "\"text\"", "\xFF\xFE".b, "{\"class\":1,\"args\":[],\"jid\":\"a\"}",

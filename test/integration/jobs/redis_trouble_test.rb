@@ -133,6 +133,17 @@ class JobsRedisTroubleTest < Minitest::Test
     client&.close
   end
 
+  def test_everything_is_flushed
+    server, console = crowd
+    progress(server, 100)
+    redis.call("FLUSHALL")
+    console.run("Note.perform_async(\"after\"); Note.perform_in(0.5, \"later\")")
+    server.eventually("it goes on") { (%w[after later] - server.record.tally.keys).empty? }
+    drained(server, console)
+    server.eventually("it is known again") { console.run("Chaton::Jobs::ProcessSet.new.size") == 1 }
+    assert_equal 0, server.stop
+  end
+
   def test_who_enqueues_is_told_that_redis_is_away_and_goes_on_later
     server = prepare_jobs(JOBS)
     console = console(server)

@@ -219,7 +219,9 @@ impl Store for SqliteStore {
     }
 
     fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
-        self.write_soon(|tx, _| locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid)))
+        self.write_soon(|tx, _| {
+            locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid))
+        })
     }
 
     fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
