@@ -106,7 +106,8 @@ impl Engine {
         let suspects: Vec<_> = self.shared.book.lock().suspects.drain(..).collect();
         let waiting = self.shared.sink.take_waiting();
         let count = suspects.len() + waiting.len();
-        suspects.iter().chain(&waiting).for_each(|job| job.abandon());
+        let suspects = suspects.iter().map(|(job, _)| job);
+        suspects.chain(&waiting).for_each(|job| job.abandon());
         count
     }
 

@@ -61,6 +61,8 @@ module Chaton
       #
       # @return [void]
       def give_up
+        # A thread set free here must find nothing to start.
+        @engine.release
         jids = @engine.give_back_running
         @threads_of.call(jids).each { |thread| thread.raise(Jobs::Shutdown) }
         done = @engine.wait_idle(SHUTDOWN_S)

@@ -50,9 +50,9 @@ module Chaton
         child = children.find { |one| one.ready? && one.roles.include?(:jobs) }
         return @lines.shift([@lines.size - LINES_MAX, 0].max) unless child
 
-        @lines.each { |line| child.leash.recover(line) }
-        @told[child] = [*@told[child], *@lines].last(TOLD_MAX)
-        @lines = []
+        # What does not fit on its leash any more waits for the next time.
+        told, @lines = @lines.partition { |line| child.leash.recover(line) }
+        @told[child] = [*@told[child], *told].last(TOLD_MAX)
       end
 
       private

@@ -8,7 +8,7 @@ use std::time::Duration;
 use chaton_core::clock;
 
 use super::backoff::Backoff;
-use super::intake::Intake;
+use super::intake::{Intake, SUSPECT_WAIT};
 use super::order::Order;
 use super::random::Random;
 use super::shared::{Book, Shared};
@@ -43,6 +43,8 @@ pub(super) struct Fetcher {
     retry_at_ns: u64,
     /// A call failed: what it claimed may be ours without our knowing.
     reconcile: bool,
+    /// The engine ends, and the last try to write everything was begun.
+    parting: bool,
     /// Smoothed round trip in ns.
     rtt_ns: f64,
     /// Since when jobs wait without one being started (ns).
@@ -64,6 +66,7 @@ impl Fetcher {
             store,
             retry_at_ns: 0,
             reconcile: false,
+            parting: false,
             rtt_ns: 0.0,
             stuck_since_ns: 0,
             starts_seen: 0,
@@ -77,8 +80,16 @@ impl Fetcher {
         loop {
             let worked = self.round();
             let book = self.shared.book.lock();
-            let over = book.stopping && (self.shared.is_idle(&book) || self.retry_at_ns > 0);
-            if over {
+            if book.stopping && self.shared.is_idle(&book) {
+                return;
+            }
+            if book.stopping && !self.parting {
+                // Whatever failed before: the store may be back.
+                self.parting = true;
+                self.retry_at_ns = 0;
+                continue;
+            }
+            if book.stopping && self.retry_at_ns > 0 {
                 return;
             }
             if !worked {
@@ -95,7 +106,8 @@ impl Fetcher {
         self.give_back_if_stuck();
         self.intake.run_a_suspect();
         let plan = self.plan();
-        if plan.settles.is_empty() && plan.unlocks.is_empty() && plan.count == 0 {
+        let nothing = plan.settles.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
+        if nothing && !self.reconcile {
             return false;
         }
         let result = self.carry_out(&plan);
@@ -113,6 +125,7 @@ impl Fetcher {
             self.give_back();
             book = self.shared.book.lock();
         }
+        self.reconcile |= std::mem::take(&mut book.reconcile);
         let unstarted = self.shared.unstarted.load(Ordering::Acquire);
         let low = target / 2;
         self.shared.low_water.store(low, Ordering::Relaxed);
@@ -129,6 +142,7 @@ impl Fetcher {
         let first_ticket = book.next_ticket;
         // Never used twice, even when the call fails half-way.
         book.next_ticket += count as u64;
+        book.claiming += usize::from(count > 0);
         let unlocks = std::mem::take(&mut book.unlocks);
         drop(book);
         let queues = if count > 0 { self.order.draw() } else { vec![] };
@@ -209,6 +223,7 @@ impl Fetcher {
         }
         let mut book = self.shared.book.lock();
         book.settling = 0;
+        book.claiming -= usize::from(plan.count > 0);
         book.dry |= dry;
         let watch = dry || above.as_ref().is_some_and(|above| *above != book.above);
         book.above = above.unwrap_or_else(|| std::mem::take(&mut book.above));
@@ -231,6 +246,7 @@ impl Fetcher {
     fn suffer(&mut self, plan: Plan, error: &StoreError) {
         let mut book = self.shared.book.lock();
         book.settling = 0;
+        book.claiming -= usize::from(plan.count > 0);
         let newer = std::mem::replace(&mut book.settles, plan.settles);
         book.settles.extend(newer);
         let newer = std::mem::replace(&mut book.unlocks, plan.unlocks);
@@ -256,8 +272,10 @@ impl Fetcher {
             let mut all = plan.settles.iter().chain(&book.settles);
             all.any(|settle: &Settle| settle.ticket == ticket)
         };
+        let reserved = |ticket| book.reserved.is_some_and(|(a, b)| (a..b).contains(&ticket));
         let unknown: Vec<_> = held
             .into_iter()
+            .filter(|job| !reserved(job.ticket))
             .filter(|job| !book.jobs.contains_key(&job.ticket) && !ending(job.ticket))
             .collect();
         drop(book);
@@ -326,7 +344,11 @@ impl Fetcher {
             && self.shared.holds_lease()
             && unstarted <= self.shared.low_water.load(Ordering::Relaxed)
             && self.shared.sink.idle_threads() > unstarted;
-        claims || book.preempt || !book.unlocks.is_empty() || self.settles_are_due(book)
+        claims
+            || book.preempt
+            || book.reconcile
+            || !book.unlocks.is_empty()
+            || self.settles_are_due(book)
     }
 
     /// How long nothing can be due by itself.
@@ -335,8 +357,13 @@ impl Fetcher {
         let mut until: Option<u64> = None;
         let mut at = |ns: u64| until = Some(until.map_or(ns, |first| first.min(ns)));
         if self.retry_at_ns > now {
-            at(self.retry_at_ns);
-        } else if !book.settles.is_empty() {
+            // Until then nothing is done, whatever is due.
+            return Some(Duration::from_nanos(self.retry_at_ns - now));
+        }
+        if let Some((_, since_ns)) = book.suspects.front() {
+            at(since_ns + SUSPECT_WAIT.as_nanos() as u64);
+        }
+        if !book.settles.is_empty() {
             at(book.settles_since_ns + self.shared.config.settle.as_nanos() as u64);
         }
         if self.shared.unstarted.load(Ordering::Relaxed) > 0 {

@@ -5,6 +5,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_core::clock;
 
 use super::job::{effects, Ending, Job};
 use super::random::Random;
@@ -14,6 +17,11 @@ use crate::store::{Ask, BatchEvent, Claimed, Grant, Limit, Outcome, Result, Sett
 
 /// A job that was running in so many workers when they died runs alone.
 pub(super) const SUSPECT_DEATHS: u32 = 2;
+/// Longest wait of a suspect for the others to end: until then nothing is
+/// claimed. After it others may find a better moment.
+pub(super) const SUSPECT_WAIT: Duration = Duration::from_secs(1);
+/// When a suspect that waited in vain comes again, at the earliest and latest.
+const SUSPECT_AGAIN_S: (f64, f64) = (5.0, 10.0);
 /// Jobs over a limit that may come back in one `limit_retry`; later ones are
 /// spread behind them.
 const RETRY_GROUP: u32 = 100;
@@ -46,10 +54,8 @@ impl Intake {
             let extra = job.document().extra();
             if !job.is_due() && extra.is_some_and(|extra| !extra.limits.is_empty()) {
                 limited.push(job);
-            } else if !job.is_due() && extra.is_some_and(|e| e.deaths >= SUSPECT_DEATHS) {
-                self.shared.book.lock().suspects.push_back(job);
             } else {
-                any |= self.submit(job);
+                any |= self.route(job);
             }
         }
         let asked = if limited.is_empty() { Ok(()) } else { self.ask(store, limited, &mut any) };
@@ -59,19 +65,45 @@ impl Intake {
         asked
     }
 
-    /// Lets the first suspect run when nothing else does.
+    /// Into the queue, or among the suspects.
+    fn route(&self, job: Arc<Job>) -> bool {
+        let deaths = job.document().extra().map_or(0, |extra| extra.deaths);
+        if job.is_due() || deaths < SUSPECT_DEATHS {
+            return self.submit(job);
+        }
+        self.shared.book.lock().suspects.push_back((job, clock::now_ns()));
+        false
+    }
+
+    /// Lets the first suspect run when nothing else does, and sends it away
+    /// when that does not come.
     pub fn run_a_suspect(&self) {
         let mut book = self.shared.book.lock();
         let waiting = book.suspects.len();
-        if waiting == 0 || book.alone.is_some() || book.jobs.len() > waiting {
+        let Some((_, since_ns)) = book.suspects.front() else { return };
+        if book.alone.is_some() || book.jobs.len() > waiting {
+            if clock::now_ns() - since_ns < SUSPECT_WAIT.as_nanos() as u64 {
+                return;
+            }
+            let late: Vec<_> = book.suspects.drain(..).collect();
+            drop(book);
+            late.into_iter().for_each(|(job, _)| self.send_away(&job));
             return;
         }
-        let Some(job) = book.suspects.pop_front() else { return };
+        let Some((job, _)) = book.suspects.pop_front() else { return };
         book.alone = Some(job.ticket());
         drop(book);
         if self.submit(job) {
             self.shared.sink.flush();
         }
+    }
+
+    fn send_away(&self, job: &Job) {
+        // Spread by the clock's last digits: that is enough.
+        let (from, to) = SUSPECT_AGAIN_S;
+        let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
+        let at = self.shared.wall_s() + from + (to - from) * share;
+        job.finish(Ending::Later { at, payload: None });
     }
 
     fn read(&self, claimed: Claimed) -> Option<Arc<Job>> {
@@ -103,7 +135,7 @@ impl Intake {
         let settle = Settle { ticket, queue, outcome, effects: None };
         let mut book = self.shared.book.lock();
         if book.settles.is_empty() {
-            book.settles_since_ns = chaton_core::clock::now_ns();
+            book.settles_since_ns = clock::now_ns();
         }
         book.settles.push(settle);
     }
@@ -119,6 +151,14 @@ impl Intake {
     }
 
     fn submit(&self, job: Arc<Job>) -> bool {
+        // Claimed before somebody said quiet: it is not started any more.
+        let book = self.shared.book.lock();
+        let taken = !book.quiet && !book.stopping;
+        drop(book);
+        if !taken {
+            job.abandon();
+            return false;
+        }
         match self.shared.sink.submit(job) {
             Ok(()) => true,
             Err(job) => {
@@ -152,7 +192,7 @@ impl Intake {
             match grant {
                 Grant::Now => {
                     job.grant();
-                    *any |= self.submit(job);
+                    *any |= self.route(job);
                 }
                 Grant::At(at) => {
                     self.shared.counters.limited.fetch_add(1, Ordering::Relaxed);

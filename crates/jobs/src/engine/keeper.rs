@@ -14,7 +14,7 @@ use super::random::Random;
 use super::recovery::{self, Death};
 use super::report;
 use super::shared::{boot_ns, Book, Shared};
-use crate::store::{Beat, NewJob, Result, Store, StoreError};
+use crate::store::{Beat, Due, NewJob, Result, Store, StoreError};
 
 /// Looks for dead owners this many times in a lease.
 const SCANS_PER_LEASE: u32 = 4;
@@ -77,6 +77,9 @@ impl Keeper {
             if self.called(&book) {
                 continue;
             }
+            // The watcher may have heard of an earlier one since.
+            let due_at = book.due_at.filter(|_| self.shared.may_move(&book));
+            let until_s = until_s.min(due_at.unwrap_or(f64::MAX).max(self.retry_at_s));
             let rest = (until_s - self.shared.wall_s()).clamp(0.0, 3600.0);
             self.shared.keep_bell.wait_for(&mut book, Duration::from_secs_f64(rest));
         }
@@ -131,7 +134,9 @@ impl Keeper {
     }
 
     fn next_at(&self) -> f64 {
-        let due_at = self.shared.book.lock().due_at.unwrap_or(f64::MAX);
+        let book = self.shared.book.lock();
+        let due_at = book.due_at.filter(|_| self.shared.may_move(&book)).unwrap_or(f64::MAX);
+        drop(book);
         let tick = self.ticks.iter().flatten().copied().fold(f64::MAX, f64::min);
         self.beat_at_s.min(self.scan_at_s).min(self.cancel_at_s).min(due_at).min(tick)
     }
@@ -142,6 +147,7 @@ impl Keeper {
             return false;
         }
         let due = book.due_at.is_some_and(|at| at <= self.shared.wall_s());
+        let due = due && self.shared.may_move(book);
         let changed = book.changed && self.shared.running.load(Ordering::Relaxed) > 0;
         book.beat_now || changed || due || !book.deaths.is_empty()
     }
@@ -174,7 +180,8 @@ impl Keeper {
         counters.beats.fetch_add(1, Ordering::Relaxed);
         let held = shared.holds_lease();
         shared.beat_ns.store(sent_ns.max(1), Ordering::Relaxed);
-        if self.healthy_since_ns == 0 {
+        // After a gap (the machine slept) nobody has watched anybody.
+        if self.healthy_since_ns == 0 || !held {
             self.healthy_since_ns = sent_ns.max(1);
         }
         if !held {
@@ -201,7 +208,8 @@ impl Keeper {
             return Ok(());
         }
         let healthy_ns = boot_ns().saturating_sub(self.healthy_since_ns);
-        let watched = healthy_ns >= self.shared.config.lease.as_nanos() as u64;
+        let lease_ns = self.shared.config.lease.as_nanos() as u64;
+        let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
         for owner in self.store.owners()? {
             let silent = watched && owner.beat_age > self.shared.config.lease;
             let other = owner.identity != self.shared.identity.name;
@@ -233,28 +241,28 @@ impl Keeper {
     }
 
     fn move_due(&mut self, now_s: f64) -> Result<()> {
-        let config = &self.shared.config;
-        let max = config.due_max;
         let mut now_s = now_s;
         loop {
             let book = self.shared.book.lock();
+            let heard = book.due_heard;
             let due = book.due_at.is_some_and(|at| at <= now_s);
-            if !due || book.stopping || config.claim_due && book.quiet {
+            if !due || !self.shared.may_move(&book) {
                 return Ok(());
             }
             drop(book);
-            let due = if config.claim_due {
-                let first = self.reserve(max);
-                let name = &self.shared.identity.name;
-                let (jobs, due) = self.store.claim_due(name, first, now_s, max)?;
-                self.intake.take_in(&mut *self.store, jobs)?;
-                due
+            let max = self.shared.config.due_max;
+            let due = if self.shared.config.claim_due {
+                self.claim_due(now_s, max)?
             } else {
                 self.store.move_due(now_s, max)?
             };
             let counters = &self.shared.counters;
             counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
-            self.shared.book.lock().due_at = due.next_at;
+            let mut book = self.shared.book.lock();
+            if book.due_heard == heard {
+                book.due_at = due.next_at;
+            }
+            drop(book);
             if due.moved == 0 {
                 return Ok(());
             }
@@ -264,11 +272,29 @@ impl Keeper {
         }
     }
 
-    fn reserve(&self, count: usize) -> u64 {
+    /// Claims due jobs for Ruby. While that is on its way the fetcher leaves
+    /// these tickets alone; when the answer is lost it looks for them.
+    fn claim_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
         let mut book = self.shared.book.lock();
         let first = book.next_ticket;
-        book.next_ticket += count as u64;
-        first
+        book.next_ticket += max as u64;
+        book.reserved = Some((first, first + max as u64));
+        book.claiming += 1;
+        drop(book);
+        let claimed = self.store.claim_due(&self.shared.identity.name, first, now_s, max);
+        let lost = claimed.is_err();
+        let taken = claimed.and_then(|(jobs, due)| {
+            self.intake.take_in(&mut *self.store, jobs)?;
+            Ok(due)
+        });
+        let mut book = self.shared.book.lock();
+        book.reserved = None;
+        book.claiming -= 1;
+        book.reconcile |= lost;
+        drop(book);
+        self.shared.fetch_bell.notify_one();
+        self.shared.calm_bell.notify_all();
+        taken
     }
 
     /// Enqueues what the clock asks for: once across all processes, since the

@@ -33,8 +33,15 @@ pub(super) struct Book {
     pub settling: usize,
     /// Locks (key, jid) to give up because their job started.
     pub unlocks: Vec<(String, String)>,
-    /// Suspects wait here until they can run alone.
-    pub suspects: VecDeque<Arc<Job>>,
+    /// Suspects wait here until they can run alone, each with the time (ns)
+    /// at which it came.
+    pub suspects: VecDeque<(Arc<Job>, u64)>,
+    /// Claims that are on their way.
+    pub claiming: usize,
+    /// Tickets, first and one past the last, that the keeper claims now.
+    pub reserved: Option<(u64, u64)>,
+    /// A claim's answer was lost: ask what is ours.
+    pub reconcile: bool,
     /// The suspect that runs, alone.
     pub alone: Option<u64>,
     /// Mean time of a run in ns; 0 while unknown.
@@ -56,6 +63,8 @@ pub(super) struct Book {
     pub preempt: bool,
     /// When the next scheduled job is due (s); `None`: nothing is.
     pub due_at: Option<f64>,
+    /// How often the watcher has said so.
+    pub due_heard: u64,
     /// Pauses or cancels may have changed.
     pub changed: bool,
     /// A beat is wanted now.
@@ -108,6 +117,9 @@ impl Shared {
             settling: 0,
             unlocks: Vec::new(),
             suspects: VecDeque::new(),
+            claiming: 0,
+            reserved: None,
+            reconcile: false,
             alone: None,
             service_ns: 0.0,
             next_ticket: 1,
@@ -118,6 +130,7 @@ impl Shared {
             above: Vec::new(),
             preempt: false,
             due_at: Some(0.0),
+            due_heard: 0,
             changed: false,
             beat_now: false,
             deaths: VecDeque::new(),
@@ -240,7 +253,14 @@ impl Shared {
 
     /// Whether nothing is claimed, running or unwritten.
     pub(super) fn is_idle(&self, book: &Book) -> bool {
-        book.jobs.is_empty() && book.settles.is_empty() && book.settling == 0
+        let written = book.settles.is_empty() && book.settling == 0;
+        book.jobs.is_empty() && book.claiming == 0 && written
+    }
+
+    /// Whether due jobs may be moved now: not by one who is leaving, and not
+    /// through a Ruby that takes no more.
+    pub(super) fn may_move(&self, book: &Book) -> bool {
+        !book.stopping && !(self.config.claim_due && book.quiet)
     }
 
     pub(super) fn warn(&self, line: Option<String>) {

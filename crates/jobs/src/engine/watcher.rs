@@ -99,6 +99,7 @@ impl Watcher {
         let mut book = self.shared.book.lock();
         let wanted = book.due_at != next_at || self.shared.running.load(Ordering::Relaxed) > 0;
         book.due_at = next_at;
+        book.due_heard += 1;
         book.changed = true;
         drop(book);
         if wanted {

@@ -192,7 +192,7 @@ impl RbJob {
     }
 
     fn retry(&self, at: f64, payload: RString) -> Result<(), Error> {
-        self.end(Ending::Retry { at, payload: copy(payload) })
+        self.end(Ending::Retry { at: time(at)?, payload: copy(payload) })
     }
 
     fn dead(&self, payload: Option<RString>) -> Result<(), Error> {
@@ -204,12 +204,18 @@ impl RbJob {
     }
 
     fn later(&self, at: f64, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Ending::Later { at, payload: payload.map(copy) })
+        self.end(Ending::Later { at: time(at)?, payload: payload.map(copy) })
     }
 
     fn back(&self, payload: Option<RString>) -> Result<(), Error> {
         self.end(Ending::Back { payload: payload.map(copy) })
     }
+}
+
+/// No store keeps a job until a time that is none.
+fn time(at: f64) -> Result<f64, Error> {
+    let finite = at.is_finite().then_some(at);
+    finite.ok_or_else(|| error::argument(format!("a time must be a finite number, not {at}")))
 }
 
 /// Defines the class.

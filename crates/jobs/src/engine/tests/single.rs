@@ -164,3 +164,79 @@ fn an_owner_that_was_taken_for_dead_changes_nothing() {
     assert_eq!(store.stats().unwrap().retries, 0);
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }
+
+#[test]
+fn a_suspect_that_cannot_be_alone_is_sent_away() {
+    let kit = kit("suspect-waits");
+    let mut store = kit.store();
+    push(&mut *store, "high", "long", "", None);
+    push(&mut *store, "low", "suspect", r#","chaton":{"deaths":2}"#, None);
+    let mut node = Node::new(&kit, config(), 1);
+    node.fetch();
+    let long = node.start_one().unwrap();
+    assert!(node.start_one().is_none());
+    push(&mut *store, "low", "innocent", "", None);
+    node.fetch();
+    assert!(node.start_one().is_none(), "nothing is claimed while a suspect waits");
+    node.shared.book.lock().suspects[0].1 = 0;
+    node.fetch();
+    assert_eq!(jids(&mut *store, &Place::Scheduled), ["suspect"]);
+    node.fetch();
+    assert_eq!(node.start_one().unwrap().document().jid(), "innocent");
+    long.finish(Ending::Done);
+}
+
+#[test]
+fn what_was_claimed_before_quiet_is_not_started_after_it() {
+    let kit = kit("quiet-claim");
+    let mut store = kit.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut node = Node::new(&kit, config(), 1);
+    let claimed = {
+        let queues = ["low".into()];
+        let want = crate::store::Want { queues: &queues, count: 1, first_ticket: 1 };
+        store.turn(&node.shared.identity.name, &[], Some(&want)).unwrap().jobs
+    };
+    node.shared.book.lock().quiet = true;
+    let mut intake = crate::engine::intake::Intake::new(&node.shared);
+    intake.take_in(&mut *store, claimed).unwrap();
+    assert!(node.basket.jobs.lock().is_empty());
+    node.fetch();
+    assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
+}
+
+#[test]
+fn a_lost_claim_of_due_jobs_is_found_again() {
+    let kit = kit("lost-due");
+    let mut store = kit.store();
+    push(&mut *store, "low", "a", "", Some(1.0));
+    let settings = || crate::engine::Config { claim_due: true, ..config() };
+    let mut node = Node::new(&kit, settings(), 1);
+    // The keeper's first round took it in; as if that had been lost:
+    let job = node.start_one().unwrap();
+    let ticket = job.ticket();
+    node.shared.book.lock().jobs.clear();
+    node.shared.book.lock().reconcile = true;
+    node.shared.book.lock().reserved = Some((ticket, ticket + 1));
+    node.fetch();
+    assert!(node.start_one().is_none(), "the keeper is about to take it in itself");
+    node.shared.book.lock().reserved = None;
+    node.shared.book.lock().reconcile = true;
+    node.fetch();
+    let found = node.start_one().unwrap();
+    assert!(found.is_due() && found.ticket() == ticket);
+    found.finish(Ending::Done);
+}
+
+#[test]
+fn a_quiet_keeper_rests() {
+    let kit = kit("quiet-keeper");
+    let mut store = kit.store();
+    let settings = crate::engine::Config { claim_due: true, ..config() };
+    let mut node = Node::new(&kit, settings, 1);
+    node.shared.book.lock().quiet = true;
+    push(&mut *store, "low", "a", "", Some(1.0));
+    node.shared.book.lock().due_at = Some(1.0);
+    let until = node.keeper.round();
+    assert!(until > node.shared.wall_s(), "a due job that may not be moved is no reason to go on");
+}

@@ -1,6 +1,7 @@
 -- owner, dead max, dead age, then for each job: ticket, queue it came from,
 -- outcome, time, '1' and a document or '0' and '', queue to go to, lock key and
 -- jid, number of slots and their names, batch, jid, event. → entries gone
+-- A script that fails is not rolled back: what a job leaves is removed last.
 local owner, dead_max, dead_age = ARGV[1], ARGV[2], ARGV[3]
 local inflight = 'chaton:inflight:' .. owner
 local at, fenced = 4, 0
@@ -16,7 +17,7 @@ while at <= #ARGV do
   local bid, jid, event = word(), word(), word()
   local field = ticket .. ':' .. from
   if not given and outcome ~= 'done' then payload = redis.call('HGET', inflight, field) end
-  if redis.call('HDEL', inflight, field) == 0 then
+  if redis.call('HEXISTS', inflight, field) == 0 then
     fenced = fenced + 1
   else
     if outcome == 'retry' then
@@ -33,6 +34,7 @@ while at <= #ARGV do
       redis.call('RPUSH', 'queue:' .. queue, payload)
       redis.call('SADD', 'queues', queue)
     end
+    redis.call('HDEL', inflight, field)
     if lock ~= '' then unlock(lock, holder) end
     for i = 1, #slots do redis.call('ZREM', 'chaton:slots:' .. slots[i], owner .. '|' .. ticket) end
     if bid ~= '' then tell(bid, jid, event) end
