@@ -127,7 +127,13 @@ fn work(place: &Temporary, number: usize) -> bool {
     let queues: [Arc<str>; 1] = ["q".into()];
     loop {
         let want = Want { queues: &queues, count: 20, first_ticket: ticket };
-        let Ok(turn) = store.turn(&owner, &settles, Some(&want)) else { return false };
+        let turn = match store.turn(&owner, &settles, Some(&want)) {
+            Ok(turn) => turn,
+            Err(error) => {
+                eprintln!("{owner}: {error}");
+                return false;
+            }
+        };
         if turn.jobs.is_empty() && settles.is_empty() {
             return store.forget(&owner).is_ok_and(|forgotten| forgotten);
         }
