@@ -8,6 +8,8 @@ use chrono::{DateTime, TimeZone, Utc};
 use chrono_tz::Tz;
 use croner::parser::{CronParser, Seconds};
 
+use crate::document::stamp;
+
 /// One entry of the time table.
 #[derive(Clone, Debug)]
 pub struct Cron {
@@ -58,8 +60,7 @@ impl Cron {
 
     /// The document of one tick.
     pub fn document(&self, jid: &str, now_s: f64, format: u8) -> Vec<u8> {
-        let now =
-            if format >= 8 { format!("{}", (now_s * 1e3) as i64) } else { format!("{now_s:.6}") };
+        let now = stamp(now_s, format);
         let head = &self.head;
         format!(r#"{head},"jid":"{jid}","created_at":{now},"enqueued_at":{now}}}"#).into_bytes()
     }

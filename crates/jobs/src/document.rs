@@ -3,6 +3,7 @@
 
 mod extra;
 mod fields;
+mod stamp;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 
 pub use extra::Extra;
 pub use fields::Fields;
+pub use stamp::{enqueued_at, stamp, stamped};
 
 /// Longest piece of a broken document that an error shows, in bytes.
 const SHOWN_MAX: usize = 200;

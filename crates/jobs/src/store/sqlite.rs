@@ -17,7 +17,6 @@ mod queues;
 mod registry;
 mod schema;
 mod small;
-mod stamp;
 #[cfg(test)]
 mod tests;
 mod wake;

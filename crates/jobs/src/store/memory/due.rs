@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::data::Data;
-use crate::document::Fields;
+use crate::document::{stamped, Fields};
 use crate::store::{Claimed, Due, Entry, StoreOptions};
 
 impl Data {
@@ -62,27 +62,4 @@ impl Data {
 /// The queue that a document names; none for what is no JSON object with one.
 fn queue_of(payload: &[u8]) -> Option<String> {
     Fields::parse(payload).ok()?.text("queue").filter(|queue| !queue.is_empty())
-}
-
-/// Its queue and its document with a new time of enqueueing, `retry_count` one
-/// less if asked; none for what is no JSON object with a queue.
-pub(super) fn stamped(
-    payload: &[u8],
-    now_s: f64,
-    format: u8,
-    one_less: bool,
-) -> Option<(String, Vec<u8>)> {
-    let queue = queue_of(payload)?;
-    let mut fields = Fields::parse(payload).ok()?;
-    // Sidekiq 8 tells milliseconds from seconds by the point.
-    let stamp = match format {
-        8.. => format!("{}", (now_s * 1000.0).round() as i64),
-        _ => format!("{now_s:?}"),
-    };
-    fields.set("enqueued_at", stamp);
-    let count = fields.number("retry_count").filter(|_| one_less);
-    if let Some(count) = count {
-        fields.set("retry_count", format!("{}", count as i64 - 1));
-    }
-    Some((queue, fields.to_vec()))
 }

@@ -3,9 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::data::{Data, Queue};
-use super::due::stamped;
 use super::set::Set;
-use crate::document::{Document, Fields};
+use crate::document::{enqueued_at, stamped, Document, Fields};
 use crate::store::{
     BatchEvent, BatchStep, Entry, Place, QueueSeen, Result, Stats, StoreError, StoreOptions,
 };
@@ -162,12 +161,4 @@ fn page(set: &Set, offset: usize, count: usize) -> Vec<Entry> {
 
 fn is_job(payload: &[u8], jid: &str) -> bool {
     Fields::parse(payload).is_ok_and(|fields| fields.text("jid").as_deref() == Some(jid))
-}
-
-/// Seconds; Sidekiq 8 writes whole milliseconds, older ones seconds with a point.
-fn enqueued_at(payload: &[u8]) -> Option<f64> {
-    let fields = Fields::parse(payload).ok()?;
-    let written = fields.get("enqueued_at")?;
-    let number: f64 = written.parse().ok()?;
-    Some(if written.contains(['.', 'e', 'E']) { number } else { number / 1000.0 })
 }

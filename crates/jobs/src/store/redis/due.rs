@@ -8,7 +8,7 @@
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
-use crate::document::Fields;
+use crate::document::stamped;
 use crate::store::{Claimed, Due, Result};
 
 /// Jobs moved by one call of the script: it holds up the server no longer.
@@ -123,31 +123,6 @@ impl RedisStore {
         pack.float(now_s).number(self.rules.dead_max as u64);
         pack.number(self.rules.dead_age.as_secs());
     }
-}
-
-/// Its queue and its document with a new time of enqueueing, `retry_count` one
-/// less if asked; none for what is no JSON object with a queue.
-pub(super) fn stamped(
-    payload: &[u8],
-    now_s: f64,
-    format: u8,
-    one_less: bool,
-) -> Option<(String, Vec<u8>)> {
-    let mut fields = Fields::parse(payload).ok()?;
-    let queue = fields.text("queue").filter(|queue| !queue.is_empty())?;
-    // Sidekiq 8 tells milliseconds from seconds by the point.
-    let stamp = if format >= 8 {
-        format!("{}", (now_s * 1000.0).round() as i64)
-    } else {
-        format!("{now_s:?}")
-    };
-    fields.set("enqueued_at", stamp);
-    if one_less {
-        if let Some(count) = fields.number("retry_count") {
-            fields.set("retry_count", format!("{}", count as i64 - 1));
-        }
-    }
-    Some((queue, fields.to_vec()))
 }
 
 fn next(pack: &mut Pack) {

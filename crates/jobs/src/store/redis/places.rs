@@ -1,10 +1,9 @@
 //! The places where jobs wait, for people and tools.
 
-use super::due::stamped;
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::{unix_s, RedisStore};
-use crate::document::{Document, Fields};
+use crate::document::{enqueued_at, stamped, Document, Fields};
 use crate::store::{Entry, Place, QueueSeen, Result, Stats, StoreError};
 
 /// Entries looked at in one round trip.
@@ -232,26 +231,4 @@ fn entry(payload: Vec<u8>, score: f64) -> Entry {
 fn is_job(payload: &[u8], jid: &str) -> bool {
     let named = payload.windows(jid.len()).any(|part| part == jid.as_bytes());
     named && Fields::parse(payload).is_ok_and(|f| f.text("jid").as_deref() == Some(jid))
-}
-
-/// Seconds; Sidekiq 8 writes whole milliseconds, older ones seconds with a point.
-fn enqueued_at(payload: &[u8]) -> Option<f64> {
-    let fields = Fields::parse(payload).ok()?;
-    let written = fields.get("enqueued_at")?;
-    let number: f64 = written.trim_matches('"').parse().ok()?;
-    Some(if written.contains(['.', 'e', 'E']) { number } else { number / 1000.0 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_both_generations_of_times() {
-        let at = |json: &str| enqueued_at(json.as_bytes());
-        assert_eq!(at(r#"{"enqueued_at":1700000000.25}"#), Some(1_700_000_000.25));
-        assert_eq!(at(r#"{"enqueued_at":1700000000250}"#), Some(1_700_000_000.25));
-        assert_eq!(at(r#"{"a":1}"#), None);
-        assert_eq!(at("x"), None);
-    }
 }

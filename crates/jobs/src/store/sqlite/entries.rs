@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use rusqlite::{params, OptionalExtension, Result};
 
-use super::stamp::stamped;
 use super::{owners, queues, Tx};
-use crate::document::Fields;
+use crate::document::{stamped, Fields};
 use crate::store::{Claimed, Due, Entry, Place};
 
 /// What a store was told to keep, and how it writes times.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
 use super::entries::{self, Rules};
-use super::stamp::age_s;
 use super::{owners, queues};
+use crate::document::enqueued_at;
 use crate::store::{Armed, Entry, Place, QueueSeen, Stats};
 
 pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Armed> {
@@ -55,7 +55,8 @@ pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueSeen>> {
             )?
             .query_row([first, last], |row| row.get(0))
             .optional()?;
-        let latency_s = next.map_or(0.0, |payload| age_s(&payload, now_s));
+        let latency_s =
+            next.and_then(|payload| enqueued_at(&payload)).map_or(0.0, |at| (now_s - at).max(0.0));
         Ok(QueueSeen { name, size: size as u64, latency_s, paused })
     };
     rows.into_iter().map(seen).collect()
