@@ -260,7 +260,7 @@ impl Shared {
     /// Whether due jobs may be moved now: not by one who is leaving, and not
     /// through a Ruby that takes no more.
     pub(super) fn may_move(&self, book: &Book) -> bool {
-        !book.stopping && !(self.config.claim_due && book.quiet)
+        !(book.stopping || self.config.claim_due && book.quiet)
     }
 
     pub(super) fn warn(&self, line: Option<String>) {
