@@ -20,11 +20,11 @@ module Chaton
     # In what a running job is called: "ResizeJob jid=0123 queue=default".
     JID = / jid=(\S+) queue=/
 
-    # What a process does: its roles (:web, :jobs), its number among the workers, and the ledger where the jobs it
+    # What a process does: its roles (:web, :jobs), and the ledger where the jobs it
     # starts are noted; nil where no supervisor reads it.
-    Duty = Struct.new(:roles, :index, :ledger, keyword_init: true)
+    Duty = Struct.new(:roles, :ledger, keyword_init: true)
     # Where its figures go: the board, and its place on board and ledger.
-    Place = Struct.new(:slot, :board, :index, :ledger, keyword_init: true)
+    Place = Struct.new(:slot, :board, :ledger, keyword_init: true)
 
     # @param plan [Config::Plan]
     # @param app [#call, nil] the Rack application; nil without the role web
@@ -34,12 +34,12 @@ module Chaton
     # @param leash [UNIXSocket, nil] the line to the supervisor
     # @param log [Telemetry::Log]
     # @param duty [Duty]
-    def initialize(plan, app:, sockets:, board:, slot:, leash:, log:, duty: Duty.new(roles: [:web], index: 0))
+    def initialize(plan, app:, sockets:, board:, slot:, leash:, log:, duty: Duty.new(roles: [:web]))
       @plan = plan.of_process(duty.roles)
       @roles = duty.roles
       @app = app
       @sockets = sockets
-      @place = Place.new(slot: slot, board: board, index: duty.index, ledger: duty.ledger)
+      @place = Place.new(slot: slot, board: board, ledger: duty.ledger)
       @leash = leash
       @log = log
       @on_orphan = -> {}

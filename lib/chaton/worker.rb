@@ -103,7 +103,7 @@ module Chaton
       false
     end
 
-    def duty = Service::Duty.new(roles: @roles, index: @index, ledger: @kit.ledger)
+    def duty = Service::Duty.new(roles: @roles, ledger: @kit.ledger)
 
     # @return [Numeric] how long running work may take
     def serve

@@ -84,13 +84,6 @@ module Chaton
           fire(:quiet, log, backwards: true)
         end
 
-        # A worker that was quiet takes jobs again.
-        #
-        # @return [void]
-        def resume
-          Jobs.stopping = false
-        end
-
         # A worker stops.
         #
         # @return [void]

@@ -28,10 +28,10 @@ class JobsMisbehaviourTest < Minitest::Test
         when "interrupt" then raise Interrupt
         when "stack" then deeper(0)
         when "never" then sleep
+        # The signal ends the wait, and the process.
         when "exit!" then exit!(3)
-        when "segv" then Process.kill(:SEGV, Process.pid)
+        when "segv" then Process.kill(:SEGV, Process.pid) && sleep
         end
-        sleep 1 if how == "segv"
       end
 
       def deeper(level) = deeper(level + 1)

@@ -81,7 +81,7 @@ class RuntimeTest < JobsUnitCase
     assert_raises(ArgumentError) { own.on(:beat) { nil } }
   ensure
     %i[startup quiet shutdown].each { |event| own.blocks(event).clear }
-    runtime.resume
+    Chaton::Jobs.stopping = false
   end
 
   def test_code_that_rails_reloads_is_looked_up_anew

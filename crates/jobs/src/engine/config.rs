@@ -16,7 +16,8 @@ pub enum Mode {
     Random,
 }
 
-/// Settings of the engine. Each has a named option in `jobs { … }`.
+/// Settings of the engine. Each has a named option in `jobs { … }`, but for
+/// `due_max` and `retry_max`, which only a caller of the boundary can set.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Queues, each with its weight.
