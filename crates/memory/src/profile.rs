@@ -1,0 +1,1 @@
+//! Which code allocated what, and what became of it.

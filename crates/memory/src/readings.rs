@@ -1,0 +1,1 @@
+//! What processes and their containers use, as the kernel tells it.
