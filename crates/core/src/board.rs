@@ -38,6 +38,57 @@ pub struct Slot {
     pub shed_total: AtomicU64,
     /// Units finished by Ruby since the worker started.
     pub finished_total: AtomicU64,
+    /// What the collector did, and what the heap holds.
+    pub heap: Heap,
+}
+
+/// A worker's heap and allocator, as last seen.
+#[derive(Default)]
+pub struct Heap {
+    /// Minor collections.
+    pub minor_total: AtomicU64,
+    /// Full collections.
+    pub major_total: AtomicU64,
+    /// Full collections that began inside a unit of work.
+    pub major_inside_total: AtomicU64,
+    /// Time spent collecting inside units of work (ns).
+    pub inside_ns: AtomicU64,
+    /// Time spent collecting outside of them (ns).
+    pub between_ns: AtomicU64,
+    /// Slots that hold objects.
+    pub live_slots: AtomicU64,
+    /// Objects that were promoted.
+    pub old_objects: AtomicU64,
+    /// Pages of the heap.
+    pub heap_pages: AtomicU64,
+    /// Bytes the program has allocated and not freed, of the allocator.
+    pub allocated_bytes: AtomicU64,
+    /// Bytes in pages with at least one allocation.
+    pub active_bytes: AtomicU64,
+    /// Bytes of physical memory that the allocator holds.
+    pub resident_bytes: AtomicU64,
+    /// Bytes of address space that it has given back and kept.
+    pub retained_bytes: AtomicU64,
+}
+
+impl Heap {
+    /// Every gauge with the name that Ruby and `status` know it by.
+    pub fn gauges(&self) -> [(&'static str, &AtomicU64); 12] {
+        [
+            ("gc_minor_total", &self.minor_total),
+            ("gc_major_total", &self.major_total),
+            ("gc_major_inside_total", &self.major_inside_total),
+            ("gc_inside_ns", &self.inside_ns),
+            ("gc_between_ns", &self.between_ns),
+            ("live_slots", &self.live_slots),
+            ("old_objects", &self.old_objects),
+            ("heap_pages", &self.heap_pages),
+            ("allocator_allocated", &self.allocated_bytes),
+            ("allocator_active", &self.active_bytes),
+            ("allocator_resident", &self.resident_bytes),
+            ("allocator_retained", &self.retained_bytes),
+        ]
+    }
 }
 
 impl Slot {
@@ -67,6 +118,9 @@ impl Slot {
             [&self.requests_total, &self.shed_total, &self.finished_total, &self.taken_at_ms]
         {
             total.store(0, Relaxed);
+        }
+        for (_, gauge) in self.heap.gauges() {
+            gauge.store(0, Relaxed);
         }
     }
 }

@@ -26,6 +26,12 @@ pub enum Event {
     Recover(String),
     /// Somebody left a signal for this process in the store: its name.
     Signal(String),
+    /// The supervisor wants something done: JSON.
+    Order(String),
+    /// Collections have taken place whose summaries wait to be fetched.
+    Collections,
+    /// Nothing was run or waited for as long as [`crate::hub::Hub::ask_idle`] said.
+    Idle,
     /// The worker stops: the guardian ends.
     Stop,
 }
@@ -40,7 +46,7 @@ pub struct Guard {
 
 impl Guard {
     /// Adds an event. Spawns and pings join with one already waiting. In a
-    /// full list a report makes room; a signal from the store is left out.
+    /// full list a report makes room; a signal or an order is left out.
     pub fn post(&self, event: Event) {
         let mut events = self.events.lock();
         match &event {
@@ -54,14 +60,15 @@ impl Guard {
                     None => events.push_back(event),
                 }
             }
-            Event::Ping | Event::Orphan | Event::Recover(_) | Event::Signal(_)
+            Event::Ping | Event::Orphan | Event::Collections | Event::Idle
                 if events.contains(&event) => {}
+            Event::Recover(_) | Event::Signal(_) | Event::Order(_) if events.contains(&event) => {}
             _ => {
                 if events.len() >= EVENTS_MAX {
                     let late = events.iter().position(|e| matches!(e, Event::Late(..)));
                     match (late, &event) {
                         (Some(oldest), _) => drop(events.remove(oldest)),
-                        (None, Event::Signal(_)) => return,
+                        (None, Event::Signal(_) | Event::Order(_)) => return,
                         (None, _) => {}
                     }
                 }

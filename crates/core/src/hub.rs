@@ -16,6 +16,7 @@ use crate::clock;
 use crate::executor::{Executor, Running};
 use crate::guard::{Event, Guard};
 use crate::lanes::{LaneLimits, Lanes};
+use crate::patience::Patience;
 use crate::policy::{self, Decision};
 use crate::seat::Seat;
 use crate::wake::Alarm;
@@ -59,6 +60,8 @@ pub(crate) struct State<W: Work> {
     pub finished: u64,
     pub running: usize,
     pub last_take_ns: u64,
+    /// When a unit last ended.
+    pub last_end_ns: u64,
     /// When a parked thread was last woken.
     pub last_rouse_ns: u64,
     /// Threads that shall leave at their next take.
@@ -119,6 +122,8 @@ pub struct Hub<W: Work> {
     pub(crate) alarm: Alarm,
     /// The sentinel is looking; a push need not wake it.
     pub(crate) armed: AtomicBool,
+    /// Who waits for idleness, and since when.
+    pub(crate) patience: Patience,
     pub(crate) counters: crate::sentinel::Counters,
 }
 
@@ -141,6 +146,7 @@ impl<W: Work> Hub<W> {
             finished: 0,
             running: 0,
             last_take_ns: clock::now_ns(),
+            last_end_ns: 0,
             last_rouse_ns: 0,
             leaving: 0,
             closing: false,
@@ -152,6 +158,7 @@ impl<W: Work> Hub<W> {
             guard: Guard::default(),
             alarm: Alarm::new()?,
             armed: AtomicBool::new(false),
+            patience: Patience::default(),
             counters: crate::sentinel::Counters::default(),
         }))
     }

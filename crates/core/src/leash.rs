@@ -11,13 +11,22 @@ use parking_lot::Mutex;
 /// Longest text of a line; a longer one is left out and counted.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
+/// A whole line of the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// `R`: a sibling died.
+    Recover(String),
+    /// `O`: something this worker shall do.
+    Order(String),
+}
+
 /// What was read from the line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// At least one ping.
     pub ping: bool,
-    /// Texts of whole `R` lines, in order.
-    pub lines: Vec<String>,
+    /// Whole lines, in order.
+    pub lines: Vec<Line>,
     /// Lines that were too long or no UTF-8, and are lost.
     pub lost: usize,
     /// The supervisor is gone.
@@ -78,8 +87,8 @@ impl Leash {
 /// Takes pings and lines apart, whatever pieces they arrive in.
 #[derive(Default)]
 struct Reader {
-    /// The text so far, while inside a line.
-    line: Option<Vec<u8>>,
+    /// The text so far, while inside a line, and the letter that began it.
+    line: Option<(u8, Vec<u8>)>,
     /// The line is longer than it may be: its rest is left out.
     over: bool,
 }
@@ -87,10 +96,10 @@ struct Reader {
 impl Reader {
     fn take(&mut self, mut bytes: &[u8], heard: &mut Heard) {
         while let Some(&first) = bytes.first() {
-            let Some(line) = &mut self.line else {
+            let Some((_, line)) = &mut self.line else {
                 match first {
                     b'p' => heard.ping = true,
-                    b'R' => self.line = Some(Vec::new()),
+                    b'R' | b'O' => self.line = Some((first, Vec::new())),
                     _ => {}
                 }
                 bytes = &bytes[1..];
@@ -110,10 +119,11 @@ impl Reader {
     }
 
     fn end_line(&mut self, heard: &mut Heard) {
-        let line = self.line.take().unwrap_or_default();
+        let Some((kind, line)) = self.line.take() else { return };
         let whole = !std::mem::take(&mut self.over);
         match String::from_utf8(line) {
-            Ok(text) if whole => heard.lines.push(text),
+            Ok(text) if whole && kind == b'O' => heard.lines.push(Line::Order(text)),
+            Ok(text) if whole => heard.lines.push(Line::Recover(text)),
             _ => heard.lost += 1,
         }
     }
@@ -126,7 +136,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     fn lines(texts: &[&str]) -> Heard {
-        Heard { lines: texts.iter().map(ToString::to_string).collect(), ..Heard::default() }
+        let lines = texts.iter().map(|text| Line::Recover((*text).to_owned())).collect();
+        Heard { lines, ..Heard::default() }
     }
 
     #[test]
@@ -152,10 +163,10 @@ mod tests {
         assert_eq!(leash.hear(), Heard::default(), "the p is a letter of the line, no ping");
         theirs.write_all(b"\"}\npRb\nR").unwrap();
         let heard = leash.hear();
-        assert_eq!(heard.lines, ["{\"identity\":\"p\"}", "b"]);
-        assert!(heard.ping);
-        theirs.write_all(b"\n").unwrap();
-        assert_eq!(leash.hear(), lines(&[""]));
+        assert_eq!(heard, Heard { ping: true, ..lines(&["{\"identity\":\"p\"}", "b"]) });
+        theirs.write_all(b"\nO{}\n").unwrap();
+        let recover = Line::Recover(String::new());
+        assert_eq!(leash.hear().lines, [recover, Line::Order("{}".into())]);
     }
 
     #[test]
@@ -173,6 +184,7 @@ mod tests {
         reader.take(b"R", &mut heard);
         reader.take(&long, &mut heard);
         reader.take(b"\n", &mut heard);
-        assert_eq!(heard.lines[0].len(), LINE_BYTES_MAX, "the bound itself is allowed");
+        let longest = Line::Recover("x".repeat(LINE_BYTES_MAX));
+        assert_eq!(heard.lines, [longest], "the bound itself is allowed");
     }
 }

@@ -43,6 +43,7 @@ pub mod hub;
 pub mod lanes;
 pub mod leash;
 pub mod ledger;
+mod patience;
 pub mod policy;
 pub mod seat;
 pub mod sentinel;

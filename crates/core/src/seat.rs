@@ -105,6 +105,7 @@ impl<W: Work> Seat<W> {
         if done.is_some() {
             state.finished += 1;
             state.running -= 1;
+            state.last_end_ns = now;
         }
         self.arrive(&mut state);
         let taken = self.next(&mut state, now, &mut old);

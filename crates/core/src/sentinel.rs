@@ -17,7 +17,7 @@ use crate::eye::Eye;
 use crate::growth::Growth;
 use crate::guard::Event;
 use crate::hub::Hub;
-use crate::leash::Leash;
+use crate::leash::{Leash, Line};
 use crate::policy::{decide, Readings, Tuning};
 use crate::work::{Shed, Work};
 
@@ -177,7 +177,7 @@ impl<W: Work> Watch<W> {
         }
         let now = clock::now_ns();
         let unheard = self.hub.guard.next_unheard_ns(UNHEARD_NS);
-        let due = [self.shrink_at_ns, self.orphan_at_ns, unheard];
+        let due = [self.shrink_at_ns, self.orphan_at_ns, unheard, self.hub.idle_due_ns()];
         due.into_iter().flatten().min().map(|at| at.saturating_sub(now))
     }
 
@@ -205,7 +205,10 @@ impl<W: Work> Watch<W> {
             self.hub.guard.post(Event::Ping);
         }
         for line in heard.lines {
-            self.hub.guard.post(Event::Recover(line));
+            self.hub.guard.post(match line {
+                Line::Recover(text) => Event::Recover(text),
+                Line::Order(text) => Event::Order(text),
+            });
         }
         if heard.lost > 0 {
             (self.hooks.report)(
@@ -360,6 +363,7 @@ impl<W: Work> Watch<W> {
     fn keep_time(&mut self) {
         let now = clock::now_ns();
         self.report_unheard();
+        self.hub.end_idle_wait(now);
         if self.orphan_at_ns.is_some_and(|at| now >= at) {
             (self.hooks.report)(
                 "supervisor is gone and this worker did not finish in time: leaving",

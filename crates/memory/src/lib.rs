@@ -3,5 +3,6 @@
 //! ([`profile`]). Decisions and bookkeeping only: it calls no collector, and
 //! knows no Ruby.
 
+pub mod collect;
 pub mod profile;
 pub mod readings;

@@ -55,6 +55,9 @@ impl RbBoard {
         hash.aset(ruby.to_symbol("requests_total"), slot.requests_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("shed_total"), slot.shed_total.load(Relaxed))?;
         hash.aset(ruby.to_symbol("finished_total"), slot.finished_total.load(Relaxed))?;
+        for (name, gauge) in slot.heap.gauges() {
+            hash.aset(ruby.to_symbol(name), gauge.load(Relaxed))?;
+        }
         Ok(hash)
     }
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "heartbeat"
 
 module Chaton
@@ -94,6 +95,12 @@ module Chaton
       def stop_now(now_s)
         end_with("QUIT", KILL_GRACE_S, now_s) unless @state == :dead || @signal == "QUIT"
       end
+
+      # Lets it do something; see {Service::Orders}.
+      #
+      # @param what [Hash{Symbol=>Object}] "do" and what belongs to it
+      # @return [Boolean] whether the order is on its way
+      def order(what) = ready? && @leash.order(JSON.generate(what))
 
       # Sends it a signal; a process that has just ended is no error.
       #

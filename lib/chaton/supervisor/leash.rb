@@ -6,7 +6,8 @@ module Chaton
   class Supervisor
     # The supervisor's end of the socket pair between it and one worker.
     #
-    # Supervisor → worker: `p`, a ping; `R`, JSON and a newline: a sibling died, see {Recovery}.
+    # Supervisor → worker: `p`, a ping; `R`, JSON and a newline: a sibling died, see {Recovery}; `O` and the same: an
+    # order, see {Service::Orders}.
     # Worker → supervisor: `r` (its Rust side saw the ping), `g` (a Ruby thread
     # got the GVL after the ping), `+` (ready), `!` followed by the reason it
     # cannot boot, up to the end. Either side's death is the other's end of file.
@@ -40,6 +41,10 @@ module Chaton
       # @param line [String] JSON without a newline
       # @return [Boolean] whether it is on its way, whole
       def recover(line) = send("R#{line}\n")
+
+      # @param line [String] JSON without a newline
+      # @return [Boolean] whether it is on its way, whole
+      def order(line) = send("O#{line}\n")
 
       # @return [Boolean] whether something waits to be sent
       def unsent? = !@unsent.empty? && !closed?

@@ -1,0 +1,146 @@
+//! Waiting for idleness: some work, collecting and trimming, is put off until
+//! nothing has been run or waited for a while. Nobody is woken for it while
+//! nobody asks.
+
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Release},
+};
+
+use crate::clock;
+use crate::guard::Event;
+use crate::hub::Hub;
+use crate::work::Work;
+
+/// Who asked to be told, and when it is looked whether it is so.
+#[derive(Default)]
+pub(crate) struct Patience {
+    /// Time without work that was asked for (ns); 0 while nobody asks.
+    delay_ns: AtomicU64,
+    /// When it is looked (ns of the clock).
+    due_ns: AtomicU64,
+}
+
+impl<W: Work> Hub<W> {
+    /// Posts [`Event::Idle`] once nothing has run or waited for `delay_ns`. When
+    /// something runs at the time of the look, nothing is posted: ask again
+    /// when it has ended. A call while one is pending changes nothing.
+    pub fn ask_idle(&self, delay_ns: u64) {
+        if self.patience.delay_ns.load(Acquire) != 0 {
+            return;
+        }
+        self.patience.due_ns.store(clock::now_ns() + delay_ns, Release);
+        self.patience.delay_ns.store(delay_ns.max(1), Release);
+        self.alarm.ring();
+    }
+
+    /// Whether nothing runs and nothing waits, and since when (ns of the clock).
+    pub fn idle_since_ns(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let idle = state.running == 0 && state.lanes.is_empty();
+        idle.then_some(state.last_end_ns.max(state.last_take_ns))
+    }
+
+    pub(crate) fn idle_due_ns(&self) -> Option<u64> {
+        (self.patience.delay_ns.load(Acquire) != 0).then(|| self.patience.due_ns.load(Acquire))
+    }
+
+    /// Looks, when it is time to.
+    pub(crate) fn end_idle_wait(&self, now: u64) {
+        if self.idle_due_ns().is_none_or(|due| now < due) {
+            return;
+        }
+        let due = self.idle_since_ns().map(|since| since + self.patience.delay_ns.load(Acquire));
+        match due {
+            Some(due) if now < due => return self.patience.due_ns.store(due, Release),
+            Some(_) => self.guard.post(Event::Idle),
+            None => {}
+        }
+        self.patience.delay_ns.store(0, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::board::Board;
+    use crate::hub::Options;
+    use crate::lanes::LaneLimits;
+    use crate::seat::Take;
+    use crate::work::{Label, Shed};
+
+    struct Unit;
+
+    impl Label for Unit {
+        fn describe(&self) -> String {
+            String::new()
+        }
+
+        fn id(&self) -> u64 {
+            0
+        }
+    }
+
+    impl Work for Unit {
+        type Label = Self;
+
+        fn bytes(&self) -> usize {
+            0
+        }
+
+        fn label(&self) -> Self {
+            Self
+        }
+
+        fn shed(self, _: Shed) {}
+    }
+
+    fn hub() -> Arc<Hub<Unit>> {
+        Hub::new(Options {
+            threads_min: 1,
+            threads_max: 1,
+            lanes: vec![LaneLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 }],
+            stall_ns: 200_000,
+            preempt_ns: 5_000_000,
+            thread_idle_ns: 1_000_000_000,
+            board: Arc::new(Board::new(1).unwrap()),
+            slot: 0,
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn is_told_once_after_that_long_without_work() {
+        let hub = hub();
+        assert_eq!(hub.idle_due_ns(), None);
+        hub.ask_idle(1_000_000);
+        let due = hub.idle_due_ns().unwrap();
+        hub.ask_idle(5);
+        assert_eq!(hub.idle_due_ns(), Some(due), "one question at a time");
+        hub.end_idle_wait(due - 1);
+        assert_eq!(hub.guard.poll(), None);
+        hub.end_idle_wait(due);
+        assert_eq!(hub.guard.poll(), Some(Event::Idle));
+        assert_eq!(hub.idle_due_ns(), None);
+    }
+
+    #[test]
+    fn work_in_between_begins_the_wait_again_and_running_work_ends_it() {
+        let hub = hub();
+        let seat = hub.enter();
+        hub.ask_idle(1_000_000_000);
+        let due = hub.idle_due_ns().unwrap();
+        hub.push(0, Unit).ok().unwrap();
+        assert!(matches!(seat.take(), Take::Work(_)));
+        assert_eq!(hub.idle_since_ns(), None);
+        assert!(matches!(seat.take(), Take::Wait));
+        hub.end_idle_wait(due);
+        let later = hub.idle_due_ns().unwrap();
+        assert!(later > due, "the time counts from the last unit's end");
+        hub.push(0, Unit).ok().unwrap();
+        hub.end_idle_wait(later);
+        assert_eq!((hub.guard.poll(), hub.idle_due_ns()), (None, None));
+    }
+}
