@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "fileutils"
+require_relative "../ext/chaton/bundled_allocator"
 require_relative "../ext/chaton/toolchain"
 
 # Copies the built shared object to where Ruby loads it from. By rename: a server that has the old file
@@ -12,7 +13,13 @@ def install_extension(built, installed)
   File.rename(fresh, installed)
 end
 
-desc "Build the native extension into lib/chaton"
+# A minute or two of compiling for what hardly ever changes, so cargo is not even asked while nothing has.
+def build_bundled_allocator
+  path = File.join(Toolchain::ROOT, "lib", "chaton", BundledAllocator::NAME)
+  BundledAllocator.attempt(path) unless BundledAllocator.current?(path)
+end
+
+desc "Build the native extension into lib/chaton, and the jemalloc that is preloaded where the system has none"
 task :compile do
   begin
     Toolchain.check!
@@ -25,6 +32,7 @@ task :compile do
   abort "cargo could not build the extension; what it says is above" unless compiled
   install_extension(File.join(target, "release", "libchaton_native.so"),
                     File.join(Toolchain::ROOT, "lib", "chaton", "chaton_native.so"))
+  build_bundled_allocator
 end
 
 desc "Build the gem into pkg/"

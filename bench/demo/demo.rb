@@ -2,7 +2,10 @@
 
 require_relative "../peers/chaton"
 require_relative "../peers/puma"
+require_relative "../support/gc_reading"
 require_relative "../support/machine"
+require_relative "../support/rss_sampler"
+require_relative "memory_table"
 require_relative "orders"
 require_relative "progress"
 require_relative "table"
@@ -13,12 +16,15 @@ module Bench
   # and the jobs done on the embedded store; then Chaton left running.
   class Demo
     EXAMPLE = File.expand_path("../../examples/all_in_one", __dir__)
-    RACKUP = File.join(EXAMPLE, "config.ru")
+    # The example within a meter of its collections.
+    RACKUP = File.expand_path("metered.ru", __dir__)
     CONFIG = File.join(EXAMPLE, "config/chaton.rb")
     PORT = 9292
     # Name, path, connections.
     LOADS = [["hello", "/hello", 100], ["sleep 0.1 s", "/sleep?s=0.1", 100], ["stream 100 lines", "/stream", 10]].freeze
     SECONDS = 4
+    # Then nothing is asked of either, and both are looked at again.
+    IDLE_S = 5
 
     # @param once [Boolean] whether to end after the table
     def initialize(once:)
@@ -29,7 +35,10 @@ module Bench
     # @return [void]
     def run
       start
-      puts "", Table.new(measure).to_s, ""
+      before = @servers.map { |server| GcReading.of(server) }
+      rows = measure
+      puts "", Table.new(rows).to_s, ""
+      puts MemoryTable.new(memory(rows, before)).to_s, ""
       puts Orders.new(@servers.first).run.to_s, ""
       return puts("Done.") if @once
       puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
@@ -50,7 +59,7 @@ module Bench
 
     def start
       @servers.each do |server|
-        server.start(RACKUP, port: server.chaton? && free?(PORT) ? PORT : 0)
+        server.start(RACKUP, port: server.chaton? && free?(PORT) ? PORT : 0, folder: EXAMPLE)
         puts "#{server.label} serves examples/all_in_one at #{server.url("/")}"
       end
       puts ""
@@ -70,8 +79,21 @@ module Bench
         @servers.map do |server|
           progress = Progress.new("#{name}, #{connections} connections, #{server.label}", server.tree, SECONDS)
           traffic = Traffic.new(server, path, connections:, seconds: SECONDS)
-          { load: "#{name}, c=#{connections}", server: server.label, **progress.during { traffic.run } }
+          sampler = RssSampler.new(server.tree)
+          figures = sampler.during { progress.during { traffic.run } }
+          { load: "#{name}, c=#{connections}", server: server.label, peak_mb: sampler.peak, **figures }
         end
+      end
+    end
+
+    # @return [Array<Hash>] one row for each server, over all its loads
+    def memory(rows, before)
+      collected = @servers.zip(before).map { |server, reading| GcReading.between(reading, GcReading.of(server)) }
+      puts "Nothing is asked for #{IDLE_S} s.", ""
+      sleep IDLE_S
+      @servers.zip(collected).map do |server, gc|
+        peak_mb = rows.select { |row| row[:server] == server.label }.map { |row| row[:peak_mb] }.max
+        { server: server.label, peak_mb:, idle_mb: server.tree.memory_mb, gc: }
       end
     end
 

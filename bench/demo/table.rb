@@ -19,13 +19,15 @@ module Bench
     end
 
     def to_s
-      cells = [COLUMNS.keys, *@rows.map { |row| COLUMNS.values.map { |column| column.call(row) } }]
+      cells = [columns.keys, *@rows.map { |row| columns.values.map { |column| column.call(row) } }]
       widths = cells.transpose.map { |column| column.map(&:size).max }
       lines = cells.map { |line| line.zip(widths, 0..).map { |cell| align(*cell) }.join("  ") }
       [lines.first, widths.map { |width| "─" * width }.join("──"), *grouped(lines.drop(1))].join("\n")
     end
 
     private
+
+    def columns = COLUMNS
 
     def align(cell, width, column) = column < TEXT_COLUMNS ? cell.ljust(width) : cell.rjust(width)
 

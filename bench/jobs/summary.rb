@@ -2,7 +2,7 @@
 
 require "json"
 require_relative "cases"
-require_relative "verdict"
+require_relative "../support/verdict"
 
 module Bench
   module Jobs

@@ -47,12 +47,13 @@ module Bench
     # @param rackup [String] path of a config.ru
     # @param probe [String] a path that answers 200
     # @param port [Integer] 0: any free one
+    # @param folder [String] where it runs
     # @return [self]
-    def start(rackup, probe: "/", port: 0)
+    def start(rackup, probe: "/", port: 0, folder: File.dirname(rackup))
       @port = port.zero? ? free_port : port
       @log = File.join(Dir.mktmpdir("chaton-bench"), "log")
       @pid = Process.spawn(ENVIRONMENT, *pin, *command(rackup, @port),
-                           in: File::NULL, out: @log, err: @log, chdir: File.dirname(rackup), pgroup: true)
+                           in: File::NULL, out: @log, err: @log, chdir: folder, pgroup: true)
       wait_until_it_answers(probe)
       self
     end

@@ -6,9 +6,17 @@ module Bench
                    waits: "waits per request", pss_mb: "memory", idle_waits: "idle wake-ups", rate: "jobs/s",
                    worker_cpu_us: "CPU per job", rss_mb: "resident memory", start_p99_ms: "start p99",
                    ideal: "of the ideal", threads_created: "threads created", fibers_created: "fibers created",
-                   fiber_switches: "fiber switches" }.freeze
+                   fiber_switches: "fiber switches", jobs_per_s: "jobs/s", work_per_cpu_s: "jobs per CPU-second",
+                   peak_mb: "resident peak", last_mb: "peak of the last 20 s", climb: "that against the 20 s before",
+                   after_mb: "10 s after the load", burst_2_mb: "after burst 2", burst_10_mb: "after burst 10",
+                   growth: "growth", private_mb: "private memory per worker", shared_mb: "shared",
+                   full_rate: "highest rate answered in full", full_rss_mb: "resident memory at it",
+                   gc_us: "GC inside requests", p999_ms: "p99.9", full_inside: "full collections inside requests",
+                   full_collections: "full collections", board_inside: "inside, as Chaton counts" }.freeze
   METRIC_UNITS = { p99_ms: " ms", cpu_us: " µs", pss_mb: " MB", rss_mb: " MB", worker_cpu_us: " µs",
-                   start_p99_ms: " ms" }.freeze
+                   start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB", burst_2_mb: " MB",
+                   burst_10_mb: " MB", private_mb: " MB", shared_mb: " MB", full_rate: "/s", full_rss_mb: " MB",
+                   gc_us: " µs", p999_ms: " ms" }.freeze
 
   # One demand on a case: a figure of Chaton's against a peer's, against itself, or by itself.
   #

@@ -11,6 +11,7 @@ libclang-dev|reads ruby.h to make Rust declarations of it|build
 ca-certificates|lets cargo download crates|build
 rake|runs the build|build
 ruby-rack|the interface Chaton serves|build
+libjemalloc2|the allocator that servers are started with; without it Chaton's own copy|demo
 ruby-sinatra|example application|demo
 wrk|makes the load|demo
 puma|the server Chaton is compared with|demo
@@ -25,6 +26,9 @@ yard|checks that the public API is documented|test
 ruby-railties|Rails example: boot|test
 ruby-activerecord|Rails example: model|test
 ruby-sqlite3|Rails example: database|test
+ruby-nokogiri|a native gem whose objects are moved by compaction|test
+ruby-pg|the same|test
+libmimalloc2.0|the other allocator that can be chosen|test
 ruby-actioncable|Rails example: WebSockets|test
 TABLE
 }

@@ -3,10 +3,12 @@
 # Writes a Makefile whose only compiler is cargo. Plain mkmf, no helper gem: what has to happen is one
 # `cargo build` and one copy.
 #
-#   gem install chaton -- --with-features=web     build only these engines (default: all of them)
+#   gem install chaton -- --with-features=web             build only these engines (default: all of them)
+#   gem install chaton -- --without-bundled-allocator     no jemalloc of our own (a minute less)
 
 require "mkmf"
 require "shellwords"
+require_relative "bundled_allocator"
 require_relative "toolchain"
 
 begin
@@ -27,6 +29,9 @@ features = with_config("features")
 cargo = [Toolchain.cargo, "build", "--locked", "--release", "--package", CRATE]
 cargo += ["--no-default-features", "--features", features] if features
 
+allocator = with_config("bundled-allocator", true)
+builder = [RbConfig.ruby, File.join(__dir__, "bundled_allocator.rb")].shelljoin
+
 File.write("Makefile", <<~MAKEFILE)
   # Written by extconf.rb.
   SHELL = /bin/sh
@@ -39,11 +44,14 @@ File.write("Makefile", <<~MAKEFILE)
 
   all:
   \tcd $(ROOT) && #{cargo.shelljoin}
+  \t#{allocator ? "#{builder} $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME}" : "@:"}
 
   # A gem keeps the shared object only: target/ is a hundred times its size.
   install: all
   \tmkdir -p $(DESTDIR)$(sitearchdir)/chaton
   \tcp $(CARGO_TARGET_DIR)/release/#{BUILT} $(DESTDIR)$(sitearchdir)/chaton/#{INSTALLED}
+  \tif [ -f $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME} ]; then \\
+  \t  cp $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME} $(DESTDIR)$(sitearchdir)/chaton/; fi
   \trm -rf $(CARGO_TARGET_DIR)
 
   clean distclean:

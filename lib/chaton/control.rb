@@ -22,7 +22,7 @@ module Chaton
         @timeout_s = timeout_s
       end
 
-      # @param command [String] "status", "stop", "quiet", "restart" or "phased-restart"
+      # @param command [String] "status", "stop", "quiet", "restart", "phased-restart" or "trace"
       # @param arguments [Hash{Symbol=>Object}] further fields of the request
       # @return [Hash{String=>Object}] the answer
       # @raise [ControlError] when no server answers, or it refuses

@@ -12,7 +12,8 @@ module Chaton
     # @param pool [Pool]
     # @param log [Telemetry::Log]
     # @param on [Hash{Symbol=>#call}] what is done about :orphan (once, when the supervisor is gone), :recover (JSON
-    #   about a dead sibling) and :signal (its name); each is called with the event's argument
+    #   about a dead sibling), :signal (its name), :order (JSON), :collections (their summaries wait) and :idle (nothing
+    #   has run for as long as was asked for); each is called with the event's argument
     def initialize(hub, pool, log:, on:)
       @hub = hub
       @pool = pool

@@ -25,6 +25,7 @@ module Chaton
       plan = plan(options)
       log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level)
       plan.notes.each { |note| log.info(note) }
+      log.info("allocator and heap stay as they are: a Rack handler does not execute its process anew")
       server = Single.new(plan, argv: arguments(options), app: app, log: log)
       yield server if block_given?
       status = server.run

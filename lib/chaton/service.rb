@@ -4,6 +4,9 @@ require_relative "native"
 require_relative "pool"
 require_relative "guardian"
 require_relative "active_record_pool"
+require_relative "memory/collector"
+require_relative "memory/trace_desk"
+require_relative "service/orders"
 require_relative "service/signals"
 require_relative "service/web_side"
 
@@ -20,9 +23,9 @@ module Chaton
     # In what a running job is called: "ResizeJob jid=0123 queue=default".
     JID = / jid=(\S+) queue=/
 
-    # What a process does: its roles (:web, :jobs), and the ledger where the jobs it
-    # starts are noted; nil where no supervisor reads it.
-    Duty = Struct.new(:roles, :ledger, keyword_init: true)
+    # What a process does: its roles (:web, :jobs), the ledger where the jobs it starts are noted (nil where no
+    # supervisor reads it), and its number among the workers.
+    Duty = Struct.new(:roles, :ledger, :index, keyword_init: true)
     # Where its figures go: the board, and its place on board and ledger.
     Place = Struct.new(:slot, :board, :ledger, keyword_init: true)
 
@@ -37,6 +40,7 @@ module Chaton
     def initialize(plan, app:, sockets:, board:, slot:, leash:, log:, duty: Duty.new(roles: [:web]))
       @plan = plan.of_process(duty.roles)
       @roles = duty.roles
+      @index = duty.index || 0
       @app = app
       @sockets = sockets
       @place = Place.new(slot: slot, board: board, ledger: duty.ledger)
@@ -59,12 +63,15 @@ module Chaton
     def start
       @plan = @plan.with(threads_max: threads_max)
       @hub = Native::Hub.new(hub_settings, @place.board, @leash&.fileno)
+      @memory = Memory::Collector.new(@plan, log: @log).start(@hub)
+      @desk = Memory::TraceDesk.new(@plan, worker: @index, log: @log)
       @sides = sides
       @pool = Pool.new(@hub, handler, log: @log)
       @guardian = Guardian.new(@hub, @pool, log: @log, on: reactions).start
       @hub.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
       @sides.each_value { |side| side.start(@hub) }
+      @desk.start_if_configured
       self
     end
 
@@ -108,12 +115,18 @@ module Chaton
       jobs ? jobs.recover(line) : @log.warn("a line about a dead worker's jobs came to one without the role jobs")
     end
 
+    # Does what the supervisor, or whoever controls a single process, wants; see {Orders}.
+    #
+    # @param line [String] JSON
+    # @return [void]
+    def order(line) = (@orders ||= Orders.new(memory: @memory, desk: @desk, log: @log)).call(line)
+
     # @return [Hash] what the worker does now; see `chaton status --json`
     def status
       stats = @hub.stats
       sides = @sides.each_value.map(&:status).reduce({}, :merge)
       { roles: @roles, queue: stats.slice(:waiting, :oldest_age_ms), pool: stats.except(:waiting, :oldest_age_ms),
-        running: @hub.running, **sides }
+        running: @hub.running, memory: @memory.status, **sides }
     end
 
     private
@@ -131,7 +144,8 @@ module Chaton
 
     # To what Rust has to say.
     def reactions
-      { orphan: ->(_) { @on_orphan.call }, recover: method(:recover), signal: Signals.new(self, log: @log) }
+      { orphan: ->(_) { @on_orphan.call }, recover: method(:recover), signal: Signals.new(self, log: @log),
+        order: method(:order), collections: @memory.method(:report), idle: @memory.method(:idle) }
     end
 
     # What a pool thread does with a unit of work.
@@ -149,6 +163,7 @@ module Chaton
     end
 
     def shut
+      @desk.stop
       @sides.each_value(&:stop)
       @hub.close
       @pool.join(JOIN_S)

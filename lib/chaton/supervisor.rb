@@ -1,11 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "native"
+require_relative "supervisor/ceilings"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/failure"
 require_relative "supervisor/fleet"
 require_relative "supervisor/helm"
 require_relative "supervisor/ledger"
+require_relative "supervisor/memory_limits"
+require_relative "supervisor/memory_watch"
 require_relative "supervisor/mold_process"
 require_relative "supervisor/origins"
 require_relative "supervisor/preload"
@@ -53,6 +56,7 @@ module Chaton
       @surroundings = Surroundings.new(@plan, argv: @argv, log: @log)
       @surroundings.enter
       @app = Preload.new(@plan, log: @log).load if @plan.preload?
+      @limits = limits
       @surroundings.listen
       @surroundings.hooks.run(:before_fork)
       Native.become_subreaper
@@ -64,7 +68,10 @@ module Chaton
       @origins = Origins.new(@plan, @surroundings.relaunch, log: @log, in_child: method(:become_worker))
       recovery = @memory[:ledger] && Recovery.new(@memory[:ledger], log: @log)
       @fleet = Fleet.new(@plan, origin: @origins.first, board: @memory[:board], recovery: recovery, log: @log)
-      @helm = Helm.new(@plan, fleet: @fleet, origins: @origins, memory: @memory, surroundings: @surroundings, log: @log)
+      @watch = MemoryWatch.new(@fleet, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
+      ceilings = Ceilings.new(@fleet, @limits, watch: @watch, board: @memory[:board], log: @log)
+      @helm = Helm.new(@plan, fleet: @fleet, origins: @origins, memory: @memory, ceilings: ceilings,
+                              surroundings: @surroundings, log: @log)
       @reaper = Reaper.new(@fleet, @origins)
       @signals = Worker::Signals.new([*Orders.signals(@plan), "CHLD"]) do |name|
         name == "CHLD" ? @reaper.call : @helm.obey(name)
@@ -79,8 +86,19 @@ module Chaton
       { board: Native::Board.new(slots), ledger: Ledger.make(@plan, slots) }
     end
 
+    # @raise [ConfigError] when what was loaded is above the ceiling of a worker
+    def limits
+      limits = MemoryLimits.read(@plan.memory, log: @log)
+      usage = Native::Memory.process(Process.pid) if @plan.preload?
+      limits.check(usage&.fetch(:pss), sharers: @plan.workers + 1)
+      limits
+    end
+
+    # Processes of the tree beside the workers.
+    def parents = [Process.pid, *@origins.pids]
+
     def supervise
-      events = EventLoop.new([@signals, @origins, @fleet, *@surroundings.sources])
+      events = EventLoop.new([@signals, @origins, @fleet, @watch, *@surroundings.sources])
       until @helm.done?
         events.turn
         @helm.steer

@@ -103,7 +103,7 @@ module Chaton
       false
     end
 
-    def duty = Service::Duty.new(roles: @roles, ledger: @kit.ledger)
+    def duty = Service::Duty.new(roles: @roles, ledger: @kit.ledger, index: @index)
 
     # @return [Numeric] how long running work may take
     def serve

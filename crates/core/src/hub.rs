@@ -263,6 +263,17 @@ impl<W: Work> Hub<W> {
         self.options.threads_max.saturating_sub(self.state.lock().running)
     }
 
+    /// Units that wait, and units that are being run.
+    pub fn load(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.lanes.len(), state.running)
+    }
+
+    /// Where this worker's gauges are.
+    pub fn board_slot(&self) -> &Slot {
+        self.slot()
+    }
+
     /// What every executor is running now.
     pub fn running(&self) -> Vec<Running> {
         let executors: Vec<_> = self.state.lock().executors.iter().flatten().cloned().collect();

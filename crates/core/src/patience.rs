@@ -26,7 +26,7 @@ impl<W: Work> Hub<W> {
     /// something runs at the time of the look, nothing is posted: ask again
     /// when it has ended. A call while one is pending changes nothing.
     pub fn ask_idle(&self, delay_ns: u64) {
-        if self.patience.delay_ns.load(Acquire) != 0 {
+        if self.is_idle_asked() {
             return;
         }
         self.patience.due_ns.store(clock::now_ns() + delay_ns, Release);
@@ -41,8 +41,13 @@ impl<W: Work> Hub<W> {
         idle.then_some(state.last_end_ns.max(state.last_take_ns))
     }
 
+    /// Whether somebody asked and has not been told yet.
+    pub fn is_idle_asked(&self) -> bool {
+        self.patience.delay_ns.load(Acquire) != 0
+    }
+
     pub(crate) fn idle_due_ns(&self) -> Option<u64> {
-        (self.patience.delay_ns.load(Acquire) != 0).then(|| self.patience.due_ns.load(Acquire))
+        self.is_idle_asked().then(|| self.patience.due_ns.load(Acquire))
     }
 
     /// Looks, when it is time to.

@@ -91,6 +91,11 @@ impl<W: Work> Seat<W> {
         self.executor.index
     }
 
+    /// The thread as others see it.
+    pub fn executor(&self) -> &Arc<Executor<W::Label>> {
+        &self.executor
+    }
+
     /// Ends a [`Seat::wait`] from another thread.
     pub fn unparker(&self) -> Unparker {
         self.executor.unparker.clone()

@@ -86,16 +86,16 @@ pub struct Patience {
 }
 
 /// Share of eden that is used before a collection between units.
-const BETWEEN_SHARE: f64 = 0.85;
+const BETWEEN_SHARE: f64 = 0.9;
 /// The same where nothing waits in the queue, and where nothing runs either.
-const QUIET_SHARE: f64 = 0.75;
-const IDLE_SHARE: f64 = 0.5;
+const QUIET_SHARE: f64 = 0.8;
+const IDLE_SHARE: f64 = 0.7;
 /// Growth of what the program holds below this is no reason to collect.
 const HELD_SLACK_BYTES: u64 = 16 << 20;
 /// Growth of old objects below this is none either.
 const OLD_SLACK_OBJECTS: u64 = 20_000;
 /// Less malloc than this is not worth giving back.
-const TRIM_BYTES: u64 = 4 << 20;
+pub const TRIM_BYTES: u64 = 4 << 20;
 /// A full collection that found no idle moment for this long (ns) takes place
 /// between two units, so that Ruby does not do it inside one.
 const OVERDUE_NS: u64 = 2_000_000_000;
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn the_share_of_eden_that_counts_depends_on_who_would_wait() {
         for (moment, below, from) in [
-            (Moment::Between, 840_000, 850_000),
-            (Moment::Quiet, 740_000, 750_000),
-            (Moment::Idle, 490_000, 500_000),
+            (Moment::Between, 890_000, 900_000),
+            (Moment::Quiet, 790_000, 800_000),
+            (Moment::Idle, 690_000, 700_000),
         ] {
             let filled = |filled_slots| Reading { filled_slots, ..Reading::default() };
             assert_eq!(at(moment, filled(below)), Action::Nothing, "{moment:?}");

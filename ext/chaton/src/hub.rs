@@ -20,6 +20,8 @@ use crate::gvl_events::{Crowd, Place};
 use crate::handle::Handle;
 #[cfg(feature = "jobs")]
 use crate::jobs::unit::{Notes, RbJob};
+use crate::memory::collector::Collector;
+use crate::memory::events;
 use crate::settings::Settings;
 use crate::unit::Unit;
 use crate::web::env::EnvKit;
@@ -41,6 +43,8 @@ pub struct HubParts {
     /// Where started jobs are noted; set when the jobs engine starts.
     #[cfg(feature = "jobs")]
     pub notes: OnceLock<&'static Notes>,
+    /// Collects after a unit; set when the memory of this process is governed.
+    pub collector: OnceLock<&'static Collector>,
     sentinel: Mutex<Option<Sentinel>>,
     leash: Option<Arc<Leash>>,
     /// Who can run, where Ruby tells.
@@ -94,6 +98,7 @@ impl RbHub {
             env_kit: OnceLock::new(),
             #[cfg(feature = "jobs")]
             notes: OnceLock::new(),
+            collector: OnceLock::new(),
             sentinel: Mutex::new(Some(sentinel)),
             leash,
             crowd,
@@ -266,9 +271,13 @@ impl RbSeat {
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let place = rb_self.seat.get()?.borrow();
         let Some(seat) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
-        let events = rb_self.place.as_deref();
+        let place_events = rb_self.place.as_deref();
+        if let (Some(gc_ns), Some(collector)) = (events::unit_ends(), rb_self.parts.collector.get())
+        {
+            collector.after_unit(gc_ns)?;
+        }
         loop {
-            events.inspect(|place| place.runs());
+            place_events.inspect(|place| place.runs());
             match seat.take() {
                 // Answered 503 while it waited, or nobody is left to answer.
                 Take::Work(Unit::Web(exchange, _)) if exchange.is_gone() => {}
@@ -277,12 +286,14 @@ impl RbSeat {
                         exchange.abandon();
                         continue;
                     };
+                    events::unit_begins(seat.executor());
                     return Ok(Request::wrap(ruby, kit, exchange));
                 }
                 #[cfg(feature = "jobs")]
                 Take::Work(Unit::Jobs(job)) => {
                     let notes = rb_self.parts.notes.get().copied();
                     if let Some(job) = RbJob::start(ruby, notes, seat.index(), job) {
+                        events::unit_begins(seat.executor());
                         return Ok(job);
                     }
                 }
@@ -295,7 +306,7 @@ impl RbSeat {
                     })?;
                 }
                 Take::Wait => {
-                    events.inspect(|place| place.parks());
+                    place_events.inspect(|place| place.parks());
                     let unparker = seat.unparker();
                     without_gvl(|| seat.wait(), &|| unparker.unpark());
                     check_interrupts()?;
@@ -306,6 +317,7 @@ impl RbSeat {
 
     /// Frees the place now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
+        events::unit_ends();
         drop(self.seat.get()?.take());
         self.place.as_ref().inspect(|place| place.leaves());
         Ok(())

@@ -17,6 +17,7 @@ mod hub;
 #[cfg(feature = "jobs")]
 mod jobs;
 mod ledger;
+mod memory;
 mod preempt;
 mod settings;
 mod unit;
@@ -47,12 +48,15 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     board::define(ruby, native)?;
     ledger::define(ruby, native)?;
     hub::define(ruby, native)?;
+    memory::define(ruby, native)?;
     web::pins::define(ruby, native)?;
     web::request::define(ruby, native)?;
     web::engine::define(ruby, native)?;
     settle::<board::RbBoard>(ruby);
     settle::<ledger::RbLedger>(ruby);
     settle::<hub::RbHub>(ruby);
+    settle::<memory::collector::RbCollector>(ruby);
+    settle::<memory::tracer::RbTracer>(ruby);
     settle::<hub::RbSeat>(ruby);
     settle::<web::pins::Keeper>(ruby);
     settle::<web::request::Request>(ruby);

@@ -23,9 +23,11 @@ module Chaton
       # @param argv [Array<String>] without the command
       # @param options [Array<Config::Option>] those the command takes
       # @param switches [Array<String>] further flags without a value
-      def initialize(argv, options:, switches: [])
+      # @param wraps [Boolean] whether the first argument that is no flag, and all after it, are left alone
+      def initialize(argv, options:, switches: [], wraps: false)
         @options = options.flat_map { |option| option.flags.map { |flag| [flag, option] } }.to_h
         @switches = switches.to_h { |switch| [switch, switch] }.merge(COMMON)
+        @wraps = wraps
         @given = {}
         @rest = []
         @problems = []
@@ -50,6 +52,7 @@ module Chaton
         until argv.empty?
           argument = argv.shift
           return @rest.concat(argv) if argument == "--"
+          return @rest.push(argument, *argv) if @wraps && !argument.start_with?("-")
 
           argument.start_with?("-") && argument != "-" ? flag(argument, argv) : @rest << argument
         end

@@ -2,7 +2,9 @@
 
 require "json"
 require_relative "../active_record_pool"
+require_relative "../memory/launch"
 require_relative "command"
+require_relative "memory_report"
 require_relative "plan_report"
 
 module Chaton
@@ -17,13 +19,21 @@ module Chaton
         plan = load_plan
         require_rackup(plan)
         enter(plan)
+        # As the server would find it: before the application is loaded.
+        provision = Memory::Provision.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
-        plan = with_database(plan)
-        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(plan.to_h) : PlanReport.new(plan)
+        show(with_database(plan), provision)
         0
       end
 
       private
+
+      def show(plan, provision)
+        return @out.puts(PlanReport.new(plan), MemoryReport.new(plan, provision)) unless @arguments.switch?("--json")
+
+        refusal = Memory::Launch.refusal(plan)
+        @out.puts JSON.pretty_generate({ **plan.to_h, launch: { refusal: refusal, **provision.to_h } })
+      end
 
       def load_code(plan)
         require_relative "../service/code"

@@ -14,6 +14,9 @@ module Chaton
       # @return [Array<String>] further flags without a value
       def self.switches = []
 
+      # @return [Boolean] whether its arguments are a command of their own, flags included
+      def self.wraps? = false
+
       # @param arguments [Arguments]
       # @param argv [Array<String>] the whole command line, to start again with
       # @param out [IO]

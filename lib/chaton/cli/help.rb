@@ -13,6 +13,7 @@ module Chaton
       INDENT = 30
       # Switch => what it does.
       SWITCHES = {
+        "--quiet" => "Say nothing at the end.",
         "--json" => "Print it as JSON, for programs.",
         "--all" => "All of a place.",
         "--yes" => "Do not ask.",
@@ -64,14 +65,13 @@ module Chaton
         end
         rows = group::ALL.map { |sub, (arguments, says)| row("#{sub} #{arguments}", says) }
         ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name} COMMAND [options]\n",
-         "Commands\n#{rows.join}",
-         "Each takes --json, --store URL, -C FILE and -e NAME; `chaton #{name} COMMAND --help` has the rest.\n"]
-          .join("\n")
+         "Commands\n#{rows.join}", group::NOTE].join("\n")
       end
 
       def self.of_single(name, command)
         file = command.options.any? { |option| option.name == :workers } ? " [config.ru]" : ""
-        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]\n",
+        program = command.wraps? ? " [--] COMMAND [ARGUMENTS]" : ""
+        ["chaton #{name}: #{Commands::ALL.fetch(name)}\n", "Usage: chaton #{name}#{file} [options]#{program}\n",
          options(command.options, command.switches + %w[--help])].join("\n")
       end
 

@@ -29,6 +29,11 @@ module Chaton
         "backup" => ["FILE", "copy a SQLite store into a file while it is in use"]
       }.freeze
 
+      # What there is to know beside the list of commands.
+      NOTE = <<~TEXT
+        Each takes --json, --store URL, -C FILE and -e NAME; `chaton jobs COMMAND --help` has the rest.
+      TEXT
+
       # @param argv [Array<String>] what follows `jobs`
       # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
       # @raise [ConfigError] when there is none of that name

@@ -76,11 +76,18 @@ module Chaton
         when :workers then @plan.workers.zero? ? "0 (one process)" : @plan.workers.to_s
         when :preload then option.type.show(@plan.preload?)
         when :threads then "#{@plan.threads_min}:#{@plan.threads_max}#{" (default)" unless @plan.threads_max_given?}"
-        else option.type.show(web?(option) ? @plan.web[option.name] : @plan.public_send(option.name))
+        else option.type.show(holder(option).public_send(option.name))
         end
       end
 
-      def web?(option) = option.scope == :web && !option.outside
+      # What has the option's value.
+      def holder(option)
+        case option.scope
+        when :web then option.outside ? @plan : @plan.web
+        when :memory then @plan.memory
+        else @plan
+        end
+      end
 
       def notes
         @plan.notes.empty? ? [] : ["Notes\n#{@plan.notes.map { |note| "  #{note}\n" }.join}"]

@@ -19,14 +19,17 @@ module Chaton
         Control::Client.new(control_socket).call(command)
       end
 
+      # Options that find the server.
+      def given = @arguments.given
+
       # From the configuration the server was started with, unless it is named.
       def control_socket
         further = @arguments.rest
         @arguments.problem("takes no argument, not #{further.first.inspect}") unless further.empty?
-        named = @arguments.given[:control_socket]
+        named = given[:control_socket]
         return File.expand_path(named) if named && @arguments.problems.empty?
 
-        Config.load(@arguments.given, problems: @arguments.problems).control_socket ||
+        Config.load(given, problems: @arguments.problems).control_socket ||
           raise(ControlError, "control_socket is off in the configuration; use signals and the pidfile instead")
       end
     end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../memory/launch"
 require_relative "command"
 require_relative "restart_arguments"
 
@@ -9,20 +10,26 @@ module Chaton
     class Serve < Command
       # @return [Integer] exit status
       def run
+        launch = Memory::Launch.new(@argv)
         typed_in = Config::Loader.working_directory
         plan = load_plan
         require_rackup(plan)
         enter(plan)
         argv = RestartArguments.from(@argv, @arguments.given, plan: plan, typed_in: typed_in)
-        server(plan, argv).run
+        log = log(plan)
+        launch.go(plan, log)
+        plan.notes.each { |note| log.info(note) }
+        server(plan, argv, log).run
       end
 
       private
 
-      def server(plan, argv)
+      def log(plan)
         require_relative "../telemetry/log"
-        log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level, io: @out)
-        plan.notes.each { |note| log.info(note) }
+        Telemetry::Log.new(format: plan.log_format, level: plan.log_level, io: @out)
+      end
+
+      def server(plan, argv, log)
         if plan.workers.positive?
           require_relative "../supervisor"
           Supervisor.new(plan, argv: argv, log: log)

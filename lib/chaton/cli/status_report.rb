@@ -1,17 +1,22 @@
 # frozen_string_literal: true
 
 require_relative "../config/types"
+require_relative "../telemetry/size"
 
 module Chaton
   class CLI
     # A server's status for people to read.
     class StatusReport
-      # Column => field of a worker.
+      # Column => field of a worker; with a dot, a field of a field.
       COLUMNS = {
         "worker" => "worker", "roles" => "roles", "pid" => "pid", "state" => "state", "ready" => "ready",
         "up" => "age_s", "gen" => "generation", "conns" => "connections", "queued" => "queued", "running" => "running",
-        "threads" => "threads", "done" => "finished_total", "requests" => "requests_total", "shed" => "shed_total"
+        "threads" => "threads", "done" => "finished_total", "requests" => "requests_total", "shed" => "shed_total",
+        "memory" => "memory.pss", "private" => "memory.private", "shared" => "memory.shared",
+        "recycled" => "memory.recycles"
       }.freeze
+      # Fields of memory that are no amounts of it.
+      COUNTS = %w[recycles hards recycled_total hard_total].freeze
 
       # @param status [Hash{String=>Object}] as the control socket gives it
       def initialize(status)
@@ -19,7 +24,7 @@ module Chaton
       end
 
       # @return [String]
-      def to_s = [head, workers, *given_up, service, *running, *jobs].compact.join("\n")
+      def to_s = [head, workers, *given_up, *memory, service, *running, *jobs].compact.join("\n")
 
       private
 
@@ -35,9 +40,30 @@ module Chaton
         rows = Array(@status["workers"])
         return if rows.empty?
 
-        cells = [COLUMNS.keys, *rows.map { |row| COLUMNS.values.map { |field| cell(field, row[field]) } }]
+        cells = [COLUMNS.keys, *rows.map { |row| COLUMNS.values.map { |field| value(row, field) } }]
         widths = cells.transpose.map { |column| column.map(&:length).max }
         cells.map { |row| row.zip(widths).map { |text, width| text.rjust(width) }.join("  ") }.join("\n")
+      end
+
+      def value(row, field)
+        name, part = field.split(".")
+        part ? amount(part, row.dig(name, part)) : cell(name, row[name])
+      end
+
+      # Ceilings where there are any, and why workers were replaced.
+      def memory
+        memory = @status["memory"]&.except("recycling")&.compact or return []
+        reasons = Array(@status["workers"]).filter_map { |row| past(row) }
+        ["memory: #{memory.map { |name, value| "#{name} #{amount(name, value)}" }.join("  ")}", *reasons]
+      end
+
+      def amount(name, value)
+        COUNTS.include?(name) ? cell(name, value) : Telemetry::Size.of(value)
+      end
+
+      def past(row)
+        reason = row.dig("memory", "reason")
+        "worker #{row["worker"]} was last replaced because #{reason}" if reason
       end
 
       def given_up

@@ -23,6 +23,7 @@ module Chaton
       def run
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons
+        check_limits
       end
 
       private
@@ -34,6 +35,14 @@ module Chaton
 
         @draft.problem(Origin.new("the configuration"),
                        "cron #{twice.first.inspect} stands there twice; give each its own name")
+      end
+
+      # A ceiling may also be a word.
+      def check_limits
+        [[:limit, :limit_hard, "a worker would be ended before it is replaced"],
+         [:limit, :limit_tree, "one worker could never be that large"]].each do |lower, upper, why|
+          compare(lower, upper, why) if [lower, upper].all? { |name| @draft[name].is_a?(Integer) }
+        end
       end
 
       def compare(lower, upper, why)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "dsl/jobs"
+require_relative "dsl/memory"
 require_relative "dsl/section"
 require_relative "dsl/web"
 require_relative "hooks"
@@ -16,7 +17,7 @@ module Chaton
 
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :plugin, :load].freeze
+               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :memory, :plugin, :load].freeze
 
       define Options.in(:top)
 
@@ -68,9 +69,20 @@ module Chaton
         nil
       end
 
-      %i[streams memory].each do |name|
-        define_method(name) { |*_values| problem("#{name} #{Types::Role.unbuilt(name)}") }
+      # Allocator, collection, ceilings and tracing.
+      #
+      # @return [void]
+      def memory(*values, &block)
+        return problem("memory needs a block: memory { limit \"512M\" }") unless block && values.empty?
+
+        MemorySection.new(@draft, @reading).instance_eval(&block)
+        nil
       end
+
+      # Not in this version.
+      #
+      # @return [void]
+      def streams(*_values) = problem("streams #{Types::Role.unbuilt(:streams)}")
 
       # Answers requests whose application raised.
       #

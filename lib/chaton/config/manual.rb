@@ -49,6 +49,11 @@ module Chaton
           cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin"
         end
 
+        memory do
+          limit "512M"                              # of one worker; above it it is replaced
+          eden "64M"                                # or "2x": twice what is alive
+        end
+
         on_worker_boot { |index| Metrics.connect(index) }
         ```
 
@@ -57,7 +62,8 @@ module Chaton
         Relative paths start in the application's directory.
 
         Options marked *web* stand inside `web { }`, those marked *queue* are keywords of `queue` in it, those
-        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`.
+        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`, those marked *memory* inside
+        `memory { }`.
 
         ## Roles
 
@@ -135,7 +141,7 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs then " *#{option.scope}*"
+        when :web, :jobs, :memory then " *#{option.scope}*"
         when :queue then " *queue* `#{option.key}:`"
         when :cli then " *command line*"
         else ""

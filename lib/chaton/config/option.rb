@@ -9,8 +9,8 @@ module Chaton
     #
     # - name: Symbol, in files and in the plan, the unit at its end
     # - group: Symbol, the chapter of the manual
-    # - scope: :top, :web (inside `web { }`), :queue (a keyword of `queue` inside `web { }`), :jobs (inside `jobs { }`)
-    #   or :cli
+    # - scope: :top, :web (inside `web { }`), :queue (a keyword of `queue` inside `web { }`), :jobs (inside `jobs { }`),
+    #   :memory (inside `memory { }`) or :cli
     # - type: see {Types}; says: one sentence
     # - default: a value, or a Proc over the other settings with default_text in words
     # - development: the default in that environment, where it differs

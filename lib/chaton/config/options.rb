@@ -5,6 +5,7 @@ require_relative "options/processes"
 require_relative "options/output"
 require_relative "options/web"
 require_relative "options/jobs"
+require_relative "options/memory"
 
 module Chaton
   module Config
@@ -20,13 +21,14 @@ module Chaton
         timeouts: "Timeouts",
         connections: "Connections",
         health: "Health, restarts and stopping",
+        memory: "Memory and collection",
         jobs: "Background jobs",
         store: "Where jobs live",
         output: "Output and control"
       }.freeze
 
       # By chapter.
-      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS].sort_by.with_index do |option, index|
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *MEMORY].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.
@@ -36,7 +38,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue, :jobs or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs, :memory or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "memory_settings"
 require_relative "options"
 
 module Chaton
@@ -34,6 +35,8 @@ module Chaton
       attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
       # @return [Web]
       attr_reader :web
+      # @return [MemorySettings]
+      attr_reader :memory
       # @return [JobsSettings, nil] nil where nothing is said about jobs
       attr_reader :jobs
       # @return [Float]
@@ -93,7 +96,7 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
-        @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h,
+        @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, memory: memory.to_h,
                       hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end

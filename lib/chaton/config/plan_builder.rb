@@ -33,8 +33,8 @@ module Chaton
       def plan
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: value(:tag) || File.basename(@root),
-          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, hooks: hooks,
-          notes: @draft.notes.freeze,
+          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, memory: memory,
+          hooks: hooks, notes: @draft.notes.freeze,
           **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
@@ -55,6 +55,8 @@ module Chaton
       end
 
       def web = Web.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
+
+      def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
 
       def jobs
         return unless @roles.jobs?

@@ -85,8 +85,7 @@ module Chaton
             "#{INSTEAD[name.to_sym]}"
         end
 
-        INSTEAD = { streams: " and run your consumers beside the server",
-                    memory: " and set Ruby's own RUBY_GC_* variables and the allocator as before" }.freeze
+        INSTEAD = { streams: " and run your consumers beside the server" }.freeze
         private_constant :INSTEAD
       end
     end

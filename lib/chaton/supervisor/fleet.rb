@@ -37,7 +37,7 @@ module Chaton
         @origin = origin
         @board = board
         @recovery = recovery
-        @report = FleetReport.new(log)
+        @report = FleetReport.new(log, compacted: plan.memory.compact)
         @seats = []
         @children = []
         @slots_free = (0...self.class.slots(plan.workers)).to_a

@@ -21,9 +21,14 @@ module Chaton
         status.exited? ? "exit #{status.exitstatus}" : "SIG#{Signal.signame(status.termsig)}"
       end
 
+      # Ends that a native extension may cause which keeps the address of an object that was moved.
+      CRASHES = /SIG(?:SEGV|BUS|ABRT)/
+
       # @param log [Telemetry::Log]
-      def initialize(log)
+      # @param compacted [Boolean] whether objects were moved before the first worker was forked
+      def initialize(log, compacted: false)
         @log = log
+        @compacted = compacted && GC.respond_to?(:compact)
       end
 
       # @param child [Child]
@@ -52,6 +57,7 @@ module Chaton
         reason = child.leash.reason
         fields = { **facts(child), status: how, reason: reason }.compact
         @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
+        suspect_compaction(child) if how.match?(CRASHES)
         give_up(child, verdict, reason) if verdict.is_a?(RestartPolicy::Stop)
       end
 
@@ -63,6 +69,15 @@ module Chaton
 
       def next_step(verdict)
         verdict.is_a?(RestartPolicy::Again) ? { restart_in_s: verdict.delay_s } : {}
+      end
+
+      # Once: the next crash has the same cause, or none of ours.
+      def suspect_compaction(child)
+        return unless @compacted
+
+        @compacted = false
+        @log.warn("should this crash come from a native extension that does not bear its objects being moved, " \
+                  "`memory { compact false }` ends it: try it when the line above names no other cause", **facts(child))
       end
 
       def give_up(child, verdict, reason)

@@ -23,16 +23,18 @@ module Chaton
       # @param fleet [Fleet]
       # @param origins [Origins]
       # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
+      # @param ceilings [Ceilings]
       # @param surroundings [Surroundings]
       # @param log [Telemetry::Log]
-      def initialize(plan, fleet:, origins:, memory:, surroundings:, log:)
+      def initialize(plan, fleet:, origins:, memory:, ceilings:, surroundings:, log:)
         @plan = plan
         @fleet = fleet
         @origins = origins
         @memory = memory
+        @ceilings = ceilings
         @surroundings = surroundings
         @log = log
-        @status = Status.new(plan, memory.fetch(:board))
+        @status = Status.new(plan, memory.fetch(:board), ceilings)
         @state = :starting
         @exit_status = 0
       end
@@ -99,6 +101,15 @@ module Chaton
         nil
       end
 
+      # Tells workers to trace, or to say what they have seen.
+      #
+      # @param order [TraceOrder]
+      # @return [Array<Integer>] numbers of those that were told
+      def trace(order)
+        ready = @fleet.children.select { |child| child.ready? && order.for?(child.index) }
+        ready.select { |child| child.order(order.to_h) }.map(&:index)
+      end
+
       # Workers take no more jobs.
       #
       # @return [nil]
@@ -126,10 +137,14 @@ module Chaton
       #
       # @return [void]
       def steer
-        @rollout&.tick(EventLoop.now_s) unless over?
-        return become_ready if @state == :starting && @fleet.complete?
+        keep_below_ceilings unless over?
+        return if over?
 
-        despair if !over? && @fleet.hopeless?
+        # One thing at a time: a worker that is being recycled comes to its end first.
+        @rollout&.tick(EventLoop.now_s) unless @ceilings.busy?
+        return become_ready if @state == :starting && @fleet.complete? && !@ceilings.doubts?
+
+        despair("no worker could be started", @fleet.seats.first.given_up) if @fleet.hopeless?
       end
 
       private
@@ -148,9 +163,14 @@ module Chaton
         nil
       end
 
+      def keep_below_ceilings
+        @ceilings.steer(EventLoop.now_s, starting: @state == :starting, held: @rollout&.running?)
+        despair("cannot start", @ceilings.refusal) if @state == :starting && @ceilings.refusal
+      end
+
       # Nobody serves and nobody is going to.
-      def despair
-        @log.error("no worker could be started; the server ends", reason: @fleet.seats.first.given_up)
+      def despair(what, reason)
+        @log.error("#{what}; the server ends", reason: reason)
         @exit_status = 1
         wind_down(:stopping)
       end

@@ -50,6 +50,9 @@ module Chaton
         @molds.any?(&:alive?)
       end
 
+      # @return [Array<Integer>] of molds
+      def pids = @molds.map(&:pid).compact
+
       # @return [Array<IO>]
       def ios
         @molds.flat_map(&:ios)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../version"
+require_relative "trace_order"
 
 module Chaton
   class Supervisor
@@ -13,6 +14,7 @@ module Chaton
     # | quiet | `quiet` |
     # | phased-restart | `phased_restart`: new code worker by worker (SIGUSR1) |
     # | restart | `restart`: everything anew in place (SIGUSR2) |
+    # | trace | `trace(order)` → numbers of the workers that were told; they answer by themselves, see {TraceOrder} |
     #
     # An action answers nil when it has begun, or a sentence that says why not.
     class Remote
@@ -30,6 +32,7 @@ module Chaton
       def call(request)
         command = request["command"].to_s
         return { ok: true, version: VERSION, **@actor.status } if command == "status"
+        return trace(request) if command == "trace"
         return unknown(command) unless (action = ACTIONS[command])
 
         refusal = @actor.public_send(action)
@@ -40,8 +43,19 @@ module Chaton
 
       private
 
+      def trace(request)
+        order = TraceOrder.new(request)
+        refusal = order.problem and return { ok: false, error: refusal }
+
+        asked = @actor.trace(order)
+        return { ok: false, error: order.nobody } if asked.empty?
+
+        { ok: true, asked: asked, pid: Process.pid }
+      end
+
       def unknown(command)
-        { ok: false, error: "unknown command #{command[0, 40].inspect}; known: status, #{ACTIONS.keys.join(", ")}" }
+        known = ["status", *ACTIONS.keys, "trace"].join(", ")
+        { ok: false, error: "unknown command #{command[0, 40].inspect}; known: #{known}" }
       end
     end
   end

@@ -5,7 +5,8 @@ require_relative "restart_policy"
 module Chaton
   class Supervisor
     # A worker's number, whoever holds it at the moment: its child, during a
-    # phased restart the successor too, and when the next one is due.
+    # phased restart or while it is recycled the successor too, and when the next
+    # one is due.
     class Seat
       # @return [Integer]
       attr_reader :index
@@ -55,6 +56,23 @@ module Chaton
         @origin = @child.origin
         @given_up = nil
         replaced
+      end
+
+      # Lets go of its child, which is leaving by our own wish: its end is no
+      # death, and nobody follows until {#refill}.
+      #
+      # @return [void]
+      def vacate
+        @child = nil
+        @due_at = nil
+      end
+
+      # The next one is due, unless somebody is there or on the way.
+      #
+      # @param now_s [Float]
+      # @return [void]
+      def refill(now_s)
+        @due_at ||= now_s if @child.nil? && @successor.nil? && !@given_up
       end
 
       # The child is ready.

@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../telemetry/backtraces"
 require_relative "../worker/drain"
 require_relative "event_loop"
 require_relative "orders"
+require_relative "single_ceiling"
 
 module Chaton
   class Supervisor
@@ -13,6 +15,8 @@ module Chaton
       include Orders
 
       NO_WORKERS = "there are no workers to add or remove (workers 0)"
+      # Collect, and give free memory back; see {Service::Orders}.
+      TRIM = JSON.generate({ do: "trim" }).freeze
 
       # @return [Symbol] :starting, :running, :stopping or :restarting
       attr_reader :state
@@ -21,6 +25,7 @@ module Chaton
       # @param service [Chaton::Service]
       # @param surroundings [Surroundings]
       # @param log [Telemetry::Log]
+      # @raise [ConfigError] when what is loaded is above the ceiling of memory
       def initialize(plan, service:, surroundings:, log:)
         @plan = plan
         @service = service
@@ -29,6 +34,7 @@ module Chaton
         @state = :starting
         @started_at_s = EventLoop.now_s
         @complete = nil
+        @ceiling = SingleCeiling.new(plan.memory, restarts: !plan.development?, log: log)
       end
 
       # @return [void]
@@ -56,7 +62,7 @@ module Chaton
       def status
         { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @surroundings.listeners.addresses,
-          store: @plan.jobs&.store_shown, service: @service.status }
+          store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status }
       end
 
       # @return [nil]
@@ -93,6 +99,17 @@ module Chaton
         nil
       end
 
+      # Tells the tracer, as {Helm#trace} does.
+      #
+      # @param order [TraceOrder]
+      # @return [Array<Integer>]
+      def trace(order)
+        return [] if @state == :starting || over? || !order.for?(0)
+
+        @service.order(JSON.generate(order.to_h))
+        [0]
+      end
+
       # @return [nil]
       def quiet_jobs
         @service.quiet_jobs
@@ -117,13 +134,22 @@ module Chaton
         @complete = @drain.complete?
       end
 
-      # @return [nil]
+      # @return [Float, nil]
       def due_at
-        nil
+        @ceiling.due_at if @state == :running
       end
 
+      # Looks after its memory.
+      #
       # @return [void]
-      def tick(_now_s); end
+      def tick(now_s)
+        return unless @state == :running
+
+        case @ceiling.look(now_s)
+        when :trim then @service.order(TRIM)
+        when :restart then restart
+        end
+      end
 
       private
 

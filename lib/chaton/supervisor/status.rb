@@ -9,9 +9,11 @@ module Chaton
     class Status
       # @param plan [Chaton::Config::Plan]
       # @param board [#read]
-      def initialize(plan, board)
+      # @param ceilings [Ceilings]
+      def initialize(plan, board, ceilings)
         @plan = plan
         @board = board
+        @ceilings = ceilings
         @started_at_s = EventLoop.now_s
       end
 
@@ -25,7 +27,7 @@ module Chaton
         {
           pid: Process.pid, mode: "cluster", state: state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
-          workers: fleet.children.sort_by(&:index).map { |child| worker(child, now_s) },
+          memory: @ceilings.to_h(now_s), workers: fleet.children.sort_by(&:index).map { |child| worker(child, now_s) },
           given_up: fleet.seats.select(&:given_up).map { |seat| { worker: seat.index, reason: seat.given_up } }
         }
       end
@@ -36,7 +38,7 @@ module Chaton
         gauges = @board.read(child.slot)
         gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
                      generation: child.origin.generation, age_s: (now_s - child.forked_at_s).round(3),
-                     ready: child.ready? && ready?(child, gauges))
+                     ready: child.ready? && ready?(child, gauges), memory: @ceilings.of(child, now_s))
       end
 
       # A full queue is busy, not dead: it only says that others should be asked.

@@ -17,7 +17,7 @@ class DSLTest < ConfigCase
   end
 
   def test_every_option_can_be_set_in_a_file
-    lines = { top: +"", web: +"", queue: +"", jobs: +"" }
+    lines = { top: +"", web: +"", queue: +"", jobs: +"", memory: +"" }
     Chaton::Config::Options::ALL.each do |option|
       next if option.default.nil? || option.default.respond_to?(:call)
 
@@ -28,7 +28,8 @@ class DSLTest < ConfigCase
       lines.fetch(option.scope) << "#{name} #{value.inspect}\n"
     end
     write("config/sidekiq.yml", "")
-    plan = plan("#{lines[:top]}web do\n#{lines[:web]}#{lines[:queue]}end\njobs do\n#{lines[:jobs]}end")
+    plan = plan("#{lines[:top]}web do\n#{lines[:web]}#{lines[:queue]}end\njobs do\n#{lines[:jobs]}end\n" \
+                "memory do\n#{lines[:memory]}end")
     defaults = Chaton::Config.load({ environment: "development", config_file: "-" }, env: {}, root: @root)
     assert_equal defaults.queue_age_s, plan.queue_age_s
     assert_equal 30.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
@@ -94,7 +95,6 @@ class DSLTest < ConfigCase
 
   def test_what_is_not_built_is_refused
     assert_match(/streams is not in this version/, only_problem("streams { broker 'x' }").message)
-    assert_match(/memory is not in this version/, only_problem("memory { limit '512M' }").message)
     assert_match(/workers ask for streams, which is not/, only_problem("workers web: 1, streams: 1").message)
   end
 end

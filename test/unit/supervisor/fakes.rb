@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
 require "stringio"
+require "chaton/config/memory_settings"
 require "chaton/supervisor/fleet"
 require "chaton/telemetry/log"
 
 # Stand-ins for what surrounds a fleet: nothing is forked.
 module SupervisorFakes
   Plan = Struct.new(:workers, :boot_timeout_s, :shutdown_timeout_s, :alive_timeout_s, :restart_delay_s,
-                    :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, :roles, keyword_init: true) do
+                    :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, :roles, :memory,
+                    keyword_init: true) do
     def roles_of(index) = roles.fetch(index, roles.first)
     def of_process(_roles) = self
   end
@@ -41,11 +43,14 @@ module SupervisorFakes
   end
 
   class Board
-    attr_reader :cleared
+    attr_reader :cleared, :gauges
 
     def initialize
       @cleared = []
+      @gauges = Hash.new { |all, slot| all[slot] = {} }
     end
+
+    def read(slot) = @gauges[slot]
 
     def clear(slot)
       @cleared << slot
@@ -54,9 +59,12 @@ module SupervisorFakes
 
   private
 
+  def compacting(value) = Chaton::Config::MemorySettings.new(compact: value)
+
   def build_fleet(workers: 2, recovery: nil, **changes)
     settings = { workers: workers, boot_timeout_s: 10, shutdown_timeout_s: 5, alive_timeout_s: 0, restart_delay_s: 1,
-                 restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60, roles: [[:web]] }
+                 restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60, roles: [[:web]],
+                 memory: compacting(true) }
     @output = StringIO.new
     @log = Chaton::Telemetry::Log.new(io: @output)
     @origin = Origin.new

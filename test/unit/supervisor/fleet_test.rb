@@ -108,6 +108,25 @@ class FleetTest < Minitest::Test
     assert_match(/fork failed/, @output.string)
   end
 
+  def test_the_first_crash_names_compaction_once
+    build_fleet(workers: 2)
+    [0, 1].each { |index| crash(index, "killed by SIGSEGV (core dumped)") }
+    assert_equal 1, @output.string.scan("`memory { compact false }`").size
+    build_fleet(workers: 2)
+    crash(0, "killed by SIGKILL")
+    crash(1, "exit 1")
+    refute_match(/compact/, @output.string)
+    build_fleet(workers: 1, memory: compacting(false))
+    crash(0, "killed by SIGABRT")
+    refute_match(/compact/, @output.string)
+  end
+
+  def crash(index, how)
+    child = @fleet.children.find { |one| one.index == index }
+    make_ready(child)
+    lose(child, how)
+  end
+
   def test_nothing_is_due_while_the_board_is_full
     build_fleet(workers: 1)
     slots = Chaton::Supervisor::Fleet.slots(1)

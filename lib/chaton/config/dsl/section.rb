@@ -63,7 +63,7 @@ module Chaton
       def usage(option)
         case option.scope
         when :queue then "web { queue #{option.key}: … }"
-        when :web, :jobs then "#{option.scope} { #{option.name} … }"
+        when :web, :jobs, :memory then "#{option.scope} { #{option.name} … }"
         else "#{option.name} outside of the block"
         end
       end

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require_relative "case"
+
+module Bench
+  module Gc
+    # Everything that is measured, in the order of the table.
+    module Cases
+      # Memory is no object.
+      LARGE_EDEN = "4x"
+      # A pair of slices says little, the median of many says more.
+      PAIRS = 21
+
+      module_function
+
+      # @return [Array<Case>]
+      def all = [curve, gaps, *tracer, summary]
+
+      def curve
+        large = ChatonWith.new(settings: %(memory { eden "#{LARGE_EDEN}" }), note: "eden #{LARGE_EDEN}")
+        Case.new(name: "curve", kind: :curve, rounds: 3, seconds: 4, factor: 1.08, scouts: 1,
+                 title: "templates over 450,000 live objects, constant rate in steps until answers fall behind",
+                 servers: [ChatonWith.new, large, *pumas],
+                 shows: %i[full_rate full_rss_mb gc_us p99_ms p999_ms],
+                 bars: [Bar.at_least(:full_rate, 1.25), Bar.at_most(:full_rss_mb, 1.5), Bar.at_most(:gc_us, 1 / 3r),
+                        Bar.at_most(:p999_ms, 1 / 3r), Bar.at_least(:full_rate, 1.5, of: large.label)])
+      end
+
+      def gaps
+        Case.new(name: "gaps", kind: :gaps, rounds: 1, seconds: 60, scouts: 1,
+                 title: "the same for 60 s, 2 s of half the highest rate and 1 s of nothing in turn",
+                 servers: [ChatonWith.new, *pumas], shows: %i[full_collections full_inside board_inside gc_us p999_ms],
+                 bars: [Bar.at_most(:full_inside, 0, against: nil), Bar.at_most(:board_inside, 0, against: nil)])
+      end
+
+      # The third one has had its tracer on, and has it off again.
+      def tracer
+        servers = lambda do
+          [ChatonWith.new(settings: "memory { trace true }", note: "traced"), ChatonWith.new(note: "untraced"),
+           ChatonWith.new(settings: "memory { trace true }", note: "traced before")]
+        end
+        [["tracer-sinatra", "Sinatra example", SINATRA, 0.985], ["tracer-loop", "allocation loop", ALLOCATIONS, 0.96]]
+          .map do |name, title, rackup, share|
+            cost(name:, title: "tracer at its default rate, #{title}", rackup:, servers: servers.call,
+                 bars: [*dearer(share, "chaton traced"), *dearer(0.995, "chaton traced before")])
+          end
+      end
+
+      def summary
+        servers = [ChatonWith.new(settings: "memory { summary true }", note: "with summaries"),
+                   ChatonWith.new(note: "untraced")]
+        cost(name: "summary", title: "a summary line for each collection, templates over 450,000 objects",
+             rackup: CATALOGUE, servers:, bars: dearer(0.995, servers.first.label))
+      end
+
+      def cost(**given)
+        Case.new(kind: :cost, rounds: PAIRS, seconds: 2, connections: 16, shows: %i[rps cpu_us p99_ms], **given)
+      end
+
+      # Throughput may fall to this share, and so the processor time of a request rise.
+      def dearer(share, label)
+        [Bar.at_least(:rps, share, against: "chaton untraced", of: label),
+         Bar.at_most(:cpu_us, 1 / share, against: "chaton untraced", of: label)]
+      end
+
+      def pumas
+        [Puma.new(threads: "1:1"), Puma.new(threads: "5:5"), Puma.new(threads: "1:1", core: PINNED_CORE),
+         Puma.new(threads: "5:5", core: PINNED_CORE)]
+      end
+    end
+  end
+end

@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require_relative "../support/report"
+require_relative "cases"
+require_relative "contest"
+
+module Bench
+  # Measuring memory: Chaton beside Sidekiq on the C library's own allocator, and beside itself.
+  module Memory
+    # `bin/bench memory`; see Bench::Run for what it answers.
+    module Suite
+      # Orientation in a few minutes: too short to be cited.
+      QUICK = { rounds: 1, seconds: 12, jobs: 60, requests: 500 }.freeze
+      NOTES = <<~TEXT
+        Megabytes are resident, of all the server's processes, sampled four times a second; a figure is the median of
+        slices in turn, each with a server process of its own, a ratio the median of the ratios of each round. Payloads are
+        made inside the jobs, from a seed in the queue, in the same order for all. "10 s after the load" begins when no
+        job is left. Each Chaton was booted, used for a moment and ended before, so that it had its own reading of the
+        application's heap, as from the second deployment on. Private and shared memory is that of smaps_rollup, the mean
+        of the workers. CPU is the server's alone.
+      TEXT
+
+      module_function
+
+      def name = "memory"
+      def programs = %w[sidekiq redis]
+      def cases = Cases.all
+      def summary(folder) = Report.new(folder, title: "Memory", cases:, notes: NOTES)
+
+      # @return [Hash{Symbol => Object}] the raw results
+      def measure(a_case, quick:, progress:)
+        a_case = shortened(a_case) if quick
+        Contest.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+      end
+
+      def shortened(a_case)
+        a_case.dup.tap do |quick|
+          QUICK.each { |name, value| quick[name] = [quick[name], value].min if quick[name] }
+        end
+      end
+
+      def line(a_case, figures, round)
+        told = figures.slice(:jobs, :work_per_cpu_s, :peak_mb, :last_mb, :climb, :after_mb, :burst_2_mb, :burst_10_mb,
+                             :growth, :private_mb, :shared_mb, :error)
+        format("%d/%d  %-40s %s", round + 1, a_case.rounds, figures[:server],
+               told.map { |metric, value| "#{metric} #{value}" }.join("  "))
+      end
+    end
+  end
+end

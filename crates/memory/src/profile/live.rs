@@ -1,0 +1,80 @@
+//! The samples of objects not known to be dead, in a bounded list.
+
+use super::random::Random;
+
+/// More thinning than this leaves nothing to see.
+const KEEP_ONE_IN_MAX: u32 = 1 << 20;
+
+/// A followed object.
+pub(super) struct Sample {
+    pub(super) object: usize,
+    pub(super) bytes: usize,
+    /// Objects this one stands for.
+    pub(super) weight: f64,
+    pub(super) cell: u32,
+    /// Collections survived.
+    pub(super) age: u16,
+    pub(super) old: bool,
+}
+
+/// Followed objects, oldest first.
+pub(super) struct Live {
+    pub(super) samples: Vec<Sample>,
+    samples_max: usize,
+    /// Of so many new samples one is followed, with so many times the weight.
+    pub(super) keep_one_in: u32,
+    /// How often the list was thinned out.
+    pub(super) thinned: u64,
+}
+
+impl Live {
+    pub(super) fn new(samples_max: usize) -> Self {
+        Self { samples: Vec::new(), samples_max, keep_one_in: 1, thinned: 0 }
+    }
+
+    /// Follows a new sample, or not, if thinned out.
+    pub(super) fn follow(&mut self, mut sample: Sample, random: &mut Random) {
+        if !random.one_in(self.keep_one_in) {
+            return;
+        }
+        sample.weight *= f64::from(self.keep_one_in);
+        if self.samples.len() >= self.samples_max {
+            self.thin(random);
+            if !random.one_in(2) {
+                return;
+            }
+            sample.weight *= 2.0;
+        }
+        self.samples.push(sample);
+    }
+
+    /// Drops one of each two neighbours by lot and doubles the weight of the
+    /// other. By lot and not always the second: code that allocates two kinds
+    /// of objects in turn would lose one of them altogether.
+    fn thin(&mut self, random: &mut Random) {
+        let mut second = false;
+        let mut drop_second = false;
+        self.samples.retain_mut(|sample| {
+            if !second {
+                drop_second = random.one_in(2);
+            }
+            let kept = second != drop_second;
+            second = !second;
+            sample.weight *= 2.0;
+            kept
+        });
+        self.keep_one_in = (self.keep_one_in * 2).min(KEEP_ONE_IN_MAX);
+        self.thinned += 1;
+    }
+
+    /// Follows more of the new samples again, once a collection left room.
+    pub(super) fn relax(&mut self) {
+        if self.keep_one_in > 1 && self.samples.len() < self.samples_max / 4 {
+            self.keep_one_in /= 2;
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.samples.capacity() * size_of::<Sample>()
+    }
+}

@@ -1,0 +1,101 @@
+//! Several reports as one.
+
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
+
+use super::hash::Map;
+use super::report::{Report, Row};
+use super::{gvl, Frame, Tally};
+
+/// Things kept once, numbered in the order they came.
+struct Index<T> {
+    list: Vec<T>,
+    index: Map<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Index<T> {
+    fn new() -> Self {
+        Self { list: Vec::new(), index: Map::default() }
+    }
+
+    fn number(&mut self, thing: &T) -> u32 {
+        if let Some(&known) = self.index.get(thing) {
+            return known;
+        }
+        let number = self.list.len() as u32;
+        self.list.push(thing.clone());
+        self.index.insert(thing.clone(), number);
+        number
+    }
+}
+
+struct Merge {
+    frames: Index<Frame>,
+    locations: Index<(u32, u32)>,
+    stacks: Index<Vec<u32>>,
+    classes: Index<String>,
+    rows: Map<(u32, u32), Tally>,
+}
+
+impl Merge {
+    fn add(&mut self, report: &Report) {
+        for row in &report.rows {
+            let tally = &row.tally;
+            if tally.is_empty() {
+                continue;
+            }
+            let mut stack = Vec::new();
+            for (frame, line) in report.stack(row.stack) {
+                let location = (self.frames.number(frame), line);
+                stack.push(self.locations.number(&location));
+            }
+            let stack = self.stacks.number(&stack);
+            let class = self.classes.number(&report.class(row.class).to_owned());
+            match self.rows.entry((stack, class)) {
+                Entry::Occupied(mut sums) => *sums.get_mut() += tally,
+                Entry::Vacant(place) => drop(place.insert(tally.clone())),
+            }
+        }
+    }
+
+    fn rows(&mut self) -> Vec<Row> {
+        let sums = std::mem::take(&mut self.rows);
+        let mut rows: Vec<Row> =
+            sums.into_iter().map(|((stack, class), tally)| Row { stack, class, tally }).collect();
+        rows.sort_by(|a, b| {
+            let weight = |row: &Row| (row.tally.live.bytes, row.tally.allocated.bytes);
+            let order = weight(b).partial_cmp(&weight(a)).unwrap_or(std::cmp::Ordering::Equal);
+            order.then((a.stack, a.class).cmp(&(b.stack, b.class)))
+        });
+        rows
+    }
+}
+
+impl Report {
+    /// Puts the reports of several processes together: same code and class,
+    /// one row. None give an empty report.
+    pub fn merge(reports: Vec<Report>) -> Report {
+        let mut merge = Merge {
+            frames: Index::new(),
+            locations: Index::new(),
+            stacks: Index::new(),
+            classes: Index::new(),
+            rows: Map::default(),
+        };
+        let mut merged = Report::default();
+        for mut report in reports {
+            merge.add(&report);
+            merged.sources.append(&mut report.sources);
+            merged.collections.append(&mut report.collections);
+            merged.gvl = gvl::Waits::join(merged.gvl.take(), report.gvl.take());
+        }
+        merged.sources.sort_by_key(|s| (s.about.worker.unwrap_or(u32::MAX), s.about.pid));
+        merged.collections.sort_by(|a, b| a.unix_s.total_cmp(&b.unix_s));
+        merged.rows = merge.rows();
+        merged.frames = merge.frames.list;
+        merged.locations = merge.locations.list;
+        merged.stacks = merge.stacks.list;
+        merged.classes = merge.classes.list;
+        merged
+    }
+}

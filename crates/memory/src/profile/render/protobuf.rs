@@ -1,0 +1,50 @@
+//! As much of the protocol buffer encoding as a profile needs: varints, text
+//! and messages within messages.
+
+/// A message being written.
+#[derive(Default)]
+pub(super) struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    /// A number; zero is the default and left out.
+    pub(super) fn number(&mut self, field: u64, value: u64) -> &mut Self {
+        if value != 0 {
+            self.varint(field << 3);
+            self.varint(value);
+        }
+        self
+    }
+
+    /// Bytes or text, also if empty: of a repeated field each one counts.
+    pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// A list of numbers, packed.
+    pub(super) fn packed(&mut self, field: u64, values: &[u64]) -> &mut Self {
+        let mut list = Message::default();
+        values.iter().for_each(|value| list.varint(*value));
+        self.bytes(field, &list.0)
+    }
+
+    /// A message within this one.
+    pub(super) fn message(&mut self, field: u64, message: &Message) -> &mut Self {
+        self.bytes(field, &message.0)
+    }
+
+    /// What was written.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+}

@@ -1,0 +1,119 @@
+//! The rows of a report summed by line of code and by class.
+
+use std::collections::HashMap;
+
+use super::super::{Report, Tally};
+use super::{frame_text, short, By};
+
+/// What was allocated at one line of code, of one class.
+pub(super) struct Line {
+    /// `/app/foo.rb:12`, or the innermost frame's name where no frame has a file.
+    pub(super) place: String,
+    /// The innermost frame's name: often a method written in C.
+    pub(super) label: String,
+    pub(super) class: String,
+    pub(super) tally: Tally,
+}
+
+/// Lines of code, the heaviest first. The line is that of the innermost frame
+/// which has a file.
+pub(super) fn lines(report: &Report, by: By, bytes: bool) -> Vec<Line> {
+    let mut sums: HashMap<(String, &str, &str), Tally> = HashMap::new();
+    for row in &report.rows {
+        let mut label = "(no frame)";
+        let mut place = None;
+        for (depth, (frame, line)) in report.stack(row.stack).enumerate() {
+            if depth == 0 {
+                label = &frame.label;
+            }
+            if !frame.path.is_empty() {
+                place = Some(format!("{}:{line}", short(&frame.path)));
+                break;
+            }
+        }
+        let key = (place.unwrap_or_else(|| label.into()), label, report.class(row.class));
+        *sums.entry(key).or_default() += &row.tally;
+    }
+    let line = |((place, label, class), tally): ((String, &str, &str), Tally)| Line {
+        place,
+        label: label.into(),
+        class: class.into(),
+        tally,
+    };
+    let lines = sums.into_iter().map(line).collect();
+    ordered(lines, |line: &Line| (by.of(&line.tally, bytes), line.place.clone()))
+}
+
+/// Classes, the heaviest first.
+pub(super) fn classes(report: &Report, by: By, bytes: bool) -> Vec<(String, Tally)> {
+    let mut sums: HashMap<&str, Tally> = HashMap::new();
+    for row in &report.rows {
+        *sums.entry(report.class(row.class)).or_default() += &row.tally;
+    }
+    let classes = sums.into_iter().map(|(class, tally)| (class.to_owned(), tally)).collect();
+    ordered(classes, |(class, tally): &(String, Tally)| (by.of(tally, bytes), class.clone()))
+}
+
+/// A whole stack with its class, as text, innermost frame first.
+pub(super) struct StackLine {
+    pub(super) frames: Vec<String>,
+    pub(super) class: String,
+    pub(super) tally: Tally,
+}
+
+/// The heaviest stacks.
+pub(super) fn stacks(report: &Report, by: By, bytes: bool, max: usize) -> Vec<StackLine> {
+    let mut rows: Vec<_> = report.rows.iter().collect();
+    rows.sort_by(|a, b| by.of(&b.tally, bytes).total_cmp(&by.of(&a.tally, bytes)));
+    let heavy = rows.into_iter().filter(|row| by.of(&row.tally, bytes) > 0.0).take(max);
+    heavy
+        .map(|row| StackLine {
+            frames: report.stack(row.stack).map(|(frame, line)| frame_text(frame, line)).collect(),
+            class: report.class(row.class).into(),
+            tally: row.tally.clone(),
+        })
+        .collect()
+}
+
+fn ordered<T>(list: Vec<T>, key: impl Fn(&T) -> (f64, String)) -> Vec<T> {
+    let mut keyed: Vec<((f64, String), T)> = list.into_iter().map(|one| (key(&one), one)).collect();
+    keyed.sort_by(|((a, name), _), ((b, other), _)| b.total_cmp(a).then_with(|| name.cmp(other)));
+    keyed.into_iter().map(|(_, one)| one).collect()
+}
+
+/// What the report says of its sources, one line each.
+pub(super) fn sources(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    for source in &report.sources {
+        let about = &source.about;
+        let who = match about.worker {
+            Some(worker) => format!("worker {worker}, pid {}", about.pid),
+            None => format!("pid {}", about.pid),
+        };
+        let mut line = format!(
+            "{who}, Ruby {}: {:.1} s, 1 of {} objects in {:.1} % of the time; {} samples, \
+             {} collections ({} full)",
+            about.ruby,
+            about.seconds,
+            about.every,
+            100.0 * about.duty,
+            source.samples,
+            source.minor + source.major,
+            source.major
+        );
+        if source.thinned > 0 {
+            line += &format!("; thinned out {} times", source.thinned);
+        }
+        if source.other > 0 {
+            line += &format!("; {} samples without room for their whole stacks", source.other);
+        }
+        if source.truncated > 0 {
+            line += &format!("; {} samples of deeper stacks", source.truncated);
+        }
+        if let Some(note) = &about.note {
+            line += &format!("; {note}");
+        }
+        lines.push(line);
+    }
+    lines
+}

@@ -1,0 +1,168 @@
+//! What a profile found, as plain data.
+
+use serde::{Deserialize, Serialize};
+
+use super::gvl::Waits;
+use super::{Amount, Collected, Frame, Tally};
+
+/// Where a report comes from, said by whoever took it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// The process.
+    pub pid: u32,
+    /// Its number among the workers, if it is one.
+    pub worker: Option<u32>,
+    /// Ruby's version.
+    pub ruby: String,
+    /// When the tracer was started, in seconds since 1970.
+    pub started_unix_s: f64,
+    /// How long it was on.
+    pub seconds: f64,
+    /// One of so many objects is sampled while a window is open.
+    pub every: u32,
+    /// The share of time in which one is.
+    pub duty: f64,
+    /// The global lock's side; moves to [`Report::gvl`].
+    #[serde(skip)]
+    pub gvl: Option<Waits>,
+    /// Something to be said with it.
+    pub note: Option<String>,
+}
+
+/// One process' part of a report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Source {
+    /// Where it comes from.
+    #[serde(flatten)]
+    pub about: About,
+    /// Samples taken.
+    pub samples: u64,
+    /// Samples of objects not known to be dead.
+    pub followed: u64,
+    /// How often half of the followed samples were given up for want of room.
+    pub thinned: u64,
+    /// Of so many new samples one was followed at the end.
+    pub keep_one_in: u32,
+    /// Samples whose stack was deeper than is kept.
+    pub truncated: u64,
+    /// Samples of which not the whole stack was kept, for want of room.
+    pub other: u64,
+    /// Different stacks.
+    pub stacks: u64,
+    /// Memory the profile itself took.
+    pub memory_bytes: u64,
+    /// Minor collections seen.
+    pub minor: u64,
+    /// Full collections seen.
+    pub major: u64,
+}
+
+/// Sums of one stack and class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Index into [`Report::stacks`].
+    pub stack: u32,
+    /// Index into [`Report::classes`].
+    pub class: u32,
+    /// The sums.
+    #[serde(flatten)]
+    pub tally: Tally,
+}
+
+/// What profiles of one or several processes found.
+///
+/// Its JSON has the fields below by their names. An amount is a pair
+/// `[objects, bytes]`, a location a pair `[index of frame, line]`; amounts by
+/// age are lists in the order of [`AGE_NAMES`](super::AGE_NAMES), left out
+/// where all are zero. Fields may be added; none changes its meaning within a
+/// `version`.
+///
+/// ```json
+/// {"version": 1,
+///  "sources": [{"pid": 7, "worker": 0, "ruby": "3.1.2", "started_unix_s": 0.0, "seconds": 60.0,
+///               "every": 64, "duty": 0.05, "note": null, "samples": 1, "followed": 1, "thinned": 0,
+///               "keep_one_in": 1, "truncated": 0, "other": 0, "stacks": 1, "memory_bytes": 4096,
+///               "minor": 3, "major": 0}],
+///  "frames": [{"label": "Foo#bar", "path": "/app/foo.rb", "line": 10}],
+///  "locations": [[0, 12]],
+///  "stacks": [[0]],
+///  "classes": ["String"],
+///  "rows": [{"stack": 0, "class": 0, "samples": 1, "allocated": [1280.0, 51200.0],
+///            "freed": [0.0, 0.0], "live": [1280.0, 51200.0], "promoted": [0.0, 0.0],
+///            "old": [0.0, 0.0], "live_ages": [[1280.0, 51200.0], …]}],
+///  "collections": [{"pid": 7, "number": 1, "kind": "minor", "unix_s": 0.0, "followed": 1,
+///                   "allocated": […], "freed": […], "freed_old": […], "surviving": […],
+///                   "old": […], "promoted": […]}],
+///  "gvl": {"units": [{"label": "GET /", "count": 1, "waiting_ns": 5, "holding_ns": 900,
+///                     "total_ns": 1000, "waits": [1, 0, …]}]}}
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Of this format.
+    pub version: u32,
+    /// The processes, by worker and pid.
+    pub sources: Vec<Source>,
+    /// Methods and blocks.
+    pub frames: Vec<Frame>,
+    /// Lines in them: index of the frame, line executed.
+    pub locations: Vec<(u32, u32)>,
+    /// Lists of locations, innermost first.
+    pub stacks: Vec<Vec<u32>>,
+    /// Names of classes.
+    pub classes: Vec<String>,
+    /// What was summed, most live bytes first.
+    pub rows: Vec<Row>,
+    /// The last collections of each process, oldest first.
+    pub collections: Vec<Collected>,
+    /// Who waited for the global lock, if this was watched.
+    pub gvl: Option<Waits>,
+}
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            version: 1,
+            sources: Vec::new(),
+            frames: Vec::new(),
+            locations: Vec::new(),
+            stacks: Vec::new(),
+            classes: Vec::new(),
+            rows: Vec::new(),
+            collections: Vec::new(),
+            gvl: None,
+        }
+    }
+}
+
+impl Report {
+    /// The sums of all rows.
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        self.rows.iter().for_each(|row| total += &row.tally);
+        total
+    }
+
+    /// Freed by the collections still remembered one by one.
+    pub fn freed_lately(&self) -> Amount {
+        let mut freed = Amount::default();
+        self.collections.iter().for_each(|collected| freed += collected.freed);
+        freed
+    }
+
+    /// A stack's frames and the lines executed in them, innermost first. What
+    /// refers to nothing (a damaged report) is left out.
+    pub fn stack(&self, index: u32) -> impl DoubleEndedIterator<Item = (&Frame, u32)> + '_ {
+        let stack = self.stacks.get(index as usize).map_or(&[][..], Vec::as_slice);
+        stack.iter().filter_map(|&location| {
+            let &(frame, line) = self.locations.get(location as usize)?;
+            Some((self.frames.get(frame as usize)?, line))
+        })
+    }
+
+    /// A class' name.
+    pub fn class(&self, index: u32) -> &str {
+        self.classes.get(index as usize).map_or("(unknown)", String::as_str)
+    }
+}

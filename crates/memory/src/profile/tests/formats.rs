@@ -1,0 +1,126 @@
+//! Text forms, read back.
+
+use serde_json::Value;
+
+use super::super::{By, Format, Report, View};
+use super::{hostile_report, small_report};
+
+fn render(report: &Report, format: Format, view: &View) -> String {
+    String::from_utf8(report.render(format, view)).unwrap()
+}
+
+fn view(by: By, bytes: bool) -> View {
+    View { by, bytes, ..View::default() }
+}
+
+#[test]
+fn collapsed_goes_from_the_root_to_the_class() {
+    let report = small_report();
+    let line = |by, bytes| render(&report, Format::Collapsed, &view(by, bytes));
+    let stack = "f2 (/app/2.rb:22);f1 (/app/1.rb:11);[C7]";
+    assert_eq!(line(By::Live, true), format!("{stack} 1000\n"));
+    assert_eq!(line(By::Freed, true), format!("{stack} 400\n"));
+    assert_eq!(line(By::Allocated, false), format!("{stack} 20\n"));
+}
+
+#[test]
+fn collapsed_lines_are_whole_with_any_name() {
+    let report = hostile_report();
+    let text = render(&report, Format::Collapsed, &view(By::Allocated, false));
+    let mut sum = 0;
+    for line in text.lines() {
+        let (stack, weight) = line.rsplit_once(' ').unwrap();
+        assert_eq!(stack.split(';').count(), 3, "{line}");
+        assert!(!stack.starts_with('#') && stack.ends_with(']'), "{line}");
+        sum += weight.parse::<u64>().unwrap();
+    }
+    assert_eq!(sum, 24);
+}
+
+#[test]
+fn speedscope_has_three_profiles_that_add_up() {
+    for (report, by) in [(small_report(), By::Freed), (hostile_report(), By::Live)] {
+        let json = render(&report, Format::Speedscope, &view(by, true));
+        let file: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
+        let frames = file["shared"]["frames"].as_array().unwrap();
+        assert!(frames.iter().all(|frame| frame["name"].is_string()));
+        let active = file["activeProfileIndex"].as_u64().unwrap() as usize;
+        assert_eq!(file["profiles"][active]["name"], by.name());
+        let total = report.total();
+        let sums = [total.live.bytes, total.allocated.bytes, total.freed.bytes];
+        for (profile, sum) in file["profiles"].as_array().unwrap().iter().zip(sums) {
+            assert_eq!((&profile["type"], &profile["unit"]), (&"sampled".into(), &"bytes".into()));
+            let samples = profile["samples"].as_array().unwrap();
+            let weights = profile["weights"].as_array().unwrap();
+            assert_eq!(samples.len(), weights.len());
+            let weight: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+            assert_eq!(weight as f64, sum);
+            assert_eq!(profile["endValue"], weight);
+            let numbers = samples.iter().flat_map(|sample| sample.as_array().unwrap());
+            let frame = |number: &Value| (number.as_u64().unwrap() as usize) < frames.len();
+            assert!(numbers.into_iter().all(frame));
+        }
+    }
+}
+
+#[test]
+fn speedscope_stacks_start_at_the_root() {
+    let json = render(&small_report(), Format::Speedscope, &View::default());
+    let file: Value = serde_json::from_str(&json).unwrap();
+    let sample = file["profiles"][0]["samples"][0].as_array().unwrap();
+    let frame = |number: &Value| &file["shared"]["frames"][number.as_u64().unwrap() as usize];
+    let names: Vec<&Value> = sample.iter().map(|number| &frame(number)["name"]).collect();
+    assert_eq!(names, ["f2", "f1", "[C7]"]);
+    assert_eq!(
+        (&frame(&sample[1])["file"], &frame(&sample[1])["line"]),
+        (&"/app/1.rb".into(), &11.into())
+    );
+}
+
+#[test]
+fn text_shows_the_line_first() {
+    let text = render(&small_report(), Format::Text, &View::default());
+    let line = text.lines().find(|line| line.contains("/app/1.rb:11")).unwrap();
+    for part in ["1000 B", "1.4 KiB", "400 B", "50 %", "C7 /app/1.rb:11 f1"] {
+        let shown = line.contains(part) || part == "1000 B" && line.contains("1.0 KiB");
+        assert!(shown, "{part} is not in {line}");
+    }
+    assert!(text.contains("worker 0, pid 1000, Ruby 3.1.2"), "{text}");
+    assert!(text.contains("collections"), "{text}");
+}
+
+#[test]
+fn text_gives_a_terminal_no_orders() {
+    let text = render(&hostile_report(), Format::Text, &View::default());
+    assert!(!text.contains('\u{1b}') && !text.contains('\0'));
+}
+
+#[test]
+fn text_is_as_long_as_asked() {
+    let report = hostile_report();
+    let short = View { lines_max: 2, ..View::default() };
+    let text = render(&report, Format::Text, &short);
+    assert!(text.contains("(6 lines more)"), "{text}");
+}
+
+#[test]
+fn an_empty_report_has_every_form() {
+    let report = Report::default();
+    let view = View::default();
+    assert_eq!(render(&report, Format::Collapsed, &view), "");
+    let file: Value = serde_json::from_str(&render(&report, Format::Speedscope, &view)).unwrap();
+    assert_eq!(file["profiles"].as_array().unwrap().len(), 3);
+    assert!(render(&report, Format::Text, &view).contains("Nothing was sampled"));
+    assert!(render(&report, Format::Html, &view).contains("Nothing live was sampled"));
+}
+
+#[test]
+fn names_of_formats_are_read() {
+    for (name, format) in [("pprof", Format::Pprof), ("html", Format::Html)] {
+        assert_eq!(name.parse(), Ok(format));
+    }
+    assert!("pdf".parse::<Format>().unwrap_err().contains("pprof, speedscope"));
+    assert_eq!("freed".parse(), Ok(By::Freed));
+    assert!("size".parse::<By>().is_err());
+}

@@ -1,0 +1,174 @@
+//! The memory limit of the container we are in, by control groups of either
+//! version ([cgroup-v2], [cgroup-v1/memory] in the kernel's documentation).
+//!
+//! `/proc/self/cgroup` names our group, `/proc/self/mountinfo` says where the
+//! groups are mounted and which of them is mounted as the root there: in a
+//! container the way up ends at its own group, on a plain machine at the
+//! machine's. A limit anywhere on the way holds for us too.
+//!
+//! [cgroup-v2]: https://docs.kernel.org/admin-guide/cgroup-v2.html
+//! [cgroup-v1/memory]: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use super::machine;
+
+/// Which files a group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `memory.limit_in_bytes`, one tree per controller.
+    V1,
+    /// `memory.max`, one tree for all.
+    V2,
+}
+
+impl Version {
+    /// 1 or 2.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::V1 => 1,
+            Self::V2 => 2,
+        }
+    }
+
+    fn limit_file(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.limit_in_bytes",
+            Self::V2 => "memory.max",
+        }
+    }
+
+    fn current_file(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.usage_in_bytes",
+            Self::V2 => "memory.current",
+        }
+    }
+
+    fn inactive_file_field(self) -> &'static str {
+        match self {
+            Self::V1 => "total_inactive_file",
+            Self::V2 => "inactive_file",
+        }
+    }
+}
+
+/// The control group whose limit is the first to be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Of the files it was read from.
+    pub version: Version,
+    /// Smallest limit in bytes between our group and the root, where one is
+    /// set below the machine's memory.
+    pub limit: Option<u64>,
+    /// Bytes in use in the group that has this limit (in our own where there
+    /// is none), without the file cache that the kernel gives up first.
+    pub current: u64,
+    /// Folder of that group.
+    pub path: PathBuf,
+}
+
+impl Cgroup {
+    /// Of this process; `None` where no group accounts for memory.
+    pub fn read(root: &Path) -> Option<Self> {
+        let (version, dir, top) = own_group(root)?;
+        // A limit that cannot be reached is none; v1 writes 2^63 rounded down to a page.
+        let below = machine(root).unwrap_or(u64::MAX);
+        let groups = || dir.ancestors().take_while(|one| one.starts_with(&top));
+        let limited = groups()
+            .filter_map(|one| Some((number(&one.join(version.limit_file()))?, one)))
+            .filter(|(limit, _)| *limit < below)
+            .min_by_key(|(limit, _)| *limit);
+        if let Some((limit, path)) = limited {
+            if let Some(current) = current(version, path) {
+                return Some(Self { version, limit: Some(limit), current, path: path.to_owned() });
+            }
+        }
+        // The root of all has no figures in version 2.
+        let (current, path) = groups().find_map(|one| Some((current(version, one)?, one)))?;
+        Some(Self { version, limit: None, current, path: path.to_owned() })
+    }
+}
+
+/// Version, folder of our own group, and the mount point above it.
+fn own_group(root: &Path) -> Option<(Version, PathBuf, PathBuf)> {
+    let memberships = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let (version, name) = membership(&memberships)?;
+    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
+    let (shown, top) = mounts.lines().find_map(|line| mount(line, version))?;
+    let top = root.join(top.strip_prefix("/").unwrap_or(&top));
+    let below = Path::new(name).strip_prefix(&shown).ok().filter(|rest| plain(rest));
+    let dir = below.map_or_else(|| top.clone(), |rest| top.join(rest));
+    // In a container that shares the host's view, our group may not be mounted.
+    let dir = if dir.is_dir() { dir } else { top.clone() };
+    Some((version, dir, top))
+}
+
+/// Lines are `ID:CONTROLLERS:PATH`; version 2 has no id and no controllers,
+/// and both may be there with memory in only one of them.
+fn membership(text: &str) -> Option<(Version, &str)> {
+    let parts = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let v1 = parts().find(|(controllers, _)| controllers.split(',').any(|one| one == "memory"));
+    if let Some((_, name)) = v1 {
+        return Some((Version::V1, name));
+    }
+    parts().find(|(controllers, _)| controllers.is_empty()).map(|(_, name)| (Version::V2, name))
+}
+
+/// The group mounted by this line of mountinfo, and where, if it is a memory
+/// tree of this version: `36 35 98:0 /group /mount/point rw … - type source options`.
+fn mount(line: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
+    let (place, kind) = line.split_once(" - ")?;
+    let mut kind = kind.split(' ');
+    let fits = match (version, kind.next()?) {
+        (Version::V1, "cgroup") => kind.nth(1)?.split(',').any(|option| option == "memory"),
+        (Version::V2, "cgroup2") => true,
+        _ => false,
+    };
+    let mut place = place.split(' ').skip(3);
+    let (shown, top) = (place.next()?, place.next()?);
+    fits.then(|| (PathBuf::from(unescaped(shown)), PathBuf::from(unescaped(top))))
+}
+
+/// mountinfo writes blanks and backslashes as `\040`.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let code = part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                plain.push(char::from(code));
+                plain.push_str(&part[3..]);
+            }
+            None => {
+                plain.push('\\');
+                plain.push_str(part);
+            }
+        }
+    }
+    plain
+}
+
+/// A group outside of the namespace we see is written with `..`.
+fn plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+fn current(version: Version, dir: &Path) -> Option<u64> {
+    let used = number(&dir.join(version.current_file()))?;
+    let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
+    let name = version.inactive_file_field();
+    let cache = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let cache = cache.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    Some(used.saturating_sub(cache))
+}
+
+/// `max` is not a number, and no limit.
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! Memory under control, as far as it needs Ruby: what the collector does, when
+//! it does it, what the allocator holds, which code allocated what.
+
+pub mod allocator;
+pub mod collector;
+pub mod events;
+pub mod gvl_view;
+pub mod readings;
+pub mod render;
+pub mod stat;
+pub mod summary;
+pub mod tracer;
+pub mod tracer_hooks;
+
+use magnus::{function, prelude::*, Error, RModule, Ruby};
+
+/// Defines `Chaton::Native::Memory`, `Collector` and `Tracer`.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let memory = native.define_module("Memory")?;
+    memory.define_singleton_method("allocator", function!(allocator::figures, 0))?;
+    memory.define_singleton_method("purge", function!(allocator::purge, 0))?;
+    memory.define_singleton_method("background", function!(allocator::background, 1))?;
+    readings::define(ruby, memory)?;
+    collector::define(ruby, native)?;
+    tracer::define(ruby, native)?;
+    render::define(native)
+}

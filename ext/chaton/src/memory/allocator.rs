@@ -1,0 +1,257 @@
+//! The allocator that this process runs with, whichever was preloaded: its
+//! figures, and giving free memory back. Found by the names of its functions.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ptr;
+use std::sync::OnceLock;
+
+use magnus::{Error, RHash, Ruby};
+
+use crate::gvl::without_gvl;
+use crate::preempt::symbol;
+
+type Mallctl =
+    unsafe extern "C" fn(*const c_char, *mut c_void, *mut usize, *mut c_void, usize) -> c_int;
+type Trim = unsafe extern "C" fn(usize) -> c_int;
+type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
+type MiCollect = unsafe extern "C" fn(bool);
+type MiProcessInfo = unsafe extern "C" fn(
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+    *mut usize,
+);
+
+/// `struct mallinfo2` of malloc.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Mallinfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Allocator {
+    Jemalloc(Mallctl),
+    Mimalloc(MiCollect, Option<MiProcessInfo>),
+    Glibc(Trim, Option<Mallinfo>),
+    Other,
+}
+
+/// What an allocator says of itself, in bytes; 0 where it does not tell.
+#[derive(Clone, Copy, Default)]
+pub struct Figures {
+    /// Allocated by the program and not freed.
+    pub allocated: u64,
+    /// In pages with at least one allocation.
+    pub active: u64,
+    /// In physical memory.
+    pub resident: u64,
+    /// Address space given back to the system and kept.
+    pub retained: u64,
+}
+
+fn here() -> Allocator {
+    static FOUND: OnceLock<Allocator> = OnceLock::new();
+    *FOUND.get_or_init(find)
+}
+
+fn find() -> Allocator {
+    // SAFETY: each name has the signature of its library's documentation, which
+    // has not changed in the versions that are preloaded (jemalloc 4 and 5,
+    // mimalloc 2 and 3, glibc 2.33 and later for mallinfo2).
+    unsafe {
+        if let Some(mallctl) = symbol(c"mallctl") {
+            return Allocator::Jemalloc(std::mem::transmute::<*mut c_void, Mallctl>(mallctl));
+        }
+        if let Some(collect) = symbol(c"mi_collect") {
+            let collect = std::mem::transmute::<*mut c_void, MiCollect>(collect);
+            let info = symbol(c"mi_process_info")
+                .map(|info| std::mem::transmute::<*mut c_void, MiProcessInfo>(info));
+            return Allocator::Mimalloc(collect, info);
+        }
+        let Some(trim) = symbol(c"malloc_trim") else { return Allocator::Other };
+        let info =
+            symbol(c"mallinfo2").map(|info| std::mem::transmute::<*mut c_void, Mallinfo>(info));
+        Allocator::Glibc(std::mem::transmute::<*mut c_void, Trim>(trim), info)
+    }
+}
+
+/// One figure of jemalloc.
+fn jemalloc_read(mallctl: Mallctl, name: &CStr) -> u64 {
+    let (mut value, mut size) = (0usize, std::mem::size_of::<usize>());
+    // SAFETY: a size of ours to be filled; an unknown name is an error and fills nothing.
+    let failed = unsafe {
+        mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut size, ptr::null_mut(), 0)
+    };
+    if failed == 0 {
+        value as u64
+    } else {
+        0
+    }
+}
+
+/// Makes jemalloc take its figures anew.
+fn jemalloc_refresh(mallctl: Mallctl) {
+    let mut epoch = 1u64;
+    // SAFETY: eight bytes of ours, read by the call.
+    unsafe {
+        mallctl(c"epoch".as_ptr(), ptr::null_mut(), ptr::null_mut(), (&raw mut epoch).cast(), 8);
+    }
+}
+
+/// Reads the figures. Some ten microseconds; any thread.
+pub fn read() -> Figures {
+    match here() {
+        Allocator::Jemalloc(mallctl) => {
+            jemalloc_refresh(mallctl);
+            Figures {
+                allocated: jemalloc_read(mallctl, c"stats.allocated"),
+                active: jemalloc_read(mallctl, c"stats.active"),
+                resident: jemalloc_read(mallctl, c"stats.resident"),
+                retained: jemalloc_read(mallctl, c"stats.retained"),
+            }
+        }
+        Allocator::Mimalloc(_, Some(info)) => {
+            let mut at = [0usize; 8];
+            let [a, b, c, d, e, f, g, h] = at.each_mut().map(ptr::from_mut);
+            // SAFETY: eight places of ours to be filled.
+            unsafe { info(a, b, c, d, e, f, g, h) };
+            // Elapsed, user, system, resident, its peak, committed, its peak, faults.
+            Figures { resident: at[3] as u64, active: at[5] as u64, ..Figures::default() }
+        }
+        Allocator::Glibc(_, Some(info)) => {
+            // SAFETY: takes no argument and locks what it reads.
+            let info = unsafe { info() };
+            let active = info.uordblks + info.hblkhd;
+            let resident = info.arena + info.hblkhd;
+            Figures {
+                allocated: active as u64,
+                active: active as u64,
+                resident: resident as u64,
+                retained: 0,
+            }
+        }
+        _ => Figures::default(),
+    }
+}
+
+/// Gives free memory back to the operating system. Milliseconds; without the GVL.
+pub fn give_back() {
+    match here() {
+        Allocator::Jemalloc(mallctl) => {
+            // All arenas: MALLCTL_ARENAS_ALL.
+            for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
+                // SAFETY: commands without arguments.
+                unsafe {
+                    mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), 0);
+                }
+            }
+        }
+        // SAFETY: made for any thread.
+        Allocator::Mimalloc(collect, _) => unsafe { collect(true) },
+        // SAFETY: as above.
+        Allocator::Glibc(trim, _) => unsafe {
+            trim(0);
+        },
+        Allocator::Other => {}
+    }
+}
+
+/// `Native::Memory.purge`.
+pub fn purge() {
+    without_gvl(give_back, &|| {});
+}
+
+/// `Native::Memory.background(on)`: jemalloc's own thread that gives memory
+/// back. Fork ends it, so each process that shall have one says so. Answers
+/// whether it now runs.
+pub fn background(on: bool) -> bool {
+    let Allocator::Jemalloc(mallctl) = here() else { return false };
+    let mut wanted = on;
+    // SAFETY: one byte of ours, read by the call.
+    let failed = unsafe {
+        mallctl(
+            c"background_thread".as_ptr(),
+            ptr::null_mut(),
+            ptr::null_mut(),
+            (&raw mut wanted).cast(),
+            1,
+        )
+    };
+    on && failed == 0
+}
+
+/// `Native::Memory.allocator`.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn figures(ruby: &Ruby) -> Result<RHash, Error> {
+    let figures = read();
+    let hash = ruby.hash_new();
+    hash.aset(ruby.to_symbol("name"), name())?;
+    hash.aset(ruby.to_symbol("version"), version())?;
+    for (key, value) in [
+        ("allocated", figures.allocated),
+        ("active", figures.active),
+        ("resident", figures.resident),
+        ("retained", figures.retained),
+    ] {
+        hash.aset(ruby.to_symbol(key), value)?;
+    }
+    Ok(hash)
+}
+
+fn name() -> &'static str {
+    match here() {
+        Allocator::Jemalloc(_) => "jemalloc",
+        Allocator::Mimalloc(..) => "mimalloc",
+        Allocator::Glibc(..) => "glibc",
+        Allocator::Other => "other",
+    }
+}
+
+fn version() -> Option<String> {
+    // SAFETY: both answer with a string that stays.
+    let text = |at: *const c_char| unsafe {
+        (!at.is_null()).then(|| CStr::from_ptr(at).to_string_lossy().into_owned())
+    };
+    match here() {
+        Allocator::Jemalloc(mallctl) => {
+            let (mut at, mut size) = (ptr::null::<c_char>(), std::mem::size_of::<usize>());
+            // SAFETY: a pointer of ours to be filled.
+            unsafe {
+                mallctl(
+                    c"version".as_ptr(),
+                    (&raw mut at).cast(),
+                    &raw mut size,
+                    ptr::null_mut(),
+                    0,
+                );
+            }
+            // "5.3.0-0-g54eaed1d…": what stands before the first dash.
+            text(at).map(|version| version.split('-').next().unwrap_or_default().to_owned())
+        }
+        Allocator::Glibc(..) => symbol(c"gnu_get_libc_version").and_then(|found| {
+            // SAFETY: the signature of gnu/libc-version.h.
+            let call = unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(found)
+            };
+            // SAFETY: takes no argument.
+            text(unsafe { call() })
+        }),
+        Allocator::Mimalloc(..) | Allocator::Other => None,
+    }
+}

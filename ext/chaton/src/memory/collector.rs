@@ -1,0 +1,363 @@
+//! `Chaton::Native::Collector`: collects where no unit of work suffers from it,
+//! as `chaton_memory::collect` decides, and keeps malloc from asking for it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use chaton_core::clock;
+use chaton_core::hub::Hub;
+use chaton_memory::collect::{self, Action, Budget, Moment, Patience, Reading};
+use magnus::rb_sys::{protect, AsRawValue};
+use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
+use parking_lot::Mutex;
+use rb_sys::VALUE;
+
+use super::allocator;
+use super::events::Watch;
+use crate::gvl::without_gvl;
+use crate::handle::Handle;
+use crate::hub::RbHub;
+use crate::settings::Settings;
+use crate::unit::Unit;
+
+/// Reading the allocator costs microseconds: not more often than this (ns).
+const HELD_EVERY_NS: u64 = 100_000_000;
+/// A unit's slots are forgotten by this share with each unit that needs less.
+const UNIT_DECAY: u64 = 64;
+
+/// What changes from unit to unit. Locked with the GVL, never across a call of Ruby.
+#[derive(Default)]
+struct Seen {
+    /// `Stats::allocated` at the last look.
+    allocated: u64,
+    unit_slots: u64,
+    /// `Watch::begun` at the last look.
+    begun: u64,
+    /// `Watch::majors` at the last look.
+    majors: u64,
+    forgiven: u64,
+    old_then: u64,
+    held: u64,
+    held_then: u64,
+    held_at_ns: u64,
+    /// `Watch::churned` when memory was last given back.
+    churned_then: u64,
+    full_due_since_ns: Option<u64>,
+}
+
+/// The collector of one process.
+pub struct Collector {
+    watch: &'static Watch,
+    hub: Arc<Hub<Unit>>,
+    between: bool,
+    eden_slots_max: u64,
+    eden_bytes: u64,
+    longlife: f64,
+    patience: Patience,
+    minor: VALUE,
+    seen: Mutex<Seen>,
+    units: AtomicU64,
+    units_hit: AtomicU64,
+    unit_max_ns: AtomicU64,
+    trims: AtomicU64,
+    forgiven_total: AtomicU64,
+}
+
+// SAFETY: `minor` is a frozen Hash registered for good; everything else is atomic or locked.
+unsafe impl Send for Collector {}
+// SAFETY: as above.
+unsafe impl Sync for Collector {}
+
+impl Collector {
+    /// Notes that a unit has ended, and does about memory what is due. With the GVL,
+    /// on the thread that ran the unit, which has not taken the next one yet.
+    ///
+    /// # Errors
+    /// What Ruby raised or threw meanwhile: interrupts, finalizers.
+    pub fn after_unit(&self, gc_ns: u64) -> Result<(), Error> {
+        self.units.fetch_add(1, Relaxed);
+        if gc_ns > 0 {
+            self.units_hit.fetch_add(1, Relaxed);
+            self.unit_max_ns.fetch_max(gc_ns, Relaxed);
+        }
+        let reading = self.look();
+        let budget = self.budget();
+        self.forgive(&budget, &reading);
+        if !self.between || !self.may_be_due(&budget, &reading) {
+            return Ok(());
+        }
+        // The thread's own unit still counts as running.
+        let moment = match self.hub.load() {
+            (0, 0 | 1) => Moment::Idle,
+            (0, _) => Moment::Quiet,
+            _ => Moment::Between,
+        };
+        self.act(collect::decide(moment, &budget, &reading, &self.patience))
+    }
+
+    /// Nothing has run for as long as was asked for. On the guardian's thread.
+    ///
+    /// # Errors
+    /// As [`Collector::after_unit`].
+    fn after_idleness(&self) -> Result<(), Error> {
+        let Some(since) = self.hub.idle_since_ns() else { return Ok(()) };
+        let mut reading = self.look();
+        reading.idle_ns = clock::now_ns().saturating_sub(since);
+        self.act(collect::decide(Moment::StillIdle, &self.budget(), &reading, &self.patience))
+    }
+
+    fn act(&self, action: Action) -> Result<(), Error> {
+        match action {
+            Action::Nothing => Ok(()),
+            Action::WaitIdle(ns) => {
+                self.hub.ask_idle(ns);
+                Ok(())
+            }
+            Action::Minor => self.collect_young(),
+            Action::Full => self.collect_all(),
+            Action::FullAndTrim => self.trim(),
+        }
+    }
+
+    fn trim(&self) -> Result<(), Error> {
+        self.collect_all()?;
+        without_gvl(allocator::give_back, &|| {});
+        self.trims.fetch_add(1, Relaxed);
+        self.read_held();
+        self.seen.lock().churned_then = self.watch.churned.load(Relaxed);
+        Ok(())
+    }
+
+    fn collect_young(&self) -> Result<(), Error> {
+        let minor = self.minor;
+        protect(|| {
+            // SAFETY: GC.start with its keywords; the frame owns nothing.
+            unsafe {
+                let start = rb_sys::rb_intern(c"start".as_ptr());
+                rb_sys::rb_funcallv_kw(rb_sys::rb_mGC, start, 1, &raw const minor, 1)
+            }
+        })
+        .map(drop)
+    }
+
+    fn collect_all(&self) -> Result<(), Error> {
+        protect(|| {
+            // SAFETY: a full collection, swept at once.
+            unsafe { rb_sys::rb_gc_start() }
+        })?;
+        self.read_held();
+        let mut seen = self.seen.lock();
+        self.note_full(&mut seen);
+        Ok(())
+    }
+
+    /// The values that growth is measured against from now on.
+    fn note_full(&self, seen: &mut Seen) {
+        seen.majors = self.watch.majors.load(Relaxed);
+        seen.old_then = self.watch.stats.old.read();
+        seen.held_then = seen.held;
+        seen.full_due_since_ns = None;
+    }
+
+    fn read_held(&self) {
+        let figures = allocator::read();
+        let heap = &self.hub.board_slot().heap;
+        heap.allocated_bytes.store(figures.allocated, Relaxed);
+        heap.active_bytes.store(figures.active, Relaxed);
+        heap.resident_bytes.store(figures.resident, Relaxed);
+        heap.retained_bytes.store(figures.retained, Relaxed);
+        let mut seen = self.seen.lock();
+        seen.held = figures.allocated;
+        seen.held_at_ns = clock::now_ns();
+    }
+
+    fn budget(&self) -> Budget {
+        let slots = self.watch.eden_slots.load(Relaxed);
+        Budget {
+            eden_slots: if self.eden_slots_max > 0 {
+                slots.min(self.eden_slots_max)
+            } else {
+                slots
+            },
+            eden_bytes: self.eden_bytes,
+            longlife: self.longlife,
+        }
+    }
+
+    /// Reads what `decide` needs; most of it only when a collection has been.
+    fn look(&self) -> Reading {
+        let watch = self.watch;
+        let allocated = watch.stats.allocated.read();
+        let malloc = watch.stats.malloc.read();
+        let now = clock::now_ns();
+        let begun = watch.begun.load(Relaxed);
+        let mut seen = self.seen.lock();
+        let unit = allocated.saturating_sub(seen.allocated);
+        seen.allocated = allocated;
+        seen.unit_slots = unit.max(seen.unit_slots - seen.unit_slots / UNIT_DECAY);
+        if begun != seen.begun {
+            seen.begun = begun;
+            seen.forgiven = 0;
+            if now.saturating_sub(seen.held_at_ns) >= HELD_EVERY_NS {
+                drop(seen);
+                self.read_held();
+                seen = self.seen.lock();
+            }
+            // One that Ruby began by itself.
+            if watch.majors.load(Relaxed) != seen.majors {
+                self.note_full(&mut seen);
+            }
+        }
+        let mut reading = Reading {
+            filled_slots: allocated.saturating_sub(watch.allocated_then.load(Relaxed)),
+            unit_slots: seen.unit_slots,
+            malloc_bytes: malloc + seen.forgiven,
+            old_objects: watch.stats.old.read(),
+            old_objects_then: seen.old_then,
+            held_bytes: seen.held,
+            held_bytes_then: seen.held_then,
+            churned_bytes: watch.churned.load(Relaxed).saturating_sub(seen.churned_then)
+                + malloc
+                + seen.forgiven,
+            full_asked: watch.causes.needs_major(),
+            ..Reading::default()
+        };
+        if collect::is_full_due(&self.budget(), &reading) {
+            reading.overdue_ns = now - *seen.full_due_since_ns.get_or_insert(now);
+        } else {
+            seen.full_due_since_ns = None;
+        }
+        reading
+    }
+
+    /// Without a look at the queue: most units end here.
+    fn may_be_due(&self, budget: &Budget, reading: &Reading) -> bool {
+        reading.filled_slots * 2 >= budget.eden_slots
+            || reading.malloc_bytes * 2 >= budget.eden_bytes
+            || ((collect::is_full_due(budget, reading)
+                || reading.churned_bytes >= collect::TRIM_BYTES)
+                && (!self.hub.is_idle_asked() || reading.overdue_ns > 0))
+    }
+
+    /// Ruby's counter of malloc is put back, within eden.
+    fn forgive(&self, budget: &Budget, reading: &Reading) {
+        let mut seen = self.seen.lock();
+        let counted = reading.malloc_bytes.saturating_sub(seen.forgiven);
+        // Reading the limit is cheap, and still not needed after every unit.
+        if counted * 4 < budget.eden_bytes.min(8 << 20) {
+            return;
+        }
+        let limit = self.watch.stats.malloc_limit.read();
+        let bytes = collect::forgive(budget, counted, limit, seen.forgiven);
+        if bytes > 0 {
+            seen.forgiven += bytes;
+            self.forgiven_total.fetch_add(bytes, Relaxed);
+            // SAFETY: with the GVL; takes from a counter.
+            unsafe { rb_sys::rb_gc_adjust_memory_usage(-(bytes as i64)) };
+        }
+    }
+}
+
+/// The collector as a Ruby object.
+#[magnus::wrap(class = "Chaton::Native::Collector", free_immediately, size)]
+pub struct RbCollector(Handle<&'static Collector>);
+
+impl RbCollector {
+    /// `Collector.start(hub, settings)`: watches, and collects between units.
+    fn start(ruby: &Ruby, hub: &RbHub, settings: RHash) -> Result<Self, Error> {
+        let settings = Settings(settings);
+        let parts = hub.0.get()?;
+        let watch = Watch::start(ruby, &parts.hub, settings.get("summary")?)?;
+        let minor = ruby.hash_new();
+        minor.aset(ruby.to_symbol("full_mark"), false)?;
+        minor.aset(ruby.to_symbol("immediate_sweep"), true)?;
+        minor.freeze();
+        ruby.gc_register_mark_object(minor);
+        // As long as the process: pool threads hold on to it.
+        let collector: &'static Collector = Box::leak(Box::new(Collector {
+            watch,
+            hub: parts.hub.clone(),
+            between: settings.get("between")?,
+            eden_slots_max: settings.get("eden_slots")?,
+            eden_bytes: settings.get("eden_bytes")?,
+            longlife: settings.get("longlife")?,
+            patience: Patience {
+                full_ns: (settings.get::<f64>("idle_full_ms")? * 1e6) as u64,
+                trim_ns: settings.seconds("trim_idle_s")?.as_nanos() as u64,
+            },
+            minor: minor.as_raw(),
+            seen: Mutex::default(),
+            units: AtomicU64::new(0),
+            units_hit: AtomicU64::new(0),
+            unit_max_ns: AtomicU64::new(0),
+            trims: AtomicU64::new(0),
+            forgiven_total: AtomicU64::new(0),
+        }));
+        collector.read_held();
+        let mut seen = collector.seen.lock();
+        seen.allocated = watch.stats.allocated.read();
+        collector.note_full(&mut seen);
+        drop(seen);
+        let _ = parts.collector.set(collector);
+        Ok(Self(Handle::new(collector)))
+    }
+
+    /// What waits to be logged: `[[Hash, …], dropped in all]`.
+    fn summaries(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
+        // Taken out before Ruby is called: a collection would want the lock.
+        let (summaries, dropped) = rb_self.0.get()?.watch.take_summaries();
+        let list = ruby.ary_new_capa(summaries.len());
+        for summary in summaries {
+            list.push(summary.to_hash(ruby)?)?;
+        }
+        Ok(ruby.ary_new_from_values(&[list.as_value(), ruby.into_value(dropped)]))
+    }
+
+    fn lines(&self, on: bool) -> Result<(), Error> {
+        self.0.get()?.watch.set_lines(on);
+        Ok(())
+    }
+
+    fn idle_work(&self) -> Result<(), Error> {
+        self.0.get()?.after_idleness()
+    }
+
+    fn trim(&self) -> Result<(), Error> {
+        self.0.get()?.trim()
+    }
+
+    fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
+        let collector = *rb_self.0.get()?;
+        collector.read_held();
+        collector.watch.publish();
+        let hash = ruby.hash_new();
+        let add = |name: &str, value: u64| hash.aset(ruby.to_symbol(name), value);
+        for (name, gauge) in collector.hub.board_slot().heap.gauges() {
+            add(name, gauge.load(Relaxed))?;
+        }
+        add("eden_slots", collector.budget().eden_slots)?;
+        add("eden_bytes", collector.eden_bytes)?;
+        add("units", collector.units.load(Relaxed))?;
+        add("units_with_gc", collector.units_hit.load(Relaxed))?;
+        add("unit_gc_ns_max", collector.unit_max_ns.load(Relaxed))?;
+        add("trims", collector.trims.load(Relaxed))?;
+        add("malloc_forgiven_bytes", collector.forgiven_total.load(Relaxed))?;
+        Ok(hash)
+    }
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Collector", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("start", function!(RbCollector::start, 2))?;
+    class.define_method("summaries", method!(RbCollector::summaries, 0))?;
+    class.define_method("lines", method!(RbCollector::lines, 1))?;
+    class.define_method("idle_work", method!(RbCollector::idle_work, 0))?;
+    class.define_method("trim", method!(RbCollector::trim, 0))?;
+    class.define_method("stats", method!(RbCollector::stats, 0))?;
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! `Native.render_profile`: reports of tracers, merged and written in a format
+//! that a viewer reads.
+
+use chaton_memory::profile::{By, Format, Report, View};
+use magnus::{function, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
+
+use crate::settings::Settings;
+
+/// `render_profile(reports, format, {title:, by:, bytes:})`: JSON of reports →
+/// the bytes of a file.
+fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Result<RString, Error> {
+    let wrong = |message: String| Error::new(ruby.exception_arg_error(), message);
+    let format: Format = format.parse().map_err(wrong)?;
+    let options = Settings(options);
+    let by: By = options.get::<String>("by")?.parse().map_err(wrong)?;
+    let bytes = options.optional("bytes")?.unwrap_or(true);
+    let view = View { by, bytes, title: options.get("title")?, ..View::default() };
+    let mut read = Vec::with_capacity(reports.len());
+    for json in reports.to_vec::<String>()? {
+        let report: Report = serde_json::from_str(&json)
+            .map_err(|error| wrong(format!("a report is not to be read: {error}")))?;
+        read.push(report);
+    }
+    Ok(ruby.str_from_slice(&Report::merge(read).render(format, &view)))
+}
+
+/// Defines the function.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(native: RModule) -> Result<(), Error> {
+    native.define_singleton_method("render_profile", function!(render, 3))
+}

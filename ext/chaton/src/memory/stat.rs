@@ -1,0 +1,158 @@
+//! Counters of Ruby's collector, read without allocating: also inside a
+//! collection, where nothing may be allocated.
+
+use magnus::rb_sys::{protect, AsRawValue};
+use magnus::Ruby;
+use rb_sys::VALUE;
+
+/// One counter of `GC.stat`; reads 0 where this Ruby has none of its names.
+#[derive(Clone, Copy)]
+pub struct Stat(Option<VALUE>);
+
+impl Stat {
+    /// The first of the names that this Ruby knows.
+    pub fn find(ruby: &Ruby, names: &[&str]) -> Self {
+        let known = names.iter().find_map(|name| {
+            let key = ruby.to_symbol(name).as_raw();
+            // SAFETY: raises for an unknown key, over a frame that owns nothing.
+            let asked = protect(|| unsafe {
+                rb_sys::rb_gc_stat(key);
+                rb_sys::Qnil as VALUE
+            });
+            asked.ok().map(|_| key)
+        });
+        Self(known)
+    }
+
+    /// Its value now. Call with the GVL.
+    pub fn read(self) -> u64 {
+        // SAFETY: a known key as an immediate symbol: reads a counter, allocates nothing.
+        self.0.map_or(0, |key| unsafe { rb_sys::rb_gc_stat(key) } as u64)
+    }
+}
+
+/// The counters that are read.
+pub struct Stats {
+    /// Objects allocated since the start.
+    pub allocated: Stat,
+    /// Objects freed since the start.
+    pub freed: Stat,
+    /// Slots with objects.
+    pub live: Stat,
+    /// Slots there are.
+    pub available: Stat,
+    /// Pages that may still be added without a collection, and slots likewise.
+    allocatable_pages: Stat,
+    allocatable_slots: Stat,
+    slots_of_page: u64,
+    /// Pages of the heap.
+    pub pages: Stat,
+    /// Promoted objects.
+    pub old: Stat,
+    /// Bytes of malloc since the last collection, and how many there may be.
+    pub malloc: Stat,
+    /// See `malloc`.
+    pub malloc_limit: Stat,
+    /// Collections.
+    pub count: Stat,
+}
+
+impl Stats {
+    /// Finds them.
+    pub fn find(ruby: &Ruby) -> Self {
+        let find = |names: &[&str]| Stat::find(ruby, names);
+        let slots_of_page = ruby
+            .eval::<u64>("GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT) { 0 }")
+            .unwrap_or(0);
+        Self {
+            allocated: find(&["total_allocated_objects"]),
+            freed: find(&["total_freed_objects"]),
+            live: find(&["heap_live_slots"]),
+            available: find(&["heap_available_slots"]),
+            allocatable_pages: find(&["heap_allocatable_pages"]),
+            allocatable_slots: find(&["heap_allocatable_slots"]),
+            slots_of_page,
+            pages: find(&["heap_allocated_pages"]),
+            old: find(&["old_objects"]),
+            malloc: find(&["malloc_increase_bytes"]),
+            malloc_limit: find(&["malloc_increase_bytes_limit"]),
+            count: find(&["count"]),
+        }
+    }
+
+    /// Slots that can be filled before Ruby has to collect, if all sizes of
+    /// slots are wanted in the proportion in which they are there.
+    pub fn room(&self) -> u64 {
+        let more =
+            self.allocatable_slots.read() + self.allocatable_pages.read() * self.slots_of_page;
+        self.available.read().saturating_sub(self.live.read()) + more
+    }
+}
+
+/// Words that `GC.latest_gc_info` answers with.
+const CAUSES: [&str; 12] = [
+    "newobj",
+    "malloc",
+    "method",
+    "capi",
+    "stress",
+    "nofree",
+    "oldgen",
+    "oldmalloc",
+    "shady",
+    "force",
+    "none",
+    "true",
+];
+
+/// Facts about the latest collection, told by symbols.
+pub struct Causes {
+    words: Vec<(VALUE, &'static str)>,
+    major_by: VALUE,
+    gc_by: VALUE,
+    need_major_by: Option<VALUE>,
+}
+
+impl Causes {
+    /// Makes the symbols.
+    pub fn find(ruby: &Ruby) -> Self {
+        let symbol = |name: &str| ruby.to_symbol(name).as_raw();
+        let need_major_by = symbol("need_major_by");
+        // SAFETY: raises for an unknown key (3.1, 3.2), over a frame that owns nothing.
+        let known = protect(|| unsafe { rb_sys::rb_gc_latest_gc_info(need_major_by) }).is_ok();
+        Self {
+            words: CAUSES.iter().map(|word| (symbol(word), *word)).collect(),
+            major_by: symbol("major_by"),
+            gc_by: symbol("gc_by"),
+            need_major_by: known.then_some(need_major_by),
+        }
+    }
+
+    /// Why it is a full one, `None` for a minor one. Also inside a collection.
+    pub fn major_by(&self) -> Option<&'static str> {
+        // SAFETY: a known key as an immediate symbol.
+        self.word(unsafe { rb_sys::rb_gc_latest_gc_info(self.major_by) })
+    }
+
+    /// What made it begin.
+    pub fn gc_by(&self) -> Option<&'static str> {
+        // SAFETY: as above.
+        self.word(unsafe { rb_sys::rb_gc_latest_gc_info(self.gc_by) })
+    }
+
+    /// Whether Ruby wants the next collection to be a full one (3.3 and later).
+    pub fn needs_major(&self) -> bool {
+        self.need_major_by.is_some_and(|key| {
+            // SAFETY: as above.
+            self.word(unsafe { rb_sys::rb_gc_latest_gc_info(key) }).is_some()
+        })
+    }
+
+    fn word(&self, value: VALUE) -> Option<&'static str> {
+        if value == rb_sys::Qnil as VALUE || value == rb_sys::Qfalse as VALUE {
+            return None;
+        }
+        let known = self.words.iter().find(|(symbol, _)| *symbol == value);
+        Some(known.map_or("other", |(_, word)| word))
+    }
+}

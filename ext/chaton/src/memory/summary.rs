@@ -1,0 +1,102 @@
+//! What one collection did: Kiji's summary after each collection, as a record.
+
+use std::collections::VecDeque;
+
+use magnus::{Error, RHash, Ruby};
+
+/// Summaries kept for the guardian; past it the oldest is dropped and counted.
+const KEPT_MAX: usize = 512;
+
+/// One collection.
+#[derive(Clone, Default)]
+pub struct Summary {
+    /// Number of the collection, as `GC.count`.
+    pub number: u64,
+    /// What made it begin: newobj, malloc, method, …
+    pub by: Option<&'static str>,
+    /// Why it was a full one; `None` for a minor one.
+    pub major_by: Option<&'static str>,
+    /// The unit of work in which it began.
+    pub unit: Option<String>,
+    /// Time from its beginning to the end of marking (ns).
+    pub mark_ns: u64,
+    /// Time in the collector, lazy sweeping included (ns).
+    pub total_ns: u64,
+    /// Slots filled since the collection before.
+    pub filled: u64,
+    /// Slots with objects before it.
+    pub live_before: u64,
+    /// The same after it.
+    pub live_after: u64,
+    /// Objects freed.
+    pub freed: u64,
+    /// Promoted objects before it.
+    pub old_before: u64,
+    /// The same after it.
+    pub old_after: u64,
+    /// Pages of the heap.
+    pub pages: u64,
+    /// Bytes of malloc since the collection before.
+    pub malloc: u64,
+}
+
+impl Summary {
+    /// Whether everything was collected.
+    pub fn is_major(&self) -> bool {
+        self.major_by.is_some()
+    }
+
+    /// A Hash with times in ms.
+    ///
+    /// # Errors
+    /// What Ruby raises.
+    pub fn to_hash(&self, ruby: &Ruby) -> Result<RHash, Error> {
+        let hash = ruby.hash_new();
+        let ms = |ns: u64| (ns as f64 / 1e4).round() / 100.0;
+        hash.aset(ruby.to_symbol("number"), self.number)?;
+        hash.aset(ruby.to_symbol("kind"), if self.is_major() { "full" } else { "minor" })?;
+        hash.aset(ruby.to_symbol("by"), self.by)?;
+        hash.aset(ruby.to_symbol("full_by"), self.major_by)?;
+        hash.aset(ruby.to_symbol("ms"), ms(self.total_ns))?;
+        hash.aset(ruby.to_symbol("mark_ms"), ms(self.mark_ns))?;
+        let promoted = self.old_after.saturating_sub(self.old_before);
+        for (name, value) in [
+            ("filled", self.filled),
+            ("live_before", self.live_before),
+            ("live", self.live_after),
+            ("freed", self.freed),
+            ("promoted", promoted),
+            ("old", self.old_after),
+            ("pages", self.pages),
+            ("malloc", self.malloc),
+        ] {
+            hash.aset(ruby.to_symbol(name), value)?;
+        }
+        hash.aset(ruby.to_symbol("unit"), self.unit.as_deref())?;
+        Ok(hash)
+    }
+}
+
+/// Those that wait to be fetched.
+#[derive(Default)]
+pub struct Kept {
+    list: VecDeque<Summary>,
+    /// Dropped because nobody fetched them.
+    pub dropped: u64,
+}
+
+impl Kept {
+    /// Adds one.
+    pub fn push(&mut self, summary: Summary) {
+        if self.list.len() >= KEPT_MAX {
+            self.list.pop_front();
+            self.dropped += 1;
+        }
+        self.list.push_back(summary);
+    }
+
+    /// Takes all.
+    pub fn take(&mut self) -> Vec<Summary> {
+        self.list.drain(..).collect()
+    }
+}

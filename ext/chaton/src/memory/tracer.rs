@@ -1,0 +1,371 @@
+//! `Chaton::Native::Tracer`: which code allocates, and what of it survives.
+//!
+//! It looks in short windows only (`window_ms`), so that their share of the time
+//! is `duty` however long Ruby takes to open and close one. What it follows is
+//! asked for after each collection's marking, in windows and between them.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use chaton_core::clock;
+use chaton_memory::profile::{gvl::Table, About, Frame, Limits, Profile};
+use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
+use magnus::{
+    function, gc, method, prelude::*, DataTypeFunctions, Error, RHash, RModule, RString, Ruby,
+    TypedData, Value,
+};
+use parking_lot::{Condvar, Mutex};
+use rb_sys::VALUE;
+
+use super::{gvl_view, tracer_hooks};
+use crate::error;
+use crate::gvl::{check_interrupts, without_gvl};
+use crate::handle::generation;
+use crate::settings::Settings;
+
+/// Labels of units of work that are kept apart.
+const LABELS_MAX: usize = 512;
+
+/// What the hooks work on. All of it but `stopped` is touched with the GVL only.
+pub struct Tracing {
+    pub(super) profile: Mutex<Profile>,
+    pub(super) made_in: u32,
+    pub(super) every: u32,
+    pub(super) weight: f64,
+    /// Objects until the next sample.
+    pub(super) left: AtomicU32,
+    pub(super) random: AtomicU64,
+    pub(super) frames: UnsafeCell<Vec<VALUE>>,
+    pub(super) lines: UnsafeCell<Vec<i32>>,
+    pub(super) table: Mutex<Table>,
+    running: Mutex<bool>,
+    changed: Condvar,
+}
+
+// SAFETY: the two buffers are used by the allocation hook alone, which runs with the GVL.
+unsafe impl Sync for Tracing {}
+// SAFETY: as above.
+unsafe impl Send for Tracing {}
+
+impl Tracing {
+    /// Waits, without the GVL, for the time to pass or the tracer to stop.
+    fn wait(&self, time: Duration) {
+        let mut running = self.running.lock();
+        if *running {
+            self.changed.wait_for(&mut running, time);
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        *self.running.lock()
+    }
+
+    fn set_running(&self, on: bool) {
+        *self.running.lock() = on;
+        self.changed.notify_all();
+    }
+
+    fn wake(&self) {
+        let _running = self.running.lock();
+        self.changed.notify_all();
+    }
+}
+
+/// The tracer as a Ruby object: a profile that is being taken, or was.
+#[derive(TypedData)]
+#[magnus(class = "Chaton::Native::Tracer", free_immediately, mark, compact, size)]
+pub struct RbTracer {
+    tracing: Box<Tracing>,
+    allocated: VALUE,
+    marked: VALUE,
+    worker: Option<u32>,
+    duty: f64,
+    window: Duration,
+    pause_ns: AtomicU64,
+    windows: AtomicU64,
+    open_ns: AtomicU64,
+    started_ns: AtomicU64,
+    stopped_ns: AtomicU64,
+    started_unix_ms: AtomicU64,
+    ever: AtomicBool,
+}
+
+// SAFETY: the two tracepoints are marked by `mark`; the rest is shared by locks and atomics.
+unsafe impl Send for RbTracer {}
+// SAFETY: as above.
+unsafe impl Sync for RbTracer {}
+
+impl DataTypeFunctions for RbTracer {
+    fn mark(&self, marker: &gc::Marker) {
+        // SAFETY: made in `new`, and alive because they are marked here.
+        unsafe {
+            marker.mark(Value::from_raw(self.allocated));
+            marker.mark(Value::from_raw(self.marked));
+        }
+        if self.tracing.made_in == generation() {
+            self.tracing.profile.lock().roots(|id| {
+                // SAFETY: alive since it was noted, because it is marked here.
+                marker.mark(unsafe { Value::from_raw(id as VALUE) });
+            });
+        }
+    }
+
+    fn compact(&self, compactor: &gc::Compactor) {
+        if self.tracing.made_in == generation() {
+            self.tracing.profile.lock().relocate(|id| {
+                // SAFETY: the object is alive: it was asked for in this collection's marking.
+                compactor.location(unsafe { Value::from_raw(id as VALUE) }).as_raw() as usize
+            });
+        }
+    }
+}
+
+impl Drop for RbTracer {
+    fn drop(&mut self) {
+        tracer_hooks::deactivate(&self.tracing);
+    }
+}
+
+impl RbTracer {
+    /// `Tracer.new(every:, duty:, window_ms:, samples_max:, stacks_max:, depth_max:, worker:)`.
+    fn new(ruby: &Ruby, settings: RHash) -> Result<Self, Error> {
+        let settings = Settings(settings);
+        let depth: usize = settings.get("depth_max")?;
+        let limits = Limits {
+            samples_max: settings.get("samples_max")?,
+            stacks_max: settings.get("stacks_max")?,
+            depth_max: depth,
+        };
+        let every: u32 = settings.get("every")?;
+        let duty: f64 = settings.get("duty")?;
+        if every == 0 || !(duty > 0.0 && duty <= 1.0) {
+            let message = "every must be 1 or more, and duty above 0 and at most 1";
+            return Err(Error::new(ruby.exception_arg_error(), message));
+        }
+        let points = tracer_hooks::points()
+            .map_err(|why| error::named("Error", format!("the tracer cannot run here: {why}")))?;
+        Ok(Self {
+            tracing: Box::new(Tracing {
+                profile: Mutex::new(Profile::new(limits)),
+                made_in: generation(),
+                every,
+                weight: f64::from(every) / duty,
+                left: AtomicU32::new(every),
+                random: AtomicU64::new(clock::now_ns() | 1),
+                frames: UnsafeCell::new(vec![0; depth]),
+                lines: UnsafeCell::new(vec![0; depth]),
+                table: Mutex::new(Table::new(LABELS_MAX)),
+                running: Mutex::new(false),
+                changed: Condvar::new(),
+            }),
+            allocated: points.allocated,
+            marked: points.marked,
+            worker: settings.optional("worker")?,
+            duty,
+            window: Duration::from_nanos((settings.get::<f64>("window_ms")? * 1e6) as u64),
+            pause_ns: AtomicU64::new(0),
+            windows: AtomicU64::new(0),
+            open_ns: AtomicU64::new(0),
+            started_ns: AtomicU64::new(0),
+            stopped_ns: AtomicU64::new(0),
+            started_unix_ms: AtomicU64::new(0),
+            ever: AtomicBool::new(false),
+        })
+    }
+
+    fn ours(&self) -> Result<&Tracing, Error> {
+        if self.tracing.made_in == generation() {
+            Ok(&self.tracing)
+        } else {
+            Err(error::forked())
+        }
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        let tracing = self.ours()?;
+        if self.ever.swap(true, Relaxed) {
+            return Err(error::named("Error", "a tracer is started once; make another one"));
+        }
+        if !tracer_hooks::activate(tracing) {
+            return Err(error::named("Error", "another tracer is running in this process"));
+        }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.started_unix_ms.store(unix.as_millis() as u64, Relaxed);
+        self.started_ns.store(clock::now_ns(), Relaxed);
+        tracing.set_running(true);
+        gvl_view::measure(true);
+        tracer_hooks::switch(self.marked, true)
+    }
+
+    fn stop(&self) -> Result<(), Error> {
+        let tracing = self.ours()?;
+        if !tracing.is_running() {
+            return Ok(());
+        }
+        self.stopped_ns.store(clock::now_ns(), Relaxed);
+        tracing.set_running(false);
+        tracer_hooks::deactivate(tracing);
+        gvl_view::measure(false);
+        tracer_hooks::switch(self.allocated, false)?;
+        tracer_hooks::switch(self.marked, false)
+    }
+
+    /// Waits for the next window, opens it, waits for its end and closes it.
+    /// Answers false once the tracer has stopped.
+    fn window(&self) -> Result<bool, Error> {
+        let tracing = self.ours()?;
+        let pause = Duration::from_nanos(self.pause_ns.load(Relaxed));
+        without_gvl(|| tracing.wait(pause), &|| tracing.wake());
+        check_interrupts()?;
+        if !tracing.is_running() {
+            return Ok(false);
+        }
+        let opened = clock::now_ns();
+        tracer_hooks::switch(self.allocated, true)?;
+        without_gvl(|| tracing.wait(self.window), &|| tracing.wake());
+        if !tracing.is_running() {
+            return Ok(false);
+        }
+        tracer_hooks::switch(self.allocated, false)?;
+        let open = clock::now_ns().saturating_sub(opened);
+        // A thread that computes can keep the GVL for long: the pause makes up for it.
+        self.pause_ns.store((open as f64 * (1.0 / self.duty - 1.0)) as u64, Relaxed);
+        self.windows.fetch_add(1, Relaxed);
+        self.open_ns.fetch_add(open, Relaxed);
+        check_interrupts()?;
+        Ok(tracing.is_running())
+    }
+
+    fn is_running(&self) -> Result<bool, Error> {
+        Ok(self.ours()?.is_running())
+    }
+
+    fn seconds(&self) -> f64 {
+        let started = self.started_ns.load(Relaxed);
+        if started == 0 {
+            return 0.0;
+        }
+        let until =
+            if self.tracing.is_running() { clock::now_ns() } else { self.stopped_ns.load(Relaxed) };
+        until.saturating_sub(started) as f64 / 1e9
+    }
+
+    fn status(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
+        let tracing = rb_self.ours()?;
+        let profile = tracing.profile.lock();
+        let (samples, followed, bytes) =
+            (profile.samples(), profile.followed(), profile.memory_bytes());
+        drop(profile);
+        let hash = ruby.hash_new();
+        hash.aset(ruby.to_symbol("running"), tracing.is_running())?;
+        hash.aset(ruby.to_symbol("seconds"), (rb_self.seconds() * 10.0).round() / 10.0)?;
+        hash.aset(ruby.to_symbol("windows"), rb_self.windows.load(Relaxed))?;
+        hash.aset(ruby.to_symbol("open_seconds"), rb_self.open_ns.load(Relaxed) as f64 / 1e9)?;
+        hash.aset(ruby.to_symbol("sampled"), samples)?;
+        hash.aset(ruby.to_symbol("live_samples"), followed)?;
+        hash.aset(ruby.to_symbol("profile_bytes"), bytes)?;
+        Ok(hash)
+    }
+
+    /// The report as JSON.
+    fn report(ruby: &Ruby, rb_self: &Self) -> Result<String, Error> {
+        let tracing = rb_self.ours()?;
+        name_all(tracing)?;
+        let waits = gvl_view::is_available().then(|| tracing.table.lock().waits());
+        let note = waits.is_none().then(|| {
+            "This Ruby does not tell who waits for the global lock: that needs 3.2 or newer.".into()
+        });
+        let about = About {
+            pid: std::process::id(),
+            worker: rb_self.worker,
+            ruby: ruby.eval("RUBY_VERSION")?,
+            started_unix_s: rb_self.started_unix_ms.load(Relaxed) as f64 / 1e3,
+            seconds: rb_self.seconds(),
+            every: tracing.every,
+            duty: rb_self.duty,
+            gvl: waits,
+            note,
+        };
+        let report = tracing.profile.lock().report(about);
+        let json = without_gvl(|| serde_json::to_string(&report), &|| {});
+        match json {
+            Some(Ok(json)) => Ok(json),
+            Some(Err(why)) => Err(error::named("Error", format!("the report: {why}"))),
+            None => {
+                check_interrupts()?;
+                Err(error::named("Error", "the report was interrupted; ask again"))
+            }
+        }
+    }
+}
+
+/// Names what has no name yet. Ruby is called without the profile's lock.
+fn name_all(tracing: &Tracing) -> Result<(), Error> {
+    let (frames, classes) = {
+        let profile = tracing.profile.lock();
+        (profile.unnamed_frames(), profile.unnamed_classes())
+    };
+    for id in frames {
+        let frame = frame_name(id as VALUE)?;
+        tracing.profile.lock().name_frame(id, frame);
+    }
+    for id in classes {
+        if let Some(name) = class_name(id as VALUE)? {
+            tracing.profile.lock().name_class(id, name);
+        }
+    }
+    Ok(())
+}
+
+fn frame_name(frame: VALUE) -> Result<Frame, Error> {
+    // SAFETY: a frame that `rb_profile_frames` gave, kept alive by `mark`.
+    let label = text(protect(|| unsafe { rb_sys::rb_profile_frame_full_label(frame) })?);
+    // SAFETY: as above.
+    let path = text(protect(|| unsafe { rb_sys::rb_profile_frame_absolute_path(frame) })?);
+    let path = match path {
+        Some(path) if path != "<cfunc>" => path,
+        Some(_) => String::new(),
+        // SAFETY: as above.
+        None => text(protect(|| unsafe { rb_sys::rb_profile_frame_path(frame) })?)
+            .filter(|path| path != "<cfunc>")
+            .unwrap_or_default(),
+    };
+    // SAFETY: as above.
+    let line = protect(|| unsafe { rb_sys::rb_profile_frame_first_lineno(frame) })?;
+    // SAFETY: a value that Ruby has just given.
+    let line = unsafe { Value::from_raw(line) };
+    let line = magnus::Integer::from_value(line).and_then(|line| line.to_u32().ok()).unwrap_or(0);
+    Ok(Frame { label: label.unwrap_or_default(), path, line })
+}
+
+/// The class as people know it, not an object's own one.
+fn class_name(class: VALUE) -> Result<Option<String>, Error> {
+    // SAFETY: a class that is kept alive by `mark`.
+    let path = protect(|| unsafe { rb_sys::rb_class_path(rb_sys::rb_class_real(class)) })?;
+    Ok(text(path))
+}
+
+fn text(value: VALUE) -> Option<String> {
+    // SAFETY: a value that Ruby has just given.
+    let string = RString::from_value(unsafe { Value::from_raw(value) })?;
+    // SAFETY: copied before Ruby is called again.
+    Some(String::from_utf8_lossy(unsafe { string.as_slice() }).into_owned())
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("Tracer", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_singleton_method("new", function!(RbTracer::new, 1))?;
+    class.define_method("start", method!(RbTracer::start, 0))?;
+    class.define_method("stop", method!(RbTracer::stop, 0))?;
+    class.define_method("window", method!(RbTracer::window, 0))?;
+    class.define_method("running?", method!(RbTracer::is_running, 0))?;
+    class.define_method("status", method!(RbTracer::status, 0))?;
+    class.define_method("report", method!(RbTracer::report, 0))?;
+    Ok(())
+}

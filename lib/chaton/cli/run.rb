@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require_relative "../memory/program"
+require_relative "../memory/provision"
+require_relative "command"
+require_relative "run_summary"
+
+module Chaton
+  class CLI
+    # chaton run [options] [--] COMMAND: any program, with allocator and heap as a server of ours would have them.
+    class Run < Command
+      # Words before the one by which a program is known.
+      WRAPPERS = /\A(?:bundler?|exec|ruby|env)[\d.]*\z/
+      # Programs that are many: the word that follows tells which.
+      GROUPS = %w[rails rake].freeze
+      # As a shell has them.
+      NOT_FOUND = 127
+      NOT_EXECUTABLE = 126
+
+      # @return [Array<Config::Option>]
+      def self.options = %i[allocator eden].map { |name| Config::Options[name] }
+
+      # @return [Array<String>]
+      def self.switches = ["--quiet"]
+
+      # @return [Boolean] what follows the first argument that is no flag belongs to the program
+      def self.wraps? = true
+
+      # @param command [Array<String>]
+      # @return [String] what its readings are kept under
+      def self.name_of(command)
+        words = command.reject { |word| word.start_with?("-") || word.include?("=") }.map { |word| File.basename(word) }
+        words = words.drop_while { |word| WRAPPERS.match?(word) }
+        words = [File.basename(command.first)] if words.empty?
+        words.first(GROUPS.include?(words.first) ? 2 : 1).join("-")
+      end
+
+      # @return [Integer] the program's exit status; 128 and the signal's number where one ended it
+      def run
+        command = @arguments.rest
+        @arguments.problem("there is no command to run: chaton run -- COMMAND") if command.empty?
+        provision = provide(command)
+        @err.puts "chaton run: #{provision.allocator}" if provision.allocator.missed
+        outcome = Memory::Program.new(command, provision.variables).run
+        keep(outcome)
+        @err.puts RunSummary.new(command, outcome, provision) unless @arguments.switch?("--quiet")
+        outcome.exit_code
+      rescue Errno::ENOENT
+        refused(command, "there is no such command", NOT_FOUND)
+      rescue Errno::EACCES, Errno::ENOEXEC => e
+        refused(command, "it cannot be executed (#{e.class.name.split("::").last})", NOT_EXECUTABLE)
+      end
+
+      private
+
+      # Nobody collects between units of work there, so Ruby decides when all is looked through.
+      def provide(command)
+        settings = settings_given
+        @cache = Memory::HeapCache.new(root: Dir.pwd, work: "run-#{self.class.name_of(command)}")
+        env = ENV.to_h
+        allocator = Memory::Allocator.new(settings.allocator, env: env, background: true, mapped: [])
+        Memory::Provision.new(settings, cache: @cache, env: env, allocator: allocator)
+      end
+
+      def settings_given
+        draft = Config::Draft.new(@arguments.problems)
+        @arguments.given.each do |name, value|
+          option = Config::Options[name]
+          draft.assign(:command_line, option, [value], Arguments::ORIGIN, label: option.flags.last)
+        end
+        raise Config::Invalid, draft.problems unless draft.problems.empty?
+
+        Config::MemorySettings.new(allocator: draft[:allocator] || :auto, eden: draft[:eden] || :auto, collect: :off)
+      end
+
+      def keep(outcome)
+        reading = outcome.reading
+        @cache.write(reading) if reading
+      end
+
+      def refused(command, reason, status)
+        @err.puts "chaton run: #{command.first}: #{reason}"
+        status
+      end
+    end
+  end
+end

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Chaton
+  class CLI
+    module Trace
+      # What one worker said: a line of JSON, and for a report what was seen.
+      class Answer
+        # @param bytes [String] all it sent
+        # @return [Answer, nil] nil when it ended before it had said all
+        def self.parse(bytes)
+          line, newline, body = bytes.partition("\n")
+          return if newline.empty?
+
+          header = JSON.parse(line)
+          whole = header.is_a?(Hash) && body.bytesize == header.fetch("bytes", 0)
+          new(header, body.force_encoding(Encoding::UTF_8)) if whole
+        rescue JSON::ParserError
+          nil
+        end
+
+        # @return [Hash{String=>Object}]
+        attr_reader :header
+        # @return [String] JSON of a profile; empty unless it was asked for
+        attr_reader :body
+
+        # @param header [Hash{String=>Object}]
+        # @param body [String]
+        def initialize(header, body)
+          @header = header
+          @body = body
+        end
+
+        # @return [Integer]
+        def worker = @header["worker"]
+
+        # @return [Integer]
+        def pid = @header["pid"]
+
+        # @return [Boolean]
+        def ok? = @header["ok"] == true
+
+        # @return [String, nil] why it is not
+        def error = @header["error"]
+
+        # @return [Hash{String=>Object}] of its tracer, see {Memory::TraceDesk}
+        def status = @header.except("ok", "bytes")
+      end
+    end
+  end
+end

@@ -1,0 +1,26 @@
+# frozen_string_literal: true
+
+require_relative "../../native"
+
+module Chaton
+  class CLI
+    module Trace
+      # Makes one text of what several workers saw.
+      module Rendering
+        private
+
+        # @param answers [Array<Answer>]
+        # @param format [Symbol]
+        # @param by [Symbol, nil] nil: what is alive
+        # @return [String] bytes
+        def render(answers, format, by)
+          Native.render_profile(answers.map(&:body), format.to_s, { title: title(answers), by: (by || :live).to_s })
+        end
+
+        def title(answers)
+          "chaton, #{answers.map { |answer| "worker #{answer.worker} (pid #{answer.pid})" }.join(", ")}"
+        end
+      end
+    end
+  end
+end

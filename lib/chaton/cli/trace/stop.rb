@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+require_relative "command"
+
+module Chaton
+  class CLI
+    module Trace
+      # chaton trace stop
+      class Stop < Command
+        # @return [Integer] exit status
+        def run
+          result = ask_workers("stop")
+          warn_of(result)
+          result.answers.each do |answer|
+            did = answer.status["already"] ? "did not trace" : "has stopped; `chaton trace report` has what it saw"
+            @out.puts "worker #{answer.worker} (pid #{answer.pid}) #{did}"
+          end
+          0
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require "io/console"
+require_relative "command"
+require_relative "rendering"
+
+module Chaton
+  class CLI
+    module Trace
+      # chaton trace top: the stacks that hold most, again and again.
+      class Top < Command
+        include Rendering
+
+        # Between two looks.
+        INTERVAL_S = 2.0
+        # Wipes the terminal and goes to its upper left corner.
+        HOME = "\e[2J\e[H"
+
+        # Field => words of the head.
+        COUNTS = { "sampled" => "sampled", "live_samples" => "alive", "stacks" => "stacks",
+                   "collections" => "collections" }.freeze
+
+        # @return [Array<Symbol>]
+        def self.of_its_own = %i[worker by]
+
+        # @return [Integer] exit status
+        def run
+          by = value(:by)
+          loop do
+            text = look(by)
+            @out.print HOME if tty?
+            @out.puts tty? ? visible(text) : text
+            @out.flush
+            # Into a pipe: once.
+            return 0 unless tty?
+
+            sleep INTERVAL_S
+          end
+        rescue Interrupt
+          0
+        end
+
+        private
+
+        def tty? = @out.respond_to?(:tty?) && @out.tty?
+
+        def look(by)
+          result = ask_workers("report")
+          [*result.answers.map { |answer| head(answer.status) }, *result.warnings, "",
+           render(result.answers, :text, by)].join("\n")
+        end
+
+        def head(status)
+          counts = COUNTS.map { |name, words| "#{words} #{shown(status[name])}" }
+          "worker #{status["worker"]} (pid #{status["pid"]})  #{status["running"] ? "traces" : "has stopped"}  " \
+            "#{shown(status["seconds"]&.round)} s  #{counts.join("  ")}"
+        end
+
+        def shown(number) = number ? Config::Types.thousands(number) : "-"
+
+        # What fits; the rest would push the beginning out of sight.
+        def visible(text)
+          rows, columns = @out.winsize
+          return text unless rows.positive?
+
+          text.lines.first(rows - 1).map { |line| line.chomp[0, columns] }.join("\n")
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,19 @@
+# frozen_string_literal: true
+
+require_relative "options"
+
+module Chaton
+  module Config
+    # What memory is allocated, collected and limited by. Each field is an option of `memory { }`, see
+    # docs/CONFIGURATION.md; a size is an Integer of bytes, and `eden` a Float where it is a multiple.
+    MemorySettings = Struct.new(*Options.in(:memory).map(&:name), keyword_init: true) do
+      # @return [Float, nil] by what share old objects may grow before a full collection; nil: Ruby's own limits
+      def longlife_growth
+        case longlife
+        when :settle then 1.0
+        when Float then longlife
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Memory
+    # How a program ended that was started with our settings, and what it took. `ruby` holds the figures of its
+    # collector where it was a Ruby that ended by itself.
+    Outcome = Struct.new(:status, :wall_s, :user_s, :system_s, :peak_bytes, :ruby, keyword_init: true) do
+      # Collections below which a program did not live long enough to know what stays alive in it.
+      const_set(:COLLECTIONS_MIN, 5)
+
+      # @param line [String, nil] as run_hook.rb writes it
+      # @return [Hash{Symbol=>Object}, nil] pid, ruby, collections, full, time_ns, live, old, peak_kib, pools
+      def self.figures(line)
+        found = line.to_s.scan(/(\w+)=(\S*)/).to_h
+        return unless found.size == 9
+
+        { **found.slice("pid", "collections", "full", "time_ns", "live", "old", "peak_kib").transform_values(&:to_i),
+          "ruby" => found["ruby"], "pools" => found["pools"].split(",").map { |pool| pool.split("/").map(&:to_i) } }
+          .transform_keys(&:to_sym)
+      end
+
+      # @return [Integer] as a shell would have it
+      def exit_code = status.exitstatus || (128 + status.termsig)
+
+      # @return [String] how it ended
+      def ending = status.exited? ? "status #{status.exitstatus}" : "signal #{Signal.signame(status.termsig)}"
+
+      # What is old at the end is what stays alive; what is young may be garbage.
+      #
+      # @return [Hash{Symbol=>Object}, nil] see {Reading}
+      def reading
+        return if ruby.nil? || ruby[:collections] < self.class::COLLECTIONS_MIN || ruby[:old].zero?
+
+        pools = ruby[:pools].empty? ? [[40, ruby[:live]]] : ruby[:pools]
+        stays = ruby[:old].fdiv([pools.sum(&:last), 1].max)
+        { ruby: ruby[:ruby], live_slots: ruby[:old], old_objects: ruby[:old],
+          pools: pools.map { |size, live| [size, (live * stays).ceil] } }
+      end
+    end
+  end
+end

@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+
+module Chaton
+  module Memory
+    # The way back to a `chaton trace` that listens on a Unix socket: a line of JSON, then what it announces.
+    class TraceReply
+      # How long the other side may leave what was written unread.
+      WRITE_S = 10.0
+
+      # @param path [String]
+      # @param log [Telemetry::Log]
+      def initialize(path, log:)
+        @path = path
+        @log = log
+      end
+
+      # Sends it, and closes. Somebody who has stopped waiting is no error.
+      #
+      # @param header [Hash{Symbol=>Object}]
+      # @param body [String]
+      # @return [Boolean] whether all was sent
+      def deliver(header, body = "")
+        socket = connect
+        write(socket, "#{JSON.generate({ **header, bytes: body.bytesize })}\n")
+        write(socket, body)
+        true
+      rescue SystemCallError, IOError, ArgumentError => e
+        @log.debug("nobody took the tracer's answer", path: @path, reason: e.message)
+        false
+      ensure
+        socket&.close
+      end
+
+      private
+
+      # A listener that does not accept makes a plain connect wait, without a limit.
+      def connect
+        socket = Socket.new(:UNIX, :STREAM)
+        socket.connect_nonblock(Socket.sockaddr_un(@path))
+        socket
+      rescue SystemCallError, ArgumentError
+        socket&.close
+        raise
+      end
+
+      def write(socket, bytes)
+        deadline = now_s + WRITE_S
+        sent = 0
+        while sent < bytes.bytesize
+          count = socket.write_nonblock(bytes.byteslice(sent..), exception: false)
+          next sent += count unless count == :wait_writable
+
+          raise IOError, "it reads too slowly" unless socket.wait_writable([deadline - now_s, 0].max)
+        end
+      end
+
+      def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+  end
+end

@@ -1,0 +1,109 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+require_relative "../telemetry/size"
+
+module Chaton
+  class Supervisor
+    # The ceilings in bytes: what the settings say, and what the container we are in leaves of it. Pure,
+    # but for {.read}.
+    class MemoryLimits
+      # What all processes may take of a container: the rest is the kernel's, and the time to react.
+      CONTAINER_SHARE = 0.9
+      # Hard ceiling over soft, where none is set.
+      HARD_RATIO = 1.5
+      # Soft ceilings lie up to so far below the limit, so that workers do not reach theirs together.
+      JITTER = 0.10
+      # Multiples of it spread evenly over 0..1, however many there are.
+      SPREAD = (Math.sqrt(5) - 1) / 2
+
+      WHOLE = "this system does not tell shared from private memory (it has no /proc/PID/smaps_rollup): ceilings go " \
+              "by resident memory, which counts what workers share once for each of them"
+      private_constant :WHOLE
+
+      # @return [Integer, nil] bytes one worker may use; nil: no ceiling
+      attr_reader :worker
+      # @return [Integer, nil] bytes at which a worker is stopped at once
+      attr_reader :hard
+      # @return [Integer, nil] bytes all processes together may use
+      attr_reader :tree
+      # @return [Integer, nil] bytes the container may use
+      attr_reader :container
+      # @return [Array<String>] what the user should know about how they came about
+      attr_reader :warnings
+
+      # @param settings [Config::MemorySettings]
+      # @param log [Telemetry::Log] what the user should know goes there
+      # @param kernel [#cgroup, #process] who tells
+      # @return [MemoryLimits] as they are on this machine
+      def self.read(settings, log:, kernel: Native::Memory)
+        limits = new(settings, container: kernel.cgroup&.fetch(:limit), parts: !kernel.process(Process.pid).nil?)
+        limits.warnings.each { |sentence| log.warn(sentence) }
+        shown = limits.to_h.compact.transform_values { |bytes| Telemetry::Size.of(bytes) }
+        log.info("memory ceilings", **shown) if limits.on?
+        limits
+      end
+
+      # @param settings [Config::MemorySettings]
+      # @param container [Integer, nil] limit of the control group, where it is below the machine's memory
+      # @param parts [Boolean] whether the kernel tells shared from private memory
+      def initialize(settings, container: nil, parts: true)
+        @container = container
+        @room = container && (container * CONTAINER_SHARE).floor
+        @warnings = []
+        @worker = smaller_of("limit", settings.limit)
+        @tree = settings.limit_tree == :auto ? @room : smaller_of("limit_tree", settings.limit_tree)
+        @hard = settings.limit_hard || (@worker && (@worker * HARD_RATIO).floor)
+        @hard = [@hard, @worker].max if @hard && @worker
+        @warnings << WHOLE if on? && !parts
+      end
+
+      # @return [Boolean] whether there is anything to watch
+      def on? = !(@worker || @hard || @tree).nil?
+
+      # @param index [Integer] number of a worker
+      # @return [Integer, nil] bytes at which this worker is replaced
+      def soft(index)
+        @worker && (@worker * (1 - (JITTER * ((index * SPREAD) % 1.0)))).floor
+      end
+
+      # @param need [Integer] bytes that a worker cannot do without
+      # @param line [Integer, nil] its ceiling
+      # @return [String, nil] why it cannot work at all; nil when it fits
+      def refusal(need, line = @worker)
+        return if line.nil? || need < line
+
+        "memory limit #{size(@worker)} #{need < @worker ? "leaves nothing above" : "is below"} what the application " \
+          "needs after loading: #{size(need)}; raise `limit` in `memory { }` (twice that is a good start), or load less"
+      end
+
+      # Before anybody is forked.
+      #
+      # @param loaded [Integer, nil] bytes of this process, with the application loaded
+      # @param sharers [Integer] processes that will share them
+      # @return [void]
+      # @raise [ConfigError] when the share alone is above the ceiling
+      def check(loaded, sharers: 1)
+        sentence = loaded && refusal(loaded / sharers)
+        raise ConfigError, sentence if sentence
+      end
+
+      # @return [Hash{Symbol=>Integer, nil}] bytes, for `status`
+      def to_h = { limit: @worker, limit_hard: @hard, limit_tree: @tree, container: @container }
+
+      private
+
+      # A ceiling above the container's would never be reached: the kernel kills first.
+      def smaller_of(name, bytes)
+        return unless bytes.is_a?(Integer)
+        return bytes if @room.nil? || bytes <= @room
+
+        @warnings << "#{name} #{size(bytes)} is more than the container leaves (#{size(@room)}, 0.9 of its limit " \
+                     "#{size(@container)}): #{size(@room)} rules. Lower #{name}, or raise the container's limit"
+        @room
+      end
+
+      def size(bytes) = Telemetry::Size.of(bytes)
+    end
+  end
+end

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+require_relative "../native"
+require_relative "../telemetry/size"
+require_relative "event_loop"
+require_relative "memory_limits"
+
+module Chaton
+  class Supervisor
+    # The ceiling of a server without workers: nobody can take over, so it collects and trims, and when that is no help
+    # it starts again in place, which finishes what runs and keeps the listening sockets open.
+    class SingleCeiling
+      # It must have run for so long: one that is above its ceiling sooner would start again and again.
+      AGE_S = 60.0
+      # As {CeilingPolicy}: what trimming may take, and how long it is not repeated.
+      RELIEF_S = (0.5..60.0)
+
+      # @param settings [Config::MemorySettings]
+      # @param restarts [Boolean] whether it may start again; otherwise it only says so
+      # @param log [Telemetry::Log]
+      # @param kernel [#process, #resident, #cgroup] who tells
+      # @param now_s [Float]
+      # @raise [ConfigError] when what is loaded is above the ceiling
+      def initialize(settings, restarts:, log:, kernel: Native::Memory, now_s: EventLoop.now_s)
+        @limits = MemoryLimits.read(settings, log: log, kernel: kernel)
+        @every_s = settings.check_every_s
+        @restarts = restarts
+        @log = log
+        @kernel = kernel
+        @began_at_s = now_s
+        @next_at_s = now_s + @every_s
+        @limits.check(usage&.fetch(:pss)) if line
+      end
+
+      # @return [Float, nil]
+      def due_at = line && @next_at_s
+
+      # Looks, and says what is to be done.
+      #
+      # @param now_s [Float]
+      # @return [Symbol, nil] :trim, :restart or nothing
+      def look(now_s)
+        return if line.nil? || now_s < @next_at_s
+
+        @next_at_s = now_s + @every_s
+        used = used_bytes
+        return answer(used, now_s) if used >= line
+
+        @said = false
+        nil
+      end
+
+      # @return [Hash{Symbol=>Object}] for `status`; sizes in bytes
+      def to_h = { **(usage || {}), **@limits.to_h }
+
+      private
+
+      # With one process its ceiling and that of all processes are one.
+      def line = [@limits.worker, @limits.tree].compact.min
+
+      def usage = @kernel.process(Process.pid)
+
+      # Resident memory is never less than what counts, and costs next to nothing to read.
+      def used_bytes
+        resident = @kernel.resident(Process.pid).to_i
+        resident < line ? resident : usage&.fetch(:pss) || resident
+      end
+
+      # @return [Symbol, nil]
+      def answer(used, now_s)
+        since_s = @relieved_at_s && (now_s - @relieved_at_s)
+        return trim(used, now_s) if since_s.nil? || since_s >= RELIEF_S.end
+        return if since_s < RELIEF_S.begin
+
+        restart(used, now_s)
+      end
+
+      def trim(used, now_s)
+        @relieved_at_s = now_s
+        tell(:info, "collecting and trimming", used) unless @said
+        :trim
+      end
+
+      def restart(used, now_s)
+        may = @restarts && now_s - @began_at_s >= AGE_S
+        tell(may ? :info : :warn, consequence(may), used) unless @said
+        @said = !may
+        :restart if may
+      end
+
+      def consequence(may)
+        return "starting again in place" if may
+
+        @restarts ? "it runs for less than #{AGE_S.round} s and goes on; raise `limit`" : "in development it goes on"
+      end
+
+      def tell(level, what, used)
+        size = Telemetry::Size
+        @log.public_send(level, "memory reached #{size.of(used)} of #{size.of(line)}: #{what}")
+      end
+    end
+  end
+end

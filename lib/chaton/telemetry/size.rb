@@ -1,0 +1,23 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Telemetry
+    # Bytes for people to read.
+    module Size
+      UNITS = %w[B KiB MiB GiB TiB].freeze
+      # Below this a decimal says something.
+      DECIMAL_BELOW = 10
+
+      # @param bytes [Integer, nil]
+      # @return [String] 87_031_808 → "83 MiB"; "-" for nil
+      def self.of(bytes)
+        return "-" if bytes.nil?
+
+        amount = bytes.to_f
+        unit = UNITS.each_with_index.find { |_, index| amount < 1024**(index + 1) } || [UNITS.last, UNITS.size - 1]
+        amount /= 1024**unit.last
+        "#{amount < DECIMAL_BELOW && unit.last.positive? ? amount.round(1) : amount.round} #{unit.first}"
+      end
+    end
+  end
+end

@@ -1,0 +1,171 @@
+# frozen_string_literal: true
+
+require_relative "service_case"
+require "chaton/cli/trace/mailbox"
+require "json"
+require "tmpdir"
+
+# The tracer in this process: with CHATON_GC_STRESS=1 every allocation collects while it is switched and asked.
+class TracerTest < Minitest::Test
+  include ServiceCase
+
+  SETTINGS = { every: 1, duty: 1.0, window_ms: 5.0, samples_max: 4096, stacks_max: 1024, depth_max: 64,
+               worker: 3 }.freeze
+  SWITCHES = STRESS ? 20 : 1_000
+  KEPT = STRESS ? 20 : 2_000
+
+  def teardown
+    super
+    @tracers&.each(&:stop)
+    @threads&.each { |thread| thread.kill.join }
+  end
+
+  def test_what_stays_alive_is_found_by_its_line
+    tracer = trace
+    kept = stressed_for { Array.new(KEPT) { |number| keep(number) } }
+    3.times { GC.start }
+    report = stressed_for { JSON.parse(tracer.report) }
+    row = report["rows"].select { |one| stack(report, one).any? { |line| line == at_keep } }
+      .max_by { |one| one["live"].last }
+    assert row, "no sample of #{at_keep}"
+    assert_equal "String", report["classes"][row["class"]]
+    assert_equal at_keep, stack(report, row).first
+    assert_operator row["live"].first, :>=, KEPT / 4
+    assert_operator row["live"].last, :>=, row["live"].first * 1_000 unless STRESS
+    assert_equal [3, Process.pid], report["sources"].first.values_at("worker", "pid")
+    assert_equal KEPT, kept.size
+  end
+
+  def test_what_was_freed_is_counted_as_freed
+    tracer = trace
+    KEPT.times { |number| keep(number) }
+    3.times { GC.start }
+    report = JSON.parse(tracer.report)
+    rows = report["rows"].select { |one| stack(report, one).first == at_keep }
+    freed, live = %w[freed live].map { |what| rows.sum { |one| one[what].first } }
+    assert_operator freed, :>, live * 10
+  end
+
+  def test_switched_a_thousand_times_while_others_allocate
+    stop = false
+    @threads = Array.new(2) { Thread.new { Array.new(10) { +"x" } until stop } }
+    tracer = Chaton::Native::Tracer.new(SETTINGS)
+    (@tracers = []) << tracer
+    SWITCHES.times do
+      stressed_for do
+        tracer.start
+        window = Thread.new { tracer.window }
+        tracer.stop
+        window.join
+      end
+    end
+    refute_predicate tracer, :running?
+    refute tracer.window
+    assert_kind_of Array, JSON.parse(tracer.report)["rows"]
+  ensure
+    stop = true
+  end
+
+  def test_switched_by_orders_while_it_serves
+    port = serve(threads: [1, 3]) { |env| [200, {}, [env["PATH_INFO"] * 10]] }
+    load = ClientLoad.new(port)
+    Chaton::CLI::Trace::Mailbox.open(beside: File.join(Dir.tmpdir, "none")) do |mailbox|
+      (STRESS ? 10 : 800).times do
+        %w[start stop].each { |action| assert_equal [true], order(mailbox, action), action }
+      end
+      order(mailbox, "start")
+      assert_equal [true], order(mailbox, "report")
+    end
+    assert_empty load.stop.failures
+    assert_operator load.answered, :>, 0
+  ensure
+    GC.stress = false
+    load&.stop
+  end
+
+  def test_a_window_ends_when_tracing_does
+    tracer = trace(duty: 0.001, window_ms: 1000.0)
+    sampler = @threads.last
+    assert_predicate tracer, :running?
+    tracer.stop
+    assert sampler.join(10), "the thread still waits"
+    assert_equal false, tracer.status[:running]
+  end
+
+  def test_a_report_can_be_made_in_every_format
+    tracer = trace
+    kept = Array.new(KEPT) { |number| keep(number) }
+    GC.start
+    report = tracer.report
+    %w[text collapsed pprof speedscope html].each do |format|
+      text = stressed_for { Chaton::Native.render_profile([report, report], format, { title: "t", by: "live" }) }
+      refute_empty text, format
+    end
+    assert_raises(ArgumentError) { Chaton::Native.render_profile([report], "ppof", {}) }
+    assert_raises(ArgumentError) { Chaton::Native.render_profile(["{"], "text", { by: "live" }) }
+    refute_empty kept
+  end
+
+  def test_settings_are_checked
+    { every: 0, duty: 0.0, window_ms: -1.0, depth_max: "x" }.each do |name, wrong|
+      error = assert_raises(ArgumentError, TypeError) { Chaton::Native::Tracer.new({ **SETTINGS, name => wrong }) }
+      assert_match(/#{name}/, error.message)
+    end
+  end
+
+  def test_it_belongs_to_the_process_that_made_it
+    tracer = trace
+    pid = fork do
+      begin
+        tracer.report
+      rescue Chaton::ForkedError
+        Array.new(1_000) { +"y" }
+        GC.start
+        exit!(0)
+      end
+      exit!(1)
+    end
+    assert_equal 0, Process.wait2(pid).last.exitstatus
+    assert_predicate tracer, :running?
+  end
+
+  private
+
+  def trace(**settings)
+    tracer = Chaton::Native::Tracer.new({ **SETTINGS, **settings })
+    (@tracers ||= []) << tracer
+    tracer.start
+    (@threads ||= []) << Thread.new { nil while tracer.window }
+    # The first window has to be open, or what follows is not seen.
+    eventually { tracer.status[:windows].positive? } if settings.empty?
+    tracer
+  end
+
+  def keep(number)
+    number.to_s.ljust(2_000, ".")
+  end
+
+  def at_keep = "#{__FILE__}:#{method(:keep).source_location.last + 1}"
+
+  # A stack as path:line, innermost first.
+  def stack(report, row)
+    report["stacks"][row["stack"]].map do |location|
+      frame, line = report["locations"][location]
+      "#{report["frames"][frame]["path"]}:#{line}"
+    end
+  end
+
+  def order(mailbox, action)
+    stressed_for do
+      @service.order(JSON.generate({ do: "trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
+    end
+    mailbox.collect(1, 10 * PATIENCE).map(&:ok?)
+  end
+
+  def stressed_for
+    GC.stress = STRESS
+    yield
+  ensure
+    GC.stress = false
+  end
+end

@@ -1,0 +1,156 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/trace_command"
+require "chaton/cli/trace/mailbox"
+require "stringio"
+require "zlib"
+
+# `chaton trace` against a real server: it finds the leak of examples/leak, costs no request, and leaves nothing behind.
+class TraceTest < Minitest::Test
+  include ServerTest
+  include TraceCommand
+
+  # Notes of a thousand bytes each: far more than the garbage that waits for its collection.
+  LEAKED = 6_000
+  SWITCHES = 200
+
+  def time_limit_s = 180
+
+  def test_it_finds_the_leak_by_its_line
+    server = boot_leak
+    out = trace!(server, "start", "--every", "2", "--duty", "1")
+    assert_match(/^worker 0 \(pid \d+\) traces: 1 of 2 objects, 100.0 % .*\nworker 1 \(pid \d+\) traces/, out)
+    leak(server)
+    assert_leak_leads(trace!(server, "report", "--format", "collapsed"))
+    refute_match(/#{at_leak}/, heaviest(trace!(server, "report", "--format", "collapsed", "--by", "allocated")))
+    text = trace!(server, "report")
+    assert_operator text.index(/config\.ru:\d+/), :<=, text.index(at_leak), text
+    assert_equal text[/config\.ru:\d+/], at_leak, text
+    assert_match(/\Aworker 0 \(pid \d+\)  traces .*#{at_leak}/m, trace!(server, "top"))
+    assert_viewers_read(server)
+    trace_status(server).each { |one| assert_operator one["sampled"], :>, LEAKED / 4 }
+    assert_match(/^worker 1 \(pid \d+\) has stopped/, trace!(server, "stop"))
+    assert_equal [false, false], trace_status(server).map { |one| one["running"] }
+    assert_leak_leads(trace!(server, "report", "--format", "collapsed"))
+    assert_clean_end(server)
+  end
+
+  def test_switched_on_and_off_under_load
+    server = boot_leak
+    load = ClientLoad.new(server.port)
+    switch(server) until load.answered.positive?
+    SWITCHES.times { switch(server) }
+    assert_empty load.stop.failures
+    assert_operator load.answered, :>, SWITCHES
+    assert_equal 2, server.workers.size
+    refute_match(/ (WARN|ERROR) /, server.log)
+    assert_clean_end(server)
+  ensure
+    load&.stop
+  end
+
+  def test_a_worker_that_is_killed_takes_only_its_own_trace_with_it
+    server = boot_leak
+    trace!(server, "start", "--every", "2", "--duty", "1")
+    leak(server)
+    killed = server.workers.last
+    server.signal("KILL", killed)
+    server.eventually("a new worker") { server.workers.size == 2 && server.workers.last != killed && ready?(server) }
+    assert_equal [true, false], trace_status(server).map { |one| one["running"] }
+    out, err, status = chaton_trace(server, "report", "--format", "collapsed")
+    assert_leak_leads(out)
+    assert_match(/\Achaton: worker 1 \(pid \d+\): it has not traced yet; `chaton trace start` begins\n\z/, err)
+    assert_equal 0, status
+    assert_match(/worker 0 .* was tracing already.*\nworker 1 .* traces/, trace!(server, "start"))
+    assert_clean_end(server)
+  end
+
+  def test_one_worker_and_one_that_is_not_there
+    server = boot_leak
+    assert_match(/\Aworker 1 \(pid #{server.workers[1]}\) traces[^\n]*\n\z/, trace!(server, "start", "--worker", "1"))
+    assert_equal [false, true], trace_status(server).map { |one| one["running"] }
+    _, err, status = chaton_trace(server, "status", "--worker", "7")
+    assert_equal 1, status
+    assert_equal "chaton: there is no worker 7 that is ready; `chaton status` lists them\n", err
+  end
+
+  def test_from_the_start_where_that_is_configured
+    ["workers 2", "workers 0"].each do |workers|
+      server = boot(config: "#{workers}\nmemory { trace true; trace_every 7 }")
+      statuses = trace_status(server)
+      assert_equal [true, 7], statuses.map { |one| one.values_at("running", "every") }.uniq.flatten
+      assert_equal server.get.body, "hello"
+      assert_clean_end(server)
+    end
+  end
+
+  def test_mistakes
+    server = boot_leak
+    { %w[report --format ppof] => /--format must be .* not "ppof"; did you mean pprof\?/,
+      %w[start --duty 2] => /--duty must be a number from 0.001 to 1/,
+      %w[report] => /worker 0 .*: it has not traced yet; `chaton trace start` begins/ }.each do |argv, sentence|
+      out, err, status = chaton_trace(server, *argv)
+      assert_equal ["", 1], [out, status]
+      assert_match sentence, err
+    end
+    assert_clean_end(server)
+    assert_match(/no server listens at/, chaton_trace(server, "status")[1])
+  end
+
+  private
+
+  def boot_leak
+    boot(rackup: nil, args: [LEAK], config: "workers 2\nthreads 1, 3")
+  end
+
+  def at_leak = "config.ru:#{LEAK_LINE}"
+
+  def ready?(server) = server.status["workers"].all? { |worker| worker["ready"] }
+
+  # Until so many notes are kept, and garbage was collected many times.
+  def leak(server)
+    load = ClientLoad.new(server.port)
+    server.eventually("so many requests", timeout_s: 60) { load.answered >= LEAKED }
+    assert_empty load.stop.failures
+  ensure
+    load&.stop
+  end
+
+  # As `chaton trace` does it, without the half second it takes to load.
+  def switch(server)
+    %w[start stop].each do |action|
+      Chaton::CLI::Trace::Mailbox.open(beside: server.path("tmp/chaton.sock")) do |mailbox|
+        asked = Chaton::Control::Client.new(server.path("tmp/chaton.sock"))
+          .call("trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0)["asked"]
+        answers = mailbox.collect(asked.size, 10)
+        assert_equal [[0, true, action == "start"], [1, true, action == "start"]],
+                     answers.map { |one| [one.worker, one.ok?, one.status["running"]] }.sort_by(&:first)
+      end
+    end
+  end
+
+  # The heaviest of lines such as "main;middle;leaf 1234".
+  def heaviest(collapsed) = collapsed.lines.max_by { |line| line[/ ([\d.]+)$/, 1].to_f }
+
+  def assert_leak_leads(collapsed) = assert_includes heaviest(collapsed), at_leak
+
+  def assert_viewers_read(server)
+    pprof, = chaton_trace(server, "report", "--format", "pprof", binmode: true)
+    assert_includes Zlib.gunzip(pprof), LEAK
+    speedscope = JSON.parse(trace!(server, "report", "--format", "speedscope"))
+    assert(speedscope["shared"]["frames"].any? { |frame| frame["file"].to_s.end_with?("config.ru") })
+    assert_equal "https://www.speedscope.app/file-format-schema.json", speedscope["$schema"]
+    trace!(server, "report", "--output", "trace.html")
+    page = server.read("trace.html")
+    assert_includes page, "config.ru"
+    assert_match(/\A<!doctype html>/i, page)
+    # What a page loads, as opposed to a name space or an address somebody may follow.
+    refute_match(%r{(?:src|href)\s*=\s*["']?(?:https?:)?//|url\(|@import|fetch\(|XMLHttpRequest}i, page)
+  end
+
+  def assert_clean_end(server)
+    assert_equal 0, server.stop
+    assert_empty Dir.children(server.path("tmp"))
+  end
+end

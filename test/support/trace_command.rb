@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+require "open3"
+require "json"
+require_relative "server"
+
+# `chaton trace …` as a person types it, in a server's directory.
+module TraceCommand
+  LEAK = File.expand_path("../../examples/leak/config.ru", __dir__)
+  # Where its leak is.
+  LEAK_LINE = File.readlines(LEAK).index { |line| line.include?("@visits[@visits.size] =") } + 1
+
+  private
+
+  # @param server [Server]
+  # @param input [Hash] further keywords of Open3
+  # @return [Array(String, String, Integer)] output, errors, exit status
+  def chaton_trace(server, *argv, **input)
+    out, err, status = Open3.capture3({ "RACK_ENV" => "production" }, RbConfig.ruby, "-I", Server::LIB, Server::EXE,
+                                      "trace", *argv, chdir: server.dir, **input)
+    [out, err, status.exitstatus]
+  end
+
+  # The same, which has to go well.
+  #
+  # @return [String] output
+  def trace!(server, *argv, **input)
+    out, err, status = chaton_trace(server, *argv, **input)
+    assert_equal [0, ""], [status, err], "chaton trace #{argv.join(" ")}"
+    out
+  end
+
+  # @return [Array<Hash>] of the workers' tracers
+  def trace_status(server) = JSON.parse(trace!(server, "status", "--json"))
+end

@@ -1,0 +1,127 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "fileutils"
+require "json"
+require "stringio"
+require "tmpdir"
+require "chaton/config"
+require "chaton/memory/heap_cache"
+require "chaton/telemetry/log"
+
+class HeapCacheTest < Minitest::Test
+  READING = { ruby: RUBY_VERSION, live_slots: 5000, old_objects: 4000, heap_pages: 30, slots_per_page: 409,
+              pools: [[40, 5000]] }.freeze
+
+  def setup
+    @root = File.realpath(Dir.mktmpdir("chaton-heap"))
+    @env = { "HOME" => "#{@root}/home" }
+    Dir.mkdir("#{@root}/tmp")
+  end
+
+  def teardown = FileUtils.remove_entry(@root)
+
+  def cache(**changes) = Chaton::Memory::HeapCache.new(root: @root, work: "web", env: @env, **changes)
+
+  def path = cache.paths.first
+
+  def test_there_and_back
+    assert cache.write(READING)
+    entry = cache.read
+    assert_equal READING, entry.reading
+    assert_in_delta Time.now.to_i, entry.taken_at, 5
+    assert_equal ["#{@root}/tmp/cache/chaton/heap-web-ruby#{RUBY_VERSION}.json"], Dir["#{@root}/**/heap*"]
+  end
+
+  def test_nothing_is_known
+    assert_nil cache.read
+    assert_nil cache.tap(&:read).problem
+  end
+
+  def test_it_counts_for_the_same_ruby_bundle_and_work_only
+    cache.write(READING)
+    assert_nil cache(ruby: "9.9.9").read
+    assert_nil cache(work: "jobs").read
+    File.write("#{@root}/Gemfile.lock", "GEM\n")
+    other = cache
+    assert_nil other.read
+    assert_match(/another bundle/, other.problem)
+    cache.write(READING)
+    assert cache.read
+    File.write("#{@root}/Gemfile.lock", "GEN\n")
+    assert_nil cache.read
+    @env["BUNDLE_GEMFILE"] = "#{@root}/gems.rb"
+    File.write("#{@root}/gems.locked", "GEM\n")
+    cache.write(READING)
+    File.delete("#{@root}/gems.locked")
+    assert_nil cache.read
+  end
+
+  def test_files_that_are_not_ours
+    FileUtils.mkdir_p(File.dirname(path))
+    sound = JSON.parse(cache.tap { |one| one.write(READING) }.then { File.read(path) })
+    { "" => /cannot be read/, "{" => /cannot be read/, "[]" => /no reading/, "\xFF" => /cannot be read|no reading/,
+      "x" * 70_000 => /too large/, JSON.generate(sound.merge("format" => 2)) => /no reading/,
+      JSON.generate(sound.merge("reading" => nil)) => /cannot be true/,
+      JSON.generate(sound.merge("taken_at" => "now")) => /cannot be true/ }
+      .each { |text, problem| assert_rejected(text, problem) }
+    [{ "live_slots" => -1 }, { "pools" => [] }, { "pools" => [[40, 1 << 60]] }, { "pools" => [40] },
+     { "old_objects" => 1.5 }].each do |change|
+      text = JSON.generate(sound.merge("reading" => sound["reading"].merge(change)))
+      assert_rejected(text, /cannot be true/)
+    end
+  end
+
+  def test_a_home_where_there_is_no_tmp
+    Dir.rmdir("#{@root}/tmp")
+    assert cache.write(READING)
+    assert_match(%r{\A#{@root}/home/.cache/chaton/\h{16}/heap-web}, Dir.glob("#{@root}/**/heap*", File::FNM_DOTMATCH).first)
+    assert cache.read
+    @env["XDG_CACHE_HOME"] = "#{@root}/cache"
+    refute cache.read
+    assert cache.write(READING)
+    assert_equal 1, Dir["#{@root}/cache/chaton/*/heap*"].size
+  end
+
+  # As on a read-only file system: below a file nothing can be made, whoever one is.
+  def test_nowhere_to_write
+    File.write("#{@root}/tmp/cache", "a file")
+    @env = { "HOME" => "#{@root}/tmp/cache" }
+    written = cache
+    refute written.write(READING)
+    assert_match(/Not a directory|File exists/, written.problem)
+    assert_nil cache.read
+    @env = {}
+    Dir.mktmpdir { |root| refute cache(root: root).write(READING) }
+  end
+
+  def test_noting_says_so_once_and_goes_on
+    out = StringIO.new
+    log = Chaton::Telemetry::Log.new(io: out)
+    plan = Chaton::Config.load({}, env: {}, root: @root)
+    File.write("#{@root}/tmp/cache", "a file")
+    home = ENV.to_h.slice("HOME", "XDG_CACHE_HOME")
+    ENV.update("HOME" => "#{@root}/tmp/cache", "XDG_CACHE_HOME" => nil)
+    Chaton::Memory::HeapCache.note(plan, READING, log: log)
+    assert_equal 1, out.string.lines.size
+    assert_match(/INFO  what is in the heap cannot be kept/, out.string)
+  ensure
+    ENV.update("HOME" => home["HOME"], "XDG_CACHE_HOME" => home["XDG_CACHE_HOME"])
+  end
+
+  def test_roles_are_part_of_the_name
+    plan = Chaton::Config.load({ workers: "2" }, env: {}, root: @root)
+    assert_match(/heap-web-ruby/, Chaton::Memory::HeapCache.of(plan, env: @env).paths.first)
+    plan = Chaton::Config.load({ jobs: true, web: true }, env: {}, root: @root)
+    assert_match(/heap-jobs-web-ruby/, Chaton::Memory::HeapCache.of(plan, env: @env).paths.first)
+  end
+
+  private
+
+  def assert_rejected(text, problem)
+    File.binwrite(path, text)
+    cache = cache()
+    assert_nil cache.read, text[0, 80]
+    assert_match problem, cache.problem
+  end
+end

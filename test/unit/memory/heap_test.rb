@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/config"
+require "chaton/memory/heap"
+require "chaton/memory/reading"
+
+class HeapTest < Minitest::Test
+  MIB = 1 << 20
+  ONE_POOL = { live_slots: 450_000, old_objects: 440_000, pools: [[40, 450_000]] }.freeze
+  POOLS = { live_slots: 300_000, old_objects: 250_000,
+            pools: [[40, 200_000], [80, 60_000], [160, 30_000], [320, 8_000], [640, 2_000]] }.freeze
+  RATIOS = %w[MIN GOAL MAX].map { |name| "RUBY_GC_HEAP_FREE_SLOTS_#{name}_RATIO" }.freeze
+  MALLOC = %w[RUBY_GC_MALLOC_LIMIT RUBY_GC_MALLOC_LIMIT_MAX].freeze
+  FULL = %w[RUBY_GC_HEAP_OLDOBJECT_LIMIT_FACTOR RUBY_GC_OLDMALLOC_LIMIT RUBY_GC_OLDMALLOC_LIMIT_MAX].freeze
+
+  def shape(version, reading, eden: :auto, growth: 1.0, limit: nil)
+    Chaton::Memory::Heap.shape(version, Chaton::Memory::Heap::Intent.new(eden: eden, growth: growth, limit: limit),
+                               reading)
+  end
+
+  # Which names a version knows: docs/CONFIGURATION.md promises the intent, not the names.
+  def test_names_by_version
+    by_pool = Array.new(5) { |index| "RUBY_GC_HEAP_#{index}_INIT_SLOTS" }
+    { "3.1.2" => [ONE_POOL, ["RUBY_GC_HEAP_INIT_SLOTS"], {}], "3.2.8" => [POOLS, [], {}], "3.3.8" => [POOLS, by_pool, {}],
+      "3.4.1" => [POOLS, by_pool, { rgengc_allow_full_mark: false }],
+      "4.0.0" => [POOLS, by_pool, { rgengc_allow_full_mark: false }],
+      "4.1.0" => [POOLS, ["RUBY_GC_HEAP_INIT_BYTES"], { rgengc_allow_full_mark: false }] }
+      .each do |version, (reading, names, config)|
+        shape = shape(version, reading)
+        assert_equal (names + RATIOS + MALLOC + FULL).sort, shape.env.keys.sort, version
+        assert_equal config, shape.gc_config, version
+        assert(shape.env.values.all?(/\A\d+(\.\d+)?\z/), version)
+      end
+  end
+
+  def test_one_pool_holds_what_is_alive_and_eden
+    assert_equal "1125000", shape("3.1.2", ONE_POOL).env["RUBY_GC_HEAP_INIT_SLOTS"]
+    assert_equal "1350000", shape("3.1.2", ONE_POOL, eden: 2.0).env["RUBY_GC_HEAP_INIT_SLOTS"]
+    assert_equal (450_000 + (64 * MIB / 40.0)).ceil.to_s,
+                 shape("3.1.2", ONE_POOL, eden: 64 * MIB).env["RUBY_GC_HEAP_INIT_SLOTS"]
+  end
+
+  # In proportion to what is alive in each; hardly used ones keep Ruby's own start.
+  def test_pools
+    env = shape("3.3.8", POOLS, eden: 2.0).env
+    assert_equal %w[600000 180000 90000 24000 10000], Array.new(5) { |index| env["RUBY_GC_HEAP_#{index}_INIT_SLOTS"] }
+    live = POOLS[:pools].sum { |size, count| size * count }
+    assert_equal (live * 3).to_s, shape("4.1.0", POOLS, eden: 2.0).env["RUBY_GC_HEAP_INIT_BYTES"]
+  end
+
+  def test_eden_by_itself_has_bounds
+    { 1_000 => 8 * MIB, 450_000 => 27_000_000, 20_000_000 => 256 * MIB }.each do |live, bytes|
+      assert_equal bytes, shape("3.1.2", { **ONE_POOL, pools: [[40, live]] }).eden_bytes
+    end
+    assert_equal 16 * MIB, shape("3.1.2", ONE_POOL, limit: 64 * MIB).eden_bytes, "a quarter of the ceiling"
+    assert_equal 27_000_000, shape("3.1.2", ONE_POOL, limit: 1 << 30).eden_bytes
+    assert_equal 1 * MIB, shape("3.1.2", ONE_POOL, limit: 2 * MIB).eden_bytes
+    assert_equal 64 * MIB, shape("3.1.2", ONE_POOL, eden: 64 * MIB, limit: 64 * MIB).eden_bytes, "chosen is chosen"
+  end
+
+  # They keep the shape when the application grows; Ruby ignores a set of them in another order.
+  def test_ratios
+    assert_equal %w[0.3 0.6 0.8], shape("3.1.2", ONE_POOL).env.values_at(*RATIOS)
+    [0.1, 1.0, 30.0].each do |eden|
+      ratios = shape("3.1.2", ONE_POOL, eden: eden).env.values_at(*RATIOS).map(&:to_f)
+      assert_equal ratios.sort, ratios
+      assert(ratios.all? { |ratio| ratio.between?(0.02, 0.95) }, ratios.inspect)
+    end
+  end
+
+  def test_what_is_outside_of_slots
+    assert_equal [16 * MIB, 32 * MIB].map(&:to_s), shape("3.1.2", { **ONE_POOL, pools: [[40, 1000]] })
+      .env.values_at(*MALLOC)
+    assert_equal %w[27000000 54000000], shape("3.1.2", ONE_POOL).env.values_at(*MALLOC)
+    assert_equal [128 * MIB, 256 * MIB].map(&:to_s), shape("3.1.2", ONE_POOL, eden: 50.0).env.values_at(*MALLOC)
+    assert_equal [4 * MIB, 8 * MIB].map(&:to_s), shape("3.1.2", ONE_POOL, eden: 4 * MIB).env.values_at(*MALLOC)
+  end
+
+  def test_full_collections
+    assert_equal %w[4.0 108000000 216000000], shape("3.1.2", ONE_POOL).env.values_at(*FULL)
+    assert_equal "3.0", shape("3.1.2", ONE_POOL, growth: 0.5).env[FULL.first]
+    shape = shape("3.4.1", POOLS, growth: nil)
+    assert_equal [[nil, nil, nil], {}], [shape.env.values_at(*FULL), shape.gc_config], "Ruby decides"
+  end
+
+  def test_it_says_why
+    why = shape("3.4.1", POOLS).why.join("\n")
+    ["eden 28.1 MiB: 1.5 times what is alive; 300,000 objects, 18.8 MiB, are alive", "60 % of the slots",
+     "28.1 MiB outside of slots", "4.0 times as many", "GC.config(rgengc_allow_full_mark: false)"]
+      .each { |part| assert_includes why, part }
+    assert_match(/3.2 has no setting/, shape("3.2.1", POOLS).why.join)
+    assert_match(/the least there is/, shape("3.1.2", { **ONE_POOL, pools: [[40, 9]] }).why.first)
+    assert_match(/all that fits/, shape("3.1.2", ONE_POOL, limit: 8 * MIB).why.first)
+    assert_match(/3.0 times what is alive, as configured/, shape("3.1.2", ONE_POOL, eden: 3.0).why.first)
+  end
+
+  def test_the_first_start_knows_nothing
+    shape = shape("3.1.2", nil)
+    assert_empty shape.env
+    assert_match(/nothing is known/, shape.why.last)
+  end
+
+  def test_intent_of_settings
+    plan = ->(**changes) { Chaton::Config::MemorySettings.new(eden: :auto, longlife: :settle, **changes) }
+    intent = ->(**changes) { Chaton::Memory::Heap::Intent.of(plan.call(**changes)).to_a }
+    assert_equal [:auto, 1.0, nil], intent.call(limit: :auto, collect: :between)
+    assert_equal [:auto, nil, 5], intent.call(limit: 5, collect: :off)
+    assert_equal [:auto, nil, nil], intent.call(limit: :off, longlife: :off, collect: :between)
+  end
+
+  # A Ruby with the variables has the heap that was meant.
+  def test_this_ruby_obeys
+    reading = Chaton::Memory::Reading.take
+    env = shape(RUBY_VERSION, reading, eden: 3.0).env
+    program = "require 'chaton/memory/reading'; r = Chaton::Memory::Reading.take; print GC.stat(:heap_available_slots) + " \
+              "GC.stat(:heap_allocatable_pages).to_i * r[:slots_per_page], ' ', GC.stat(:malloc_increase_bytes_limit)"
+    slots, malloc = IO.popen([env, RbConfig.ruby, "-I", File.expand_path("../../../lib", __dir__), "-e", program],
+                             &:read).split.map(&:to_i)
+    assert_equal env["RUBY_GC_MALLOC_LIMIT"].to_i, malloc
+    assert_operator slots, :>=, reading[:live_slots] * 3.9
+  end
+end

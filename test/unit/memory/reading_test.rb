@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/memory/reading"
+
+class ReadingTest < Minitest::Test
+  def test_what_is_in_the_heap
+    GC.start
+    reading = Chaton::Memory::Reading.take
+    assert_equal RUBY_VERSION, reading[:ruby]
+    assert_operator reading[:live_slots], :>, reading[:old_objects]
+    assert_operator reading[:heap_pages] * reading[:slots_per_page], :>, reading[:live_slots] / 4
+    assert_in_delta reading[:live_slots], reading[:pools].sum(&:last), reading[:live_slots] * 0.2
+    assert_equal [40], reading[:pools].map(&:first).first(1)
+  end
+end

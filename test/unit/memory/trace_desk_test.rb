@@ -1,0 +1,193 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/memory/trace_desk"
+require "chaton/telemetry/log"
+require "json"
+require "socket"
+require "stringio"
+require "tmpdir"
+
+# The desk with a tracer that only notes what it is told.
+class TraceDeskTest < Minitest::Test
+  # What Native::Tracer looks like from outside.
+  class Tracer
+    class << self
+      attr_accessor :all
+    end
+    attr_reader :settings, :windows
+    attr_accessor :fault
+
+    def initialize(settings)
+      raise ArgumentError, "every is 0" if settings[:every].zero?
+
+      @settings = settings
+      @wake = Queue.new
+      @windows = 0
+      self.class.all << self
+    end
+
+    def start = @running = true
+
+    def stop
+      @running = false
+      @wake << false
+    end
+
+    def running? = @running || false
+    def open = @wake << true
+
+    def window
+      raise @fault if @fault
+
+      @wake.pop && (@windows += 1)
+    end
+
+    def status = { running: running?, windows: @windows, sampled: 7 }
+
+    def report
+      raise @fault if @fault
+
+      JSON.generate({ "häuser" => "x" * 300_000 })
+    end
+  end
+
+  Memory = Struct.new(:trace, :trace_every, :trace_duty, :trace_window_ms, :trace_samples_max, :trace_stacks_max,
+                      :trace_depth_max)
+  Plan = Struct.new(:memory)
+
+  def setup
+    Tracer.all = []
+    @dir = Dir.mktmpdir
+    @path = File.join(@dir, "s")
+    @server = UNIXServer.new(@path)
+    @output = StringIO.new
+    @desk = desk
+  end
+
+  def teardown
+    @desk.stop
+    @server.close
+    FileUtils.remove_entry(@dir)
+  end
+
+  def test_a_start_uses_the_configuration_and_what_the_order_says
+    header, = order("start", "every" => 3)
+    assert_equal({ every: 3, duty: 0.05, window_ms: 10.0, samples_max: 1024, stacks_max: 64, depth_max: 16, worker: 2 },
+                 Tracer.all.last.settings)
+    assert_equal [2, Process.pid, true, true, false, 3],
+                 header.values_at("worker", "pid", "ok", "running", "already", "every")
+    assert_includes @output.string, "tracing allocations  every=3 duty=0.05 window_ms=10.0"
+  end
+
+  def test_a_second_start_leaves_alone_what_goes_on
+    order("start", "every" => 3)
+    assert_equal [true, 3], order("start").first.values_at("already", "every")
+    assert_equal 1, Tracer.all.size
+    assert_equal [false, 5], order("start", "every" => 5).first.values_at("already", "every")
+    assert_equal [false, true], Tracer.all.map(&:running?)
+  end
+
+  def test_a_thread_of_its_own_opens_windows_while_it_traces
+    assert_empty tracer_threads
+    order("start")
+    tracer = Tracer.all.last
+    3.times { tracer.open }
+    eventually { tracer.windows == 3 }
+    assert_equal 1, tracer_threads.size
+    assert_equal [false, false], order("stop").first.values_at("already", "running")
+    eventually { tracer_threads.empty? }
+    assert_equal true, order("stop").first["already"]
+  end
+
+  def test_a_window_that_raises_ends_it
+    order("start")
+    tracer = Tracer.all.last
+    tracer.fault = "torn"
+    tracer.open
+    eventually { !tracer.running? }
+    eventually { @output.string.include?("tracing has ended") }
+    refute order("status").first["running"]
+  end
+
+  def test_what_was_seen_outlives_a_stop_until_the_next_start
+    header, = order("report")
+    assert_equal [false, "it has not traced yet; `chaton trace start` begins"], header.values_at("ok", "error")
+    order("start")
+    order("stop")
+    header, body = order("report")
+    assert_equal header["bytes"], body.bytesize
+    assert_equal ["häuser"], JSON.parse(body).keys
+    refute header["running"]
+  end
+
+  def test_reports_are_bounded
+    order("start")
+    reports = Array.new(Chaton::Memory::TraceDesk::REPORTS_MAX) { send_order("report") && @server.accept }
+    assert_match(/busy with other reports/, order("report").first["error"])
+    reports.each(&:read)
+    eventually { Thread.list.none? { |thread| thread.name == "chaton trace report" } }
+    assert order("report").first["ok"]
+  ensure
+    reports&.each(&:close)
+  end
+
+  def test_a_tracer_that_refuses_says_why
+    assert_equal [false, "every is 0 (ArgumentError)"],
+                 order("start", "every" => 0).first.values_at("ok", "error")
+    assert_match(/the tracer cannot dance/, order("dance").first["error"])
+    order("start")
+    Tracer.all.last.fault = "no memory"
+    assert_match(/no memory/, order("report").first["error"])
+  end
+
+  def test_nobody_waits_for_the_answer
+    @server.close
+    @desk.call("action" => "status", "reply_to" => @path)
+    @desk.call("action" => "status", "reply_to" => "/no/such")
+    @desk.call("action" => "status", "reply_to" => "/#{"x" * 200}")
+    assert_equal 3, @output.string.scan(/DEBUG nobody took/).size, @output.string
+    @server = UNIXServer.new("#{@path}2")
+  end
+
+  def test_it_traces_from_the_start_where_that_is_configured
+    @desk.start_if_configured
+    assert_empty Tracer.all
+    other = desk(trace: true)
+    other.start_if_configured
+    assert_predicate Tracer.all.last, :running?
+    other.stop
+    refute_predicate Tracer.all.last, :running?
+    assert_empty tracer_threads
+  end
+
+  private
+
+  def desk(trace: false)
+    memory = Memory.new(trace, 64, 0.05, 10.0, 1024, 64, 16)
+    Chaton::Memory::TraceDesk.new(Plan.new(memory), worker: 2, tracer: Tracer,
+                                                    log: Chaton::Telemetry::Log.new(io: @output, level: :debug))
+  end
+
+  def send_order(action, **settings)
+    @desk.call({ "do" => "trace", "action" => action, "reply_to" => @path, **settings.transform_keys(&:to_s) })
+    true
+  end
+
+  # @return [Array(Hash, String)]
+  def order(action, settings = {})
+    send_order(action, **settings)
+    client = @server.accept
+    line, newline, body = client.read.partition("\n")
+    assert_equal "\n", newline
+    [JSON.parse(line), body]
+  ensure
+    client&.close
+  end
+
+  def tracer_threads = Thread.list.select { |thread| thread.name == "chaton tracer" }
+
+  def eventually
+    Thread.pass until yield
+  end
+end

@@ -1,0 +1,133 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/supervisor/memory_watch"
+require_relative "memory_fakes"
+
+class MemoryWatchTest < Minitest::Test
+  include SupervisorFakes
+  include MemoryFakes
+
+  OURS = 7
+
+  def setup
+    build_fleet(workers: 2)
+    @kernel = Kernel.new
+    @kernel.set(OURS, 30)
+    @fleet.children.each_with_index do |child, index|
+      child.forked(100 + index, now_s)
+      make_ready(child)
+      @kernel.set(100 + index, 20, rss: 60)
+    end
+    @now_s = now_s
+  end
+
+  def test_without_ceilings_it_never_wants_a_turn
+    watch
+    assert_nil @watch.due_at
+    look
+    refute_predicate @watch, :looked?
+    assert_empty @kernel.asked
+  end
+
+  def test_without_ceilings_the_status_is_read_when_asked_for_and_not_again_at_once
+    watch
+    assert_equal 20, @watch.figures(child(0), @now_s)[:pss]
+    @kernel.set(100, 25, rss: 60)
+    assert_equal 20, @watch.figures(child(0), @now_s + 1)[:pss]
+    assert_equal 25, @watch.figures(child(0), @now_s + 2.1)[:pss]
+    assert_equal 30 + 25 + 20, @watch.total_now(@now_s + 2.1)
+  end
+
+  def test_who_becomes_ready_is_read_at_once
+    watch(limit: 1000)
+    assert_operator @watch.due_at, :<=, now_s
+    look
+    assert_equal @fleet.children, @watch.newcomers
+    assert_empty @watch.newcomers
+    assert_equal 20, @watch.view(child(0)).fresh[:private]
+    assert_in_delta @now_s + 2, @watch.due_at, 0.01
+  end
+
+  def test_exact_figures_are_read_where_they_could_matter_only
+    watch(limit: 100)
+    look
+    @kernel.set(100, 70, rss: 79)
+    @kernel.set(101, 70, rss: 80)
+    @kernel.asked.clear
+    look
+    assert_predicate @watch, :looked?
+    refute_predicate @watch, :looked?
+    assert_equal [101], @kernel.asked
+    assert_nil @watch.view(child(0)).usage
+    assert_equal 70, @watch.view(child(1)).usage[:pss]
+  end
+
+  def test_the_sum_is_exact_close_to_the_ceiling_of_all
+    watch(limit_tree: 250)
+    look
+    assert_equal 30 + 60 + 60, @watch.total, "resident memory shows that it is far"
+    @kernel.set(100, 80, rss: 120)
+    look
+    assert_equal 30 + 80 + 20, @watch.total
+  end
+
+  def test_a_container_that_fills_up_makes_it_look_at_all
+    @kernel.group = { limit: 1000, current: 100 }
+    watch(container: 1000)
+    look
+    @kernel.asked.clear
+    look
+    assert_empty @kernel.asked
+    @kernel.group = { limit: 1000, current: 800 }
+    look
+    assert_equal [OURS, 100, 101], @kernel.asked.sort
+    assert_equal 800, @watch.container[:current]
+  end
+
+  def test_how_fast_a_worker_grows_is_seen_from_afar
+    watch(limit: 100)
+    look
+    @kernel.set(100, 70, rss: 79)
+    look
+    @kernel.set(100, 99, rss: 110)
+    look
+    assert_in_delta 10.0, @watch.view(child(0)).rise, 0.01
+    assert_in_delta 99 + 40, @watch.ahead(child(0)), 1
+    @kernel.set(100, 95, rss: 110)
+    look
+    assert_equal 95, @watch.ahead(child(0)), "one that shrinks will not go on for ever"
+  end
+
+  def test_a_kernel_without_parts_goes_by_the_whole
+    watch(limit: 100)
+    @kernel.define_singleton_method(:process) { |_pid| nil }
+    look
+    assert_equal({ rss: 60, pss: 60, private: 60, shared: 0, swap: 0 }, @watch.view(child(0)).fresh)
+  end
+
+  def test_who_has_gone_leaves_nothing_behind
+    watch(limit: 100)
+    look
+    gone = child(0)
+    lose(gone)
+    look
+    assert_nil @watch.view(gone).fresh
+  end
+
+  private
+
+  def watch(container: nil, **given)
+    limits = limits_of(**given, container: container)
+    @watch = Chaton::Supervisor::MemoryWatch.new(@fleet, limits, every_s: 2.0, parents: -> { [OURS] }, kernel: @kernel)
+  end
+
+  def look
+    @watch.tick(@now_s += 2)
+    @watch.instance_variable_set(:@next_at_s, @now_s + 2) if @watch.due_at
+  end
+
+  def child(index) = @fleet.children[index]
+
+  def now_s = Chaton::Supervisor::EventLoop.now_s
+end

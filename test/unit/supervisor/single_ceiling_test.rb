@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/supervisor/single_ceiling"
+require_relative "memory_fakes"
+
+class SingleCeilingTest < Minitest::Test
+  include MemoryFakes
+
+  def setup
+    @kernel = Kernel.new
+    @output = StringIO.new
+    use(40)
+  end
+
+  def test_without_a_ceiling_it_never_wants_a_turn
+    build
+    assert_nil @ceiling.due_at
+    assert_nil @ceiling.look(100.0)
+    assert_equal 40 * MIB, @ceiling.to_h[:pss]
+  end
+
+  def test_below_it_nothing_happens
+    build(limit: 100 * MIB)
+    assert_equal 2.0, @ceiling.due_at
+    assert_nil @ceiling.look(2.0)
+    assert_equal 4.0, @ceiling.due_at
+  end
+
+  def test_it_trims_and_then_starts_again
+    build(limit: 100 * MIB)
+    use(110)
+    assert_equal :trim, @ceiling.look(100.0)
+    assert_nil @ceiling.look(101.0), "not due"
+    assert_equal :restart, @ceiling.look(102.0)
+    assert_match(/memory reached 110 MiB of 100 MiB: collecting and trimming/, @output.string)
+    assert_match(/INFO  memory reached 110 MiB of 100 MiB: starting again in place/, @output.string)
+  end
+
+  def test_trimming_that_helped_is_the_end_of_it
+    build(limit: 100 * MIB)
+    use(110)
+    assert_equal :trim, @ceiling.look(100.0)
+    use(80)
+    assert_nil @ceiling.look(102.0)
+    use(110)
+    assert_equal :trim, @ceiling.look(170.0)
+  end
+
+  def test_one_that_has_just_started_goes_on_and_says_so_once
+    build(limit: 100 * MIB)
+    use(110)
+    assert_equal :trim, @ceiling.look(10.0)
+    3.times { |round| assert_nil @ceiling.look(20.0 + (round * 10)) }
+    assert_equal 1, @output.string.scan(/WARN  memory reached .* it runs for less than 60 s/).size
+    assert_equal :restart, @ceiling.look(62.0)
+  end
+
+  def test_in_development_it_only_says_so
+    build(limit: 100 * MIB, restarts: false)
+    use(110)
+    assert_equal :trim, @ceiling.look(100.0)
+    assert_nil @ceiling.look(110.0)
+    assert_nil @ceiling.look(120.0)
+    assert_equal 1, @output.string.scan("in development it goes on").size
+  end
+
+  def test_what_is_shared_with_others_does_not_count_in_full
+    build(limit: 100 * MIB)
+    use(90, rss: 150)
+    assert_nil @ceiling.look(100.0)
+  end
+
+  def test_the_ceiling_of_the_container_counts_too
+    @kernel.group = { limit: 100 * MIB, current: 0 }
+    build
+    use(90)
+    assert_equal :trim, @ceiling.look(100.0)
+  end
+
+  def test_what_cannot_fit_is_refused
+    error = assert_raises(Chaton::ConfigError) { build(limit: 30 * MIB) }
+    assert_match(/memory limit 30 MiB is below what the application needs after loading: 40 MiB/, error.message)
+  end
+
+  private
+
+  def build(restarts: true, **given)
+    log = Chaton::Telemetry::Log.new(io: @output)
+    @ceiling = Chaton::Supervisor::SingleCeiling.new(memory_settings(**given), restarts: restarts, log: log,
+                                                                               kernel: @kernel, now_s: 0.0)
+  end
+
+  def use(pss, rss: pss) = @kernel.set(Process.pid, pss * MIB, rss: rss * MIB)
+end

@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "chaton/supervisor/helm"
+require "chaton/supervisor/remote"
+
+# A request of `chaton trace`, from the control socket to the workers.
+class TraceOrderTest < Minitest::Test
+  # A worker that notes its orders.
+  class Child
+    attr_reader :index, :orders
+
+    def initialize(index, ready: true, reads: true)
+      @index = index
+      @ready = ready
+      @reads = reads
+      @orders = []
+    end
+
+    def ready? = @ready
+    def order(hash) = @reads && @orders.push(hash) && true
+  end
+
+  Fleet = Struct.new(:children)
+
+  def test_every_ready_worker_is_told
+    children = [Child.new(0), Child.new(1, ready: false), Child.new(2), Child.new(3, reads: false)]
+    answer = ask(children, "every" => 5, "duty" => 0.5, "window_ms" => nil, "command" => "trace", "shell" => "rm")
+    assert_equal [true, [0, 2]], answer.values_at(:ok, :asked)
+    told = { "do" => "trace", "action" => "start", "reply_to" => "/tmp/s", "every" => 5, "duty" => 0.5 }
+    assert_equal [[told], [], [told], []], children.map(&:orders)
+  end
+
+  def test_one_worker
+    children = [Child.new(0), Child.new(1)]
+    assert_equal [1], ask(children, "worker" => 1)[:asked]
+    assert_equal({ ok: false, error: "there is no worker 2 that is ready; `chaton status` lists them" },
+                 ask(children, "worker" => 2))
+    assert_match(/no worker is ready/, ask([])[:error])
+  end
+
+  def test_what_cannot_be_passed_on
+    { { "action" => "dance" } => /one of start, stop, status, report/, { "worker" => "1" } => /worker must be a number/,
+      { "reply_to" => nil } => /absolute path/, { "reply_to" => "s" } => /absolute path/,
+      { "reply_to" => "/#{"x" * 107}" } => /107 bytes/ }.each do |wrong, sentence|
+      children = [Child.new(0)]
+      answer = ask(children, wrong)
+      assert_match sentence, answer[:error]
+      assert_equal [false, []], [answer[:ok], children.first.orders]
+    end
+  end
+
+  private
+
+  def ask(children, more = {})
+    helm = Chaton::Supervisor::Helm.allocate
+    helm.instance_variable_set(:@fleet, Fleet.new(children))
+    Chaton::Supervisor::Remote.new(helm).call({ "command" => "trace", "action" => "start", "worker" => nil,
+                                                "reply_to" => "/tmp/s", **more })
+  end
+end
