@@ -38,7 +38,7 @@ module Bench
       before = @servers.map { |server| GcReading.of(server) }
       rows = measure
       puts "", Table.new(rows).to_s, ""
-      puts MemoryTable.new(memory(rows, before)).to_s, ""
+      puts "Memory and garbage collection of all that:", "", MemoryTable.new(memory(rows, before)).to_s, ""
       puts Orders.new(@servers.first).run.to_s, ""
       return puts("Done.") if @once
       puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
@@ -89,7 +89,7 @@ module Bench
     # @return [Array<Hash>] one row for each server, over all its loads
     def memory(rows, before)
       collected = @servers.zip(before).map { |server, reading| GcReading.between(reading, GcReading.of(server)) }
-      puts "Nothing is asked for #{IDLE_S} s.", ""
+      # So that what is left when there is nothing to do can be seen.
       sleep IDLE_S
       @servers.zip(collected).map do |server, gc|
         peak_mb = rows.select { |row| row[:server] == server.label }.map { |row| row[:peak_mb] }.max

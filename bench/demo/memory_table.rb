@@ -6,13 +6,12 @@ module Bench
   # The demo's second table: memory and garbage collection over all loads.
   class MemoryTable < Table
     COLUMNS = {
-      "memory and collection" => ->(_) { "all loads" },
       "server" => ->(row) { row[:server] },
-      "RSS MB, peak" => ->(row) { format("%.0f", row[:peak_mb]) },
-      "RSS MB, idle" => ->(row) { format("%.0f", row[:idle_mb][:rss_mb]) },
-      "PSS MB, idle" => ->(row) { format("%.0f", row[:idle_mb][:pss_mb]) },
+      "RSS MB peak" => ->(row) { format("%.0f", row[:peak_mb]) },
+      "RSS MB idle" => ->(row) { format("%.0f", row[:idle_mb][:rss_mb]) },
+      "PSS MB idle" => ->(row) { format("%.0f", row[:idle_mb][:pss_mb]) },
       "GC ms/1,000 requests" => ->(row) { format("%.2f", row[:gc][:gc_total_us]) },
-      "inside requests" => ->(row) { format("%.2f", row[:gc][:gc_us]) },
+      "of it inside them" => ->(row) { format("%.2f", row[:gc][:gc_us]) },
       "collections" => ->(row) { (row[:gc][:minor] + row[:gc][:major]).to_s },
       "inside" => ->(row) { (row[:gc][:minor_inside] + row[:gc][:major_inside]).to_s },
       "full ones inside" => ->(row) { row[:gc][:major_inside].to_s }
@@ -21,5 +20,6 @@ module Bench
     private
 
     def columns = COLUMNS
+    def text_columns = 1
   end
 end

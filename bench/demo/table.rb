@@ -28,8 +28,9 @@ module Bench
     private
 
     def columns = COLUMNS
+    def text_columns = TEXT_COLUMNS
 
-    def align(cell, width, column) = column < TEXT_COLUMNS ? cell.ljust(width) : cell.rjust(width)
+    def align(cell, width, column) = column < text_columns ? cell.ljust(width) : cell.rjust(width)
 
     # An empty line between one load and the next.
     def grouped(lines)

@@ -9,7 +9,7 @@ module Bench
       # Memory is no object.
       LARGE_EDEN = "4x"
       # A pair of slices says little, the median of many says more.
-      PAIRS = 21
+      PAIRS = 31
 
       module_function
 

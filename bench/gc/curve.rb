@@ -10,6 +10,9 @@ module Bench
     class Curve
       # The ladder begins at this share of what the slowest did in a closed loop.
       FROM = 0.5
+      # Where somebody falls behind on the first step, it began too high: again from this share of it, so many times.
+      LOWER = 0.6
+      STARTS = 4
       STEPS_MAX = 40
       # What else the machine does may spoil a step: only two in a row end the climb.
       TRIES = 2
@@ -26,7 +29,7 @@ module Bench
       def round(scouted)
         servers = scouted.keys
         servers.each { |server| server.start(@case.rackup) }
-        steps = climb(servers, scouted.values.min * FROM)
+        steps = climb_from(servers, scouted.values.min * FROM)
         common = common_rate(steps)
         servers.map { |server| slice(server, steps.fetch(server), common) }
       ensure
@@ -35,13 +38,23 @@ module Bench
 
       private
 
+      def climb_from(servers, rate)
+        steps = nil
+        STARTS.times do |number|
+          steps = climb(servers, rate * (LOWER**number))
+          break if common_rate(steps)
+        end
+        steps
+      end
+
       # @return [Hash{Server => Array<Hash>}] the steps of each
       def climb(servers, rate)
         steps = servers.to_h { |server| [server, []] }
         climbing = servers
         STEPS_MAX.times do
           climbing = climbing.select { |server| steps[server].concat(try(server, rate.round)).last[:kept_up] }
-          return steps if climbing.empty?
+          # Who cannot do the first step ends the climb: nothing could be compared.
+          return steps if climbing.empty? || (climbing.size < servers.size && common_rate(steps).nil?)
           climbing = climbing.rotate
           rate *= @case.factor
         end

@@ -67,7 +67,7 @@ module Bench
     # @raise [RuntimeError] when it failed
     def cli(*words)
       output, status = Open3.capture2e(CLEAN, "ruby", *program, *words, "--control-socket", socket)
-      raise "#{label}: chaton #{words.join(" ")} failed:\n#{output}" unless status.success?
+      raise "#{label}: chaton #{words.join(" ")} failed:\n#{output}#{log}" unless status.success?
       output
     end
 

@@ -58,6 +58,9 @@ module Bench
       self
     end
 
+    # @return [String] what it wrote
+    def log = File.exist?(@log.to_s) ? File.read(@log) : ""
+
     # Asks it to end, and makes it end if it will not.
     def stop
       return unless @pid
@@ -88,7 +91,7 @@ module Bench
         gone = Process.wait(@pid, Process::WNOHANG)
         @pid = nil if gone
         late = Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
-        raise "#{label} did not start:\n#{File.read(@log)}" if gone || late
+        raise "#{label} did not start:\n#{log}" if gone || late
         sleep PROBE_EVERY_S
       end
     end

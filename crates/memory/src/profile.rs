@@ -26,6 +26,7 @@ mod cells;
 pub mod gvl;
 mod hash;
 mod live;
+mod measure;
 mod merge;
 mod random;
 mod recent;
@@ -53,7 +54,8 @@ use stacks::Stacks;
 pub struct Limits {
     /// Most samples of living objects followed at a time (32 bytes each).
     pub samples_max: usize,
-    /// Most different stacks; twice as many pairs of stack and class.
+    /// Most different stacks; twice as many pairs of stack and class, beyond
+    /// which the classes of a stack are one.
     pub stacks_max: usize,
     /// Most frames kept of a stack, the innermost ones.
     pub depth_max: usize,
@@ -151,8 +153,8 @@ impl Profile {
         let kept = &frames[..frames.len().min(self.limits.depth_max)];
         self.counts.truncated += u64::from(kept.len() < frames.len());
         let (stack, whole) = self.stacks.find_or_add(kept);
-        let cell = self.cells.find_or_add(stack, class, kind);
-        self.counts.other += u64::from(!whole || cell == cells::OTHER);
+        let (cell, own) = self.cells.find_or_add(stack, class, kind);
+        self.counts.other += u64::from(!(whole && own));
         self.counts.samples += 1;
         self.counts.since.add(weight, bytes);
         self.cells.allocated(cell, weight, bytes);

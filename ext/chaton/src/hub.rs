@@ -272,9 +272,10 @@ impl RbSeat {
         let place = rb_self.seat.get()?.borrow();
         let Some(seat) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
         let place_events = rb_self.place.as_deref();
-        if let (Some(gc_ns), Some(collector)) = (events::unit_ends(), rb_self.parts.collector.get())
-        {
-            collector.after_unit(gc_ns)?;
+        if events::unit_ends() {
+            if let Some(collector) = rb_self.parts.collector.get() {
+                collector.after_unit()?;
+            }
         }
         loop {
             place_events.inspect(|place| place.runs());

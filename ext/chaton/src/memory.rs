@@ -11,6 +11,7 @@ pub mod stat;
 pub mod summary;
 pub mod tracer;
 pub mod tracer_hooks;
+pub mod tracer_tags;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
 

@@ -53,8 +53,8 @@ module Chaton
       # Ceilings where there are any, and why workers were replaced.
       def memory
         memory = @status["memory"]&.except("recycling")&.compact or return []
-        reasons = Array(@status["workers"]).filter_map { |row| past(row) }
-        ["memory: #{memory.map { |name, value| "#{name} #{amount(name, value)}" }.join("  ")}", *reasons]
+        reasons = Array(@status["workers"]).filter_map { |row| past(row) }.uniq
+        ["use of memory: #{memory.map { |name, value| "#{name} #{amount(name, value)}" }.join("  ")}", *reasons]
       end
 
       def amount(name, value)

@@ -33,7 +33,7 @@ module Chaton
       #
       # @return [Array<String>] names of allocators that are mapped into this process
       def self.mapped
-        File.read("/proc/self/maps").scan(%r{/[^/\n]*$}).grep(REPLACEMENTS).map { |line| line[REPLACEMENTS, 1] }.uniq
+        File.binread("/proc/self/maps").scan(%r{/[^/\n]*$}).grep(REPLACEMENTS).map { |line| line[REPLACEMENTS, 1] }.uniq
       rescue SystemCallError
         []
       end

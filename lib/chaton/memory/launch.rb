@@ -64,7 +64,7 @@ module Chaton
         here = Dir.pwd
         [$stdout, $stderr].each(&:flush)
         @exec.call(environment, *command, unsetenv_others: true, close_others: false, chdir: @directory)
-      rescue SystemCallError => e
+      rescue SystemCallError, JSON::GeneratorError, EncodingError => e
         # Ruby puts back the environment when it cannot execute, and not the directory.
         Dir.chdir(here)
         log.warn("the process cannot execute itself anew; allocator and heap stay as they are", reason: e.message)
@@ -78,7 +78,7 @@ module Chaton
       # @return [Array] the lines, but for an allocator that is not there after all
       def said_before(said, log)
         path, lines = said
-        return lines if path.nil? || File.read("/proc/self/maps").include?(File.realpath(path))
+        return lines if path.nil? || File.binread("/proc/self/maps").include?(File.realpath(path).b)
 
         log.warn("#{path} was preloaded, and is not in this process: the C library allocates")
         lines.drop(1)

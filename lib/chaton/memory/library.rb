@@ -19,8 +19,11 @@ module Chaton
       BUNDLED = "libchaton_jemalloc.so"
       # What must be the same as in Ruby's own executable: class, byte order (bytes 4 and 5) and machine (18, 19).
       ELF_FIELDS = [4..5, 18..19].freeze
-      # jemalloc's version as it is compiled into it, 5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c.
-      JEMALLOC_VERSION = /(\d+\.\d+\.\d+)-\d+-g[0-9a-f]{40}/n
+      # The end of jemalloc's version as it is compiled into it, 5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c. It
+      # begins with what is rare: the whole pattern would be tried at each digit of a megabyte.
+      JEMALLOC_COMMIT = /-g[0-9a-f]{40}/n
+      # What stands before it.
+      JEMALLOC_VERSION = /(\d+\.\d+\.\d+)-\d+\z/n
 
       # @param name [String] "jemalloc" or "mimalloc"
       # @param env [Hash{String=>String}]
@@ -93,7 +96,7 @@ module Chaton
 
       # @return [String, nil]
       def version
-        return File.binread(@path)[JEMALLOC_VERSION, 1] if @name == "jemalloc"
+        return of_jemalloc(File.binread(@path)) if @name == "jemalloc"
 
         File.realpath(@path)[/so\.([\d.]+)\z/, 1]
       rescue SystemCallError
@@ -101,6 +104,11 @@ module Chaton
       end
 
       private
+
+      def of_jemalloc(bytes)
+        at = bytes.index(JEMALLOC_COMMIT)
+        at && bytes[[at - 32, 0].max...at][JEMALLOC_VERSION, 1]
+      end
 
       def head(path) = File.binread(path, 20).to_s
     end

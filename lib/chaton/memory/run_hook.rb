@@ -37,6 +37,8 @@ lambda do
   end
 
   arrive = lambda do |*|
+    # Once: later the variables are the program's own.
+    untrace_var(:$0, arrive)
     restore.call(ENV)
     copy = defined?(Bundler::ORIGINAL_ENV) && Bundler::ORIGINAL_ENV
     restore.call(copy) if copy && !copy.frozen?

@@ -37,11 +37,10 @@ module Chaton
       end
 
       # @param recycling [Recycling]
-      # @param reason [String]
       # @return [void]
-      def recycled(recycling, reason)
+      def recycled(recycling)
         what = recycling.at_once? ? "worker replaced after it was stopped at once" : "worker recycled"
-        @log.info("#{what}: #{reason}", **facts(recycling.child), **facts_of_next(recycling))
+        @log.info("#{what}: #{recycling.reason}", **facts(recycling.child), **facts_of_next(recycling))
       end
 
       # @param recycling [Recycling]
@@ -62,7 +61,7 @@ module Chaton
         # Nothing was written there where nobody counts.
         known = gauges.reject { |_, value| value.is_a?(Integer) && value.zero? }
         @log.error("worker stopped at once: #{reason}. Its threads' backtraces follow: look for what holds so much, " \
-                   "see what allocates with `chaton trace`, or raise `limit_hard`",
+                   "see what allocates with `chaton trace`, or raise the ceiling",
                    **facts(child), **sizes(usage, PARTS), **known.slice(*COUNTS), **sizes(known, SIZES))
       end
 

@@ -84,11 +84,10 @@ module Chaton
       def conclude(recycling, now_s)
         done = recycling.state == :done
         done ? @rest.worked : @rest.failed(now_s)
-        past = @past[recycling.child.index]
         return @report.abandoned(recycling, rest_s: @rest.left_s(now_s)) unless done
 
-        past.recycles += 1 unless recycling.at_once?
-        @report.recycled(recycling, past.reason)
+        @past[recycling.child.index].recycles += 1 unless recycling.at_once?
+        @report.recycled(recycling)
       end
 
       # A worker has become ready.
@@ -164,7 +163,7 @@ module Chaton
 
         @past[child.index].reason = decision.reason
         @report.begins(child, decision, @watch.view(child).usage)
-        @replacing << Recycling.new(@fleet, seat, decision.how)
+        @replacing << Recycling.new(@fleet, seat, decision.how, reason: decision.reason)
       end
 
       def stop_at_once(child, reason, now_s)
@@ -177,7 +176,7 @@ module Chaton
         # One that was on its way out already has its successor.
         return child.stop_now(now_s) unless seat
 
-        @replacing << Recycling.new(@fleet, seat, :retire_first, at_once: true)
+        @replacing << Recycling.new(@fleet, seat, :retire_first, reason: reason, at_once: true)
       end
     end
   end

@@ -96,6 +96,7 @@ module Chaton
 
       # @return [Integer] the same total, read now
       def total_now(now_s)
+        forget
         parents_pss + children.sum { |child| figures(child, now_s)&.fetch(:pss).to_i }
       end
 
@@ -115,7 +116,7 @@ module Chaton
       def look(now_s)
         @next_at_s = now_s + @every_s
         @looked = true
-        @views.select! { |child, _| @fleet.children.include?(child) }
+        forget
         @container = @kernel.cgroup if @limits.container
         residents = children.to_h { |child| [child, @kernel.resident(child.pid).to_i] }
         bound = residents.each_value.sum + @parents.call.sum { |pid| @kernel.resident(pid).to_i }
@@ -123,6 +124,8 @@ module Chaton
         residents.each { |child, resident| look_at(child, resident, all, now_s) }
         @total = all ? parents_pss + residents.keys.sum { |child| pss_of(child) } : bound
       end
+
+      def forget = @views.select! { |child, _| @fleet.children.include?(child) }
 
       # Far from any ceiling there is nothing to decide about it.
       def look_at(child, resident, all, now_s)
@@ -151,7 +154,10 @@ module Chaton
 
       def compare(seen, now_s)
         bytes, at_s = seen.before
-        seen.rise = (seen.usage[:pss] - bytes) / (now_s - at_s) if at_s && now_s > at_s
+        # Within a short time, as when the status was asked for just before, a rise says nothing.
+        return if at_s && now_s - at_s < @every_s / 2
+
+        seen.rise = (seen.usage[:pss] - bytes) / (now_s - at_s) if at_s
         seen.before = [seen.usage[:pss], now_s]
       end
 

@@ -18,17 +18,21 @@ module Chaton
       attr_reader :child
       # @return [Seat]
       attr_reader :seat
+      # @return [String] why
+      attr_reader :reason
       # @return [Float] monotonic s
       attr_reader :begun_at_s
 
       # @param fleet [Fleet]
       # @param seat [Seat]
       # @param how [Symbol] :replace_first or :retire_first
+      # @param reason [String]
       # @param at_once [Boolean] without letting the old one finish
-      def initialize(fleet, seat, how, at_once: false)
+      def initialize(fleet, seat, how, reason: "", at_once: false)
         @fleet = fleet
         @seat = seat
         @child = seat.child
+        @reason = reason
         @at_once = at_once
         @begun_at_s = EventLoop.now_s
         @state = :running
@@ -49,7 +53,7 @@ module Chaton
       def at_once? = @at_once
 
       # @return [Hash{Symbol=>Object}] for `status`
-      def to_h = { worker: @seat.index, step: @step }
+      def to_h = { worker: @seat.index, step: @step, reason: @reason }
 
       private
 

@@ -8,7 +8,8 @@ require_relative "memory_limits"
 module Chaton
   class Supervisor
     # The ceiling of a server without workers: nobody can take over, so it collects and trims, and when that is no help
-    # it starts again in place, which finishes what runs and keeps the listening sockets open.
+    # it starts again in place, which finishes what runs and keeps the listening sockets open. At the hard ceiling it
+    # does that without trimming first.
     class SingleCeiling
       # It must have run for so long: one that is above its ceiling sooner would start again and again.
       AGE_S = 60.0
@@ -68,6 +69,9 @@ module Chaton
 
       # @return [Symbol, nil]
       def answer(used, now_s)
+        # No time to see whether trimming helps.
+        return restart(used, now_s) if @limits.hard && used >= @limits.hard
+
         since_s = @relieved_at_s && (now_s - @relieved_at_s)
         return trim(used, now_s) if since_s.nil? || since_s >= RELIEF_S.end
         return if since_s < RELIEF_S.begin

@@ -27,6 +27,25 @@ class CheckTest < CLICase
     assert_match(/Nonsense/, errors)
   end
 
+  def test_what_a_server_would_be_started_with
+    text = chaton("check", "-e", "production", "-C", "-")[1]
+    assert_match(/^Memory at the start\n  allocator: \S+/, text)
+    refute_match(/none of this is applied/, text)
+    reading = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 1, pools: [[40, 450_000]] }
+    Dir.mkdir("tmp")
+    Chaton::Memory::HeapCache.new(root: @root, work: "web").write(reading)
+    ENV["RUBY_GC_MALLOC_LIMIT"] = "17000000"
+    text = chaton("check", "-e", "development", "-C", "-")[1]
+    assert_match(/none of this is applied: one process in development/, text)
+    assert_match(/heap: sized by the last start, \d seconds ago\n    eden 25.7 MiB: 1.5 times what is alive/, text)
+    assert_match(/^    RUBY_GC_MALLOC_LIMIT_MAX=\d+$/, text)
+    assert_match(/left as you set them: RUBY_GC_MALLOC_LIMIT$/, text)
+    launch = JSON.parse(chaton("check", "--json", "-C", "-")[1]).fetch("launch")
+    assert_equal ["one process in development is not executed anew", ["RUBY_GC_MALLOC_LIMIT"]],
+                 launch.values_at("refusal", "left_alone")
+    assert_includes launch["variables"], "RUBY_GC_MALLOC_LIMIT_MAX"
+  end
+
   def test_notes_are_shown
     FileUtils.mkdir_p("config")
     File.write("config/puma.rb", "plugin :tmp_restart")

@@ -9,8 +9,8 @@ require "socket"
 
 # `chaton trace …` against a control socket and workers of this file.
 class CLITraceTest < CLICase
-  STATUS = { running: true, seconds: 12.34, windows: 61, sampled: 12_345, live_samples: 1_234, stacks: 56,
-             collections: 7, dropped: 0, every: 64, duty: 0.05, window_ms: 10.0 }.freeze
+  STATUS = { running: true, seconds: 12.34, windows: 61, sampled: 12_345, live_samples: 1_234,
+             profile_bytes: 3 << 20, every: 64, duty: 0.05, window_ms: 10.0 }.freeze
   PROFILE = JSON.generate({ "a" => "é" })
 
   # A terminal of a few rows.
@@ -54,7 +54,7 @@ class CLITraceTest < CLICase
   end
 
   def test_status
-    assert_match(/^ *worker +pid +traces.*\n +0 +100 +yes +12.3 +61 +12,345 +1,234 +56 +7 +0$/, trace("status")[1])
+    assert_match(/^ *worker +pid +traces.*\n +0 +100 +yes +12.34 +61 +12,345 +1,234 +3.0 MiB$/, trace("status")[1])
     assert_equal [100, 101], JSON.parse(trace("status", "--json")[1]).map { |one| one["pid"] }
   end
 
@@ -115,7 +115,7 @@ class CLITraceTest < CLICase
   end
 
   def test_top
-    head = /\Aworker 0 \(pid 100\)  traces  12 s  sampled 12,345 .*\n.*\n\nrendered\n\z/
+    head = /\Aworker 0 \(pid 100\)  traces  12 s  windows 61  sampled 12,345 .*\n.*\n\nrendered\n\z/
     render { assert_match(head, trace("top")[1]) }
     render { trace("top", "--by", "allocated") }
     assert_equal "allocated", @rendered.last[2][:by]

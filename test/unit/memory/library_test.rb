@@ -28,10 +28,11 @@ class LibraryTest < Minitest::Test
   def test_ours_comes_last
     libraries = Library.all("jemalloc", env: {})
     assert_equal BUNDLED, libraries.last.path, "run `rake compile`"
-    assert_equal [false, true], [libraries.first.bundled?, libraries.last.bundled?].sort_by(&:to_s)
+    assert_equal [true], libraries.map(&:bundled?).last(1)
+    assert_equal 1, libraries.count(&:bundled?)
     assert_nil libraries.last.unfit
-    assert_equal File.read(File.expand_path("../../../Cargo.lock", __dir__))[/tikv-jemalloc-sys"\nversion = ".*\+([\d.]+)-/, 1],
-                 libraries.last.version
+    locked = File.read(File.expand_path("../../../Cargo.lock", __dir__))
+    assert_equal locked[/tikv-jemalloc-sys"\nversion = ".*\+([\d.]+)-/, 1], libraries.last.version
   end
 
   def test_the_linkers_directories

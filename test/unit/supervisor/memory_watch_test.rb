@@ -99,6 +99,19 @@ class MemoryWatchTest < Minitest::Test
     assert_equal 95, @watch.ahead(child(0)), "one that shrinks will not go on for ever"
   end
 
+  def test_two_readings_in_a_row_are_no_rise
+    watch(limit: 100)
+    @kernel.set(100, 80)
+    look
+    @kernel.set(100, 85)
+    @watch.view(child(0)).read_at_s = 0.0
+    @watch.figures(child(0), @now_s + 0.01)
+    assert_equal 85, @watch.ahead(child(0)), "taken for a growth of 500 bytes a second"
+    @kernel.set(100, 90)
+    look
+    assert_in_delta 5.0, @watch.view(child(0)).rise, 0.01
+  end
+
   def test_a_kernel_without_parts_goes_by_the_whole
     watch(limit: 100)
     @kernel.define_singleton_method(:process) { |_pid| nil }
@@ -113,6 +126,15 @@ class MemoryWatchTest < Minitest::Test
     lose(gone)
     look
     assert_nil @watch.view(gone).fresh
+  end
+
+  def test_nor_does_it_where_only_the_status_is_asked_for
+    watch
+    gone = child(0)
+    @watch.figures(gone, @now_s)
+    lose(gone)
+    @watch.total_now(@now_s)
+    refute_includes @watch.instance_variable_get(:@views).keys, gone
   end
 
   private

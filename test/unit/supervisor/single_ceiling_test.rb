@@ -37,6 +37,12 @@ class SingleCeilingTest < Minitest::Test
     assert_match(/INFO  memory reached 110 MiB of 100 MiB: starting again in place/, @output.string)
   end
 
+  def test_at_the_hard_ceiling_there_is_no_time_to_trim
+    build(limit: 100 * MIB)
+    use(150)
+    assert_equal :restart, @ceiling.look(100.0)
+  end
+
   def test_trimming_that_helped_is_the_end_of_it
     build(limit: 100 * MIB)
     use(110)

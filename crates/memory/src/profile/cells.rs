@@ -5,10 +5,7 @@ use super::hash::Map;
 use super::live::Sample;
 use super::recent::Collected;
 use super::report::Row;
-use super::{stacks, Fate};
-
-/// The cell of everything that found no room.
-pub(super) const OTHER: u32 = 0;
+use super::Fate;
 
 /// The classes' index of "some class or other".
 const OTHER_CLASS: u32 = 0;
@@ -47,6 +44,7 @@ impl Cell {
 
 /// A bounded table of cells, with the classes they refer to.
 pub(super) struct Cells {
+    /// Most cells, besides one per stack for what found no room.
     cells_max: usize,
     classes: Vec<Class>,
     /// By address, or by type for those without a class.
@@ -66,19 +64,19 @@ impl Cells {
             cells_max,
             classes: vec![other],
             class_index: Map::default(),
-            cells: vec![Cell::of(stacks::OTHER, OTHER_CLASS)],
+            cells: Vec::new(),
             cell_index: Map::default(),
         }
     }
 
-    /// The cell of a stack and class; [`OTHER`] if it is new and there is no
-    /// room.
-    pub(super) fn find_or_add(&mut self, stack: u32, class: usize, kind: u8) -> u32 {
+    /// The cell of a stack and class, and whether it is that of the class: if it
+    /// is new and there is no room, the stack's other classes share one.
+    pub(super) fn find_or_add(&mut self, stack: u32, class: usize, kind: u8) -> (u32, bool) {
         let key = class_key(class, kind);
-        let room = self.cells.len() <= self.cells_max;
+        let room = self.cells.len() < self.cells_max;
         let class_index = match self.class_index.get(&key) {
             Some(&known) => known,
-            None if !room => return OTHER,
+            None if !room => return (self.cell(stack, OTHER_CLASS), false),
             None => {
                 let index = self.classes.len() as u32;
                 self.classes.push(Class { id: class, kind, name: None });
@@ -86,16 +84,19 @@ impl Cells {
                 index
             }
         };
-        match self.cell_index.get(&(stack, class_index)) {
-            Some(&known) => known,
-            None if !room => OTHER,
-            None => {
-                let index = self.cells.len() as u32;
-                self.cells.push(Cell::of(stack, class_index));
-                self.cell_index.insert((stack, class_index), index);
-                index
-            }
+        if room || self.cell_index.contains_key(&(stack, class_index)) {
+            (self.cell(stack, class_index), true)
+        } else {
+            (self.cell(stack, OTHER_CLASS), false)
         }
+    }
+
+    fn cell(&mut self, stack: u32, class: u32) -> u32 {
+        let cells = &mut self.cells;
+        *self.cell_index.entry((stack, class)).or_insert_with(|| {
+            cells.push(Cell::of(stack, class));
+            cells.len() as u32 - 1
+        })
     }
 
     pub(super) fn allocated(&mut self, cell: u32, weight: f64, bytes: usize) {
@@ -143,11 +144,11 @@ impl Cells {
     fn reclass(&mut self, sample: &mut Sample, class: usize) {
         let cell = &self.cells[sample.cell as usize];
         let before = &self.classes[cell.class as usize];
-        if before.id == class || sample.cell == OTHER {
+        if before.id == class || cell.class == OTHER_CLASS {
             return;
         }
         let (stack, kind) = (cell.stack, before.kind);
-        let to = self.find_or_add(stack, class, kind);
+        let (to, _) = self.find_or_add(stack, class, kind);
         let mut moved = Amount::default();
         moved.add(sample.weight, sample.bytes);
         self.cells[to as usize].allocated += moved;
@@ -159,7 +160,7 @@ impl Cells {
     }
 
     /// An object grew (which counts as allocated) or shrank (as freed).
-    fn resize(&mut self, sample: &mut Sample, bytes: usize, sum: &mut Collected) {
+    pub(super) fn resize(&mut self, sample: &mut Sample, bytes: usize, sum: &mut Collected) {
         if bytes > sample.bytes {
             let grown = (bytes - sample.bytes) as f64 * sample.weight;
             self.cells[sample.cell as usize].allocated.bytes += grown;

@@ -47,7 +47,8 @@ pub struct Source {
     pub keep_one_in: u32,
     /// Samples whose stack was deeper than is kept.
     pub truncated: u64,
-    /// Samples of which not the whole stack was kept, for want of room.
+    /// Samples of which not the whole stack or not the class was kept, for want
+    /// of room.
     pub other: u64,
     /// Different stacks.
     pub stacks: u64,

@@ -6,7 +6,7 @@ use super::hash::{Fold, Map};
 use super::Frame;
 
 /// The stack of everything that found no room.
-pub(super) const OTHER: u32 = 0;
+const OTHER: u32 = 0;
 /// The location that stands for what was cut off, or for all of it.
 const OTHER_LOCATION: u32 = 0;
 /// Frames kept of a stack when there is no room for whole ones: enough to name

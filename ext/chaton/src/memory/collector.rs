@@ -14,6 +14,7 @@ use rb_sys::VALUE;
 
 use super::allocator;
 use super::events::Watch;
+use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
 use crate::hub::RbHub;
@@ -31,8 +32,8 @@ struct Seen {
     /// `Stats::allocated` at the last look.
     allocated: u64,
     unit_slots: u64,
-    /// `Watch::begun` at the last look.
-    begun: u64,
+    /// `Watch::latest` at the last look.
+    latest: u64,
     /// `Watch::majors` at the last look.
     majors: u64,
     forgiven: u64,
@@ -74,12 +75,8 @@ impl Collector {
     ///
     /// # Errors
     /// What Ruby raised or threw meanwhile: interrupts, finalizers.
-    pub fn after_unit(&self, gc_ns: u64) -> Result<(), Error> {
+    pub fn after_unit(&self) -> Result<(), Error> {
         self.units.fetch_add(1, Relaxed);
-        if gc_ns > 0 {
-            self.units_hit.fetch_add(1, Relaxed);
-            self.unit_max_ns.fetch_max(gc_ns, Relaxed);
-        }
         let reading = self.look();
         let budget = self.budget();
         self.forgive(&budget, &reading);
@@ -136,8 +133,9 @@ impl Collector {
                 let start = rb_sys::rb_intern(c"start".as_ptr());
                 rb_sys::rb_funcallv_kw(rb_sys::rb_mGC, start, 1, &raw const minor, 1)
             }
-        })
-        .map(drop)
+        })?;
+        self.look();
+        Ok(())
     }
 
     fn collect_all(&self) -> Result<(), Error> {
@@ -145,6 +143,7 @@ impl Collector {
             // SAFETY: a full collection, swept at once.
             unsafe { rb_sys::rb_gc_start() }
         })?;
+        self.look();
         self.read_held();
         let mut seen = self.seen.lock();
         self.note_full(&mut seen);
@@ -190,13 +189,19 @@ impl Collector {
         let allocated = watch.stats.allocated.read();
         let malloc = watch.stats.malloc.read();
         let now = clock::now_ns();
-        let begun = watch.begun.load(Relaxed);
+        let latest = watch.latest.load(Relaxed);
+        watch.malloc_seen.store(malloc, Relaxed);
+        let collected = self.seen.lock().latest != latest;
+        if collected {
+            self.note_unit(watch.book());
+            tracer_hooks::after_collections();
+        }
         let mut seen = self.seen.lock();
         let unit = allocated.saturating_sub(seen.allocated);
         seen.allocated = allocated;
         seen.unit_slots = unit.max(seen.unit_slots - seen.unit_slots / UNIT_DECAY);
-        if begun != seen.begun {
-            seen.begun = begun;
+        if collected {
+            seen.latest = latest;
             seen.forgiven = 0;
             if now.saturating_sub(seen.held_at_ns) >= HELD_EVERY_NS {
                 drop(seen);
@@ -228,6 +233,14 @@ impl Collector {
             seen.full_due_since_ns = None;
         }
         reading
+    }
+
+    /// Collections have fallen inside a unit and took this long (ns).
+    fn note_unit(&self, ns: u64) {
+        if ns > 0 {
+            self.units_hit.fetch_add(1, Relaxed);
+            self.unit_max_ns.fetch_max(ns, Relaxed);
+        }
     }
 
     /// Without a look at the queue: most units end here.
@@ -295,6 +308,7 @@ impl RbCollector {
         }));
         collector.read_held();
         let mut seen = collector.seen.lock();
+        seen.latest = watch.latest.load(Relaxed);
         seen.allocated = watch.stats.allocated.read();
         collector.note_full(&mut seen);
         drop(seen);
@@ -328,8 +342,8 @@ impl RbCollector {
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
         let collector = *rb_self.0.get()?;
+        collector.watch.book();
         collector.read_held();
-        collector.watch.publish();
         let hash = ruby.hash_new();
         let add = |name: &str, value: u64| hash.aset(ruby.to_symbol(name), value);
         for (name, gauge) in collector.hub.board_slot().heap.gauges() {

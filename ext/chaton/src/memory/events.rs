@@ -1,44 +1,34 @@
-//! Watches the collector: hooks on the events of Ruby's own tracing interface,
-//! one record per collection, and how much of it fell inside units of work.
+//! Watches the collector: one record per collection, and how much of it fell
+//! inside units of work.
 //!
-//! The hooks run with the GVL, on the thread that collects, where no Ruby object
-//! may be allocated. They read counters ([`super::stat`]) and clocks.
+//! Ruby's own events of the collector are not used: with a hook on any of them
+//! CRuby 3.1 allocates every object the slow way, some 20 ns each. An object of
+//! ours is marked in every collection instead, and its mark function notes that
+//! one has begun: a [`Bell`]. Like every mark function it runs with the GVL, on
+//! the thread that collects, where no Ruby object may be allocated; it reads
+//! counters ([`super::stat`]). How a collection ended is read afterwards.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::Arc;
 
-use chaton_core::clock;
 use chaton_core::executor::Executor;
 use chaton_core::guard::Event;
 use chaton_core::hub::Hub;
 use chaton_core::work::Label;
-use magnus::rb_sys::protect;
-use magnus::{Error, Ruby};
+use magnus::{gc, prelude::*, DataTypeFunctions, Error, Ruby, TypedData};
 use parking_lot::Mutex;
-use rb_sys::VALUE;
 
 use super::gvl_view;
 use super::stat::{Causes, Stats};
-use super::summary::{Kept, Summary};
+use super::summary::{Kept, Open, Summary};
 use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
-
-const START: u32 = rb_sys::RUBY_INTERNAL_EVENT_GC_START as u32;
-const END_MARK: u32 = rb_sys::RUBY_INTERNAL_EVENT_GC_END_MARK as u32;
-const END_SWEEP: u32 = rb_sys::RUBY_INTERNAL_EVENT_GC_END_SWEEP as u32;
-const ENTER: u32 = rb_sys::RUBY_INTERNAL_EVENT_GC_ENTER as u32;
-const EXIT: u32 = rb_sys::RUBY_INTERNAL_EVENT_GC_EXIT as u32;
 
 thread_local! {
     /// The calling pool thread, while it runs a unit.
     static HERE: Cell<*const Executor<UnitLabel>> = const { Cell::new(ptr::null()) };
-    /// Time spent collecting inside this unit so far (ns).
-    static UNIT_NS: Cell<u64> = const { Cell::new(0) };
-    /// When this thread entered the collector (ns of the clock).
-    static ENTERED_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The watch of this process; made anew after a fork.
@@ -47,20 +37,18 @@ static WATCH: AtomicPtr<Watch> = AtomicPtr::new(ptr::null_mut());
 /// A unit begins on the calling thread, whose executor stays until it has ended.
 pub fn unit_begins(executor: &Arc<Executor<UnitLabel>>) {
     HERE.set(Arc::as_ptr(executor));
-    UNIT_NS.set(0);
     gvl_view::unit_begins();
 }
 
-/// It has ended, if there was one; answers the time it spent collecting (ns).
-pub fn unit_ends() -> Option<u64> {
+/// It has ended; answers whether there was one.
+pub fn unit_ends() -> bool {
     // A job's number would make each a kind of its own.
     gvl_view::unit_ends(|| {
         unit().map_or_else(String::new, |unit| {
             unit.split(" jid=").next().unwrap_or_default().to_owned()
         })
     });
-    let here = HERE.replace(ptr::null());
-    (!here.is_null()).then(|| UNIT_NS.get())
+    !HERE.replace(ptr::null()).is_null()
 }
 
 /// What is known of the unit that the calling thread runs.
@@ -71,21 +59,31 @@ fn unit() -> Option<String> {
     Some(current.as_ref().map_or_else(String::new, |current| current.label.describe()))
 }
 
-/// A collection that has begun.
-#[derive(Default)]
-struct Open {
-    summary: Summary,
-    started_ns: u64,
-    freed_before: u64,
-    swept: bool,
+/// Marked in every collection, because it has no write barrier.
+#[derive(TypedData)]
+#[magnus(class = "Chaton::Native::Bell", free_immediately, mark)]
+pub struct Bell;
+
+impl DataTypeFunctions for Bell {
+    fn mark(&self, _: &gc::Marker) {
+        // SAFETY: stored by `start` and never freed.
+        let Some(watch) = (unsafe { WATCH.load(Relaxed).as_ref() }) else { return };
+        // A forked child has locks that nobody will open.
+        if watch.made_in == generation() {
+            watch.rung();
+        }
+    }
 }
 
 #[derive(Default)]
 struct State {
+    /// The latest collection, until it is known how it ended.
     open: Option<Open>,
     kept: Kept,
-    /// `Stats::malloc` when the collector was entered: it begins at 0 again.
-    malloc: u64,
+    /// Time in the collector that has been booked (ns).
+    booked_ns: u64,
+    /// Whether what has not been booked began inside a unit.
+    inside: bool,
 }
 
 /// Everything that is kept about collections.
@@ -101,13 +99,15 @@ pub struct Watch {
     lines: AtomicBool,
     /// `Stats::allocated` when the last collection began.
     pub allocated_then: AtomicU64,
-    /// Slots that can be filled between two collections, as learned; 0 at first.
+    /// Slots that can be filled between two collections, as learned.
     pub eden_slots: AtomicU64,
-    /// Collections that began.
-    pub begun: AtomicU64,
-    /// Full ones of them.
+    /// Number of the latest collection that has begun.
+    pub latest: AtomicU64,
+    /// Full ones so far.
     pub majors: AtomicU64,
-    /// Bytes of malloc before all collections so far.
+    /// Bytes of malloc at the last look, and the sum of these at collections.
+    pub malloc_seen: AtomicU64,
+    /// See `malloc_seen`.
     pub churned: AtomicU64,
 }
 
@@ -118,23 +118,25 @@ impl Watch {
     /// What Ruby raises.
     pub fn start(ruby: &Ruby, hub: &Arc<Hub<Unit>>, lines: bool) -> Result<&'static Self, Error> {
         let stats = Stats::find(ruby);
-        let allocated_then = AtomicU64::new(stats.allocated.read());
-        // Lives as long as its hooks, and they are never removed.
+        let state = State { booked_ns: stats.time_ns(), ..State::default() };
+        // As long as the process: its bell is never taken down.
         let watch: &'static Self = Box::leak(Box::new(Self {
-            eden_slots: AtomicU64::new(stats.room()),
+            allocated_then: AtomicU64::new(stats.allocated.read()),
+            eden_slots: AtomicU64::new(stats.room().max(1)),
+            latest: AtomicU64::new(stats.count.read()),
             stats,
             causes: Causes::find(ruby),
             hub: hub.clone(),
             made_in: generation(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             lines: AtomicBool::new(lines),
-            allocated_then,
-            begun: AtomicU64::new(0),
             majors: AtomicU64::new(0),
+            malloc_seen: AtomicU64::new(0),
             churned: AtomicU64::new(0),
         }));
-        WATCH.store(ptr::from_ref(watch).cast_mut(), Release);
-        install()?;
+        if WATCH.swap(ptr::from_ref(watch).cast_mut(), Release).is_null() {
+            ruby.gc_register_mark_object(ruby.obj_wrap(Bell).as_value());
+        }
         watch.publish();
         Ok(watch)
     }
@@ -146,104 +148,107 @@ impl Watch {
 
     /// Summaries not fetched before, and how many were dropped.
     pub fn take_summaries(&self) -> (Vec<Summary>, u64) {
+        self.book();
         let mut state = self.state.lock();
         (state.kept.take(), state.kept.dropped)
     }
 
-    fn enter(&self) {
-        ENTERED_NS.set(clock::now_ns());
-        self.state.lock().malloc = self.stats.malloc.read();
+    /// Our object is being marked. Also asked for outside of collections, by
+    /// tools that walk the heap, and twice in incremental ones.
+    fn rung(&self) {
+        let number = self.stats.count.read();
+        if self.latest.swap(number, Relaxed) != number {
+            self.begin(number);
+        }
     }
 
-    fn begin(&self) {
+    fn begin(&self, number: u64) {
         let allocated = self.stats.allocated.read();
         let filled = allocated.saturating_sub(self.allocated_then.swap(allocated, Relaxed));
         let major_by = self.causes.major_by();
         let by = self.causes.gc_by();
         let unit = unit();
-        self.begun.fetch_add(1, Relaxed);
-        let heap = &self.hub.board_slot().heap;
-        if major_by.is_some() {
-            self.majors.fetch_add(1, Relaxed);
-            heap.major_total.fetch_add(1, Relaxed);
-            if unit.is_some() {
-                heap.major_inside_total.fetch_add(1, Relaxed);
-            }
-        } else {
-            heap.minor_total.fetch_add(1, Relaxed);
-        }
+        self.count(major_by.is_some(), unit.is_some());
         if by == Some("newobj") {
             // Here lies Ruby's own limit; between sizes of slots it may lie
             // below what the sum of free slots says.
             self.eden_slots.fetch_min(filled.max(1), Relaxed);
         }
+        let malloc = self.malloc_seen.swap(0, Relaxed);
+        self.churned.fetch_add(malloc, Relaxed);
         let mut state = self.state.lock();
-        self.churned.fetch_add(state.malloc, Relaxed);
-        state.open = Some(Open {
-            summary: Summary {
-                number: self.stats.count.read(),
-                by,
-                major_by,
-                unit,
-                filled,
-                live_before: self.stats.live.read(),
-                old_before: self.stats.old.read(),
-                malloc: state.malloc,
-                ..Summary::default()
-            },
-            started_ns: clock::now_ns(),
-            freed_before: self.stats.freed.read(),
-            swept: false,
-        });
-    }
-
-    fn marked(&self) {
-        if let Some(open) = &mut self.state.lock().open {
-            open.summary.mark_ns = clock::now_ns().saturating_sub(open.started_ns);
-            open.summary.old_after = self.stats.old.read();
+        if let Some(open) = state.open.take() {
+            // How that one ended is what this one found, but for what was filled since.
+            let live = self.stats.live.read().saturating_sub(filled);
+            state.kept.push(open.end(&self.stats, live));
         }
-    }
-
-    fn swept(&self) {
-        if let Some(open) = &mut self.state.lock().open {
-            open.summary.live_after = self.stats.live.read();
-            open.summary.freed = self.stats.freed.read().saturating_sub(open.freed_before);
-            open.summary.pages = self.stats.pages.read();
-            open.swept = true;
-        }
-    }
-
-    fn exit(&self) {
-        let elapsed = clock::now_ns().saturating_sub(ENTERED_NS.get());
-        let heap = &self.hub.board_slot().heap;
-        if HERE.get().is_null() {
-            heap.between_ns.fetch_add(elapsed, Relaxed);
-        } else {
-            UNIT_NS.set(UNIT_NS.get() + elapsed);
-            heap.inside_ns.fetch_add(elapsed, Relaxed);
-        }
-        let mut state = self.state.lock();
-        let Some(open) = &mut state.open else { return };
-        open.summary.total_ns += elapsed;
-        if !open.swept {
-            return;
-        }
-        let summary = state.open.take().map(|open| open.summary).unwrap_or_default();
+        state.inside |= unit.is_some();
         let lines = self.lines.load(Relaxed);
         if lines {
-            state.kept.push(summary);
+            let summary =
+                Summary { number, by, major_by, unit, filled, malloc, ..Summary::default() };
+            state.open = Some(Open::begin(summary, &self.stats));
         }
         drop(state);
-        self.learn();
-        self.publish();
         if lines {
             self.hub.guard().post(Event::Collections);
         }
     }
 
+    fn count(&self, major: bool, inside: bool) {
+        let heap = &self.hub.board_slot().heap;
+        if !major {
+            heap.minor_total.fetch_add(1, Relaxed);
+            return;
+        }
+        self.majors.fetch_add(1, Relaxed);
+        heap.major_total.fetch_add(1, Relaxed);
+        if inside {
+            heap.major_inside_total.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Books the time that collections took since the last call, and closes the
+    /// record of one that has ended. Answers the time that began inside a unit (ns).
+    /// With the GVL, outside of a collection.
+    pub fn book(&self) -> u64 {
+        // Asks Ruby, so without the lock: a collection would want it.
+        let time = self.stats.time_ns();
+        let ended = !self.causes.is_running();
+        let mut state = self.state.lock();
+        let elapsed = time.saturating_sub(state.booked_ns);
+        state.booked_ns = time;
+        let inside = state.inside;
+        if let Some(open) = &mut state.open {
+            open.summary.total_ns += elapsed;
+        }
+        if ended {
+            state.inside = false;
+            if let Some(open) = state.open.take() {
+                let filled =
+                    self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed));
+                let live = self.stats.live.read().saturating_sub(filled);
+                state.kept.push(open.end(&self.stats, live));
+            }
+        }
+        drop(state);
+        let heap = &self.hub.board_slot().heap;
+        let total = if inside { &heap.inside_ns } else { &heap.between_ns };
+        total.fetch_add(elapsed, Relaxed);
+        if ended {
+            self.learn();
+        }
+        self.publish();
+        if inside {
+            elapsed
+        } else {
+            0
+        }
+    }
+
     /// How much can be filled before the next collection: what is free, and what
-    /// was filled since this one began. Below a limit that Ruby has shown it
-    /// rises slowly, because that may have moved.
+    /// was filled since the last one. Below a limit that Ruby has shown it rises
+    /// slowly, because that may have moved.
     fn learn(&self) {
         let filled = self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed));
         let room = self.stats.room() + filled;
@@ -257,49 +262,5 @@ impl Watch {
         heap.live_slots.store(self.stats.live.read(), Relaxed);
         heap.old_objects.store(self.stats.old.read(), Relaxed);
         heap.heap_pages.store(self.stats.pages.read(), Relaxed);
-    }
-}
-
-/// Adds the hooks, once in the life of the program: forks inherit them.
-fn install() -> Result<(), Error> {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Relaxed) {
-        return Ok(());
-    }
-    let events = START | END_MARK | END_SWEEP | ENTER | EXIT;
-    protect(|| {
-        // SAFETY: with the GVL; the hook has the type asked for and owns nothing
-        // here. Registered for good, so that it is not collected.
-        unsafe {
-            let point = rb_sys::rb_tracepoint_new(
-                rb_sys::Qnil as VALUE,
-                events,
-                Some(happened),
-                ptr::null_mut(),
-            );
-            rb_sys::rb_gc_register_mark_object(point);
-            rb_sys::rb_tracepoint_enable(point)
-        }
-    })
-    .map(drop)
-}
-
-unsafe extern "C" fn happened(point: VALUE, _: *mut c_void) {
-    // SAFETY: stored by `start` and never freed.
-    let Some(watch) = (unsafe { WATCH.load(Relaxed).as_ref() }) else { return };
-    // A forked child has locks that nobody will open.
-    if watch.made_in != generation() {
-        return;
-    }
-    // SAFETY: Ruby passes the tracepoint whose hook runs.
-    let event =
-        unsafe { rb_sys::rb_tracearg_event_flag(rb_sys::rb_tracearg_from_tracepoint(point)) };
-    match event as u32 {
-        ENTER => watch.enter(),
-        START => watch.begin(),
-        END_MARK => watch.marked(),
-        END_SWEEP => watch.swept(),
-        EXIT => watch.exit(),
-        _ => {}
     }
 }

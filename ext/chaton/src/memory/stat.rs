@@ -1,8 +1,8 @@
 //! Counters of Ruby's collector, read without allocating: also inside a
 //! collection, where nothing may be allocated.
 
-use magnus::rb_sys::{protect, AsRawValue};
-use magnus::Ruby;
+use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
+use magnus::{Integer, Ruby, Value};
 use rb_sys::VALUE;
 
 /// One counter of `GC.stat`; reads 0 where this Ruby has none of its names.
@@ -80,6 +80,21 @@ impl Stats {
         }
     }
 
+    /// Time spent collecting since the start (ns). Not inside a collection: asks
+    /// by a method, the counter of `GC.stat` has only milliseconds.
+    pub fn time_ns(&self) -> u64 {
+        let asked = protect(|| {
+            // SAFETY: GC.total_time takes nothing; the frame owns nothing.
+            unsafe {
+                let total = rb_sys::rb_intern(c"total_time".as_ptr());
+                rb_sys::rb_funcallv(rb_sys::rb_mGC, total, 0, std::ptr::null())
+            }
+        });
+        // SAFETY: what Ruby has just answered.
+        let time = asked.ok().map(|time| unsafe { Value::from_raw(time) });
+        time.and_then(Integer::from_value).and_then(|time| time.to_u64().ok()).unwrap_or(0)
+    }
+
     /// Slots that can be filled before Ruby has to collect, if all sizes of
     /// slots are wanted in the proportion in which they are there.
     pub fn room(&self) -> u64 {
@@ -110,6 +125,8 @@ pub struct Causes {
     words: Vec<(VALUE, &'static str)>,
     major_by: VALUE,
     gc_by: VALUE,
+    state: VALUE,
+    none: VALUE,
     need_major_by: Option<VALUE>,
 }
 
@@ -124,6 +141,8 @@ impl Causes {
             words: CAUSES.iter().map(|word| (symbol(word), *word)).collect(),
             major_by: symbol("major_by"),
             gc_by: symbol("gc_by"),
+            state: symbol("state"),
+            none: symbol("none"),
             need_major_by: known.then_some(need_major_by),
         }
     }
@@ -138,6 +157,12 @@ impl Causes {
     pub fn gc_by(&self) -> Option<&'static str> {
         // SAFETY: as above.
         self.word(unsafe { rb_sys::rb_gc_latest_gc_info(self.gc_by) })
+    }
+
+    /// Whether a collection has begun and not ended: it marks in steps, or sweeps.
+    pub fn is_running(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { rb_sys::rb_gc_latest_gc_info(self.state) != self.none }
     }
 
     /// Whether Ruby wants the next collection to be a full one (3.3 and later).

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use magnus::{Error, RHash, Ruby};
 
+use super::stat::Stats;
+
 /// Summaries kept for the guardian; past it the oldest is dropped and counted.
 const KEPT_MAX: usize = 512;
 
@@ -18,9 +20,8 @@ pub struct Summary {
     pub major_by: Option<&'static str>,
     /// The unit of work in which it began.
     pub unit: Option<String>,
-    /// Time from its beginning to the end of marking (ns).
-    pub mark_ns: u64,
-    /// Time in the collector, lazy sweeping included (ns).
+    /// Time in the collector, lazy sweeping included (ns); 0 where another one
+    /// followed before it could be read.
     pub total_ns: u64,
     /// Slots filled since the collection before.
     pub filled: u64,
@@ -58,7 +59,6 @@ impl Summary {
         hash.aset(ruby.to_symbol("by"), self.by)?;
         hash.aset(ruby.to_symbol("full_by"), self.major_by)?;
         hash.aset(ruby.to_symbol("ms"), ms(self.total_ns))?;
-        hash.aset(ruby.to_symbol("mark_ms"), ms(self.mark_ns))?;
         let promoted = self.old_after.saturating_sub(self.old_before);
         for (name, value) in [
             ("filled", self.filled),
@@ -74,6 +74,33 @@ impl Summary {
         }
         hash.aset(ruby.to_symbol("unit"), self.unit.as_deref())?;
         Ok(hash)
+    }
+}
+
+/// A collection of which it is not known yet how it ended.
+pub struct Open {
+    /// What is known of it.
+    pub summary: Summary,
+    freed_before: u64,
+}
+
+impl Open {
+    /// It has begun. Inside the collection.
+    pub fn begin(summary: Summary, stats: &Stats) -> Self {
+        let summary =
+            Summary { live_before: stats.live.read(), old_before: stats.old.read(), ..summary };
+        Self { summary, freed_before: stats.freed.read() }
+    }
+
+    /// It has ended, and left that many slots with objects.
+    pub fn end(self, stats: &Stats, live: u64) -> Summary {
+        Summary {
+            live_after: live,
+            freed: stats.freed.read().saturating_sub(self.freed_before),
+            old_after: stats.old.read(),
+            pages: stats.pages.read(),
+            ..self.summary
+        }
     }
 }
 

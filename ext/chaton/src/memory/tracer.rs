@@ -18,6 +18,7 @@ use magnus::{
 use parking_lot::{Condvar, Mutex};
 use rb_sys::VALUE;
 
+use super::stat::{Stat, Stats};
 use super::{gvl_view, tracer_hooks};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
@@ -39,6 +40,11 @@ pub struct Tracing {
     pub(super) frames: UnsafeCell<Vec<VALUE>>,
     pub(super) lines: UnsafeCell<Vec<i32>>,
     pub(super) table: Mutex<Table>,
+    /// Counters of collections, and what they were at the last look.
+    pub(super) stats: Stats,
+    pub(super) major: Stat,
+    pub(super) count_seen: AtomicU64,
+    pub(super) majors_seen: AtomicU64,
     running: Mutex<bool>,
     changed: Condvar,
 }
@@ -112,7 +118,9 @@ impl DataTypeFunctions for RbTracer {
     }
 
     fn compact(&self, compactor: &gc::Compactor) {
-        if self.tracing.made_in == generation() {
+        if tracer_hooks::loses_the_moved() {
+            self.tracing.profile.lock().forget();
+        } else if self.tracing.made_in == generation() {
             self.tracing.profile.lock().relocate(|id| {
                 // SAFETY: the object is alive: it was asked for in this collection's marking.
                 compactor.location(unsafe { Value::from_raw(id as VALUE) }).as_raw() as usize
@@ -143,8 +151,10 @@ impl RbTracer {
             let message = "every must be 1 or more, and duty above 0 and at most 1";
             return Err(Error::new(ruby.exception_arg_error(), message));
         }
-        let points = tracer_hooks::points()
+        let points = tracer_hooks::points(ruby)
             .map_err(|why| error::named("Error", format!("the tracer cannot run here: {why}")))?;
+        let stats = Stats::find(ruby);
+        let major = Stat::find(ruby, &["major_gc_count"]);
         Ok(Self {
             tracing: Box::new(Tracing {
                 profile: Mutex::new(Profile::new(limits)),
@@ -156,6 +166,10 @@ impl RbTracer {
                 frames: UnsafeCell::new(vec![0; depth]),
                 lines: UnsafeCell::new(vec![0; depth]),
                 table: Mutex::new(Table::new(LABELS_MAX)),
+                count_seen: AtomicU64::new(stats.count.read()),
+                majors_seen: AtomicU64::new(major.read()),
+                stats,
+                major,
                 running: Mutex::new(false),
                 changed: Condvar::new(),
             }),
@@ -195,7 +209,14 @@ impl RbTracer {
         self.started_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(true);
         gvl_view::measure(true);
-        tracer_hooks::switch(self.marked, true)
+        self.watch_marks(true)
+    }
+
+    fn watch_marks(&self, on: bool) -> Result<(), Error> {
+        if tracer_hooks::loses_the_moved() {
+            return Ok(());
+        }
+        tracer_hooks::switch(self.marked, on)
     }
 
     fn stop(&self) -> Result<(), Error> {
@@ -208,7 +229,7 @@ impl RbTracer {
         tracer_hooks::deactivate(tracing);
         gvl_view::measure(false);
         tracer_hooks::switch(self.allocated, false)?;
-        tracer_hooks::switch(self.marked, false)
+        self.watch_marks(false)
     }
 
     /// Waits for the next window, opens it, waits for its end and closes it.
@@ -231,6 +252,7 @@ impl RbTracer {
         let open = clock::now_ns().saturating_sub(opened);
         // A thread that computes can keep the GVL for long: the pause makes up for it.
         self.pause_ns.store((open as f64 * (1.0 / self.duty - 1.0)) as u64, Relaxed);
+        tracer_hooks::after_window();
         self.windows.fetch_add(1, Relaxed);
         self.open_ns.fetch_add(open, Relaxed);
         check_interrupts()?;
@@ -271,6 +293,7 @@ impl RbTracer {
     /// The report as JSON.
     fn report(ruby: &Ruby, rb_self: &Self) -> Result<String, Error> {
         let tracing = rb_self.ours()?;
+        tracer_hooks::after_collections();
         name_all(tracing)?;
         let waits = gvl_view::is_available().then(|| tracing.table.lock().waits());
         let note = waits.is_none().then(|| {

@@ -8,10 +8,11 @@ use std::sync::OnceLock;
 
 use chaton_memory::profile::{Collection, Fate};
 use magnus::rb_sys::protect;
-use magnus::Error;
+use magnus::{Error, Ruby};
 use rb_sys::{ID, VALUE};
 
 use super::tracer::Tracing;
+use super::tracer_tags::{self, EachPage};
 use crate::handle::generation;
 use crate::preempt::symbol;
 
@@ -26,13 +27,23 @@ const SIZED: [u8; 6] = [0x01, 0x05, 0x07, 0x08, 0x09, 0x0a];
 /// A slot's size where nothing else is known.
 const SLOT_BYTES: usize = 40;
 
-/// What is asked of an object in a collection; not part of Ruby's public headers.
-struct Api {
+/// How it is found out what became of an object.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Asked at the end of marking, by a hook.
+    Marks,
+    /// By its number, after the collection.
+    Tags(EachPage),
+}
+
+/// What is asked of an object; not part of Ruby's public headers.
+pub struct Api {
     flags: GcFlags,
     memsize: Memsize,
     marked: ID,
     old: ID,
     major_by: VALUE,
+    way: Way,
 }
 
 /// The tracer whose hooks are on.
@@ -51,8 +62,8 @@ pub struct Points {
 ///
 /// # Errors
 /// What is missing, in words.
-pub fn points() -> Result<Points, String> {
-    if API.get_or_init(find).is_none() {
+pub fn points(ruby: &Ruby) -> Result<Points, String> {
+    if API.get_or_init(|| find(ruby)).is_none() {
         return Err("this Ruby does not tell which objects a collection has marked".into());
     }
     let make = |event: u32, hook: unsafe extern "C" fn(VALUE, *mut c_void)| {
@@ -68,19 +79,36 @@ pub fn points() -> Result<Points, String> {
     })
 }
 
-fn find() -> Option<Api> {
+fn find(ruby: &Ruby) -> Option<Api> {
+    let is_3_1 = ruby.eval::<String>("RUBY_VERSION").is_ok_and(|v| v.starts_with("3.1."));
+    let way = if is_3_1 {
+        let walk = symbol(c"rb_objspace_each_objects")?;
+        // SAFETY: the signature of Ruby's internal/gc.h.
+        Way::Tags(unsafe { std::mem::transmute::<*mut c_void, EachPage>(walk) })
+    } else {
+        Way::Marks
+    };
     let flags = symbol(c"rb_obj_gc_flags")?;
     let memsize = symbol(c"rb_obj_memsize_of")?;
     // SAFETY: signatures of Ruby's internal/gc.h, 3.1 to 3.4; with the GVL.
-    unsafe {
-        Some(Api {
+    let api = unsafe {
+        Api {
             flags: std::mem::transmute::<*mut c_void, GcFlags>(flags),
             memsize: std::mem::transmute::<*mut c_void, Memsize>(memsize),
             marked: rb_sys::rb_intern(c"marked".as_ptr()),
             old: rb_sys::rb_intern(c"old".as_ptr()),
             major_by: rb_sys::rb_id2sym(rb_sys::rb_intern(c"major_by".as_ptr())),
-        })
+            way,
+        }
+    };
+    // Both make their symbols at the first call, which must not be in a collection.
+    let mut flags = [0 as ID; FLAGS_MAX];
+    // SAFETY: a module, which is an object like any; an array of ours; a known key.
+    unsafe {
+        (api.flags)(rb_sys::rb_mGC, flags.as_mut_ptr(), FLAGS_MAX);
+        rb_sys::rb_gc_latest_gc_info(api.major_by);
     }
+    Some(api)
 }
 
 /// Makes it the one whose hooks are on; false when another one is.
@@ -158,8 +186,12 @@ unsafe extern "C" fn on_allocation(point: VALUE, _: *mut c_void) {
             .zip(&lines[..depth])
             .map(|(frame, line)| (*frame as usize, (*line).max(0) as u32))
             .collect();
+        let id = match API.get() {
+            Some(Some(Api { way: Way::Tags(_), .. })) => tracer_tags::number(object),
+            _ => object as usize,
+        };
         tracing.profile.lock().sample(
-            object as usize,
+            id,
             basic.klass as usize,
             (basic.flags & 0x1f) as u8,
             SLOT_BYTES,
@@ -191,25 +223,70 @@ unsafe extern "C" fn on_marked(_: VALUE, _: *mut c_void) {
     let major_by = unsafe { rb_sys::rb_gc_latest_gc_info(api.major_by) };
     let minor = major_by == rb_sys::Qnil as VALUE || major_by == rb_sys::Qfalse as VALUE;
     let kind = if minor { Collection::Minor } else { Collection::Major };
-    tracing.profile.lock().after_mark(kind, |object| fate(api, object));
+    tracing.profile.lock().after_mark(kind, |object| api.fate(object, false));
 }
 
-/// What this collection makes of an object. Nothing has been swept yet: those
-/// that are going to be freed are still whole.
-fn fate(api: &Api, object: usize) -> Fate {
-    let mut flags = [0 as ID; FLAGS_MAX];
-    // SAFETY: an object that was alive after the last collection; an array of ours.
-    let count = unsafe { (api.flags)(object as VALUE, flags.as_mut_ptr(), FLAGS_MAX) };
-    let told = &flags[..count.min(FLAGS_MAX)];
+/// Collections have taken place. With the GVL, outside of one.
+pub fn after_collections() {
+    with_tags(tracer_tags::after_collections);
+}
+
+/// A window has been closed: reads the sizes of what was sampled in it.
+pub fn after_window() {
+    with_tags(|tracing, api, each_page| {
+        tracer_tags::after_collections(tracing, api, each_page);
+        tracer_tags::measure(tracing, api);
+    });
+}
+
+fn with_tags(work: impl FnOnce(&Tracing, &Api, EachPage)) {
+    // SAFETY: with the GVL; taken out before it is freed.
+    let Some(tracing) = (unsafe { ACTIVE.load(Relaxed).as_ref() }) else { return };
+    if tracing.made_in != generation() {
+        return;
+    }
+    if let Some(Some(api)) = API.get() {
+        if let Way::Tags(each_page) = api.way {
+            work(tracing, api, each_page);
+        }
+    }
+}
+
+/// Whether objects that move are lost sight of.
+pub fn loses_the_moved() -> bool {
+    matches!(API.get(), Some(Some(Api { way: Way::Tags(_), .. })))
+}
+
+impl Api {
+    /// What a collection made of an object: one that is `known_alive`, or, at
+    /// the end of marking, one that is marked or else still whole.
+    pub fn fate(&self, object: usize, known_alive: bool) -> Fate {
+        let mut flags = [0 as ID; FLAGS_MAX];
+        // SAFETY: an object that has not been swept; an array of ours.
+        let count = unsafe { (self.flags)(object as VALUE, flags.as_mut_ptr(), FLAGS_MAX) };
+        let told = &flags[..count.min(FLAGS_MAX)];
+        Fate {
+            alive: known_alive || told.contains(&self.marked),
+            old: told.contains(&self.old),
+            bytes: size(self, object),
+            class: 0,
+        }
+    }
+
+    /// One that is not there any more.
+    pub fn dead() -> Fate {
+        Fate { alive: false, old: false, bytes: 0, class: 0 }
+    }
+}
+
+/// Bytes of an object, 0 where that would call foreign code. The object must not
+/// have been swept.
+pub fn size(api: &Api, object: usize) -> usize {
     // SAFETY: as above; a slot begins with its flags.
-    let basic = unsafe { &*(object as *const rb_sys::RBasic) };
-    let kind = (basic.flags & 0x1f) as u8;
-    let bytes = if SIZED.contains(&kind) {
-        // SAFETY: as above; of these types it reads the object and calls nothing.
-        unsafe { (api.memsize)(object as VALUE) }
-    } else {
-        0
-    };
-    let class = if kind == 0x01 { basic.klass as usize } else { 0 };
-    Fate { alive: told.contains(&api.marked), old: told.contains(&api.old), bytes, class }
+    let kind = unsafe { (*(object as *const rb_sys::RBasic)).flags & 0x1f } as u8;
+    if !SIZED.contains(&kind) {
+        return 0;
+    }
+    // SAFETY: as above; of these types it reads the object and calls nothing.
+    unsafe { (api.memsize)(object as VALUE) }
 }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../../telemetry/size"
 require_relative "../table"
 require_relative "command"
 
@@ -12,8 +13,7 @@ module Chaton
         # Column => field.
         COLUMNS = {
           "worker" => "worker", "pid" => "pid", "traces" => "running", "seconds" => "seconds", "windows" => "windows",
-          "sampled" => "sampled", "live" => "live_samples", "stacks" => "stacks", "collections" => "collections",
-          "dropped" => "dropped"
+          "sampled" => "sampled", "alive" => "live_samples", "takes" => "profile_bytes"
         }.freeze
 
         # @return [Array<String>]
@@ -37,7 +37,7 @@ module Chaton
         def cell(field, value)
           case field
           when "pid" then value.to_s
-          when "seconds" then value&.round(1)
+          when "profile_bytes" then value && Telemetry::Size.of(value)
           else value
           end
         end

@@ -17,8 +17,7 @@ module Chaton
         HOME = "\e[2J\e[H"
 
         # Field => words of the head.
-        COUNTS = { "sampled" => "sampled", "live_samples" => "alive", "stacks" => "stacks",
-                   "collections" => "collections" }.freeze
+        COUNTS = { "windows" => "windows", "sampled" => "sampled", "live_samples" => "alive" }.freeze
 
         # @return [Array<Symbol>]
         def self.of_its_own = %i[worker by]

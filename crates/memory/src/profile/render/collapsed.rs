@@ -32,10 +32,11 @@ pub(super) fn render(report: &Report, by: By, bytes: bool) -> String {
 
 /// Appends a name; what would end the frame or the line is replaced, as is `#`
 /// at the start of a line, which begins a comment.
-fn push(stack: &mut String, name: &str) {
+pub(super) fn push(stack: &mut String, name: &str) {
     if stack.is_empty() && name.starts_with('#') {
         stack.push('_');
     }
+    let name = if name.is_empty() { "(unnamed)" } else { name };
     stack.extend(name.chars().map(|letter| match letter {
         ';' => ':',
         letter if letter.is_control() => ' ',

@@ -5,10 +5,11 @@
 //! without one refuses: that call is made to do nothing.
 
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color};
-use inferno::flamegraph::{from_lines, Options, Palette};
+use inferno::flamegraph::{from_lines, Direction, Options, Palette, TextTruncateDirection};
 
+use super::super::hash::Map;
 use super::super::Report;
-use super::{collapsed, By, View};
+use super::{collapsed, frame_text, By, View};
 
 /// Narrower blocks (in percent of the width) are left out: they would be less
 /// than a pixel.
@@ -18,16 +19,19 @@ const HEAD: &str = include_str!("flame.html");
 
 /// The document, or nothing if there is nothing to draw.
 pub(super) fn render(report: &Report, by: By, view: &View) -> Option<String> {
-    let lines = collapsed::render(report, by, view.bytes);
+    let lines = Tree::of(report, by, view.bytes).lines(report, WIDTH_MIN / 100.0);
     let mut options = Options::default();
     options.title = format!("{} {}", by.name(), if view.bytes { "bytes" } else { "objects" });
     options.count_name = if view.bytes { "bytes" } else { "objects" }.into();
     options.colors = Palette::Basic(match by {
-        By::Live => BasicPalette::Mem,
-        By::Allocated => BasicPalette::Hot,
-        By::Freed => BasicPalette::Blue,
+        By::Live => BasicPalette::Orange,
+        By::Allocated => BasicPalette::Yellow,
+        By::Freed => BasicPalette::Aqua,
     });
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 255, g: 255, b: 255 }));
+    // The root on top: that is where a frame that scrolls begins.
+    options.direction = Direction::Inverted;
+    options.text_truncate_direction = TextTruncateDirection::Right;
     options.name_type = String::new();
     options.deterministic = true;
     options.min_width = WIDTH_MIN;
@@ -37,4 +41,78 @@ pub(super) fn render(report: &Report, by: By, view: &View) -> Option<String> {
     // The declaration before it belongs to a file, not into a page.
     let start = svg.find("<svg")?;
     Some(format!("{HEAD}{}", &svg[start..]))
+}
+
+/// Blocks of the graph before it is drawn: drawing looks at every frame of
+/// every stack, most of which are too narrow to be seen.
+struct Tree {
+    nodes: Vec<Node>,
+}
+
+#[derive(Default)]
+struct Node {
+    parent: usize,
+    /// Index of a location, or behind these, of a class.
+    name: u32,
+    weight: f64,
+}
+
+impl Tree {
+    fn of(report: &Report, by: By, bytes: bool) -> Self {
+        let mut nodes = vec![Node::default()];
+        let mut index: Map<(usize, u32), usize> = Map::default();
+        for row in &report.rows {
+            let weight = by.of(&row.tally, bytes);
+            if weight <= 0.0 {
+                continue;
+            }
+            nodes[0].weight += weight;
+            let stack = report.stacks.get(row.stack as usize).map_or(&[][..], Vec::as_slice);
+            let class = report.locations.len() as u32 + row.class;
+            let mut parent = 0;
+            for &name in stack.iter().rev().chain([&class]) {
+                parent = *index.entry((parent, name)).or_insert_with(|| {
+                    nodes.push(Node { parent, name, weight: 0.0 });
+                    nodes.len() - 1
+                });
+                nodes[parent].weight += weight;
+            }
+        }
+        Self { nodes }
+    }
+
+    /// Collapsed lines of the blocks at least as wide as the share; the weight
+    /// of narrower ones stays with the block they stand on.
+    fn lines(&self, report: &Report, share: f64) -> String {
+        let least = self.nodes[0].weight * share;
+        let wide = |node: &Node| node.weight >= least;
+        let mut own: Vec<f64> = self.nodes.iter().map(|node| node.weight).collect();
+        for node in self.nodes.iter().skip(1).filter(|node| wide(node)) {
+            own[node.parent] -= node.weight;
+        }
+        // A parent comes before its children, so its text is there already.
+        let mut texts = vec![String::new(); self.nodes.len()];
+        let mut lines = String::new();
+        for (number, node) in self.nodes.iter().enumerate().skip(1).filter(|(_, node)| wide(node)) {
+            let mut text = texts[node.parent].clone();
+            if !text.is_empty() {
+                text.push(';');
+            }
+            collapsed::push(&mut text, &name(report, node.name));
+            if own[number].round() >= 1.0 {
+                lines += &format!("{text} {}\n", own[number].round() as u64);
+            }
+            texts[number] = text;
+        }
+        lines
+    }
+}
+
+fn name(report: &Report, name: u32) -> String {
+    match report.locations.get(name as usize) {
+        Some(&(frame, line)) => {
+            report.frames.get(frame as usize).map_or("(unknown)".into(), |f| frame_text(f, line))
+        }
+        None => format!("[{}]", report.class(name - report.locations.len() as u32)),
+    }
 }

@@ -91,8 +91,9 @@ fn graphs(report: &Report, view: &View) -> String {
         panes += &match flame::render(report, by, view) {
             Some(graph) => format!(
                 "<div class=\"pane\" id=\"pane-{name}\"{hidden}><iframe title=\"{name}\" \
-                 sandbox=\"allow-scripts allow-modals\" {source}=\"{}\"></iframe></div>\n",
-                escape(&graph)
+                 {source}='{}'></iframe></div>\n",
+                // A graph is full of double quotes; within single ones they may stay.
+                escape(&graph).replace("&quot;", "\"")
             ),
             None => format!(
                 "<div class=\"pane\" id=\"pane-{name}\"{hidden}><p>Nothing {name} was sampled.</p></div>\n"

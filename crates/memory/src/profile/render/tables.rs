@@ -91,8 +91,8 @@ pub(super) fn sources(report: &Report) -> Vec<String> {
             None => format!("pid {}", about.pid),
         };
         let mut line = format!(
-            "{who}, Ruby {}: {:.1} s, 1 of {} objects in {:.1} % of the time; {} samples, \
-             {} collections ({} full)",
+            "{who}, Ruby {}: {:.1} s, 1 of {} objects in {:.1} % of the time; {} samples; \
+             collections: {} ({} full)",
             about.ruby,
             about.seconds,
             about.every,
@@ -105,7 +105,8 @@ pub(super) fn sources(report: &Report) -> Vec<String> {
             line += &format!("; thinned out {} times", source.thinned);
         }
         if source.other > 0 {
-            line += &format!("; {} samples without room for their whole stacks", source.other);
+            line +=
+                &format!("; {} samples without room for all of their stack or class", source.other);
         }
         if source.truncated > 0 {
             line += &format!("; {} samples of deeper stacks", source.truncated);

@@ -1,0 +1,127 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "fileutils"
+require "stringio"
+require "tmpdir"
+require "chaton/config"
+require "chaton/memory/launch"
+require "chaton/telemetry/log"
+
+class LaunchTest < Minitest::Test
+  Memory = Chaton::Memory
+
+  def setup
+    @before = Dir.pwd
+    @root = File.realpath(Dir.mktmpdir("chaton-launch"))
+    Dir.chdir(@root)
+    File.write("program.rb", "")
+    FileUtils.cp(File.expand_path("../../../lib/chaton/#{Memory::Library::BUNDLED}", __dir__), "libjemalloc.so.2")
+    @env = { "PATH" => ENV.fetch("PATH"), Memory::Library::VARIABLE => @root, "HOME" => @root }
+    @out = StringIO.new
+    @calls = []
+  end
+
+  def teardown
+    Dir.chdir(@before)
+    FileUtils.remove_entry(@root)
+  end
+
+  def launch(argv = %w[-w 1], env: @env, program: "program.rb", &exec)
+    exec ||= ->(*arguments, **options) { @calls << [arguments, options] }
+    Memory::Launch.new(argv, env: env, program: program, exec: exec)
+  end
+
+  def plan(**given) = Chaton::Config.load({ environment: "production", **given }, env: {}, root: @root)
+
+  def log = Chaton::Telemetry::Log.new(io: @out, level: :debug)
+
+  def test_a_process_executes_itself_once
+    first = launch
+    refute_predicate first, :arrived?
+    Dir.mkdir("elsewhere")
+    Dir.chdir("elsewhere") { first.go(plan, log) }
+    (environment, *command), options = @calls.fetch(0)
+    assert_equal [RbConfig.ruby, "-I", File.expand_path("lib", @before), "#{@root}/program.rb", "-w", "1"], command
+    assert_equal({ unsetenv_others: true, close_others: false, chdir: @root }, options)
+    assert_equal "#{@root}/libjemalloc.so.2", environment["LD_PRELOAD"]
+    assert_equal @env, environment.slice(*@env.keys)
+    assert_empty @out.string, "it speaks in its second life"
+
+    second = launch(env: environment)
+    assert_predicate second, :arrived?
+    assert_equal @env, environment, "the variables are put back"
+    second.go(plan, log)
+    assert_equal 1, @calls.size, "it never executes itself twice"
+  end
+
+  def test_the_second_life_says_what_was_chosen
+    launch.go(plan, log)
+    launch(env: @calls[0][0][0]).go(plan, log)
+    # This process has not been executed anew, so the library is not in it.
+    assert_match(/WARN  .*libjemalloc.so.2 was preloaded, and is not in this process/, @out.string)
+    assert_match(/DEBUG heap: first start of this bundle/, @out.string)
+    refute_match(/allocator: jemalloc/, @out.string)
+  end
+
+  def test_another_process_with_the_variables_is_in_its_first_life
+    launch.go(plan, log)
+    environment = @calls[0][0][0]
+    environment[Memory::Environment::VARIABLE] = environment[Memory::Environment::VARIABLE]
+      .sub(Process.pid.to_s, (Process.pid + 1).to_s)
+    other = launch(env: environment)
+    refute_predicate other, :arrived?
+    assert_equal @env, environment
+  end
+
+  def test_one_process_in_development_does_not
+    launch.go(plan(environment: "development"), log)
+    assert_empty @calls
+    assert_match(/INFO  allocator and heap stay as they are: one process in development/, @out.string)
+    launch.go(plan(environment: "development", workers: "1"), log)
+    assert_equal 1, @calls.size
+  end
+
+  def test_a_program_without_a_file_does_not
+    launch(program: "-e").go(plan, log)
+    assert_empty @calls
+    assert_match(/-e is no file that could be started again/, @out.string)
+  end
+
+  def test_nothing_to_change
+    FileUtils.rm("libjemalloc.so.2")
+    @env["MALLOC_ARENA_MAX"] = "2"
+    launch.go(plan, log)
+    assert_empty @calls
+    assert_match(/INFO  allocator: .*chosen because there is no usable jemalloc/, @out.string)
+  end
+
+  def test_what_was_asked_for_is_not_there
+    FileUtils.rm("libjemalloc.so.2")
+    @env["MALLOC_ARENA_MAX"] = "2"
+    launch.go(plan(allocator: "mimalloc"), log)
+    assert_match(/WARN  allocator: .*no usable mimalloc in #{@root}/, @out.string)
+  end
+
+  def test_a_system_that_forbids_it
+    forbidden = launch { |*, **options| Dir.chdir(options[:chdir]).then { raise Errno::EPERM, "execve" } }
+    Dir.mkdir("elsewhere")
+    Dir.chdir("elsewhere")
+    forbidden.go(plan, log)
+    assert_match(/WARN  the process cannot execute itself anew; .*Operation not permitted/, @out.string)
+    assert_equal "#{@root}/elsewhere", Dir.pwd
+  end
+
+  # What Ruby was given before the script is in the command line the kernel keeps.
+  def test_the_command_as_it_was_typed
+    lib = File.expand_path("lib", @before)
+    File.write("program.rb", <<~RUBY)
+      require "chaton/memory/launch"
+      require "chaton/config"
+      launch = Chaton::Memory::Launch.new(ARGV, exec: ->(_env, *command, **) { puts command })
+      launch.go(Chaton::Config.load({ environment: "production" }), nil)
+    RUBY
+    command = [RbConfig.ruby, "-W1", "-I", lib, "program.rb", "serve", "--x"]
+    assert_equal command, IO.popen([@env, *command], &:readlines).map(&:chomp)
+  end
+end
