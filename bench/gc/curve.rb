@@ -9,7 +9,7 @@ module Bench
     # each one's highest rate that it answered in full, and how they answered the highest that all of them did.
     class Curve
       # The ladder begins at this share of what the slowest did in a closed loop.
-      FROM = 0.5
+      FROM = 0.6
       # Where somebody falls behind on the first step, it began too high: again from this share of it, so many times.
       LOWER = 0.6
       STARTS = 4

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "memory/settle"
 require_relative "native"
 require_relative "service"
 require_relative "service/code"
@@ -57,6 +58,7 @@ module Chaton
       return Service::Code.follow(@plan, @plan.roles, log: @log) if @app
 
       @app = Service::Code.load(@plan, @plan.roles, log: @log)
+      Memory::Settle.new(@plan, log: @log).call
     end
 
     def serve

@@ -41,7 +41,9 @@ class Server
   def initialize(rackup: HELLO, config: "", env: {}, args: [], inherit: {})
     @dir = Dir.mktmpdir("chaton-test")
     @args = args
-    @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production" }.merge(env)
+    # What is kept for the next start of a scratch directory belongs into it.
+    @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production",
+             "XDG_CACHE_HOME" => File.join(@dir, "cache") }.merge(env)
     @inherit = inherit
     @seen = []
     write("config.ru", rackup) if rackup

@@ -56,6 +56,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<ledger::RbLedger>(ruby);
     settle::<hub::RbHub>(ruby);
     settle::<memory::collector::RbCollector>(ruby);
+    settle::<memory::events::Bell>(ruby);
     settle::<memory::tracer::RbTracer>(ruby);
     settle::<hub::RbSeat>(ruby);
     settle::<web::pins::Keeper>(ruby);

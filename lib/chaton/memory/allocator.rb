@@ -12,9 +12,11 @@ module Chaton
     class Allocator
       # For a process that forks: a thread of jemalloc's would not survive it, so workers turn theirs on.
       JEMALLOC = "narenas:1,background_thread:%<background>s,dirty_decay_ms:5000,muzzy_decay_ms:5000"
-      # Give pages back instead of keeping them; a version ignores the names of another.
-      MIMALLOC = { "MIMALLOC_PURGE_DELAY" => "100", "MIMALLOC_ABANDONED_PAGE_PURGE" => "1",
-                   "MIMALLOC_ABANDONED_PAGE_RESET" => "1" }.freeze
+      # Give pages back at once. Measured with 2.0 and 25 threads that do nothing but allocate up to 2 MB: half of the
+      # peak and a quarter of what stays, for a third more CPU. The first pair is for 2.1 and later, which ignore or
+      # translate the names before them.
+      MIMALLOC = { "MIMALLOC_PURGE_DELAY" => "0", "MIMALLOC_ABANDONED_PAGE_PURGE" => "1",
+                   "MIMALLOC_RESET_DELAY" => "0", "MIMALLOC_ABANDONED_PAGE_DECOMMIT" => "1" }.freeze
       # As many as two runnable threads can use.
       ARENAS = "2"
       # A library of one of these names replaces malloc.
@@ -100,7 +102,7 @@ module Chaton
 
       def of_library(library, variables)
         Choice.new(name: library.name, version: library.version, path: library.path, env: variables,
-                   shape: library.name == "jemalloc" ? jemalloc_shape : "giving pages back", why: reason(library),
+                   shape: library.name == "jemalloc" ? jemalloc_shape : "giving pages back at once", why: reason(library),
                    missed: false)
       end
 

@@ -9,7 +9,7 @@ module Chaton
     # object has put in its place. What somebody may tell apart by identity stays as it is: a String that a constant
     # names, and a key of a map by identity. Frozen containers cannot be rewritten, nor can local variables.
     class Twins
-      # How long all of it may take.
+      # Processor time all of it may take.
       TIME_S_MAX = 1.0
       # Twins must be this share of all objects to be worth the second walk, which rewrites.
       SHARE_MIN = 0.005
@@ -44,11 +44,12 @@ module Chaton
         WEAK_KEYS = ObjectSpace::WeakMap.instance_method(:keys)
         CONSTANTS = Module.instance_method(:constants)
         AUTOLOAD = Module.instance_method(:autoload?)
+        DEFINED = Module.instance_method(:const_defined?)
         CONSTANT = Module.instance_method(:const_get)
       end
       private_constant :Own
 
-      # @param time_s [Float] seconds all of it may take
+      # @param time_s [Float] seconds of processor time all of it may take
       # @param share_min [Float] see {SHARE_MIN}
       def initialize(time_s: TIME_S_MAX, share_min: SHARE_MIN)
         @time_s = time_s
@@ -69,7 +70,7 @@ module Chaton
         rewrite unless note
         result(note)
       rescue OutOfTime
-        result("stopped after #{@time_s} s")
+        result("stopped after #{@time_s} s of processor time")
       rescue StandardError => e
         result("stopped: #{e.class}")
       ensure
@@ -115,20 +116,28 @@ module Chaton
       end
 
       def forget_named
+        warned = Warning[:deprecated]
+        # Nobody uses the constants; reading one that is deprecated would say so.
+        Warning[:deprecated] = false
         ObjectSpace.each_object(Module) do |holder|
           Own::CONSTANTS.bind_call(holder, false).each do |name|
             tick
-            next if Own::AUTOLOAD.bind_call(holder, name, false)
-
-            @twins.delete(Own::CONSTANT.bind_call(holder, name, false))
+            @twins.delete(Own::CONSTANT.bind_call(holder, name, false)) if there?(holder, name)
           end
         end
+      ensure
+        Warning[:deprecated] = warned
+      end
+
+      # Not where reading it would load a file, or call const_missing because the file did not define it.
+      def there?(holder, name)
+        !Own::AUTOLOAD.bind_call(holder, name, false) && Own::DEFINED.bind_call(holder, name, false)
       end
 
       def forget_identities
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if hash.equal?(@twins) || !Own::BY_IDENTITY.bind_call(hash)
+          next if @twins.equal?(hash) || !Own::BY_IDENTITY.bind_call(hash)
 
           Own::EACH_KEY.bind_call(hash) { |key| @twins.delete(key) }
         end
@@ -141,7 +150,7 @@ module Chaton
       def rewrite_arrays
         ObjectSpace.each_object(Array) do |array|
           tick
-          next if Own::FROZEN.bind_call(array) || array.equal?($LOADED_FEATURES) || array.equal?($LOAD_PATH)
+          next if Own::FROZEN.bind_call(array) || $LOADED_FEATURES.equal?(array) || $LOAD_PATH.equal?(array)
 
           Own::MAP.bind_call(array) { |item| twin(item) } if Own::ANY.bind_call(array) { |item| @twins.key?(item) }
         end
@@ -150,7 +159,7 @@ module Chaton
       def rewrite_hashes
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if hash.equal?(@twins) || hash.equal?(@merged) || Own::FROZEN.bind_call(hash)
+          next if @twins.equal?(hash) || @merged.equal?(hash) || Own::FROZEN.bind_call(hash)
           next unless Own::ANY_VALUE.bind_call(hash) { |_, value| @twins.key?(value) }
 
           Own::MAP_VALUES.bind_call(hash) { |value| twin(value) }
@@ -160,7 +169,7 @@ module Chaton
       def rewrite_variables
         ObjectSpace.each_object do |object|
           tick
-          next if object.equal?(self) || Own::FROZEN.bind_call(object)
+          next if equal?(object) || Own::FROZEN.bind_call(object)
 
           Own::VARIABLES.bind_call(object).each do |name|
             value = Own::READ.bind_call(object, name)
@@ -185,7 +194,8 @@ module Chaton
         raise OutOfTime if (@steps % STRIDE).zero? && now_s > @deadline_s
       end
 
-      def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      # Other processes of a busy machine take none of it.
+      def now_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
     end
   end
 end

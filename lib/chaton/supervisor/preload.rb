@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../memory/settle"
 require_relative "../service/code"
 
 module Chaton
@@ -17,18 +18,12 @@ module Chaton
       # @raise [AppLoadError] naming the file
       def load
         app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log)
-        settle
+        Memory::Settle.new(@plan, log: @log).call
         warn_of_threads
         app
       end
 
       private
-
-      # What boot left is promoted and garbage is gone before the fork, so that
-      # workers do not each dirty the shared pages by doing it themselves.
-      def settle
-        Process.respond_to?(:warmup) ? Process.warmup : GC.start
-      end
 
       # A thread does not survive fork, the lock it held does.
       def warn_of_threads

@@ -82,8 +82,6 @@ struct State {
     kept: Kept,
     /// Time in the collector that has been booked (ns).
     booked_ns: u64,
-    /// Whether what has not been booked began inside a unit.
-    inside: bool,
 }
 
 /// Everything that is kept about collections.
@@ -105,6 +103,8 @@ pub struct Watch {
     pub latest: AtomicU64,
     /// Full ones so far.
     pub majors: AtomicU64,
+    /// `Stats::time_ms` at the last look.
+    ms_seen: AtomicU64,
     /// Bytes of malloc at the last look, and the sum of these at collections.
     pub malloc_seen: AtomicU64,
     /// See `malloc_seen`.
@@ -131,6 +131,7 @@ impl Watch {
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
+            ms_seen: AtomicU64::new(0),
             malloc_seen: AtomicU64::new(0),
             churned: AtomicU64::new(0),
         }));
@@ -148,7 +149,7 @@ impl Watch {
 
     /// Summaries not fetched before, and how many were dropped.
     pub fn take_summaries(&self) -> (Vec<Summary>, u64) {
-        self.book();
+        self.book(true);
         let mut state = self.state.lock();
         (state.kept.take(), state.kept.dropped)
     }
@@ -174,7 +175,10 @@ impl Watch {
             // below what the sum of free slots says.
             self.eden_slots.fetch_min(filled.max(1), Relaxed);
         }
-        let malloc = self.malloc_seen.swap(0, Relaxed);
+        // What is counted begins at 0 again: the last look tells, or the limit.
+        let seen = self.malloc_seen.swap(0, Relaxed);
+        let malloc =
+            if by == Some("malloc") { seen.max(self.stats.malloc_limit.read()) } else { seen };
         self.churned.fetch_add(malloc, Relaxed);
         let mut state = self.state.lock();
         if let Some(open) = state.open.take() {
@@ -182,7 +186,6 @@ impl Watch {
             let live = self.stats.live.read().saturating_sub(filled);
             state.kept.push(open.end(&self.stats, live));
         }
-        state.inside |= unit.is_some();
         let lines = self.lines.load(Relaxed);
         if lines {
             let summary =
@@ -208,28 +211,29 @@ impl Watch {
         }
     }
 
-    /// Books the time that collections took since the last call, and closes the
-    /// record of one that has ended. Answers the time that began inside a unit (ns).
-    /// With the GVL, outside of a collection.
-    pub fn book(&self) -> u64 {
+    /// Whether the collector has been at work since the last [`Watch::book`].
+    pub fn is_unbooked(&self) -> bool {
+        let ms = self.stats.time_ms.read();
+        self.ms_seen.swap(ms, Relaxed) != ms
+    }
+
+    /// Books the time that collecting took since the last call, sweeping in
+    /// steps included, as spent `inside` of units or between them, and closes
+    /// the record of a collection that has ended. Answers the time (ns). With
+    /// the GVL, outside of a collection.
+    pub fn book(&self, inside: bool) -> u64 {
         // Asks Ruby, so without the lock: a collection would want it.
         let time = self.stats.time_ns();
         let ended = !self.causes.is_running();
         let mut state = self.state.lock();
         let elapsed = time.saturating_sub(state.booked_ns);
         state.booked_ns = time;
-        let inside = state.inside;
         if let Some(open) = &mut state.open {
             open.summary.total_ns += elapsed;
         }
-        if ended {
-            state.inside = false;
-            if let Some(open) = state.open.take() {
-                let filled =
-                    self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed));
-                let live = self.stats.live.read().saturating_sub(filled);
-                state.kept.push(open.end(&self.stats, live));
-            }
+        if let Some(open) = if ended { state.open.take() } else { None } {
+            let live = self.stats.live.read().saturating_sub(self.filled());
+            state.kept.push(open.end(&self.stats, live));
         }
         drop(state);
         let heap = &self.hub.board_slot().heap;
@@ -239,19 +243,19 @@ impl Watch {
             self.learn();
         }
         self.publish();
-        if inside {
-            elapsed
-        } else {
-            0
-        }
+        elapsed
+    }
+
+    /// Slots filled since the last collection began.
+    pub fn filled(&self) -> u64 {
+        self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed))
     }
 
     /// How much can be filled before the next collection: what is free, and what
     /// was filled since the last one. Below a limit that Ruby has shown it rises
     /// slowly, because that may have moved.
     fn learn(&self) {
-        let filled = self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed));
-        let room = self.stats.room() + filled;
+        let room = self.stats.room() + self.filled();
         let before = self.eden_slots.load(Relaxed);
         self.eden_slots.store(room.min(before + before / 16 + 1024).max(1), Relaxed);
     }

@@ -55,6 +55,8 @@ pub struct Stats {
     pub malloc_limit: Stat,
     /// Collections.
     pub count: Stat,
+    /// Time spent collecting (ms).
+    pub time_ms: Stat,
 }
 
 impl Stats {
@@ -77,6 +79,7 @@ impl Stats {
             malloc: find(&["malloc_increase_bytes"]),
             malloc_limit: find(&["malloc_increase_bytes_limit"]),
             count: find(&["count"]),
+            time_ms: find(&["time"]),
         }
     }
 

@@ -147,8 +147,10 @@ impl RbTracer {
         };
         let every: u32 = settings.get("every")?;
         let duty: f64 = settings.get("duty")?;
-        if every == 0 || !(duty > 0.0 && duty <= 1.0) {
-            let message = "every must be 1 or more, and duty above 0 and at most 1";
+        let window_ms: f64 = settings.get("window_ms")?;
+        if every == 0 || !(duty > 0.0 && duty <= 1.0) || !(window_ms > 0.0 && window_ms <= 60e3) {
+            let message = "every must be 1 or more, duty above 0 and at most 1, \
+                           window_ms above 0 and at most 60,000";
             return Err(Error::new(ruby.exception_arg_error(), message));
         }
         let points = tracer_hooks::points(ruby)
@@ -177,7 +179,7 @@ impl RbTracer {
             marked: points.marked,
             worker: settings.optional("worker")?,
             duty,
-            window: Duration::from_nanos((settings.get::<f64>("window_ms")? * 1e6) as u64),
+            window: Duration::from_nanos((window_ms * 1e6) as u64),
             pause_ns: AtomicU64::new(0),
             windows: AtomicU64::new(0),
             open_ns: AtomicU64::new(0),

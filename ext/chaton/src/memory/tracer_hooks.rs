@@ -24,6 +24,9 @@ const FLAGS_MAX: usize = 8;
 /// Types whose size Ruby can tell inside a collection without calling foreign
 /// code: Object, String, Array, Hash, Struct, Bignum.
 const SIZED: [u8; 6] = [0x01, 0x05, 0x07, 0x08, 0x09, 0x0a];
+/// Types of the VM's own, imemo and node: what lies where others have their
+/// class is something else.
+const CLASSLESS: [u8; 2] = [0x1a, 0x1b];
 /// A slot's size where nothing else is known.
 const SLOT_BYTES: usize = 40;
 
@@ -190,10 +193,11 @@ unsafe extern "C" fn on_allocation(point: VALUE, _: *mut c_void) {
             Some(Some(Api { way: Way::Tags(_), .. })) => tracer_tags::number(object),
             _ => object as usize,
         };
+        let kind = (basic.flags & 0x1f) as u8;
         tracing.profile.lock().sample(
             id,
-            basic.klass as usize,
-            (basic.flags & 0x1f) as u8,
+            if CLASSLESS.contains(&kind) { 0 } else { basic.klass as usize },
+            kind,
             SLOT_BYTES,
             &stack,
             tracing.weight,

@@ -22,7 +22,8 @@ module Chaton
       COLLECTION = [
         MemoryShort.memory(:allocator, Types::Choice.new(:auto, :jemalloc, :mimalloc, :system), :auto,
                            "Who gives out memory below Ruby. auto: jemalloc, the system's or else Chaton's own, and " \
-                           "where there is none the C library's, tuned. The process executes itself anew for it.",
+                           "where there is none the C library's, tuned. The process executes itself anew for it. " \
+                           "CHATON_ALLOCATOR_PATH names other directories to look in.",
                            flags: %w[--allocator], placeholder: "NAME"),
         MemoryShort.memory(:eden, Types::Eden.new, :auto,
                            "What may be allocated between two collections; auto: 1.5 times what is alive after boot, " \

@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require_relative "service_case"
+
+# The collector beside real requests: what collects when, in this very process.
+class CollectorTest < Minitest::Test
+  include ServiceCase
+
+  # Slots that a request of this test fills.
+  OBJECTS = 20_000
+
+  def test_collections_take_place_between_requests
+    port = serve { [200, {}, [Array.new(OBJECTS) { Object.new }.size.to_s]] }
+    before = memory
+    eventually { get(port) && memory[:gc_minor_total] - before[:gc_minor_total] >= 3 }
+    assert_operator memory[:units], :>, before[:units]
+    # Under stress Ruby itself collects wherever it likes.
+    assert_equal before[:gc_major_inside_total], memory[:gc_major_inside_total] unless STRESS
+  end
+
+  def test_a_full_collection_inside_a_request_is_counted_as_such
+    port = serve { [200, {}, [GC.start.inspect]] }
+    before = memory
+    eventually { get(port) && memory[:gc_major_inside_total] > before[:gc_major_inside_total] }
+    assert_operator memory[:gc_inside_ns], :>, before[:gc_inside_ns]
+    assert_operator memory[:unit_gc_ns_max], :>, 0
+  end
+
+  def test_idle_memory_is_given_back
+    @memory = { trim_idle_s: 0.05, idle_full_ms: 5.0 }
+    # More bytes than are worth it, thrown away at once.
+    port = serve { [200, {}, [Array.new(200) { "x" * 100_000 }.size.to_s]] }
+    get(port)
+    eventually { memory[:trims].positive? }
+  end
+
+  def test_a_line_for_each_collection
+    @memory = { summary: true }
+    port = serve { [200, {}, [GC.start.inspect]] }
+    eventually { get(port) && @output.string.include?("unit=\"GET /\"") }
+    line = @output.string.lines.find { |one| one.include?("unit=\"GET /\"") }
+    %w[kind=full by=method full_by= ms= live= freed= promoted= old= pages= malloc= rss=].each do |fact|
+      assert_includes line, fact
+    end
+  end
+
+  def test_ruby_is_made_to_forget_malloc_within_eden
+    @memory = { eden: 256 << 20 }
+    port = serve { [200, {}, [Array.new(40) { "x" * 300_000 }.size.to_s]] }
+    eventually { get(port) && memory[:malloc_forgiven_bytes].positive? }
+  end
+
+  def test_without_collections_between_requests_nothing_is_done
+    @memory = { collect: :off }
+    port = serve { [200, {}, [Array.new(OBJECTS) { Object.new }.size.to_s]] }
+    collected = GC.stat(:minor_gc_count)
+    eventually { get(port) && GC.stat(:minor_gc_count) > collected }
+    assert_equal 0, memory[:trims]
+  end
+
+  def test_trimming_on_demand
+    port = serve { [200, {}, ["ok"]] }
+    get(port)
+    before = memory[:gc_major_total]
+    @service.order('{"do":"trim"}')
+    assert_operator memory[:gc_major_total], :>, before
+    assert_includes @output.string, "memory given back"
+  end
+
+  def test_an_unknown_order_is_only_logged
+    serve { [200, {}, []] }
+    @service.order('{"do":"dance"}')
+    assert_includes @output.string, "dance"
+  end
+
+  private
+
+  def memory = @service.status.fetch(:memory)
+
+  def serve(**changes, &app)
+    settings = Chaton::Config.load({ config_file: "-" }, env: {}).memory.dup
+    (@memory || {}).each { |name, value| settings[name] = value }
+    super(memory: settings, **changes) { |_env| app.call }
+  end
+end

@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "net/http"
+require "support/native_gems"
+require "support/server"
+
+# The heap is put in order before the forks, and objects of native extensions are moved by it, too: what was made at
+# boot and what is made in a worker goes on working, also where objects are moved while it serves.
+class SettleIntegrationTest < Minitest::Test
+  include ServerTest
+
+  RAILS = File.expand_path("../../../examples/rails/config.ru", __dir__)
+  AUTO_COMPACT = "workers 2\non_worker_boot { GC.auto_compact = true }"
+  NUMBERS = 40
+
+  GEMS = <<~RUBY
+    $LOAD_PATH.unshift "#{File.expand_path("../..", __dir__)}"
+    require "support/native_gems"
+
+    run(lambda do |env|
+      GC.compact if env["QUERY_STRING"] == "compact"
+      _, name, number = env["PATH_INFO"].split("/")
+      [200, { "x-moved" => GC.stat(:total_moved_objects).to_s }, [NativeGems.answer(name, number.to_i)]]
+    end)
+  RUBY
+
+  # Boot leaves every second object. What a request makes finds its place between them, or elsewhere.
+  LEFTOVERS = <<~RUBY
+    KEPT = Array.new(400_000) { Object.new }.each_slice(2).map(&:first)
+
+    run(lambda do |_env|
+      GC.disable
+      made = Array.new(150_000) { Object.new }
+      [200, {}, [File.read("/proc/self/smaps_rollup")[/^Private_Dirty:\\s+(\\d+)/, 1], " ", made.size.to_s]]
+    end)
+  RUBY
+
+  def test_extensions_bear_it_that_their_objects_were_moved_before_the_forks
+    server = boot(rackup: GEMS, config: "workers 2")
+    assert_match(/memory settled .* compact=on /, server.log)
+    ask_all(server)
+  end
+
+  def test_extensions_bear_it_while_they_serve
+    server = boot(rackup: GEMS, config: AUTO_COMPACT)
+    moved = ask_all(server, "?compact")
+    assert_operator moved.last, :>, moved.first
+  end
+
+  def test_rails_bears_it
+    ["workers 2", AUTO_COMPACT].each do |config|
+      server = boot_rails(config)
+      workers = server.workers
+      8.times { |number| assert_equal "201", post_message(server, "message #{number}").code }
+      assert_equal 8, server.get("/").body.scan(/<li>message \d</).size
+      30.times { assert_equal 8, JSON.parse(server.get("/messages.json").body).size }
+      assert_equal workers, server.workers
+      refute_match(/\[BUG\]|ERROR/, server.log)
+    end
+  end
+
+  def test_it_can_be_switched_off
+    server = boot(config: "workers 1\nmemory { compact false }")
+    assert_match(/memory settled .* compact="off \(memory { compact false }\)"/, server.log)
+    assert_equal "hello", server.get("/").body
+  end
+
+  def test_where_the_platform_cannot_move_objects_the_rest_is_done
+    server = boot(config: <<~RUBY)
+      workers 1
+      GC.define_singleton_method(:compact) { raise NotImplementedError, "compact() is unimplemented on this machine" }
+      Process.singleton_class.undef_method(:warmup) if Process.respond_to?(:warmup)
+    RUBY
+    assert_match(/memory settled .* compact="off \(not on this platform\)"/, server.log)
+    assert_equal "hello", server.get("/").body
+  end
+
+  def test_a_new_generation_is_settled_too
+    server = boot(config: "workers 1")
+    server.signal("USR1")
+    server.wait_line(/memory settled/, count: 2)
+  end
+
+  def test_workers_put_nothing_between_what_boot_left
+    moved, as_it_was = [true, false].map do |compact|
+      server = boot(rackup: LEFTOVERS, config: "workers 1\nmemory { compact #{compact} }")
+      server.get("/").body.to_i
+    end
+    assert_operator moved, :<, 0.75 * as_it_was
+  end
+
+  def time_limit_s = 150
+
+  def teardown
+    super
+    FileUtils.remove_entry(@scratch) if @scratch
+  end
+
+  private
+
+  # @return [Array<Integer>] how many objects had been moved when each was answered
+  def ask_all(server, query = "")
+    workers = server.workers
+    moved = NativeGems::NAMES.product((0...NUMBERS).to_a).map do |name, number|
+      answer = server.get("/#{name}/#{number}#{query}")
+      assert_equal NativeGems.answer(name, number), answer.body.force_encoding("UTF-8")
+      answer.headers["x-moved"].to_i
+    end
+    assert_equal workers, server.workers
+    refute_match(/\[BUG\]|ERROR/, server.log)
+    moved
+  end
+
+  def boot_rails(config)
+    @scratch ||= Dir.mktmpdir("chaton-rails")
+    database = File.join(@scratch, "app#{@servers&.size}.sqlite3")
+    boot(rackup: nil, args: [RAILS], config: config,
+         env: { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" })
+  end
+
+  def post_message(server, text)
+    Net::HTTP.post(URI("http://127.0.0.1:#{server.port}/messages.json"), JSON.generate(message: { text: text }),
+                   "content-type" => "application/json")
+  end
+end

@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require "nokogiri"
+require "pg"
+require "sqlite3"
+
+# Work for gems whose extensions hold Ruby objects: some of boot, which a later compaction may move, and new ones for
+# each call. What they answer depends on the number alone.
+module NativeGems
+  NAMES = %w[nokogiri pg sqlite3].freeze
+  COUNT = 300
+
+  # @return [String]
+  def self.answer(name, number) = const_get(name.capitalize).answer(number)
+
+  module Nokogiri
+    ITEMS = Array.new(COUNT) { |number| "<item id='i#{number}'><name>item #{number}</name></item>" }.join
+    CATALOGUE = ::Nokogiri::XML("<shop>#{ITEMS}</shop>")
+    FOUND = CATALOGUE.xpath("//item").to_a
+
+    # A function that XPath calls.
+    class Shout
+      def shout(nodes) = nodes.map { |node| node.text.upcase }.join
+    end
+
+    class Names < ::Nokogiri::XML::SAX::Document
+      def names = @names ||= []
+      def start_element(name, _attributes) = names << name
+    end
+
+    def self.answer(number)
+      list = ::Nokogiri::HTML("<ul>#{Array.new(50) { |at| "<li class='c#{at % 3}'>#{number}.#{at}</li>" }.join}</ul>")
+      shouted = CATALOGUE.xpath("shout(//item[@id='i#{number}']/name)", Shout.new)
+      names = Names.new.tap { |seen| ::Nokogiri::XML::SAX::Parser.new(seen).parse("<a><b/><c/></a>") }.names
+      [list.css("li.c1").map(&:text), shouted, FOUND[number].at("name").text, FOUND[number]["id"], names].inspect
+    end
+  end
+
+  # Without a server: what stands on either side of the wire.
+  module Pg
+    ENCODER = PG::TextEncoder::CopyRow.new(type_map: PG::TypeMapByClass.new.tap do |map|
+      map[Integer] = PG::TextEncoder::Integer.new
+      map[Array] = PG::TextEncoder::Array.new(elements_type: PG::TextEncoder::Integer.new)
+    end)
+    DECODER = PG::TextDecoder::Array.new(elements_type: PG::TextDecoder::Integer.new)
+    REGISTRY = PG::BasicTypeRegistry.new.register_default_types
+
+    def self.answer(number)
+      binary = PG::Connection.unescape_bytea(PG::Connection.escape_bytea("\x00#{number}"))
+      [ENCODER.encode([number, [number, number + 1], "text", nil]), DECODER.decode("{#{number},2,3}"), binary,
+       PG::Connection.escape_string("it's #{number}"), PG::Connection.quote_ident("a #{number}"),
+       PG::TextDecoder::TimestampUtc.new.decode("2025-11-21 10:00:#{number % 60}"),
+       REGISTRY.coders_for(0, :encoder).fetch("int4").class].inspect
+    end
+  end
+
+  module Sqlite3
+    DATABASE = SQLite3::Database.new(":memory:")
+    DATABASE.create_function("twice", 1) { |call, value| call.result = value.to_i * 2 }
+    DATABASE.execute("CREATE TABLE items (id INTEGER, name TEXT)")
+    DATABASE.prepare("INSERT INTO items VALUES (?, ?)") do |insert|
+      COUNT.times { |number| insert.execute(number, "item #{number}") }
+    end
+    PICK = DATABASE.prepare("SELECT name, twice(id) FROM items WHERE id = ?")
+
+    def self.answer(number)
+      SQLite3::Database.new(":memory:", results_as_hash: true) do |other|
+        other.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (#{number}); INSERT INTO t VALUES (2)")
+        sum = other.execute("SELECT sum(a) AS total, count(*) AS many FROM t").first
+        rows = other.prepare("SELECT a FROM t WHERE a = :a") { |made| made.execute("a" => number).map { |row| row["a"] } }
+        return [PICK.execute(number).to_a, sum.values_at("total", "many"), rows].inspect
+      end
+    end
+  end
+end
