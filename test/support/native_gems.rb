@@ -10,6 +10,7 @@ module NativeGems
   NAMES = %w[nokogiri pg sqlite3].freeze
   COUNT = 300
 
+  # @param name [String] one of {NAMES}, or "callbacks"
   # @return [String]
   def self.answer(name, number) = const_get(name.capitalize).answer(number)
 
@@ -56,20 +57,46 @@ module NativeGems
 
   module Sqlite3
     DATABASE = SQLite3::Database.new(":memory:")
-    DATABASE.create_function("twice", 1) { |call, value| call.result = value.to_i * 2 }
     DATABASE.execute("CREATE TABLE items (id INTEGER, name TEXT)")
     DATABASE.prepare("INSERT INTO items VALUES (?, ?)") do |insert|
       COUNT.times { |number| insert.execute(number, "item #{number}") }
     end
-    PICK = DATABASE.prepare("SELECT name, twice(id) FROM items WHERE id = ?")
+    PICK = DATABASE.prepare("SELECT name FROM items WHERE id = ?")
 
     def self.answer(number)
       SQLite3::Database.new(":memory:", results_as_hash: true) do |other|
         other.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (#{number}); INSERT INTO t VALUES (2)")
         sum = other.execute("SELECT sum(a) AS total, count(*) AS many FROM t").first
-        rows = other.prepare("SELECT a FROM t WHERE a = :a") { |made| made.execute("a" => number).map { |row| row["a"] } }
+        rows = other.prepare("SELECT a FROM t WHERE a = :a") { |made| made.execute("a" => number).to_a }
         return [PICK.execute(number).to_a, sum.values_at("total", "many"), rows].inspect
       end
+    end
+  end
+
+  # Blocks and objects that SQLite knows by their address.
+  module Callbacks
+    class Total
+      def step(value) = @sum = (@sum || 0) + value
+      def finalize = @sum
+    end
+
+    class Backwards
+      def compare(left, right) = right <=> left
+    end
+
+    DATABASE = SQLite3::Database.new(":memory:")
+    DATABASE.create_function("twice", 1) { |call, value| call.result = value.to_i * 2 }
+    DATABASE.define_aggregator("total_of", Total.new)
+    DATABASE.collation("backwards", Backwards.new)
+    DATABASE.busy_handler { |tries| tries < 3 }
+    DATABASE.execute("CREATE TABLE items (id INTEGER, name TEXT)")
+    COUNT.times { |number| DATABASE.execute("INSERT INTO items VALUES (?, ?)", [number, "item #{number}"]) }
+
+    def self.answer(number)
+      ["SELECT twice(id) FROM items WHERE id = ?", "SELECT total_of(id) FROM items WHERE id <= ?",
+       "SELECT name FROM items WHERE id < 9 ORDER BY id < ?, name COLLATE backwards"].map do |query|
+        DATABASE.execute(query, [number])
+      end.inspect
     end
   end
 end

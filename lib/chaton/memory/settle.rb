@@ -5,6 +5,7 @@ require_relative "../telemetry/size"
 require_relative "heap_cache"
 require_relative "reading"
 require_relative "twins"
+require_relative "unmovable"
 
 module Chaton
   module Memory
@@ -64,18 +65,16 @@ module Chaton
 
       # @return [String, nil] why it was not done
       def compact
-        return warm_up if @process.respond_to?(:warmup)
+        return "off (too much of sqlite3's must stay where it is)" unless Unmovable.hold(method(:move))
 
-        @gc.compact
-        nil
+        "off (not on this platform)" unless @gc.respond_to?(:compact)
       rescue NotImplementedError
         "off (not on this platform)"
       end
 
-      # Compacts where that is possible, and makes old what it finds.
-      def warm_up
-        @warm = @process.warmup
-        "off (not on this platform)" unless @gc.respond_to?(:compact)
+      # A warm-up compacts, where that is possible, and makes old what it finds.
+      def move
+        @process.respond_to?(:warmup) ? @warm = @process.warmup : @gc.compact
       end
 
       def report(begun_s, twins, pages, compacted)

@@ -7,13 +7,12 @@ module Chaton
     #   {"command":"trace","action":"start","worker":null,"reply_to":"/…/s","every":64}
     #
     # Workers answer by themselves, on the Unix socket `reply_to` on which the client listens; so the main process
-    # neither waits for a worker nor carries what it has to tell. Whether a setting makes sense is the tracer's
-    # business, and its answer.
+    # neither waits for a worker nor carries what it has to tell.
     class TraceOrder
       # What there is to do.
       ACTIONS = %w[start stop status report].freeze
-      # Settings of a tracer that may be given, instead of those of the configuration.
-      SETTINGS = %w[every duty window_ms].freeze
+      # Settings of a tracer that may be given, instead of those of the configuration, and what they may be.
+      SETTINGS = { "every" => 1..1_000_000, "duty" => 0.001..1.0, "window_ms" => 0.1..1000.0 }.freeze
       # The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
       PATH_BYTES_MAX = 107
 
@@ -28,9 +27,12 @@ module Chaton
         return "worker must be a number, or null for all" unless worker.nil? || worker.is_a?(Integer)
 
         path = @request["reply_to"]
-        return if path.is_a?(String) && path.start_with?("/") && path.bytesize <= PATH_BYTES_MAX
+        unless path.is_a?(String) && path.start_with?("/") && path.bytesize <= PATH_BYTES_MAX
+          return "reply_to must be the absolute path of a Unix socket, of #{PATH_BYTES_MAX} bytes at most"
+        end
 
-        "reply_to must be the absolute path of a Unix socket, of #{PATH_BYTES_MAX} bytes at most"
+        name, range = SETTINGS.find { |one, allowed| settings.key?(one) && !fits?(settings[one], allowed) }
+        "#{name} must be a number from #{range.begin} to #{range.end}" if name
       end
 
       # @return [String] why no worker was told
@@ -46,13 +48,18 @@ module Chaton
 
       # @return [Hash{String=>Object}] for a worker
       def to_h
-        settings = @request.slice(*SETTINGS).select { |_, value| value.is_a?(Numeric) }
         { "do" => "trace", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings }
       end
 
       private
 
       def worker = @request["worker"]
+
+      def settings = @request.slice(*SETTINGS.keys).compact
+
+      def fits?(value, range)
+        value.is_a?(range.begin.is_a?(Integer) ? Integer : Numeric) && range.cover?(value)
+      end
     end
   end
 end

@@ -145,8 +145,9 @@ class TraceTest < Minitest::Test
     page = server.read("trace.html")
     assert_includes page, "config.ru"
     assert_match(/\A<!doctype html>/i, page)
+    assert_includes page, "default-src 'none'"
     # What a page loads, as opposed to a name space or an address somebody may follow.
-    refute_match(%r{(?:src|href)\s*=\s*["']?(?:https?:)?//|url\(|@import|fetch\(|XMLHttpRequest}i, page)
+    refute_match(%r{(?:src|href)\s*=\s*["']?(?:https?:)?//|url\((?!#)|@import|fetch\(|XMLHttpRequest}i, page)
   end
 
   def assert_clean_end(server)

@@ -41,6 +41,8 @@ class TraceOrderTest < Minitest::Test
 
   def test_what_cannot_be_passed_on
     { { "action" => "dance" } => /one of start, stop, status, report/, { "worker" => "1" } => /worker must be a number/,
+      { "every" => 1.5 } => /every must be a number from 1 to 1000000/, { "duty" => 2 } => /duty must be/,
+      { "window_ms" => "1" } => /window_ms must be a number from 0.1 to 1000.0/, { "every" => 0 } => /every must be/,
       { "reply_to" => nil } => /absolute path/, { "reply_to" => "s" } => /absolute path/,
       { "reply_to" => "/#{"x" * 107}" } => /107 bytes/ }.each do |wrong, sentence|
       children = [Child.new(0)]

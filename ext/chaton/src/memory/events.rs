@@ -27,16 +27,17 @@ use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
 
 thread_local! {
-    /// The calling pool thread, while it runs a unit.
-    static HERE: Cell<*const Executor<UnitLabel>> = const { Cell::new(ptr::null()) };
+    /// The calling pool thread, while it runs a unit. Owned: a thread may end
+    /// without saying so, and its native thread go on under another name.
+    static HERE: Cell<Option<Arc<Executor<UnitLabel>>>> = const { Cell::new(None) };
 }
 
 /// The watch of this process; made anew after a fork.
 static WATCH: AtomicPtr<Watch> = AtomicPtr::new(ptr::null_mut());
 
-/// A unit begins on the calling thread, whose executor stays until it has ended.
+/// A unit begins on the calling thread.
 pub fn unit_begins(executor: &Arc<Executor<UnitLabel>>) {
-    HERE.set(Arc::as_ptr(executor));
+    HERE.set(Some(executor.clone()));
     gvl_view::unit_begins();
 }
 
@@ -48,15 +49,17 @@ pub fn unit_ends() -> bool {
             unit.split(" jid=").next().unwrap_or_default().to_owned()
         })
     });
-    !HERE.replace(ptr::null()).is_null()
+    HERE.take().is_some()
 }
 
 /// What is known of the unit that the calling thread runs.
 fn unit() -> Option<String> {
-    // SAFETY: set by this thread while its seat holds the executor.
-    let executor = unsafe { HERE.get().as_ref() }?;
-    let current = executor.current.lock();
-    Some(current.as_ref().map_or_else(String::new, |current| current.label.describe()))
+    let here = HERE.try_with(Cell::take).ok()??;
+    let current = here.current.lock();
+    let unit = current.as_ref().map(|current| current.label.describe());
+    drop(current);
+    HERE.set(Some(here));
+    unit
 }
 
 /// Marked in every collection, because it has no write barrier.
