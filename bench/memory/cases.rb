@@ -35,12 +35,14 @@ module Bench
                  bars: [Bar.at_most(:growth, 1.05, against: nil)])
       end
 
-      # compact false leaves out what is done before the forks to what they are going to share.
+      # Beside the same without anything that is done before the forks, and without compaction alone.
       def settle
-        without = ChatonWith.new(workers: 2, settings: "memory { compact false }", note: "compact false")
+        without = ChatonWith.new(workers: 2, preparation: File.expand_path("apps/without_settle.rb", __dir__),
+                                 note: "without settle")
+        partly = ChatonWith.new(workers: 2, settings: "memory { compact false }", note: "compact false")
         Case.new(name: "settle", kind: :workers, rounds: 3, requests: 5_000,
                  title: "private memory of each of 2 workers after 5,000 requests, template application",
-                 servers: [ChatonWith.new(workers: 2), without], shows: %i[private_mb shared_mb],
+                 servers: [ChatonWith.new(workers: 2), without, partly], shows: %i[private_mb shared_mb],
                  bars: [Bar.at_most(:private_mb, 0.65, against: without.label)])
       end
 

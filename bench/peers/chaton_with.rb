@@ -17,8 +17,10 @@ module Bench
 
     # @param settings [String] lines of a configuration file
     # @param note [String, nil] what is special, for the label
-    def initialize(settings: "", note: nil, **rest)
+    # @param preparation [String, nil] a Ruby file that is loaded before Chaton
+    def initialize(settings: "", note: nil, preparation: nil, **rest)
       super(**rest)
+      @preparation = preparation
       @settings = settings
       @note = note
       @known = false
@@ -92,7 +94,7 @@ module Bench
       end
     end
 
-    def program = ["-I#{ROOT}/lib", "#{ROOT}/exe/chaton"]
+    def program = ["-I#{ROOT}/lib", *("-r#{@preparation}" if @preparation), "#{ROOT}/exe/chaton"]
     def socket = File.join(@place || "FOLDER", "control.sock")
 
     def command(rackup, port)

@@ -1,13 +1,23 @@
 # A Debian of another release in a folder, to test in. Sourced by bin/matrix.
 
-# What is installed there.
-MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev ca-certificates rustc cargo rake ruby-rack ruby-rackup
-  ruby-sinatra ruby-minitest puma"
+# What is installed there: what the tests need, and Puma and Sidekiq as that suite has them.
+MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev ca-certificates rake ruby-rack ruby-rackup
+  ruby-sinatra ruby-minitest puma ruby-sidekiq ruby-redis redis-server ruby-activejob ruby-railties ruby-activerecord
+  ruby-actioncable ruby-sqlite3 ruby-nokogiri ruby-pg libjemalloc2 libmimalloc3 openssl git"
+# Rust besides the compiler that trixie began with, which is too old for the SQLite and Redis crates.
+matrix_packages() {
+  if [ "$1" = trixie ]; then echo "$MATRIX_PACKAGES rustc-web cargo-web"; else echo "$MATRIX_PACKAGES rustc cargo"; fi
+}
+# A mirror may be behind, and the suites that change daily say soon that they are out of date.
+MATRIX_UPDATE="apt-get -o Acquire::Check-Valid-Until=false update -qq"
 # Where the copy of the checkout lies and where cargo builds, as seen from inside.
 MATRIX_CHECKOUT=/srv/chaton
 MATRIX_TARGET=/var/tmp/chaton-target
 
-matrix_folder() { echo "${CHATON_MATRIX_ROOT:-/var/tmp/chaton-matrix}"; }
+matrix_folder() { echo "${CHATON_MATRIX_ROOT:-$PWD/tmp/matrix}"; }
+
+# Experimental is no whole archive: it lies upon sid.
+matrix_base() { if [ "$1" = experimental ]; then echo sid; else echo "$1"; fi; }
 
 # The mirror this machine's own packages come from.
 matrix_mirror() {
@@ -21,11 +31,13 @@ matrix_mirror() {
 matrix_make_root() {
   local suite=$1 root=$2
   [ -e "$root/.chaton-ready" ] && return 0
-  say "making a Debian $suite in $root (about 300 MB, once)"
+  say "making a Debian $suite in $root (about 3 GB when built in, once)"
   mkdir -p "$(dirname "$root")"
   rm -rf --one-file-system "$root"
-  matrix_alone debootstrap --variant=minbase "$suite" "$root" "$(matrix_mirror)" >"$root.log" 2>&1 ||
-    fail "debootstrap failed; what it said is in $root.log"
+  matrix_alone debootstrap --variant=minbase "$(matrix_base "$suite")" "$root" "$(matrix_mirror)" \
+    >"$root.log" 2>&1 || fail "debootstrap failed; what it said is in $root.log"
+  [ "$suite" = "$(matrix_base "$suite")" ] ||
+    echo "deb $(matrix_mirror) $suite main" >"$root/etc/apt/sources.list.d/$suite.list"
   touch "$root/.chaton-ready"
 }
 
@@ -33,14 +45,27 @@ matrix_make_root() {
 matrix_install_packages() {
   local suite=$1 root=$2 missing
   # shellcheck disable=SC2086 # words are meant
-  missing=$(matrix_missing "$root" $MATRIX_PACKAGES)
+  missing=$(matrix_missing "$root" $(matrix_packages "$suite"))
   [ -n "$missing" ] || return 0
   say "installing in $suite:" $missing
   cp /etc/resolv.conf "$root/etc/resolv.conf"
   # shellcheck disable=SC2086
-  matrix_inside "$root" sh -c 'apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"' sh $missing \
+  matrix_inside "$root" sh -c "$MATRIX_UPDATE"' && apt-get install -y -qq --no-install-recommends "$@"' sh $missing \
     >"$root.log" 2>&1 || fail "apt-get failed in $root; what it said is in $root.log"
   matrix_trust "$root"
+}
+
+# The newest Ruby that the suite has, which need not be the one it starts as `ruby`. Asks the archive only once.
+matrix_install_ruby() {
+  local suite=$1 root=$2 newest
+  [ "$suite" != "$(matrix_base "$suite")" ] || return 0
+  newest=$(matrix_inside "$root" apt-cache pkgnames ruby | grep -xE 'ruby[0-9]+\.[0-9]+' | sort -V | tail -n 1)
+  if [ -n "$(matrix_missing "$root" "$newest" "$newest-dev")" ]; then
+    say "installing in $suite: $newest"
+    matrix_inside "$root" apt-get install -y -qq --no-install-recommends -t "$suite" "$newest" "$newest-dev" \
+      >"$root.log" 2>&1 || fail "apt-get failed in $root; what it said is in $root.log"
+  fi
+  ln -sf "$newest" "$root/usr/bin/ruby"
 }
 
 # The authorities that this machine trusts beyond Debian's, as behind a proxy: cargo downloads through it there, too.

@@ -10,7 +10,8 @@ class CompactTest < Minitest::Test
   include ServiceCase
 
   ROUNDS = STRESS ? 2 : 8
-  HEADERS = { "accept" => "text/plain", "x-made-up" => "yes", "cookie" => "a=1", "x-forwarded-for" => "10.0.0.1" }.freeze
+  HEADERS = { "accept" => "text/plain", "x-made-up" => "yes", "cookie" => "a=1",
+              "x-forwarded-for" => "10.0.0.1" }.freeze
   SHOWN = %w[REQUEST_METHOD PATH_INFO QUERY_STRING SERVER_NAME SERVER_PORT SERVER_PROTOCOL HTTP_ACCEPT HTTP_X_MADE_UP
              HTTP_COOKIE HTTP_X_FORWARDED_FOR rack.url_scheme rack.multithread].freeze
   EXPECTED = %w[GET /p q=1 127.0.0.1 80 HTTP/1.1 text/plain yes a=1 10.0.0.1 http].freeze

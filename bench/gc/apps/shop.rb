@@ -22,8 +22,8 @@ class Shop
       <h2><%= ERB::Util.html_escape(product[:name]) %></h2>
       <p><%= ERB::Util.html_escape(product[:text]) %></p>
       <p class="price"><%= money(product[:cents]) %>, <%= stock(product) %></p>
-      <ul><% product[:attributes].each do |name, value| %>
-        <li class="<%= name.downcase %>"><%= name.capitalize %>: <%= ERB::Util.html_escape(value) %></li><% end %>
+      <ul><% product[:attributes].keys.each do |name| %>
+        <li class="<%= name.downcase %>"><%= name.capitalize %>: <%= ERB::Util.html_escape(product[:attributes][name]) %></li><% end %>
       </ul>
       <p><%= product[:tags].map { |tag| link(tag) }.join(", ") %></p>
       <% product[:reviews].each do |review| %>

@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::unit::Unit;
 use crate::web::env::EnvKit;
 use crate::web::request::Request;
-use crate::{error, preempt};
+use crate::{error, preempt, stack};
 
 /// Jobs that may wait where the settings do not say it: twice what is
 /// prefetched at most.
@@ -309,6 +309,7 @@ impl RbSeat {
                 Take::Wait => {
                     place_events.inspect(|place| place.parks());
                     let unparker = seat.unparker();
+                    stack::wipe();
                     without_gvl(|| seat.wait(), &|| unparker.unpark());
                     check_interrupts()?;
                 }

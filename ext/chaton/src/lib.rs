@@ -20,6 +20,7 @@ mod ledger;
 mod memory;
 mod preempt;
 mod settings;
+mod stack;
 mod unit;
 mod web;
 

@@ -17,6 +17,7 @@ module Chaton
       STRIDE = 512
       # Bytes of a String that lie in its slot; longer ones have memory of their own.
       EMBEDDED_BYTES_MAX = 23
+      # Bytes of a slot, without what lies outside of it.
       SLOT_BYTES = GC::INTERNAL_CONSTANTS[:RVALUE_SIZE] || GC::INTERNAL_CONSTANTS[:BASE_SLOT_SIZE] || 40
 
       # `found` and `bytes` are what all twins come to; `merged` is how many of them something let go of.

@@ -5,8 +5,8 @@ module Chaton
     # Objects that an extension knows by their address and tells nobody, so that compaction would leave it with the
     # address of something else. Ruby moves nothing that stands on the stack of a thread: there they are held.
     #
-    # The sqlite3 gem gives SQLite the address of a database (up to 1.7.0, where it has a busy handler) and of the blocks
-    # that SQLite calls: functions, collations, aggregates, trace and authorizer (sparklemotion/sqlite3-ruby 466, 723).
+    # The sqlite3 gem gives SQLite the address of a database (before 1.7.1, where it has a busy handler) and of what
+    # SQLite calls: functions, collations, aggregates, trace, authorizer (sparklemotion/sqlite3-ruby 466 and 723).
     module Unmovable
       # So many are held at most; each takes a call of the stack.
       COUNT_MAX = 2_000
@@ -23,13 +23,13 @@ module Chaton
         true
       end
 
-      # @return [Array<Object>] databases, what they refer to, and what stands in Arrays and Hashes of theirs
+      # @return [Array<Object>] open databases, what they refer to, and what stands in Arrays and Hashes of theirs
       def list
-        return [] unless defined?(::SQLite3::Database)
+        return [] if Object.autoload?(:SQLite3) || !defined?(::SQLite3::Database)
 
         # Not all of it is in variables that Ruby code can read.
         require "objspace"
-        databases = ObjectSpace.each_object(::SQLite3::Database).to_a
+        databases = ObjectSpace.each_object(::SQLite3::Database).reject(&:closed?)
         owned = databases.flat_map { |database| parts(database) }
         held = owned.flat_map { |object| [Array, Hash].include?(object.class) ? parts(object) : [] }
         databases + owned + held

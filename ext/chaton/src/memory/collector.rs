@@ -98,9 +98,18 @@ impl Collector {
     /// As [`Collector::after_unit`].
     fn after_idleness(&self) -> Result<(), Error> {
         let Some(since) = self.hub.idle_since_ns() else { return Ok(()) };
-        let mut reading = self.look();
-        reading.idle_ns = clock::now_ns().saturating_sub(since);
-        self.act(collect::decide(Moment::StillIdle, &self.budget(), &reading, &self.patience))
+        for _ in 0..2 {
+            let mut reading = self.look();
+            reading.idle_ns = clock::now_ns().saturating_sub(since);
+            let budget = self.budget();
+            let action = collect::decide(Moment::StillIdle, &budget, &reading, &self.patience);
+            self.act(action)?;
+            // Giving memory back may be due later.
+            if action != Action::Full {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn act(&self, action: Action) -> Result<(), Error> {

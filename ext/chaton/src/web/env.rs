@@ -68,6 +68,8 @@ impl EnvKit {
         ruby.gc_register_mark_object(string_io);
         let templates =
             templates.into_iter().map(RHash::try_convert).collect::<Result<Vec<_>, _>>()?;
+        // The Array stays where it is by the registration above, not what is in it.
+        templates.iter().for_each(|hash| ruby.gc_register_mark_object(*hash));
         let port_80 = constant(b"80");
         let keys = Keys {
             request_method: constant(b"REQUEST_METHOD"),

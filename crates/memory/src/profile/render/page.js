@@ -1,5 +1,16 @@
 "use strict";
 
+// Frames: as high as the graph, up to what the style sheet gives them.
+const fit = (frame) => {
+  const graph = frame.contentDocument && frame.contentDocument.querySelector("svg");
+  const height = graph ? graph.getBoundingClientRect().height : 0;
+  if (height > 0) frame.style.maxHeight = Math.ceil(height) + "px";
+};
+document.querySelectorAll(".pane iframe").forEach((frame) => {
+  fit(frame);
+  frame.addEventListener("load", () => fit(frame));
+});
+
 // Tabs: a graph is loaded when it is first shown.
 document.querySelectorAll(".tabs button").forEach((tab) => {
   tab.addEventListener("click", () => {
