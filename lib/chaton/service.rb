@@ -145,7 +145,8 @@ module Chaton
     # To what Rust has to say.
     def reactions
       { orphan: ->(_) { @on_orphan.call }, recover: method(:recover), signal: Signals.new(self, log: @log),
-        order: method(:order), collections: @memory.method(:report), idle: @memory.method(:idle) }
+        order: method(:order), collections: @memory.method(:report), idle: @memory.method(:idle),
+        full_wanted: @memory.method(:full) }
     end
 
     # What a pool thread does with a unit of work.

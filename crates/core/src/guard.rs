@@ -30,6 +30,8 @@ pub enum Event {
     Order(String),
     /// Collections have taken place whose summaries wait to be fetched.
     Collections,
+    /// Ruby wants a full collection, and nobody comes to do it.
+    FullWanted,
     /// Nothing was run or waited for as long as [`crate::hub::Hub::ask_idle`] said.
     Idle,
     /// The worker stops: the guardian ends.
@@ -60,7 +62,7 @@ impl Guard {
                     None => events.push_back(event),
                 }
             }
-            Event::Ping | Event::Orphan | Event::Collections | Event::Idle
+            Event::Ping | Event::Orphan | Event::Collections | Event::FullWanted | Event::Idle
                 if events.contains(&event) => {}
             Event::Recover(_) | Event::Signal(_) | Event::Order(_) if events.contains(&event) => {}
             _ => {

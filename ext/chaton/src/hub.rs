@@ -136,6 +136,7 @@ impl RbHub {
             Event::Signal(name) => add("signal", ruby.into_value(name))?,
             Event::Order(json) => add("order", ruby.into_value(json))?,
             Event::Collections => add("collections", nil())?,
+            Event::FullWanted => add("full_wanted", nil())?,
             Event::Idle => add("idle", nil())?,
             Event::Ping => add("ping", nil())?,
             Event::Orphan => add("orphan", nil())?,

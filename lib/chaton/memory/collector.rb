@@ -8,6 +8,12 @@ module Chaton
     # The memory of one process while it works: collects between units of work, gives free memory back when there is
     # nothing to do, says what each collection did. What is due when is decided in Rust; `docs/TUNING.md` has the rules.
     class Collector
+      # Gives forked children back what was taken from Ruby.
+      module FullMarksAfterFork
+        # @return [Integer] as Process._fork
+        def _fork = super.tap { |pid| GC.config(rgengc_allow_full_mark: true) if pid.zero? }
+      end
+
       # The proportional share of shared pages is read from a table of all mappings: not for every line.
       PSS_EVERY_S = 10.0
 
@@ -50,6 +56,11 @@ module Chaton
       # @return [void]
       def idle(*) = @native.idle_work
 
+      # Ruby has wanted a full collection for long, and no unit of work ended; on the guardian's thread.
+      #
+      # @return [void]
+      def full(*) = @native.full
+
       # Collects everything and gives free memory back to the operating system.
       #
       # @return [void]
@@ -78,7 +89,11 @@ module Chaton
 
       # Ruby 3.4 and later can be told to leave them to us.
       def keep_full_marks_out
-        GC.config(rgengc_allow_full_mark: false) if GC.respond_to?(:config) && longlife.finite?
+        return unless GC.respond_to?(:config) && longlife.finite?
+
+        GC.config(rgengc_allow_full_mark: false)
+        # What the application forks has no collector of ours.
+        Process.singleton_class.prepend(FullMarksAfterFork)
       end
 
       def memory_now

@@ -171,13 +171,19 @@ module Chaton
         past.hards += 1
         past.reason = reason
         @ended << child
-        @report.hard(child, reason, @watch.view(child).usage, @board.read(child.slot))
+        usage = @watch.view(child).usage
+        # The next one would load no less: its end is a failed boot like any other.
+        return child.refuse(@limits.refusal_of_boot(usage[:pss])) unless child.served?
+
+        @report.hard(child, reason, usage, @board.read(child.slot))
         seat = @fleet.seats.find { |one| one.child.equal?(child) }
-        # One that was on its way out already has its successor.
-        return child.stop_now(now_s) unless seat
+        return child.stop_now(now_s) if seat.nil? || provided?(seat)
 
         @replacing << Recycling.new(@fleet, seat, :retire_first, reason: reason, at_once: true)
       end
+
+      # Whoever brought the successor on its way, or waits for the old one's end, goes on with that.
+      def provided?(seat) = !seat.successor.nil? || @replacing.any? { |one| one.seat.equal?(seat) }
     end
   end
 end

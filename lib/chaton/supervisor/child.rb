@@ -159,6 +159,18 @@ module Chaton
         @pid ? signal("KILL") : @origin.kill
       end
 
+      # Kills it before it is ready: its signals are heard only then.
+      #
+      # @param why [String]
+      # @return [void]
+      def refuse(why)
+        @refused = why
+        kill
+      end
+
+      # @return [String, nil] why it did not come up
+      def reason = @refused || @leash.reason
+
       # @return [Boolean] whether it has been ready at any time
       def served?
         @served

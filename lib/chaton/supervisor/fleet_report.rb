@@ -54,7 +54,7 @@ module Chaton
       def died(child, how, asked, verdict)
         return @log.info("worker stopped", **facts(child), status: how) if asked
 
-        reason = child.leash.reason
+        reason = child.reason
         fields = { **facts(child), status: how, reason: reason }.compact
         @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
         suspect_compaction(child) if how.match?(CRASHES)

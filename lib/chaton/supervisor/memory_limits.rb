@@ -12,6 +12,8 @@ module Chaton
       CONTAINER_SHARE = 0.9
       # Hard ceiling over soft, where none is set.
       HARD_RATIO = 1.5
+      # The least of it: closer together, a worker is ended before it can be replaced.
+      HARD_RATIO_MIN = 1.1
       # Soft ceilings lie up to so far below the limit, so that workers do not reach theirs together.
       JITTER = 0.10
       # Multiples of it spread evenly over 0..1, however many there are.
@@ -54,7 +56,7 @@ module Chaton
         @worker = smaller_of("limit", settings.limit)
         @tree = settings.limit_tree == :auto ? @room : smaller_of("limit_tree", settings.limit_tree)
         @hard = settings.limit_hard || (@worker && (@worker * HARD_RATIO).floor)
-        @hard = [@hard, @worker].max if @hard && @worker
+        @hard = [@hard, (@worker * HARD_RATIO_MIN).ceil].max if @hard && @worker
         @warnings << WHOLE if on? && !parts
       end
 
@@ -75,6 +77,13 @@ module Chaton
 
         "memory limit #{size(@worker)} #{need < @worker ? "leaves nothing above" : "is below"} what the application " \
           "needs after loading: #{size(need)}; raise `limit` in `memory { }` (twice that is a good start), or load less"
+      end
+
+      # @param need [Integer] bytes, above the hard ceiling, of a worker that is not ready yet
+      # @return [String] why it cannot work at all
+      def refusal_of_boot(need)
+        "memory limit_hard #{size(@hard)} is below what the application needs while it is loading: #{size(need)}; " \
+          "raise `limit_hard` in `memory { }` (without it, `limit`: #{HARD_RATIO} times that counts), or load less"
       end
 
       # Before anybody is forked.

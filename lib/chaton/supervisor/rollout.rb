@@ -92,7 +92,7 @@ module Chaton
       end
 
       def failed
-        return abandon(@child.leash.reason || "worker #{@seat.index} did not become ready") unless @reason
+        return abandon(@child.reason || "worker #{@seat.index} did not become ready") unless @reason
 
         # On the way back: whoever serves here stays, its replacement will be the old code.
         @seat.origin = @previous

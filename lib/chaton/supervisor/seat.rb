@@ -113,7 +113,7 @@ module Chaton
         return if @successor
 
         if verdict.is_a?(RestartPolicy::Stop)
-          @given_up = child.leash.reason || "it ended before it was ready"
+          @given_up = child.reason || "it ended before it was ready"
         else
           @due_at = now_s + verdict.delay_s
         end

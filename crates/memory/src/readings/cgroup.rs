@@ -46,10 +46,11 @@ impl Version {
         }
     }
 
-    fn inactive_file_field(self) -> &'static str {
+    /// What the kernel takes back before anybody has to die: files it has read.
+    fn reclaimable(self) -> [&'static str; 2] {
         match self {
-            Self::V1 => "total_inactive_file",
-            Self::V2 => "inactive_file",
+            Self::V1 => ["total_inactive_file", "total_active_file"],
+            Self::V2 => ["inactive_file", "active_file"],
         }
     }
 }
@@ -159,9 +160,11 @@ fn plain(path: &Path) -> bool {
 fn current(version: Version, dir: &Path) -> Option<u64> {
     let used = number(&dir.join(version.current_file()))?;
     let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
-    let name = version.inactive_file_field();
-    let cache = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    let cache = cache.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+    let field = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    let cache: u64 = version.reclaimable().into_iter().map(field).sum();
     Some(used.saturating_sub(cache))
 }
 

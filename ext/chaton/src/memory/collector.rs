@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rb_sys::VALUE;
 
 use super::allocator;
-use super::events::Watch;
+use super::events::{self, Watch};
 use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
@@ -23,6 +23,11 @@ use crate::unit::Unit;
 
 /// Reading the allocator costs microseconds: not more often than this (ns).
 const HELD_EVERY_NS: u64 = 100_000_000;
+/// And not more of the time than one part in so many goes into it: glibc looks
+/// at every free piece.
+const HELD_SHARE: u64 = 200;
+/// A reading that takes this long (ns) is done without the GVL.
+const HELD_SLOW_NS: u64 = 200_000;
 /// A unit's slots are forgotten by this share with each unit that needs less.
 const UNIT_DECAY: u64 = 64;
 
@@ -40,7 +45,9 @@ struct Seen {
     old_then: u64,
     held: u64,
     held_then: u64,
-    held_at_ns: u64,
+    /// When it is read again, and how long that took (ns).
+    held_next_ns: u64,
+    held_cost_ns: u64,
     /// `Watch::churned` when memory was last given back.
     churned_then: u64,
     full_due_since_ns: Option<u64>,
@@ -79,8 +86,11 @@ impl Collector {
         self.units.fetch_add(1, Relaxed);
         let reading = self.look();
         let budget = self.budget();
+        if !self.between {
+            return self.ask_to_trim(&reading);
+        }
         self.forgive(&budget, &reading);
-        if !self.between || !self.may_be_due(&budget, &reading) {
+        if !self.may_be_due(&budget, &reading) {
             return Ok(());
         }
         // The thread's own unit still counts as running.
@@ -89,7 +99,27 @@ impl Collector {
             (0, _) => Moment::Quiet,
             _ => Moment::Between,
         };
-        self.act(collect::decide(moment, &budget, &reading, &self.patience))
+        let action = collect::decide(moment, &budget, &reading, &self.patience);
+        events::in_gap(|| self.act(action))?;
+        if action == Action::Minor && moment == Moment::Idle {
+            return self.ask_to_trim(&reading);
+        }
+        Ok(())
+    }
+
+    fn ask_to_trim(&self, reading: &Reading) -> Result<(), Error> {
+        if reading.churned_bytes >= collect::TRIM_BYTES {
+            self.hub.ask_idle(self.patience.trim_ns);
+        }
+        Ok(())
+    }
+
+    /// What Ruby's own collections have left is given back where we begin none.
+    fn trim_only(&self) {
+        without_gvl(allocator::give_back, &|| {});
+        self.trims.fetch_add(1, Relaxed);
+        let malloc = self.watch.stats.malloc.read();
+        self.seen.lock().churned_then = self.watch.churned.load(Relaxed) + malloc;
     }
 
     /// Nothing has run for as long as was asked for. On the guardian's thread.
@@ -98,6 +128,10 @@ impl Collector {
     /// As [`Collector::after_unit`].
     fn after_idleness(&self) -> Result<(), Error> {
         let Some(since) = self.hub.idle_since_ns() else { return Ok(()) };
+        if !self.between {
+            self.trim_only();
+            return Ok(());
+        }
         for _ in 0..2 {
             let mut reading = self.look();
             reading.idle_ns = clock::now_ns().saturating_sub(since);
@@ -174,7 +208,12 @@ impl Collector {
     }
 
     fn read_held(&self) {
-        let figures = allocator::read();
+        let began = clock::now_ns();
+        let slow = self.seen.lock().held_cost_ns >= HELD_SLOW_NS;
+        let read =
+            if slow { without_gvl(allocator::read, &|| {}) } else { Some(allocator::read()) };
+        // Ruby wanted the thread first: next time.
+        let Some(figures) = read else { return };
         let heap = &self.hub.board_slot().heap;
         heap.allocated_bytes.store(figures.allocated, Relaxed);
         heap.active_bytes.store(figures.active, Relaxed);
@@ -182,7 +221,9 @@ impl Collector {
         heap.retained_bytes.store(figures.retained, Relaxed);
         let mut seen = self.seen.lock();
         seen.held = figures.allocated;
-        seen.held_at_ns = clock::now_ns();
+        let now = clock::now_ns();
+        seen.held_cost_ns = now - began;
+        seen.held_next_ns = now + HELD_EVERY_NS.max(seen.held_cost_ns * HELD_SHARE);
     }
 
     fn budget(&self) -> Budget {
@@ -220,7 +261,7 @@ impl Collector {
         if collected {
             seen.latest = latest;
             seen.forgiven = 0;
-            if now.saturating_sub(seen.held_at_ns) >= HELD_EVERY_NS {
+            if now >= seen.held_next_ns {
                 drop(seen);
                 self.read_held();
                 seen = self.seen.lock();
@@ -349,6 +390,16 @@ impl RbCollector {
         Ok(())
     }
 
+    /// Ruby wants a full collection, which is kept from it, and no moment came.
+    fn full(&self) -> Result<(), Error> {
+        let collector = *self.0.get()?;
+        if collector.watch.causes.needs_major() {
+            collector.collect_all()
+        } else {
+            Ok(())
+        }
+    }
+
     fn idle_work(&self) -> Result<(), Error> {
         self.0.get()?.after_idleness()
     }
@@ -389,6 +440,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("summaries", method!(RbCollector::summaries, 0))?;
     class.define_method("lines", method!(RbCollector::lines, 1))?;
     class.define_method("idle_work", method!(RbCollector::idle_work, 0))?;
+    class.define_method("full", method!(RbCollector::full, 0))?;
     class.define_method("trim", method!(RbCollector::trim, 0))?;
     class.define_method("stats", method!(RbCollector::stats, 0))?;
     Ok(())

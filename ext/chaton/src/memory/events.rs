@@ -26,10 +26,15 @@ use super::summary::{Kept, Open, Summary};
 use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
 
+/// So many minor collections may pass while Ruby wants a full one.
+const WANTING_MAX: u64 = 16;
+
 thread_local! {
     /// The calling pool thread, while it runs a unit. Owned: a thread may end
     /// without saying so, and its native thread go on under another name.
     static HERE: Cell<Option<Arc<Executor<UnitLabel>>>> = const { Cell::new(None) };
+    /// The calling pool thread has ended a unit, which still counts as running.
+    static IN_GAP: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The watch of this process; made anew after a fork.
@@ -50,6 +55,14 @@ pub fn unit_ends() -> bool {
         })
     });
     HERE.take().is_some()
+}
+
+/// Runs `work` on a pool thread between two units.
+pub fn in_gap<T>(work: impl FnOnce() -> T) -> T {
+    IN_GAP.set(true);
+    let answer = work();
+    IN_GAP.set(false);
+    answer
 }
 
 /// What is known of the unit that the calling thread runs.
@@ -106,6 +119,8 @@ pub struct Watch {
     pub latest: AtomicU64,
     /// Full ones so far.
     pub majors: AtomicU64,
+    /// Collections in a row at which Ruby wanted the next one to be full.
+    wanting: AtomicU64,
     /// `Stats::time_ms` at the last look.
     ms_seen: AtomicU64,
     /// Bytes of malloc at the last look, and the sum of these at collections.
@@ -134,6 +149,7 @@ impl Watch {
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
+            wanting: AtomicU64::new(0),
             ms_seen: AtomicU64::new(0),
             malloc_seen: AtomicU64::new(0),
             churned: AtomicU64::new(0),
@@ -172,7 +188,10 @@ impl Watch {
         let major_by = self.causes.major_by();
         let by = self.causes.gc_by();
         let unit = unit();
-        self.count(major_by.is_some(), unit.is_some());
+        // All threads stand still: those in the middle of a unit, too.
+        let beside = self.hub.load().1 > usize::from(IN_GAP.get());
+        self.count(major_by.is_some(), unit.is_some() || beside);
+        self.ask_for_full();
         if by == Some("newobj") {
             // Here lies Ruby's own limit; between sizes of slots it may lie
             // below what the sum of free slots says.
@@ -198,6 +217,16 @@ impl Watch {
         drop(state);
         if lines {
             self.hub.guard().post(Event::Collections);
+        }
+    }
+
+    /// Where full collections are kept from Ruby and no unit ends, it would wait
+    /// for one for ever: the guardian does it in the end.
+    fn ask_for_full(&self) {
+        if !self.causes.needs_major() {
+            self.wanting.store(0, Relaxed);
+        } else if self.wanting.fetch_add(1, Relaxed) % WANTING_MAX == WANTING_MAX - 1 {
+            self.hub.guard().post(Event::FullWanted);
         }
     }
 

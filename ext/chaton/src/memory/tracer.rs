@@ -118,9 +118,12 @@ impl DataTypeFunctions for RbTracer {
     }
 
     fn compact(&self, compactor: &gc::Compactor) {
+        if self.tracing.made_in != generation() {
+            return;
+        }
         if tracer_hooks::loses_the_moved() {
             self.tracing.profile.lock().forget();
-        } else if self.tracing.made_in == generation() {
+        } else {
             self.tracing.profile.lock().relocate(|id| {
                 // SAFETY: the object is alive: it was asked for in this collection's marking.
                 compactor.location(unsafe { Value::from_raw(id as VALUE) }).as_raw() as usize
@@ -239,7 +242,9 @@ impl RbTracer {
     fn window(&self) -> Result<bool, Error> {
         let tracing = self.ours()?;
         let pause = Duration::from_nanos(self.pause_ns.load(Relaxed));
-        without_gvl(|| tracing.wait(pause), &|| tracing.wake());
+        if !pause.is_zero() {
+            without_gvl(|| tracing.wait(pause), &|| tracing.wake());
+        }
         check_interrupts()?;
         if !tracing.is_running() {
             return Ok(false);
@@ -250,10 +255,17 @@ impl RbTracer {
         if !tracing.is_running() {
             return Ok(false);
         }
-        tracer_hooks::switch(self.allocated, false)?;
-        let open = clock::now_ns().saturating_sub(opened);
-        // A thread that computes can keep the GVL for long: the pause makes up for it.
-        self.pause_ns.store((open as f64 * (1.0 / self.duty - 1.0)) as u64, Relaxed);
+        let now = clock::now_ns();
+        let open = now.saturating_sub(opened);
+        // A thread that computes can keep the GVL for long, at either end of a
+        // window: the pause makes up for both.
+        let elapsed = now.saturating_sub(self.started_ns.load(Relaxed)) as f64;
+        let open_total = (self.open_ns.load(Relaxed) + open) as f64;
+        let pause = (open_total / self.duty - elapsed).max(0.0) as u64;
+        self.pause_ns.store(pause, Relaxed);
+        if pause > 0 {
+            tracer_hooks::switch(self.allocated, false)?;
+        }
         tracer_hooks::after_window();
         self.windows.fetch_add(1, Relaxed);
         self.open_ns.fetch_add(open, Relaxed);

@@ -69,6 +69,10 @@ pub fn points(ruby: &Ruby) -> Result<Points, String> {
     if API.get_or_init(|| find(ruby)).is_none() {
         return Err("this Ruby does not tell which objects a collection has marked".into());
     }
+    let ractors = ruby.eval::<u64>("Ractor.count").unwrap_or(1);
+    if loses_the_moved() && ractors > 1 {
+        return Err("Ruby 3.1 crashes when allocations are traced beside Ractors".into());
+    }
     let make = |event: u32, hook: unsafe extern "C" fn(VALUE, *mut c_void)| {
         // SAFETY: with the GVL; the hook has the type asked for.
         protect(|| unsafe {

@@ -24,8 +24,6 @@ pub type EachPage = unsafe extern "C" fn(PageCallback, *mut c_void);
 /// Addresses have 48 bits.
 const SHIFT: u32 = 48;
 const ADDRESS: usize = (1 << SHIFT) - 1;
-/// More collections than this between two looks count as this many.
-const COLLECTIONS_MAX: u64 = 16;
 
 /// Gives the object a number; answers what the profile knows it by.
 ///
@@ -51,15 +49,13 @@ pub fn after_collections(tracing: &Tracing, api: &Api, each_page: EachPage) {
         return;
     }
     let pages = pages(each_page);
-    let full = majors.saturating_sub(majors_seen);
-    let mut profile = tracing.profile.lock();
-    for nth in 0..(count - seen).min(COLLECTIONS_MAX) {
-        let kind = if nth < full { Collection::Major } else { Collection::Minor };
-        profile.after_mark(kind, |id| match alive(id, &pages) {
-            Some(object) => api.fate(object, true),
-            None => Api::dead(),
-        });
-    }
+    // Several between two looks count as one: which of them an object has seen
+    // is not known.
+    let kind = if majors > majors_seen { Collection::Major } else { Collection::Minor };
+    tracing.profile.lock().after_mark(kind, |id| match alive(id, &pages) {
+        Some(object) => api.fate(object, true),
+        None => Api::dead(),
+    });
 }
 
 /// Reads sizes of what was sampled since the last collection.
