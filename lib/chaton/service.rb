@@ -92,8 +92,8 @@ module Chaton
     # Drains and stops.
     #
     # @param deadline_s [Float]
-    # @return [Boolean] false when work was given up at the deadline; what ran
-    #   is then in the log, with backtraces
+    # @return [Boolean] false when work was given up at the deadline (what ran is then in the log, with backtraces), or
+    #   when a pool thread has not ended, which a normal exit would wait for
     def stop(deadline_s)
       deadline = now_s + deadline_s
       quiet
@@ -102,8 +102,8 @@ module Chaton
         @guardian.report_running("still running at the end of the graceful stop: released")
         late.each(&:give_up)
       end
-      shut
-      late.empty?
+      ended = shut
+      late.empty? && ended
     end
 
     # A sibling died while it had jobs.
@@ -163,13 +163,15 @@ module Chaton
       @hub.running.filter_map { |unit| @pool.thread(unit[:thread]) if jids.include?(unit[:what][JID, 1]) }
     end
 
+    # @return [Boolean] whether all pool threads have ended
     def shut
       @desk.stop
       @sides.each_value(&:stop)
       @hub.close
-      @pool.join(JOIN_S)
+      ended = @pool.join(JOIN_S)
       @guardian.stop
       @hub.shut
+      ended
     end
 
     # More threads than database connections would only wait for one.

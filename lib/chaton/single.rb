@@ -72,7 +72,7 @@ module Chaton
     end
 
     def leave
-      return @surroundings.start_again if @helm.state == :restarting
+      return @surroundings.start_again(@helm.bequest) if @helm.state == :restarting
 
       @log.info("stopped", status: 0)
       return 0 if @helm.complete?

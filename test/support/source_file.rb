@@ -67,7 +67,7 @@ class SourceFile
   # @return [Array<(String, Integer, Integer)>] name, first line, number of lines
   def functions
     case language
-    when :ruby then blocks(/^(?<indent>\s*)(?:\w+ )?def (?<name>[\w.?!=]+)(?!.*(?:\)|\w) = )/, "end")
+    when :ruby then blocks(/^(?<indent>\s*)(?:\w+ )?def (?<name>[\w.?!=]++)(?! = |.*(?:\)|\w) = )/, "end")
     when :rust then blocks(/^(?<indent>\s*)(?:pub(?:\([^)]*\))? )?(?:[\w" ]+ )?fn (?<name>\w+)/, "}")
     else []
     end

@@ -14,6 +14,9 @@ module Chaton
         [:beat_s, :lease_s, "every process would be taken for dead between two of its signs of life"]
       ].freeze
 
+      # The ceiling at which a worker is ended, over the one at which it is replaced; as Supervisor::MemoryLimits.
+      HARD_RATIO_MIN = 1.1
+
       # @param draft [Draft] its problems get more
       def initialize(draft)
         @draft = draft
@@ -39,10 +42,13 @@ module Chaton
 
       # A ceiling may also be a word.
       def check_limits
-        [[:limit, :limit_hard, "a worker would be ended before it is replaced"],
-         [:limit, :limit_tree, "one worker could never be that large"]].each do |lower, upper, why|
-          compare(lower, upper, why) if [lower, upper].all? { |name| @draft[name].is_a?(Integer) }
-        end
+        soft, hard, tree = %i[limit limit_hard limit_tree].map { |name| @draft[name] if @draft[name].is_a?(Integer) }
+        compare(:limit, :limit_tree, "one worker could never be that large") if soft && tree
+        return if soft.nil? || hard.nil? || hard >= (soft * HARD_RATIO_MIN).floor
+
+        @draft.problem(Origin.new("the configuration"),
+                       "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
+                       "(#{shown(:limit, soft)}), or a worker would be ended before it can be replaced")
       end
 
       def compare(lower, upper, why)
@@ -51,10 +57,11 @@ module Chaton
         low, high = [lower, upper].map { |name| @draft[name] || Options[name].default }
         return if low <= high
 
-        shown = [Options[lower].type.show(low), Options[upper].type.show(high)]
         @draft.problem(Origin.new("the configuration"),
-                       "#{lower} (#{shown[0]}) is above #{upper} (#{shown[1]}): #{why}")
+                       "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
       end
+
+      def shown(name, value) = Options[name].type.show(value)
     end
   end
 end

@@ -12,6 +12,14 @@ module Chaton
       BYTES_MAX = 65_536
       # Arithmetic of the fingerprint stays within.
       WORD = (2**64) - 1
+      # A slot of the smallest kind.
+      SLOT_BYTES_MIN = 32
+      # Of the machine's memory, what a heap may have filled.
+      SHARE_MAX = 0.5
+      # The machine's memory, where it is not told.
+      MACHINE_BYTES = 4 << 30
+      # What tells it; the native extension, which does so too, is not loaded when this is read.
+      MEMINFO = "/proc/meminfo"
       # Of the content; another one is not read.
       FORMAT = 1
 
@@ -40,6 +48,14 @@ module Chaton
         new(root: plan.root, work: roles.uniq.sort.join("-"), env: env)
       end
 
+      # @return [Integer] bytes
+      def self.machine
+        kib = File.read(MEMINFO)[/^MemTotal: +(\d+) kB/, 1]
+        kib ? kib.to_i * 1024 : MACHINE_BYTES
+      rescue SystemCallError
+        MACHINE_BYTES
+      end
+
       # @return [String, nil] why the last call came to nothing
       attr_reader :problem
 
@@ -47,7 +63,9 @@ module Chaton
       # @param work [String] what the process does, in a file's name
       # @param ruby [String] version
       # @param env [Hash{String=>String}]
-      def initialize(root:, work:, ruby: RUBY_VERSION, env: ENV)
+      # @param machine [Integer] bytes of the machine's memory
+      def initialize(root:, work:, ruby: RUBY_VERSION, env: ENV, machine: HeapCache.machine)
+        @machine = machine
         @root = root
         @env = env
         @ruby = ruby
@@ -139,12 +157,17 @@ module Chaton
         return false unless reading.is_a?(Hash) && entry.taken_at.is_a?(Integer)
 
         figures = reading.values_at(:live_slots, :old_objects)
-        pools = reading[:pools]
-        figures.all? { |figure| count?(figure) } && pools.is_a?(Array) && pools.size.between?(1, 16) &&
-          pools.all? { |pool| pool.is_a?(Array) && pool.size == 2 && pool.all? { |figure| count?(figure) } }
+        figures.all? { |figure| count?(figure) } && pools?(reading[:pools])
       end
 
-      def count?(figure) = figure.is_a?(Integer) && figure.between?(0, 1 << 33)
+      # All of them together must have had room in this machine.
+      def pools?(pools)
+        pools.is_a?(Array) && pools.size.between?(1, 16) &&
+          pools.all? { |pool| pool.is_a?(Array) && pool.size == 2 && pool.all? { |figure| count?(figure) } } &&
+          pools.sum { |size, live| [size, SLOT_BYTES_MIN].max * live } <= @machine * SHARE_MAX
+      end
+
+      def count?(figure) = figure.is_a?(Integer) && figure.between?(0, @machine / SLOT_BYTES_MIN)
 
       # A reader finds the old file or the new one, never half of it.
       def replace(path, text)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../telemetry/size"
+require_relative "rest"
 
 module Chaton
   class Supervisor
@@ -17,10 +18,10 @@ module Chaton
     class CeilingPolicy
       # One worker as it was read. Sizes in bytes; `own` is its private memory, `fresh` what there was of that when it
       # became ready; `rest_s` is the age below which it is left alone, `relieved_s` how long ago it was told to trim
-      # (nil: never), `ahead` what its PSS will be by the time the success of that can be judged, `ending` whether it
-      # has been told to stop at once.
-      Worker = Struct.new(:index, :state, :age_s, :pss, :own, :fresh, :ahead, :in_flight, :relieved_s, :rest_s,
-                          :ending, keyword_init: true) do
+      # (nil: never) and `reliefs` how often since it was last far from its ceiling, `ahead` what its PSS will be by the
+      # time the success of that can be judged, `ending` whether it has been told to stop at once.
+      Worker = Struct.new(:index, :state, :age_s, :pss, :own, :fresh, :ahead, :in_flight, :relieved_s, :reliefs,
+                          :rest_s, :ending, keyword_init: true) do
         def grown = own - fresh.to_i
         def grows? = !fresh.nil? && own >= fresh * GROWN
         def rested? = age_s >= rest_s
@@ -38,13 +39,20 @@ module Chaton
 
       # What a collection and a trim may take; a reading before that says nothing about their success.
       RELIEF_TAKES_S = 0.5
+      # When its success is looked at, should the next look be later than that.
+      RELIEF_SEEN_S = 2.0
       # Share of the soft ceiling at which an idle worker trims.
       NEAR = 0.9
       # A worker that was told to trim is not told again for so long: it grows faster than that helps.
       RELIEF_HOLDS_S = 60.0
+      # How long an idle one close to its ceiling is left in peace: longer each time that it was in vain.
+      PEACE_S = (RELIEF_HOLDS_S..3600.0)
       # Shares of the container's limit: the last moment to act, and the one at which several may be stopped.
       ALMOST_FULL = 0.97
       FULL = 0.99
+      # Share of the container's limit that must be ours: with less, it is full of what others use, or of files that the
+      # kernel keeps as long as there is room.
+      OURS = 0.8
       # Growth of private memory over the first reading from which a worker counts as growing.
       GROWN = 1.1
 
@@ -55,10 +63,25 @@ module Chaton
 
       # @param workers [Array<Worker>] who has been read
       # @param tree [Tree]
-      # @param busy [Boolean] whether a worker is being replaced, or all of them are
+      # @param busy [Boolean] whether a worker is being replaced
+      # @param held [Boolean] whether all of them are, by somebody else
       # @return [Relieve, Recycle, Hard, nil]
-      def decide(workers, tree, busy:)
-        hard(workers, tree) || (busy ? nil : over_soft(workers, tree) || over_tree(workers, tree) || near(workers))
+      def decide(workers, tree, busy:, held: false)
+        hard = hard(workers, tree)
+        return hard if hard || busy
+
+        decision = over_soft(workers, tree) || over_tree(workers, tree) || near(workers)
+        return decision unless held && decision.is_a?(Recycle)
+
+        Relieve.new(decision.worker, decision.reason) unless relieved?(decision.worker)
+      end
+
+      # @param index [Integer] of a worker
+      # @param pss [Integer, nil] bytes; nil where they are known to be few
+      # @return [Boolean] whether that is close to its soft ceiling
+      def close?(index, pss)
+        soft = @limits.soft(index)
+        !soft.nil? && !pss.nil? && pss >= soft * NEAR
       end
 
       # @return [Boolean] whether too much is used, and no worker has grown: replacing one would give nothing back
@@ -75,7 +98,7 @@ module Chaton
           worker = largest(left.select { |one| over_hard?(one) })
           return Hard.new(worker, reached(worker.pss, @limits.hard, "hard ceiling")) if worker
         end
-        return unless share(tree) >= (one_is ? FULL : ALMOST_FULL)
+        return unless share(tree, tree.current) >= (one_is ? FULL : ALMOST_FULL) && share(tree, tree.total) >= OURS
 
         worker = left.select(&:grows?).max_by(&:grown)
         worker && Hard.new(worker, "the container is almost full: #{size(tree.current)} of #{size(tree.container)}")
@@ -105,7 +128,7 @@ module Chaton
       # A full collection inside of work is only worth it when the alternative is to replace the worker.
       def near(workers)
         close = workers.select do |one|
-          one.ready? && one.in_flight.zero? && soft(one) && one.pss >= soft(one) * NEAR && !relieved?(one)
+          one.ready? && one.in_flight.zero? && close?(one.index, one.pss) && !in_peace?(one)
         end
         worker = largest(close)
         worker && Relieve.new(worker, "it is close to its soft ceiling: #{size(worker.pss)} of #{size(soft(worker))}")
@@ -128,8 +151,12 @@ module Chaton
 
       def relieved?(worker) = !worker.relieved_s.nil? && worker.relieved_s < RELIEF_HOLDS_S
 
-      def share(tree)
-        tree.current && tree.container ? tree.current.fdiv(tree.container) : 0.0
+      def in_peace?(worker)
+        !worker.relieved_s.nil? && worker.relieved_s < Rest.doubled(PEACE_S, [worker.reliefs - 1, 0].max)
+      end
+
+      def share(tree, bytes)
+        bytes && tree.container ? bytes.fdiv(tree.container) : 0.0
       end
 
       def soft(worker) = @limits.soft(worker.index)

@@ -39,7 +39,7 @@ module Chaton
       #
       # @param now_s [Float]
       # @param starting [Boolean] whether the first workers are still awaited
-      # @param held [Boolean] whether all workers are being replaced anyway
+      # @param held [Boolean] whether all workers are being replaced anyway; meanwhile they only trim
       # @return [void]
       def steer(now_s, starting: false, held: false)
         advance(now_s)
@@ -47,7 +47,15 @@ module Chaton
         return unless @watch.looked?
 
         @doubted.reject! { |child| cleared?(child) }
-        judge(now_s, busy: held || busy? || @rest.left_s(now_s).positive?)
+        judge(now_s, busy: busy? || @rest.left_s(now_s).positive?, held: held)
+      end
+
+      # @param child [Child]
+      # @return [Boolean] whether it is to be replaced before others
+      def urgent?(child)
+        bytes = @watch.view(child).usage&.fetch(:pss)
+        soft = @limits.soft(child.index)
+        !bytes.nil? && !soft.nil? && bytes >= soft
       end
 
       # @return [Boolean] whether a worker is being replaced
@@ -119,14 +127,23 @@ module Chaton
         true
       end
 
-      def judge(now_s, busy:)
+      def judge(now_s, busy:, held:)
         children = @fleet.children.select { |child| @watch.view(child).usage }
+        forget_reliefs
         tree = CeilingPolicy::Tree.new(total: @watch.total, current: @watch.container&.fetch(:current),
                                        container: @limits.container)
         workers = children.map { |child| reading(child, now_s) }
-        decision = @policy.decide(workers, tree, busy: busy)
+        decision = @policy.decide(workers, tree, busy: busy, held: held)
         carry_out(decision, children[workers.index(decision.worker)], now_s) if decision
         @report.cramped(tree.total, @limits.tree, is: @policy.cramped?(workers, tree))
+      end
+
+      # Who is far from its ceiling has been relieved for good.
+      def forget_reliefs
+        @fleet.children.each do |child|
+          view = @watch.view(child)
+          view.reliefs = 0 unless @policy.close?(child.index, view.usage&.fetch(:pss))
+        end
       end
 
       def reading(child, now_s)
@@ -137,7 +154,7 @@ module Chaton
           own: view.usage[:private], fresh: view.fresh&.fetch(:private, nil), ahead: @watch.ahead(child),
           in_flight: gauges.fetch(:running, 0) + gauges.fetch(:queued, 0),
           relieved_s: view.relieved_at_s && (view.read_at_s - view.relieved_at_s),
-          rest_s: @rest.age_s(child.index), ending: @ended.include?(child)
+          reliefs: view.reliefs, rest_s: @rest.age_s(child.index), ending: @ended.include?(child)
         )
       end
 
@@ -152,7 +169,10 @@ module Chaton
       end
 
       def relieve(child, now_s)
-        @watch.view(child).relieved_at_s = now_s
+        view = @watch.view(child)
+        view.relieved_at_s = now_s
+        view.reliefs = view.reliefs.to_i + 1
+        @watch.look_by(now_s + CeilingPolicy::RELIEF_SEEN_S)
         child.order({ do: "trim" })
       end
 

@@ -144,12 +144,6 @@ module Chaton
         @children.each { |child| child.signal(name) }
       end
 
-      # @param name [String] a signal for every worker that has set its traps
-      # @return [void]
-      def signal_ready(name)
-        @children.select(&:ready?).each { |child| child.signal(name) }
-      end
-
       # A process has ended.
       #
       # @param pid [Integer]

@@ -2,6 +2,7 @@
 
 require_relative "event_loop"
 require_relative "orders"
+require_relative "quiet"
 require_relative "rollout"
 require_relative "status"
 
@@ -34,6 +35,7 @@ module Chaton
         @ceilings = ceilings
         @surroundings = surroundings
         @log = log
+        @quiet = Quiet.new(fleet)
         @status = Status.new(plan, memory.fetch(:board), ceilings)
         @state = :starting
         @exit_status = 0
@@ -87,8 +89,12 @@ module Chaton
         return "a phased restart is already running" if @rollout&.running?
 
         @surroundings.notify.reloading
+        # Who comes now is meant to work.
+        @quiet.lift
         target = @origins.next(@surroundings.listeners.sockets, @memory) { |child, why| @fleet.missed(child, why) }
-        @rollout = Rollout.new(@fleet, target, log: @log) { @surroundings.ready(**facts) }
+        @rollout = Rollout.new(@fleet, target, log: @log, urgent: @ceilings.method(:urgent?)) do
+          @surroundings.ready(**facts)
+        end
         nil
       end
 
@@ -97,7 +103,7 @@ module Chaton
       # @return [nil]
       def quiet
         @log.info("quiet: workers take no new work")
-        @fleet.signal("USR1")
+        @quiet.ask("USR1")
         nil
       end
 
@@ -115,7 +121,7 @@ module Chaton
       # @return [nil]
       def quiet_jobs
         @log.info("quiet: workers take no more jobs")
-        @fleet.signal_ready("TSTP")
+        @quiet.ask("TSTP")
         nil
       end
 
@@ -139,6 +145,8 @@ module Chaton
       def steer
         keep_below_ceilings unless over?
         return if over?
+
+        @quiet.tell
 
         # One thing at a time: a worker that is being recycled comes to its end first.
         @rollout&.tick(EventLoop.now_s) unless @ceilings.busy?
@@ -164,7 +172,7 @@ module Chaton
       end
 
       def keep_below_ceilings
-        @ceilings.steer(EventLoop.now_s, starting: @state == :starting, held: @rollout&.running?)
+        @ceilings.steer(EventLoop.now_s, starting: @state == :starting, held: @rollout&.running? || false)
         despair("cannot start", @ceilings.refusal) if @state == :starting && @ceilings.refusal
       end
 

@@ -56,7 +56,7 @@ module Chaton
         @worker = smaller_of("limit", settings.limit)
         @tree = settings.limit_tree == :auto ? @room : smaller_of("limit_tree", settings.limit_tree)
         @hard = settings.limit_hard || (@worker && (@worker * HARD_RATIO).floor)
-        @hard = [@hard, (@worker * HARD_RATIO_MIN).ceil].max if @hard && @worker
+        @hard = [@hard, (@worker * HARD_RATIO_MIN).floor].max if @hard && @worker
         @warnings << WHOLE if on? && !parts
       end
 

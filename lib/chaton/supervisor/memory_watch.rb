@@ -17,9 +17,10 @@ module Chaton
       SHOWN_S = 2.0
 
       # What is known about one child: its figures in bytes (`:rss`, `:pss`, `:private`, `:shared`, `:swap`) and when
-      # they were read, those it had when it became ready, and when it was last told to trim; `before` is what it had
-      # the last time and when that was, `rise` how fast it grew since (bytes/s).
-      View = Struct.new(:usage, :read_at_s, :fresh, :relieved_at_s, :before, :rise)
+      # they were read, those it had when it became ready, when it was last told to trim, and how often since it was far
+      # from its ceiling; `before` is what it had the last time and when that was, `rise` how fast it grew since
+      # (bytes/s).
+      View = Struct.new(:usage, :read_at_s, :fresh, :relieved_at_s, :reliefs, :before, :rise)
 
       # @param fleet [Fleet]
       # @param limits [MemoryLimits]
@@ -58,6 +59,14 @@ module Chaton
 
         unseen.each { |child| see_first(child, now_s) }
         look(now_s) if now_s >= @next_at_s
+      end
+
+      # Looks then, if it would not do so before.
+      #
+      # @param at_s [Float]
+      # @return [void]
+      def look_by(at_s)
+        @next_at_s = [@next_at_s, at_s].min
       end
 
       # @return [Boolean] whether it has looked since it was last asked

@@ -3,6 +3,7 @@
 require "json"
 require "rbconfig"
 require_relative "inherited_sockets"
+require_relative "own_restarts"
 
 module Chaton
   class Supervisor
@@ -14,6 +15,8 @@ module Chaton
     class Relaunch
       # Named by the service manager for one process and one start only.
       ONE_TIME = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
+      # By our predecessor, likewise.
+      INHERITED = [InheritedSockets::VARIABLE, OwnRestarts::VARIABLE].freeze
       # What a process beside the main one must not do in its name.
       OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 
@@ -21,17 +24,18 @@ module Chaton
       # @param program [String] path of the script
       def initialize(argv, program: $PROGRAM_NAME)
         @directory = directory
-        @environment = ENV.to_h.reject { |name, _| ONE_TIME.include?(name) || name == InheritedSockets::VARIABLE }
+        @environment = ENV.to_h.except(*ONE_TIME, *INHERITED)
         @command = [RbConfig.ruby, *load_path, File.expand_path(program), *argv]
       end
 
       # Replaces this process by a new start of the program.
       #
       # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param environment [Hash{String=>String}] further variables
       # @return [void] never
       # @raise [SystemCallError] when the program cannot be started
-      def exec(sockets)
-        environment = @environment.merge(InheritedSockets.to_env(sockets))
+      def exec(sockets, environment: {})
+        environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
         Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values))
       end
 

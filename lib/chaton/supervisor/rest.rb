@@ -13,6 +13,11 @@ module Chaton
       # The first age that one too large from the start must reach, and the longest.
       AGES_S = (60.0..3600.0)
 
+      # @param range [Range<Float>] the first, and the longest
+      # @param times [Integer] how often it was in vain
+      # @return [Float] a time that doubles each time
+      def self.doubled(range, times) = [range.begin * (2.0**[times, 30].min), range.end].min
+
       def initialize
         @failures = 0
         @not_before_s = 0.0
@@ -24,7 +29,7 @@ module Chaton
       # @param now_s [Float]
       # @return [void]
       def failed(now_s)
-        @not_before_s = now_s + doubled(PAUSES_S, @failures)
+        @not_before_s = now_s + Rest.doubled(PAUSES_S, @failures)
         @failures += 1
       end
 
@@ -53,12 +58,8 @@ module Chaton
       # @return [Float] seconds that a worker of this number must have lived before it is replaced
       def age_s(index)
         times = @too_large.fetch(index, 0)
-        times.zero? ? 0.0 : doubled(AGES_S, times - 1)
+        times.zero? ? 0.0 : Rest.doubled(AGES_S, times - 1)
       end
-
-      private
-
-      def doubled(range, times) = [range.begin * (2.0**[times, 30].min), range.end].min
     end
   end
 end

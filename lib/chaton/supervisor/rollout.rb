@@ -20,9 +20,11 @@ module Chaton
       # @param fleet [Fleet]
       # @param target [Object] the new origin: `ready?`, `dead?`, `reason`, `generation`, `retire`
       # @param log [Telemetry::Log]
+      # @param urgent [#call] Child → whether it is to be replaced before others
       # @yield when it is over, either way
-      def initialize(fleet, target, log:, &over)
+      def initialize(fleet, target, log:, urgent: ->(_) { false }, &over)
         @over = over
+        @urgent = urgent
         @fleet = fleet
         @target = target
         @previous = fleet.origin
@@ -68,7 +70,8 @@ module Chaton
       end
 
       def choose
-        @seat = @fleet.seats.find { |seat| !seat.origin.equal?(goal) }
+        left = @fleet.seats.reject { |seat| seat.origin.equal?(goal) }
+        @seat = left.find { |seat| seat.child && @urgent.call(seat.child) } || left.first
         return finish unless @seat
         return false unless @fleet.room?
 

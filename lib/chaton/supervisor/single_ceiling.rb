@@ -4,6 +4,7 @@ require_relative "../native"
 require_relative "../telemetry/size"
 require_relative "event_loop"
 require_relative "memory_limits"
+require_relative "own_restarts"
 
 module Chaton
   class Supervisor
@@ -11,21 +12,28 @@ module Chaton
     # it starts again in place, which finishes what runs and keeps the listening sockets open. At the hard ceiling it
     # does that without trimming first.
     class SingleCeiling
-      # It must have run for so long: one that is above its ceiling sooner would start again and again.
-      AGE_S = 60.0
       # As {CeilingPolicy}: what trimming may take, and how long it is not repeated.
       RELIEF_S = (0.5..60.0)
+      # When its success is looked at, should the next look be later than that.
+      RELIEF_SEEN_S = 2.0
+
+      # @return [Hash{String=>String}] what the next life of this process must find in its environment
+      attr_reader :bequest
 
       # @param settings [Config::MemorySettings]
       # @param restarts [Boolean] whether it may start again; otherwise it only says so
       # @param log [Telemetry::Log]
+      # @param past [OwnRestarts] its former lives
       # @param kernel [#process, #resident, #cgroup] who tells
       # @param now_s [Float]
       # @raise [ConfigError] when what is loaded is above the ceiling
-      def initialize(settings, restarts:, log:, kernel: Native::Memory, now_s: EventLoop.now_s)
+      def initialize(settings, restarts:, log:, past: OwnRestarts.arrive, kernel: Native::Memory,
+                     now_s: EventLoop.now_s)
         @limits = MemoryLimits.read(settings, log: log, kernel: kernel)
         @every_s = settings.check_every_s
         @restarts = restarts
+        @past = past
+        @bequest = {}
         @log = log
         @kernel = kernel
         @began_at_s = now_s
@@ -48,6 +56,7 @@ module Chaton
         return answer(used, now_s) if used >= line
 
         @said = false
+        @early = false
         nil
       end
 
@@ -69,6 +78,7 @@ module Chaton
 
       # @return [Symbol, nil]
       def answer(used, now_s)
+        @early ||= !old_enough?(now_s)
         # No time to see whether trimming helps.
         return restart(used, now_s) if @limits.hard && used >= @limits.hard
 
@@ -81,21 +91,31 @@ module Chaton
 
       def trim(used, now_s)
         @relieved_at_s = now_s
+        @next_at_s = [@next_at_s, now_s + RELIEF_SEEN_S].min
         tell(:info, "collecting and trimming", used) unless @said
         :trim
       end
 
       def restart(used, now_s)
-        may = @restarts && now_s - @began_at_s >= AGE_S
-        tell(may ? :info : :warn, consequence(may), used) unless @said
+        may = @restarts && old_enough?(now_s)
+        tell(may && !@early ? :info : :warn, consequence(may), used) unless @said && !may
         @said = !may
-        :restart if may
+        return unless may
+
+        @bequest = @past.next(early: @early).to_env
+        :restart
       end
 
-      def consequence(may)
-        return "starting again in place" if may
+      # One that is above its ceiling sooner would start again and again.
+      def old_enough?(now_s) = now_s - @began_at_s >= @past.age_s
 
-        @restarts ? "it runs for less than #{AGE_S.round} s and goes on; raise `limit`" : "in development it goes on"
+      def consequence(may)
+        return "in development it goes on" unless @restarts
+        return "it runs for less than #{@past.age_s.round} s and goes on; raise `limit` in `memory { }`" unless may
+        return "starting again in place" unless @early
+
+        "starting again in place, though it was that large early: next time not before " \
+          "#{@past.next(early: true).age_s.round} s; raise `limit` in `memory { }`"
       end
 
       def tell(level, what, used)

@@ -58,6 +58,9 @@ module Chaton
         @complete
       end
 
+      # @return [Hash{String=>String}] what the next life of this process must find in its environment
+      def bequest = @ceiling.bequest
+
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,

@@ -98,12 +98,13 @@ module Chaton
 
       # Starts the program again in this process, with the listening sockets.
       #
+      # @param environment [Hash{String=>String}] further variables
       # @return [Integer] exit status, only when that fails
-      def start_again
+      def start_again(environment = {})
         @hooks.run_all(:on_restart)
         @control.close
         @log.info("starting again in place")
-        @relaunch.exec(@listeners.sockets)
+        @relaunch.exec(@listeners.sockets, environment: environment)
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
         leave

@@ -95,11 +95,25 @@ class CeilingsIntegrationTest < Minitest::Test
 
   def test_a_limit_below_what_a_worker_loads_is_refused_when_the_first_is_ready
     server = launch(rackup: "KEPT = \"x\" * 40_000_000\n#{Server::HELLO}",
-                    config: config(2, "limit \"24M\"", preload: false))
+                    config: config(2, "limit \"24M\"", FAR, preload: false))
     assert_equal 1, server.wait_exit
     assert_match(/cannot start; the server ends  reason="memory limit 24 MiB is below what .* loading: \d+ MiB; raise/,
                  server.log)
     refute_match(/ ready  listen/, server.log)
+    server.wait_all_gone
+  end
+
+  def test_a_hard_limit_below_what_a_worker_loads_is_a_failed_boot
+    server = launch(rackup: "KEPT = \"x\" * 80_000_000\nsleep", config: <<~RUBY)
+      #{config(1, "limit \"24M\"", preload: false)}
+      restart_delay_s 0.1
+      crash_loop_count 2
+    RUBY
+    assert_equal 1, server.wait_exit
+    reason = "memory limit_hard 36 MiB is below what the application needs while it is loading: "
+    assert_match(/worker did not become ready .*status="killed by SIGKILL" reason="#{reason}/, server.log)
+    assert_match(/failed to boot 2 times in a row/, server.log)
+    assert_match(/no worker could be started; the server ends  reason="#{reason}/, server.log)
     server.wait_all_gone
   end
 

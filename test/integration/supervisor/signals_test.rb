@@ -7,6 +7,21 @@ require "support/server"
 class SignalsTest < Minitest::Test
   include ServerTest
 
+  def test_who_comes_in_place_of_a_quiet_worker_is_quiet_until_a_phased_restart
+    server = boot(config: "workers 2")
+    assert server.control("quiet")["ok"]
+    server.eventually("both are quiet") { accepting(server) == [false, false] }
+    old = server.workers
+    server.signal("KILL", old.first)
+    server.eventually("another one has come, and is quiet") do
+      old.first != server.workers.first && accepting(server) == [false, false]
+    end
+    server.signal("USR1")
+    server.eventually("new ones work") { accepting(server) == [true, true] && (old & server.workers).empty? }
+    assert_equal "hello", server.get.body
+    assert_equal 0, server.stop
+  end
+
   def test_ttin_and_ttou_change_the_number
     server = boot(config: "workers 1")
     server.signal("TTIN")
@@ -73,6 +88,11 @@ class SignalsTest < Minitest::Test
   end
 
   private
+
+  # @return [Array<Boolean>] of those that are ready
+  def accepting(server)
+    server.status["workers"].select { |worker| worker["state"] == "ready" }.map { |worker| worker["accepting"] }
+  end
 
   def said?(server, text)
     File.exist?(server.path("out.log")) && server.read("out.log").include?(text)

@@ -41,8 +41,12 @@ class MemoryConfigTest < ConfigCase
     assert_nil memory("limit_hard nil").limit_hard
     assert_match(/limit must be auto, off, or bytes from 1 MiB .* not "12"/, refused("limit '12'"))
     assert_match(/limit_hard must be none, or bytes/, refused("limit_hard :auto"))
-    assert_match(/limit \(512 MiB\) is above limit_hard \(256 MiB\): a worker would/,
-                 refused("limit '512M'; limit_hard '256M'"))
+    ["256M", "512M", "563M"].each do |hard|
+      assert_match(/limit_hard \(\d+ MiB\) must be at least 1.1 times limit \(512 MiB\), or a worker would be ended/,
+                   refused("limit '512M'; limit_hard '#{hard}'"))
+    end
+    { "512M" => "564M", "1000M" => "1100M" }
+      .each { |soft, hard| assert_match(/\A\d+\z/, memory("limit '#{soft}'; limit_hard '#{hard}'").limit_hard.to_s) }
     assert_match(/limit \(512 MiB\) is above limit_tree \(256 MiB\): one worker/,
                  refused("limit '512M'; limit_tree '256M'"))
   end

@@ -72,6 +72,16 @@ class HeapCacheTest < Minitest::Test
     end
   end
 
+  def test_what_has_no_room_in_this_machine_is_not_true
+    cache.write(READING.merge(pools: [[40, 100_000], [640, 25_000]]))
+    assert cache.read
+    assert cache(machine: 40 << 20).read
+    small = cache(machine: 38 << 20)
+    assert_nil small.read
+    assert_match(/cannot be true/, small.problem)
+    assert_operator Chaton::Memory::HeapCache.machine, :>, 1 << 28
+  end
+
   def test_a_home_where_there_is_no_tmp
     Dir.rmdir("#{@root}/tmp")
     assert cache.write(READING)

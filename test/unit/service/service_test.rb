@@ -84,6 +84,23 @@ class ServiceTest < Minitest::Test
     assert_match(/went back to the front of their queues/, @output.string)
   end
 
+  # After its answer has been sent no unit is waited for.
+  def test_a_thread_that_does_not_end_is_no_complete_stop
+    gate = Queue.new
+    began = Queue.new
+    after = lambda do |*_|
+      began << true
+      gate.pop
+    end
+    start([:web]) { |env| env["rack.response_finished"] << after }
+    HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
+    popped(began)
+    refute stop(5)
+    refute_match(/still running/, @output.string)
+  ensure
+    gate << true
+  end
+
   def test_a_quiet_one_takes_no_more_and_serves_on
     start(%i[web jobs])
     @service.quiet_jobs
@@ -124,7 +141,7 @@ class ServiceTest < Minitest::Test
 
   private
 
-  def start(roles)
+  def start(roles, &seen)
     @stopped = false
     plan = Chaton::Config.load({ config_file: "-", store: "memory://#{name}", web: roles.include?(:web),
                                  jobs: roles.include?(:jobs), threads: "1:3" }, env: {}, root: ROOT)
@@ -132,10 +149,17 @@ class ServiceTest < Minitest::Test
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
     Chaton::Service::Code.follow(plan, roles, log: @log)
     duty = Chaton::Service::Duty.new(roles: roles, ledger: Chaton::Native::Ledger.new(1, 8))
-    @service = Chaton::Service.new(plan, app: ->(_env) { [200, {}, ["hello"]] }, sockets: [@server].compact,
+    @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact,
                                          board: Chaton::Native::Board.new(1), slot: 0, leash: nil, log: @log,
                                          duty: duty)
     @service.start
+  end
+
+  def app(seen)
+    lambda do |env|
+      seen&.call(env)
+      [200, {}, ["hello"]]
+    end
   end
 
   def stop(deadline_s)

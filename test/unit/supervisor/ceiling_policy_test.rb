@@ -21,6 +21,10 @@ class CeilingPolicyTest < Minitest::Test
     "close and at work" => [ONE, [{ pss: 95, in_flight: 1 }], {}, nil],
     "close and told before" => [ONE, [{ pss: 95, relieved_s: 59 }], {}, nil],
     "close and told long before" => [ONE, [{ pss: 95, relieved_s: 61 }], {}, [:relieve, 0]],
+    "close and told twice in vain" => [ONE, [{ pss: 95, relieved_s: 119, reliefs: 2 }], {}, nil],
+    "close and told twice in vain, later" => [ONE, [{ pss: 95, relieved_s: 120, reliefs: 2 }], {}, [:relieve, 0]],
+    "close and told ever so often" => [ONE, [{ pss: 95, relieved_s: 3599, reliefs: 99 }], {}, nil],
+    "close and told ever so often, later" => [ONE, [{ pss: 95, relieved_s: 3600, reliefs: 99 }], {}, [:relieve, 0]],
     "over, not yet told" => [ONE, [{ pss: 100, in_flight: 9 }], {}, [:relieve, 0]],
     "over, told just now" => [ONE, [{ pss: 100, relieved_s: 0.4 }], {}, nil],
     "over, told in vain" => [ONE, [{ pss: 100, relieved_s: 0.5 }], {}, [:recycle, 0, :replace_first]],
@@ -30,6 +34,11 @@ class CeilingPolicyTest < Minitest::Test
       [ONE, [{ pss: 100, ahead: 150, relieved_s: 0.1 }], {}, [:recycle, 0, :replace_first]],
     "a sibling's ceiling is lower" => [ONE, [{ pss: 96, in_flight: 1 }, { pss: 96, in_flight: 1 }], {}, [:relieve, 1]],
     "the largest first" => [ONE, [{ pss: 101 }, { pss: 120 }, { pss: 110 }], {}, [:relieve, 1]],
+    "over while all are replaced" => [ONE, [{ pss: 120 }], { held: true }, [:relieve, 0]],
+    "over and told while all are replaced" => [ONE, [{ pss: 120, relieved_s: 2 }], { held: true }, nil],
+    "about to reach the hard one while all are replaced" =>
+      [ONE, [{ pss: 120, ahead: 150 }], { held: true }, [:relieve, 0]],
+    "hard while all are replaced" => [ONE, [{ pss: 150 }], { held: true }, [:hard, 0]],
     "one at a time" => [ONE, [{ pss: 120, relieved_s: 2 }], { busy: true }, nil],
     "leaving" => [ONE, [{ pss: 120, state: :stopping, relieved_s: 2 }], {}, nil],
     "booting" => [ONE, [{ pss: 120, state: :booting, relieved_s: 2 }], {}, nil],
@@ -59,11 +68,15 @@ class CeilingPolicyTest < Minitest::Test
       [TREE, [{ pss: 150, own: 100, fresh: 100 }, { pss: 150, own: 100, fresh: 95 }], { total: 300 }, nil],
     "the container is almost full" =>
       [TREE, [{ pss: 90, own: 80, fresh: 10 }, { pss: 120, own: 110, fresh: 70 }],
-       { total: 290, current: 970, container: 1000 }, [:hard, 0]],
+       { total: 800, current: 970, container: 1000 }, [:hard, 0]],
+    "the container is almost full of files" =>
+      [TREE, [{ pss: 90, own: 80, fresh: 10 }, { pss: 120, own: 110, fresh: 70 }],
+       { total: 299, current: 999, container: 1000 }, nil],
     "the container is almost full, one is ending" =>
-      [TREE, [{ pss: 90, ending: true }, { pss: 120 }], { total: 290, current: 980, container: 1000 }, nil],
+      [TREE, [{ pss: 90, ending: true }, { pss: 120 }], { busy: true, total: 850, current: 980, container: 1000 },
+       nil],
     "the container is full, one is ending" =>
-      [TREE, [{ pss: 90, ending: true }, { pss: 120 }], { total: 290, current: 990, container: 1000 }, [:hard, 1]],
+      [TREE, [{ pss: 90, ending: true }, { pss: 120 }], { total: 850, current: 990, container: 1000 }, [:hard, 1]],
     "the container is full of something else" =>
       [TREE, [{ pss: 90, own: 50, fresh: 50 }], { total: 100, current: 999, container: 1000 }, nil]
   }.freeze
@@ -93,14 +106,15 @@ class CeilingPolicyTest < Minitest::Test
 
   private
 
-  def decide(settings, workers, busy: false, total: 0, current: nil, container: nil)
+  def decide(settings, workers, busy: false, held: false, total: 0, current: nil, container: nil)
     tree = Policy::Tree.new(total: total, current: current, container: container)
     workers = workers.each_with_index.map { |given, index| worker(index, **given) }
-    Policy.new(limits_of(**settings)).decide(workers, tree, busy: busy)
+    Policy.new(limits_of(**settings)).decide(workers, tree, busy: busy, held: held)
   end
 
   def worker(index, pss:, **given)
-    defaults = { state: :ready, age_s: 100, own: pss, fresh: 10, ahead: pss, in_flight: 0, rest_s: 0, ending: false }
+    defaults = { state: :ready, age_s: 100, own: pss, fresh: 10, ahead: pss, in_flight: 0, reliefs: 1, rest_s: 0,
+                 ending: false }
     Policy::Worker.new(index: index, pss: pss, **defaults, **given)
   end
 

@@ -1,23 +1,8 @@
 # frozen_string_literal: true
 
-require "test_helper"
-require "chaton/supervisor/ceilings"
-require "chaton/supervisor/memory_watch"
-require_relative "memory_fakes"
+require_relative "ceilings_case"
 
-class CeilingsTest < Minitest::Test
-  include SupervisorFakes
-  include MemoryFakes
-
-  LIMIT = 100 * MIB
-
-  def setup
-    @kernel = Kernel.new
-    @pid = 1000
-    @orders = Hash.new { |all, child| all[child] = [] }
-    @now_s = Chaton::Supervisor::EventLoop.now_s
-  end
-
+class CeilingsTest < CeilingsCase
   def test_it_trims_first_looks_again_and_recycles
     build(limit: LIMIT)
     old = child(0)
@@ -61,35 +46,32 @@ class CeilingsTest < Minitest::Test
     assert(both.all? { |child| child.dead? || child.ready? })
   end
 
-  def test_nobody_is_recycled_during_a_phased_restart
-    build(limit: LIMIT)
-    use(child(0), 120)
-    3.times { look(held: true) }
-    refute_predicate @ceilings, :busy?
-    use(child(0), 160)
-    look(held: true)
-    assert_predicate @ceilings, :busy?, "the hard ceiling does not wait"
+  def test_what_was_relieved_is_looked_at_soon
+    build(limit: LIMIT, every_s: 3600.0)
+    look
+    lose(child(0))
+    tick
+    arrive(newest, size: 110, starting: true)
+    assert_in_delta @now_s + 2, @watch.due_at, 0.01
+    look(starting: true)
+    refute_predicate @ceilings, :doubts?
+    assert_match(/110 MiB/, @ceilings.refusal)
   end
 
-  def test_the_hard_ceiling_stops_at_once_and_the_other_one_goes_on
+  def test_an_idle_one_close_to_its_ceiling_is_told_ever_less_often
     build(limit: LIMIT)
-    old, other = @fleet.children.dup
-    @board.gauges[old.slot] = { live_slots: 12_345, allocator_active: 90 * MIB, heap_pages: 0 }
-    signals = []
-    old.define_singleton_method(:signal) { |name| signals << name }
-    use(old, 170, own: 140)
-    use(other, 160)
+    use(child(0), 95)
+    60.times { look }
+    assert_equal 2, @orders[child(0)].size, "at once and after one minute"
+    60.times { look }
+    assert_equal 3, @orders[child(0)].size, "then after two"
+    use(child(0), 85)
     look
-    assert_equal %w[QUIT], signals
-    assert_predicate other, :ready?
-    assert_match(/ERROR worker stopped at once: its memory reached 170 MiB \(hard ceiling 150 MiB\)/, @output.string)
+    use(child(0), 95)
     look
-    assert_predicate other, :ready?, "one at a time"
-    leave(old)
-    assert_equal 1, status[:hard_total]
-    assert_equal 0, status[:recycled_total]
-    assert_match(/private="140 MiB".* live_slots=12345 allocator_active="90 MiB"\n/, @output.string)
-    refute_match(/worker died/, @output.string)
+    assert_equal 4, @orders[child(0)].size, "what has shrunk begins anew"
+    30.times { look }
+    assert_equal 5, @orders[child(0)].size
   end
 
   def test_a_successor_that_fails_is_answered_with_a_pause
@@ -151,59 +133,4 @@ class CeilingsTest < Minitest::Test
     assert_equal 80 * MIB, status[:total]
     assert_nil status[:limit]
   end
-
-  private
-
-  def build(size: 40, starting: false, **given)
-    build_fleet(workers: 2)
-    limits = limits_of(**given)
-    @watch = Chaton::Supervisor::MemoryWatch.new(@fleet, limits, every_s: 2.0, parents: -> { [] }, kernel: @kernel)
-    @ceilings = Chaton::Supervisor::Ceilings.new(@fleet, limits, watch: @watch, board: @board, log: @log)
-    @fleet.children.each { |child| arrive(child, size: size, starting: starting) }
-  end
-
-  # A child becomes ready.
-  def arrive(child, size: 40, **known)
-    child.forked(@pid += 1, @now_s)
-    orders = @orders[child]
-    child.define_singleton_method(:signal) { |_name| nil }
-    child.define_singleton_method(:order) { |order| orders << order }
-    use(child, size)
-    make_ready(child)
-    turn(**known)
-  end
-
-  def leave(child)
-    lose(child, "exit 0")
-    turn
-    tick
-    arrive(newest) if newest.state == :asked
-  end
-
-  def use(child, pss, own: pss)
-    @kernel.set(child.pid, pss * MIB, own: own * MIB)
-  end
-
-  # Slowly, so that there is time to see whether trimming helps.
-  def grow(child)
-    [89, 104].each do |size|
-      use(child, size)
-      look
-    end
-  end
-
-  # The next look is due.
-  def look(**known)
-    @now_s += 2
-    turn(**known)
-  end
-
-  def turn(**known)
-    @watch.tick(@now_s)
-    @ceilings.steer(@now_s, **known)
-  end
-
-  def status = @ceilings.to_h(@now_s)
-  def child(index) = @fleet.children[index]
-  def newest = @origin.asked.last.first
 end

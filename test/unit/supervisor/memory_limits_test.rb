@@ -14,7 +14,8 @@ class MemoryLimitsTest < Minitest::Test
     "a limit alone" => [{ limit: 100 }, nil, 100, 150, nil, 0],
     "a hard one beside it" => [{ limit: 100, limit_hard: 120 }, nil, 100, 120, nil, 0],
     "a hard one alone" => [{ limit_hard: 120 }, nil, nil, 120, nil, 0],
-    "a hard one below the soft one" => [{ limit: 100, limit_hard: 80 }, nil, 100, 100, nil, 0],
+    "a hard one below the soft one" => [{ limit: 100, limit_hard: 80 }, nil, 100, 110, nil, 0],
+    "a hard one that is the soft one" => [{ limit: 100, limit_hard: 100 }, nil, 100, 110, nil, 0],
     "all together" => [{ limit_tree: 300 }, nil, nil, nil, 300, 0],
     "a container" => [{}, 1000, nil, nil, 900, 0],
     "a container that is not to count" => [{ limit_tree: :off }, 1000, nil, nil, nil, 0],
@@ -51,6 +52,11 @@ class MemoryLimitsTest < Minitest::Test
                  limits.refusal(83 << 20))
     assert_match(/\Amemory limit 50 MiB leaves nothing above what .* 48 MiB/, limits.refusal(48 << 20, 46 << 20))
     assert_nil limits_of.refusal(1 << 40)
+  end
+
+  def test_who_grows_too_large_while_it_boots_is_told_so
+    assert_match(/\Amemory limit_hard 75 MiB is below what .* while it is loading: 83 MiB; raise `limit_hard`/,
+                 limits_of(limit: 50 << 20).refusal_of_boot(83 << 20))
   end
 
   def test_before_the_fork_only_a_share_counts

@@ -30,7 +30,7 @@ class RelaunchTest < Minitest::Test
   end
 
   def test_a_start_beside_us
-    ENV.update("LISTEN_FDS" => "1", "NOTIFY_SOCKET" => "/n", "KEPT" => "yes")
+    ENV.update("LISTEN_FDS" => "1", "CHATON_MEMORY_RESTARTS" => "1 1", "NOTIFY_SOCKET" => "/n", "KEPT" => "yes")
     relaunch = Dir.chdir(@dir) { Chaton::Supervisor::Relaunch.new(%w[-w 2], program: "program.rb") }
     ENV["FROM_THE_APP"] = "1"
     Process.wait(relaunch.spawn({ "tcp://x" => @server }, ios: [], environment: { "MARK" => "m" }))
@@ -39,18 +39,18 @@ class RelaunchTest < Minitest::Test
     assert_equal @dir, result["dir"]
     env = result["env"]
     assert_equal %w[yes m], env.values_at("KEPT", "MARK")
-    assert_equal [nil, nil, nil], env.values_at("LISTEN_FDS", "NOTIFY_SOCKET", "FROM_THE_APP")
+    assert_empty env.keys & %w[LISTEN_FDS CHATON_MEMORY_RESTARTS NOTIFY_SOCKET FROM_THE_APP]
   end
 
   def test_a_start_in_place_keeps_the_pid_and_the_managers_socket
     ENV["NOTIFY_SOCKET"] = "/n"
     pid = fork do
       relaunch = Dir.chdir(@dir) { Chaton::Supervisor::Relaunch.new([], program: "program.rb") }
-      relaunch.exec({ "tcp://x" => @server })
+      relaunch.exec({ "tcp://x" => @server }, environment: { "MARK" => "m" })
     end
     assert_equal pid, Process.wait(pid)
     assert_equal @server.addr[1], result["port"]
-    assert_equal "/n", result["env"]["NOTIFY_SOCKET"]
+    assert_equal %w[/n m], result["env"].values_at("NOTIFY_SOCKET", "MARK")
   end
 
   def test_a_symbolic_link_is_followed_anew

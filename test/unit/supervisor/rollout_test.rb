@@ -104,6 +104,19 @@ class RolloutTest < Minitest::Test
     assert_equal :done, @rollout.state
   end
 
+  def test_who_cannot_wait_comes_first
+    urgent = @old.last
+    @rollout = Chaton::Supervisor::Rollout.new(@fleet, @other, log: @log, urgent: ->(child) { child.equal?(urgent) })
+    @other.state = :ready
+    step
+    assert_equal 1, successor.index
+    make_ready(successor)
+    step
+    lose(urgent, "exit 0")
+    step
+    assert_equal 0, successor.index
+  end
+
   private
 
   def finish

@@ -62,6 +62,40 @@ class SingleCeilingTest < Minitest::Test
     assert_equal :restart, @ceiling.look(62.0)
   end
 
+  def test_one_that_starts_again_in_vain_must_grow_older_each_time
+    build(limit: 100 * MIB, past: Chaton::Supervisor::OwnRestarts.new(1))
+    use(110)
+    assert_equal :trim, @ceiling.look(50.0)
+    assert_nil @ceiling.look(60.0)
+    assert_match(/it runs for less than 120 s and goes on; raise `limit` in `memory { }`/, @output.string)
+    assert_empty @ceiling.bequest
+    assert_equal :trim, @ceiling.look(118.0)
+    assert_equal :restart, @ceiling.look(120.0)
+    assert_match(/WARN  memory .*: starting again in place, though .* not before 240 s; raise `limit`/, @output.string)
+    assert_equal({ "CHATON_MEMORY_RESTARTS" => "#{Process.pid} 2" }, @ceiling.bequest)
+  end
+
+  def test_one_that_grows_later_has_not_started_in_vain
+    build(limit: 100 * MIB, past: Chaton::Supervisor::OwnRestarts.new(1))
+    use(110)
+    assert_equal :trim, @ceiling.look(50.0)
+    use(80)
+    assert_nil @ceiling.look(52.0)
+    use(110)
+    assert_equal :trim, @ceiling.look(200.0)
+    assert_equal :restart, @ceiling.look(202.0)
+    assert_equal "#{Process.pid} 0", @ceiling.bequest.values.first
+    refute_match(/WARN/, @output.string)
+  end
+
+  def test_it_looks_again_soon_after_it_has_trimmed
+    build(limit: 100 * MIB, check_every_s: 3600.0)
+    use(110)
+    assert_equal :trim, @ceiling.look(3600.0)
+    assert_equal 3602.0, @ceiling.due_at
+    assert_equal :restart, @ceiling.look(3602.0)
+  end
+
   def test_in_development_it_only_says_so
     build(limit: 100 * MIB, restarts: false)
     use(110)
@@ -91,10 +125,10 @@ class SingleCeilingTest < Minitest::Test
 
   private
 
-  def build(restarts: true, **given)
+  def build(restarts: true, past: Chaton::Supervisor::OwnRestarts.new, **given)
     log = Chaton::Telemetry::Log.new(io: @output)
     @ceiling = Chaton::Supervisor::SingleCeiling.new(memory_settings(**given), restarts: restarts, log: log,
-                                                                               kernel: @kernel, now_s: 0.0)
+                                                                               past: past, kernel: @kernel, now_s: 0.0)
   end
 
   def use(pss, rss: pss) = @kernel.set(Process.pid, pss * MIB, rss: rss * MIB)
