@@ -15,7 +15,8 @@ class TidyTest < Minitest::Test
     %w[config config/*],
     %w[supervisor supervisor/* control mold single],
     %w[worker worker/* service service/* active_record_pool],
-    %w[web web/* jobs jobs/* memory memory/* job batch batch/* iterable_job iterable_job/* sidekiq sidekiq/* testing testing/* rails
+    %w[web web/* jobs jobs/* memory memory/* job batch batch/* iterable_job iterable_job/* sidekiq sidekiq/* testing
+       testing/* rails
        pool guardian],
     %w[native]
   ].freeze

@@ -101,9 +101,9 @@ module Chaton
       end
 
       def of_library(library, variables)
-        Choice.new(name: library.name, version: library.version, path: library.path, env: variables,
-                   shape: library.name == "jemalloc" ? jemalloc_shape : "giving pages back at once", why: reason(library),
-                   missed: false)
+        shape = library.name == "jemalloc" ? jemalloc_shape : "giving pages back at once"
+        Choice.new(name: library.name, version: library.version, path: library.path, env: variables, shape: shape,
+                   why: reason(library), missed: false)
       end
 
       def reason(library)

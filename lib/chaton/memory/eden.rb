@@ -52,7 +52,8 @@ module Chaton
       def room
         stat = GC.stat
         pages = stat.fetch(:heap_allocatable_pages, 0) * @reading.fetch(:slots_per_page)
-        stat.fetch(:heap_available_slots) - stat.fetch(:heap_live_slots) + pages + stat.fetch(:heap_allocatable_slots, 0)
+        free = stat.fetch(:heap_available_slots) - stat.fetch(:heap_live_slots)
+        free + pages + stat.fetch(:heap_allocatable_slots, 0)
       end
 
       def fill(count)

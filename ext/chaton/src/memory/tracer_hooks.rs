@@ -81,8 +81,8 @@ pub fn points(ruby: &Ruby) -> Result<Points, String> {
         .map_err(|error| error.to_string())
     };
     Ok(Points {
-        allocated: make(rb_sys::RUBY_INTERNAL_EVENT_NEWOBJ as u32, on_allocation)?,
-        marked: make(rb_sys::RUBY_INTERNAL_EVENT_GC_END_MARK as u32, on_marked)?,
+        allocated: make(rb_sys::RUBY_INTERNAL_EVENT_NEWOBJ, on_allocation)?,
+        marked: make(rb_sys::RUBY_INTERNAL_EVENT_GC_END_MARK, on_marked)?,
     })
 }
 
