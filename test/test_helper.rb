@@ -4,6 +4,7 @@ lib = File.expand_path("../lib", __dir__)
 $LOAD_PATH.unshift(lib) unless $LOAD_PATH.include?(lib)
 
 require "minitest/autorun"
+require "minitest/mock"
 require "timeout"
 
 # A test that hangs fails, with the line it hangs on, instead of holding up the others. Each of setup, test

@@ -6,7 +6,8 @@ MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev ca-certificates rake
   ruby-actioncable ruby-sqlite3 ruby-nokogiri ruby-pg libjemalloc2 libmimalloc3 openssl git"
 # Rust besides the compiler that trixie began with, which is too old for the SQLite and Redis crates.
 matrix_packages() {
-  if [ "$1" = trixie ]; then echo "$MATRIX_PACKAGES rustc-web cargo-web"; else echo "$MATRIX_PACKAGES rustc cargo"; fi
+  if [ "$1" = trixie ]; then echo "$MATRIX_PACKAGES rustc-web cargo-web"
+  else echo "$MATRIX_PACKAGES rustc cargo ruby-minitest-mock"; fi
 }
 # A mirror may be behind, and the suites that change daily say soon that they are out of date.
 MATRIX_UPDATE="apt-get -o Acquire::Check-Valid-Until=false update -qq"
@@ -111,7 +112,8 @@ matrix_inside() {
   local root=$1
   shift
   # shellcheck disable=SC2016 # expanded in the shell that mounts
-  matrix_alone sh -c 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" \
+  matrix_alone sh -c 'mkdir -p "$0/dev/pts" && mount -t proc proc "$0/proc" &&
+    mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" && exec chroot "$0" "$@"' "$root" \
     env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
 }
 

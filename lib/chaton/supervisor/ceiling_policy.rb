@@ -22,6 +22,7 @@ module Chaton
       # time the success of that can be judged, `ending` whether it has been told to stop at once.
       Worker = Struct.new(:index, :state, :age_s, :pss, :own, :fresh, :ahead, :in_flight, :relieved_s, :reliefs,
                           :rest_s, :ending, keyword_init: true) do
+        # @return [Integer] bytes by which it has grown since it was ready
         def grown = own - fresh.to_i
         def grows? = !fresh.nil? && own >= fresh * GROWN
         def rested? = age_s >= rest_s

@@ -44,7 +44,7 @@ class ActiveJobTest < JobsUnitCase
       Send.set(wait: 60).perform_later("a")
       later = STORE.rows.shift.at > Time.now.to_f + 50
       jobs = [Send.new("b"), Send.new("c"), Send.new("d")]
-      jobs.last.scheduled_at = Time.now.to_f + 9
+      jobs.last.scheduled_at = Time.now + 9
       count = ActiveJob::Base.queue_adapter.enqueue_all(jobs)
       print [[later, count], STORE.rows.map { |row| row.at&.class }, jobs.map(&:provider_job_id).compact.size].inspect
     RUBY

@@ -26,8 +26,9 @@ use super::summary::{Kept, Open, Summary};
 use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
 
-/// So many minor collections may pass while Ruby wants a full one.
-const WANTING_MAX: u64 = 16;
+/// So many minor collections may pass while Ruby wants a full one. Few: 3.4 makes
+/// its heap larger instead of collecting more often.
+const WANTING_MAX: u64 = 2;
 
 thread_local! {
     /// The calling pool thread, while it runs a unit. Owned: a thread may end

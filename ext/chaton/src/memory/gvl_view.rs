@@ -1,20 +1,34 @@
 //! How long units of work wait for the GVL and hold it (CRuby 3.2 and later).
 //!
-//! The events run on the native thread that they are about, so what a thread
-//! measures is its own. They may run without the GVL: no Ruby is called.
+//! That a thread wants the GVL may be said by another one, which wakes it: from
+//! 3.3 on the event tells whose it is, and the time is noted in a slot of that
+//! thread. The others run on the native thread that they are about, so what a
+//! thread measures is its own. They may run without the GVL: no Ruby is called
+//! but for the slot.
 
 use std::cell::Cell;
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;
 
 use chaton_core::clock;
+use magnus::rb_sys::protect;
+use rb_sys::VALUE;
 
 use super::tracer_hooks;
 use crate::preempt::symbol;
 
-type Callback = unsafe extern "C" fn(c_uint, *const c_void, *mut c_void);
+/// `rb_internal_thread_event_data_t` of 3.3; 3.2 passes nothing.
+#[repr(C)]
+struct EventData {
+    thread: VALUE,
+}
+
+type Callback = unsafe extern "C" fn(c_uint, *const EventData, *mut c_void);
+type CreateKey = unsafe extern "C" fn() -> c_int;
+type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
+type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 type AddHook = unsafe extern "C" fn(Callback, c_uint, *mut c_void) -> *mut c_void;
 
 /// The thread wants the GVL.
@@ -49,11 +63,43 @@ fn hook() -> Option<AddHook> {
     })
 }
 
+/// Where a thread's latest wish for the GVL is noted (3.3 and later).
+struct Slot {
+    key: c_int,
+    get: Get,
+    set: Set,
+}
+
+static SLOT: OnceLock<Option<Slot>> = OnceLock::new();
+
+fn slot() -> Option<Slot> {
+    let create = symbol(c"rb_internal_thread_specific_key_create")?;
+    let get = symbol(c"rb_internal_thread_specific_get")?;
+    let set = symbol(c"rb_internal_thread_specific_set")?;
+    // SAFETY: signatures of ruby/thread.h, 3.3 and later.
+    let (create, get, set) = unsafe {
+        (
+            std::mem::transmute::<*mut c_void, CreateKey>(create),
+            std::mem::transmute::<*mut c_void, Get>(get),
+            std::mem::transmute::<*mut c_void, Set>(set),
+        )
+    };
+    let mut key = 0;
+    // SAFETY: raises when all keys are taken, over a frame that owns nothing.
+    protect(|| unsafe {
+        key = create();
+        rb_sys::Qnil as VALUE
+    })
+    .ok()?;
+    Some(Slot { key, get, set })
+}
+
 /// Measures from the next unit on, or no more.
 pub fn measure(on: bool) {
     static ADDED: AtomicBool = AtomicBool::new(false);
     let Some(add) = hook() else { return };
     if on && !ADDED.swap(true, Relaxed) {
+        SLOT.get_or_init(slot);
         // SAFETY: with the GVL; the hook stays for good and needs no data.
         unsafe { add(happened, READY | RESUMED | SUSPENDED, ptr::null_mut()) };
     }
@@ -82,15 +128,29 @@ pub fn unit_ends(label: impl FnOnce() -> String) {
     tracer_hooks::record_unit(label, WAITING.get(), holding, now.saturating_sub(began));
 }
 
-unsafe extern "C" fn happened(event: c_uint, _: *const c_void, _: *mut c_void) {
+unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_void) {
+    let now = clock::now_ns();
+    if !ON.load(Relaxed) {
+        return;
+    }
+    if let (READY, Some(Some(slot))) = (event, SLOT.get()) {
+        // SAFETY: Ruby passes a live thread, whose slot holds a number, no pointer.
+        unsafe { (slot.set)((*data).thread, slot.key, now as *mut c_void) };
+        return;
+    }
     if BEGAN.get() == 0 {
         return;
     }
-    let now = clock::now_ns();
-    let elapsed = now.saturating_sub(SINCE.replace(now));
+    let since = SINCE.replace(now);
     match event {
-        RESUMED => WAITING.set(WAITING.get() + elapsed),
-        SUSPENDED => HOLDING.set(HOLDING.get() + elapsed),
+        RESUMED => {
+            let wished = SLOT.get().and_then(Option::as_ref).map_or(since, |slot| {
+                // SAFETY: as above.
+                unsafe { (slot.get)((*data).thread, slot.key) as u64 }
+            });
+            WAITING.set(WAITING.get() + now.saturating_sub(wished.max(since)));
+        }
+        SUSPENDED => HOLDING.set(HOLDING.get() + now.saturating_sub(since)),
         // From here on it waits; until here it did something else.
         _ => {}
     }
