@@ -177,7 +177,7 @@ impl Board {
         let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let bytes = file.metadata()?.len() as usize;
         let size = std::mem::size_of::<Slot>();
-        if bytes == 0 || bytes % size != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(size) {
             let message = format!("descriptor {inherited} is no board: {bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }

@@ -124,7 +124,7 @@ impl Ledger {
         // SAFETY: just made, owned by nobody else.
         let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let bytes = file.metadata()?.len() as usize;
-        if bytes == 0 || bytes % slot_bytes(threads) != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(slot_bytes(threads)) {
             let message =
                 format!("descriptor {inherited} is no ledger of {threads} threads: {bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));

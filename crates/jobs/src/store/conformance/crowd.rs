@@ -82,7 +82,7 @@ pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
             let payloads: Vec<Vec<u8>> =
                 (0..EACH).map(|index| doc("q", &format!("{n}-{push}-{index}"))).collect();
             // The queue that is asked last is filled first.
-            let place = |index: usize| if index % 3 == 0 { "r" } else { "q" };
+            let place = |index: usize| if index.is_multiple_of(3) { "r" } else { "q" };
             let jobs: Vec<NewJob<'_>> =
                 payloads.iter().enumerate().map(|(index, doc)| job(place(index), doc)).collect();
             store.push(&jobs).unwrap();
