@@ -7,8 +7,8 @@ module Chaton
   module Memory
     # How much may be allocated between two collections in this process, from its settings and from what is alive in it.
     class Eden
-      # What malloc may give out between two collections at least: Ruby's own first limit.
-      MALLOC_BYTES_MIN = 16 << 20
+      # What malloc may give out between two collections at least: where Ruby's own limit ends.
+      MALLOC_BYTES_MIN = 32 << 20
       # Below this share of the eden that is wanted, the heap is made larger.
       ENOUGH = 0.6
 

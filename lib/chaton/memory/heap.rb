@@ -13,8 +13,8 @@ module Chaton
       EDEN_BYTES_MIN = 1 << 20
       # Of a worker's ceiling, what eden may take.
       EDEN_OF_LIMIT = 0.25
-      # What may be allocated outside of slots before it causes a collection; Ruby's own start at the lower bound.
-      MALLOC_BYTES = ((16 << 20)..(128 << 20))
+      # What may be allocated outside of slots before it causes a collection; the lower bound is where Ruby's own ends.
+      MALLOC_BYTES = ((32 << 20)..(128 << 20))
       # A limit grows to this multiple of itself when collections find little.
       MALLOC_GROWTH = 2
       # For what old objects hold outside of slots: far off where full collections are ours to call, yet bounded.
