@@ -38,7 +38,7 @@ module Chaton
         self
       end
 
-      # Writes a line for each collection since the last call; on the guardian's thread.
+      # Writes a line for each collection since the last call; on the guardian's thread, at most once a second.
       #
       # @return [void]
       def report(*)
@@ -54,7 +54,10 @@ module Chaton
       # Does what was put off until there is nothing else to do; on the guardian's thread.
       #
       # @return [void]
-      def idle(*) = @native.idle_work
+      def idle(*)
+        @native.idle_work
+        report if @settings.summary
+      end
 
       # Ruby has wanted a full collection for long, and no unit of work ended; on the guardian's thread.
       #

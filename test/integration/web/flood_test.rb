@@ -53,7 +53,10 @@ class FloodTest < Minitest::Test
       ProcessFigures.resident_kib(server.pid) - before
     end
     assert_operator grown.max, :<, GROWTH_KIB_MAX
-    assert_operator grown.last - grown.first, :<, LATER_GROWTH_KIB_MAX
+    # What the allocator keeps for a while goes back once there is nothing to do.
+    server.eventually("memory of the last flood to be given back") do
+      ProcessFigures.resident_kib(server.pid) - before - grown.first < LATER_GROWTH_KIB_MAX
+    end
     assert_equal 0, server.stop
   end
 

@@ -13,6 +13,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use std::sync::Arc;
 
+use chaton_core::clock;
 use chaton_core::executor::Executor;
 use chaton_core::guard::Event;
 use chaton_core::hub::Hub;
@@ -29,6 +30,8 @@ use crate::unit::{Unit, UnitLabel};
 /// So many minor collections may pass while Ruby wants a full one. Few: 3.4 makes
 /// its heap larger instead of collecting more often.
 const WANTING_MAX: u64 = 2;
+/// Summaries are fetched this often at most (ns), and when the process is idle.
+const TELL_EVERY_NS: u64 = 1_000_000_000;
 
 thread_local! {
     /// The calling pool thread, while it runs a unit. Owned: a thread may end
@@ -120,6 +123,8 @@ pub struct Watch {
     pub latest: AtomicU64,
     /// Full ones so far.
     pub majors: AtomicU64,
+    /// When the guardian may be told next (ns of the clock).
+    tell_ns: AtomicU64,
     /// Collections in a row at which Ruby wanted the next one to be full.
     wanting: AtomicU64,
     /// `Stats::time_ms` at the last look.
@@ -150,6 +155,7 @@ impl Watch {
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
+            tell_ns: AtomicU64::new(0),
             wanting: AtomicU64::new(0),
             ms_seen: AtomicU64::new(0),
             malloc_seen: AtomicU64::new(0),
@@ -216,9 +222,19 @@ impl Watch {
             state.open = Some(Open::begin(summary, &self.stats));
         }
         drop(state);
-        if lines {
+        if lines && self.is_time_to_tell() {
             self.hub.guard().post(Event::Collections);
         }
+    }
+
+    /// The guardian needs the GVL for it, and whoever ran waits meanwhile.
+    fn is_time_to_tell(&self) -> bool {
+        let now = clock::now_ns();
+        let due = now >= self.tell_ns.load(Relaxed);
+        if due {
+            self.tell_ns.store(now + TELL_EVERY_NS, Relaxed);
+        }
+        due
     }
 
     /// Where full collections are kept from Ruby and no unit ends, it would wait
