@@ -66,7 +66,7 @@ module Chaton
         MemoryShort.memory(:trace_every, Types::Number.new(1..1_000_000), 64, "Of so many objects one is looked at."),
         MemoryShort.memory(:trace_duty, Types::Number.new(0.001..1.0), 0.02,
                            "The share of the time in which it is done at all."),
-        MemoryShort.memory(:trace_window_ms, Types::Number.new(0.1..1000.0, unit: "milliseconds"), 10.0,
+        MemoryShort.memory(:trace_window_ms, Types::Number.new(0.1..1000.0, unit: "milliseconds"), 50.0,
                            "How long it is on at a stretch."),
         MemoryShort.memory(:trace_samples_max, Types::Number.new(1024..16_777_216), 65_536,
                            "Objects that are followed at once."),
