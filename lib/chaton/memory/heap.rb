@@ -8,7 +8,7 @@ module Chaton
       # times as large as what is alive costs more in fresh pages than it saves.
       EDEN_OF_LIVE = 1.5
       # Bounds of an eden that nobody chose.
-      EDEN_BYTES = ((8 << 20)..(256 << 20))
+      EDEN_BYTES = ((4 << 20)..(256 << 20))
       # The least of one that has to fit under a ceiling.
       EDEN_BYTES_MIN = 1 << 20
       # Of a worker's ceiling, what eden may take.

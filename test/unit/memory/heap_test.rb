@@ -51,7 +51,7 @@ class HeapTest < Minitest::Test
   end
 
   def test_eden_by_itself_has_bounds
-    { 1_000 => 8 * MIB, 450_000 => 27_000_000, 20_000_000 => 256 * MIB }.each do |live, bytes|
+    { 1_000 => 4 * MIB, 450_000 => 27_000_000, 20_000_000 => 256 * MIB }.each do |live, bytes|
       assert_equal bytes, shape("3.1.2", { **ONE_POOL, pools: [[40, live]] }).eden_bytes
     end
     assert_equal 16 * MIB, shape("3.1.2", ONE_POOL, limit: 64 * MIB).eden_bytes, "a quarter of the ceiling"

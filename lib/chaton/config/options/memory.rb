@@ -27,7 +27,7 @@ module Chaton
                            flags: %w[--allocator], placeholder: "NAME"),
         MemoryShort.memory(:eden, Types::Eden.new, :auto,
                            "What may be allocated between two collections; auto: 1.5 times what is alive after boot, " \
-                           "between 8 and 256 MiB.", flags: %w[--eden], placeholder: "SIZE"),
+                           "between 4 and 256 MiB.", flags: %w[--eden], placeholder: "SIZE"),
         MemoryShort.memory(:longlife, Types::Longlife.new, :settle,
                            "By what share the old objects must have grown before all of them are looked through; " \
                            "settle is 1.0, twice as many as boot left. off: Ruby's own limits."),
