@@ -30,9 +30,12 @@ class SettleIntegrationTest < Minitest::Test
     KEPT = Array.new(400_000) { Object.new }.each_slice(2).map(&:first)
 
     run(lambda do |_env|
+      private_kib = -> { File.read("/proc/self/smaps_rollup")[/^Private_Dirty:\\s+(\\d+)/, 1].to_i }
       GC.disable
+      before = private_kib.call
       made = Array.new(400_000) { Object.new }
-      [200, {}, [File.read("/proc/self/smaps_rollup")[/^Private_Dirty:\\s+(\\d+)/, 1], " ", made.size.to_s]]
+      # What these objects have made private, not what a worker has of its own anyway.
+      [200, {}, [(private_kib.call - before).to_s, " ", made.size.to_s]]
     end)
   RUBY
 
@@ -87,7 +90,7 @@ class SettleIntegrationTest < Minitest::Test
       server = boot(rackup: LEFTOVERS, config: "workers 1\nmemory { compact #{compact} }")
       server.get("/").body.to_i
     end
-    assert_operator moved, :<, 0.85 * as_it_was
+    assert_operator moved, :<, 0.75 * as_it_was
   end
 
   def time_limit_s = 150

@@ -37,6 +37,8 @@ class FloodTest < Minitest::Test
       queue limit: #{QUEUE_LIMIT}, age: 600, retry_after: #{RETRY_AFTER_S}
       timeout 0
     end
+    # What waits to be collected is bounded by this, and not what is tested here.
+    memory { eden "8M" }
   RUBY
 
   def setup
@@ -53,10 +55,7 @@ class FloodTest < Minitest::Test
       ProcessFigures.resident_kib(server.pid) - before
     end
     assert_operator grown.max, :<, GROWTH_KIB_MAX
-    # What the allocator keeps for a while goes back once there is nothing to do.
-    server.eventually("memory of the last flood to be given back") do
-      ProcessFigures.resident_kib(server.pid) - before - grown.first < LATER_GROWTH_KIB_MAX
-    end
+    assert_operator grown.last - grown.first, :<, LATER_GROWTH_KIB_MAX
     assert_equal 0, server.stop
   end
 
