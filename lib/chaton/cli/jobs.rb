@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../config/nearest"
+require_relative "group"
 require_relative "commands"
 
 module Chaton
@@ -8,6 +8,8 @@ module Chaton
     # chaton jobs …: what is in the store of jobs, and acting on it. Each subcommand is a class of its own file in
     # cli/jobs/. No server is needed: they talk to the store.
     module Jobs
+      extend Group
+
       # Name => arguments, and what it does.
       ALL = {
         "stats" => ["", "print counters and sizes"],
@@ -33,26 +35,6 @@ module Chaton
       NOTE = <<~TEXT
         Each takes --json, --store URL, -C FILE and -e NAME; `chaton jobs COMMAND --help` has the rest.
       TEXT
-
-      # @param argv [Array<String>] what follows `jobs`
-      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
-      # @raise [ConfigError] when there is none of that name
-      def self.pick(argv)
-        name, *rest = argv
-        return if name.nil? || %w[-h --help help].include?(name)
-        return [find(name), rest] if ALL.key?(name)
-
-        nearest = Config::Nearest.to(name, ALL.keys)
-        raise ConfigError, "chaton jobs has no command #{name.inspect}#{"; did you mean #{nearest}?" if nearest} " \
-                           "(`chaton jobs --help` lists them)"
-      end
-
-      # @param name [String]
-      # @return [Class]
-      def self.find(name)
-        require_relative "jobs/#{name}"
-        const_get(name.capitalize, false)
-      end
     end
   end
 end

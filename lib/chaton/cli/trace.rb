@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../config/nearest"
+require_relative "group"
 require_relative "commands"
 
 module Chaton
@@ -8,6 +8,8 @@ module Chaton
     # chaton trace …: which code allocates, and what of it stays, in the workers of a running server. Each subcommand
     # is a class of its own file in cli/trace/.
     module Trace
+      extend Group
+
       # Name => arguments, and what it does.
       ALL = {
         "start" => ["", "begin to look at a sample of the objects that are allocated, and at what becomes of them"],
@@ -32,26 +34,6 @@ module Chaton
           chaton trace report --output trace.pb.gz      for pprof; .json is for speedscope, .txt is text
           chaton trace start --every 1 --duty 1         look at every object; costs much more
       TEXT
-
-      # @param argv [Array<String>] what follows `trace`
-      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
-      # @raise [ConfigError] when there is none of that name
-      def self.pick(argv)
-        name, *rest = argv
-        return if name.nil? || %w[-h --help help].include?(name)
-        return [find(name), rest] if ALL.key?(name)
-
-        nearest = Config::Nearest.to(name, ALL.keys)
-        raise ConfigError, "chaton trace has no command #{name.inspect}#{"; did you mean #{nearest}?" if nearest} " \
-                           "(`chaton trace --help` lists them)"
-      end
-
-      # @param name [String]
-      # @return [Class]
-      def self.find(name)
-        require_relative "trace/#{name}"
-        const_get(name.capitalize, false)
-      end
     end
   end
 end

@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+require_relative "../config/nearest"
+
+module Chaton
+  class CLI
+    # What groups of commands have in common (`chaton jobs …`, `chaton trace …`): extended by a module with ALL, its
+    # commands by name, each in a file of its own.
+    module Group
+      # @param argv [Array<String>] what follows the group's name
+      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
+      # @raise [ConfigError] when there is none of that name
+      def pick(argv)
+        name, *rest = argv
+        return if name.nil? || %w[-h --help help].include?(name)
+        return [find(name), rest] if self::ALL.key?(name)
+
+        nearest = Config::Nearest.to(name, self::ALL.keys)
+        raise ConfigError, "chaton #{title} has no command #{name.inspect}#{"; did you mean #{nearest}?" if nearest} " \
+                           "(`chaton #{title} --help` lists them)"
+      end
+
+      # @param name [String]
+      # @return [Class]
+      def find(name)
+        require_relative "#{title}/#{name}"
+        const_get(name.capitalize, false)
+      end
+
+      private
+
+      def title = name[/\w+\z/].downcase
+    end
+  end
+end
