@@ -1,0 +1,152 @@
+//! What a producer tells of records that were handed to it.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::log::LogError;
+
+/// Where a record was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Partition.
+    pub partition: i32,
+    /// Its number there; -1 where the log did not say.
+    pub offset: i64,
+}
+
+/// Failures kept one by one; more are only counted.
+const FAILURES_KEPT_MAX: usize = 100;
+
+#[derive(Default)]
+struct State {
+    left: usize,
+    failed: usize,
+    failures: Vec<(usize, LogError)>,
+    last: Option<Placed>,
+    interrupts: u64,
+}
+
+type Then = Box<dyn FnOnce(&Receipt) + Send>;
+
+/// Follows one record, or several sent together, until each is durable or has
+/// failed.
+pub struct Receipt {
+    state: Mutex<State>,
+    changed: Condvar,
+    then: Mutex<Option<Then>>,
+}
+
+impl Receipt {
+    /// For so many records, numbered from 0.
+    pub fn new(records: usize) -> Self {
+        let state = State { left: records, ..State::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new(), then: Mutex::new(None) }
+    }
+
+    /// As [`Receipt::new`]; `then` is called once, on the thread of the log,
+    /// when the last record has ended.
+    pub fn with(records: usize, then: impl FnOnce(&Receipt) + Send + 'static) -> Self {
+        let receipt = Self::new(records);
+        *receipt.then.lock() = Some(Box::new(then));
+        receipt
+    }
+
+    /// One record has ended. Called by logs, once for each.
+    pub fn settle(&self, index: usize, end: Result<Placed, LogError>) {
+        let mut state = self.state.lock();
+        state.left = state.left.saturating_sub(1);
+        match end {
+            Ok(placed) => state.last = Some(placed),
+            Err(error) => {
+                state.failed += 1;
+                if state.failures.len() < FAILURES_KEPT_MAX {
+                    state.failures.push((index, error));
+                }
+            }
+        }
+        let done = state.left == 0;
+        drop(state);
+        if done {
+            self.changed.notify_all();
+            let then = self.then.lock().take();
+            if let Some(then) = then {
+                then(self);
+            }
+        }
+    }
+
+    /// Whether every record has ended.
+    pub fn is_done(&self) -> bool {
+        self.state.lock().left == 0
+    }
+
+    /// Waits until every record has ended; false when time is up or
+    /// [`Receipt::interrupt`] was called meanwhile.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut state = self.state.lock();
+        let interrupts = state.interrupts;
+        while state.left > 0 && state.interrupts == interrupts {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        state.left == 0
+    }
+
+    /// Makes waits that go on return.
+    pub fn interrupt(&self) {
+        self.state.lock().interrupts += 1;
+        self.changed.notify_all();
+    }
+
+    /// Records that have failed.
+    pub fn failed(&self) -> usize {
+        self.state.lock().failed
+    }
+
+    /// The first failures, each with its record's number.
+    pub fn failures(&self) -> Vec<(usize, LogError)> {
+        self.state.lock().failures.clone()
+    }
+
+    /// Where the last record was written.
+    pub fn placed(&self) -> Option<Placed> {
+        self.state.lock().last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::log::ErrorKind;
+
+    #[test]
+    fn it_is_done_when_each_record_has_ended() {
+        let (told, heard) = mpsc::channel();
+        let receipt = Receipt::with(2, move |end| told.send(end.failed()).unwrap());
+        receipt.settle(0, Ok(Placed { partition: 1, offset: 4 }));
+        assert!(!receipt.is_done());
+        assert!(!receipt.wait(Duration::ZERO));
+        receipt.settle(1, Err(LogError::new(ErrorKind::Unreachable, "gone")));
+        assert!(receipt.wait(Duration::ZERO));
+        assert_eq!(heard.try_recv(), Ok(1));
+        assert_eq!(receipt.placed(), Some(Placed { partition: 1, offset: 4 }));
+        assert_eq!(receipt.failures()[0].0, 1);
+    }
+
+    #[test]
+    fn a_wait_can_be_interrupted() {
+        let receipt = std::sync::Arc::new(Receipt::new(1));
+        let waiting = receipt.clone();
+        let thread = std::thread::spawn(move || waiting.wait(Duration::from_secs(60)));
+        while !thread.is_finished() {
+            receipt.interrupt();
+            std::thread::yield_now();
+        }
+        assert!(!thread.join().unwrap());
+    }
+}

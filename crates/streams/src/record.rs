@@ -1,0 +1,299 @@
+//! Records as they are read: many in one piece of memory, looked at in place.
+
+/// A place in a chunk's data; a null has the length `u32::MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// Stands for a null.
+    pub const NULL: Self = Self { start: 0, len: u32::MAX };
+
+    /// The bytes in `data`, or `None` for a null.
+    pub fn of(self, data: &[u8]) -> Option<&[u8]> {
+        let start = self.start as usize;
+        (self.len != u32::MAX).then(|| &data[start..start + self.len as usize])
+    }
+}
+
+/// Where one record lies in its chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its number in its partition.
+    pub offset: i64,
+    /// Milliseconds since 1970; -1 where the log has none.
+    pub timestamp_ms: i64,
+    /// Its key.
+    pub key: Span,
+    /// Its value.
+    pub value: Span,
+    /// First of its headers in the chunk's list.
+    pub headers_start: u32,
+    /// How many it has.
+    pub headers_len: u32,
+}
+
+/// Records of one partition, by rising offset, and the memory they lie in.
+#[derive(Debug, Default)]
+pub struct Chunk {
+    data: Vec<u8>,
+    entries: Vec<Entry>,
+    headers: Vec<(Span, Span)>,
+}
+
+impl Chunk {
+    /// Records.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of memory it holds.
+    pub fn bytes(&self) -> usize {
+        self.data.capacity()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.headers.capacity() * size_of::<(Span, Span)>()
+    }
+
+    /// Where each record lies.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// One record.
+    pub fn record(&self, index: usize) -> Record<'_> {
+        Record { chunk: self, entry: &self.entries[index] }
+    }
+}
+
+/// One record in its chunk.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    chunk: &'a Chunk,
+    entry: &'a Entry,
+}
+
+impl<'a> Record<'a> {
+    /// Its number in its partition.
+    pub fn offset(&self) -> i64 {
+        self.entry.offset
+    }
+
+    /// Milliseconds since 1970; -1 where the log has none.
+    pub fn timestamp_ms(&self) -> i64 {
+        self.entry.timestamp_ms
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Option<&'a [u8]> {
+        self.entry.key.of(&self.chunk.data)
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        self.entry.value.of(&self.chunk.data)
+    }
+
+    /// Its headers in their order, names and values; a name may come twice.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let chunk = self.chunk;
+        let first = self.entry.headers_start as usize;
+        let found = &chunk.headers[first..first + self.entry.headers_len as usize];
+        found
+            .iter()
+            .map(|(name, value)| (name.of(&chunk.data).unwrap_or_default(), value.of(&chunk.data)))
+    }
+}
+
+/// Collects records into a chunk.
+#[derive(Default)]
+pub struct ChunkBuilder(Chunk);
+
+impl ChunkBuilder {
+    /// With room for so many records and bytes.
+    pub fn with_capacity(records: usize, bytes: usize) -> Self {
+        Self(Chunk {
+            data: Vec::with_capacity(bytes),
+            entries: Vec::with_capacity(records),
+            headers: Vec::new(),
+        })
+    }
+
+    /// Around data that was read in one piece: records are added by
+    /// [`ChunkBuilder::push_spans`], and their bytes are not copied.
+    pub fn over(data: Vec<u8>) -> Self {
+        Self(Chunk { data, ..Chunk::default() })
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.0.data.len()
+    }
+
+    /// Records so far.
+    pub fn len(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.entries.is_empty()
+    }
+
+    /// Whether a record of so many bytes can be added: places are 32 bits.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.0.data.len() + bytes < u32::MAX as usize
+    }
+
+    /// Adds a record and copies its bytes. The caller has asked
+    /// [`ChunkBuilder::has_room`].
+    pub fn push<'b>(
+        &mut self,
+        offset: i64,
+        timestamp_ms: i64,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: impl IntoIterator<Item = (&'b [u8], Option<&'b [u8]>)>,
+    ) {
+        let headers_start = self.0.headers.len() as u32;
+        let (key, value) = (self.copy(key), self.copy(value));
+        for (name, value) in headers {
+            let spans = (self.copy(Some(name)), self.copy(value));
+            self.0.headers.push(spans);
+        }
+        let headers_len = self.0.headers.len() as u32 - headers_start;
+        let entry = Entry { offset, timestamp_ms, key, value, headers_start, headers_len };
+        self.0.entries.push(entry);
+    }
+
+    /// Adds a record whose bytes are in the data already.
+    pub fn push_spans(
+        &mut self,
+        offset: i64,
+        timestamp_ms: i64,
+        key: Span,
+        value: Span,
+        headers: impl IntoIterator<Item = (Span, Span)>,
+    ) {
+        let headers_start = self.0.headers.len() as u32;
+        self.0.headers.extend(headers);
+        let headers_len = self.0.headers.len() as u32 - headers_start;
+        let entry = Entry { offset, timestamp_ms, key, value, headers_start, headers_len };
+        self.0.entries.push(entry);
+    }
+
+    /// The chunk.
+    pub fn finish(self) -> Chunk {
+        self.0
+    }
+
+    fn copy(&mut self, bytes: Option<&[u8]>) -> Span {
+        let Some(bytes) = bytes else { return Span::NULL };
+        let start = self.0.data.len() as u32;
+        self.0.data.extend_from_slice(bytes);
+        Span { start, len: bytes.len() as u32 }
+    }
+}
+
+/// A record to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRecord<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its partition; `None`: by the hash of its key as Kafka's own clients
+    /// do it (murmur2), without a key by turns.
+    pub partition: Option<i32>,
+    /// Its key.
+    pub key: Option<&'a [u8]>,
+    /// Its value; `None` is a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// Its headers.
+    pub headers: &'a [(&'a [u8], Option<&'a [u8]>)],
+    /// Milliseconds since 1970; `None`: now.
+    pub timestamp_ms: Option<i64>,
+}
+
+/// A record to be written later, with bytes of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedRecord {
+    /// Its topic.
+    pub topic: String,
+    /// Its partition; `None`: by its key.
+    pub partition: Option<i32>,
+    /// Its key.
+    pub key: Option<Vec<u8>>,
+    /// Its value; `None` is a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// Its headers.
+    pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Milliseconds since 1970; `None`: now.
+    pub timestamp_ms: Option<i64>,
+}
+
+impl OwnedRecord {
+    /// Calls `then` with the record as it is written.
+    pub fn with<R>(&self, then: impl FnOnce(&NewRecord<'_>) -> R) -> R {
+        let headers: Vec<_> =
+            self.headers.iter().map(|(name, value)| (&name[..], value.as_deref())).collect();
+        then(&NewRecord {
+            topic: &self.topic,
+            partition: self.partition,
+            key: self.key.as_deref(),
+            value: self.value.as_deref(),
+            headers: &headers,
+            timestamp_ms: self.timestamp_ms,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_back_as_they_were_pushed() {
+        let mut builder = ChunkBuilder::default();
+        let headers = [(&b"h"[..], Some(&b"1"[..])), (&b"h"[..], None)];
+        builder.push(5, 9, Some(b"key"), None, headers);
+        builder.push(7, -1, None, Some(b""), []);
+        let chunk = builder.finish();
+        let first = chunk.record(0);
+        assert_eq!((first.offset(), first.timestamp_ms()), (5, 9));
+        assert_eq!((first.key(), first.value()), (Some(&b"key"[..]), None));
+        assert_eq!(first.headers().collect::<Vec<_>>(), headers);
+        let second = chunk.record(1);
+        assert_eq!((second.key(), second.value()), (None, Some(&b""[..])));
+        assert_eq!(second.headers().count(), 0);
+        assert_eq!(chunk.len(), 2);
+    }
+
+    #[test]
+    fn spans_point_into_data_that_was_read_in_one_piece() {
+        let mut builder = ChunkBuilder::over(b"keyvalue".to_vec());
+        builder.push_spans(0, 1, Span { start: 0, len: 3 }, Span { start: 3, len: 5 }, []);
+        let chunk = builder.finish();
+        assert_eq!(chunk.record(0).key(), Some(&b"key"[..]));
+        assert_eq!(chunk.record(0).value(), Some(&b"value"[..]));
+    }
+
+    #[test]
+    fn an_owned_record_is_written_as_a_borrowed_one() {
+        let record = OwnedRecord {
+            topic: "t".into(),
+            value: Some(b"v".to_vec()),
+            headers: vec![(b"n".to_vec(), None)],
+            ..OwnedRecord::default()
+        };
+        record.with(|new| {
+            assert_eq!((new.topic, new.value, new.headers.len()), ("t", Some(&b"v"[..]), 1));
+        });
+    }
+}
