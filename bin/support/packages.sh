@@ -9,6 +9,9 @@ ruby-dev|ruby.h, against which the extension is compiled|build
 build-essential|the linker and C library that rustc uses|build
 libclang-dev|reads ruby.h to make Rust declarations of it|build
 ca-certificates|lets cargo download crates|build
+pkg-config|finds the C libraries of the Kafka client|build
+libssl-dev|TLS and passwords of the Kafka client|build
+zlib1g-dev|compression of the Kafka client|build
 rake|runs the build|build
 ruby-rack|the interface Chaton serves|build
 libjemalloc2|the allocator that servers are started with; without it Chaton's own copy|demo
@@ -20,6 +23,8 @@ redis-server|the distributed job store that jobs are tested against|test
 ruby-sidekiq|the job processor whose format, API and pages are tested against|test
 ruby-redis|Sidekiq's Redis client|test
 ruby-activejob|the adapter for ActiveJob|test
+maven|fetches the Kafka broker that streams are tested against|test
+default-jre-headless|runs that broker|test
 openssl|makes the certificates of the TLS tests|test
 rubocop|checks the Ruby style|test
 yard|checks that the public API is documented|test

@@ -47,6 +47,33 @@ module Chaton
   # The address, the password or a setting is wrong: mend the configuration.
   class StoreRefused < StoreError; end
 
+  # The log of records could not do it; the subclasses say what to do about it.
+  class LogError < Error; end
+
+  # The log was not reached, or answered too late: try again. Whether the last call got through is not known.
+  class LogUnavailable < LogError; end
+
+  # The log does not take what was asked: mend address, credentials, rights or settings.
+  class LogRefused < LogError; end
+
+  # There is no such topic or partition: create it (`chaton streams apply`), or mend its name.
+  class UnknownTopic < LogError; end
+
+  # There is no room: on the disk, or among the records that wait to be written. Nothing was taken; try again later.
+  class BufferFull < LogError; end
+
+  # What the log holds is damaged; the message names the file or the partition, and the offset.
+  class LogCorrupt < LogError; end
+
+  # Another one has taken this place: a newer member of the group, or a newer transaction. Let go of it.
+  class LogFenced < LogError; end
+
+  # The record cannot be written as it is: it is too large, or one of its parts is of the wrong kind.
+  class InvalidRecord < LogError; end
+
+  # The bytes of a record are not what its topic's deserializer reads; the message names the record.
+  class DeserializationError < Error; end
+
   # The object belongs to the parent process; make a new one in this process.
   class ForkedError < Error; end
 end

@@ -23,7 +23,7 @@ module Chaton
     # In what a running job is called: "ResizeJob jid=0123 queue=default".
     JID = / jid=(\S+) queue=/
 
-    # What a process does: its roles (:web, :jobs), the ledger where the jobs it starts are noted (nil where no
+    # What a process does: its roles (:web, :jobs, :streams), the ledger where the jobs it starts are noted (nil where no
     # supervisor reads it), and its number among the workers.
     Duty = Struct.new(:roles, :ledger, :index, keyword_init: true)
     # Where its figures go: the board, and its place on board and ledger.
@@ -82,11 +82,11 @@ module Chaton
       @sides.each_value(&:quiet)
     end
 
-    # The same for jobs alone.
+    # The same for jobs and streams, without web.
     #
     # @return [void]
     def quiet_jobs
-      @sides[:jobs]&.quiet
+      @sides.values_at(:jobs, :streams).compact.each(&:quiet)
     end
 
     # Drains and stops.
@@ -139,6 +139,10 @@ module Chaton
         require_relative "service/jobs_side"
         sides[:jobs] = JobsSide.new(@plan, place: @place, threads_of: method(:threads_of), log: @log)
       end
+      if @roles.include?(:streams)
+        require_relative "service/streams_side"
+        sides[:streams] = StreamsSide.new(@plan, place: @place, index: @index, log: @log)
+      end
       sides
     end
 
@@ -154,8 +158,14 @@ module Chaton
       handlers = @sides.transform_values(&:handler)
       return handlers.values.first if handlers.size == 1
 
-      web, jobs = handlers.values_at(:web, :jobs)
-      ->(work) { work.is_a?(Native::Job) ? jobs.call(work) : web.call(work) }
+      web, jobs, streams = handlers.values_at(:web, :jobs, :streams)
+      lambda do |work|
+        case work
+        when Native::Job then jobs.call(work)
+        when Native::Batch then streams.call(work)
+        else web.call(work)
+        end
+      end
     end
 
     # Threads that run one of these jobs at this moment; a unit of the web engine never looks like one.

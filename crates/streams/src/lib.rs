@@ -16,6 +16,7 @@
 //! assert_eq!(chunk.record(0).value(), Some(&b"value"[..]));
 //! ```
 
+pub mod admin_call;
 pub mod engine;
 pub mod log;
 pub mod receipt;

@@ -46,6 +46,12 @@ pub fn job_ended() -> Error {
     named("ClosedError", "this job has ended already; a unit of work is finished once")
 }
 
+/// The batch was ended before.
+#[cfg(feature = "streams")]
+pub fn batch_ended() -> Error {
+    named("ClosedError", "this batch has ended already; a unit of work is finished once")
+}
+
 /// The store of jobs could not do it; the class says what to do about it.
 #[cfg(feature = "jobs")]
 pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
@@ -61,7 +67,7 @@ pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
 }
 
 /// An argument is wrong.
-#[cfg(feature = "jobs")]
+#[cfg(any(feature = "jobs", feature = "streams"))]
 pub fn argument(message: impl Into<String>) -> Error {
     let Ok(ruby) = Ruby::get() else {
         unreachable!("errors are only made by threads that hold the GVL")

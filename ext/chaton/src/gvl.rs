@@ -36,7 +36,7 @@ where
 /// As [`without_gvl`], for work that cannot be ended from outside and takes a
 /// bounded time: Ruby then starts no thread of its own to end it with, which
 /// CRuby 3.1 does in a process with one thread, at ten times the cost.
-#[cfg(feature = "jobs")]
+#[cfg(any(feature = "jobs", feature = "streams"))]
 pub fn without_gvl_to_the_end<F, R>(work: F) -> Option<R>
 where
     F: FnOnce() -> R,

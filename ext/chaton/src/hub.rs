@@ -23,6 +23,8 @@ use crate::jobs::unit::{Notes, RbJob};
 use crate::memory::collector::Collector;
 use crate::memory::events;
 use crate::settings::Settings;
+#[cfg(feature = "streams")]
+use crate::streams::batch::RbBatch;
 use crate::unit::Unit;
 use crate::web::env::EnvKit;
 use crate::web::request::Request;
@@ -33,6 +35,12 @@ use crate::{error, preempt, stack};
 const JOBS_WAITING_MAX: usize = 2_000;
 /// Bytes of their documents.
 const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bounds of the lane of streams. A partition has one batch out at a time (with
+/// `order: :key` one per strand), of a bounded size, so that what waits is
+/// bounded by the assignment; the engine keeps what does not fit.
+const STREAMS_LIMITS: LaneLimits =
+    LaneLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max_ms: 0 };
 
 /// What stands behind a Ruby hub.
 pub struct HubParts {
@@ -73,7 +81,7 @@ impl RbHub {
         let options = Options {
             threads_min: settings.get("threads_min")?,
             threads_max: settings.get("threads_max")?,
-            lanes: vec![lane, jobs_lane(&settings)?],
+            lanes: vec![lane, jobs_lane(&settings)?, STREAMS_LIMITS],
             stall_ns: ms("stall_ms")?,
             preempt_ns: ms("preempt_ms")?,
             thread_idle_ns: settings.seconds("thread_idle_s")?.as_nanos() as u64,
@@ -297,6 +305,13 @@ impl RbSeat {
                     if let Some(job) = RbJob::start(ruby, notes, seat.index(), job) {
                         events::unit_begins(seat.executor());
                         return Ok(job);
+                    }
+                }
+                #[cfg(feature = "streams")]
+                Take::Work(Unit::Streams(turn)) => {
+                    if let Some(batch) = RbBatch::start(ruby, turn) {
+                        events::unit_begins(seat.executor());
+                        return Ok(batch);
                     }
                 }
                 Take::Leave => return Ok(ruby.qnil().as_value()),

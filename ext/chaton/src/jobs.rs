@@ -5,7 +5,6 @@ pub mod document;
 pub mod engine;
 pub mod from_json;
 pub mod jid;
-pub mod names;
 pub mod options;
 pub mod pool;
 pub mod shown;

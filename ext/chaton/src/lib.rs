@@ -9,6 +9,8 @@
 #![allow(missing_docs)]
 
 mod board;
+#[cfg(any(feature = "jobs", feature = "streams"))]
+mod convert;
 mod error;
 mod gvl;
 mod gvl_events;
@@ -18,9 +20,13 @@ mod hub;
 mod jobs;
 mod ledger;
 mod memory;
+#[cfg(any(feature = "jobs", feature = "streams"))]
+mod names;
 mod preempt;
 mod settings;
 mod stack;
+#[cfg(feature = "streams")]
+mod streams;
 mod unit;
 mod web;
 
@@ -70,5 +76,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
         settle::<jobs::unit::RbJob>(ruby);
         settle::<jobs::engine::RbJobs>(ruby);
     }
+    #[cfg(feature = "streams")]
+    streams::define(ruby, native)?;
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use chaton_core::work::{Label, Shed, Work};
 #[cfg(feature = "jobs")]
 use chaton_jobs::engine::Job;
+#[cfg(feature = "streams")]
+use chaton_streams::engine::Turn;
 use chaton_web::Exchange;
 
 /// Lane of the web engine.
@@ -12,6 +14,9 @@ pub const WEB_LANE: usize = 0;
 /// Lane of the jobs engine.
 #[cfg(feature = "jobs")]
 pub const JOBS_LANE: usize = 1;
+/// Lane of the streams engine.
+#[cfg(feature = "streams")]
+pub const STREAMS_LANE: usize = 2;
 
 /// One unit of work.
 pub enum Unit {
@@ -20,6 +25,9 @@ pub enum Unit {
     /// A claimed job.
     #[cfg(feature = "jobs")]
     Jobs(Arc<Job>),
+    /// Records of a partition, or a notice about it.
+    #[cfg(feature = "streams")]
+    Streams(Arc<Turn>),
 }
 
 /// What stays in the list of what is running.
@@ -29,6 +37,9 @@ pub enum UnitLabel {
     /// A job.
     #[cfg(feature = "jobs")]
     Jobs(Arc<Job>),
+    /// A batch of records.
+    #[cfg(feature = "streams")]
+    Streams(Arc<Turn>),
 }
 
 impl Work for Unit {
@@ -46,6 +57,8 @@ impl Work for Unit {
             }
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.document().payload().len(),
+            #[cfg(feature = "streams")]
+            Self::Streams(turn) => turn.bytes(),
         }
     }
 
@@ -54,6 +67,8 @@ impl Work for Unit {
             Self::Web(exchange, _) => UnitLabel::Web(exchange.clone()),
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => UnitLabel::Jobs(job.clone()),
+            #[cfg(feature = "streams")]
+            Self::Streams(turn) => UnitLabel::Streams(turn.clone()),
         }
     }
 
@@ -63,6 +78,9 @@ impl Work for Unit {
             // Back to the front of its queue.
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.abandon(),
+            // Its records are not committed: they are given again.
+            #[cfg(feature = "streams")]
+            Self::Streams(turn) => turn.abandon(),
         }
     }
 }
@@ -73,6 +91,8 @@ impl Label for UnitLabel {
             Self::Web(exchange) => exchange.describe(),
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.describe(),
+            #[cfg(feature = "streams")]
+            Self::Streams(turn) => turn.describe(),
         }
     }
 
@@ -82,6 +102,8 @@ impl Label for UnitLabel {
             #[cfg(feature = "jobs")]
             // Requests are numbered by themselves: no job may be taken for one.
             Self::Jobs(job) => job.id() | 1 << 62,
+            #[cfg(feature = "streams")]
+            Self::Streams(turn) => turn.id() | 1 << 61,
         }
     }
 }

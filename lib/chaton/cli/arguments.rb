@@ -13,6 +13,9 @@ module Chaton
       # Understood by every command.
       COMMON = { "-h" => "--help", "--help" => "--help", "-v" => "--version", "--version" => "--version" }.freeze
 
+      # What may stand behind an option as its value; a number may be negative.
+      VALUE = /\A(?!-)|\A-\d*\z/
+
       # @return [Hash{Symbol=>Object}] what options were given, as Config.load takes it
       attr_reader :given
       # @return [Array<String>] arguments that belong to no flag
@@ -67,7 +70,7 @@ module Chaton
         return unknown(name) unless option
         return bare(option, name, value) if option.placeholder.nil?
 
-        value ||= argv.shift if argv.first && (argv.first == "-" || !argv.first.start_with?("-"))
+        value ||= argv.shift if argv.first&.match?(VALUE)
         value ? give(option, value) : problem("#{name} needs a value: #{name} #{option.placeholder}")
       end
 

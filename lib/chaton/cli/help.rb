@@ -18,6 +18,10 @@ module Chaton
         "--all" => "All of a place.",
         "--yes" => "Do not ask.",
         "--full" => "Start the whole program again in place, with a new configuration; sockets stay open.",
+        "--follow" => "Wait for records that come, and print them too, until Ctrl-C.",
+        "--tombstone" => "A record without a value, which takes its key away where a topic is compacted.",
+        "--resume" => "Go on with a copy that was stopped, behind what has been copied.",
+        "--groups" => "Let the consumer groups of the topic go on in the copy where they are.",
         "--help" => "This text; `chaton help COMMAND` for one command.",
         "--version" => "The version."
       }.freeze
@@ -30,6 +34,7 @@ module Chaton
           chaton -b tcp://127.0.0.1:3000 -w 2         two workers, only reachable from this machine
           chaton -e production -b unix:///run/app.sock --log json
           chaton --jobs -t 1:25                       run background jobs, and nothing else
+          chaton --streams                            consume streams, and nothing else
           chaton check -e production                  is the configuration right, does the application load?
           chaton restart                              serve the new code without losing a request
       TEXT
@@ -41,7 +46,7 @@ module Chaton
 
       # @return [String] of `chaton --help`
       def self.overview
-        ["chaton #{VERSION}: serves Ruby web applications and runs their background jobs\n",
+        ["chaton #{VERSION}: serves Ruby web applications, runs their background jobs and consumes their streams\n",
          "Usage: chaton [serve] [config.ru] [options]\n       chaton COMMAND [options]\n",
          "Commands\n#{Commands::ALL.map { |name, says| row(name, says) }.join}",
          options(Config::Options.on_command_line, %w[--help --version]), EXAMPLES, FILES].join("\n")

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../config/options"
+require_relative "streams_rows"
 
 module Chaton
   class CLI
@@ -27,7 +28,10 @@ module Chaton
         return server if group == :server
 
         options = Config::Options::ALL.select { |option| option.group == group }
-        return @plan.jobs ? jobs(options) : [] if options.first.scope == :jobs
+        case options.first.scope
+        when :jobs then return @plan.jobs ? jobs(options) : []
+        when :streams, :topic then return @plan.streams ? StreamsRows.of(@plan, group, options) : []
+        end
 
         options.map { |option| [option.name.to_s, shown(option)] }
       end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "draft"
+require_relative "streams_check"
 
 module Chaton
   module Config
@@ -27,6 +28,7 @@ module Chaton
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons
         check_limits
+        StreamsCheck.new(@draft).run
       end
 
       private

@@ -51,15 +51,16 @@ module Chaton
         end
       end
 
-      # `workers 2` (each does all roles that are on), `workers web: 2, jobs: 1`, `workers :auto`.
+      # `workers 2` (each does all roles that are on), `workers web: 2, jobs: 1, streams: 1`, `workers :auto`.
       class Workers < Base
         # Worker processes.
         LIMIT = 512
         # What a worker may be for.
-        ROLES = %i[web jobs].freeze
+        ROLES = %i[web jobs streams].freeze
 
         def initialize
-          super("a whole number from 0 to #{LIMIT}, \"auto\" for one a processor, or web: N, jobs: N")
+          super("a whole number from 0 to #{LIMIT}, \"auto\" for one a processor, or web: N, jobs: N, " \
+                "streams: N")
         end
 
         # @return [Hash{Symbol=>Integer}] workers by role, in the order they were written; `every` for workers that
@@ -81,8 +82,8 @@ module Chaton
 
         def roles(value)
           value.each do |role, count|
-            raise Mismatch, "ask for streams, which #{Role.unbuilt(role)}" if role == :streams
-            raise Mismatch, "know no role #{role.inspect}; there are web and jobs" unless ROLES.include?(role)
+            known = ROLES.include?(role)
+            raise Mismatch, "know no role #{role.inspect}; there are web, jobs and streams" unless known
 
             mismatch(value) unless count.is_a?(Integer) && count.between?(0, LIMIT)
           end

@@ -17,6 +17,8 @@ module Chaton
       attr_reader :notes
       # @return [Hash{Symbol=>Array<Proc>}]
       attr_reader :hooks
+      # @return [Array<TopicLine>]
+      attr_reader :topics
 
       # @param problems [Array<Problem>] found before
       def initialize(problems = [])
@@ -25,6 +27,7 @@ module Chaton
         @hooks = Hash.new { |hooks, name| hooks[name] = [] }
         @sources = SOURCES.to_h { |source| [source, {}] }
         @sections = []
+        @topics = []
       end
 
       # Notes that a file has a section.

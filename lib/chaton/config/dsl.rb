@@ -3,6 +3,7 @@
 require_relative "dsl/jobs"
 require_relative "dsl/memory"
 require_relative "dsl/section"
+require_relative "dsl/streams"
 require_relative "dsl/web"
 require_relative "hooks"
 require_relative "options"
@@ -17,7 +18,8 @@ module Chaton
 
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :memory, :plugin, :load].freeze
+               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :streams, :memory,
+               :plugin, :load].freeze
 
       define Options.in(:top)
 
@@ -69,6 +71,19 @@ module Chaton
         nil
       end
 
+      # Streams: which topics there are, who reads them, and where they live. Classes may be named as they are,
+      # although the application has not defined them yet.
+      #
+      # @return [void]
+      def streams(*values, &block)
+        return problem("streams needs a block: streams { topic \"events\", EventsConsumer }") \
+          unless block && values.empty?
+
+        @draft.section(:streams)
+        ClassName.stand_in(self) { StreamsSection.new(@draft, @reading).instance_eval(&block) }
+        nil
+      end
+
       # Allocator, collection, ceilings and tracing.
       #
       # @return [void]
@@ -78,11 +93,6 @@ module Chaton
         MemorySection.new(@draft, @reading).instance_eval(&block)
         nil
       end
-
-      # Not in this version.
-      #
-      # @return [void]
-      def streams(*_values) = problem("streams #{Types::Role.unbuilt(:streams)}")
 
       # Answers requests whose application raised.
       #

@@ -141,8 +141,8 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs, :memory then " *#{option.scope}*"
-        when :queue then " *queue* `#{option.key}:`"
+        when :web, :jobs, :streams, :memory then " *#{option.scope}*"
+        when :queue, :topic then " *#{option.scope}* `#{option.key}:`"
         when :cli then " *command line*"
         else ""
         end

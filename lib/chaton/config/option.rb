@@ -10,13 +10,14 @@ module Chaton
     # - name: Symbol, in files and in the plan, the unit at its end
     # - group: Symbol, the chapter of the manual
     # - scope: :top, :web (inside `web { }`), :queue (a keyword of `queue` inside `web { }`), :jobs (inside `jobs { }`),
-    #   :memory (inside `memory { }`) or :cli
+    #   :streams (inside `streams { }`), :topic (a keyword of `topic` inside `streams { }`), :memory (inside
+    #   `memory { }`) or :cli
     # - type: see {Types}; says: one sentence
     # - default: a value, or a Proc over the other settings with default_text in words
     # - development: the default in that environment, where it differs
     # - flags: of the command line; placeholder: for their value, nil where they take none
     # - env: environment variables, the first one set counts; read: a Proc over env where that is not enough
-    # - key: the keyword of `queue`; also: further names in the same scope; puma: Puma's names, at the top
+    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top
     # - into: the option that takes the value
     # - outside: of scope :web, and yet a field of the plan itself, not of its `web`
     Option = Struct.new(:name, :group, :scope, :type, :says, :default, :default_text, :development, :flags,
@@ -66,7 +67,7 @@ module Chaton
       # @return [String] how a file writes it
       def line
         case scope
-        when :queue then "queue #{key}: …"
+        when :queue, :topic then "#{scope} #{key}: …"
         when :cli then ""
         else name.to_s
         end

@@ -5,6 +5,8 @@ require_relative "options/processes"
 require_relative "options/output"
 require_relative "options/web"
 require_relative "options/jobs"
+require_relative "options/streams"
+require_relative "options/topics"
 require_relative "options/memory"
 
 module Chaton
@@ -24,11 +26,14 @@ module Chaton
         memory: "Memory and collection",
         jobs: "Background jobs",
         store: "Where jobs live",
+        streams: "Streams",
+        topic: "Topics",
+        log: "Where records live",
         output: "Output and control"
       }.freeze
 
       # By chapter.
-      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *MEMORY].sort_by.with_index do |option, index|
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS, *MEMORY].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.
@@ -38,7 +43,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue, :jobs, :memory or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

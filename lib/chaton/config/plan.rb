@@ -21,7 +21,7 @@ module Chaton
       attr_reader :binds
       # @return [Integer] 0: one process serves without a supervisor
       attr_reader :workers
-      # @return [Array<Array<Symbol>>] for each worker what it serves: :web, :jobs
+      # @return [Array<Array<Symbol>>] for each worker what it serves: :web, :jobs, :streams
       attr_reader :roles_by_worker
       # @return [Array<Symbol>] what a process without workers serves
       attr_reader :roles
@@ -39,6 +39,8 @@ module Chaton
       attr_reader :memory
       # @return [JobsSettings, nil] nil where nothing is said about jobs
       attr_reader :jobs
+      # @return [StreamsSettings, nil] nil where nothing is said about streams
+      attr_reader :streams
       # @return [Float]
       attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s
       # @return [Float]
@@ -79,12 +81,13 @@ module Chaton
       def role?(role) = (workers.zero? ? roles : roles_by_worker.flatten).include?(role)
 
       # @param roles [Array<Symbol>]
-      # @return [Plan] the one of a process with these roles: where jobs are all it runs, their own threads and time
-      #   to stop hold
+      # @return [Plan] the one of a process with these roles: where jobs are all it runs, or streams, their own
+      #   threads and time to stop hold
       def of_process(roles)
-        return self unless roles == [:jobs] && jobs && (jobs.threads || jobs.shutdown_timeout_s)
+        own = { jobs: jobs, streams: streams }[roles.first] if roles.size == 1
+        return self unless own && (own.threads || own.shutdown_timeout_s)
 
-        with(**(jobs.threads || {}).to_h, shutdown_timeout_s: jobs.shutdown_timeout_s || shutdown_timeout_s)
+        with(**(own.threads || {}).to_h, shutdown_timeout_s: own.shutdown_timeout_s || shutdown_timeout_s)
       end
 
       # @return [Boolean]
@@ -96,8 +99,8 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
-        @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, memory: memory.to_h,
-                      hooks: hooks.transform_values { |blocks| Array(blocks).size })
+        @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
+                      memory: memory.to_h, hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end
   end

@@ -2,6 +2,7 @@
 
 require_relative "jobs_settings"
 require_relative "plan"
+require_relative "streams_builder"
 
 module Chaton
   module Config
@@ -32,9 +33,9 @@ module Chaton
       # @return [Plan]
       def plan
         Plan.new(
-          root: @root, environment: @environment, config_file: @config_file, tag: value(:tag) || File.basename(@root),
-          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, memory: memory,
-          hooks: hooks, notes: @draft.notes.freeze,
+          root: @root, environment: @environment, config_file: @config_file, tag: tag,
+          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
+          memory: memory, hooks: hooks, notes: @draft.notes.freeze,
           **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
@@ -47,7 +48,9 @@ module Chaton
         Options[name].default_in(@environment, settings)
       end
 
-      # A tree that runs nothing but jobs listens nowhere.
+      def tag = value(:tag) || File.basename(@root)
+
+      # A tree without the role web listens nowhere.
       def binds
         return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
 
@@ -63,6 +66,12 @@ module Chaton
 
         settings = { root: @root }
         JobsBuilder.new(@root, sidekiq_file: @sidekiq_file) { |name| value(name, settings) }.settings
+      end
+
+      def streams
+        return unless @roles.streams?
+
+        StreamsBuilder.new(@root, tag: tag, lines: @draft.topics) { |name| value(name) }.settings
       end
 
       def crew

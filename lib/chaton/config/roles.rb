@@ -7,15 +7,19 @@ module Chaton
     # Who does what: decides from the switches, `workers` and the sections of a draft which roles are on, and which
     # of them each worker has.
     #
-    # - `--web` and `--jobs` choose: whoever names one gets those named and no other; `--no-web`, `--no-jobs` take
-    #   one away.
-    # - Without them, roles named by `workers web: 2, jobs: 1` are on.
-    # - Without those, web is on, and jobs where there is a `jobs { }`.
+    # - `--web`, `--jobs` and `--streams` choose: whoever names one gets those named and no other; `--no-web`,
+    #   `--no-jobs`, `--no-streams` take one away.
+    # - Without them, roles named by `workers web: 2, jobs: 1, streams: 1` are on.
+    # - Without those, web is on, jobs where there is a `jobs { }`, and streams where a topic of `streams { }` has a
+    #   consumer.
     class Roles
       # In the order in which they are started.
-      ALL = %i[web jobs].freeze
+      ALL = %i[web jobs streams].freeze
       # How problems name this source.
       ORIGIN = Origin.new("the configuration").freeze
+      # What becomes of a role's work where no worker does it.
+      ELSEWHERE = { jobs: "they are enqueued, and another process has to run them",
+                    streams: "they are only written, and another process has to read them" }.freeze
 
       # @param draft [Draft] its problems and notes get more
       # @param workers [Hash{Symbol=>Integer}] by role; `every` for workers that do all
@@ -38,18 +42,23 @@ module Chaton
       # @return [Boolean] whether there is something to know about jobs: some process runs or enqueues them
       def jobs? = on.include?(:jobs) || @draft.section?(:jobs) || @draft.set?(:store)
 
+      # @return [Boolean] whether there is something to know about streams: some process reads or writes them
+      def streams? = on.include?(:streams) || @draft.section?(:streams) || @draft.set?(:broker)
+
       # Notes what cannot be meant.
       #
       # @return [void]
       def check
         return problem("no role is left to run; add --jobs, or take --no-web away") if on.empty?
 
+        check_consumers
         wanted = @workers.sum { |_, count| count }.positive?
-        if wanted && by_worker.empty?
+        return unless wanted
+
+        if by_worker.empty?
           problem("--#{on.first} asks for #{on.first}, and workers names none; write workers #{on.first}: 1")
-        elsif wanted && @draft.section?(:jobs) && chosen.empty? && !on.include?(:jobs)
-          @draft.note(ORIGIN, "workers names none for jobs: they are enqueued, and another process has to run them " \
-                              "(workers web: 2, jobs: 1, or chaton --jobs)")
+        elsif chosen.empty?
+          ELSEWHERE.each_key { |role| note_elsewhere(role) if wanted?(role) && !on.include?(role) }
         end
       end
 
@@ -58,13 +67,36 @@ module Chaton
       def find_on
         roles = chosen
         roles = named if roles.empty?
-        roles = [:web, *(:jobs if @draft.section?(:jobs))] if roles.empty?
+        roles = ALL.select { |role| wanted?(role) } if roles.empty?
         roles.reject { |role| @draft[role] == false }.freeze
       end
+
+      # Whether the file asks for it without naming it.
+      def wanted?(role)
+        case role
+        when :web then true
+        when :jobs then @draft.section?(:jobs)
+        when :streams then consumers?
+        end
+      end
+
+      def consumers? = @draft.topics.any?(&:consumer)
 
       def chosen = ALL.select { |role| @draft[role] }
 
       def named = ALL.select { |role| @workers.fetch(role, 0).positive? }
+
+      def check_consumers
+        return if consumers? || !on.include?(:streams)
+
+        problem("streams are to be consumed, and no topic has a consumer; write streams { topic \"events\", " \
+                "EventsConsumer }")
+      end
+
+      def note_elsewhere(role)
+        @draft.note(ORIGIN, "workers names none for #{role}: #{ELSEWHERE.fetch(role)} (workers web: 2, #{role}: 1, " \
+                            "or chaton --#{role})")
+      end
 
       def problem(message) = @draft.problem(ORIGIN, message)
     end

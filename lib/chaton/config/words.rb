@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../version"
 require_relative "types"
 
 module Chaton
@@ -60,33 +59,6 @@ module Chaton
 
         # @return [String]
         def show(value) = value ? value.first(2).compact.join(", ") : "none"
-      end
-
-      # A part of the product that is not built yet.
-      class Role < Base
-        # @param name [Symbol]
-        def initialize(name)
-          @name = name
-          super("nothing")
-        end
-
-        # @return [Range]
-        def arguments = 0..1
-
-        # @raise [Mismatch] always
-        def cast(*)
-          raise Mismatch, Role.unbuilt(@name)
-        end
-
-        # @param name [Symbol, String]
-        # @return [String] completes the sentence "NAME …"
-        def self.unbuilt(name)
-          "is not in this version: Chaton #{VERSION} serves web requests and runs jobs; remove it" \
-            "#{INSTEAD[name.to_sym]}"
-        end
-
-        INSTEAD = { streams: " and run your consumers beside the server" }.freeze
-        private_constant :INSTEAD
       end
     end
   end

@@ -15,9 +15,10 @@ use super::document::{self, Common, Due};
 use super::options::store_options;
 use super::pool::Pool;
 use super::shown;
+use crate::convert::{copy, seconds, text};
 use crate::gvl::with_gvl;
 use crate::settings::Settings;
-use crate::{error, handle};
+use crate::handle;
 
 /// Between two calls of a backup's block.
 const TELL_EVERY: Duration = Duration::from_millis(100);
@@ -95,23 +96,9 @@ impl Given {
     }
 }
 
-/// The bytes of a String, copied.
-pub fn copy(string: RString) -> Vec<u8> {
-    // SAFETY: copied before any Ruby code runs.
-    unsafe { string.as_slice() }.to_vec()
-}
-
 /// Now (s since 1970).
 pub fn now_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
-/// A time that can be waited for.
-///
-/// # Errors
-/// `ArgumentError` naming it.
-pub fn seconds(what: &str, value: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(value).map_err(|e| error::argument(format!("{what}: {e}")))
 }
 
 fn entry_of(value: RArray) -> Result<Entry, Error> {
@@ -284,7 +271,7 @@ impl RbJobsClient {
         let fields = rb_self.call(|store| store.load(&key))?;
         let hash = ruby.hash_new();
         for (name, value) in fields {
-            hash.aset(name, shown::text(&value))?;
+            hash.aset(name, text(&value))?;
         }
         Ok(hash)
     }

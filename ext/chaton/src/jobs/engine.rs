@@ -12,10 +12,10 @@ use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
-use super::client::seconds;
 use super::options::store_options;
 use super::shown::Shown;
 use super::unit::Notes;
+use crate::convert::seconds;
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_events::Crowd;

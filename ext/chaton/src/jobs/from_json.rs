@@ -12,8 +12,8 @@ use rb_sys::VALUE;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::Deserializer;
 
-use super::names::interned;
 use super::to_json::DEPTH_MAX;
+use crate::names::interned;
 
 /// The arguments and what nests in them.
 const LEVELS_MAX: usize = DEPTH_MAX + 1;

@@ -3,9 +3,9 @@
 use chaton_jobs::store::{
     BatchStatus, Entry, OwnerSeen, Place, ProcessSeen, Pushed, QueueSeen, Stats,
 };
-use magnus::rb_sys::FromRawValue;
-use magnus::{Error, IntoValue, RArray, RHash, Ruby, Value};
+use magnus::{Error, IntoValue, RArray, RHash, Ruby};
 
+use crate::convert::text;
 use crate::error;
 
 /// A Hash with Symbol keys.
@@ -26,12 +26,6 @@ impl Shown {
         self.0.aset(ruby.to_symbol(name), value)?;
         Ok(self)
     }
-}
-
-/// Bytes as a String: UTF-8, as documents are.
-pub fn text(bytes: &[u8]) -> Value {
-    // SAFETY: copies the bytes; only used with the GVL held.
-    unsafe { Value::from_raw(rb_sys::rb_utf8_str_new(bytes.as_ptr().cast(), bytes.len() as _)) }
 }
 
 /// The place of this name.

@@ -16,8 +16,11 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
-use super::client::{copy, now_s};
-use super::{from_json, names, shown};
+use super::client::now_s;
+use super::from_json;
+use crate::convert::copy;
+use crate::convert::text;
+use crate::names;
 use crate::{error, handle};
 
 /// Where the threads of this process note what they start.
@@ -146,7 +149,7 @@ impl RbJob {
     }
 
     fn payload(&self) -> Value {
-        shown::text(self.job.document().payload())
+        text(self.job.document().payload())
     }
 
     fn ticket(&self) -> u64 {

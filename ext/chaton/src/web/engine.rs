@@ -33,8 +33,8 @@ impl Sink for HubSink {
         let put = self.hub.enqueue(WEB_LANE, Unit::Web(exchange, self.retry_after_s));
         put.map_err(|unit| match unit {
             Unit::Web(exchange, _) => exchange,
-            #[cfg(feature = "jobs")]
-            Unit::Jobs(_) => unreachable!("what the hub gives back is what was put in"),
+            #[cfg(any(feature = "jobs", feature = "streams"))]
+            _ => unreachable!("what the hub gives back is what was put in"),
         })
     }
 

@@ -1,17 +1,16 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "../../jobs"
 require_relative "../../native"
-require_relative "../command"
 require_relative "../progress"
+require_relative "../subcommand"
 require_relative "../table"
 
 module Chaton
   class CLI
     module Jobs
       # What subcommands have in common: the store, found by the configuration, and how answers are printed.
-      class Command < CLI::Command
+      class Command < Subcommand
         # Options of subcommands.
         OWN = {
           queue: Config::Option.new(name: :queue, group: :jobs, type: Config::Types::Text.new("a queue"),
@@ -34,21 +33,6 @@ module Chaton
         # How the store is found.
         COMMON = %i[config_file environment store].map { |name| Config::Options[name] }.freeze
 
-        # @return [Array<Config::Option>]
-        def self.options = [*own.map { |name| OWN.fetch(name) }, *COMMON]
-
-        # @return [Array<Symbol>] of {OWN}
-        def self.own = []
-
-        # @return [Array<String>]
-        def self.switches = ["--json"]
-
-        # @return [String] "show JID"
-        def self.usage
-          name = self.name.split("::").last.downcase
-          "#{name} #{ALL.fetch(name).first}"
-        end
-
         private
 
         # @return [Native::JobsClient]
@@ -62,45 +46,10 @@ module Chaton
 
         # Jobs can be configured by nothing but a switch of the server.
         def load_jobs
-          given = @arguments.given.except(*OWN.keys)
           plan = Config.load(given, problems: @arguments.problems)
           plan = Config.load({ **given, jobs: true }) unless plan.jobs
           ::Chaton::Jobs.use(plan)
           plan
-        end
-
-        # @return [Object] the value of one of {OWN}
-        def value(name)
-          option = OWN.fetch(name)
-          given = @arguments.given[name]
-          given.nil? ? option.default : option.cast([given])
-        rescue Config::Types::Mismatch => e
-          raise ConfigError, "#{option.flags.last} #{e.message}"
-        end
-
-        # The arguments that belong to no flag.
-        #
-        # @param names [Array<String>] those there have to be
-        # @param more [Integer] how many may follow
-        # @return [Array<String>]
-        def positional(*names, more: 0)
-          rest = @arguments.rest
-          missing = names[rest.size]
-          @arguments.problem("#{missing} is missing: chaton jobs #{self.class.usage}") if missing
-          further = rest.drop(names.size + more)
-          @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
-          plan
-          rest
-        end
-
-        def json? = @arguments.switch?("--json")
-
-        # Prints the data, or what it says to people.
-        #
-        # @return [Integer] exit status
-        def answer(data, text)
-          @out.puts json? ? JSON.pretty_generate(data) : text
-          0
         end
 
         # @return [String] checked

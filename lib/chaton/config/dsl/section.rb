@@ -63,7 +63,8 @@ module Chaton
       def usage(option)
         case option.scope
         when :queue then "web { queue #{option.key}: … }"
-        when :web, :jobs, :memory then "#{option.scope} { #{option.name} … }"
+        when :topic then "streams { topic \"events\", EventsConsumer, #{option.key}: … }"
+        when :web, :jobs, :streams, :memory then "#{option.scope} { #{option.name} … }"
         else "#{option.name} outside of the block"
         end
       end

@@ -21,8 +21,8 @@ module Chaton
         Option.new(
           name: :workers, group: :processes, type: Types::Workers.new, default: { every: 0 }.freeze,
           flags: %w[-w --workers], placeholder: "N", env: %w[WEB_CONCURRENCY],
-          says: "Worker processes, each for all roles that are on, or so many for each: web: 2, jobs: 1. 0 does all " \
-                "in one process without a supervisor."
+          says: "Worker processes, each for all roles that are on, or so many for each: web: 2, jobs: 1, " \
+                "streams: 1. 0 does all in one process without a supervisor."
         ),
         Option.new(
           name: :preload, group: :processes, type: Types::Switch.new, flags: %w[--preload],

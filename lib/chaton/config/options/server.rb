@@ -47,7 +47,7 @@ module Chaton
           says: "Name shown in process titles and by `chaton status`."
         ),
         Option.new(
-          name: :web, group: :server, scope: :cli, type: Types::Switch.new, default_text: "on, unless --jobs is given",
+          name: :web, group: :server, scope: :cli, type: Types::Switch.new, default_text: "on, unless --jobs or --streams is given",
           flags: %w[--web], says: "Serve web requests; roles named on the command line are all that is run."
         ),
         Option.new(
@@ -55,8 +55,11 @@ module Chaton
           default_text: "on with jobs { } or workers jobs: N", flags: %w[--jobs],
           says: "Run background jobs; without --web nothing else, so that no Rack file is needed."
         ),
-        Option.new(name: :streams, group: :server, scope: :cli, type: Types::Role.new(:streams),
-                   default_text: "off", flags: ["--streams"], says: "Not in this version; refused.")
+        Option.new(
+          name: :streams, group: :server, scope: :cli, type: Types::Switch.new,
+          default_text: "on with a consumer in streams { } or workers streams: N", flags: %w[--streams],
+          says: "Consume streams; without --web and --jobs nothing else."
+        )
       ].freeze
     end
   end

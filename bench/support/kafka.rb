@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "socket"
+require "tmpdir"
+
+module Bench
+  # A real Kafka of its own on the loopback, with its data on a disk: the tests' script, with more memory and the
+  # compiler that a server has. One for a whole run: it is slow to begin with, and has to become warm.
+  class Kafka
+    ROOT = File.expand_path("../..", __dir__)
+    SCRIPT = File.join(ROOT, "test/support/kafka/broker")
+    PLACE = File.join(ROOT, "tmp/bench")
+    JVM = "-Xms512m -Xmx1g -XX:+UseSerialGC"
+    # Segments are not deleted while they are measured.
+    SETTINGS = { "log.retention.hours" => -1, "log.segment.bytes" => 1 << 30 }.freeze
+
+    class << self
+      # @return [Kafka] that answers; it ends with this process
+      def shared
+        @shared ||= new.start.tap { |broker| at_exit { broker.stop } }
+      end
+
+      # @return [Boolean]
+      def running? = !@shared.nil?
+    end
+
+    attr_reader :pid, :port
+
+    # @return [self]
+    def start
+      FileUtils.mkdir_p(PLACE)
+      @folder = Dir.mktmpdir("kafka", PLACE)
+      @port, controller = free_ports
+      settings = SETTINGS.flat_map { |name, value| ["--set", "#{name}=#{value}"] }
+      script("fetch")
+      script("start", @folder, @port, "--controller", controller, "--while", Process.pid, *settings)
+      @pid = Integer(File.read(File.join(@folder, "pid")))
+      self
+    end
+
+    # @return [String] for configurations
+    def url = "kafka://#{address}"
+    def address = "127.0.0.1:#{@port}"
+
+    # @return [void]
+    def stop
+      script("stop", @folder)
+      FileUtils.rm_rf(@folder)
+    end
+
+    private
+
+    def free_ports
+      probes = Array.new(2) { TCPServer.new("127.0.0.1", 0) }
+      probes.map { |probe| probe.addr[1] }
+    ensure
+      probes&.each(&:close)
+    end
+
+    def script(*words)
+      output, status = Open3.capture2e({ "CHATON_TEST_KAFKA_JVM" => JVM }, SCRIPT, *words.map(&:to_s))
+      raise "#{SCRIPT} #{words.first} failed: #{output}" unless status.success?
+    end
+  end
+end

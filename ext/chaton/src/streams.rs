@@ -1,0 +1,34 @@
+//! The streams engine's side of the boundary.
+
+pub mod batch;
+pub mod build;
+pub mod client;
+pub mod engine;
+mod failure;
+mod given;
+mod place;
+pub mod reader;
+pub mod receipt;
+pub mod record;
+
+use magnus::{Error, RModule, Ruby};
+
+/// Defines the classes.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    record::define(ruby, native)?;
+    batch::define(ruby, native)?;
+    receipt::define(ruby, native)?;
+    reader::define(ruby, native)?;
+    client::define(ruby, native)?;
+    engine::define(ruby, native)?;
+    crate::settle::<record::RbRecord>(ruby);
+    crate::settle::<batch::RbBatch>(ruby);
+    crate::settle::<receipt::RbReceipt>(ruby);
+    crate::settle::<reader::RbReader>(ruby);
+    crate::settle::<client::RbStreamsClient>(ruby);
+    crate::settle::<engine::RbStreams>(ruby);
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Errors of a log as Ruby exceptions.
+
+use chaton_streams::log::{ErrorKind, LogError};
+use magnus::Error;
+
+use crate::error;
+
+/// The class in `Chaton` that says what to do about it.
+pub fn class_name(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unreachable => "LogUnavailable",
+        ErrorKind::Refused => "LogRefused",
+        ErrorKind::UnknownTopic => "UnknownTopic",
+        ErrorKind::Full => "BufferFull",
+        ErrorKind::Corrupt => "LogCorrupt",
+        ErrorKind::Fenced => "LogFenced",
+        ErrorKind::Invalid => "InvalidRecord",
+    }
+}
+
+/// The exception.
+pub fn raised(failed: &LogError) -> Error {
+    error::named(class_name(failed.kind), failed.message.as_str())
+}

@@ -1,0 +1,77 @@
+//! `Chaton::Native::StreamsReader`: reads a partition outside of any group.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::wake::Alarm;
+use chaton_streams::engine::Turn;
+use chaton_streams::log::{Limits, Partition, Reader};
+use chaton_streams::record::Chunk;
+use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
+use parking_lot::Mutex;
+
+use super::batch::RbBatch;
+use super::failure;
+use crate::convert::seconds;
+use crate::gvl::{check_interrupts, without_gvl};
+use crate::handle::Handle;
+
+/// Bytes read at once.
+const BYTES_MAX: usize = 1 << 20;
+
+struct Parts {
+    reader: Mutex<Box<dyn Reader>>,
+    alarm: Arc<Alarm>,
+    partition: Partition,
+}
+
+/// A reader as a Ruby object.
+#[magnus::wrap(class = "Chaton::Native::StreamsReader", free_immediately, size)]
+pub struct RbReader(Handle<Parts>);
+
+impl RbReader {
+    /// Around a reader.
+    pub fn new(reader: Box<dyn Reader>, partition: Partition) -> Self {
+        let alarm = reader.interrupter();
+        Self(Handle::new(Parts { reader: Mutex::new(reader), alarm, partition }))
+    }
+
+    /// The next records, waited for without the GVL; nil when time is up.
+    fn next(
+        ruby: &Ruby,
+        rb_self: &Self,
+        records: usize,
+        timeout_s: f64,
+    ) -> Result<Option<Value>, Error> {
+        let parts = rb_self.0.get()?;
+        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
+        let limits = Limits { records, bytes: BYTES_MAX };
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let read = || parts.reader.lock().next(limits, left);
+            let chunk = without_gvl(read, &|| parts.alarm.ring());
+            check_interrupts()?;
+            match chunk {
+                Some(Ok(Some(chunk))) => return Ok(Some(batch(ruby, &parts.partition, chunk))),
+                Some(Err(failed)) => return Err(failure::raised(&failed)),
+                _ if left == Duration::ZERO => return Ok(None),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn batch(ruby: &Ruby, partition: &Partition, chunk: Chunk) -> Value {
+    RbBatch::wrap(ruby, Turn::detached(partition.clone(), Arc::new(chunk)))
+}
+
+/// Defines the class.
+///
+/// # Errors
+/// What Ruby raises.
+pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    let class = native.define_class("StreamsReader", ruby.class_object())?;
+    class.undef_default_alloc_func();
+    class.define_method("next", method!(RbReader::next, 2))?;
+    Ok(())
+}

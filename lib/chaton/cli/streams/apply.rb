@@ -1,0 +1,36 @@
+# frozen_string_literal: true
+
+require_relative "plan"
+
+module Chaton
+  class CLI
+    module Streams
+      # chaton streams apply: makes the topics what is declared.
+      class Apply < Plan
+        # @return [Integer] exit status
+        # @raise [Chaton::Error] when something is declared that cannot be done; the rest is done then
+        def run
+          positional
+          possible, impossible = changes.partition(&:possible?)
+          possible.each { |change| carry_out(change) }
+          @out.puts JSON.pretty_generate(possible.map(&:to_h)) if json?
+          raise Chaton::Error, impossible.map(&:says).join("\n") unless impossible.empty?
+
+          @out.puts text([]) if possible.empty? && !json?
+          0
+        end
+
+        private
+
+        def carry_out(change)
+          if change.act == :create
+            admin.create(change.topic, **change.change)
+          else
+            admin.public_send(change.act, change.topic, change.change)
+          end
+          @out.puts "done: #{change.says}" unless json?
+        end
+      end
+    end
+  end
+end

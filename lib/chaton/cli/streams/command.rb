@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require_relative "../../native"
+require_relative "../subcommand"
+require_relative "../table"
+require_relative "admin"
+require_relative "values"
+
+module Chaton
+  class CLI
+    module Streams
+      # What subcommands have in common: the log, found by the configuration.
+      class Command < Subcommand
+        # @return [Config::Option] one of a subcommand
+        def self.own_option(name, type, placeholder, says, **rest)
+          Config::Option.new(name: name, group: :streams, type: type, placeholder: placeholder, says: says,
+                             flags: ["--#{name}"], **rest)
+        end
+        private_class_method :own_option
+
+        # What a partition may be called.
+        PARTITION = Config::Types::Number.new(0..100_000)
+
+        # Options of subcommands.
+        OWN = {
+          group: own_option(:group, Config::Types::Text.new("a group"), "NAME", "Only this one.", default_text: "all"),
+          partition: own_option(:partition, PARTITION, "N", "Only this partition.", default_text: "any"),
+          place: own_option(:place, Values::Place.new, "WHERE",
+                            "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N the " \
+                            "N newest.", flags: %w[--from], default_text: "the 10 newest"),
+          count: own_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "So many records at most.",
+                            default_text: "all"),
+          key: own_option(:key, Config::Types::Text.new("a key"), "KEY", "Its key, which decides on the partition.",
+                          default_text: "none"),
+          header: own_option(:header, Values::Headers.new, "NAME=VALUE", "A header; may be given again.",
+                             default_text: "none"),
+          to: own_option(:to, Config::Types::Broker.new, "URL", "The log to copy into.", default_text: "none"),
+          from: own_option(:from, Config::Types::Broker.new, "URL", "The log to copy from.",
+                           default_text: "as configured"),
+          as: own_option(:as, Config::Types::Text.new("a topic"), "NAME", "What it is called there.",
+                         default_text: "the same"),
+          replay_to: own_option(:replay_to, Config::Types::Text.new("a topic"), "TOPIC",
+                                "Send them there.", flags: %w[--to], default_text: "where each came from")
+        }.freeze
+
+        # How the log is found.
+        COMMON = %i[config_file environment broker].map { |name| Config::Options[name] }.freeze
+
+        private
+
+        # @return [Native::StreamsClient]
+        def client = @client ||= open_log
+
+        # @return [Admin]
+        def admin = @admin ||= Admin.new(client)
+
+        def plan = @plan ||= load_streams
+
+        # Where a configuration says nothing of streams there is the log that is the default.
+        def load_streams
+          plan = Config.load(given, problems: @arguments.problems)
+          plan.streams ? plan : Config.load({ **given, broker: Config::Options[:broker].default })
+        end
+
+        # Settings that only Kafka understands.
+        KAFKA_ONLY = %i[username password mechanism tls_ca_file properties producer_properties compression].freeze
+        private_constant :KAFKA_ONLY
+
+        # @param broker [String, nil] nil: the configured one
+        # @return [Native::StreamsClient]
+        def open_log(broker = nil)
+          settings = plan.streams.log
+          settings = { **settings, broker: Config::BrokerAddress.under(broker, plan.root) } if broker
+          settings = settings.except(*KAFKA_ONLY) if settings[:broker].start_with?(Config::BrokerAddress::LOCAL)
+          Native::StreamsClient.new(JSON.generate(settings))
+        rescue ArgumentError => e
+          raise ConfigError, e.message
+        end
+
+        # @return [Hash{Symbol=>Float}] how long writing may take
+        def patience = { room_s: plan.streams.produce_timeout_s, delivery_s: plan.streams.delivery_timeout_s }
+
+        # @param topic [Hash{String=>Object}] as {Admin#topic!} gives it
+        # @return [Array<Hash{String=>Object}>] its partitions, or the one that was asked for
+        def partitions(topic)
+          number = value(:partition)
+          return topic["partitions"] unless number
+
+          found = topic["partitions"].select { |partition| partition["number"] == number }
+          return found unless found.empty?
+
+          raise UnknownTopic, "#{topic["name"]} has no partition #{number}; it has 0 to " \
+                              "#{topic["partitions"].size - 1}"
+        end
+      end
+    end
+  end
+end

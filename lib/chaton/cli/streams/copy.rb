@@ -1,0 +1,136 @@
+# frozen_string_literal: true
+
+require_relative "../progress"
+require_relative "command"
+require_relative "copy_notes"
+require_relative "group_transfer"
+require_relative "partition_copy"
+
+module Chaton
+  class CLI
+    module Streams
+      # chaton streams copy TOPIC --to URL: what was in the topic when it began, partition by partition.
+      class Copy < Command
+        # What is on its way when it is interrupted may arrive within this time.
+        FLUSH_S = 5.0
+
+        # @return [Array<Symbol>]
+        def self.own = %i[to from as]
+
+        # @return [Array<String>]
+        def self.switches = [*super, "--resume", "--groups"]
+
+        # @return [Integer] exit status; 130 when it was interrupted
+        # @raise [Chaton::Error]
+        def run
+          @arguments.problem("--to is missing: chaton streams copy TOPIC --to URL") unless value(:to)
+          @topic, = positional("TOPIC")
+          @as = value(:as) || @topic
+          open_both
+          partitions = @source_admin.topic!(@topic)["partitions"]
+          copies = prepare(partitions)
+          copy(copies)
+          groups = @arguments.switch?("--groups") ? transfer(copies) : []
+          report(copies, groups)
+        rescue Interrupt
+          raise unless copies
+
+          @target.flush(FLUSH_S)
+          @err.puts "chaton: #{where(copies)}"
+          130
+        end
+
+        private
+
+        def open_both
+          @source = value(:from) ? open_log(value(:from)) : client
+          @target = open_log(value(:to))
+          if @source.address == @target.address && @topic == @as
+            raise ConfigError, "#{@topic} cannot be copied into itself; name another topic (--as) or broker (--to)"
+          end
+
+          @source_admin, @target_admin = Admin.new(@source), Admin.new(@target)
+          @notes = CopyNotes.new(@source_admin, @topic, target: @target.address, as: @as)
+        end
+
+        # @return [Array<PartitionCopy>]
+        def prepare(partitions)
+          there = target_partitions(partitions.size)
+          begin_anew(partitions, there) unless @arguments.switch?("--resume")
+          notes = @notes.read
+          partitions.zip(there).map do |from, to|
+            note = notes[from["number"]] or raise Chaton::Error, never_begun
+            PartitionCopy.new(job, from: from, to: to, note: note)
+          end
+        end
+
+        def job
+          @job ||= PartitionCopy::Job.new(source: @source, target: @target, topic: @topic, as: @as, notes: @notes,
+                                          patience: patience)
+        end
+
+        def target_partitions(count)
+          topic = @target_admin.topic(@as)
+          return topic["partitions"] if topic && topic["partitions"].size == count
+          raise Chaton::Error, other_number(topic["partitions"].size, count) if topic
+          raise Chaton::Error, never_begun if @arguments.switch?("--resume")
+
+          @target_admin.create(@as, partitions: count)
+          @target_admin.topic!(@as)["partitions"]
+        end
+
+        def begin_anew(partitions, there)
+          unless there.all? { |partition| partition["start"] == partition["end"] }
+            raise Chaton::Error, "#{@as} at #{@target.address} has records already; --resume goes on with a copy " \
+                                 "that was stopped, --as copies under another name"
+          end
+
+          @notes.write(partitions.zip(there).to_h do |from, to|
+            [from["number"], CopyNotes::Note.new(from["start"], to["end"])]
+          end)
+        end
+
+        def copy(copies)
+          Progress.on(@err, "copy", copies.sum(&:left)) do |progress|
+            done = 0
+            copies.each { |one| one.run { |count| progress.at(done += count) } }
+          end
+        rescue LogError => e
+          raise e.class, "#{e.message}; #{where(copies)}"
+        end
+
+        def transfer(copies)
+          transfer = GroupTransfer.new(@source, @source_admin, @target_admin, topic: @topic, as: @as)
+          transfer.run(copies.to_h { |one| [one.number, one] })
+        end
+
+        def where(copies)
+          at = copies.reject { |one| one.left.zero? }.map { |one| "#{@topic}/#{one.number} @#{one.position}" }
+          "the copy has come to #{at.first(3).join(", ")}#{" and so on" if at.size > 3}; --resume goes on there"
+        end
+
+        def report(copies, groups)
+          records = copies.sum(&:count)
+          data = { topic: @topic, from: @source.address, to: @target.address, as: @as, records: records,
+                   partitions: copies.map { |one| { partition: one.number, records: one.count, through: one.end } },
+                   groups: groups }
+          lines = ["#{Config::Types.thousands(records)} records of #{@topic} were copied to #{@as} at " \
+                   "#{@target.address}",
+                   *groups.map { |group| "group #{group[:group]} goes on at #{places(group[:offsets])}" }]
+          answer(data, lines.join("\n"))
+        end
+
+        def places(offsets) = offsets.map { |partition, offset| "#{partition} @#{offset}" }.join(", ")
+
+        def other_number(has, wanted)
+          "#{@as} at #{@target.address} has #{has} partitions and #{@topic} #{wanted}: keys would move; copy under " \
+            "another name (--as)"
+        end
+
+        def never_begun
+          "no copy of #{@topic} to #{@as} at #{@target.address} was begun, so none can go on; leave --resume out"
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "digest"
+require "json"
+
+module Chaton
+  class CLI
+    module Streams
+      # How far a copy has come, kept where the records come from: as the commits of a group of its own, so that
+      # `chaton streams lag` shows it too.
+      class CopyNotes
+        # When the target's partition ended at `target_end`, the copy had come to `offset` in the source's. Whatever
+        # the target has more by now was copied since, in order: so a copy goes on exactly where it was, even when it
+        # was killed. That holds while nobody else writes into the target, and until a record fails: then `sure` says
+        # how many are there beyond doubt.
+        Note = Struct.new(:offset, :target_end, :sure)
+
+        # @return [String] the group
+        attr_reader :group
+
+        # @param admin [Admin] of the source
+        # @param topic [String]
+        # @param target [String] address of the other log
+        # @param as [String] the topic's name there
+        def initialize(admin, topic, target:, as:)
+          @admin = admin
+          @topic = topic
+          @group = "chaton-copy-#{Digest::SHA256.hexdigest("#{topic}\n#{target}\n#{as}")[0, 8]}"
+        end
+
+        # @return [Hash{Integer=>Note}] by partition
+        def read
+          @admin.committed(@group).select { |commit| commit["topic"] == @topic }.to_h do |commit|
+            [commit["partition"], Note.new(commit["offset"], *JSON.parse(commit["metadata"]).values_at("end", "sure"))]
+          end
+        end
+
+        # @param notes [Hash{Integer=>Note}]
+        # @return [void]
+        def write(notes)
+          @admin.set_committed(@group, notes.map do |partition, note|
+            { topic: @topic, partition: partition, offset: note.offset,
+              metadata: JSON.generate({ end: note.target_end, sure: note.sure }.compact) }
+          end)
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+require_relative "cursor"
+require_relative "dead_letter"
+
+module Chaton
+  class CLI
+    module Streams
+      # What waits in a dead-letter topic: all that was not sent back yet. How far that has come are the commits of a
+      # group of its own, so that `chaton streams lag` shows it too.
+      class DeadLetters
+        # The group.
+        GROUP = "chaton-dlq"
+
+        # @return [String]
+        attr_reader :topic
+
+        # @param client [Native::StreamsClient]
+        # @param admin [Admin]
+        # @param topic [Hash{String=>Object}]
+        # @param partitions [Array<Hash{String=>Integer}>] those that are looked at
+        def initialize(client, admin, topic, partitions)
+          @admin = admin
+          @topic = topic["name"]
+          @partitions = partitions
+          commits = admin.committed(GROUP).select { |commit| commit["topic"] == @topic }
+          @done = commits.to_h { |commit| [commit["partition"], commit["offset"]] }
+          @cursors = partitions.map { |one| Cursor.new(client, @topic, one, @done[one["number"]] || "earliest") }
+        end
+
+        # @return [Integer] how many wait, by their numbers
+        def left
+          @partitions.sum { |one| [one["end"] - [@done[one["number"]] || 0, one["start"]].max, 0].max }
+        end
+
+        # @param count [Integer]
+        # @return [Array<DeadLetter>] the first ones of each partition, as many in all
+        def first(count)
+          found = []
+          each_some { |_, letters| found.concat(letters.first(count - found.size)).size < count or return found }
+          found
+        end
+
+        # Partition by partition, some at a time.
+        #
+        # @param at_most [#call] how many in the next call
+        # @yieldparam number [Integer] the partition
+        # @yieldparam letters [Array<DeadLetter>]
+        # @return [void]
+        def each_some(at_most = -> { Cursor::BATCH })
+          @cursors.each do |cursor|
+            until (records = cursor.take(at_most.call)).empty?
+              yield cursor.number, records.map { |record| DeadLetter.new(record) }
+            end
+          end
+        end
+
+        # Those before it need not be sent back any more.
+        #
+        # @param number [Integer] partition
+        # @param offset [Integer]
+        # @return [void]
+        def done(number, offset)
+          @admin.set_committed(GROUP, [{ topic: @topic, partition: number, offset: offset, metadata: "" }])
+          @done[number] = offset
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,56 @@
+# frozen_string_literal: true
+
+require_relative "command"
+require_relative "progress_of_groups"
+
+module Chaton
+  class CLI
+    module Streams
+      # chaton streams lag [TOPIC]
+      class Lag < Command
+        # @return [Array<Symbol>]
+        def self.own = %i[group]
+
+        # @return [Integer] exit status
+        def run
+          name, = positional(more: 1)
+          topics = name ? [admin.topic!(name)] : admin.topics
+          found = ProgressOfGroups.new(topics, committed, plan.streams).rows
+          answer({ partitions: found.map(&:to_h), groups: totals(found) }, text(found))
+        end
+
+        private
+
+        # @return [Hash{String=>Array<Hash>}] commits by group
+        def committed
+          only = value(:group)
+          names = [*admin.groups.map { |group| group["name"] }, *declared].uniq.sort
+          known = only.nil? || names.include?(only)
+          raise Chaton::Error, unknown(only, names) unless known
+
+          (only ? [only] : names).to_h { |group| [group, admin.committed(group)] }
+        end
+
+        def declared = plan.streams.routes.map(&:group)
+
+        def unknown(name, names)
+          nearest = Config::Nearest.to(name, names)
+          "#{client.address} has no group #{name.inspect}#{"; did you mean #{nearest}?" if nearest}"
+        end
+
+        def totals(rows)
+          rows.group_by(&:group).map { |group, of_group| { group: group, lag: of_group.sum(&:lag) } }
+        end
+
+        def text(rows)
+          return "no group has committed anything, and none is configured" if rows.empty?
+
+          lines = rows.map { |row| [row.group, row.topic, row.partition.to_s, row.committed, row.end, row.lag] }
+          sums = totals(rows).map { |sum| [sum[:group], sum[:lag]] }
+          [Table.text(%w[group topic partition committed end lag], lines), "",
+           Table.text(%w[group lag], [*sums, ["all", sums.sum(&:last)]])].join("\n")
+        end
+      end
+    end
+  end
+end

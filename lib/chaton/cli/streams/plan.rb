@@ -1,0 +1,37 @@
+# frozen_string_literal: true
+
+require_relative "command"
+require_relative "differences"
+
+module Chaton
+  class CLI
+    module Streams
+      # chaton streams plan: what is declared against what is there.
+      class Plan < Command
+        # Exit status when something differs.
+        DIFFERS = 2
+
+        # @return [Integer] exit status
+        def run
+          positional
+          found = changes
+          answer(found.map(&:to_h), text(found))
+          found.empty? ? 0 : DIFFERS
+        end
+
+        private
+
+        # @return [Array<Differences::Change>]
+        def changes
+          Differences.new(plan.streams.topics, admin.topics, copies: !client.address.start_with?("log:")).changes
+        end
+
+        def text(found)
+          return "#{plan.streams.topics.size} topics of #{client.address} are as declared" if found.empty?
+
+          found.map(&:says).join("\n")
+        end
+      end
+    end
+  end
+end

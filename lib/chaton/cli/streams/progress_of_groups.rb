@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+module Chaton
+  class CLI
+    module Streams
+      # How far groups have come in topics: what they committed, and what the configuration lets them read though they
+      # have not begun.
+      class ProgressOfGroups
+        # One group in one partition. `committed` is nil where it has not begun.
+        # rubocop:disable Lint/StructNewOverride -- nobody partitions a row.
+        Row = Struct.new(:group, :topic, :partition, :committed, :start, :end, :lag, keyword_init: true)
+        # rubocop:enable Lint/StructNewOverride
+
+        # @param topics [Array<Hash{String=>Object}>] as {Admin#topics} gives them
+        # @param committed [Hash{String=>Array<Hash{String=>Object}>}] by group
+        # @param streams [#routes] the configuration
+        def initialize(topics, committed, streams)
+          @topics = topics
+          @committed = committed
+          @routes = streams.routes
+        end
+
+        # @return [Array<Row>] by group, topic and partition
+        def rows
+          @committed.flat_map do |group, commits|
+            by_place = commits.to_h { |commit| [commit.values_at("topic", "partition"), commit["offset"]] }
+            read = [*by_place.keys.map(&:first), *of_routes(group)].uniq
+            @topics.select { |topic| read.include?(topic["name"]) }.flat_map { |topic| of(group, topic, by_place) }
+          end
+        end
+
+        private
+
+        def of_routes(group) = @routes.select { |route| route.group == group }.map(&:topic)
+
+        def of(group, topic, by_place)
+          topic["partitions"].map do |partition|
+            offset = by_place[[topic["name"], partition["number"]]]
+            start, last = partition.values_at("start", "end")
+            # What retention has taken away is nobody's lag.
+            lag = [last - [offset || start, start].max, 0].max
+            Row.new(group: group, topic: topic["name"], partition: partition["number"], committed: offset,
+                    start: start, end: last, lag: lag)
+          end
+        end
+      end
+    end
+  end
+end

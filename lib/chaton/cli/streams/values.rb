@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require "time"
+require_relative "../../config/types"
+
+module Chaton
+  class CLI
+    module Streams
+      # Types of what the commands are given.
+      module Values
+        # A place in a topic.
+        class Place < Config::Types::Base
+          def initialize
+            super("earliest, latest, an offset, -N for the N newest, or a time like 2026-01-31T12:00:00Z")
+          end
+
+          # @param value [String]
+          # @return [String, Integer, Array(String, Integer)] as a reader takes it; -N is left as it is
+          # @raise [Config::Types::Mismatch]
+          def cast(value)
+            return value if %w[earliest latest].include?(value)
+            return Integer(value, 10) if value.match?(/\A-?\d+\z/)
+
+            ["time", (Time.iso8601(value).to_r * 1000).to_i]
+          rescue ArgumentError
+            mismatch(value)
+          end
+        end
+
+        # NAME=VALUE, again and again.
+        class Headers < Config::Types::Base
+          # A record's headers.
+          LIMIT = 100
+
+          def initialize = super("NAME=VALUE, at most #{LIMIT} times")
+
+          # @return [Boolean]
+          def list? = true
+
+          # @return [Range]
+          def arguments = 1..LIMIT
+
+          # @return [Hash{String=>String, Array<String>}] as a record takes them
+          # @raise [Config::Types::Mismatch]
+          def cast(*values)
+            pairs = values.flatten.map do |text|
+              name, value = text.split("=", 2)
+              value && !name.empty? ? [name, value] : mismatch(text)
+            end
+            mismatch("#{pairs.size} of them") if pairs.size > LIMIT
+            pairs.group_by(&:first).transform_values { |same| same.size == 1 ? same[0][1] : same.map(&:last) }
+          end
+        end
+      end
+    end
+  end
+end

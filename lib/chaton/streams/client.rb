@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "values"
+
+module Chaton
+  module Streams
+    # Writes records: the native client, and what brings records into the shape it takes. The usual record is handed
+    # on by one native call.
+    class Client
+      include Values
+
+      # @param settings [Config::StreamsSettings]
+      # @return [Client]
+      def self.for(settings)
+        require_relative "native_parts"
+        client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
+                                                                   delivery_timeout_s: settings.delivery_timeout_s,
+                                                                   flush_timeout_s: settings.flush_timeout_s)
+        at_exit { client.flush if client.ours? }
+        client
+      end
+
+      # @return [Native::StreamsClient]
+      attr_reader :native
+
+      # @param native [Native::StreamsClient]
+      # @param produce_timeout_s [Float] how long a record waits for room
+      # @param delivery_timeout_s [Float] how long it may take to become durable
+      # @param flush_timeout_s [Float] how long the end of the process waits
+      def initialize(native, produce_timeout_s: 5.0, delivery_timeout_s: 120.0, flush_timeout_s: 10.0)
+        @native = native
+        @produce_timeout_s = produce_timeout_s
+        @delivery_timeout_s = delivery_timeout_s
+        @flush_timeout_s = flush_timeout_s
+        @pid = ::Process.pid
+      end
+
+      # @return [Boolean] whether it was made in this process: its threads are only here
+      def ours? = @pid == ::Process.pid
+
+      # @param topic [String]
+      # @param value [String, Hash, Array, nil]
+      # @param key [String, nil]
+      # @param headers [Hash, nil]
+      # @param partition [Integer, nil]
+      # @param timestamp [Time, Integer, nil]
+      # @return [Native::Receipt]
+      def produce(topic, value, key, headers, partition, timestamp)
+        @native.produce(topic, value.is_a?(String) ? value : bytes_of(value), key.nil? ? nil : key_of(key),
+                        headers && headers_of(headers), partition, timestamp && ms_of(timestamp), @produce_timeout_s)
+      end
+
+      # @param topic [String]
+      # @param values [Array] values; a Hash describes a record
+      # @return [Native::Receipt] of all
+      def produce_many(topic, values)
+        return @native.produce_values(topic, values, @produce_timeout_s) if values.all?(String)
+
+        @native.produce_many(values.map { |value| row_of(topic, value) }, @produce_timeout_s)
+      end
+
+      # @param rows [Array<Array>] topic, value, key, headers, partition, timestamp in ms
+      # @return [Native::Receipt]
+      def produce_rows(rows) = @native.produce_many(rows, @produce_timeout_s)
+
+      # Waits until the records of a receipt are durable.
+      #
+      # @param receipt [Native::Receipt]
+      # @return [Native::Receipt]
+      # @raise [LogError]
+      def wait(receipt)
+        return receipt if receipt.wait(@delivery_timeout_s)
+
+        raise LogUnavailable, "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), and may " \
+                              "be so later; is #{@native.address} up?"
+      end
+
+      # Waits for all records, no longer than the setting allows.
+      #
+      # @return [Integer] records that are left
+      def flush = @native.flush(@flush_timeout_s)
+    end
+  end
+end

@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../errors"
+
+module Chaton
+  module Streams
+    # What makes a value of a record's bytes, when the value is touched.
+    module Deserializers
+      # Bytes as text.
+      module Text
+        # @param record [Native::Record]
+        # @return [String, nil] UTF-8; nil for a tombstone
+        # @raise [DeserializationError]
+        def self.call(record)
+          raw = record.raw or return
+          text = raw.dup.force_encoding(Encoding::UTF_8)
+          text.valid_encoding? ? text : Deserializers.refuse(record, "it is no UTF-8")
+        end
+      end
+
+      # Bytes as JSON.
+      module Json
+        # @param record [Native::Record]
+        # @return [Object] nil for a tombstone
+        # @raise [DeserializationError]
+        def self.call(record)
+          text = Text.call(record)
+          text && JSON.parse(text)
+        rescue JSON::ParserError => e
+          Deserializers.refuse(record, "it is no JSON: #{e.message[0, 200]}")
+        end
+      end
+
+      # An application's own: what it raises says which record it was.
+      class Named
+        # @param own [#call]
+        def initialize(own)
+          @own = own
+        end
+
+        # @param record [Native::Record]
+        # @return [Object]
+        # @raise [DeserializationError] whose cause is what was raised
+        def call(record)
+          @own.call(record)
+        rescue DeserializationError
+          raise
+        rescue StandardError => e
+          Deserializers.refuse(record, "#{e.message[0, 200]} (#{e.class})")
+        end
+      end
+
+      # @param wanted [Symbol, #call, nil]
+      # @return [#call, nil]
+      def self.of(wanted)
+        case wanted
+        when nil, :raw then nil
+        when :json then Json
+        when :string then Text
+        else Named.new(wanted)
+        end
+      end
+
+      # @raise [DeserializationError]
+      # @private
+      def self.refuse(record, reason)
+        raise DeserializationError, "the value of #{record.topic}/#{record.partition} @#{record.offset} cannot be " \
+                                    "read: #{reason}"
+      end
+    end
+  end
+end

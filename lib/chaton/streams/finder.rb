@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "../consumer"
+
+module Chaton
+  module Streams
+    # Finds the classes that a configuration names.
+    class Finder
+      # Files in which classes may be that are not loaded yet.
+      FILES = "app/consumers/**/*.rb"
+
+      # @param root [String] the application's directory
+      def initialize(root: Dir.pwd)
+        @root = root
+      end
+
+      # @param wanted [Class, String]
+      # @param topic [String]
+      # @return [Class]
+      # @raise [ConfigError]
+      def consumer(wanted, topic)
+        klass = wanted.is_a?(Class) ? wanted : constant(wanted, topic, "is consumed by")
+        unless klass.is_a?(Class) && klass < Consumer
+          raise ConfigError, "topic #{topic.inspect} is consumed by #{wanted}, which is no consumer: write class " \
+                             "#{wanted} < Chaton::Consumer"
+        end
+        return klass if klass.method_defined?(:consume)
+
+        raise ConfigError, "topic #{topic.inspect} is consumed by #{wanted}, which has no public method consume; " \
+                           "write def consume(batch)"
+      end
+
+      # @param wanted [Symbol, String, #call, nil] a String names a class
+      # @param topic [String]
+      # @return [Symbol, #call, nil]
+      # @raise [ConfigError]
+      def deserializer(wanted, topic)
+        return wanted unless wanted.is_a?(String)
+
+        found = constant(wanted, topic, "is deserialized by")
+        return found if found.respond_to?(:call)
+        return found.new if found.is_a?(Class) && found.method_defined?(:call)
+
+        raise ConfigError, "topic #{topic.inspect} is deserialized by #{wanted}, which has no call; write " \
+                           "def call(record)"
+      end
+
+      private
+
+      # Each part is looked for in the one before only: what is outside of it and happens to have the same name is
+      # not meant.
+      def constant(name, topic, what)
+        name.split("::").inject(Object) do |space, part|
+          space.const_get(part, space.equal?(Object))
+        rescue NameError => e
+          # One that comes out of the class's own file speaks for itself.
+          raise unless e.name.to_s == part && e.receiver.equal?(space)
+
+          raise ConfigError, "topic #{topic.inspect} #{what} #{name}, and there is no such class#{nearest(name)}; " \
+                             "load its file (streams { load \"app/consumers\" })"
+        end
+      end
+
+      def nearest(name)
+        near = DidYouMean::SpellChecker.new(dictionary: known).correct(name).first if defined?(DidYouMean)
+        near && "; did you mean #{near}?"
+      end
+
+      def known
+        files = Dir.glob(File.join(@root, FILES)).map do |file|
+          file.delete_prefix(File.join(@root, "app/consumers/")).delete_suffix(".rb")
+              .split("/").map { |part| part.split("_").map(&:capitalize).join }.join("::")
+        end
+        (descendants(Consumer).filter_map(&:name) + files).uniq
+      end
+
+      def descendants(klass) = klass.subclasses.flat_map { |one| [one, *descendants(one)] }
+    end
+  end
+end

@@ -1,0 +1,107 @@
+# frozen_string_literal: true
+
+require_relative "token"
+require_relative "values"
+
+module Chaton
+  module Streams
+    # Stands for the client in a process that is about to fork workers: a client has threads, which do not survive a
+    # fork. Records are kept, up to the bounds of the producer's buffer, and the first worker writes them.
+    class Spool
+      include Values
+
+      # Of a record that is kept. What becomes of it is known in another process only.
+      class Kept
+        # @return [Boolean] false: not here
+        def wait(_timeout_s = nil) = false
+
+        # @return [Boolean]
+        def done? = false
+
+        # @return [Integer]
+        def failed = 0
+
+        # @return [Array]
+        def errors = []
+
+        # @return [nil]
+        def partition = nil
+        alias offset partition
+      end
+
+      # What a record takes beside its bytes.
+      RECORD_BYTES = 64
+
+      # @param settings [Config::StreamsSettings]
+      def initialize(settings)
+        @bytes_max = settings.log.fetch(:produce_buffer_bytes)
+        @records_max = settings.log.fetch(:produce_buffer_records)
+        @rows = []
+        @bytes = 0
+        @lock = Mutex.new
+        @pid = ::Process.pid
+        @token = Token.new
+      end
+
+      # @return [Boolean] whether this process is a child of the one that kept the records
+      def stale? = @pid != ::Process.pid
+
+      # As {Client#produce}.
+      #
+      # @return [Kept]
+      def produce(topic, value, key, headers, partition, timestamp)
+        keep([row(topic, value, key, headers, partition, timestamp || now_ms)])
+      end
+
+      # As {Client#produce_many}.
+      #
+      # @return [Kept]
+      def produce_many(topic, values)
+        now = now_ms
+        keep(values.map { |value| row_of(topic, value).tap { |row| row[5] ||= now } })
+      end
+
+      # Nothing becomes durable here.
+      #
+      # @raise [LogUnavailable]
+      def wait(_receipt)
+        raise LogUnavailable, "nothing is written before workers are forked: the record is kept for the first " \
+                              "worker. Use Chaton.produce here, or write it in on_worker_boot"
+      end
+
+      # In the first of the children: hands on what was kept.
+      #
+      # @param client [Client]
+      # @return [void]
+      def hand_over(client)
+        return if @rows.empty? || !@token.take
+
+        rows = @rows
+        @rows = []
+        client.produce_rows(rows)
+      end
+
+      private
+
+      def keep(rows)
+        raise ForkedError, "what was kept before the fork is for the first worker" if stale?
+
+        @lock.synchronize do
+          bytes = rows.sum { |row| RECORD_BYTES + row[1].to_s.bytesize + row[2].to_s.bytesize }
+          refuse if @rows.size + rows.size > @records_max || @bytes + bytes > @bytes_max
+          # The application may go on changing its Strings.
+          @rows.concat(rows.map { |row| row.map { |part| part.is_a?(String) ? part.dup.freeze : part }.freeze })
+          @bytes += bytes
+        end
+        Kept.new
+      end
+
+      def refuse
+        raise BufferFull, "#{@rows.size} records wait for the first worker already, and no more fit in (see " \
+                          "produce_buffer_records and produce_buffer_bytes); produce them in on_worker_boot"
+      end
+
+      def now_ms = ::Process.clock_gettime(::Process::CLOCK_REALTIME, :millisecond)
+    end
+  end
+end

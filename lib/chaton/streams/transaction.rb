@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require_relative "values"
+
+module Chaton
+  module Streams
+    # Collects what a consumer writes and marks, and hands it over at once.
+    class Transaction
+      include Values
+
+      # Records of one transaction; they are in memory until it ends.
+      RECORDS_MAX = 100_000
+      # Their bytes.
+      BYTES_MAX = 64 << 20
+
+      # @param turn [Native::Batch]
+      def initialize(turn)
+        @turn = turn
+        @rows = []
+        @bytes = 0
+        @through = nil
+      end
+
+      # @param (see Producing#produce)
+      # @return [void]
+      # @raise [BufferFull] when it has grown too large for one transaction
+      def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
+        keep(row(topic.to_s, value, key, headers, partition, timestamp))
+      end
+
+      # @param (see Producing#produce_many)
+      # @return [void]
+      # @raise [BufferFull]
+      def produce_many(topic, values)
+        values.each { |value| keep(row_of(topic.to_s, value)) }
+        nil
+      end
+
+      # The record, and all before it in this batch, are done when the transaction is.
+      #
+      # @param record [Native::Record, Integer, #last_offset]
+      # @return [void]
+      def mark(record)
+        offset = record if record.is_a?(Integer)
+        offset ||= record.respond_to?(:offset) ? record.offset : record.last_offset
+        @through = [@through, offset].compact.max
+        nil
+      end
+
+      # @return [void]
+      # @raise [LogError]
+      # @private
+      def commit = @turn.transact(@rows, @through)
+
+      private
+
+      def keep(row)
+        @bytes += row[1].to_s.bytesize + row[2].to_s.bytesize
+        if @rows.size >= RECORDS_MAX || @bytes > BYTES_MAX
+          raise BufferFull, "a transaction holds at most #{RECORDS_MAX} records of #{BYTES_MAX >> 20} MiB together; " \
+                            "make it of a part of the batch: batch.each_slice(100) { |part| transaction { … } }"
+        end
+        @rows << row
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/process_figures"
+require "support/streams_test_case"
+
+# A consumer that is far behind: what is read ahead is bounded by the settings, not by the lag.
+class StreamsBacklogTest < Minitest::Test
+  include StreamsTest
+
+  RECORDS = 100_000
+  BYTES = 1_000
+  PARTITIONS = 4
+  # Read ahead of each partition; the lag is many times that.
+  BUFFER = 1 << 20
+  # What batches in hand, Ruby's copies of them and the client's own structures may take beside it.
+  MARGIN_KIB = 40 << 10
+
+  each_log def test_a_slow_consumer_far_behind
+    create(partitions: PARTITIONS)
+    log.write(topic, Array.new(RECORDS) { |n| ["x" * BYTES, "k#{n % 64}"] })
+    server = prepare_streams(<<~RUBY, topics: ["buffer #{BUFFER}", route(batch: 100, batch_bytes: 100_000)])
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          batch.each { |record| record.value }
+          Evidence.note("did", topic, partition, batch.last_offset)
+          sleep 0.02
+        end
+      end
+    RUBY
+    server.start.ready
+    server.eventually("it works") { evidence.count > 40 }
+    pid = server.workers.first
+    before_kib = ProcessFigures.resident_kib(pid)
+    samples = []
+    server.eventually("a tenth is done") do
+      samples << ProcessFigures.resident_kib(pid)
+      evidence.count > 200
+    end
+    assert_operator samples.max - before_kib, :<, MARGIN_KIB
+    assert_operator samples.max, :<, before_kib * 1.5
+    assert_equal 0, server.stop
+  end
+
+  # The producer's buffer has a bound, too: who produces faster than the log takes it waits, and is told in the end.
+  def test_a_producer_that_gets_rid_of_nothing
+    @broker = "kafka://127.0.0.1:1"
+    server = prepare_streams(topics: ["produce_buffer \"1M\"\nproduce_timeout 0.5", route])
+    plain = console(server)
+    count, kind, message = plain.run(<<~RUBY)
+      sent = 0
+      begin
+        loop { Chaton.produce(#{topic.dump}, "x" * 10_000) && sent += 1 }
+      rescue Chaton::LogError => e
+        [sent, e.class.name, e.message]
+      end
+    RUBY
+    assert_equal "Chaton::BufferFull", kind
+    assert_operator count, :<=, 120
+    assert_match(/produce_buffer/, message)
+  end
+end

@@ -1,0 +1,118 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/cpu_time"
+require "support/streams_test_case"
+
+# Ends and restarts that are asked for.
+class StreamsGracefulTest < Minitest::Test
+  include StreamsTest
+
+  CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        batch.each { |record| Evidence.did(record) && sleep(0.001) }
+      end
+      def shutdown = Evidence.note("shutdown", topic, partition)
+    end
+  RUBY
+  KEYS = 16
+
+  def time_limit_s = 90
+
+  # What runs ends, what it did is committed: nothing comes twice.
+  each_log def test_stops_lose_nothing_and_repeat_nothing
+    wanted = fill(250)
+    server = boot_streams(CONSUMER, topics: route(batch: 50))
+    3.times do |round|
+      server.eventually("progress") { evidence.count > wanted.size * (round + 1) / 5 }
+      assert_equal 0, server.stop
+      server.wait_all_gone
+      assert_equal log.committed(group).values.sum, evidence.count
+      server.start.ready
+    end
+    assert_once(server, wanted)
+    assert_operator evidence.count("shutdown"), :>=, 4
+    assert_equal 0, server.stop
+  end
+
+  each_log def test_phased_restarts_under_load_lose_nothing_and_repeat_nothing
+    wanted = fill(400)
+    server = boot_streams(CONSUMER, workers: "streams: 2", topics: route(batch: 50))
+    2.times do |round|
+      server.eventually("progress") { evidence.count > wanted.size * (round + 1) / 6 }
+      server.signal("USR1")
+      server.wait_line(/phased restart done/, count: round + 1, timeout_s: 40)
+    end
+    assert_once(server, wanted)
+    assert_operator evidence.all.map(&:pid).uniq.size, :>=, 4
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  # A handler past the deadline is not waited for; what it had marked counts, the rest comes again.
+  each_log def test_past_the_deadline_the_rest_comes_again
+    create(partitions: 1)
+    log.write(topic, Array.new(10) { |n| [n.to_s] })
+    server = boot_streams(<<~RUBY, config: "shutdown_timeout_s 1")
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          batch.each do |record|
+            sleep 60 if record.raw == "4" && !File.exist?("mended")
+            Evidence.did(record)
+            mark(record)
+          end
+        end
+      end
+    RUBY
+    server.eventually("it hangs") { evidence.count == 4 }
+    server.stop(timeout_s: 30)
+    server.wait_all_gone
+    server.write("mended", "")
+    server.start.ready
+    assert_all_committed(server)
+    assert_equal (0..9).map(&:to_s), evidence.values.uniq
+    assert_nothing_committed_too_early
+    assert_equal 0, server.stop
+  end
+
+  each_log def test_tstp_quiets
+    create(partitions: 2)
+    server = boot_streams(CONSUMER)
+    log.write(topic, [["a", "k"]])
+    server.eventually("it came") { evidence.count == 1 }
+    assert_all_committed(server)
+    server.signal("TSTP")
+    server.wait_line(/no more/)
+    log.write(topic, Array.new(20) { |n| [n.to_s, "k#{n}"] })
+    # As long as a fetch would take many times over.
+    CpuTime.window(server.workers.first, 1) { |share| assert_operator share, :<, CpuTime::REST }
+    assert_equal 1, evidence.count
+    assert_equal 0, server.stop
+  end
+
+  # What `produce` took is written before the process ends.
+  each_log def test_the_buffer_is_sent_before_the_end
+    create
+    server = prepare_streams
+    plain = Console.new(server.dir, requires: ["chaton"])
+    (@consoles ||= []) << plain
+    plain.tell("2_000.times { |n| Chaton.produce(#{topic.dump}, n.to_s) }; exit")
+    server.eventually("all is there") { log.read(topic).size == 2_000 }
+  end
+
+  private
+
+  def fill(each)
+    create(partitions: 4)
+    log.write_sequences(topic, keys: KEYS, each: each)
+  end
+
+  def assert_once(server, wanted)
+    assert_all_committed(server, timeout_s: 60)
+    done = evidence.all.map { |entry| "#{entry.key}=#{entry.value}" }
+    assert_empty(wanted - done)
+    assert_empty(done.tally.select { |_, count| count > 1 }.first(5), "done twice")
+    assert_empty evidence.out_of_order.first(5)
+  end
+end

@@ -1,0 +1,105 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/streams_test_case"
+
+# Sudden death of workers and of everything while they consume: every record is worked on at least once, those of one
+# key in their order, and nothing is committed that was not done.
+class StreamsKillTest < Minitest::Test
+  include StreamsTest
+
+  CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        batch.each do |record|
+          sleep 0.0005
+          Evidence.did(record)
+          mark(record)
+        end
+      end
+    end
+  RUBY
+  KEYS = 24
+  EACH = 500
+  KILLS = 20
+  # Of the whole tree, where each round waits for a boot.
+  ROUNDS = 3
+  # Kafka learns of a death only by silence: the least that the tests' broker takes, in place of 45 s.
+  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
+
+  def time_limit_s = 150
+
+  each_log def test_twenty_killed_workers
+    wanted = fill
+    server = boot
+    KILLS.times do |round|
+      progress(server, wanted.size * (round + 1) / (KILLS + 2))
+      victim = busy_worker(server)
+      server.signal("KILL", victim)
+      assert_nothing_committed_too_early
+    end
+    assert_whole(server, wanted)
+    assert_equal KILLS, server.log.scan(/worker died/).size
+    assert_equal 0, server.stop
+  end
+
+  each_log def test_everything_killed_at_once
+    wanted = fill
+    server = boot
+    ROUNDS.times do |round|
+      progress(server, wanted.size * (round + 1) / (ROUNDS + 2))
+      server.kill_all
+      assert_nothing_committed_too_early
+      server.start.ready
+    end
+    assert_whole(server, wanted)
+    assert_equal 0, server.stop
+  end
+
+  # Within a partition several keys at once: what is beyond the contiguous head is committed beside it.
+  each_log def test_killed_while_keys_are_done_side_by_side
+    wanted = fill
+    server = boot(concurrency: 4, order: :key)
+    (KILLS / 4).times do |round|
+      progress(server, wanted.size * (round + 1) / ((KILLS / 4) + 2))
+      server.signal("KILL", busy_worker(server))
+      assert_nothing_committed_too_early
+    end
+    assert_whole(server, wanted)
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def fill
+    create(partitions: 4)
+    log.write_sequences(topic, keys: KEYS, each: EACH)
+  end
+
+  def boot(**options)
+    boot_streams(CONSUMER, workers: "streams: 2", threads: "4..4", config: StreamsServer::QUICK,
+                           topics: [SESSION, route(batch: 100, **options)])
+  end
+
+  def progress(server, count)
+    server.eventually("#{count} records", timeout_s: 60) { evidence.entries.size >= count }
+  end
+
+  # One that is at work: its newest entry is the newest of all.
+  def busy_worker(server)
+    server.eventually("somebody works") do
+      latest = evidence.entries.max_by(&:at_s)
+      latest&.pid if latest && server.workers.include?(latest.pid) && Evidence.now_s - latest.at_s < 0.05
+    end
+  end
+
+  def assert_whole(server, wanted)
+    server.eventually("every record was worked on", timeout_s: 60) { (wanted - done).empty? }
+    assert_all_committed(server)
+    assert_nothing_committed_too_early
+    assert_empty evidence.out_of_order.first(5), "records of a key were worked on after newer ones"
+    assert_empty(done - wanted)
+  end
+
+  def done = evidence.all.map { |entry| "#{entry.key}=#{entry.value}" }.uniq
+end

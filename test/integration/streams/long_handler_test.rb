@@ -1,0 +1,78 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/streams_test_case"
+
+# Handlers that take longer than a group's limits. Scaled down: a member that does not poll for 6 s (in place of 5
+# minutes) is dead to Kafka, and one not heard of for 1.5 s (in place of 45 s).
+class StreamsLongHandlerTest < Minitest::Test
+  include StreamsTest
+
+  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
+  LONG_S = 9
+  CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        batch.each do |record|
+          Evidence.did(record, "in")
+          sleep record.raw.to_f
+          Evidence.did(record, revoked? ? "late" : "did")
+        end
+      end
+      def revoked = Evidence.note("revoked", topic, partition)
+    end
+  RUBY
+
+  def time_limit_s = 90
+
+  each_log def test_it_is_never_evicted
+    create(partitions: 2)
+    server = boot_streams(CONSUMER, topics: [SESSION, route])
+    log.write(topic, [[LONG_S.to_s, nil, nil, 0]])
+    server.eventually("it runs") { evidence.count("in") == 1 }
+    log.write(topic, Array.new(20) { ["0.1", nil, nil, 1] })
+    server.eventually("the other partition goes on") { evidence.count >= 20 }
+    server.eventually("it ends") { evidence.count == 21 }
+    log.write(topic, [["0", nil, nil, 0]])
+    server.eventually("the partition is still its own") { evidence.count == 22 }
+    assert_all_committed(server)
+    assert_equal [22, 0, 0], [evidence.count("in"), evidence.count("late"), evidence.count("revoked")]
+    assert_equal 0, server.stop
+  end
+
+  # What runs when a partition is asked for may end: nothing of it is done twice.
+  each_log def test_a_revoked_partition_is_drained
+    create(partitions: 4)
+    log.write(topic, Array.new(40) { |n| ["0.1", "k#{n}", nil, n % 4] })
+    first = boot_streams(CONSUMER, threads: "4..4", topics: [SESSION, route(batch: 10)])
+    first.eventually("all run") { evidence.all("in").map(&:partition).uniq.size == 4 }
+    second = boot_streams(CONSUMER, threads: "4..4", topics: [SESSION, route(batch: 10)])
+    first.eventually("it gives some up") { evidence.count("revoked").positive? }
+    log.write(topic, Array.new(40) { |n| ["0.01", "k#{n}", nil, n % 4] })
+    first.eventually("all were done") { evidence.count == 80 }
+    assert_equal [1], evidence.all("in").map { |entry| [entry.partition, entry.offset] }.tally.values.uniq
+    assert_equal 2, evidence.all.map(&:pid).uniq.size
+    assert_all_committed(first)
+    [second, first].each { |server| assert_equal 0, server.stop }
+  end
+
+  # Half of max_poll_interval is what it has; after that it is told, and what it did does not count.
+  each_log def test_who_takes_longer_sees_that_it_is_revoked
+    create(partitions: 2)
+    first = boot_streams(CONSUMER, topics: [SESSION, route])
+    log.write(topic, [[LONG_S.to_s, nil, nil, 0], [LONG_S.to_s, nil, nil, 1]])
+    first.eventually("both run") { evidence.count("in") == 2 }
+    second = boot_streams(CONSUMER, topics: [SESSION, route])
+    first.eventually("another one has begun", timeout_s: 20) { evidence.count("in") == 3 }
+    assert_operator evidence.all("in").map(&:at_s).minmax.reverse.reduce(:-), :<, LONG_S
+    taken = evidence.all("in").max_by(&:at_s)
+    assert_equal second.workers, [taken.pid]
+    first.eventually("it saw it") { evidence.count("late") == 1 }
+    late = evidence.all("late").first
+    assert_equal [taken.partition, first.workers.first], [late.partition, late.pid]
+    assert_equal 0, log.committed(group).fetch([topic, taken.partition], 0)
+    first.eventually("both were done", timeout_s: 20) { evidence.count == 2 }
+    assert_all_committed(first)
+    [second, first].each { |server| assert_equal 0, server.stop }
+  end
+end

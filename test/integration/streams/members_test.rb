@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/streams_test_case"
+
+# Several members of one group, that come and go while records come: nothing is lost, and no partition is worked on
+# by two at once.
+class StreamsMembersTest < Minitest::Test
+  include StreamsTest
+
+  CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        Evidence.note("began", topic, partition)
+        batch.each do |record|
+          sleep 0.001
+          Evidence.did(record)
+          mark(record)
+        end
+      ensure
+        Evidence.note("ended", topic, partition)
+      end
+      def revoked = Evidence.note("revoked", topic, partition)
+    end
+  RUBY
+  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
+  PARTITIONS = 8
+
+  def time_limit_s = 120
+
+  each_log def test_two_then_four_come_and_go_under_load
+    create(partitions: PARTITIONS)
+    writer = Writer.new(log, topic)
+    servers = Array.new(2) { launch }.each(&:ready)
+    everyone_works(servers)
+    servers += Array.new(2) { launch }.each(&:ready)
+    everyone_works(servers)
+    # Two leave in order, one dies, one is left.
+    assert_equal 0, servers.shift.stop
+    everyone_works(servers)
+    assert_equal 0, servers.shift.stop
+    servers.shift.kill_all
+    everyone_works(servers, partitions: PARTITIONS)
+    wanted = writer.stop
+    assert_whole(servers.first, wanted)
+    # Who left in order had committed what it did; only one died, in the middle of a batch of each partition.
+    assert_operator evidence.count - wanted.size, :<=, PARTITIONS * 50
+    assert_operator evidence.count("revoked"), :>, 0
+    assert_equal 0, servers.first.stop
+  end
+
+  # KIP-848: the broker assigns.
+  def test_with_the_new_protocol_of_kafka
+    @kind = :kafka
+    create(partitions: PARTITIONS)
+    writer = Writer.new(log, topic)
+    servers = Array.new(2) { launch(["max_poll_interval 6", route(batch: 50, protocol: :consumer)]) }.each(&:ready)
+    everyone_works(servers)
+    assert_equal 0, servers.shift.stop
+    everyone_works(servers, partitions: PARTITIONS)
+    assert_whole(servers.first, writer.stop)
+    assert_equal 0, servers.first.stop
+  end
+
+  # Keeps writing until it is told to stop.
+  class Writer
+    KEYS = 32
+
+    def initialize(log, topic)
+      @wanted = []
+      @thread = Thread.new do
+        number = 0
+        until @stop
+          @wanted.concat(log.write_sequences(topic, keys: KEYS, each: 2, from: number))
+          number += 2
+          sleep 0.05
+        end
+      end
+    end
+
+    # @return [Array<String>] "key=value" of all that was written
+    def stop
+      @stop = true
+      @thread.join
+      @wanted
+    end
+  end
+
+  private
+
+  def launch(topics = [SESSION, route(batch: 50)])
+    launch_streams(CONSUMER, threads: "2..8", topics: topics)
+  end
+
+  # From now on each of them has worked on something, and all partitions were worked on.
+  def everyone_works(servers, partitions: 1)
+    from_s = Evidence.now_s
+    pids = servers.flat_map(&:workers)
+    servers.first.eventually("all of #{pids} work", timeout_s: 40) do
+      fresh = evidence.all.select { |entry| entry.at_s > from_s }
+      (pids - fresh.map(&:pid)).empty? && fresh.map(&:partition).uniq.size >= partitions
+    end
+  end
+
+  def assert_whole(server, wanted)
+    server.eventually("every record was worked on", timeout_s: 40) { (wanted - done).empty? }
+    assert_all_committed(server)
+    assert_nothing_committed_too_early
+    assert_empty evidence.out_of_order.first(5)
+    assert_empty evidence.shared.first(5), "partitions that two processes worked on at once"
+  end
+
+  def done = evidence.all.map { |entry| "#{entry.key}=#{entry.value}" }.uniq
+end

@@ -1,0 +1,134 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/streams_test_case"
+
+# From `Chaton.produce` in every kind of process to `consume`.
+class StreamsRoundTripTest < Minitest::Test
+  include StreamsTest
+
+  # Answers with where the record was written.
+  WEB = <<~RUBY
+    run(lambda do |env|
+      receipt = Chaton.produce!("TOPIC", { "from" => "web", "n" => env["QUERY_STRING"] }, key: "k\#{env["QUERY_STRING"]}")
+      [200, { "content-type" => "text/plain" }, ["\#{receipt.partition}/\#{receipt.offset}"]]
+    end)
+  RUBY
+  JOB = <<~RUBY
+    require "chaton/job"
+    class Produce
+      include Chaton::Job
+      def perform(n) = Chaton.produce!("TOPIC", { "from" => "job", "n" => n.to_s }, key: "k\#{n}")
+    end
+  RUBY
+  JSON_CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        batch.each { |record| Evidence.note("did", topic, partition, record.offset, record.key, record.value.values.join("-")) }
+      end
+    end
+  RUBY
+
+  each_log def test_from_web_job_and_a_plain_process
+    create
+    server = boot_all_roles
+    place = server.get("/?1").body
+    plain = console(server)
+    plain.run("require './app/jobs/produce'; Produce.perform_async(2); nil")
+    plain.run("Chaton.produce!(#{topic.dump}, { from: 'plain', n: 3 }, key: 'k3'); nil")
+    server.eventually("all three came") { evidence.count == 3 }
+    assert_equal %w[job-2 plain-3 web-1], evidence.values.sort
+    web = evidence.all.find { |entry| entry.value == "web-1" }
+    assert_equal place, "#{web.partition}/#{web.offset}"
+    assert_all_committed(server)
+    assert_equal 0, server.stop
+    server.wait_all_gone
+  end
+
+  # Every field as it was given, what the log does not know it does not change.
+  each_log def test_fields_come_as_they_went
+    create(partitions: 1)
+    server = boot_streams(<<~RUBY)
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          batch.each do |r|
+            told = [r.raw, r.value, r.key, r.headers, r.timestamp_ms, r.timestamp.to_f, r.offset, r.partition, r.topic]
+            File.write("told", [Marshal.dump(told)].pack("m0") + "\\n", mode: "a")
+            Evidence.note("did", topic, partition, r.offset)
+          end
+        end
+      end
+    RUBY
+    bytes = (0..255).map(&:chr).join.b
+    log.write(topic, [[bytes, "ключ", { "a" => "1", "b" => nil, "c" => %w[x y] }, 0, 1_700_000_000_123],
+                      [nil, "tombstone"], ["", nil], ["no key"]])
+    server.eventually("they came") { evidence.count == 4 }
+    told = server.read("told").lines.map { |line| Marshal.load(line.unpack1("m")) } # rubocop:disable Security/MarshalLoad
+    raw, value, key, headers, ms, seconds, offset, partition, name = told.first
+    assert_equal [bytes, bytes, "ключ".b], [raw, value, key.b]
+    assert_equal({ "a" => "1", "b" => nil, "c" => %w[x y] }, headers)
+    assert_equal [1_700_000_000_123, 0, 0, topic], [ms, offset, partition, name]
+    assert_in_delta 1_700_000_000.123, seconds, 0.0005
+    assert_equal [[nil, nil, "tombstone", {}], ["", "", nil, {}], ["no key", "no key", nil, {}]],
+                 told.drop(1).map { |some| [some[0], some[1], some[2], some[3]] }
+    assert_in_delta Time.now.to_f, told.last[5], 60
+    assert_equal 0, server.stop
+  end
+
+  # By the hash of its key, as every client of Kafka does it; without one, all partitions get some.
+  each_log def test_partitions
+    create(partitions: 4)
+    server = prepare_streams
+    plain = console(server)
+    places = plain.run(<<~RUBY)
+      Array.new(40) { |n| Chaton.produce!(#{topic.dump}, "v", key: "key-\#{n % 10}").partition }
+    RUBY
+    assert_equal [1], (0...10).map { |key| places.each_slice(10).map { |round| round[key] }.uniq.size }.uniq
+    # Known answers of murmur2 with Kafka's seed, by its own Java client.
+    known = { "21" => -973_932_308, "foobar" => -790_332_482, "a-little-bit-long-string" => -985_981_536 }
+    known.each do |key, hash|
+      found = plain.run("Chaton.produce!(#{topic.dump}, 'v', key: #{key.dump}).partition")
+      assert_equal (hash & 0x7fffffff) % 4, found, key
+    end
+    plain.run("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { \"w\" }).wait(30)")
+    unkeyed = log.read(topic).select { |record| record[:value] == "w" }
+    assert_equal [0, 1, 2, 3], unkeyed.map { |record| record[:partition] }.uniq.sort
+    assert_equal 2, plain.run("Chaton.produce!(#{topic.dump}, 'x', key: 'k', partition: 2).partition")
+  end
+
+  each_log def test_one_process_and_the_flag
+    create
+    server = prepare_streams(workers: "0")
+    server.instance_variable_set(:@args, ["--streams"])
+    server.start.ready
+    log.write(topic, [%w[1 a]])
+    server.eventually("it came") { evidence.count == 1 }
+    assert_equal [server.pid], evidence.all.map(&:pid)
+    assert_equal 0, server.stop
+  end
+
+  # Two routes, two groups, one process; each group sees all.
+  each_log def test_two_groups_and_two_topics
+    create("events")
+    create("orders")
+    more = StreamsTest::NOTING.gsub("EventsConsumer", "OtherConsumer").gsub("did(record)", "did(record, \"other\")")
+    other = route("events", consumer: "OtherConsumer", group: "#{group}-2")
+    server = boot_streams(NOTING + more, topics: [route("events"), route("orders"), other])
+    log.write(topic("events"), Array.new(100) { |n| ["e#{n}", "k#{n}"] })
+    log.write(topic("orders"), Array.new(100) { |n| ["o#{n}", "k#{n}"] })
+    server.eventually("all came") { evidence.count == 200 && evidence.count("other") == 100 }
+    assert_equal 100, evidence.values(topic: topic("orders")).uniq.size
+    assert_equal evidence.values(topic: topic("events")).sort, evidence.values("other").sort
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def boot_all_roles
+    boot_streams(JSON_CONSUMER, topics: route(deserializer: :json), workers: "web: 1, jobs: 1, streams: 1",
+                                rackup: WEB.gsub("TOPIC", topic),
+                                config: "jobs { store \"sqlite://#{scratch}/jobs.db\"; load \"app/jobs\" }") do |server|
+      server.write("app/jobs/produce.rb", JOB.gsub("TOPIC", topic))
+    end
+  end
+end

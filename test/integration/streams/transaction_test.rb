@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/streams_test_case"
+
+# Exactly once: what a consumer writes and how far it has come are one transaction.
+class StreamsTransactionTest < Minitest::Test
+  include StreamsTest
+
+  CONSUMER = <<~RUBY
+    class EventsConsumer < Chaton::Consumer
+      def consume(batch)
+        Evidence.note("began", topic, partition, batch.first_offset)
+        batch.each_slice(20) do |some|
+          transaction do |tx|
+            some.each { |record| tx.produce("OUT", record.raw, key: record.key) }
+            sleep 0.005
+            tx.mark(some.last)
+          end
+        end
+      end
+    end
+  RUBY
+  KEYS = 16
+  EACH = 250
+  KILLS = 6
+  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
+
+  def kind = :kafka
+
+  def time_limit_s = 120
+
+  def test_each_input_is_once_in_the_output_whatever_is_killed
+    wanted = fill
+    server = boot(workers: "streams: 2")
+    KILLS.times do |round|
+      server.eventually("progress", timeout_s: 60) { written >= wanted.size * (round + 1) / (KILLS + 2) }
+      server.signal("KILL", server.eventually("a worker") { server.workers.sample })
+    end
+    assert_exactly_once(server, wanted)
+    assert_equal 0, server.stop
+  end
+
+  # What the block raises takes all of it back: the records and the marks.
+  def test_a_transaction_that_fails_leaves_nothing
+    create(partitions: 1)
+    create("out", partitions: 1)
+    log.write(topic, [%w[a], %w[b]])
+    server = boot(<<~RUBY)
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          batch.each do |record|
+            transaction do |tx|
+              tx.produce("OUT", "\#{record.raw}\#{attempt}")
+              tx.mark(record)
+              raise "not yet" if record.raw == "b" && attempt < 3
+            end
+          end
+        end
+      end
+    RUBY
+    assert_all_committed(server)
+    assert_equal %w[a1 b3], log.read(topic("out")).map { |record| record[:value] }
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def fill
+    create(partitions: 4)
+    create("out", partitions: 2)
+    log.write_sequences(topic, keys: KEYS, each: EACH)
+  end
+
+  def boot(consumer = CONSUMER, workers: "streams: 1")
+    topics = [SESSION, route(batch: 100, transactional: true, backoff: 0.05)]
+    boot_streams(consumer.sub("OUT", topic("out")), workers: workers, config: StreamsServer::QUICK, topics: topics)
+  end
+
+  def written = log.partitions(topic("out")).sum { |partition| partition["end"] }
+
+  def assert_exactly_once(server, wanted)
+    assert_all_committed(server, timeout_s: 60)
+    records = log.read(topic("out"))
+    told = records.map { |record| "#{record[:key]}=#{record[:value]}" }
+    assert_empty(told.tally.select { |_, count| count > 1 }.first(5), "written twice")
+    assert_equal wanted.sort, told.sort
+    records.group_by { |record| record[:key] }.each_value do |found|
+      numbers = found.map { |record| record[:value].to_i }
+      assert_equal numbers.sort, numbers
+    end
+  end
+end

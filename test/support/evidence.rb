@@ -1,0 +1,147 @@
+# frozen_string_literal: true
+
+require "fileutils"
+
+# How consumers say what they did, without the log: an append-only file for each partition, one short line by one
+# write for each thing, so that it is there whole or not at all, whatever kills the process next. Consumer files
+# require this file for {.note} and {.did}; the test reads.
+class Evidence
+  # Where the files are: the same for all servers of a test.
+  VARIABLE = "EVIDENCE_DIR"
+
+  Entry = Struct.new(:event, :topic, :number, :offset, :key, :value, :pid, :at_s) do
+    # @return [Array] which partition
+    def place = [topic, number]
+    # @return [Integer] Struct has a method of its own by that name
+    def partition = number
+  end
+
+  class << self
+    # A record was worked on.
+    #
+    # @param record [Chaton::Native::Record] key and value without spaces
+    # @param event [String] "did", "in", "out", …
+    # @return [void]
+    def did(record, event = "did")
+      note(event, record.topic, record.partition, record.offset, record.key || "-", record.raw || "-")
+    end
+
+    # @param words [Array] offset, key and value, as far as there are any
+    # @return [void]
+    def note(event, topic, partition, *words)
+      offset, key, value = words
+      file(topic, partition)
+        .syswrite("#{event} #{offset || -1} #{key || "-"} #{value || "-"} #{Process.pid} #{now_s}\n")
+    end
+
+    def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    private
+
+    def file(topic, partition)
+      @files ||= {}
+      @files[[topic, partition]] ||=
+        File.open(File.join(ENV.fetch(VARIABLE), "#{topic}@#{partition}"), File::WRONLY | File::APPEND | File::CREAT)
+    end
+  end
+
+  # @param dir [String]
+  def initialize(dir)
+    @dir = dir
+    @entries = Hash.new { |all, path| all[path] = [] }
+    @read = Hash.new(0)
+    FileUtils.mkdir_p(dir)
+  end
+
+  # @return [Array<Entry>] all that was written so far, each partition's in its order
+  def entries
+    Dir.glob(File.join(@dir, "*")).flat_map { |path| entries_of(path) }
+  end
+
+  # @return [Array<Entry>] of an event, and of a topic if one is named
+  def all(event = "did", topic: nil)
+    entries.select { |entry| entry.event == event && (topic.nil? || entry.topic == topic) }
+  end
+
+  # @return [Array<String>]
+  def values(event = "did", topic: nil) = all(event, topic: topic).map(&:value)
+
+  # @return [Integer]
+  def count(event = "did", topic: nil) = all(event, topic: topic).size
+
+  # @return [Hash{Array=>Array<Integer>}] offsets that were worked on, by topic and partition
+  def offsets = all.group_by(&:place).transform_values { |found| found.map(&:offset) }
+
+  # Records that were worked on for the first time after a newer one of their key: values are rising numbers.
+  #
+  # @return [Array<Entry>]
+  def out_of_order
+    all.group_by { |entry| [*entry.place, entry.key] }.flat_map do |_, entries|
+      newest = -1
+      seen = {}
+      entries.select do |entry|
+        number = entry.value.to_i
+        older = number < newest && !seen[number]
+        seen[number] = true
+        newest = [newest, number].max
+        older
+      end
+    end
+  end
+
+  # Moments when two processes were between "began" and "ended" of one partition. Who has not ended it was killed,
+  # and held it no longer than until its last sign of life.
+  #
+  # @return [Array<(Array, Integer, Integer)>] partition and the two pids
+  def shared
+    spans.group_by(&:first).flat_map do |place, found|
+      found.sort_by { |_, _, from, _| from }.each_cons(2)
+        .select { |one, other| one[1] != other[1] && other[2] < one[3] }
+        .map { |one, other| [place, one[1], other[1]] }
+    end
+  end
+
+  # @yield [Entry] what stands together, as its key
+  # @return [Integer] most that were between "in" and "out" at one moment, of any one group
+  def together_max(&group)
+    found = entries.select { |entry| %w[in out].include?(entry.event) }
+    found.group_by(&group).values.map { |entries| most(entries) }.max || 0
+  end
+
+  private
+
+  def entries_of(path)
+    known = @entries[path]
+    more = File.binread(path, nil, @read[path]).to_s
+    whole = more[0...((more.rindex("\n") || -1) + 1)]
+    return known if whole.empty?
+
+    @read[path] += whole.bytesize
+    topic, partition = File.basename(path).split("@")
+    known.concat(whole.lines.map { |line| parse(line, topic, partition.to_i) })
+  end
+
+  def parse(line, topic, partition)
+    event, offset, key, value, pid, at_s = line.split
+    Entry.new(event, topic, partition, offset.to_i, key, value, pid.to_i, at_s.to_f)
+  end
+
+  def most(entries)
+    running = 0
+    entries.sort_by(&:at_s).map { |entry| running += entry.event == "in" ? 1 : -1 }.max
+  end
+
+  # @return [Array<(Array, Integer, Float, Float)>] partition, pid, from, to
+  def spans
+    entries.group_by { |entry| [entry.place, entry.pid] }.flat_map do |(place, pid), found|
+      began = nil
+      spans = found.filter_map do |entry|
+        began = entry.at_s if entry.event == "began"
+        [place, pid, began, entry.at_s] if entry.event == "ended"
+      end
+      spans << [place, pid, began, found.last.at_s] if found.rindex { |e| e.event == "began" }.to_i >
+                                                       found.rindex { |e| e.event == "ended" }.to_i
+      spans
+    end
+  end
+end

@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+require "json"
+require "chaton/native"
+
+# A log as a test sees it from outside: makes topics, writes, reads everything back, asks how far a group has come.
+class StreamsLog
+  WAIT_S = 30
+  BATCH = 1000
+
+  attr_reader :native
+
+  # @param broker [String]
+  # @param settings [Hash] more of a log's
+  def initialize(broker, **settings)
+    @native = Chaton::Native::StreamsClient.new(JSON.generate(broker: broker, **settings))
+  end
+
+  # @return [String] its name
+  def create(name, partitions: 4, settings: {})
+    admin(do: "create", name: name, partitions: partitions, replication: 1, settings: settings)
+    name
+  end
+
+  # Writes records, durably.
+  #
+  # @param list [Array<Array>] value, key, headers, partition, timestamp in ms; short ones will do
+  # @return [void]
+  def write(topic, list)
+    list.each_slice(BATCH * 10) { |some| settle(native.produce_many(some.map { |item| [topic, *item] }, WAIT_S)) }
+  end
+
+  # Writes so many records for each of some keys, by turns: values count from 0 for each key.
+  #
+  # @return [Array<String>] "key=value" of all
+  def write_sequences(topic, keys:, each:, from: 0)
+    list = (from...(from + each)).flat_map { |number| Array.new(keys) { |key| [number.to_s, "k#{key}"] } }
+    write(topic, list)
+    list.map { |value, key| "#{key}=#{value}" }
+  end
+
+  # @return [Array<Hash>] all records of a topic, by partition and offset
+  def read(topic)
+    partitions(topic).flat_map { |partition| read_partition(topic, partition) }
+  end
+
+  # @return [Array<Hash>] of a topic: number, start, end
+  def partitions(topic)
+    found = admin(do: "topic", name: topic) or raise "there is no topic #{topic}"
+    found.fetch("partitions")
+  end
+
+  # @return [Hash{Array=>Integer}] the first offset that is not done, by topic and partition
+  def committed(group)
+    admin(do: "committed", group: group).to_h { |commit| [commit.values_at("topic", "partition"), commit["offset"]] }
+  end
+
+  # @return [Boolean] whether a group has done all that there is
+  def done?(group, topic)
+    found = committed(group)
+    partitions(topic).all? { |part| part["start"] == part["end"] || found[[topic, part["number"]]].to_i >= part["end"] }
+  end
+
+  # @return [Object] what the log answered
+  def admin(**words)
+    answer = native.admin(JSON.generate(words))
+    answer && JSON.parse(answer)
+  end
+
+  def close = native.close
+
+  private
+
+  def settle(receipt)
+    raise "not written within #{WAIT_S} s" unless receipt.wait(WAIT_S)
+  end
+
+  def read_partition(topic, partition)
+    number, first, last = partition.values_at("number", "start", "end")
+    reader = native.reader(topic, number, "earliest")
+    records = []
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + WAIT_S
+    seen = first
+    while seen < last
+      raise "#{topic}/#{number} was not read to #{last} within #{WAIT_S} s" if late?(deadline)
+
+      batch = reader.next(BATCH, 0.5)
+      # The end of a transaction is an offset without a record: then nothing comes up to the end.
+      break if batch.nil? && records.any?
+      next if batch.nil?
+
+      batch.each { |record| records << plain(record) }
+      seen = batch.last_offset + 1
+    end
+    records
+  end
+
+  def late?(deadline) = Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+
+  def plain(record)
+    { partition: record.partition, offset: record.offset, key: record.key, value: record.raw,
+      headers: record.headers, timestamp_ms: record.timestamp_ms }
+  end
+end
