@@ -2,6 +2,7 @@
 
 require_relative "../ext/chaton/toolchain"
 require_relative "support/part"
+require_relative "../test/support/kafka_broker"
 
 # One process runs all files that match.
 def minitest_command(*globs)
@@ -20,6 +21,8 @@ TEST_PARTS = {
   "examples" => -> { minitest_command("test/examples/**/*_test.rb") }
 }.freeze
 TEST_ENV = { "stress" => { "CHATON_GC_STRESS" => "1" } }.freeze
+# These share one broker; it is started when the first of them runs.
+KAFKA_PARTS = %w[cargo integration].freeze
 TEST_TIME_LIMIT_S = { "cargo" => 1200, "integration" => 1200 }.freeze
 
 desc "Run the tests: all parts, or test[unit,examples]"
@@ -31,7 +34,9 @@ task :test do |_, args|
   parts = names.filter_map do |name|
     command = TEST_PARTS.fetch(name).call
     next unless command
-    Part.new(name, command, env: TEST_ENV.fetch(name, {}), time_limit_s: TEST_TIME_LIMIT_S.fetch(name, 600)).run
+    env = TEST_ENV.fetch(name, {})
+    env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address } if KAFKA_PARTS.include?(name)
+    Part.new(name, command, env: env, time_limit_s: TEST_TIME_LIMIT_S.fetch(name, 600)).run
   end
   puts "", parts, ""
   puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"

@@ -12,11 +12,21 @@ module Bench
                    growth: "growth", private_mb: "private memory per worker", shared_mb: "shared",
                    full_rate: "highest rate answered in full", full_rss_mb: "resident memory at it",
                    gc_us: "GC inside requests", p999_ms: "p99.9", full_inside: "full collections inside requests",
-                   full_collections: "full collections", board_inside: "inside, as Chaton counts" }.freeze
+                   full_collections: "full collections", board_inside: "inside, as Chaton counts",
+                   mps: "messages/s", lowest_mps: "lowest messages/s", highest_mps: "highest messages/s",
+                   cpu_s_per_m: "CPU per 1 M", by_topics: "more topics against one",
+                   by_threads: "more threads against one", wakeups_per_loop: "wake-ups per 10 units",
+                   driver_wakeups_per_loop: "librdkafka's", waiting_share: "waiting, of a core",
+                   produce_mps: "produced messages/s", consume_mps: "consumed messages/s",
+                   single_p50_ms: "single durable p50", single_p99_ms: "p99", disk_p50_ms: "disk's sync p50",
+                   latency_p50_ms: "produce to consume p50", latency_p99_ms: "produce to consume p99",
+                   read_ahead_mb: "over idle" }.freeze
   METRIC_UNITS = { p99_ms: " ms", cpu_us: " µs", pss_mb: " MB", rss_mb: " MB", worker_cpu_us: " µs",
                    start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB", burst_2_mb: " MB",
                    burst_10_mb: " MB", private_mb: " MB", shared_mb: " MB", full_rate: "/s", full_rss_mb: " MB",
-                   gc_us: " µs", p999_ms: " ms" }.freeze
+                   gc_us: " µs", p999_ms: " ms", cpu_s_per_m: " s", single_p50_ms: " ms",
+                   single_p99_ms: " ms", disk_p50_ms: " ms", latency_p50_ms: " ms", latency_p99_ms: " ms",
+                   read_ahead_mb: " MB" }.freeze
 
   # One demand on a case: a figure of Chaton's against a peer's, against itself, or by itself.
   #

@@ -6,7 +6,7 @@ module Bench
   # What a case's raw results mean: each server's medians, and whether each bar was met.
   class Verdict
     # Metrics where the greater figure is the better one.
-    GREATER = %w[rate ideal rps jobs_per_s work_per_cpu_s full_rate].freeze
+    GREATER = %w[rate ideal rps jobs_per_s work_per_cpu_s full_rate mps].freeze
 
     attr_reader :raw, :a_case, :failed
 

@@ -13,15 +13,17 @@ require "chaton/web/stream"
 # signature fails here, with its name.
 class SigTest < Minitest::Test
   SIG = File.expand_path("../../sig", __dir__)
+  # Files with what the extension defines.
+  BOUNDARY = %w[native.rbs memory.rbs streams.rbs].freeze
   OPENING = /\A(?:module|class|interface) (?<name>[A-Z]\w*)/
   METHOD = /\Adef (?<owner>self\.)?(?<name>[^\s:]+):/
 
   def test_every_native_method_has_a_signature
-    assert_empty defined_in(Chaton::Native) - boundary, "defined, but not in sig/native.rbs or sig/memory.rbs"
+    assert_empty defined_in(Chaton::Native) - boundary, "defined, but not in #{BOUNDARY.join(", ")}"
   end
 
   def test_every_signature_of_the_boundary_is_defined
-    assert_empty boundary - defined_in(Chaton::Native), "in sig/native.rbs or sig/memory.rbs, but not defined"
+    assert_empty boundary - defined_in(Chaton::Native), "in #{BOUNDARY.join(", ")}, but not defined"
   end
 
   def test_every_public_signature_is_defined
@@ -30,7 +32,7 @@ class SigTest < Minitest::Test
 
   private
 
-  def boundary = written("native.rbs") | written("memory.rbs")
+  def boundary = BOUNDARY.flat_map { |file| written(file) }
 
   def missing_of(file)
     written(file).reject do |entry|
@@ -65,6 +67,6 @@ class SigTest < Minitest::Test
       end
     end
     assert_empty spaces, "#{file}: a module or class is not ended"
-    %w[native.rbs memory.rbs].include?(file) ? entries - ["Chaton"] : entries
+    BOUNDARY.include?(file) ? entries - ["Chaton"] : entries
   end
 end

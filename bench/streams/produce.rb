@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+require_relative "stage"
+
+module Bench
+  module Streams
+    # Producing from Ruby: the calls, and the wait until every receipt says that its record is durable.
+    class Produce
+      PARTITIONS = 5
+
+      # @param a_case [Case]
+      def initialize(a_case)
+        @case = a_case
+      end
+
+      # @param contender [Contender] `what` is the client's command
+      # @return [Hash{Symbol => Object}]
+      def measure(contender)
+        Stage.open(@case.log) do |stage|
+          topic = stage.fresh_topic(PARTITIONS)
+          stage.ask(contender.what, topic, @case.records / 20, @case.bytes)
+          told = stage.ask(contender.what, topic, @case.records, @case.bytes)
+          stage.ask("drop", topic)
+          { mps: told[:mps].round, cpu_s_per_m: told[:cpu_s_per_m].round(4) }
+        end
+      end
+    end
+  end
+end

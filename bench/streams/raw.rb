@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "json"
+require "open3"
+require_relative "drain"
+require_relative "table"
+
+module Bench
+  module Streams
+    # Beside librdkafka's own batch calls, from Rust (crates/streams/examples/raw_drain.rs, built once).
+    class Raw
+      ROOT = File.expand_path("../..", __dir__)
+      BATCH = 1000
+
+      # @param a_case [Case]
+      def initialize(a_case)
+        @case = a_case
+        @topic = Stage.filled(1, partitions: Table::PARTITIONS, records: a_case.records, bytes: a_case.bytes)
+      end
+
+      # @param server [Contender]
+      # @return [Hash{Symbol => Object}]
+      def measure(server)
+        return librdkafka unless server.label.start_with?("chaton")
+        Drain.measure(ChatonStreams.new(consumer: server.what || @case.consumer), @topic, @case.records)
+      end
+
+      private
+
+      def librdkafka
+        words = [program, Kafka.shared.address, @topic.first, "bench-raw-#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}",
+                 @case.records.to_s, BATCH.to_s]
+        output, status = Open3.capture2e(*words)
+        raise "#{words.join(" ")} failed: #{output}" unless status.success?
+        told = JSON.parse(output.lines.last, symbolize_names: true)
+        { mps: (told[:count] / told[:seconds]).round, cpu_s_per_m: (told[:cpu_s] * 1e6 / told[:count]).round(4) }
+      end
+
+      def program
+        @program ||= begin
+          target = ENV.fetch("CARGO_TARGET_DIR", File.join(ROOT, "target"))
+          system("cargo", "build", "--locked", "--release", "--quiet", "--package", "chaton-streams", "--example",
+                 "raw_drain", chdir: ROOT) or raise "cargo could not build the example raw_drain; what it says is above"
+          File.join(target, "release", "examples", "raw_drain")
+        end
+      end
+    end
+  end
+end

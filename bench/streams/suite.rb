@@ -1,0 +1,59 @@
+# frozen_string_literal: true
+
+require_relative "contest"
+require_relative "cases"
+require_relative "summary"
+
+module Bench
+  # Measuring streams: Chaton on Kafka and on its local log, beside librdkafka itself.
+  module Streams
+    # `bin/bench streams`; see Bench::Run for what it answers.
+    module Suite
+      # Orientation in a few minutes: too short to be cited.
+      QUICK = { rounds: 1, records: 200_000, seconds: 6 }.freeze
+      # Of a long list, its ends.
+      CORNERS = ->(list) { [list.first, list.last] }
+      NOTES = <<~TEXT
+        Kafka is Apache's own broker (see test/support/kafka), one for the whole run, on the same machine and cores, with
+        topics of 5 partitions. Each figure is the median of slices in turn, each with a process of its own (`-w 0`) and a
+        consumer group of its own; a ratio is the median of the ratios of each round. A drain is measured inside the process
+        that consumes, from the start of its first batch to the end of its last one; CPU is that of all its threads in the
+        same span, per 1,000,000 messages, without the broker's. In the table of topics and threads each cell is measured
+        once, "each" is what each topic had while it was read, and the row shows the lowest rate, the highest CPU, and the
+        lowest of what more topics (threads) bring against one, as medians over the threads (topics). Every produced
+        record was reported durable. Wake-ups are the voluntary context switches that the kernel counted for the engine's thread
+        (and for librdkafka's), per loop of 10 batches. Of read-ahead, the bound is twice what the settings allow to be
+        read ahead (4 partitions of 8 MB), beside the same process with little to do. Debian has no driver of Kafka for
+        Ruby (neither rdkafka nor ruby-kafka), so none was measured beside; MEASURED.md's 4.1 to 4.6 s of CPU per 1,000,000 are
+        rdkafka-ruby 0.13's on the same kind of machine.
+      TEXT
+
+      module_function
+
+      def name = "streams"
+      def programs = %w[java]
+      def cases = Cases.all
+      def summary(folder) = Summary.new(folder, title: "Streams", cases:, notes: NOTES)
+
+      # @return [Hash{Symbol => Object}] the raw results
+      def measure(a_case, quick:, progress:)
+        a_case = shortened(a_case) if quick
+        Contest.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+      end
+
+      def shortened(a_case)
+        a_case.dup.tap do |quick|
+          QUICK.each { |name, value| quick[name] = [quick[name], value].min if quick[name] }
+          quick.records = [quick.records, quick.rate * QUICK[:seconds]].min if quick.rate
+          quick.topics, quick.threads = [quick.topics, quick.threads].map(&CORNERS) if quick.kind == :table
+        end
+      end
+
+      def line(a_case, figures)
+        told = figures.reject { |name, value| %i[server round].include?(name) || value.is_a?(Array) }
+        format("%d/%d  %-20s %s", figures[:round] + 1, a_case.rounds, figures[:server],
+               told.map { |metric, value| "#{metric} #{value}" }.join("  "))
+      end
+    end
+  end
+end
