@@ -8,10 +8,14 @@ require_relative "chaton/version"
 # configurations are "chaton/config"; an engine is loaded by what runs it.
 module Chaton
   autoload :Batch, "chaton/batch"
+  autoload :Consumer, "chaton/consumer"
   autoload :IterableJob, "chaton/iterable_job"
   autoload :Job, "chaton/job"
   autoload :Jobs, "chaton/jobs"
+  autoload :Streams, "chaton/streams"
   autoload :Testing, "chaton/testing"
+
+  extend Streams::Producing
 
   # Reads the configuration of a process that Chaton does not serve: CHATON_CONFIG, else config/chaton.rb.
   #

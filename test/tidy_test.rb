@@ -15,8 +15,8 @@ class TidyTest < Minitest::Test
     %w[config config/*],
     %w[supervisor supervisor/* control mold single],
     %w[worker worker/* service service/* active_record_pool],
-    %w[web web/* jobs jobs/* memory memory/* job batch batch/* iterable_job iterable_job/* sidekiq sidekiq/* testing
-       testing/* rails
+    %w[web web/* jobs jobs/* streams streams/* memory memory/* job batch batch/* iterable_job iterable_job/* consumer
+       sidekiq sidekiq/* testing testing/* rails
        pool guardian],
     %w[native]
   ].freeze
@@ -26,10 +26,11 @@ class TidyTest < Minitest::Test
     "crates/core" => [],
     "crates/web" => ["chaton-core"],
     "crates/jobs" => ["chaton-core"],
+    "crates/streams" => ["chaton-core"],
     "crates/jemalloc" => [],
     "crates/memory" => [],
     "crates/testkit" => [],
-    "ext/chaton" => ["chaton-core", "chaton-jobs", "chaton-memory", "chaton-web"]
+    "ext/chaton" => ["chaton-core", "chaton-jobs", "chaton-memory", "chaton-streams", "chaton-web"]
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 

@@ -5,6 +5,7 @@ require_relative "../peers/puma"
 require_relative "../support/gc_reading"
 require_relative "../support/machine"
 require_relative "../support/rss_sampler"
+require_relative "clicks"
 require_relative "memory_table"
 require_relative "orders"
 require_relative "progress"
@@ -13,7 +14,8 @@ require_relative "traffic"
 
 module Bench
   # What bin/demo shows: the example application under load, in Chaton and in Puma; requests that leave background jobs,
-  # and the jobs done on the embedded store; then Chaton left running.
+  # and the jobs done on the embedded store; requests that write to a stream, consumed on the embedded log; then Chaton
+  # left running.
   class Demo
     EXAMPLE = File.expand_path("../../examples/all_in_one", __dir__)
     # The example within a meter of its collections.
@@ -40,6 +42,7 @@ module Bench
       puts "", Table.new(rows).to_s, ""
       puts "Memory and garbage collection of all that:", "", MemoryTable.new(memory(rows, before)).to_s, ""
       puts Orders.new(@servers.first).run.to_s, ""
+      puts Clicks.new(@servers.first).run.to_s, ""
       return puts("Done.") if @once
       puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
       wait_for_interrupt

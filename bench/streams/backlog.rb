@@ -22,7 +22,7 @@ module Bench
       # @param contender [Contender] `what` is the log
       # @return [Hash{Symbol => Object}]
       def measure(contender)
-        Stage.open(contender.what) do |stage|
+        Stage.with(contender.what) do |stage|
           idle_mb = idle(stage)
           topic = stage.fresh_topic(PARTITIONS)
           stage.ask("fill", topic, @case.records, @case.bytes)

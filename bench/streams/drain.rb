@@ -16,7 +16,7 @@ module Bench
       # @param log [Stage, nil] where the topics are; nil: the shared Kafka
       # @return [Hash{Symbol => Object}]
       def measure(server, topics, records, stage: nil)
-        return Stage.open(:kafka) { |fresh| measure(server, topics, records, stage: fresh) } unless stage
+        return Stage.with(:kafka) { |fresh| measure(server, topics, records, stage: fresh) } unless stage
         stage.serve(server.reading(topics, stage.fresh_group), [topics.size * records])
         figures(stage.told, topics)
       end

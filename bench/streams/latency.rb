@@ -19,7 +19,7 @@ module Bench
       # @param contender [Contender] `what` is the log
       # @return [Hash{Symbol => Object}]
       def measure(contender)
-        Stage.open(contender.what) do |stage|
+        Stage.with(contender.what) do |stage|
           topic = stage.fresh_topic(PARTITIONS)
           warm = @case.rate * WARM_UP_S
           server = ChatonStreams.new(consumer: @case.consumer).reading([topic], stage.fresh_group)

@@ -18,7 +18,7 @@ module Bench
 
       # @return [Hash{Symbol => Object}]
       def measure(_contender)
-        Stage.open(:local) do |stage|
+        Stage.with(:local) do |stage|
           topic = stage.fresh_topic(PARTITIONS)
           produced = stage.ask("many", topic, @case.records, @case.bytes)
           disk_ms = Disk.sync_ms(Stage::PLACE)

@@ -16,7 +16,7 @@ module Bench
       # @param contender [Contender] `what` is the client's command
       # @return [Hash{Symbol => Object}]
       def measure(contender)
-        Stage.open(@case.log) do |stage|
+        Stage.with(@case.log) do |stage|
           topic = stage.fresh_topic(PARTITIONS)
           stage.ask(contender.what, topic, @case.records / 20, @case.bytes)
           told = stage.ask(contender.what, topic, @case.records, @case.bytes)

@@ -28,8 +28,8 @@ module Bench
       private
 
       def librdkafka
-        words = [program, Kafka.shared.address, @topic.first, "bench-raw-#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}",
-                 @case.records.to_s, BATCH.to_s]
+        group = "bench-raw-#{SecureRandom.hex(4)}"
+        words = [program, Kafka.shared.address, @topic.first, group, @case.records.to_s, BATCH.to_s]
         output, status = Open3.capture2e(*words)
         raise "#{words.join(" ")} failed: #{output}" unless status.success?
         told = JSON.parse(output.lines.last, symbolize_names: true)

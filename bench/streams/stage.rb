@@ -22,7 +22,7 @@ module Bench
       class << self
         # @param log [Symbol] :kafka or :local
         # @yieldparam [Stage]
-        def open(log)
+        def with(log)
           stage = new(log)
           yield stage
         ensure
@@ -32,7 +32,7 @@ module Bench
         # @return [Array<String>] topics on the shared Kafka, filled once in a run
         def filled(count, partitions:, records:, bytes:)
           Array.new(count) do |number|
-            FILLED[[number, partitions, records, bytes]] ||= open(:kafka) do |stage|
+            FILLED[[number, partitions, records, bytes]] ||= with(:kafka) do |stage|
               stage.fresh_topic(partitions).tap { |topic| stage.ask("fill", topic, records, bytes) }
             end
           end

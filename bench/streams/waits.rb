@@ -23,7 +23,7 @@ module Bench
       # @param contender [Contender]
       # @return [Hash{Symbol => Object}]
       def measure(contender)
-        Stage.open(:kafka) do |stage|
+        Stage.with(:kafka) do |stage|
           topic = stage.fresh_topic(@units)
           records = loops(contender.what) * @units
           warm = @units * 10
@@ -39,7 +39,8 @@ module Bench
       private
 
       def server(topic, stage)
-        ChatonStreams.new(threads: @units, consumer: "Waiting", routes: ", batch: 1").reading([topic], stage.fresh_group)
+        server = ChatonStreams.new(threads: @units, consumer: "Waiting", routes: ", batch: 1")
+        server.reading([topic], stage.fresh_group)
       end
 
       # As many as fill the time, and no more than there are to be.

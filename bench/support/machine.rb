@@ -8,7 +8,7 @@ module Bench
     COMMANDS = {
       "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "puma --version", "wrk" => "wrk -v",
       "sidekiq" => "sidekiq --version", "redis" => "redis-server --version", "rust" => "rustc --version",
-    "java" => "java -version",
+      "java" => "java -version",
       "commit" => "git rev-parse --short HEAD"
     }.freeze
     # What every suite names.

@@ -136,14 +136,14 @@ module Chaton
     # @raise [LogFenced] when the partition has gone to another member
     # @raise [LogError] when nothing was written
     def transaction
-      unless @route.nil? || @route.transactional?
+      unless @entry.nil? || @entry.transactional?
         raise ConfigError, "topic #{topic.inspect} is not transactional; write topic #{topic.inspect}, " \
                            "#{self.class}, transactional: true"
       end
       raise LogError, "a transaction inside of another one; one of them can hold the records of both" if @transaction
 
       begin
-        @transaction = Streams::Transaction.new(@turn)
+        @transaction = Streams::Transaction.new(@turn, @entry&.limits)
         answer = yield @transaction
         @transaction.commit
         answer
@@ -157,12 +157,7 @@ module Chaton
 
     # What it is run with.
     # @private
-    attr_writer :route, :turn
-
-    # @param record [Native::Record]
-    # @return [Boolean] whether all filters agree
-    # @private
-    def wanted?(record) = self.class.filters.all? { |filter| instance_exec(record, &filter) }
+    attr_writer :entry, :turn
 
     private
 

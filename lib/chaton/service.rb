@@ -85,7 +85,7 @@ module Chaton
     # The same for jobs and streams, without web.
     #
     # @return [void]
-    def quiet_jobs
+    def quiet_intake
       @sides.values_at(:jobs, :streams).compact.each(&:quiet)
     end
 

@@ -12,9 +12,13 @@ module Chaton
     autoload :Deserializers, "chaton/streams/deserializers"
     autoload :Entry, "chaton/streams/entry"
     autoload :Failures, "chaton/streams/failures"
+    autoload :Finder, "chaton/streams/finder"
     autoload :Handler, "chaton/streams/handler"
     autoload :Instances, "chaton/streams/instances"
+    autoload :Batch, "chaton/streams/native_parts"
     autoload :Producing, "chaton/streams/producing"
+    autoload :Receipt, "chaton/streams/native_parts"
+    autoload :Record, "chaton/streams/native_parts"
     autoload :Runtime, "chaton/streams/runtime"
     autoload :Selection, "chaton/streams/selection"
     autoload :Shutdown, "chaton/streams/shutdown"
@@ -67,7 +71,7 @@ module Chaton
       # The client belonged to a parent process: puts a new one in its place, which sends what was kept for the
       # first worker.
       #
-      # @param stale [Client, Spool]
+      # @param stale [Spool]
       # @return [Client]
       # @private
       def renew(stale)
@@ -75,17 +79,22 @@ module Chaton
           return @client unless @client.equal?(stale)
 
           @client = make
-          stale.hand_over(@client) if stale.is_a?(Spool)
+          @handed_over = stale.hand_over(@client)
           @client
         end
       end
 
       # A worker has started: if it is the first, it sends what was produced before it was forked.
       #
+      # @param log [Telemetry::Log, nil]
       # @return [void]
-      def started
+      def started(log: nil)
         client = @client
         renew(client) if client.is_a?(Spool) && client.stale?
+        return unless (receipt = @handed_over)
+
+        @handed_over = nil
+        log&.info("records that were produced before the workers were forked are written", refused: receipt.failed)
       end
 
       # Waits for records that are not written yet; for a process that ends.
@@ -94,7 +103,7 @@ module Chaton
       # @return [Integer] records that could not be written in time
       def finish(log: nil)
         client = @client
-        return 0 unless client.is_a?(Client) && client.ours?
+        return 0 unless client.is_a?(Client)
 
         left = client.flush
         log&.warn("records were not written in time and are lost; see flush_timeout_s", count: left) if left.positive?

@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
 require_relative "job"
+require_relative "testing/streams"
 
 module Chaton
-  # For an application's tests: jobs are kept in memory, or run where they are enqueued, and need no store.
+  # For an application's tests: jobs are kept in memory, or run where they are enqueued, and need no store; see
+  # {StreamsHelpers} for streams.
   #
   # @example
   #   require "chaton/testing"
@@ -13,6 +15,8 @@ module Chaton
   #   SomeJob.drain
   module Testing
     autoload :Memory, "chaton/testing/memory"
+
+    extend StreamsHelpers
 
     # No job of the class is waiting.
     class EmptyQueueError < Error; end

@@ -17,8 +17,8 @@ module Chaton
   # |---|---|
   # | TERM | drain within shutdown_timeout, leave |
   # | QUIT | leave at once; the log shows what every thread was doing |
-  # | USR1 | quiet: stop accepting, go on serving open connections; take no more jobs |
-  # | TSTP | take no more jobs (with the role jobs, as in Sidekiq) |
+  # | USR1 | quiet: stop accepting, go on serving open connections; fetch no more work |
+  # | TSTP | fetch no more work (with the role jobs or streams, as in Sidekiq and Karafka) |
   # | HUP | open redirected output files again |
   # | INT, USR2, TTIN, TTOU | the supervisor's business: ignored |
   class Worker
@@ -54,7 +54,7 @@ module Chaton
     def initialize(kit, index:, slot:, generation:, leash:, inherited: nil)
       @roles = kit.plan.roles_of(index)
       @plan = kit.plan.of_process(@roles)
-      @signals = Signals.new([*SIGNALS, *(TSTP if jobs?)], ignored: [*IGNORED, *(TSTP unless jobs?)],
+      @signals = Signals.new([*SIGNALS, *(TSTP if intake?)], ignored: [*IGNORED, *(TSTP unless intake?)],
                                                            inherited: inherited)
       # Ruby's own handler reaps what system() and IO.popen start.
       trap("CHLD", "DEFAULT")
@@ -86,7 +86,8 @@ module Chaton
 
     private
 
-    def jobs? = @roles.include?(:jobs)
+    # Whether it fetches work by itself, which it can be told to leave.
+    def intake? = @roles.intersect?(%i[jobs streams])
 
     # @return [Boolean]
     def boot
@@ -114,7 +115,7 @@ module Chaton
           when "TERM" then return @plan.shutdown_timeout_s
           when "QUIT" then return 0
           when "USR1" then @service.quiet
-          when TSTP then @service.quiet_jobs
+          when TSTP then @service.quiet_intake
           when "HUP" then reopen_output
           end
         end

@@ -26,4 +26,18 @@ class AllInOneExampleTest < ExampleTestCase
     server = boot_example("all_in_one", config: "workers 2")
     assert_includes server.workers, JSON.parse(get(server, "/status.json").body)["pid"]
   end
+
+  # Requests leave jobs, jobs and requests write to the stream, and its consumer counts both.
+  def test_from_web_by_jobs_to_the_stream
+    server = boot_whole_example("all_in_one")
+    assert_equal({ "enqueued" => 30 }, JSON.parse(post(server, "/reports?n=30", "").body).slice("enqueued"))
+    assert_equal "202", post(server, "/clicks?n=1000", "").code
+    assert_equal "202", post(server, "/clicks", "").code
+    server.eventually("everything is counted") do
+      found = JSON.parse(get(server, "/streams.json").body)
+      found["tally"] == { "click" => 1001, "report" => 30 } && found.values_at("lag", "consumed") == [0, 1031]
+    end
+    assert_equal [{ "group" => "tally", "lag" => 0 }], JSON.parse(command(server, "streams", "lag", "--json"))["groups"]
+    assert_equal 0, server.stop
+  end
 end

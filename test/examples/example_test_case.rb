@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "net/http"
+require "open3"
 require "support/server"
 
 # An example as a person would start it: the real executable, the example's own config.ru, a free port. What the
@@ -14,6 +15,26 @@ class ExampleTestCase < Minitest::Test
   # @param name [String] folder below examples/
   # @return [Server]
   def boot_example(name, **options) = boot(rackup: nil, args: [File.join(EXAMPLES, name, "config.ru")], **options)
+
+  # The example with its own configuration, in a directory of its own, so that what it stores is the test's.
+  #
+  # @param name [String] folder below examples/
+  # @return [Server]
+  def boot_whole_example(name)
+    folder = File.join(EXAMPLES, name)
+    boot(rackup: File.read(File.join(folder, "config.ru")), config: File.read(File.join(folder, "config/chaton.rb"))) do |server|
+      FileUtils.cp_r(File.join(folder, "app"), server.dir)
+    end
+  end
+
+  # A command of `chaton` in a server's directory.
+  #
+  # @return [String] what it printed
+  def command(server, *words)
+    out, err, status = Open3.capture3(RbConfig.ruby, "-I", Server::LIB, Server::EXE, *words, chdir: server.dir)
+    assert_equal ["", 0], [err, status.exitstatus], words.inspect
+    out
+  end
 
   def get(server, path) = request(server, Net::HTTP::Get.new(path))
 

@@ -139,8 +139,8 @@ class Evidence
         began = entry.at_s if entry.event == "began"
         [place, pid, began, entry.at_s] if entry.event == "ended"
       end
-      spans << [place, pid, began, found.last.at_s] if found.rindex { |e| e.event == "began" }.to_i >
-                                                       found.rindex { |e| e.event == "ended" }.to_i
+      last = found.reverse_each.find { |entry| %w[began ended].include?(entry.event) }
+      spans << [place, pid, began, found.last.at_s] if last&.event == "began"
       spans
     end
   end

@@ -36,12 +36,18 @@ class Client
     end
   end
 
+  # Small records, as many in each partition.
+  def spread(topic, count, partitions)
+    rows = Array.new(count.to_i) { |number| [topic, "x", nil, nil, number % partitions.to_i] }
+    done(native.produce_many(rows, LIMIT_S))
+  end
+
   # One call and one receipt for each.
   def loop(topic, count, bytes)
     value = values(bytes).first
     measured(count.to_i) do
-      (count.to_i / ROUND).times.flat_map { Array.new(ROUND) { Chaton.produce(topic, value) } }
-                          .each { |receipt| done(receipt) }
+      receipts = Array.new(count.to_i) { Chaton.produce(topic, value) }
+      receipts.each { |receipt| done(receipt) }
     end
   end
 
@@ -92,6 +98,7 @@ class Client
 
   def done(receipt)
     receipt.wait(LIMIT_S) or raise "not written within #{LIMIT_S} s"
+    nil
   end
 
   def measured(count)

@@ -4,6 +4,7 @@ require "json"
 require_relative "desk"
 require_relative "facts"
 require_relative "page"
+require_relative "wire"
 
 # The demonstration application. Plain Rack, so that it runs under any server unchanged.
 class Router
@@ -15,6 +16,7 @@ class Router
   def initialize
     @facts = Facts.new
     @desk = Desk.new
+    @wire = Wire.new
   end
 
   def call(env)
@@ -27,6 +29,8 @@ class Router
     when "/echo" then [200, { "content-type" => "application/octet-stream" }, [env["rack.input"].read]]
     when "/reports" then @desk.order(env)
     when "/jobs.json" then @desk.counts
+    when "/clicks" then @wire.click(env)
+    when "/streams.json" then @wire.counts
     when "/status.json" then [200, JSON_TYPE.dup, [JSON.generate(@facts.to_h(env))]]
     else [404, TEXT.dup, ["no such page\n"]]
     end

@@ -1,11 +1,19 @@
 # frozen_string_literal: true
 
-# Web requests in one process, background jobs in another, so that neither can hold the other up. The jobs live in a
-# SQLite file; a Redis server would be `store "redis://127.0.0.1:6379/0"`, and nothing else would change.
-workers web: 1, jobs: 1
+# Web requests, background jobs and streams in a process each, so that none can hold the others up. The jobs live in a
+# SQLite file and the streams in a directory; `store "redis://127.0.0.1:6379/0"` and `broker "kafka://127.0.0.1:9092"`
+# would be servers, and nothing else would change.
+workers web: 1, jobs: 1, streams: 1
 
 jobs do
   store "sqlite://storage/chaton.db"
   queues "default"
   load "app/jobs"
+end
+
+streams do
+  broker "log://storage/streams"
+  load "app/consumers"
+  retention_bytes "128M" # of each partition, so that a demonstration does not fill the disk
+  topic "events", "TallyConsumer", group: "tally", batch: 2_000, deserializer: :json, partitions: 4
 end

@@ -15,8 +15,8 @@ module Chaton
         "stop" => "let a running server finish what it runs, and leave",
         "restart" => "let a running server load the new code, worker by worker",
         "jobs" => "look at background jobs, and act on them; `chaton jobs --help` has the commands",
-        "streams" => "look at streams, and act on them: topics, groups, lag, dead letters; `chaton streams --help` has " \
-                     "the commands",
+        "streams" => "look at streams, and act on them: topics, groups, lag, dead letters; `chaton streams --help` " \
+                     "has the commands",
         "trace" => "see which code allocates, and what stays; `chaton trace --help` has the commands"
       }.freeze
 

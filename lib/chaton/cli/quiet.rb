@@ -4,12 +4,12 @@ require_relative "remote"
 
 module Chaton
   class CLI
-    # chaton quiet: no new connections, no more jobs; what there is goes on.
+    # chaton quiet: no new connections, no more jobs and records; what there is goes on.
     class Quiet < Remote
       # @return [Integer] exit status
       def run
         answer = ask("quiet")
-        @out.puts "server #{answer["pid"]} takes no new connections and no more jobs"
+        @out.puts "server #{answer["pid"]} takes no new connections and no more work"
         0
       end
     end

@@ -28,7 +28,7 @@ module Chaton
 
         ```ruby
         # config/chaton.rb
-        workers web: 2, jobs: 1         # or 2: each does all that is on; 0, the default, is one process
+        workers web: 2, jobs: 1, streams: 1     # or 2: each does all that is on; 0, the default, is one process
         threads 1..32
         bind "tcp://127.0.0.1:9292"     # further binds add up
         pidfile "tmp/chaton.pid"
@@ -49,6 +49,15 @@ module Chaton
           cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin"
         end
 
+        streams do
+          broker "kafka://127.0.0.1:9092"           # the default is a log of files on this machine
+          kafka "socket.keepalive.enable" => true   # any property of librdkafka
+          topic "events", EventsConsumer, group: "app", deserializer: :json, dead_letter: "events.dead"
+          topic "orders", "Orders::Consumer", concurrency: 8, order: :key, retries: 3, dead_letter: "orders.dead"
+          topic "audit", partitions: 12, settings: { "retention.ms" => 604_800_000 }  # only written
+          load "app/consumers"
+        end
+
         memory do
           limit "512M"                              # of one worker; above it it is replaced
           eden "64M"                                # or "2x": twice what is alive
@@ -62,19 +71,30 @@ module Chaton
         Relative paths start in the application's directory.
 
         Options marked *web* stand inside `web { }`, those marked *queue* are keywords of `queue` in it, those
-        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`, those marked *memory* inside
+        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`, those marked *streams* inside
+        `streams { }`, those marked *topic* are keywords of `topic` in it, and those marked *memory* stand inside
         `memory { }`.
 
         ## Roles
 
-        Web is on; jobs are where there is a `jobs { }`. `workers 2` are two workers that do both, `workers web: 2,
-        jobs: 1` three that do one thing each, `workers 0` is one process that does both. `--web` and `--jobs` choose:
-        `chaton --jobs` runs jobs and nothing else, binds no address and needs no `config.ru`; with `workers web: 2,
-        jobs: 1` it runs the one worker for jobs. `TTIN` adds a worker that does what the first one does.
+        Web is on; jobs are where there is a `jobs { }`, streams where a topic of `streams { }` has a consumer. `workers 2`
+        are two workers that do all of it, `workers web: 2, jobs: 1` three that do one thing each, `workers 0` is one process
+        that does all. `--web`, `--jobs` and `--streams` choose: `chaton --jobs` runs jobs and nothing else, binds no address
+        and needs no `config.ru`; with `workers web: 2, jobs: 1` it runs the one worker for jobs. `TTIN` adds a worker that
+        does what the first one does.
 
         Where a `config/sidekiq.yml` is, it says what is set nowhere else: `concurrency`, `queues` (with weights, or
         `strict`), `timeout`, `max_retries`, `labels` and `require`, with ERB and a section for each environment; and
         `REDIS_URL` (or what `REDIS_PROVIDER` names) is the store. Other keys are named at the start.
+      TEXT
+
+      # What the table of a topic's keywords needs to be said before.
+      TOPICS = <<~TEXT
+        `topic NAME, CLASS, …` says who reads a topic: a subclass of `Chaton::Consumer`, as a constant (which the
+        application may define later), a String or a Symbol. Without a class the topic is only declared: it is written to,
+        and `chaton streams apply` creates it. Topics with the same `group` are read by one group, whose `start` and
+        `protocol` they share.
+
       TEXT
 
       # Head of their table.
@@ -123,7 +143,7 @@ module Chaton
 
       # @return [String] the page
       def self.text
-        chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{table(group)}" }
+        chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{TOPICS if group == :topic}#{table(group)}" }
         [HEAD, *chapters, "#{HOOKS}#{hooks}", ERROR_HANDLER.chomp, "#{PUMA}#{accepted}",
          "#{REFUSED}#{refused}"].join("\n")
       end

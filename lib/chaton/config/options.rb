@@ -33,7 +33,8 @@ module Chaton
       }.freeze
 
       # By chapter.
-      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS, *MEMORY].sort_by.with_index do |option, index|
+      ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS,
+             *MEMORY].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.

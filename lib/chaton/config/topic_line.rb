@@ -16,7 +16,7 @@ module Chaton
 
       # @return [Integer, nil] nil: for ever
       def retries
-        given.fetch(:retries) { self[:dead_letter] && DEAD_LETTER_RETRIES }
+        given.fetch(:retries) { self[:dead_letter] && TopicLine::DEAD_LETTER_RETRIES }
       end
 
       # @return [String] as problems name it

@@ -4,16 +4,18 @@ require_relative "../errors"
 
 module Chaton
   module Jobs
-    # The files that define an application's jobs.
+    # The files that define an application's jobs, or its consumers.
     class JobFiles
       # Where a Rails application boots.
       ENVIRONMENT = "config/environment.rb"
 
       # @param plan [Config::Plan]
       # @param log [Telemetry::Log]
-      def initialize(plan, log)
+      # @param section [Symbol] :jobs or :streams
+      def initialize(plan, log, section: :jobs)
         @root = plan.root
-        @paths = plan.jobs&.load || []
+        @section = section
+        @paths = plan.public_send(section)&.load || []
         @log = log
       end
 
@@ -41,7 +43,7 @@ module Chaton
         elsif (file = [path, "#{path}.rb"].find { |name| File.file?(name) })
           load_file(file)
         else
-          raise AppLoadError, "jobs { load #{path.inspect} }: there is no such file or directory"
+          raise AppLoadError, "#{@section} { load #{path.inspect} }: there is no such file or directory"
         end
       end
 

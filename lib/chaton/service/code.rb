@@ -1,26 +1,31 @@
 # frozen_string_literal: true
 
 require_relative "../errors"
+require_relative "../streams"
 require_relative "../web/app"
 require_relative "jobs_database"
 
 module Chaton
   class Service
-    # Loads the code that a process with some roles runs: the Rack application for web, job classes for jobs.
+    # Loads the code that a process with some roles runs: the Rack application for web, job classes for jobs,
+    # consumers for streams.
     module Code
       # @param plan [Config::Plan]
       # @param roles [Array<Symbol>]
       # @param log [Telemetry::Log]
+      # @param forks [Boolean] whether workers are forked from this process, which writes no records itself
       # @return [#call, nil] the Rack application; nil without the role web
       # @raise [AppLoadError, ConfigError]
-      def self.load(plan, roles, log:)
-        # Whoever enqueues does it by this plan, whatever role it has.
+      def self.load(plan, roles, log:, forks: false)
+        # Whoever enqueues or produces does it by this plan, whatever role it has.
         use(plan) if plan.jobs
+        Streams.use(plan, forks: forks) if plan.streams
         jobs = roles.include?(:jobs)
         # Sidekiq's own blocks for servers ask at load time what they run in.
         Jobs::Runtime.before_app(plan) if jobs
         app = Web::App.load(plan) if roles.include?(:web)
         Jobs::Runtime.prepare(plan, log) if jobs
+        Streams::Runtime.prepare(plan, log) if roles.include?(:streams)
         JobsDatabase.check(plan)
         app
       end

@@ -20,7 +20,7 @@ module Chaton
       def call(name)
         @log.info("a signal was left for this process in the store", signal: name)
         case name
-        when "TSTP" then @service.quiet_jobs
+        when "TSTP" then @service.quiet_intake
         when "TTIN" then Telemetry::Backtraces.write(@log, "SIGTTIN")
         # Heard by the main thread, which drains.
         when "TERM", "INT" then Process.kill("TERM", Process.pid)

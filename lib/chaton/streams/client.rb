@@ -17,7 +17,8 @@ module Chaton
         client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
                                                                    delivery_timeout_s: settings.delivery_timeout_s,
                                                                    flush_timeout_s: settings.flush_timeout_s)
-        at_exit { client.flush if client.ours? }
+        # In a child that was forked it finds nothing to do, unless the child has written too.
+        at_exit { client.flush }
         client
       end
 
@@ -33,11 +34,7 @@ module Chaton
         @produce_timeout_s = produce_timeout_s
         @delivery_timeout_s = delivery_timeout_s
         @flush_timeout_s = flush_timeout_s
-        @pid = ::Process.pid
       end
-
-      # @return [Boolean] whether it was made in this process: its threads are only here
-      def ours? = @pid == ::Process.pid
 
       # @param topic [String]
       # @param value [String, Hash, Array, nil]
@@ -79,7 +76,12 @@ module Chaton
       # Waits for all records, no longer than the setting allows.
       #
       # @return [Integer] records that are left
-      def flush = @native.flush(@flush_timeout_s)
+      def flush
+        @native.flush(@flush_timeout_s)
+      rescue LogError
+        # A log that cannot be opened holds nothing of ours.
+        0
+      end
     end
   end
 end

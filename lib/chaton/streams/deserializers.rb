@@ -28,7 +28,7 @@ module Chaton
           text = Text.call(record)
           text && JSON.parse(text)
         rescue JSON::ParserError => e
-          Deserializers.refuse(record, "it is no JSON: #{e.message[0, 200]}")
+          Deserializers.refuse(record, "it is no JSON: #{e.message.sub(/\A\d+: /, "")[0, 200]}")
         end
       end
 

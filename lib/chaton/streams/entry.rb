@@ -2,6 +2,8 @@
 
 require_relative "deserializers"
 require_relative "finder"
+require_relative "selection"
+require_relative "transaction"
 
 module Chaton
   module Streams
@@ -9,13 +11,16 @@ module Chaton
     class Entry
       # @return [Class]
       attr_reader :klass
-      # @return [#call, nil]
-      attr_reader :deserializer
+      # @return [Transaction::Limits]
+      attr_reader :limits
 
       # @param route [Config::StreamsRoute]
+      # @param limits [Transaction::Limits]
+      # @param finder [Finder]
       # @raise [ConfigError] when its class is not there, or is no consumer
-      def initialize(route, finder: Finder.new)
+      def initialize(route, limits: Transaction::LIMITS, finder: Finder.new)
         @route = route
+        @limits = limits
         @klass = finder.consumer(route.consumer, route.topic)
         @deserializer = Deserializers.of(finder.deserializer(route.deserializer, route.topic))
         @filters = @klass.filters
@@ -24,16 +29,28 @@ module Chaton
       # @return [Boolean] whether its consumer wants to hear of the end of a partition
       def eof? = @klass.instance_method(:eof).owner != Consumer
 
-      # @return [Boolean] whether some records are not given to it
-      def filters? = !@filters.empty?
+      # @return [Boolean]
+      def transactional? = @route.transactional?
+
+      # @return [String] for people
+      def name = @klass.name || @route.consumer.to_s
 
       # A new instance.
       #
       # @return [Consumer]
-      def instance
-        instance = @klass.new
-        instance.route = @route
-        instance
+      def instance = @klass.new.tap { |instance| instance.entry = self }
+
+      # Prepares a consumer for a batch.
+      #
+      # @param turn [Native::Batch]
+      # @param instance [Consumer]
+      # @return [Native::Batch, Selection] what it is to consume
+      def give(turn, instance)
+        instance.turn = turn
+        turn.deserializer = @deserializer
+        return turn if @filters.empty?
+
+        Selection.of(turn) { |record| @filters.all? { |filter| instance.instance_exec(record, &filter) } }
       end
     end
   end

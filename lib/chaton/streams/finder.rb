@@ -6,8 +6,8 @@ module Chaton
   module Streams
     # Finds the classes that a configuration names.
     class Finder
-      # Files in which classes may be that are not loaded yet.
-      FILES = "app/consumers/**/*.rb"
+      # Where classes may be that are not loaded yet.
+      FOLDER = "app/consumers"
 
       # @param root [String] the application's directory
       def initialize(root: Dir.pwd)
@@ -67,9 +67,8 @@ module Chaton
       end
 
       def known
-        files = Dir.glob(File.join(@root, FILES)).map do |file|
-          file.delete_prefix(File.join(@root, "app/consumers/")).delete_suffix(".rb")
-              .split("/").map { |part| part.split("_").map(&:capitalize).join }.join("::")
+        files = Dir.glob("**/*.rb", base: File.join(@root, FOLDER)).map do |path|
+          path.delete_suffix(".rb").split("/").map { |part| part.split("_").map(&:capitalize).join }.join("::")
         end
         (descendants(Consumer).filter_map(&:name) + files).uniq
       end

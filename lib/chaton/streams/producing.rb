@@ -22,7 +22,7 @@ module Chaton
         client = Streams.client
         client.produce(topic.to_s, value, key, headers, partition, timestamp)
       rescue ForkedError
-        # Its threads stayed with the parent.
+        # What was kept before the fork was for the first worker.
         Streams.renew(client).produce(topic.to_s, value, key, headers, partition, timestamp)
       end
 
@@ -44,8 +44,8 @@ module Chaton
       # @param topic [String, Symbol]
       # @param values [Array<String, Array, nil, Hash>] a Hash describes a record: value:, key:, headers:,
       #   partition:, timestamp:
-      # @return [Native::Receipt] of all of them
-      # @raise [LogError] as {#produce}; the records before the one that failed are written all the same
+      # @return [Native::Receipt] of all of them; what could not be taken has failed there, and the others are written
+      # @raise [ArgumentError, TypeError] for what is no record
       def produce_many(topic, values)
         client = Streams.client
         client.produce_many(topic.to_s, values)

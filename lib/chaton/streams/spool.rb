@@ -72,7 +72,7 @@ module Chaton
       # In the first of the children: hands on what was kept.
       #
       # @param client [Client]
-      # @return [void]
+      # @return [Native::Receipt, nil] nil where there was nothing, or another one was first
       def hand_over(client)
         return if @rows.empty? || !@token.take
 

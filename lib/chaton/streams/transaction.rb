@@ -8,14 +8,20 @@ module Chaton
     class Transaction
       include Values
 
-      # Records of one transaction; they are in memory until it ends.
-      RECORDS_MAX = 100_000
-      # Their bytes.
-      BYTES_MAX = 64 << 20
+      # How much it may hold, in memory, until it ends: what the producer's buffer may.
+      Limits = Struct.new(:records_max, :bytes_max) do
+        # @param settings [Config::StreamsSettings]
+        # @return [Limits]
+        def self.of(settings) = new(*settings.log.values_at(:produce_buffer_records, :produce_buffer_bytes)).freeze
+      end
+      # Where no configuration says.
+      LIMITS = Limits.new(100_000, 64 << 20).freeze
 
       # @param turn [Native::Batch]
-      def initialize(turn)
+      # @param limits [Limits, nil]
+      def initialize(turn, limits = nil)
         @turn = turn
+        @limits = limits || LIMITS
         @rows = []
         @bytes = 0
         @through = nil
@@ -56,9 +62,10 @@ module Chaton
 
       def keep(row)
         @bytes += row[1].to_s.bytesize + row[2].to_s.bytesize
-        if @rows.size >= RECORDS_MAX || @bytes > BYTES_MAX
-          raise BufferFull, "a transaction holds at most #{RECORDS_MAX} records of #{BYTES_MAX >> 20} MiB together; " \
-                            "make it of a part of the batch: batch.each_slice(100) { |part| transaction { … } }"
+        if @rows.size >= @limits.records_max || @bytes > @limits.bytes_max
+          raise BufferFull, "a transaction holds at most #{@limits.records_max} records and #{@limits.bytes_max} " \
+                            "bytes (produce_buffer_records, produce_buffer_bytes); make it of a part of the batch: " \
+                            "batch.each_slice(100) { |part| transaction { … } }"
         end
         @rows << row
         nil

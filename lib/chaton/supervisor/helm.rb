@@ -116,11 +116,11 @@ module Chaton
         ready.select { |child| child.order(order.to_h) }.map(&:index)
       end
 
-      # Workers take no more jobs.
+      # Workers take no more jobs, and fetch no more records.
       #
       # @return [nil]
-      def quiet_jobs
-        @log.info("quiet: workers take no more jobs")
+      def quiet_intake
+        @log.info("quiet: workers take no more jobs and records")
         @quiet.ask("TSTP")
         nil
       end

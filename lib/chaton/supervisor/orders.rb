@@ -10,12 +10,15 @@ module Chaton
         "TTIN" => :grow, "TTOU" => :shrink, "HUP" => :hang_up
       }.freeze
 
-      # Sidekiq's signal to take no more jobs; where there are none it stays the terminal's.
-      JOBS = { "TSTP" => :quiet_jobs }.freeze
+      # Sidekiq's and Karafka's signal to fetch no more work; where none is fetched it stays the terminal's.
+      INTAKE = { "TSTP" => :quiet_intake }.freeze
 
       # @param plan [Chaton::Config::Plan]
       # @return [Array<String>] signals that give an order
-      def self.signals(plan) = plan.role?(:jobs) ? [*BY_SIGNAL.keys, *JOBS.keys] : BY_SIGNAL.keys
+      def self.signals(plan)
+        intake = %i[jobs streams].any? { |role| plan.role?(role) }
+        [*BY_SIGNAL.keys, *(INTAKE.keys if intake)]
+      end
 
       # Carries out a signal's order. An order that fails must not take the
       # server down with it.
@@ -23,7 +26,7 @@ module Chaton
       # @param name [String] without "SIG"
       # @return [void]
       def obey(name)
-        refusal = public_send(BY_SIGNAL[name] || JOBS.fetch(name))
+        refusal = public_send(BY_SIGNAL[name] || INTAKE.fetch(name))
         @log.warn(refusal, signal: name) if refusal
       rescue StandardError => e
         @log.exception(e, "SIG#{name} could not be carried out")

@@ -17,7 +17,7 @@ module Chaton
       # @return [#call, nil] the application; nil where no worker serves web requests
       # @raise [AppLoadError] naming the file
       def load
-        app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log)
+        app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
         Memory::Settle.new(@plan, log: @log).call
         warn_of_threads
         app

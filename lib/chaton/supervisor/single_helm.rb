@@ -114,8 +114,8 @@ module Chaton
       end
 
       # @return [nil]
-      def quiet_jobs
-        @service.quiet_jobs
+      def quiet_intake
+        @service.quiet_intake
         nil
       end
 

@@ -77,7 +77,8 @@ module Chaton
         addresses = @listeners.addresses.join(" ")
         listen = addresses.empty? ? {} : { listen: addresses }
         @log.info("ready", **listen, environment: @plan.environment, **fields)
-        @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs))]
+        @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs)),
+                       ("consuming streams" if @plan.role?(:streams))]
           .compact.join(", "))
       end
 

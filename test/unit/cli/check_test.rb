@@ -10,8 +10,34 @@ class CheckTest < CLICase
     assert_match(/^  workers +2$/, text)
     assert_match(%r{^  application +#{@root}/config.ru$}, text)
     assert_match(/^  request_timeout_s +30$/, text)
-    options = Chaton::Config::Options::ALL.reject { |option| option.group == :server || option.scope == :jobs }
+    elsewhere = %i[jobs streams topic]
+    options = Chaton::Config::Options::ALL.reject { |one| one.group == :server || elsewhere.include?(one.scope) }
     options.each { |option| assert_match(/^  #{option.name} /, text) }
+  end
+
+  def test_what_is_said_of_streams
+    FileUtils.mkdir_p("config")
+    File.write("config/chaton.rb", <<~RUBY)
+      streams do
+        broker "kafka://127.0.0.1:9092"
+        password "secret"
+        kafka "client.rack" => "a"
+        retention 60.0
+        session_timeout 6.0
+        topic "events", "String", group: "app", retries: 2, dead_letter: "events.dead"
+        topic "audit"
+      end
+    RUBY
+    text = chaton("check", "-e", "production", "--no-streams")[1]
+    of_streams = Chaton::Config::Options.in(:streams)
+    of_streams.each { |option| assert_match(/^  #{option.name} /, text) }
+    { "broker" => "kafka://127.0.0.1:9092", "streams_password" => "given", "kafka" => "client.rack",
+      "retention_s" => "60", "session_timeout_s" => "6", "streams_threads" => "as threads",
+      "topic audit" => "no consumer",
+      "topic events" => "String, group app, attempts_max 3, dead_letter events.dead" }.each do |name, value|
+      assert_match(/^  #{name} +#{Regexp.escape(value)}$/, text)
+    end
+    refute_includes text, "secret"
   end
 
   def test_a_plan_for_programs

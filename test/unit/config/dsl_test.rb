@@ -17,9 +17,9 @@ class DSLTest < ConfigCase
   end
 
   def test_every_option_can_be_set_in_a_file
-    lines = { top: +"", web: +"", queue: +"", jobs: +"", memory: +"" }
+    lines = { top: +"", web: +"", queue: +"", jobs: +"", streams: +"", memory: +"" }
     Chaton::Config::Options::ALL.each do |option|
-      next if option.default.nil? || option.default.respond_to?(:call)
+      next if option.default.nil? || option.default.respond_to?(:call) || option.scope == :topic
 
       value = option.default
       value = value.values.first if option.name == :workers
@@ -29,7 +29,7 @@ class DSLTest < ConfigCase
     end
     write("config/sidekiq.yml", "")
     plan = plan("#{lines[:top]}web do\n#{lines[:web]}#{lines[:queue]}end\njobs do\n#{lines[:jobs]}end\n" \
-                "memory do\n#{lines[:memory]}end")
+                "streams do\n#{lines[:streams]}end\nmemory do\n#{lines[:memory]}end")
     defaults = Chaton::Config.load({ environment: "development", config_file: "-" }, env: {}, root: @root)
     assert_equal defaults.queue_age_s, plan.queue_age_s
     assert_equal 30.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
@@ -91,10 +91,5 @@ class DSLTest < ConfigCase
     assert_match(/web needs a block/, only_problem("web true").message)
     assert_match(/before_fork needs a block/, only_problem("before_fork").message)
     assert_match(/takes one value, not 2/, only_problem("tag 'a', 'b'").message)
-  end
-
-  def test_what_is_not_built_is_refused
-    assert_match(/streams is not in this version/, only_problem("streams { broker 'x' }").message)
-    assert_match(/workers ask for streams, which is not/, only_problem("workers web: 1, streams: 1").message)
   end
 end

@@ -103,8 +103,8 @@ class ServiceTest < Minitest::Test
 
   def test_a_quiet_one_takes_no_more_and_serves_on
     start(%i[web jobs])
-    @service.quiet_jobs
-    @service.quiet_jobs
+    @service.quiet_intake
+    @service.quiet_intake
     GateJob.perform_async(1)
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
     assert_equal 1, Chaton::Jobs.client.native.list("queue:default", 0, 10).size

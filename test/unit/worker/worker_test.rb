@@ -20,7 +20,7 @@ class WorkerUnitTest < Minitest::Test
 
   # Says in the log that it takes no more jobs.
   class QuietService < FakeService
-    def quiet_jobs
+    def quiet_intake
       @log.info("no more jobs")
     end
   end

@@ -4,7 +4,7 @@ require "chaton"
 require "digest"
 require "fileutils"
 
-# A job that a request leaves for later: it works for a moment and writes a file.
+# A job that a request leaves for later: it works for a moment, writes a file, and tells the stream.
 class ReportJob
   include Chaton::Job
   options queue: "default", retry: 5
@@ -18,5 +18,6 @@ class ReportJob
     digest = ROUNDS.times.reduce(title) { |text, _| Digest::SHA256.hexdigest(text) }
     FileUtils.mkdir_p(FOLDER)
     File.write(File.join(FOLDER, "#{number % FILES_MAX}.txt"), "#{title}\n#{digest}\n")
+    Chaton.produce("events", { kind: "report", number: number }, key: "report #{number}")
   end
 end

@@ -105,7 +105,7 @@ module Chaton
         end
 
         def where(copies)
-          at = copies.reject { |one| one.left.zero? }.map { |one| "#{@topic}/#{one.number} @#{one.position}" }
+          at = copies.reject(&:done?).map { |one| "#{@topic}/#{one.number} @#{one.position}" }
           "the copy has come to #{at.first(3).join(", ")}#{" and so on" if at.size > 3}; --resume goes on there"
         end
 

@@ -68,7 +68,11 @@ module Chaton
 
           renew
           @position = self.end
+          @done = true
         end
+
+        # @return [Boolean] whether all of it is there
+        def done? = @done == true
 
         private
 
@@ -106,6 +110,7 @@ module Chaton
           yield
         rescue LogError
           @note = CopyNotes::Note.new(@note.offset, @note.target_end, @skipped + @writing.count - @confirmed)
+          @position = @note.offset
           @job.notes.write(number => @note)
           raise
         end

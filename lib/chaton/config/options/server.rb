@@ -47,8 +47,8 @@ module Chaton
           says: "Name shown in process titles and by `chaton status`."
         ),
         Option.new(
-          name: :web, group: :server, scope: :cli, type: Types::Switch.new, default_text: "on, unless --jobs or --streams is given",
-          flags: %w[--web], says: "Serve web requests; roles named on the command line are all that is run."
+          name: :web, group: :server, scope: :cli, type: Types::Switch.new,
+          default_text: "on, unless --jobs or --streams is given", flags: %w[--web], says: "Serve web requests; roles named on the command line are all that is run."
         ),
         Option.new(
           name: :jobs, group: :server, scope: :cli, type: Types::Switch.new,

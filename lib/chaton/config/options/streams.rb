@@ -99,7 +99,8 @@ module Chaton
                              nil,
                              "What running batches of such a worker are left when it is told to stop; what is not " \
                              "done then is read again.",
-                             also: %i[shutdown_timeout_s shutdown_timeout], default_text: "as shutdown_timeout_s outside"),
+                             also: %i[shutdown_timeout_s shutdown_timeout],
+                             default_text: "as shutdown_timeout_s outside"),
         StreamsShort.bytes(:buffer_bytes, :streams, (64 << 10)..(1 << 40), 8 << 20,
                            "Bytes of a partition that are read ahead of its consumer."),
         StreamsShort.streams(:ready_batches, :streams, Types::Number.new(1..1000), 2,

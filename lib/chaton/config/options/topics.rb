@@ -39,8 +39,8 @@ module Chaton
                          "How often what failed is tried again before it goes to dead_letter.",
                          default_text: "5 with dead_letter; without it for ever"),
         TopicShort.topic(:backoff, TopicShort.seconds(0.0..86_400.0), 1.0,
-                         "Seconds before the first retry; it doubles with each failure in a row. The partition waits, " \
-                         "others go on."),
+                         "Seconds before the first retry; it doubles with each failure in a row. The partition " \
+                         "waits, others go on."),
         TopicShort.topic(:backoff_max, TopicShort.seconds(0.0..86_400.0), 60.0, "The longest such pause."),
         TopicShort.topic(:dead_letter, Types::TopicName.new, nil,
                          "The topic for records that failed for good, with the cause in their headers."),

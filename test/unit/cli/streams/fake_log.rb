@@ -5,7 +5,13 @@ require "json"
 # A log in memory with what the commands use of a native client. Records become visible at once; `refuse` lets chosen
 # ones fail.
 class FakeLog
-  Record = Struct.new(:topic, :partition, :offset, :timestamp_ms, :key, :raw, :headers)
+  class Record
+    attr_reader :topic, :partition, :offset, :timestamp_ms, :key, :raw, :headers
+
+    def initialize(*values)
+      @topic, @partition, @offset, @timestamp_ms, @key, @raw, @headers = values
+    end
+  end
 
   # Of records that were produced together.
   class Receipt
@@ -44,7 +50,6 @@ class FakeLog
     end
   end
 
-  # What a partition begins with, where its first records are gone.
   attr_reader :address, :topics, :commits, :groups
   # ->(row) { [class_name, message] or nil }
   attr_accessor :refuse
@@ -108,19 +113,18 @@ class FakeLog
     [partition, offset]
   end
 
-  def end_of(topic, partition) = @topics[topic]["start"] + records(topic, partition).size
+  def end_of(topic, partition) = records(topic, partition).last&.offset&.succ || @topics[topic]["start"]
 
   def answer(name, call)
-    case name
-    when "topics" then @topics.keys.map { |topic| state(topic) }
-    when "topic" then @topics.key?(call[:name]) ? state(call[:name]) : nil
-    when "create" then create(call)
-    when "grow" then grow(call)
-    when "configure" then configure(call)
-    when "groups" then @groups + (@commits.keys - @groups.map { |group| group["name"] }).map { |group| idle(group) }
-    when "committed" then committed(call[:group])
-    when "set_committed" then set_committed(call)
-    end
+    return @topics.key?(call[:name]) ? state(call[:name]) : nil if name == "topic"
+
+    call.empty? ? send(:"all_#{name}") : send(name, call)
+  end
+
+  def all_topics = @topics.keys.map { |topic| state(topic) }
+
+  def all_groups
+    @groups + (@commits.keys - @groups.map { |group| group["name"] }).map { |group| idle(group) }
   end
 
   def create(call)
@@ -145,10 +149,8 @@ class FakeLog
     nil
   end
 
-  def committed(group)
-    return [] unless @commits.key?(group)
-
-    @commits[group].map do |(topic, partition), (offset, metadata)|
+  def committed(call)
+    @commits.fetch(call[:group], {}).map do |(topic, partition), (offset, metadata)|
       { topic: topic, partition: partition, offset: offset, metadata: metadata }
     end
   end

@@ -89,7 +89,6 @@ class CLIStreamsLookingTest < CLIStreamsCase
   def test_tail_follows
     @log.topic("events", partitions: 2, records: [["old", nil, 0]])
     seen = Thread.new { good("tail", "events", "--follow", "--count", "3") }
-    sleep 0.001 until seen.stop? || seen.status == "run"
     @log.produce_many([["events", "n1", nil, nil, 0, nil], ["events", "n2", nil, nil, 1, nil]], 1)
     assert_equal %w[n1 n2 old], seen.value.scan(/n\d|old/).sort
   end

@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+require "json"
+require "net/http"
+
+module Bench
+  # Requests that each write records to a stream, while another process consumes it: how many a second from web, how many
+  # a second through the consumer, and that none are left.
+  class Clicks
+    CLIENTS = 8
+    SECONDS = 3
+    # Records of one request: one each from most clients, many each from the last.
+    BULK = 5_000
+    # Longest wait for the consumer.
+    PATIENCE_S = 60
+    LOOK_EVERY_S = 0.02
+
+    Result = Struct.new(:requests, :records, :seconds, :consumed, :late_s, :lag, :reports, keyword_init: true) do
+      # @return [String]
+      def to_s
+        late = late_s ? "#{format("%.2f", late_s)} s after the last was written" : "NOT within #{PATIENCE_S} s"
+        "Streams on the local log: #{requests} requests wrote #{records} records (#{rate(records, seconds)} records/s from " \
+          "web); the consumer\nin another process read #{consumed} of them (#{rate(consumed, seconds + late_s.to_f)} " \
+          "records/s) and was done #{late}; lag at the end #{lag}.\nFrom jobs came #{reports} records more."
+      end
+
+      private
+
+      def rate(count, seconds) = (count / seconds).round
+    end
+
+    # @param server [Server] that serves examples/all_in_one with its own configuration
+    def initialize(server)
+      @uri = URI(server.url("/"))
+    end
+
+    # @return [Result]
+    def run
+      before = settled
+      started = now
+      sent = (Array.new(CLIENTS - 1, 1) + [BULK]).map { |size| Thread.new { click_until(started + SECONDS, size) } }
+                                                .map(&:value)
+      seconds = now - started
+      requests, records = sent.sum(&:first), sent.sum(&:last)
+      late_s = wait_for(before["consumed"] + records)
+      after = counts
+      Result.new(requests: requests, records: records, seconds: seconds, late_s: late_s, lag: after["lag"],
+                 consumed: after["consumed"] - before["consumed"], reports: after["tally"].fetch("report", 0))
+    end
+
+    private
+
+    # What earlier loads have left is consumed before it begins.
+    def settled
+      started = now
+      sleep LOOK_EVERY_S until counts["lag"].zero? || now - started > PATIENCE_S
+      counts
+    end
+
+    # @return [Array(Integer, Integer)] requests and records
+    def click_until(deadline, size)
+      requests = 0
+      http do |connection|
+        while now < deadline
+          answer = connection.post("/clicks?n=#{size}", "")
+          raise "a click was answered #{answer.code}: #{answer.body}" unless answer.code == "202"
+
+          requests += 1
+        end
+      end
+      [requests, requests * size]
+    end
+
+    # @return [Float, nil] seconds; nil when it took too long
+    def wait_for(consumed)
+      started = now
+      while now - started < PATIENCE_S
+        seen = counts
+        return now - started if seen["consumed"] >= consumed && seen["lag"].zero?
+
+        sleep LOOK_EVERY_S
+      end
+    end
+
+    def counts = JSON.parse(http { |connection| connection.get("/streams.json").body })
+    def http(&block) = Net::HTTP.start(@uri.host, @uri.port, &block)
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+end

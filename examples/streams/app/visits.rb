@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+require "chaton"
+require "json"
+
+# Writes a record for each visit, and shows what the consumer has counted.
+class Visits
+  JSON_TYPE = { "content-type" => "application/json" }.freeze
+  FOLDER = File.expand_path("../storage/counts", __dir__)
+
+  def call(env)
+    case [env["REQUEST_METHOD"], env["PATH_INFO"]]
+    in ["POST", %r{\A/visits/[\w-]+\z} => path] then visit(File.basename(path))
+    in ["GET", "/counts"] then json(200, counts)
+    else [404, { "content-type" => "text/plain" }, ["no such page\n"]]
+    end
+  end
+
+  private
+
+  # All visits of a page have its name as key: they are in one partition, and are counted in their order. `produce` does
+  # not wait for the disk; `produce!` would.
+  def visit(page)
+    Chaton.produce("visits", { page: page, at: Time.now.to_f }, key: page)
+    json(202, { page: page })
+  end
+
+  def counts
+    Dir["#{FOLDER}/*.json"].map { |file| JSON.parse(File.read(file)).fetch("pages") }.reduce({}, :merge)
+  end
+
+  def json(status, data) = [status, JSON_TYPE.dup, ["#{JSON.generate(data)}\n"]]
+end

@@ -1,0 +1,138 @@
+# frozen_string_literal: true
+
+require_relative "../errors"
+require_relative "../streams"
+require_relative "../consumer"
+
+module Chaton
+  module Streams
+    # Runs one turn of a partition. Whatever the consumer does, the turn is ended: done, failed or given back.
+    class Handler
+      # What a turn that is no batch calls.
+      HOOKS = { revoked: :revoked, shutdown: :shutdown, end: :eof }.freeze
+
+      # @param settings [Config::StreamsSettings]
+      # @param log [Telemetry::Log]
+      # @param finder [Finder]
+      def initialize(settings, log:, finder: Finder.new)
+        @routes = settings.routes
+        @limits = Transaction::Limits.of(settings)
+        @log = log
+        @finder = finder
+        @failures = Failures.new(log: log)
+        @debug = log.level == :debug
+        @entries = {}
+        @instances = Instances.new
+        @running = {}.compare_by_identity
+        @pid = ::Process.pid
+        @reloader = reloader
+      end
+
+      # @param turn [Native::Batch]
+      # @return [void]
+      def call(turn)
+        @running[Thread.current] = true
+        started_s = monotonic_s
+        @reloader ? @reloader.wrap { run(turn, started_s) } : run(turn, started_s)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' own wrapping failed
+        settle_failed(turn, e, nil, started_s)
+      ensure
+        @running.delete(Thread.current)
+        # Still open only when the thread is being killed.
+        settle_killed(turn) if ::Process.pid == @pid && turn.open?
+      end
+
+      # @return [Array<Thread>] threads that are in a consumer
+      def running = @running.keys
+
+      # @return [Array<Integer>] routes whose consumers want to hear of the end of a partition
+      def of_eof = @routes.each_index.select { |route| entry(route).eof? }
+
+      private
+
+      def run(turn, started_s)
+        kind = turn.kind
+        return notify(turn, HOOKS.fetch(kind)) unless kind == :records
+
+        entry = entry(turn.route)
+        given = turn
+        instance = @instances.of(turn, entry)
+        given = entry.give(turn, instance)
+        instance.consume(given) unless given.empty?
+        raise ForkedError, "a child came out of the consumer" if ::Process.pid != @pid
+
+        turn.done
+        log_done(turn, entry, started_s) if @debug
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
+        settle_failed(turn, e, given, started_s)
+      end
+
+      def entry(route)
+        @entries[route] ||= Entry.new(@routes.fetch(route), limits: @limits, finder: @finder)
+      end
+
+      # A hook that fails is logged; what it was told of has happened all the same.
+      def notify(turn, hook)
+        instances = hook == :eof ? [@instances.of(turn, entry(turn.route))] : @instances.let_go(turn)
+        instances.each do |instance|
+          instance.turn = turn
+          instance.public_send(hook)
+        rescue Exception => e # rubocop:disable Lint/RescueException -- one hook is not the worker
+          leave_child(turn, e) if ::Process.pid != @pid
+          @failures.of_hook(turn, e, "#{instance.class}##{hook}")
+        end
+      ensure
+        turn.done if ::Process.pid == @pid && turn.open?
+      end
+
+      def settle_failed(turn, error, given, started_s)
+        leave_child(turn, error) if ::Process.pid != @pid
+        return unless turn.open?
+        return turn.abandon if Shutdown.behind?(error)
+
+        @failures.settle(turn, error, given, consumer: name_of(turn), seconds: monotonic_s - started_s)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- a turn is never left open
+        @log.exception(e, "a failed batch could not be settled; it is given again", batch: turn.describe)
+        turn.abandon if turn.open?
+      end
+
+      # A child that a consumer forked without a block came back out of it. It is no worker, and what becomes of the
+      # batch is its parent's business: nobody is told that it failed.
+      def leave_child(turn, error)
+        ::Process.exit!(error.status) if error.is_a?(SystemExit)
+        # It went through to the consumer's end.
+        ::Process.exit!(0) if error.is_a?(ForkedError)
+
+        @log.exception(error, "a child that a consumer forked failed; the batch itself goes on", batch: turn.describe)
+        ::Process.exit!(1)
+      end
+
+      def settle_killed(turn)
+        @log.warn("a thread was killed while it ran a batch, which is given again", consumer: name_of(turn),
+                                                                                    batch: turn.describe)
+        turn.abandon
+      end
+
+      def name_of(turn) = @entries[turn.route]&.name || @routes[turn.route]&.consumer.to_s
+
+      def log_done(turn, entry, started_s)
+        @log.debug("batch done", consumer: entry.name, batch: turn.describe, records: turn.size,
+                                 seconds: (monotonic_s - started_s).round(3))
+      end
+
+      # Rails' reloader also runs the executor. Code that is loaded anew brings new classes of the same names.
+      def reloader
+        return unless defined?(::Rails.application) && ::Rails.application
+
+        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { forget } }
+      end
+
+      def forget
+        @entries.clear
+        @instances.clear
+      end
+
+      def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
+    end
+  end
+end

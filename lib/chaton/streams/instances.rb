@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+module Chaton
+  module Streams
+    # The consumers of a process: one for each partition it has, and strand of it. What they keep belongs to one
+    # assignment, so that one that came back begins anew.
+    class Instances
+      # The consumers of one partition, by strand.
+      Place = Struct.new(:generation, :by_strand)
+
+      def initialize
+        @places = {}
+      end
+
+      # @param turn [Native::Batch]
+      # @param entry [Entry] makes one where there is none
+      # @return [Consumer]
+      def of(turn, entry)
+        place = @places[key(turn)]
+        place = @places[key(turn)] = Place.new(turn.generation, {}) unless place&.generation == turn.generation
+        place.by_strand[turn.strand] ||= entry.instance
+      end
+
+      # @param turn [Native::Batch]
+      # @return [Array<Consumer>] those there are of its partition, which are not used again
+      def let_go(turn)
+        place = @places[key(turn)]
+        return [] unless place && place.generation <= turn.generation
+
+        @places.delete(key(turn))
+        place.by_strand.values
+      end
+
+      # Forgets all: their classes are loaded anew.
+      #
+      # @return [void]
+      def clear = @places.clear
+
+      # @return [Integer]
+      def size = @places.sum { |_, place| place.by_strand.size }
+
+      private
+
+      def key(turn) = [turn.route, turn.partition]
+    end
+  end
+end

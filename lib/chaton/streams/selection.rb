@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require_relative "array_like"
+
+module Chaton
+  module Streams
+    # The records of a batch that a consumer's filters let pass; for the consumer it is a batch like any other.
+    class Selection
+      prepend ArrayLike
+
+      # Lets filters choose. What they refuse is done.
+      #
+      # @param turn [Native::Batch]
+      # @yieldparam record [Native::Record]
+      # @yieldreturn [Boolean]
+      # @return [Selection]
+      def self.of(turn)
+        selection = new(turn, [])
+        turn.each { |record| yield(record) ? selection.records << record : turn.mark_one(record.offset) }
+        selection
+      end
+
+      # @return [Array<Native::Record>]
+      attr_reader :records
+
+      # @param turn [Native::Batch]
+      # @param records [Array<Native::Record>]
+      def initialize(turn, records)
+        @turn = turn
+        @records = records
+      end
+
+      # @return [Integer]
+      def size = @records.size
+
+      # @return [Native::Record, nil]
+      def [](place) = @records[place]
+
+      # @return [Selection, nil]
+      def slice(start, length) = @records[start, length]&.then { |records| Selection.new(@turn, records) }
+
+      # @yieldparam record [Native::Record]
+      # @return [self]
+      def each
+        @records.each do |record|
+          @current = record.offset
+          yield record
+        end
+        @current = nil
+        self
+      end
+
+      # @return [Integer, nil] the record that is looked at
+      def current_offset = @current || @turn.current_offset
+
+      # @return [Array<String, nil>]
+      def values = @records.map(&:raw)
+
+      # @return [Integer, nil]
+      def first_offset = @records.first&.offset
+
+      # @return [Integer, nil]
+      def last_offset = @records.last&.offset
+
+      # @return [Integer]
+      def bytes = @records.sum { |record| record.raw.to_s.bytesize + record.key.to_s.bytesize }
+
+      %i[topic partition generation strand attempt isolated? end_offset revoked? open? describe].each do |name|
+        define_method(name) { @turn.public_send(name) }
+      end
+
+      %i[mark mark_one pause seek].each do |name|
+        define_method(name) { |value| @turn.public_send(name, value) }
+      end
+    end
+  end
+end

@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+require_relative "../streams"
+require_relative "../streams/native_parts"
+require_relative "../streams/values"
+require_relative "streams_memory"
+
+module Chaton
+  module Testing
+    # Records that are given to a consumer in a test, and what came of it.
+    class Consumption
+      include Streams::Values
+
+      # Stands for what a configuration would say.
+      Route = Struct.new(:topic, :consumer, :deserializer) do
+        # @return [true]
+        def transactional? = true
+      end
+
+      # @return [Consumer] the instance, with what it keeps
+      attr_reader :consumer
+      # @return [Exception, nil] what it raised
+      attr_reader :error
+      # @return [Array<Produced>] what it produced, in transactions too
+      attr_reader :produced
+
+      # @param consumer [Class, Consumer]
+      # @param values [Array]
+      # @param topic [String]
+      # @param partition [Integer]
+      # @param deserializer [Symbol, #call, nil]
+      def initialize(consumer, values, topic:, partition:, deserializer:)
+        klass = consumer.is_a?(Class) ? consumer : consumer.class
+        route = Route.new(topic, klass, deserializer)
+        @entry = Streams::Entry.new(route)
+        @consumer = consumer.is_a?(Class) ? @entry.instance : consumer.tap { |one| one.entry = @entry }
+        @batch = Streams::Batch.build(topic, partition, values.map { |value| given(value) })
+      end
+
+      # @return [self]
+      def run
+        memory = StreamsMemory.new
+        former = Streams.swap_client(memory)
+        consume
+        memory.keep(outcome.fetch(:written))
+        @produced = memory.records
+        self
+      ensure
+        Streams.swap_client(former)
+        former.keep(memory.records.map { |record| record.to_a.first(6) }) if former.is_a?(StreamsMemory)
+      end
+
+      # @return [Boolean] whether the batch is done
+      def done? = outcome[:ending] == :done
+
+      # @return [Boolean] whether it would be given again
+      def failed? = !done?
+
+      # @return [Array<Integer>] offsets that were marked before the end
+      def marked = outcome[:marked]
+
+      # @return [Float, nil] how long it wants to pause
+      def paused_s = outcome[:paused_s]
+
+      # @return [Integer, String, Array, nil] where it wants to go on
+      def seek = outcome[:seek]
+
+      private
+
+      def outcome = @batch.outcome
+
+      def consume
+        given = @entry.give(@batch, @consumer)
+        @consumer.consume(given) unless given.empty?
+        @batch.done
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the tests
+        raise if e.is_a?(SignalException)
+
+        @error = e
+        @batch.failed(e.class.name || "an error without a name", Jobs::ErrorReport.message(e))
+      end
+
+      # As {Streams::Values#row_of}, and an offset.
+      def given(value)
+        offset = value[:offset] if value.is_a?(Hash)
+        _, bytes, key, headers, _, timestamp_ms = row_of(nil, value.is_a?(Hash) ? value.except(:offset) : value)
+        [bytes, key, headers, timestamp_ms, offset]
+      end
+    end
+  end
+end

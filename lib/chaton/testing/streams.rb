@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+require_relative "../streams"
+require_relative "../consumer"
+
+module Chaton
+  # Jobs are in "chaton/testing".
+  module Testing
+    autoload :Consumption, "chaton/testing/consumption"
+    autoload :StreamsMemory, "chaton/testing/streams_memory"
+
+    # Streams in an application's tests: records are kept instead of written, and a consumer is given records
+    # without a log.
+    #
+    # @example
+    #   outcome = Chaton::Testing.consume(EventsConsumer, ['{"id":1}', { value: "x", key: "k" }], deserializer: :json)
+    #   outcome.error            # => Chaton::DeserializationError
+    #   outcome.marked           # => [0]
+    #   Chaton::Testing.streams_fake! { SomeController.new.create }
+    #   Chaton::Testing.produced("events").map(&:json)
+    module StreamsHelpers
+      # Gives records to a consumer, as the engine would: in one batch. What it produces is kept.
+      #
+      # @param consumer [Class, Consumer] an instance goes on with what it keeps
+      # @param values [Array<String, Array, nil, Hash>] a Hash describes a record: value:, key:, headers:, timestamp:,
+      #   offset:
+      # @param topic [String]
+      # @param partition [Integer]
+      # @param deserializer [Symbol, #call, nil] as in the configuration
+      # @return [Consumption] what came of it
+      def consume(consumer, values, topic: "test", partition: 0, deserializer: nil)
+        Consumption.new(consumer, values, topic: topic, partition: partition, deserializer: deserializer).run
+      end
+
+      # Records are kept instead of written: for good, or while the block runs.
+      #
+      # @return [void]
+      def streams_fake!(&block) = fake_streams(true, &block)
+
+      # Records are written again.
+      #
+      # @return [void]
+      def streams_disable!(&block) = fake_streams(false, &block)
+
+      # @return [Boolean]
+      def streams_fake? = !@streams_memory.nil? && Streams.client.equal?(@streams_memory)
+
+      # @param topic [String, Symbol, nil] nil: any
+      # @return [Array<Produced>] what was produced since records are kept
+      def produced(topic = nil)
+        records = streams_memory.records.dup
+        topic ? records.select { |record| record.topic == topic.to_s } : records
+      end
+
+      # Forgets it.
+      #
+      # @return [void]
+      def clear_produced = streams_memory.clear
+
+      private
+
+      def streams_memory = @streams_memory ||= StreamsMemory.new
+
+      def fake_streams(on)
+        former = Streams.swap_client(on ? streams_memory : nil)
+        return unless block_given?
+
+        begin
+          yield
+        ensure
+          Streams.swap_client(former)
+        end
+      end
+    end
+  end
+end

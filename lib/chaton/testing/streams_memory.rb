@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../streams"
+require_relative "../streams/values"
+
+module Chaton
+  module Testing
+    # A record that was produced in a test. Its value is what would be written: a String, or nil.
+    Produced = Struct.new(:topic, :value, :key, :headers, :partition_given, :timestamp_ms, :offset) do
+      # @return [Object] its value, read as JSON
+      def json = value && JSON.parse(value)
+    end
+
+    # Takes the place of the client that writes records in tests: keeps them.
+    class StreamsMemory
+      include Streams::Values
+
+      # Of records that are kept: they are as good as written.
+      Written = Struct.new(:offset) do
+        # @return [true]
+        def wait(_timeout_s = nil) = true
+
+        # @return [true]
+        def done? = true
+
+        # @return [Integer]
+        def failed = 0
+        alias_method :partition, :failed
+
+        # @return [Array]
+        def errors = []
+      end
+
+      # @return [Array<Produced>]
+      attr_reader :records
+
+      def initialize
+        @records = []
+        @lock = Mutex.new
+      end
+
+      # As {Streams::Client#produce}.
+      #
+      # @return [Written]
+      def produce(topic, value, key, headers, partition, timestamp)
+        keep([row(topic, value, key, headers, partition, timestamp)])
+      end
+
+      # As {Streams::Client#produce_many}.
+      #
+      # @return [Written]
+      def produce_many(topic, values) = keep(values.map { |value| row_of(topic, value) })
+
+      # As {Streams::Client#wait}.
+      #
+      # @return [Written]
+      def wait(receipt) = receipt
+
+      # @param rows [Array<Array>] as the native client takes them
+      # @return [Written]
+      def keep(rows)
+        @lock.synchronize do
+          rows.each { |row| @records << Produced.new(*row, *Array.new(6 - row.size), @records.size) }
+          Written.new(@records.size - 1)
+        end
+      end
+
+      # @return [void]
+      def clear = @lock.synchronize { @records.clear }
+    end
+  end
+end

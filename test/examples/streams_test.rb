@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+require_relative "example_test_case"
+
+class StreamsExampleTest < ExampleTestCase
+  def test_visits_are_counted
+    server = boot_whole_example("streams")
+    10.times { |number| assert_equal "202", post(server, "/visits/#{number.even? ? "home" : "shop"}", "").code }
+    server.eventually("all are counted") { counts(server) == { "home" => 5, "shop" => 5 } }
+    server.eventually("and committed") { lag(server).zero? }
+    assert_equal "404", get(server, "/nowhere").code
+    assert_match(/  home  \{"page":"home"/, command(server, "streams", "tail", "visits"))
+    assert_equal 0, server.stop
+  end
+
+  def test_counts_stay_right_when_a_batch_comes_twice
+    server = boot_whole_example("streams")
+    post(server, "/visits/home", "")
+    server.eventually("it is counted") { counts(server) == { "home" => 1 } }
+    server.stop
+    # The whole stream once more: as if nothing had been committed.
+    commit = { topic: "visits", partition: 0, offset: 0 }
+    client = Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{server.path("storage/streams")}"))
+    4.times { |number| client.admin(JSON.generate(do: "set_committed", group: "counts", commits: [{ **commit, partition: number }])) }
+    server.start.ready
+    post(server, "/visits/home", "")
+    server.eventually("the second one is counted, the first one not again") { counts(server) == { "home" => 2 } }
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def counts(server) = JSON.parse(get(server, "/counts").body)
+  def lag(server) = JSON.parse(command(server, "streams", "lag", "--json"))["groups"].sum { |group| group["lag"] }
+end
