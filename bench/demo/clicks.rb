@@ -4,8 +4,8 @@ require "json"
 require "net/http"
 
 module Bench
-  # Requests that each write records to a stream, while another process consumes it: how many a second from web, how many
-  # a second through the consumer, and that none are left.
+  # Requests that write records to a stream, while another process consumes it: how many a second from web, how many a
+  # second through the consumer, and that none are left.
   class Clicks
     CLIENTS = 8
     SECONDS = 3
@@ -19,9 +19,9 @@ module Bench
       # @return [String]
       def to_s
         late = late_s ? "#{format("%.2f", late_s)} s after the last was written" : "NOT within #{PATIENCE_S} s"
-        "Streams on the local log: #{requests} requests wrote #{records} records (#{rate(records, seconds)} records/s from " \
-          "web); the consumer\nin another process read #{consumed} of them (#{rate(consumed, seconds + late_s.to_f)} " \
-          "records/s) and was done #{late}; lag at the end #{lag}.\nFrom jobs came #{reports} records more."
+        "Streams on the local log: #{requests} requests wrote #{records} records (#{rate(records, seconds)} a second " \
+          "from web); the\nconsumer in another process read #{consumed} (#{rate(consumed, seconds + late_s.to_f)} " \
+          "a second) and was done #{late};\nlag at the end #{lag}. It had read #{reports} records of jobs before."
       end
 
       private
@@ -38,8 +38,8 @@ module Bench
     def run
       before = settled
       started = now
-      sent = (Array.new(CLIENTS - 1, 1) + [BULK]).map { |size| Thread.new { click_until(started + SECONDS, size) } }
-                                                .map(&:value)
+      sizes = [BULK, *Array.new(CLIENTS - 1, 1)]
+      sent = sizes.map { |size| Thread.new { click_until(started + SECONDS, size) } }.map(&:value)
       seconds = now - started
       requests, records = sent.sum(&:first), sent.sum(&:last)
       late_s = wait_for(before["consumed"] + records)

@@ -9,6 +9,7 @@ require_relative "memory/trace_desk"
 require_relative "service/orders"
 require_relative "service/signals"
 require_relative "service/web_side"
+require_relative "streams"
 
 module Chaton
   # Everything one worker process runs: hub, pool and guardian, and a side with its engine for each of its roles.
@@ -23,8 +24,8 @@ module Chaton
     # In what a running job is called: "ResizeJob jid=0123 queue=default".
     JID = / jid=(\S+) queue=/
 
-    # What a process does: its roles (:web, :jobs, :streams), the ledger where the jobs it starts are noted (nil where no
-    # supervisor reads it), and its number among the workers.
+    # What a process does: its roles (:web, :jobs, :streams), the ledger where the jobs it starts are noted (nil where
+    # no supervisor reads it), and its number among the workers.
     Duty = Struct.new(:roles, :ledger, :index, keyword_init: true)
     # Where its figures go: the board, and its place on board and ledger.
     Place = Struct.new(:slot, :board, :ledger, keyword_init: true)
@@ -70,6 +71,8 @@ module Chaton
       @guardian = Guardian.new(@hub, @pool, log: @log, on: reactions).start
       @hub.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
+      # Whatever its roles: what was produced before the fork is for the first worker.
+      Streams.started(log: @log) if @plan.streams
       @sides.each_value { |side| side.start(@hub) }
       @desk.start_if_configured
       self
@@ -179,6 +182,7 @@ module Chaton
       @sides.each_value(&:stop)
       @hub.close
       ended = @pool.join(JOIN_S)
+      Streams.finish(log: @log) if @plan.streams
       @guardian.stop
       @hub.shut
       ended

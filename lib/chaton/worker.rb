@@ -153,7 +153,7 @@ module Chaton
       # A hook's failure is logged where it happened.
       when Hooks::Failed then nil
       # The sentence says all; where we were when the store refused helps nobody.
-      when StoreError then @log.error("worker cannot boot: #{error.message}", worker: @index)
+      when StoreError, LogError then @log.error("worker cannot boot: #{error.message}", worker: @index)
       else @log.exception(error, "worker cannot boot", worker: @index)
       end
       @leash.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")

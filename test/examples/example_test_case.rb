@@ -21,10 +21,8 @@ class ExampleTestCase < Minitest::Test
   # @param name [String] folder below examples/
   # @return [Server]
   def boot_whole_example(name)
-    folder = File.join(EXAMPLES, name)
-    boot(rackup: File.read(File.join(folder, "config.ru")), config: File.read(File.join(folder, "config/chaton.rb"))) do |server|
-      FileUtils.cp_r(File.join(folder, "app"), server.dir)
-    end
+    rackup, config = %w[config.ru config/chaton.rb].map { |file| File.read(File.join(EXAMPLES, name, file)) }
+    boot(rackup: rackup, config: config) { |server| FileUtils.cp_r(File.join(EXAMPLES, name, "app"), server.dir) }
   end
 
   # A command of `chaton` in a server's directory.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "example_test_case"
+require "chaton/native"
 
 class StreamsExampleTest < ExampleTestCase
   def test_visits_are_counted
@@ -18,10 +19,7 @@ class StreamsExampleTest < ExampleTestCase
     post(server, "/visits/home", "")
     server.eventually("it is counted") { counts(server) == { "home" => 1 } }
     server.stop
-    # The whole stream once more: as if nothing had been committed.
-    commit = { topic: "visits", partition: 0, offset: 0 }
-    client = Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{server.path("storage/streams")}"))
-    4.times { |number| client.admin(JSON.generate(do: "set_committed", group: "counts", commits: [{ **commit, partition: number }])) }
+    begin_again(server)
     server.start.ready
     post(server, "/visits/home", "")
     server.eventually("the second one is counted, the first one not again") { counts(server) == { "home" => 2 } }
@@ -29,6 +27,13 @@ class StreamsExampleTest < ExampleTestCase
   end
 
   private
+
+  # As if nothing had been committed.
+  def begin_again(server)
+    client = Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{server.path("storage/streams")}"))
+    commits = Array.new(4) { |number| { topic: "visits", partition: number, offset: 0 } }
+    client.admin(JSON.generate(do: "set_committed", group: "counts", commits: commits))
+  end
 
   def counts(server) = JSON.parse(get(server, "/counts").body)
   def lag(server) = JSON.parse(command(server, "streams", "lag", "--json"))["groups"].sum { |group| group["lag"] }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "chaton"
 require "chaton/cli"
 require "chaton/control"
 require "chaton/job"
@@ -27,7 +28,7 @@ class SigTest < Minitest::Test
   end
 
   def test_every_public_signature_is_defined
-    %w[chaton.rbs jobs.rbs].each { |file| assert_empty missing_of(file), "in sig/#{file}, but not defined" }
+    %w[chaton.rbs jobs.rbs consumer.rbs].each { |file| assert_empty missing_of(file), "in sig/#{file}, but not defined" }
   end
 
   private

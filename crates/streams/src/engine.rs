@@ -1,17 +1,43 @@
-//! The engine: one thread per consumer group that polls its member for ever,
-//! whatever user code does, and hands batches to a [`Sink`].
+//! The engine: reads the topics of consumer groups and hands batches to Ruby's
+//! threads through a [`Sink`].
+//!
+//! A thread per group polls its [`Member`](crate::log::Member) for ever,
+//! whatever user code does, fetches where little is ready and commits what is
+//! done. A partition's life is one state machine; a turn's end moves it on,
+//! on the thread that ran the turn, so that the next one follows without a
+//! change of threads. Nobody polls: every wait has a bell and a time at which
+//! something is due.
 
+mod backoff;
+mod bucket;
 mod cell;
 mod ending;
+mod group;
+mod life;
+mod poller;
+mod random;
 mod settings;
+mod shared;
 mod sink;
 mod stats;
+mod tracker;
+mod transactors;
 mod turn;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::log::{self, Log, Producer};
+use chaton_core::wake::Alarm;
+use parking_lot::Mutex;
+
+use crate::log::{self, ErrorKind, Log, LogError, Producer};
+use group::{Group, Route};
+use life::{Now, Rules};
+use poller::Poller;
+use shared::Shared;
+use transactors::Transactors;
 
 pub use ending::{Ending, Kind, Outcome, Verdict};
 pub use settings::{EngineSettings, GroupRoutes, Order, RouteSettings, Throttle};
@@ -34,7 +60,9 @@ pub struct Tools {
 /// A running engine. Clones are the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    _sink: Arc<dyn Sink>,
+    shared: Arc<Shared>,
+    groups: Arc<Vec<Arc<Group>>>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Engine {
@@ -42,37 +70,116 @@ impl Engine {
     /// again.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other; no thread to be had.
-    pub fn start(settings: EngineSettings, tools: Tools, sink: Arc<dyn Sink>) -> log::Result<Self> {
-        let _ = (settings, tools);
-        Ok(Self { _sink: sink })
+    /// `Invalid` for settings that contradict each other; no thread or
+    /// descriptor to be had.
+    pub fn start(
+        settings: EngineSettings,
+        tools: Tools,
+        sink: Arc<dyn Sink>,
+    ) -> log::Result<Self> {
+        settings.check()?;
+        let interval = Duration::from_millis(settings.commit_interval_ms);
+        let shared = Arc::new(Shared::new(tools, sink, interval, settings.group_retry_max_ms));
+        let ids = Arc::new(AtomicU64::new(1));
+        let ready_batches = settings.ready_batches;
+        let mut numbers = 0..;
+        let mut groups = Vec::new();
+        for GroupRoutes { group, routes } in settings.groups {
+            let routes = routes.into_iter().zip(&mut numbers).map(|(settings, route)| {
+                let (counters, ids) = (shared.counters.clone(), ids.clone());
+                let rules = Rules { route, settings, ready_batches, counters, ids };
+                Arc::new(Route { rules: Arc::new(rules), transactors: Transactors::default() })
+            });
+            let bell = Alarm::new().map_err(|error| unavailable("descriptor", &error))?;
+            groups.push(Group::new(group, routes.collect(), &shared, bell));
+        }
+        let engine = Self { shared, groups: Arc::new(groups), threads: Arc::default() };
+        for group in engine.groups.iter() {
+            let poller = Poller::new(group);
+            let started = chaton_core::thread::spawn("chaton streams", move || poller.run());
+            match started {
+                Ok(thread) => engine.threads.lock().push(thread),
+                Err(error) => {
+                    engine.stop();
+                    return Err(unavailable("thread", &error));
+                }
+            }
+        }
+        Ok(engine)
     }
 
     /// Fetches no more. What no thread has taken is dropped uncommitted; after
     /// its last turn each partition is given [`Kind::Shutdown`].
-    pub fn quiet(&self) {}
+    pub fn quiet(&self) {
+        if self.shared.quiet.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        for group in self.groups.iter() {
+            group.commit_not_before(0);
+            let cells = group.cells();
+            cells.iter().for_each(|cell| cell.drain(Kind::Shutdown));
+        }
+        // Those that were dropped by that, and notices, which are given again.
+        let waiting = self.shared.sink.take_waiting();
+        for turn in waiting.into_iter().filter(|turn| turn.is_open()) {
+            if turn.kind() == Kind::Records || self.shared.sink.submit(turn.clone()).is_err() {
+                turn.abandon();
+            }
+        }
+        self.shared.sink.flush();
+        for group in self.groups.iter() {
+            group.cells().iter().for_each(|cell| cell.kick());
+            group.ring();
+        }
+    }
 
     /// Waits until no turn is out and every ending is committed; false when
     /// time is up or [`Engine::interrupt_wait`] was called.
-    pub fn wait_idle(&self, _timeout: Duration) -> bool {
-        true
+    pub fn wait_idle(&self, timeout: Duration) -> bool {
+        self.shared.wait_calm(timeout, || self.groups.iter().all(|group| group.is_idle()))
     }
 
     /// Ends a [`Engine::wait_idle`] early.
-    pub fn interrupt_wait(&self) {}
+    pub fn interrupt_wait(&self) {
+        self.shared.interrupt_calm();
+    }
 
-    /// What still runs is revoked: its marks and its end are dropped. Answers
-    /// how many turns that were.
+    /// What still runs is revoked: its marks and its end are dropped from now
+    /// on. Answers how many turns that were.
     pub fn give_up(&self) -> usize {
-        0
+        self.quiet();
+        let cells = self.groups.iter().flat_map(|group| group.cells());
+        let running = cells.map(|cell| {
+            let running = cell.give_up();
+            cell.kick();
+            running
+        });
+        running.sum()
     }
 
     /// Commits, leaves the groups and joins the threads; what still runs is
     /// given up. Bounded in time.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        self.give_up();
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.groups.iter().for_each(|group| group.bell.ring());
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            let _ = thread.join();
+        }
+    }
 
     /// The engine now.
     pub fn stats(&self) -> Stats {
-        Stats::default()
+        let now = Now::read();
+        Stats {
+            quiet: self.shared.is_quiet(),
+            totals: self.shared.counters.read(),
+            groups: self.groups.iter().map(|group| group.stats(now)).collect(),
+        }
     }
+}
+
+fn unavailable(what: &str, error: &std::io::Error) -> LogError {
+    let message = format!("the system gives the streams engine no {what}: {error}");
+    LogError::new(ErrorKind::Refused, message)
 }

@@ -4,6 +4,7 @@ require "json"
 require_relative "jobs_status"
 require_relative "remote"
 require_relative "status_report"
+require_relative "streams_status"
 
 module Chaton
   class CLI
@@ -15,6 +16,7 @@ module Chaton
       # @return [Integer] exit status
       def run
         answer = JobsStatus.add(ask("status").except("ok"), @arguments.given)
+        answer = StreamsStatus.add(answer, @arguments.given)
         @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(answer) : StatusReport.new(answer)
         0
       end

@@ -24,7 +24,7 @@ module Chaton
       end
 
       # @return [String]
-      def to_s = [head, workers, *given_up, *memory, service, *running, *jobs].compact.join("\n")
+      def to_s = [head, workers, *given_up, *memory, service, *running, *jobs, *streams].compact.join("\n")
 
       private
 
@@ -73,7 +73,13 @@ module Chaton
       # Of a server without workers: its gauges as they come, a line each.
       def service
         facts = @status["service"]&.except("running")
-        facts&.map { |name, value| "#{name}: #{line(value)}" }&.join("\n")
+        facts&.map { |name, value| "#{name}: #{name == "streams" ? engine(value) : line(value)}" }&.join("\n")
+      end
+
+      # Of the streams engine, which has a picture of each partition; `--json` shows those.
+      def engine(stats)
+        troubles = stats["groups"].filter_map { |group| "#{group["name"]}: #{group["trouble"]}" if group["trouble"] }
+        [line(stats["totals"]), *troubles].join("\n  ")
       end
 
       def running
@@ -92,6 +98,17 @@ module Chaton
             "#{queue["latency_s"].round(1)} s#{", paused" if queue["paused"]}"
         end
         ["jobs at #{jobs["store"]}: #{line(jobs["stats"])}", *queues]
+      end
+
+      # Of the log, which others may read too.
+      def streams
+        streams = @status["streams"] or return []
+        return ["streams at #{streams["broker"]}: #{streams["error"]}"] if streams["error"]
+
+        streams["groups"].map do |group|
+          "group #{group["name"]} at #{streams["broker"]}: #{group["topics"].join(" ")}, #{group["partitions"]} " \
+            "partitions, lag #{Config::Types.thousands(group["lag"])}"
+        end
       end
 
       def line(value)

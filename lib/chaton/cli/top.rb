@@ -3,6 +3,7 @@
 require_relative "jobs_status"
 require_relative "remote"
 require_relative "status_report"
+require_relative "streams_status"
 
 module Chaton
   class CLI
@@ -33,7 +34,7 @@ module Chaton
       def tty? = @out.respond_to?(:tty?) && @out.tty?
 
       def look
-        status = JobsStatus.add(ask("status"), @arguments.given)
+        status = StreamsStatus.add(JobsStatus.add(ask("status"), @arguments.given), @arguments.given)
         before, @counted = @counted, counts(status)
         [StatusReport.new(status), *(rates(before, @counted) if before)].join("\n")
       end
@@ -44,13 +45,14 @@ module Chaton
         single = status["service"] || {}
         { "requests" => workers.sum { |one| one["requests_total"].to_i } + single.dig("web", "requests_total").to_i,
           "jobs" => status.dig("jobs", "stats", "processed").to_i,
+          "records" => Array(status.dig("streams", "groups")).sum { |group| group["committed"] },
           at_s: Process.clock_gettime(Process::CLOCK_MONOTONIC) }
       end
 
       # A worker that was replaced counts anew.
       def rates(before, now)
         elapsed_s = now[:at_s] - before[:at_s]
-        %w[requests jobs].map do |name|
+        %w[requests jobs records].map do |name|
           "#{name}: #{Config::Types.thousands([((now[name] - before[name]) / elapsed_s).round, 0].max)}/s"
         end.join("  ")
       end

@@ -10,7 +10,7 @@ module Chaton
     # The role streams in one process: the streams engine, and what runs its consumers.
     class StreamsSide
       # Time for consumers that were interrupted to end.
-      SHUTDOWN_S = 3.0
+      SHUTDOWN_S = 1.0
 
       # @return [Native::Streams] once started
       attr_reader :engine
@@ -37,7 +37,6 @@ module Chaton
       # @return [void]
       def start(hub)
         streams = @plan.streams
-        Streams.started(log: @log)
         settings = streams.engine_json(index: @index, eof: handler.of_eof)
         @engine = Native::Streams.start(hub, Streams.client.native, settings)
         @log.info("streams are consumed", broker: streams.broker, groups: streams.routes.map(&:group).uniq.join(","),
@@ -70,10 +69,7 @@ module Chaton
       end
 
       # @return [void]
-      def stop
-        @engine.stop
-        Streams.finish(log: @log)
-      end
+      def stop = @engine.stop
 
       # @return [Hash]
       def status = { streams: JSON.parse(@engine.stats, symbolize_names: true) }

@@ -79,11 +79,10 @@ module Chaton
       # A part may end behind the last record.
       def bounds(range)
         start = range.begin || 0
-        start += size if start.negative?
         last = range.end || -1
         last += size if last.negative?
         last -= 1 if range.exclude_end? && range.end
-        [start, [last - start + 1, 0].max]
+        [start, [last - (start.negative? ? start + size : start) + 1, 0].max]
       end
 
       def counted(count)

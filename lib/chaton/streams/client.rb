@@ -17,8 +17,9 @@ module Chaton
         client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
                                                                    delivery_timeout_s: settings.delivery_timeout_s,
                                                                    flush_timeout_s: settings.flush_timeout_s)
-        # In a child that was forked it finds nothing to do, unless the child has written too.
-        at_exit { client.flush }
+        # In a child that was forked it finds nothing to do, unless the child has written too. What did not go when the
+        # worker stopped does not go now.
+        at_exit { client.flush unless client.left.positive? }
         client
       end
 
@@ -29,12 +30,16 @@ module Chaton
       # @param produce_timeout_s [Float] how long a record waits for room
       # @param delivery_timeout_s [Float] how long it may take to become durable
       # @param flush_timeout_s [Float] how long the end of the process waits
-      def initialize(native, produce_timeout_s: 5.0, delivery_timeout_s: 120.0, flush_timeout_s: 10.0)
+      def initialize(native, produce_timeout_s: 5.0, delivery_timeout_s: 120.0, flush_timeout_s: 3.0)
         @native = native
         @produce_timeout_s = produce_timeout_s
         @delivery_timeout_s = delivery_timeout_s
         @flush_timeout_s = flush_timeout_s
+        @left = 0
       end
+
+      # @return [Integer] records that the last {#flush} could not wait for
+      attr_reader :left
 
       # @param topic [String]
       # @param value [String, Hash, Array, nil]
@@ -77,7 +82,7 @@ module Chaton
       #
       # @return [Integer] records that are left
       def flush
-        @native.flush(@flush_timeout_s)
+        @left = @native.flush(@flush_timeout_s)
       rescue LogError
         # A log that cannot be opened holds nothing of ours.
         0

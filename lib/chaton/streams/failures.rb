@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../jobs/error_report"
+require_relative "../jobs"
 
 module Chaton
   module Streams

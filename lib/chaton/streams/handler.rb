@@ -61,7 +61,8 @@ module Chaton
         instance.consume(given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if ::Process.pid != @pid
 
-        turn.done
+        # It may have been ended in there.
+        turn.done if turn.open?
         log_done(turn, entry, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
         settle_failed(turn, e, given, started_s)
@@ -79,7 +80,7 @@ module Chaton
           instance.public_send(hook)
         rescue Exception => e # rubocop:disable Lint/RescueException -- one hook is not the worker
           leave_child(turn, e) if ::Process.pid != @pid
-          @failures.of_hook(turn, e, "#{instance.class}##{hook}")
+          @failures.of_hook(turn, e, "#{instance.class.name}##{hook}")
         end
       ensure
         turn.done if ::Process.pid == @pid && turn.open?
@@ -87,7 +88,7 @@ module Chaton
 
       def settle_failed(turn, error, given, started_s)
         leave_child(turn, error) if ::Process.pid != @pid
-        return unless turn.open?
+        return @log.exception(error, "a consumer failed after it had ended its batch itself") unless turn.open?
         return turn.abandon if Shutdown.behind?(error)
 
         @failures.settle(turn, error, given, consumer: name_of(turn), seconds: monotonic_s - started_s)

@@ -33,12 +33,11 @@ module Chaton
 
     # Records of one partition, given to a consumer together.
     Batch = Native::Batch
-    Batch.prepend(ArrayLike)
     # One record of a batch.
     Record = Native::Record
-    Record.include(RecordParts)
     # What became of records that were produced.
     Receipt = Native::Receipt
-    Receipt.prepend(ReceiptParts)
+
+    [[Batch, ArrayLike], [Record, RecordParts], [Receipt, ReceiptParts]].each { |klass, parts| klass.prepend(parts) }
   end
 end

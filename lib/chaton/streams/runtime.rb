@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../streams"
+require_relative "../jobs"
 require_relative "../jobs/job_files"
 require_relative "finder"
 

@@ -51,7 +51,7 @@ module Chaton
       # @param fields [Hash{Symbol=>Object}]
       # @return [void]
       def exception(error, message, **fields)
-        write(:error, message, fields.merge(error: error.class.name, reason: error.message.to_s),
+        write(:error, message, fields.merge(error: error.class.name, reason: message_of(error)),
               backtrace_of(error))
       end
 
@@ -102,10 +102,16 @@ module Chaton
         seen = [error]
         while (cause = seen.last.cause) && !seen.include?(cause)
           seen << cause
-          lines << "caused by #{cause.class}: #{cause.message}"
+          lines << "caused by #{cause.class}: #{message_of(cause)}"
           lines.concat(cut(cause.backtrace))
         end
         lines
+      end
+
+      def message_of(error)
+        error.message.to_s
+      rescue Exception => e # rubocop:disable Lint/RescueException -- a message may be a method that fails
+        "(the error's message cannot be read: #{e.class})"
       end
 
       def cut(backtrace)

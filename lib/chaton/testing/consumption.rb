@@ -57,7 +57,7 @@ module Chaton
       def failed? = !done?
 
       # @return [Array<Integer>] offsets that were marked before the end
-      def marked = outcome[:marked]
+      def marked = outcome[:marked].uniq.sort
 
       # @return [Float, nil] how long it wants to pause
       def paused_s = outcome[:paused_s]

@@ -43,7 +43,7 @@ module Chaton
       def streams_disable!(&block) = fake_streams(false, &block)
 
       # @return [Boolean]
-      def streams_fake? = !@streams_memory.nil? && Streams.client.equal?(@streams_memory)
+      def streams_fake? = @streams_fake || false
 
       # @param topic [String, Symbol, nil] nil: any
       # @return [Array<Produced>] what was produced since records are kept
@@ -62,13 +62,16 @@ module Chaton
       def streams_memory = @streams_memory ||= StreamsMemory.new
 
       def fake_streams(on)
+        before = streams_fake?
         former = Streams.swap_client(on ? streams_memory : nil)
+        @streams_fake = on
         return unless block_given?
 
         begin
           yield
         ensure
           Streams.swap_client(former)
+          @streams_fake = before
         end
       end
     end

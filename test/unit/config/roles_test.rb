@@ -13,7 +13,13 @@ class RolesTest < ConfigCase
       ["workers 1", { jobs: true }] => [[:jobs]],
       ["workers 1", { jobs: true, web: true }] => [%i[web jobs]],
       ["workers 1\njobs { }", { web: true }] => [[:web]],
-      ["workers 1\njobs { }", { web: false }] => [[:jobs]] }.each do |(text, given), expected|
+      ["workers 1\njobs { }", { web: false }] => [[:jobs]],
+      ["workers 2\nstreams { topic 'a', A }", {}] => [%i[web streams]] * 2,
+      ["workers 1\nstreams { topic 'a' }", {}] => [[:web]],
+      ["workers web: 1, streams: 1\nstreams { topic 'a', A }", {}] => [[:web], [:streams]],
+      ["workers 1\njobs { }\nstreams { topic 'a', A }", { streams: true }] => [[:streams]],
+      ["workers 1\njobs { }\nstreams { topic 'a', A }", { streams: false }] => [%i[web jobs]] }
+      .each do |(text, given), expected|
       assert_equal expected, plan(text, given).roles_by_worker, "#{text} #{given}"
     end
   end
@@ -48,6 +54,9 @@ class RolesTest < ConfigCase
   def test_what_cannot_be_meant
     assert_match(/no role is left/, only_problem("", { web: false }).to_s)
     assert_match(/--jobs asks for jobs, and workers names none/, only_problem("workers web: 2", { jobs: true }).to_s)
+    assert_match(/no topic has a consumer/, only_problem("workers web: 1, streams: 1").to_s)
+    assert_match(/workers names none for streams/, plan("workers web: 2\nstreams { topic 'a', A }").notes.join)
+    assert_match(/workers know no role :stream; there are web, jobs and/, only_problem("workers stream: 1").to_s)
     assert_match(/workers names none for jobs/, plan("workers web: 2\njobs { }").notes.join)
     assert_empty plan("workers web: 2\njobs { }", { web: true }).notes
   end

@@ -54,8 +54,7 @@ class TypesTest < Minitest::Test
     assert_equal [{ every: 3 }, { jobs: 1, web: 2 }], [type.cast("3"), type.cast({ jobs: 1, web: 2 })]
     assert_equal({ every: Etc.nprocessors }, type.cast("auto"))
     [-1, "x", nil, 1.5, { web: -1 }, {}, { web: 300, jobs: 300 }].each { |value| assert_refused(type, value) }
-    assert_refused(type, { db: 1 }, because: /know no role :db; there are web and jobs/)
-    assert_refused(type, { streams: 1 }, because: /ask for streams, which is not in this version/)
+    assert_refused(type, { db: 1 }, because: /know no role :db; there are web, jobs and streams/)
   end
 
   def test_paths

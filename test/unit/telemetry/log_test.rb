@@ -48,6 +48,18 @@ class LogTest < Minitest::Test
     assert_equal 2, @output.string.lines.size
   end
 
+  def test_an_exception_whose_message_cannot_be_read
+    silent = Class.new(StandardError) { def message = raise("no") }
+    begin
+      raise silent
+    rescue silent
+      log.exception(assert_raises(RuntimeError) { raise "outer" }, "failed")
+    end
+    log.exception(silent.new, "failed")
+    assert_match(/caused by .*cannot be read: RuntimeError/, @output.string)
+    assert_match(/reason="\(the error's message cannot be read: RuntimeError\)"/, @output.string)
+  end
+
   def test_an_exception_with_its_causes
     error = begin
       begin

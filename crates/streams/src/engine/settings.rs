@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::log::{self, ErrorKind, LogError};
 use crate::settings::GroupSettings;
 
 /// Of the whole engine.
@@ -146,7 +147,49 @@ impl EngineSettings {
     }
 }
 
+impl EngineSettings {
+    /// What no engine could work with.
+    pub(super) fn check(&self) -> log::Result<()> {
+        if self.ready_batches == 0 {
+            return Err(invalid("ready_batches must be 1 or more".into()));
+        }
+        for GroupRoutes { group, routes } in &self.groups {
+            let mut own: Vec<&str> = routes.iter().map(|route| &*route.topic).collect();
+            let mut topics: Vec<&str> = group.topics.iter().map(|topic| &**topic).collect();
+            own.sort_unstable();
+            topics.sort_unstable();
+            if own != topics || own.windows(2).any(|pair| pair[0] == pair[1]) {
+                let what = format!("group {}: it reads {topics:?}, its routes {own:?}", group.name);
+                return Err(invalid(format!("{what}; each topic needs one route")));
+            }
+            routes.iter().try_for_each(RouteSettings::check)?;
+        }
+        Ok(())
+    }
+}
+
+fn invalid(message: String) -> LogError {
+    LogError::new(ErrorKind::Invalid, message)
+}
+
 impl RouteSettings {
+    fn check(&self) -> log::Result<()> {
+        let wrong = [
+            (self.batch == 0, "batch must be 1 or more"),
+            (self.batch_bytes == 0, "batch_bytes must be 1 or more"),
+            (self.concurrency == 0, "concurrency must be 1 or more"),
+            (self.attempts_max == Some(0), "attempts_max must be 1 or more"),
+            (self.throttle.is_some_and(|t| t.records == 0), "throttle needs 1 record or more"),
+            (
+                self.concurrency > 1 && self.order == Order::Partition,
+                "concurrency above 1 needs order key: all records of a partition in order leave \
+                 nothing to do at the same time",
+            ),
+        ];
+        let found = wrong.iter().find(|(is_wrong, _)| *is_wrong);
+        found.map_or(Ok(()), |(_, why)| Err(invalid(format!("topic {}: {why}", self.topic))))
+    }
+
     /// The defaults for this topic.
     pub fn new(topic: &str) -> Self {
         serde_json::from_value(serde_json::json!({ "topic": topic }))

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::cell::Cell;
 use super::ending::{Ending, Kind, Outcome, Verdict};
+use super::life::Give;
 use crate::log::{self, Partition, Position};
 use crate::record::{Chunk, OwnedRecord};
 
@@ -40,6 +41,27 @@ pub(super) struct Parts {
     pub chunk: Arc<Chunk>,
     pub picks: Arc<[u32]>,
     pub bytes: usize,
+}
+
+impl Parts {
+    /// Of a turn with this batch, or of a notice.
+    pub fn new(give: Give, none: &Arc<Chunk>) -> Self {
+        let Give { id, strand, kind, batch } = give;
+        let Some(batch) = batch else {
+            let (chunk, picks) = (none.clone(), Arc::from([]));
+            return Self { id, kind, strand, attempt: 1, isolated: false, chunk, picks, bytes: 0 };
+        };
+        Self {
+            id,
+            kind,
+            strand,
+            attempt: batch.attempt,
+            isolated: batch.isolated,
+            bytes: batch.bytes(),
+            chunk: batch.chunk,
+            picks: batch.picks,
+        }
+    }
 }
 
 /// A turn. It ends once; whoever comes second is told that it was dropped.
@@ -272,11 +294,11 @@ impl Turn {
     /// Nobody ran it to its end: it is given again, as the same attempt. No-op
     /// when it has ended.
     pub fn abandon(&self) {
-        if self.phase.swap(ENDED, Ordering::AcqRel) == ENDED {
-            return;
-        }
+        let was = self.phase.swap(ENDED, Ordering::AcqRel);
         if let Home::Engine(cell) = &self.home {
-            cell.abandon(self);
+            if was != ENDED {
+                cell.abandon(self, was == STARTED);
+            }
         }
     }
 
@@ -312,6 +334,15 @@ impl Turn {
 
     pub(super) fn revoke(&self) {
         self.revoked.store(true, Ordering::Release);
+    }
+
+    /// As [`Turn::abandon`], unless a thread has taken it.
+    pub(super) fn drop_untaken(&self) {
+        let dropped =
+            self.phase.compare_exchange(WAITING, ENDED, Ordering::AcqRel, Ordering::Acquire);
+        if let (Ok(_), Home::Engine(cell)) = (dropped, &self.home) {
+            cell.abandon(self, false);
+        }
     }
 
     pub(super) fn is_running(&self) -> bool {

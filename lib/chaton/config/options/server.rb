@@ -48,7 +48,8 @@ module Chaton
         ),
         Option.new(
           name: :web, group: :server, scope: :cli, type: Types::Switch.new,
-          default_text: "on, unless --jobs or --streams is given", flags: %w[--web], says: "Serve web requests; roles named on the command line are all that is run."
+          default_text: "on, unless --jobs or --streams is given", flags: %w[--web],
+          says: "Serve web requests; roles named on the command line are all that is run."
         ),
         Option.new(
           name: :jobs, group: :server, scope: :cli, type: Types::Switch.new,

@@ -68,7 +68,7 @@ module Chaton
                           "How long Chaton.produce waits for room; then it raises BufferFull."),
         StreamsShort.time(:delivery_timeout_s, :log, 0.1..86_400.0, 120.0,
                           "Time a record has to become durable; then it has failed, and its receipt says so."),
-        StreamsShort.time(:flush_timeout_s, :log, 0.0..3600.0, 10.0,
+        StreamsShort.time(:flush_timeout_s, :log, 0.0..3600.0, 3.0,
                           "The longest a process that ends waits for records that are not written yet."),
         StreamsShort.streams(:linger_ms, :log, Types::Number.new(0.0..10_000.0, unit: "milliseconds"), 5.0,
                              "How long records are gathered before they are written together.", also: %i[linger]),

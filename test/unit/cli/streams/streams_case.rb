@@ -22,13 +22,15 @@ class CLIStreamsCase < CLICase
   end
 
   # @return [Array(Integer, String, String)] exit status, output, errors
-  def streams(*argv)
+  def streams(*argv) = with_logs { chaton("streams", *argv) }
+
+  def with_logs(&block)
     open = lambda do |json|
       settings = JSON.parse(json)
       @opened << settings
       @logs.fetch(settings["broker"]) { raise Chaton::LogUnavailable, "nobody answers at #{settings["broker"]}" }
     end
-    Chaton::Native::StreamsClient.stub(:new, open) { chaton("streams", *argv) }
+    Chaton::Native::StreamsClient.stub(:new, open, &block)
   end
 
   def good(*argv)

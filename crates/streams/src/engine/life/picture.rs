@@ -1,0 +1,64 @@
+//! A partition as the statistics show it.
+
+use super::super::stats::PartitionStats;
+use super::strand::{Piece, State, Why};
+use super::{Life, Now, Phase};
+
+impl Life {
+    /// Its part of the picture: all but the names and the end of the log.
+    pub fn picture(&self, now: Now) -> PartitionStats {
+        let out = |state: &State| matches!(state, State::Out { .. });
+        PartitionStats {
+            state: self.state_name(),
+            position: self.tracker.position().unwrap_or(-1),
+            committed: self.said,
+            running: self.strands.iter().filter(|strand| out(&strand.state)).count(),
+            ready: self.strands.iter().map(|strand| strand.records()).sum(),
+            attempt: self.attempt(),
+            retry_in_ms: self.retry_in_ms(now),
+            ..PartitionStats::default()
+        }
+    }
+
+    /// The first offset that is not done.
+    pub fn head(&self) -> Option<i64> {
+        self.tracker.head()
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.phase {
+            Phase::Open => {}
+            Phase::Paused { .. } => return "paused",
+            Phase::Seeking { .. } => return "seeking",
+            Phase::Ending { .. } => return "draining",
+            Phase::Gone { .. } => return "revoked",
+        }
+        let any = |test: fn(&State) -> bool| self.strands.iter().any(|strand| test(&strand.state));
+        let waits: [(fn(&State) -> bool, &'static str); 5] = [
+            (|state| matches!(state, State::Dead { .. }), "dead_lettering"),
+            (|state| matches!(state, State::Waiting { why: Why::Retry, .. }), "retrying"),
+            (|state| matches!(state, State::Out { .. }), "running"),
+            (|state| matches!(state, State::Waiting { why: Why::Delay, .. }), "delayed"),
+            (|state| matches!(state, State::Waiting { .. }), "throttled"),
+        ];
+        waits.iter().find(|(test, _)| any(*test)).map_or("fetching", |(_, name)| name)
+    }
+
+    fn attempt(&self) -> u32 {
+        let attempts = self.strands.iter().map(|strand| match (&strand.state, strand.first()) {
+            (State::Out { batch: Some(batch), .. }, _) => batch.attempt,
+            (State::Dead { letter, .. }, _) => letter.attempts,
+            (_, Some(Piece::Batch(batch))) => batch.attempt,
+            _ => 0,
+        });
+        attempts.max().unwrap_or(0)
+    }
+
+    fn retry_in_ms(&self, now: Now) -> u64 {
+        let waits = self.strands.iter().filter_map(|strand| match strand.state {
+            State::Waiting { until_ns, why: Why::Retry } => Some(until_ns.saturating_sub(now.ns)),
+            _ => None,
+        });
+        waits.min().unwrap_or(0) / 1_000_000
+    }
+}

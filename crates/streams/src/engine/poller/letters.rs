@@ -1,0 +1,111 @@
+//! Records that failed too often are written to their dead-letter topic.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::super::cell::Cell;
+use super::super::life::Letter;
+use super::Poller;
+use crate::log::{self, Partition, Producer};
+use crate::receipt::Receipt;
+use crate::record::OwnedRecord;
+
+impl Poller {
+    pub(super) fn send(&mut self, cell: &Arc<Cell>, letter: Arc<Letter>) {
+        let group = self.group.clone();
+        let (home, own) = (cell.clone(), letter.clone());
+        let ended = move |receipt: &Receipt| {
+            let failure = receipt.failures().into_iter().next().map(|(_, error)| error.message);
+            if failure.is_none() {
+                let counters = &home.group().shared.counters;
+                counters.dead_letters.fetch_add(1, Ordering::Relaxed);
+            }
+            home.group().letter_ended(&own.topic, failure.as_deref());
+            home.letter_ended(own.strand, own.id, failure.is_none());
+        };
+        let receipt = Arc::new(Receipt::with(1, ended));
+        let record = record_of(&letter, &group.settings.name, cell.partition());
+        let sent = self
+            .producer()
+            .and_then(|producer| record.with(|record| producer.send(record, Some((&receipt, 0)))));
+        if let Err(error) = sent {
+            // The receipt is not settled by anybody else then.
+            receipt.settle(0, Err(error));
+        }
+    }
+
+    fn producer(&mut self) -> log::Result<Arc<dyn Producer>> {
+        if let Some(producer) = &self.producer {
+            return Ok(producer.clone());
+        }
+        let producer = (self.group.shared.tools.producer)()?;
+        self.producer = Some(producer.clone());
+        Ok(producer)
+    }
+}
+
+/// Key, value and headers as they were; behind them what happened.
+fn record_of(letter: &Letter, group: &str, partition: &Partition) -> OwnedRecord {
+    let record = letter.record();
+    let copied = record.headers().map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec)));
+    let mut headers: Vec<_> = copied.collect();
+    let added = [
+        ("source_topic", partition.topic.to_string()),
+        ("source_partition", partition.number.to_string()),
+        ("source_offset", record.offset().to_string()),
+        ("source_consumer_group", group.to_owned()),
+        ("source_attempts", letter.attempts.to_string()),
+        ("error_class", letter.class.clone()),
+        ("error_message", letter.message.clone()),
+        ("failed_at", iso_8601(letter.failed_at_ms)),
+    ];
+    headers.extend(added.map(|(name, value)| (name.into(), Some(value.into_bytes()))));
+    OwnedRecord {
+        topic: letter.topic.clone(),
+        partition: None,
+        key: record.key().map(<[u8]>::to_vec),
+        value: record.value().map(<[u8]>::to_vec),
+        headers,
+        timestamp_ms: None,
+    }
+}
+
+/// As `2026-11-21T19:08:32.123Z`.
+fn iso_8601(ms: i64) -> String {
+    let (days, ms) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
+}
+
+/// Year, month and day of a day since 1970 (Howard Hinnant,
+/// `civil_from_days`: years begin in March, so that the leap day is the last).
+fn date(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_for_people() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_826_153_007, "2000-02-29T12:09:13.007Z"),
+            (1_795_288_112_123, "2026-11-21T19:08:32.123Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(iso_8601(ms), text);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What is done beyond the head, as text beside a commit: lengths in turn of
+//! what is not done and what is, from the head on, in digits of 5 bits.
+//!
+//! A note that somebody else wrote is ignored: at worst, records are handed
+//! out once more.
+
+use std::collections::VecDeque;
+
+use super::Range;
+
+/// Kafka's own bound.
+const BYTES_MAX: usize = 4_096;
+/// Nothing is fetched past this: what is out may still end in small pieces.
+const BYTES_FETCHING_MAX: usize = 3_072;
+/// Who wrote it, and the version of the format.
+const PREFIX: &str = "chaton:1:";
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Lengths of what is not done, each with that of what is done behind it.
+fn lengths(
+    undone: &VecDeque<Range>,
+    position: Option<i64>,
+) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let after = undone.iter().skip(1).map(|range| range.0).chain(position);
+    let pairs = undone.iter().zip(after);
+    pairs.map(|(range, next)| ((range.1 - range.0) as u64, (next - range.1).max(0) as u64))
+}
+
+/// Whether there is room for more.
+pub(in super::super) fn fits(undone: &VecDeque<Range>, position: Option<i64>) -> bool {
+    if undone.len() <= 2 {
+        return true;
+    }
+    let bytes: usize = lengths(undone, position).map(|(a, b)| digits(a) + digits(b)).sum();
+    PREFIX.len() + bytes <= BYTES_FETCHING_MAX
+}
+
+/// The note; empty when nothing is done beyond the head. What does not fit is
+/// left out from the far end: it would be done again.
+pub(in super::super) fn encode(undone: &VecDeque<Range>, position: Option<i64>) -> String {
+    let mut text = String::new();
+    for (not_done, done) in lengths(undone, position).filter(|(_, done)| *done > 0) {
+        if text.is_empty() {
+            text.push_str(PREFIX);
+        }
+        if text.len() + digits(not_done) + digits(done) > BYTES_MAX {
+            break;
+        }
+        push(&mut text, not_done);
+        push(&mut text, done);
+    }
+    text
+}
+
+/// Reads a note beside a commit of `head`: what is done, rising. Empty for a
+/// note that is not ours.
+pub(in super::super) fn decode(head: i64, text: &str) -> VecDeque<Range> {
+    let numbers = text.strip_prefix(PREFIX).and_then(numbers).unwrap_or_default();
+    let mut done = VecDeque::with_capacity(numbers.len() / 2);
+    let mut at = head;
+    for pair in numbers.chunks(2) {
+        let [not_done, length] = pair else { return VecDeque::new() };
+        let range = at.checked_add_unsigned(*not_done);
+        let range = range.and_then(|start| Some((start, start.checked_add_unsigned(*length)?)));
+        let Some(range) = range.filter(|_| *not_done > 0 && *length > 0) else {
+            return VecDeque::new();
+        };
+        done.push_back(range);
+        at = range.1;
+    }
+    done
+}
+
+fn digits(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros()).div_ceil(5) as usize
+}
+
+fn push(text: &mut String, mut number: u64) {
+    loop {
+        let low = (number & 31) as usize;
+        number >>= 5;
+        let more = if number > 0 { 32 } else { 0 };
+        text.push(DIGITS[low | more] as char);
+        if number == 0 {
+            return;
+        }
+    }
+}
+
+/// `None` for a text that is no list of numbers.
+fn numbers(text: &str) -> Option<Vec<u64>> {
+    let mut numbers = Vec::new();
+    let (mut number, mut shift) = (0u64, 0u32);
+    for byte in text.bytes() {
+        let digit = DIGITS.iter().position(|own| *own == byte)? as u64;
+        if shift > 55 {
+            return None;
+        }
+        number |= (digit & 31) << shift;
+        shift += 5;
+        if digit & 32 == 0 {
+            numbers.push(number);
+            (number, shift) = (0, 0);
+        }
+    }
+    (shift == 0).then_some(numbers)
+}

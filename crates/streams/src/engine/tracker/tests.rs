@@ -1,0 +1,135 @@
+//! The tracker against a plain set of offsets.
+
+use std::collections::BTreeSet;
+
+use super::super::random::Random;
+use super::*;
+
+fn entry(offset: i64) -> Entry {
+    let span = crate::record::Span::NULL;
+    Entry { offset, timestamp_ms: -1, key: span, value: span, headers_start: 0, headers_len: 0 }
+}
+
+#[test]
+fn the_head_goes_from_record_to_record_over_gaps() {
+    let entries: Vec<Entry> = [5, 9, 10, 20].into_iter().map(entry).collect();
+    let mut tracker = Tracker::new(Some(2));
+    assert_eq!(tracker.head(), Some(2));
+    tracker.fetched(5, 21);
+    assert_eq!(tracker.head(), Some(5));
+    let mut ranges = Vec::new();
+    for (pick, head) in [(0, 9), (1, 10), (2, 20), (3, 21)] {
+        ranges_of(&entries, &[pick], &mut ranges);
+        tracker.done(&ranges);
+        assert_eq!(tracker.head(), Some(head));
+    }
+    tracker.fetched(30, 31);
+    assert_eq!(tracker.head(), Some(30));
+    assert_eq!(tracker.metadata(), "");
+}
+
+#[test]
+fn what_is_done_beyond_the_head_is_read_back() {
+    let mut tracker = Tracker::new(None);
+    assert_eq!(tracker.head(), None);
+    tracker.fetched(100, 200);
+    tracker.done(&[(110, 120), (150, 160), (190, 200)]);
+    let note = tracker.metadata();
+    assert!(note.starts_with("chaton:1:"), "{note}");
+    assert_eq!(metadata::decode(100, &note), [(110, 120), (150, 160), (190, 200)]);
+}
+
+#[test]
+fn notes_of_others_are_ignored() {
+    for note in
+        ["", "NULL", "chaton:1:A", "chaton:1:AA", "chaton:1:B", "chaton:1:B!", "chaton:2:BB"]
+    {
+        assert_eq!(metadata::decode(0, note), [], "{note}");
+    }
+    let endless = format!("chaton:1:{}", "_".repeat(40));
+    assert_eq!(metadata::decode(0, &endless), []);
+    assert_eq!(metadata::decode(i64::MAX - 1, "chaton:1:CC"), []);
+}
+
+#[test]
+fn a_log_that_goes_back_is_done_again() {
+    let mut tracker = Tracker::new(Some(0));
+    tracker.fetched(0, 10);
+    tracker.done(&[(2, 8)]);
+    tracker.fetched(4, 6);
+    assert!(tracker.is_undone(5) && !tracker.is_undone(7));
+    tracker.fetched(20, 30);
+    tracker.done(&[(0, 10)]);
+    assert_eq!(tracker.head(), Some(20));
+}
+
+/// Random gaps, random strands, random order of endings.
+#[test]
+fn it_agrees_with_a_set() {
+    for seed in 1..300 {
+        let mut random = Random::seeded(seed * 7_919);
+        let mut tracker = Tracker::new(Some(0));
+        let (mut offsets, mut done) = (Vec::new(), BTreeSet::new());
+        let mut next = 0i64;
+        for _ in 0..random.below(8) + 1 {
+            let mut entries = Vec::new();
+            for _ in 0..random.below(60) + 1 {
+                next += if random.below(4) == 0 { random.below(5) as i64 } else { 0 };
+                entries.push(entry(next));
+                next += 1;
+            }
+            tracker.fetched(entries[0].offset, next);
+            offsets.extend(entries.iter().map(|entry| entry.offset));
+            let mut ranges = Vec::new();
+            for _ in 0..random.below(4) {
+                let odds = random.below(10);
+                let picks: Vec<u32> =
+                    (0..entries.len() as u32).filter(|_| random.below(10) < odds).collect();
+                ranges_of(&entries, &picks, &mut ranges);
+                tracker.done(&ranges);
+                done.extend(picks.iter().map(|pick| entries[*pick as usize].offset));
+            }
+            check(&tracker, &offsets, &done);
+        }
+        let all = [(0, next)];
+        tracker.done(&all);
+        assert_eq!((tracker.head(), tracker.metadata().as_str()), (Some(next), ""));
+    }
+}
+
+fn check(tracker: &Tracker, offsets: &[i64], done: &BTreeSet<i64>) {
+    let first = offsets.iter().find(|offset| !done.contains(offset)).copied();
+    // Behind the last record there is nothing that it could stand at.
+    assert_eq!(tracker.head(), first.or(offsets.last().map(|last| last + 1)));
+    for offset in offsets {
+        assert_eq!(tracker.is_undone(*offset), !done.contains(offset), "{offset}");
+    }
+    let read = metadata::decode(tracker.head().unwrap(), &tracker.metadata());
+    for offset in offsets.iter().filter(|offset| first.is_some_and(|first| **offset >= first)) {
+        let noted = read.iter().any(|range| (range.0..range.1).contains(offset));
+        assert_eq!(noted, done.contains(offset), "{offset} in {read:?}");
+    }
+}
+
+/// The worst that can happen: every second record of very many.
+#[test]
+fn a_note_is_never_too_long_and_never_says_too_much() {
+    let mut tracker = Tracker::new(Some(0));
+    let mut end = 0;
+    while tracker.fits() {
+        tracker.fetched(end, end + 100);
+        let every_second: Vec<Range> =
+            (0..50).map(|i| (end + 2 * i + 1, end + 2 * i + 2)).collect();
+        tracker.done(&every_second);
+        end += 100;
+    }
+    assert!(end > 2_000, "{end}");
+    assert!(metadata::decode(0, &tracker.metadata()).len() as i64 == end / 2);
+    // What was out at that time ends in the worst way, too.
+    tracker.fetched(end, end + 4_000);
+    tracker.done(&(0..2_000).map(|i| (end + 2 * i + 1, end + 2 * i + 2)).collect::<Vec<_>>());
+    let note = tracker.metadata();
+    assert!(note.len() <= 4_096);
+    let read = metadata::decode(0, &note);
+    assert!(read.iter().all(|range| range.1 == range.0 + 1 && range.0 % 2 == 1));
+}
