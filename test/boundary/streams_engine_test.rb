@@ -65,7 +65,8 @@ class StreamsEngineTest < Minitest::Test
     again.mark(again.first_offset)
     again.failed("KeyError", "why")
     last = take
-    assert_equal [3, %w[b]], [last.attempt, last.values]
+    # It is the first time that this one stands in the way.
+    assert_equal [2, %w[b]], [last.attempt, last.values]
     last.done
   end
 
@@ -84,7 +85,7 @@ class StreamsEngineTest < Minitest::Test
     produce("a", "b")
     start
     batch = take
-    batch.transact([["results", "A", nil, { "from" => "a" }], ["results", "B"]], batch.last_offset)
+    batch.transact([["results", "A", nil, { "from" => "a" }, 0], ["results", "B", nil, nil, 0]], batch.last_offset)
     assert_equal [["events", 0, 2]], committed
     batch.done
     results = read("results")

@@ -72,11 +72,7 @@ impl Engine {
     /// # Errors
     /// `Invalid` for settings that contradict each other; no thread or
     /// descriptor to be had.
-    pub fn start(
-        settings: EngineSettings,
-        tools: Tools,
-        sink: Arc<dyn Sink>,
-    ) -> log::Result<Self> {
+    pub fn start(settings: EngineSettings, tools: Tools, sink: Arc<dyn Sink>) -> log::Result<Self> {
         settings.check()?;
         let interval = Duration::from_millis(settings.commit_interval_ms);
         let shared = Arc::new(Shared::new(tools, sink, interval, settings.group_retry_max_ms));

@@ -11,6 +11,8 @@ use crate::receipt::Receipt;
 use crate::record::{Chunk, NewRecord, OwnedRecord};
 use crate::settings::{GroupSettings, LogSettings};
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod local;

@@ -38,7 +38,8 @@ module Chaton
       def load_code(plan)
         require_relative "../service/code"
         require_relative "../telemetry/log"
-        Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err))
+        # Nothing is written: what the application produces is kept, as before a fork.
+        Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
       end
 
       # What the server decides about its threads once the application is loaded.

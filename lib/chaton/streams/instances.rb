@@ -10,25 +10,27 @@ module Chaton
 
       def initialize
         @places = {}
+        @lock = Mutex.new
       end
 
       # @param turn [Native::Batch]
       # @param entry [Entry] makes one where there is none
       # @return [Consumer]
       def of(turn, entry)
-        place = @places[key(turn)]
-        place = @places[key(turn)] = Place.new(turn.generation, {}) unless place&.generation == turn.generation
-        place.by_strand[turn.strand] ||= entry.instance
+        # Of one strand there is one turn at a time.
+        place(turn).by_strand[turn.strand] ||= entry.instance
       end
 
       # @param turn [Native::Batch]
       # @return [Array<Consumer>] those there are of its partition, which are not used again
       def let_go(turn)
-        place = @places[key(turn)]
-        return [] unless place && place.generation <= turn.generation
+        @lock.synchronize do
+          place = @places[key(turn)]
+          return [] unless place && place.generation <= turn.generation
 
-        @places.delete(key(turn))
-        place.by_strand.values
+          @places.delete(key(turn))
+          place.by_strand.values
+        end
       end
 
       # Forgets all: their classes are loaded anew.
@@ -40,6 +42,16 @@ module Chaton
       def size = @places.sum { |_, place| place.by_strand.size }
 
       private
+
+      # Several strands may begin at the same time.
+      def place(turn)
+        @lock.synchronize do
+          place = @places[key(turn)]
+          next place if place&.generation == turn.generation
+
+          @places[key(turn)] = Place.new(turn.generation, {})
+        end
+      end
 
       def key(turn) = [turn.route, turn.partition]
     end

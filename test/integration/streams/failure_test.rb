@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "time"
 require "support/streams_test_case"
 
 # Consumers that fail: tried again after a pause, put aside in the dead-letter topic, replayed; others go on.

@@ -64,7 +64,7 @@ class StreamsMembersTest < Minitest::Test
 
   # Keeps writing until it is told to stop.
   class Writer
-    KEYS = 32
+    KEYS = 64
 
     def initialize(log, topic)
       @wanted = []

@@ -92,13 +92,13 @@ class StreamsSideTest < Minitest::Test
     assert_equal %w[passed k], read("out").then { |record| [record.value, record.key] }
   end
 
-  def test_hooks_of_the_end_of_a_partition_and_of_the_process
+  def test_hooks_at_the_end_of_a_partition_and_of_the_process
     start
     Chaton.produce!("events", "a", key: "k")
-    assert_equal 1, [popped, popped, popped].count { |entry| entry[0] == "a" }
+    place = value_seen[1]
+    assert_equal [:eof, place], pop_until { |entry| entry == [:eof, place] }
     assert stop(5)
-    rest = Array.new(Events.seen.size) { popped }
-    assert_includes rest.map(&:first), :shutdown
+    assert_equal [:shutdown, place], told(:shutdown)
   end
 
   def test_what_does_not_end_in_time_is_interrupted_and_read_again
@@ -106,7 +106,7 @@ class StreamsSideTest < Minitest::Test
     Chaton.produce!("events", "wait", key: "k")
     assert_equal "wait", value_seen[0]
     refute stop(0.05)
-    assert_equal :interrupted, popped[0]
+    assert_equal :interrupted, told(:interrupted)[0]
     assert_match(/interrupted batches are read again.*count=1/, @output.string)
     Events.gate << true
     start
@@ -115,8 +115,8 @@ class StreamsSideTest < Minitest::Test
 
   def test_a_quiet_one_fetches_no_more
     start
-    @service.quiet_jobs
-    @service.quiet_jobs
+    @service.quiet_intake
+    @service.quiet_intake
     Chaton.produce!("events", "a", key: "k")
     assert_equal 1, @output.string.scan("no more records are fetched").size
     assert stop(5)
@@ -167,10 +167,14 @@ class StreamsSideTest < Minitest::Test
   def popped = Timeout.timeout(WAIT_S, nil, @output.string) { Events.seen.pop }
 
   # The next value, whatever is told of ends between.
-  def value_seen
+  def value_seen = pop_until { |entry| !entry[0].is_a?(Symbol) }
+
+  def told(what) = pop_until { |entry| entry[0] == what }
+
+  def pop_until
     loop do
       entry = popped
-      return entry unless entry[0].is_a?(Symbol)
+      return entry if yield entry
     end
   end
 end

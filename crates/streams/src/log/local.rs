@@ -1,39 +1,95 @@
-//! The embedded log.
-use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
-use crate::settings::{GroupSettings, LogSettings};
-use chaton_core::wake::Alarm;
+//! The embedded log: topics, partitions and consumer groups in a folder of
+//! one machine, shared by all its processes without a server.
+//!
+//! * A partition is a row of append-only segments ([`segment`]) of records that
+//!   carry their checksum and offset ([`frame`]), each with a sparse [`index`].
+//!   Writers take turns by a lock ([`lock`]); [`writer`] also puts right what a
+//!   crash has left. A small file ([`head`]) tells how far records are durable:
+//!   readers ([`cursor`]) go no further, and are woken by its change ([`ear`]).
+//! * A [`producer`] gathers records while its thread waits for the disk; many
+//!   share one sync.
+//! * A consumer [`group`] is a small file changed under a lock, the offsets
+//!   beside it ([`offsets`]) and a lock per member that its death frees
+//!   ([`presence`]). A process that is stopped (SIGSTOP) keeps what it has until
+//!   it goes on or dies.
+//! * Transactions are decided by one durable file ([`intents`]), and done again
+//!   by whoever comes next when their writer dies.
+
 use std::sync::Arc;
 
-/// Placeholder while it is being built.
-pub enum LocalLog {}
+use chaton_core::wake::Alarm;
+
+use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
+use crate::settings::{GroupSettings, LogSettings};
+
+mod admin;
+mod cursor;
+mod ear;
+mod failure;
+mod files;
+mod frame;
+mod group;
+mod head;
+mod index;
+mod intents;
+mod lock;
+mod member;
+mod murmur;
+mod offsets;
+mod place;
+mod presence;
+mod producer;
+mod reader;
+mod retention;
+mod rules;
+mod scan;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod topics;
+mod transactor;
+mod writer;
+
+use place::Place;
+
+/// See above.
+pub struct LocalLog {
+    place: Arc<Place>,
+}
 
 impl LocalLog {
-    /// Opens.
+    /// Opens the folder of `log:///folder`, made on first use.
     ///
     /// # Errors
-    /// Always.
-    pub fn open(_: &LogSettings) -> Result<Self> {
-        Err(super::LogError::new(super::ErrorKind::Refused, "not built"))
+    /// `Refused` for an address that is none and a folder that cannot be
+    /// used, `Full` when there is no room to make it.
+    pub fn open(settings: &LogSettings) -> Result<Self> {
+        Ok(Self { place: Arc::new(Place::open(settings)?) })
     }
 }
 
 impl Log for LocalLog {
     fn address(&self) -> &str {
-        match *self {}
+        &self.place.settings.broker
     }
-    fn member(&self, _: &GroupSettings, _: &Arc<Alarm>) -> Result<Box<dyn Member>> {
-        match *self {}
+
+    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+        Ok(Box::new(member::LocalMember::new(&self.place, group, bell)?))
     }
+
     fn producer(&self) -> Result<Arc<dyn Producer>> {
-        match *self {}
+        Ok(Arc::new(producer::LocalProducer::new(&self.place)))
     }
-    fn transactor(&self, _: &str) -> Result<Box<dyn Transactor>> {
-        match *self {}
+
+    fn transactor(&self, _id: &str) -> Result<Box<dyn Transactor>> {
+        Ok(Box::new(transactor::LocalTransactor::new(&self.place)))
     }
-    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn Reader>> {
-        match *self {}
+
+    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(reader::LocalReader::open(&self.place, partition, from)?))
     }
+
     fn admin(&self) -> Result<Box<dyn Admin>> {
-        match *self {}
+        Ok(Box::new(admin::LocalAdmin::new(&self.place)))
     }
 }

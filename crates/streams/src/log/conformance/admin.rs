@@ -1,0 +1,149 @@
+//! Looking after topics and groups.
+
+use std::time::Duration;
+
+use super::bench::*;
+use crate::log::{ErrorKind, PartitionState};
+
+/// Partitions with their first and last offsets.
+pub fn a_topic_is_described(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = topic(&*log, 2);
+    fill(&*log, &name, 1, 0..5);
+    let mut admin = log.admin().unwrap();
+    let found = admin.topic(&name).unwrap().unwrap();
+    assert_eq!((found.name.as_str(), found.replication), (name.as_str(), 1));
+    let state = |number, end| PartitionState { number, start: 0, end };
+    assert_eq!(found.partitions, [state(0, 0), state(1, 5)]);
+    assert!(admin.topics().unwrap().iter().any(|topic| topic.name == name));
+}
+
+/// And not again.
+pub fn a_topic_is_made_once(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = topic(&*log, 1);
+    let error = log.admin().unwrap().create(&new_topic(&name, 1, &[])).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains(&name), "{error}");
+}
+
+/// And not back.
+pub fn a_topic_grows(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = topic(&*log, 2);
+    let mut admin = log.admin().unwrap();
+    admin.grow(&name, 5).unwrap();
+    until("it has grown", || settled(&mut *admin, &name, 5));
+    assert_eq!(admin.grow(&name, 3).unwrap_err().kind, ErrorKind::Invalid);
+}
+
+/// Those that were given first, and those that came later.
+pub fn settings_are_kept(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = topic_with(&*log, 1, &[("retention.ms", "60000"), ("segment.bytes", "1048576")]);
+    let mut admin = log.admin().unwrap();
+    admin.configure(&name, &[("retention.ms".to_owned(), "70000".to_owned())].into()).unwrap();
+    until("the setting is there", || {
+        std::thread::sleep(Duration::from_millis(5));
+        let settings = admin.topic(&name).unwrap().unwrap().settings;
+        settings.get("retention.ms").map(String::as_str) == Some("70000")
+            && settings.get("segment.bytes").map(String::as_str) == Some("1048576")
+    });
+}
+
+/// With its records.
+pub fn a_deleted_topic_is_gone(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = topic(&*log, 1);
+    fill(&*log, &name, 0, 0..5);
+    let mut admin = log.admin().unwrap();
+    admin.delete(&name).unwrap();
+    until("it is gone", || {
+        std::thread::sleep(Duration::from_millis(5));
+        admin.topic(&name).unwrap().is_none()
+    });
+    assert!(!admin.topics().unwrap().iter().any(|topic| topic.name == name));
+}
+
+/// By each call.
+pub fn what_is_unknown_is_said(bench: &dyn Bench) {
+    let log = log(bench);
+    let name = name("nowhere");
+    let mut admin = log.admin().unwrap();
+    assert_eq!(admin.topic(&name).unwrap(), None);
+    for error in [
+        admin.delete(&name).unwrap_err(),
+        admin.grow(&name, 9).unwrap_err(),
+        admin.configure(&name, &[("retention.ms".into(), "1".into())].into()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::UnknownTopic, "{error}");
+    }
+    assert_eq!(admin.committed(&name).unwrap(), []);
+}
+
+/// Names, numbers and settings.
+pub fn what_is_wrong_is_said(bench: &dyn Bench) {
+    let log = log(bench);
+    let mut admin = log.admin().unwrap();
+    let wrong = [
+        new_topic("no/slash", 1, &[]),
+        new_topic(&name("zero"), 0, &[]),
+        new_topic(&name("setting"), 1, &[("retention.mss", "1")]),
+        new_topic(&name("value"), 1, &[("retention.ms", "a day")]),
+    ];
+    for topic in &wrong {
+        let error = admin.create(topic).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid, "{topic:?}: {error}");
+    }
+}
+
+/// With their members and what these read.
+pub fn groups_are_described(bench: &dyn Bench) {
+    let log = log(bench);
+    let topic = topic(&*log, 2);
+    let group = name("group");
+    let mut party = Party::join(&*log, &bench.group(&group, &[&topic]));
+    party.has(2);
+    party.member.commit(&[commit(&topic, 0, 0, "")], true).unwrap();
+    let mut admin = log.admin().unwrap();
+    let mut find = || admin.groups().unwrap().into_iter().find(|one| one.name == group);
+    until("the group is stable", || {
+        party.step(MOMENT);
+        find().is_some_and(|group| group.state == "Stable")
+    });
+    let found = find().unwrap();
+    assert_eq!(found.members.len(), 1);
+    let mut partitions = found.members[0].partitions.clone();
+    partitions.sort();
+    assert_eq!(partitions, [format!("{topic}-0"), format!("{topic}-1")]);
+    party.member.leave(PATIENCE);
+    until("the group is empty", || {
+        std::thread::sleep(Duration::from_millis(5));
+        find().is_some_and(|group| group.state == "Empty" && group.members.is_empty())
+    });
+}
+
+/// While nobody reads.
+pub fn offsets_are_set(bench: &dyn Bench) {
+    let log = log(bench);
+    let topic = topic(&*log, 2);
+    let group = name("group");
+    fill(&*log, &topic, 0, 0..10);
+    let mut admin = log.admin().unwrap();
+    let commits = [commit(&topic, 0, 6, "by hand"), commit(&topic, 1, 0, "")];
+    admin.set_committed(&group, &commits).unwrap();
+    let mut found = admin.committed(&group).unwrap();
+    found.sort_by_key(|commit| commit.partition);
+    assert_eq!(found, commits);
+    let mut party = Party::join(&*log, &bench.group(&group, &[&topic]));
+    party.read(4);
+    assert_eq!(party.numbers(), [6, 7, 8, 9]);
+    let error = admin.set_committed(&group, &[commit(&topic, 0, 0, "")]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+    party.member.leave(PATIENCE);
+    until("it can be set again", || {
+        std::thread::sleep(Duration::from_millis(5));
+        admin.set_committed(&group, &[commit(&topic, 0, 0, "")]).is_ok()
+    });
+    assert_eq!(admin.committed(&group).unwrap().len(), 2);
+}

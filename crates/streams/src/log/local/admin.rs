@@ -1,0 +1,165 @@
+//! Looks after topics and groups.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::cursor::Cursor;
+use super::group::{partition_of, GroupFiles, State};
+use super::place::{folders, unescaped, Place};
+use super::topics;
+use super::{failure, offsets};
+use crate::log::{
+    self, Commit, ErrorKind, Group, GroupMember, LogError, NewTopic, Partition, PartitionState,
+    Position, Result, Topic,
+};
+
+/// See above.
+pub(super) struct LocalAdmin(Arc<Place>);
+
+impl LocalAdmin {
+    /// Of a log.
+    pub fn new(place: &Arc<Place>) -> Self {
+        Self(place.clone())
+    }
+
+    fn describe(&self, topic: topics::Topic) -> Result<Topic> {
+        let mut partitions = Vec::new();
+        for number in 0..topic.partitions {
+            let partition = Partition { topic: topic.name.clone(), number };
+            let cursor = Cursor::open(&self.0, &partition, Position::Latest)?;
+            let (start, end) = (cursor.start()?, cursor.end());
+            partitions.push(PartitionState { number, start: start.min(end), end });
+        }
+        Ok(Topic {
+            name: topic.name.to_string(),
+            partitions,
+            replication: 1,
+            settings: topic.settings,
+        })
+    }
+
+    /// A group that is there.
+    fn find(&self, group: &str) -> Result<Option<GroupFiles>> {
+        let there = self.0.group(group).is_dir();
+        there.then(|| GroupFiles::open(&self.0, group)).transpose()
+    }
+}
+
+impl log::Admin for LocalAdmin {
+    fn topics(&mut self) -> Result<Vec<Topic>> {
+        let mut all = Vec::new();
+        for name in topics::names(&self.0)? {
+            all.extend(self.topic(&name)?);
+        }
+        Ok(all)
+    }
+
+    fn topic(&mut self, name: &str) -> Result<Option<Topic>> {
+        let Some(topic) = topics::find(&self.0, name)? else { return Ok(None) };
+        match self.describe(topic) {
+            Ok(topic) => Ok(Some(topic)),
+            // Deleted meanwhile.
+            Err(error) if error.kind == ErrorKind::UnknownTopic => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&mut self, topic: &NewTopic) -> Result<()> {
+        topics::create(&self.0, topic)
+    }
+
+    fn grow(&mut self, name: &str, total: i32) -> Result<()> {
+        topics::grow(&self.0, name, total)
+    }
+
+    fn configure(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<()> {
+        topics::configure(&self.0, name, settings)
+    }
+
+    fn delete(&mut self, name: &str) -> Result<()> {
+        topics::delete(&self.0, name)?;
+        // A topic that is made under this name later begins anew.
+        for group in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
+            let files = GroupFiles::open(&self.0, &group)?;
+            let _held = files.hold()?;
+            offsets::forget(&files.folder, name, self.0.settings.durable)?;
+        }
+        Ok(())
+    }
+
+    fn groups(&mut self) -> Result<Vec<Group>> {
+        let mut groups = Vec::new();
+        for name in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
+            let files = GroupFiles::open(&self.0, &name)?;
+            let _held = files.hold()?;
+            let mut state = files.load()?;
+            files.bury(&mut state);
+            if !state.members.is_empty() || offsets::exist(&files.folder) {
+                groups.push(Group {
+                    name,
+                    state: state_of(&state).into(),
+                    members: members(&state),
+                });
+            }
+        }
+        Ok(groups)
+    }
+
+    fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
+        let Some(files) = self.find(group)? else { return Ok(Vec::new()) };
+        let _held = files.hold()?;
+        Ok(offsets::load(&files.folder)?.into_values().collect())
+    }
+
+    fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()> {
+        offsets::check(commits)?;
+        for commit in commits {
+            let topic = topics::get(&self.0, &commit.topic)?;
+            if !(0..topic.partitions).contains(&commit.partition) {
+                let Commit { topic: name, partition, .. } = commit;
+                return Err(failure::unknown_partition(name, *partition, topic.partitions));
+            }
+        }
+        let files = GroupFiles::open(&self.0, group)?;
+        let _held = files.hold()?;
+        let mut state = files.load()?;
+        files.bury(&mut state);
+        if !state.members.is_empty() {
+            let count = state.members.len();
+            return Err(LogError::new(
+                ErrorKind::Refused,
+                format!("group {group:?} has members ({count}); stop them, then set its offsets"),
+            ));
+        }
+        offsets::append(&files.folder, commits, self.0.settings.durable)
+    }
+}
+
+/// As Kafka calls it.
+fn state_of(state: &State) -> &'static str {
+    if state.members.is_empty() {
+        "Empty"
+    } else if state.owners == state.target {
+        "Stable"
+    } else {
+        "PreparingRebalance"
+    }
+}
+
+fn members(state: &State) -> Vec<GroupMember> {
+    let owned = |id: &String| {
+        let mut keys: Vec<_> =
+            state.owners.iter().filter(|(_, owner)| *owner == id).map(|(key, _)| key).collect();
+        keys.sort();
+        keys.into_iter()
+            .filter_map(|key| partition_of(key))
+            .map(|Partition { topic, number }| format!("{topic}-{number}"))
+            .collect()
+    };
+    let describe = |(id, info): (&String, &super::group::MemberInfo)| GroupMember {
+        id: id.clone(),
+        host: info.host.clone(),
+        partitions: owned(id),
+    };
+    state.members.iter().map(describe).collect()
+}

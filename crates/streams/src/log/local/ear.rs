@@ -1,0 +1,155 @@
+//! Hears of changes of files, through inotify: how readers and members of all
+//! processes are woken.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::failure;
+use crate::log::Result;
+
+/// A file's content changes.
+pub(super) const WRITTEN: u32 = libc::IN_MODIFY;
+/// Names appear in a folder or go.
+pub(super) const NAMES: u32 =
+    libc::IN_MOVED_TO | libc::IN_MOVED_FROM | libc::IN_DELETE | libc::IN_CREATE;
+
+/// A place that is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Spot(i32);
+
+/// What was heard.
+pub(super) enum Heard {
+    /// Something at this place.
+    At(Spot),
+    /// More than could be kept: anything may have changed.
+    Overflow,
+}
+
+/// The listening end.
+pub(super) struct Ear(OwnedFd);
+
+impl Ear {
+    /// Listens to nothing yet.
+    pub fn new() -> Result<Self> {
+        // SAFETY: makes a descriptor; owned below.
+        let raw = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
+        if raw < 0 {
+            let error = io::Error::last_os_error();
+            return Err(failure::of(
+                Path::new("inotify"),
+                "opening (fs.inotify.max_user_instances may be too low)",
+                &error,
+            ));
+        }
+        // SAFETY: just made, owned by nobody else.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+    }
+
+    /// Listens to a place, too.
+    pub fn listen(&self, path: &Path, to: u32) -> Result<Spot> {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| failure::invalid(format!("{} has a NUL in it", path.display())))?;
+        // SAFETY: a descriptor of ours and a name with its NUL.
+        let spot = unsafe { libc::inotify_add_watch(self.fd(), name.as_ptr(), to) };
+        if spot < 0 {
+            return Err(failure::of(path, "watching", &io::Error::last_os_error()));
+        }
+        Ok(Spot(spot))
+    }
+
+    /// Listens there no longer.
+    pub fn forget(&self, spot: Spot) {
+        // SAFETY: a descriptor of ours; a spot that is gone is no matter.
+        unsafe { libc::inotify_rm_watch(self.fd(), spot.0) };
+    }
+
+    /// Tells all that was heard since the last time.
+    pub fn drain(&self, mut each: impl FnMut(Heard)) {
+        let mut buffer = [0u64; 512];
+        loop {
+            let bytes = size_of_val(&buffer);
+            // SAFETY: reads into our buffer; the descriptor does not block.
+            let read = unsafe { libc::read(self.fd(), buffer.as_mut_ptr().cast(), bytes) };
+            let Ok(read @ 1..) = usize::try_from(read) else { return };
+            let mut at = 0;
+            while at + size_of::<libc::inotify_event>() <= read {
+                // SAFETY: the kernel writes whole events one after the other;
+                // read unaligned from within the buffer.
+                let event: libc::inotify_event = unsafe {
+                    buffer
+                        .as_ptr()
+                        .cast::<u8>()
+                        .add(at)
+                        .cast::<libc::inotify_event>()
+                        .read_unaligned()
+                };
+                at += size_of::<libc::inotify_event>() + event.len as usize;
+                if event.mask & libc::IN_Q_OVERFLOW != 0 {
+                    each(Heard::Overflow);
+                } else if event.mask & libc::IN_IGNORED == 0 {
+                    each(Heard::At(Spot(event.wd)));
+                }
+            }
+        }
+    }
+
+    /// To wait on.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits until one of these can be read, or time is up; which of them can.
+pub(super) fn wait_for(descriptors: &[RawFd], timeout: Duration) -> Vec<bool> {
+    let entry = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<_> = descriptors.iter().map(entry).collect();
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let time = libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
+        };
+        let count = entries.len() as libc::nfds_t;
+        // SAFETY: entries and a time of ours; no signal mask.
+        let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, &time, std::ptr::null()) };
+        let interrupted =
+            ready < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        if !interrupted {
+            return entries.iter().map(|entry| ready > 0 && entry.revents != 0).collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_and_a_new_name_are_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("head");
+        std::fs::write(&file, "1").unwrap();
+        let ear = Ear::new().unwrap();
+        let written = ear.listen(&file, WRITTEN).unwrap();
+        let names = ear.listen(folder.path(), NAMES).unwrap();
+        assert_eq!(wait_for(&[ear.fd()], Duration::ZERO), [false]);
+        std::fs::write(&file, "2").unwrap();
+        std::fs::write(folder.path().join("new"), "").unwrap();
+        assert_eq!(wait_for(&[ear.fd()], Duration::from_secs(30)), [true]);
+        let mut heard = Vec::new();
+        ear.drain(|what| match what {
+            Heard::At(spot) => heard.push(spot),
+            Heard::Overflow => panic!("overflow"),
+        });
+        assert!(heard.contains(&written) && heard.contains(&names));
+        ear.forget(written);
+        ear.drain(|_| panic!("nothing more was heard"));
+        std::fs::write(&file, "3").unwrap();
+        assert_eq!(wait_for(&[ear.fd()], Duration::ZERO), [false]);
+    }
+}

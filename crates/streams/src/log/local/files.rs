@@ -1,0 +1,141 @@
+//! Files written whole or not at all, and small things about files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Which file this is, of which version: a file that is replaced whole gets
+/// another inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+/// Of the file that has this name now.
+pub(super) fn identity(path: &Path) -> Option<Identity> {
+    let found = fs::metadata(path).ok()?;
+    Some(Identity {
+        device: found.dev(),
+        inode: found.ino(),
+        changed: (found.mtime(), found.mtime_nsec()),
+    })
+}
+
+/// Milliseconds since 1970.
+pub(super) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as i64
+}
+
+/// A name that nobody else on this machine has used.
+pub(super) fn unique() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{nanos:x}-{count:x}", std::process::id())
+}
+
+/// Replaces a file by new content: others see the old or the new one.
+pub(super) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", unique()));
+    let beside = path.with_file_name(name);
+    let written = write_whole(&beside, content, durable).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written?;
+    if durable {
+        sync_folder(path.parent().unwrap_or(Path::new("/")))?;
+    }
+    Ok(())
+}
+
+fn write_whole(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    if durable {
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Makes names in a folder durable.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Opens for reading and writing; made if it is not there.
+pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+/// Reads up to the buffer's length; less only at the end of the file.
+pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// As many bytes from there as there are, at most `len`, in a buffer of its own.
+pub(super) fn read_vec(file: &File, len: usize, at: u64) -> io::Result<Vec<u8>> {
+    let mut buffer = vec![0; len];
+    let read = read_at(file, &mut buffer, at)?;
+    buffer.truncate(read);
+    Ok(buffer)
+}
+
+/// `PATH.SUFFIX`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// A number that changes with each start of the machine: what was in the
+/// operating system's cache then is gone.
+pub(super) fn boot() -> u64 {
+    static BOOT: OnceLock<u64> = OnceLock::new();
+    *BOOT.get_or_init(read_boot)
+}
+
+fn read_boot() -> u64 {
+    let id = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    (u64::from(crc32c::crc32c(&id)) << 32) | u64::from(crc32c::crc32c_append(1, &id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        replace(&path, b"one", true).unwrap();
+        let first = identity(&path);
+        replace(&path, b"two", false).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_ne!(identity(&path), first);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_boot_has_one_number() {
+        assert_eq!(boot(), boot());
+        assert_ne!(unique(), unique());
+    }
+}

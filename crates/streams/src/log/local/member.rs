@@ -1,0 +1,322 @@
+//! A member of a consumer group: takes part in dividing the partitions and
+//! reads its own.
+
+use std::collections::BTreeSet;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::wake::Alarm;
+
+use super::ear::{self, wait_for, Ear};
+use super::group::{key_of, partition_of, GroupFiles, MemberInfo, State};
+use super::place::Place;
+use super::presence::{Deathwatch, Presence, Process};
+use super::{failure, files, offsets, transactor};
+use crate::log::{
+    self, Assigned, Commit, ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Result,
+};
+use crate::record::Chunk;
+use crate::settings::{GroupSettings, Start};
+
+mod holdings;
+
+use holdings::Holdings;
+
+/// How often members in another PID namespace are looked at, whose deaths are
+/// not heard.
+const FAR_LOOK: Duration = Duration::from_secs(1);
+
+/// See above.
+pub(super) struct LocalMember {
+    id: String,
+    settings: GroupSettings,
+    files: GroupFiles,
+    bell: Arc<Alarm>,
+    ear: Ear,
+    deaths: Deathwatch,
+    presence: Option<Presence>,
+    holdings: Holdings,
+    /// Something about the group or its topics may have changed.
+    changed: bool,
+    /// The last look did not work; the next poll looks again.
+    failing: Option<LogError>,
+    looked: Instant,
+    unknown: BTreeSet<String>,
+    pending: Vec<MemberEvent>,
+}
+
+impl LocalMember {
+    /// Comes into the group with its first poll.
+    pub fn new(place: &Arc<Place>, settings: &GroupSettings, bell: &Arc<Alarm>) -> Result<Self> {
+        if settings.name.is_empty() {
+            return Err(LogError::new(ErrorKind::Refused, "a consumer group needs a name"));
+        }
+        for topic in &settings.topics {
+            super::place::check_name(topic)?;
+        }
+        let files = GroupFiles::open(place, &settings.name)?;
+        let ear = Ear::new()?;
+        ear.listen(&files.folder, ear::NAMES)?;
+        ear.listen(&place.topics(), ear::NAMES)?;
+        let id =
+            format!("{}-{}", super::place::escaped(&place.settings.client_id), files::unique());
+        let presence = Some(Presence::enter(&files.folder.join("members"), &id)?);
+        Ok(Self {
+            id,
+            settings: settings.clone(),
+            holdings: Holdings::new(place),
+            files,
+            bell: bell.clone(),
+            ear,
+            deaths: Deathwatch::default(),
+            presence,
+            changed: true,
+            failing: None,
+            looked: Instant::now(),
+            unknown: BTreeSet::new(),
+            pending: Vec::new(),
+        })
+    }
+
+    /// Empties what was heard. Written records need no note: a fetch looks
+    /// for itself.
+    fn hear(&mut self) {
+        let (holdings, changed) = (&self.holdings, &mut self.changed);
+        self.ear.drain(|heard| match heard {
+            ear::Heard::At(spot) => *changed |= !holdings.is_of_records(spot),
+            ear::Heard::Overflow => *changed = true,
+        });
+    }
+
+    /// Takes part: who is there, who reads what, what is mine.
+    fn look(&mut self) -> Result<()> {
+        // Before the look: what changes during it is heard after it.
+        for topic in &self.settings.topics {
+            let folder = self.files.place.topic(topic);
+            if folder.is_dir() {
+                let _ = self.ear.listen(&folder, ear::NAMES);
+            }
+        }
+        let held = self.files.hold()?;
+        let before = self.files.load()?;
+        let mut state = before.clone();
+        let info = || MemberInfo {
+            process: Process::own(),
+            host: host(),
+            topics: self.settings.topics.clone(),
+        };
+        state.members.entry(self.id.clone()).or_insert_with(info);
+        self.files.bury(&mut state);
+        let partitions = self.files.partitions(&state)?;
+        state.balance(&partitions);
+        let lost = self.holdings.lost(&state, &self.id);
+        let mut taken = state.take(&self.id);
+        // What was lost and is given again is told in this order.
+        taken.retain(|key| !self.holdings.is_held(key));
+        if state != before {
+            self.files.store(&state)?;
+        }
+        let committed = offsets::load(&self.files.folder)?;
+        drop(held);
+        self.tell_unknown(partitions.keys().cloned().collect());
+        self.tell(&state, lost, &taken, &committed);
+        if !self.deaths.watch(state.members.values().map(|info| &info.process)) {
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    fn tell(
+        &mut self,
+        state: &State,
+        lost: Vec<Partition>,
+        taken: &[String],
+        committed: &offsets::Commits,
+    ) {
+        if !lost.is_empty() {
+            self.holdings.drop_all(&lost, &self.ear);
+            self.pending.push(MemberEvent::Lost(lost));
+        }
+        let revoked = self.holdings.revoke(state, &self.id);
+        if !revoked.is_empty() {
+            self.pending.push(MemberEvent::Revoked(revoked));
+        }
+        let mut assigned = Vec::new();
+        for partition in taken.iter().filter_map(|key| partition_of(key)) {
+            let commit = committed.get(&(partition.topic.to_string(), partition.number));
+            let from = match (commit, self.settings.start) {
+                (Some(commit), _) => Position::Offset(commit.offset),
+                (None, Start::Earliest) => Position::Earliest,
+                (None, Start::Latest) => Position::Latest,
+            };
+            let failed = self.holdings.add(&partition, from, &self.ear);
+            self.pending.extend(failed.map(MemberEvent::Trouble));
+            assigned.push(Assigned {
+                partition,
+                committed: commit.map(|commit| commit.offset),
+                metadata: commit.map(|commit| commit.metadata.clone()).unwrap_or_default(),
+            });
+        }
+        if !assigned.is_empty() {
+            self.pending.push(MemberEvent::Assigned(assigned));
+        }
+        self.holdings.renew(&self.ear);
+    }
+
+    /// Once for each topic that is not there.
+    fn tell_unknown(&mut self, known: BTreeSet<String>) {
+        for topic in &self.settings.topics {
+            if known.contains(topic) {
+                self.unknown.remove(topic);
+            } else if self.unknown.insert(topic.clone()) {
+                self.pending.push(MemberEvent::Trouble(failure::unknown_topic(topic)));
+            }
+        }
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        let mut all = vec![self.ear.fd(), self.bell.fd()];
+        all.extend(self.deaths.descriptors());
+        all
+    }
+
+    /// Changes the group's state, if this member is in it.
+    fn change(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+        let _held = self.files.hold()?;
+        let before = self.files.load()?;
+        let mut state = before.clone();
+        change(&mut state);
+        if state != before {
+            self.files.store(&state)?;
+        }
+        Ok(())
+    }
+}
+
+impl log::Member for LocalMember {
+    fn wait(&mut self, timeout: Duration) {
+        let due = self.changed && self.failing.is_none();
+        if due || !self.pending.is_empty() {
+            return;
+        }
+        let timeout = if self.deaths.has_far { timeout.min(FAR_LOOK) } else { timeout };
+        let ready = wait_for(&self.descriptors(), timeout);
+        if ready[1] {
+            self.bell.clear();
+        }
+        self.changed |= ready[2..].contains(&true);
+        self.hear();
+    }
+
+    fn poll(&mut self, events: &mut Vec<MemberEvent>) {
+        if self.presence.is_none() {
+            return;
+        }
+        self.hear();
+        let far = self.deaths.has_far && self.looked.elapsed() >= FAR_LOOK;
+        if self.changed || far {
+            self.changed = false;
+            self.looked = Instant::now();
+            match self.look() {
+                Ok(()) => self.failing = None,
+                Err(error) => {
+                    self.changed = true;
+                    if self.failing.as_ref() != Some(&error) {
+                        self.pending.push(MemberEvent::Trouble(error.clone()));
+                    }
+                    self.failing = Some(error);
+                }
+            }
+        }
+        events.append(&mut self.pending);
+    }
+
+    fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
+        let fetched = self.holdings.fetch(partition, limits, &self.ear);
+        self.pending.extend(self.holdings.damage(partition).map(MemberEvent::Trouble));
+        if let Ok(None) = fetched {
+            if self.settings.eof && self.holdings.is_newly_at_end(partition) {
+                self.pending.push(MemberEvent::End(partition.clone()));
+            }
+        }
+        fetched
+    }
+
+    fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
+        self.holdings.seek(partition, position, &self.ear)
+    }
+
+    fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
+        offsets::check(commits)?;
+        let _held = self.files.hold()?;
+        let state = self.files.load()?;
+        let is_mine = |commit: &&Commit| {
+            let owner = state.owners.get(&key_of(&commit.topic, commit.partition));
+            owner == Some(&self.id)
+        };
+        let (mine, others): (Vec<_>, Vec<_>) = commits.iter().partition(is_mine);
+        let mine: Vec<_> = mine.into_iter().cloned().collect();
+        if !mine.is_empty() {
+            let durable = wait && self.files.place.settings.durable;
+            offsets::append(&self.files.folder, &mine, durable)?;
+        }
+        let Some(other) = others.first() else { return Ok(()) };
+        self.changed = true;
+        let error = transactor::fenced(&self.files.name, other);
+        if wait {
+            return Err(error);
+        }
+        self.pending.push(MemberEvent::CommitFailed(error));
+        Ok(())
+    }
+
+    fn release(&mut self, partitions: &[Partition]) {
+        self.holdings.drop_all(partitions, &self.ear);
+        let id = self.id.clone();
+        let keys: Vec<_> = partitions.iter().map(|one| key_of(&one.topic, one.number)).collect();
+        let released = self.change(|state| {
+            state.owners.retain(|key, owner| *owner != id || !keys.contains(key));
+        });
+        if let Err(error) = released {
+            // The next look finds that they are nobody's here, and gives them up.
+            self.pending.push(MemberEvent::Trouble(error));
+        }
+        self.changed = true;
+    }
+
+    fn end_offset(&self, partition: &Partition) -> Option<i64> {
+        self.holdings.end_offset(partition)
+    }
+
+    fn identity(&self) -> Vec<u8> {
+        self.id.clone().into_bytes()
+    }
+
+    fn leave(&mut self, _timeout: Duration) {
+        if self.presence.is_none() {
+            return;
+        }
+        self.holdings.clear(&self.ear);
+        let id = self.id.clone();
+        let files = &self.files;
+        // When this does not work, the others find its lock free.
+        let _ = self.change(|state| {
+            state.remove(&id);
+            if let Ok(partitions) = files.partitions(state) {
+                state.balance(&partitions);
+            }
+        });
+        self.presence = None;
+    }
+}
+
+impl Drop for LocalMember {
+    fn drop(&mut self) {
+        log::Member::leave(self, Duration::ZERO);
+    }
+}
+
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}

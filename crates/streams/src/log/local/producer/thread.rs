@@ -1,0 +1,139 @@
+//! The thread that writes what a process produces.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::buffer::Batch;
+use super::Shared;
+use crate::log::local::lock::FileLock;
+use crate::log::local::place::Place;
+use crate::log::local::topics::{self, Topic};
+use crate::log::local::writer::{Writer, Written};
+use crate::log::local::{failure, files, intents};
+use crate::log::{LogError, Result};
+
+/// Partitions held open at once; each has four descriptors and a mapping.
+const OPEN_MAX: usize = 64;
+
+/// A partition that is written to.
+struct Open {
+    writer: Writer,
+    lock: Arc<FileLock>,
+    used: u64,
+}
+
+#[derive(Default)]
+struct Pool {
+    open: HashMap<(usize, i32), Open>,
+    uses: u64,
+}
+
+/// Writes until the producer is gone and all is written.
+pub(super) fn run(shared: &Shared) {
+    let mut pool = Pool::default();
+    loop {
+        let mut buffer = shared.buffer.lock();
+        while buffer.is_idle() && !buffer.closed {
+            shared.added.wait(&mut buffer);
+        }
+        let Some((slot, partition, batch)) = buffer.take() else { return };
+        let topic = buffer.topic(slot).clone();
+        drop(buffer);
+        let (records, bytes) = (batch.len(), batch.frames.len());
+        write(shared, &mut pool, slot, topic, partition, batch);
+        let mut buffer = shared.buffer.lock();
+        buffer.records -= records;
+        buffer.bytes -= bytes;
+        drop(buffer);
+        shared.ended.notify_all();
+    }
+}
+
+/// Writes one partition's records and tells who waits for them.
+fn write(
+    shared: &Shared,
+    pool: &mut Pool,
+    slot: usize,
+    known: Topic,
+    partition: i32,
+    mut batch: Batch,
+) {
+    let written = current(shared, pool, slot, known)
+        .and_then(|topic| pool.write(&shared.place, slot, &topic, partition, &mut batch.frames));
+    match written {
+        Ok(Written { first, count, error }) => {
+            batch.settle(partition, first, count, error.as_ref());
+        }
+        Err(error) => batch.settle(partition, 0, 0, Some(&error)),
+    }
+}
+
+/// The topic as it is now.
+fn current(shared: &Shared, pool: &mut Pool, slot: usize, known: Topic) -> Result<Topic> {
+    if files::identity(&shared.place.meta(&known.name)) == known.identity {
+        return Ok(known);
+    }
+    // Its files may be others now.
+    pool.open.retain(|(of, _), _| *of != slot);
+    match topics::find(&shared.place, &known.name)? {
+        Some(topic) => {
+            shared.buffer.lock().learn(topic.clone());
+            Ok(topic)
+        }
+        None => {
+            shared.buffer.lock().unlearn(slot);
+            Err(failure::unknown_topic(&known.name))
+        }
+    }
+}
+
+impl Pool {
+    fn write(
+        &mut self,
+        place: &Place,
+        slot: usize,
+        topic: &Topic,
+        partition: i32,
+        frames: &mut [u8],
+    ) -> Result<Written> {
+        if partition >= topic.partitions {
+            return Err(failure::unknown_partition(&topic.name, partition, topic.partitions));
+        }
+        let folder = place.partition(&topic.name, partition);
+        let open = self.open(slot, partition, folder)?;
+        let key = intents::partition_key(&topic.name, partition);
+        let held = intents::hold(place, &open.lock, &key, topic.rules.lock_wait)?;
+        let refreshed = open.writer.refresh(&topic.rules);
+        let written = refreshed.map(|()| open.writer.write(frames, &topic.rules));
+        drop(held);
+        if has_failed(&written) {
+            // Begins again from what the files say.
+            self.open.remove(&(slot, partition));
+        }
+        written
+    }
+
+    fn open(&mut self, slot: usize, partition: i32, folder: PathBuf) -> Result<&mut Open> {
+        self.uses += 1;
+        let uses = self.uses;
+        if !self.open.contains_key(&(slot, partition)) {
+            if self.open.len() >= OPEN_MAX {
+                let oldest =
+                    self.open.iter().min_by_key(|(_, open)| open.used).map(|(key, _)| *key);
+                oldest.and_then(|key| self.open.remove(&key));
+            }
+            let lock = FileLock::open(&folder.join("writer.lock"))?;
+            let writer = Writer::open(&folder)?;
+            self.open.insert((slot, partition), Open { writer, lock, used: uses });
+        }
+        let open = self.open.get_mut(&(slot, partition));
+        let open = open.unwrap_or_else(|| unreachable!("opened above"));
+        open.used = uses;
+        Ok(open)
+    }
+}
+
+fn has_failed(written: &std::result::Result<Written, LogError>) -> bool {
+    written.as_ref().map_or(true, |written| written.error.is_some())
+}

@@ -1,0 +1,68 @@
+//! Reads one partition outside of any group.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::wake::Alarm;
+
+use super::cursor::Cursor;
+use super::ear::{self, wait_for, Ear};
+use super::place::Place;
+use super::{failure, head, topics};
+use crate::log::{self, ErrorKind, Limits, LogError, Partition, Position, Result};
+use crate::record::Chunk;
+
+/// See above.
+pub(super) struct LocalReader {
+    cursor: Cursor,
+    ear: Ear,
+    alarm: Arc<Alarm>,
+}
+
+impl LocalReader {
+    /// From a place on.
+    pub fn open(place: &Arc<Place>, partition: &Partition, from: Position) -> Result<Self> {
+        let Partition { topic, number } = partition;
+        let found = topics::get(place, topic)?;
+        if !(0..found.partitions).contains(number) {
+            return Err(failure::unknown_partition(topic, *number, found.partitions));
+        }
+        let cursor = Cursor::open(place, partition, from)?;
+        let ear = Ear::new()?;
+        ear.listen(&head::path(&place.partition(topic, *number)), ear::WRITTEN)?;
+        let alarm = Alarm::new().map_err(|error| {
+            LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
+        })?;
+        Ok(Self { cursor, ear, alarm: Arc::new(alarm) })
+    }
+}
+
+impl log::Reader for LocalReader {
+    fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>> {
+        let until = Instant::now() + timeout;
+        loop {
+            // Forgotten before the look: what comes during it ends the wait.
+            self.ear.drain(|_| {});
+            let found = self.cursor.fetch(limits)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            if !self.cursor.damage.is_empty() {
+                return Err(self.cursor.damage.remove(0));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let ready = wait_for(&[self.ear.fd(), self.alarm.fd()], left);
+            if ready[1] {
+                self.alarm.clear();
+                return Ok(None);
+            }
+            if !ready[0] {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn interrupter(&self) -> Arc<Alarm> {
+        self.alarm.clone()
+    }
+}

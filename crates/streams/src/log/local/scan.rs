@@ -1,0 +1,144 @@
+//! Reading a segment record by record, over damage: for recovery, for finding
+//! a place, and for what comes behind a record that cannot be read.
+
+use std::fs::File;
+use std::io;
+
+use super::frame::{self, Frame, Look};
+use super::index::{Entry, EVERY};
+use super::{files, segment};
+
+/// Bytes read at once.
+const WINDOW: usize = 1 << 20;
+
+/// A piece of a file in memory, moved along as it is read.
+pub(super) struct Window<'a> {
+    file: &'a File,
+    /// Nothing past it counts.
+    limit: u64,
+    start: u64,
+    data: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    /// Over a file up to `limit`.
+    pub fn new(file: &'a File, limit: u64) -> Self {
+        Self { file, limit, start: 0, data: Vec::new() }
+    }
+
+    /// The bytes from `at` on, at least `need` where the file has them.
+    fn bytes(&mut self, at: u64, need: usize) -> io::Result<&[u8]> {
+        let held = self.start..self.start + self.data.len() as u64;
+        let wanted = (at + need as u64).min(self.limit);
+        if at < held.start || wanted > held.end {
+            let len = (need.max(WINDOW) as u64).min(self.limit.saturating_sub(at));
+            self.data = files::read_vec(self.file, len as usize, at)?;
+            self.start = at;
+        }
+        Ok(&self.data[(at - self.start) as usize..])
+    }
+
+    /// The record at a place; `None` when there is none that is whole.
+    pub fn frame(&mut self, at: u64) -> io::Result<Option<Frame>> {
+        let mut need = frame::HEAD;
+        loop {
+            let have = self.bytes(at, need)?;
+            match frame::look(have, 0) {
+                Look::Whole(frame) => return Ok(Some(frame)),
+                Look::Short(more) if more > need && at + more as u64 <= self.limit => need = more,
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// The first whole record from `at` on with this offset or a later one
+    /// that the bytes can account for.
+    pub fn next_whole(&mut self, mut at: u64, offset: i64) -> io::Result<Option<(u64, Frame)>> {
+        while at + frame::HEAD as u64 <= self.limit {
+            let span = self.limit - at;
+            let latest = offset.saturating_add((span / frame::HEAD as u64) as i64 + (1 << 20));
+            let have = self.bytes(at, frame::HEAD)?;
+            if have.len() < frame::HEAD {
+                break;
+            }
+            let places = have.len() - frame::HEAD + 1;
+            let found = (0..places).find(|place| {
+                let bytes = &have[*place..];
+                let len = frame::len_of(bytes);
+                (frame::HEAD..=frame::BYTES_MAX).contains(&len)
+                    && len as u64 <= span - *place as u64
+                    && (offset..latest).contains(&frame::offset_of(bytes))
+            });
+            let Some(place) = found else {
+                at += places as u64;
+                continue;
+            };
+            at += place as u64;
+            if let Some(frame) = self.frame(at)? {
+                return Ok(Some((at, frame)));
+            }
+            at += 1;
+        }
+        Ok(None)
+    }
+}
+
+/// What was found in a segment.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    /// Behind the last whole record.
+    pub pos: u64,
+    /// The offset after it.
+    pub end: i64,
+    /// The newest timestamp.
+    pub newest_ms: i64,
+    /// For the index.
+    pub entries: Vec<Entry>,
+}
+
+/// Where a scan begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct From {
+    pub pos: u64,
+    pub offset: i64,
+    pub newest_ms: i64,
+}
+
+impl From {
+    /// The start of a segment.
+    pub fn start(base: i64) -> Self {
+        Self { pos: segment::HEADER, offset: base, newest_ms: i64::MIN }
+    }
+}
+
+/// Reads whole records to the end of what counts. Damage in the middle is
+/// stepped over: readers tell of it.
+pub(super) fn scan(file: &File, from: From, limit: u64) -> io::Result<Scanned> {
+    let mut window = Window::new(file, limit);
+    let mut found =
+        Scanned { pos: from.pos, end: from.offset, newest_ms: from.newest_ms, entries: Vec::new() };
+    let mut at = from.pos;
+    let mut indexed = from.pos;
+    while at < limit {
+        let frame = match window.frame(at)?.filter(|frame| frame.offset >= found.end) {
+            Some(frame) => frame,
+            None => match window.next_whole(at + 1, found.end)? {
+                Some((place, frame)) => {
+                    at = place;
+                    frame
+                }
+                None => break,
+            },
+        };
+        if at >= indexed + EVERY {
+            let (offset, newest_ms) = (frame.offset, found.newest_ms);
+            found.entries.push(Entry { offset, pos: at, newest_ms });
+            indexed = at;
+        }
+        at += frame.len as u64;
+        found.pos = at;
+        found.end = frame.offset + 1;
+        found.newest_ms = found.newest_ms.max(frame.timestamp_ms);
+    }
+    Ok(found)
+}

@@ -1,0 +1,109 @@
+//! Segments: the files that a partition's records lie in, each named after
+//! the offset of its first record.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::files;
+
+/// Bytes before the first record.
+pub(super) const HEADER: u64 = 32;
+const MAGIC: &[u8; 8] = b"chatonL1";
+
+/// The file of a segment.
+pub(super) fn path(folder: &Path, base: i64) -> PathBuf {
+    folder.join(format!("{base:020}.log"))
+}
+
+/// The file of its index.
+pub(super) fn index_path(folder: &Path, base: i64) -> PathBuf {
+    folder.join(format!("{base:020}.index"))
+}
+
+/// First offsets of all segments in a partition's folder, rising.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<i64>> {
+    let mut bases = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let base = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        if let Some(digits) = base.filter(|digits| digits.len() == 20) {
+            bases.extend(digits.parse::<i64>());
+        }
+    }
+    bases.sort_unstable();
+    Ok(bases)
+}
+
+/// Makes an empty segment; it is there whole or not at all.
+pub(super) fn create(folder: &Path, base: i64, durable: bool) -> io::Result<File> {
+    let path = path(folder, base);
+    let new = files::beside(&path, ".new");
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(true).open(&new)?;
+    let mut header = [0u8; HEADER as usize];
+    header[..8].copy_from_slice(MAGIC);
+    header[8..16].copy_from_slice(&base.to_le_bytes());
+    header[16..24].copy_from_slice(&files::now_ms().to_le_bytes());
+    let crc = crc32c::crc32c(&header[..24]);
+    header[24..28].copy_from_slice(&crc.to_le_bytes());
+    file.write_all_at(&header, 0)?;
+    if durable {
+        file.sync_all()?;
+    }
+    fs::rename(new, path)?;
+    if durable {
+        files::sync_folder(folder)?;
+    }
+    Ok(file)
+}
+
+/// When a segment was made; `None` when the file is none of this log's.
+pub(super) fn created_ms(file: &File, base: i64) -> io::Result<Option<i64>> {
+    let mut header = [0u8; HEADER as usize];
+    if files::read_at(file, &mut header, 0)? < header.len() {
+        return Ok(None);
+    }
+    let number = |at: usize| {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&header[at..at + 8]);
+        i64::from_le_bytes(eight)
+    };
+    let crc = crc32c::crc32c(&header[..24]).to_le_bytes();
+    let ours = header[..8] == *MAGIC && number(8) == base && header[24..28] == crc;
+    Ok(ours.then(|| number(16)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_listed_by_their_first_offsets() {
+        let folder = tempfile::tempdir().unwrap();
+        for base in [30, 0, 7] {
+            create(folder.path(), base, false).unwrap();
+        }
+        fs::write(folder.path().join("notes.log"), "x").unwrap();
+        fs::write(folder.path().join("00000000000000000000.log.9.damaged"), "x").unwrap();
+        assert_eq!(list(folder.path()).unwrap(), [0, 7, 30]);
+    }
+
+    #[test]
+    fn a_foreign_file_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = create(folder.path(), 7, true).unwrap();
+        assert!(created_ms(&file, 7).unwrap().is_some());
+        assert_eq!(created_ms(&file, 8).unwrap(), None);
+        for at in 0..28 {
+            let mut byte = [0];
+            files::read_at(&file, &mut byte, at).unwrap();
+            file.write_all_at(&[byte[0] ^ 4], at).unwrap();
+            assert_eq!(created_ms(&file, 7).unwrap(), None, "byte {at}");
+            file.write_all_at(&byte, at).unwrap();
+        }
+        file.set_len(20).unwrap();
+        assert_eq!(created_ms(&file, 7).unwrap(), None);
+    }
+}

@@ -1,0 +1,326 @@
+//! The engine as a whole over a log in memory: reading, retries, dead letters,
+//! time, and the ways out.
+
+mod engine_support;
+
+use std::time::{Duration, Instant};
+
+use chaton_streams::engine::{Ending, Kind, Order, RouteSettings, Throttle, Verdict};
+use chaton_streams::log::Position;
+use chaton_streams::record::OwnedRecord;
+use engine_support::memory::MemoryLog;
+use engine_support::{failed, offsets, route, settings, until, Bench, LONG};
+
+fn keyless(_: i64) -> String {
+    String::new()
+}
+
+#[test]
+fn records_are_read_and_committed_in_order() {
+    let log = MemoryLog::new(1);
+    log.write(0, 25, keyless);
+    let bench = Bench::new(log, settings(vec![route("events")]));
+    assert_eq!(bench.turn_of(0..10).finish(Ending::Done), Verdict::Done);
+    let second = bench.turn_of(10..20);
+    assert_eq!((second.route(), second.strand(), second.attempt()), (0, 0, 1));
+    assert_eq!(second.describe(), "events/0 @10-19");
+    assert_eq!(second.end_offset(), Some(25));
+    until("the first commit", || bench.committed(0) == Some(10));
+    second.finish(Ending::Done);
+    bench.turn_of(20..25).finish(Ending::Done);
+    assert!(bench.engine.wait_idle(LONG));
+    until("the last commit", || bench.committed(0) == Some(25));
+    bench.log.write(0, 1, keyless);
+    bench.turn_of([25]).finish(Ending::Done);
+    let stats = bench.engine.stats();
+    assert_eq!((stats.totals.records, stats.totals.batches), (26, 4));
+    let group = &stats.groups[0];
+    assert!(group.connected && group.trouble.is_none());
+    assert_eq!((group.partitions[0].end, group.partitions[0].lag), (26, 0));
+    bench.end();
+    assert_eq!((bench.committed(0), bench.log.state.lock().left), (Some(26), 1));
+}
+
+#[test]
+fn what_fails_is_given_again_while_others_go_on() {
+    let log = MemoryLog::new(2);
+    log.write(0, 5, keyless);
+    log.write(1, 5, keyless);
+    let slow = RouteSettings { backoff_ms: 60_000, backoff_max_ms: 60_000, ..route("events") };
+    let bench = Bench::new(log, settings(vec![slow]));
+    let first = bench.turn();
+    first.mark(1);
+    let verdict = first.finish(failed("Boom"));
+    assert!(matches!(verdict, Verdict::Retry { attempt: 2, .. }));
+    let number = first.partition().number;
+    let other = bench.turn();
+    assert_ne!(other.partition().number, number);
+    other.finish(Ending::Done);
+    until("its commit", || bench.committed(number) == Some(2));
+    let stats = bench.engine.stats();
+    let waiting = stats.groups[0].partitions.iter().find(|p| p.partition == number).unwrap();
+    assert_eq!((waiting.state, waiting.attempt, waiting.ready), ("retrying", 2, 3));
+    assert!(waiting.retry_in_ms > 1_000);
+    bench.end();
+    assert_eq!((bench.committed(number), bench.committed(1 - number)), (Some(2), Some(5)));
+}
+
+#[test]
+fn a_poison_record_goes_to_the_dead_letters_unchanged() {
+    let log = MemoryLog::new(1);
+    log.write(0, 2, keyless);
+    let headers = vec![(b"h\xff".to_vec(), Some(vec![0, 255])), (b"h\xff".to_vec(), None)];
+    let (key, value) = (Some(vec![0, 200]), Some(vec![255, 0, 10]));
+    let poison = OwnedRecord { key, value, headers, ..OwnedRecord::default() };
+    log.append("events", 0, poison.clone());
+    log.write(0, 2, keyless);
+    log.state.lock().fail_sends = 2;
+    let dead_letter = Some("events.dead".into());
+    let route = RouteSettings { attempts_max: Some(2), dead_letter, ..route("events") };
+    let bench = Bench::new(log, settings(vec![route]));
+    bench.turn_of(0..5).finish(failed("First"));
+    let isolated = bench.turn_of(0..5).finish(failed("Second"));
+    assert!(matches!(isolated, Verdict::Isolated { .. }));
+    for offset in 0..2 {
+        let turn = bench.turn_of([offset]);
+        assert!(turn.isolated());
+        turn.finish(Ending::Done);
+    }
+    let verdict = bench.turn_of([2]).finish(failed("Third"));
+    assert_eq!(verdict, Verdict::DeadLetter { topic: "events.dead".into() });
+    bench.turn_of([3]).finish(Ending::Done);
+    bench.turn_of([4]).finish(Ending::Done);
+    assert!(bench.engine.wait_idle(LONG));
+    let letters = bench.log.written("events.dead");
+    assert_eq!(letters.len(), 1);
+    let letter = &letters[0];
+    assert_eq!((&letter.key, &letter.value), (&poison.key, &poison.value));
+    assert_eq!(letter.headers[..2], poison.headers);
+    let text = |name: &str| {
+        let found = letter.headers.iter().find(|header| header.0 == name.as_bytes());
+        String::from_utf8(found.unwrap().1.clone().unwrap()).unwrap()
+    };
+    assert_eq!(text("source_topic"), "events");
+    assert_eq!((text("source_partition"), text("source_offset")), ("0".into(), "2".into()));
+    assert_eq!(text("source_consumer_group"), "app");
+    assert_eq!((text("source_attempts"), text("error_class")), ("3".into(), "Third".into()));
+    assert_eq!(text("error_message"), "told to");
+    assert!(text("failed_at").ends_with('Z'));
+    assert_eq!(bench.engine.stats().totals.dead_letters, 1);
+    let told = bench.queue.lines().iter().filter(|line| line.contains("events.dead")).count();
+    assert_eq!(told, 1, "said once for all tries");
+}
+
+#[test]
+fn time_holds_records_back() {
+    let log = MemoryLog::new(1);
+    log.write(0, 30, keyless);
+    let began = Instant::now();
+    let throttle = Some(Throttle { records: 10, per_ms: 40 });
+    let route = RouteSettings { delay_ms: 60, throttle, ..route("events") };
+    let bench = Bench::new(log, settings(vec![route]));
+    bench.turn().finish(Ending::Done);
+    assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
+    let mut count = 10;
+    while count < 30 {
+        let turn = bench.turn();
+        count += turn.len();
+        turn.finish(Ending::Done);
+    }
+    assert!(began.elapsed() >= Duration::from_millis(130), "{:?}", began.elapsed());
+    // Waiting for a time takes no more than a few wake-ups.
+    let wakes = bench.engine.stats().totals.wakes;
+    assert!(wakes <= 20, "{wakes}");
+}
+
+#[test]
+fn old_records_are_done_without_being_handed_out() {
+    let log = MemoryLog::new(1);
+    for n in 0..10 {
+        let timestamp_ms = (n % 2 == 0).then_some(1_000);
+        log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
+    }
+    let route = RouteSettings { expires_ms: 60_000, ..route("events") };
+    let bench = Bench::new(log, settings(vec![route]));
+    bench.turn_of([1, 3, 5, 7, 9]).finish(Ending::Done);
+    until("the commit", || bench.committed(0) == Some(10));
+    assert_eq!(bench.engine.stats().totals.expired, 5);
+}
+
+#[test]
+fn a_consumer_pauses_and_goes_elsewhere() {
+    let log = MemoryLog::new(1);
+    log.write(0, 40, keyless);
+    log.state.lock().fail_seeks = 1;
+    let bench = Bench::new(log, settings(vec![route("events")]));
+    let turn = bench.turn_of(0..10);
+    turn.seek(Position::Offset(35));
+    turn.pause(Duration::from_millis(30));
+    let began = Instant::now();
+    turn.finish(Ending::Done);
+    bench.turn_of(35..40).finish(Ending::Done);
+    assert!(began.elapsed() >= Duration::from_millis(30));
+    until("the commit", || bench.committed(0) == Some(40));
+    bench.log.write(0, 1, keyless);
+    let turn = bench.turn_of([40]);
+    turn.seek(Position::Earliest);
+    turn.finish(Ending::Done);
+    bench.turn_of(0..10).finish(Ending::Done);
+    until("going back", || bench.committed(0) == Some(10));
+    bench.turn_of(10..20);
+}
+
+#[test]
+fn only_marks_count_in_manual_mode() {
+    let log = MemoryLog::new(1);
+    log.write(0, 30, keyless);
+    let route = RouteSettings { manual: true, ..route("events") };
+    let bench = Bench::new(log, settings(vec![route]));
+    bench.turn_of(0..10).finish(Ending::Done);
+    let second = bench.turn_of(10..20);
+    second.mark_one(12);
+    until("a note", || bench.committed(0) == Some(0));
+    assert!(bench.log.committed("app", 0).unwrap().metadata.starts_with("chaton:1:"));
+    second.mark(10);
+    until("both", || bench.committed(0) == Some(11));
+    second.mark(11);
+    until("all three", || bench.committed(0) == Some(13));
+    second.finish(Ending::Done);
+    bench.turn_of(20..30).finish(Ending::Done);
+    bench.end();
+    assert_eq!(bench.committed(0), Some(13));
+}
+
+#[test]
+fn the_end_of_a_partition_is_told_after_its_records() {
+    let log = MemoryLog::new(1);
+    log.write(0, 3, keyless);
+    let mut settings = settings(vec![RouteSettings { eof: true, ..route("events") }]);
+    settings.groups[0].group.eof = true;
+    let bench = Bench::new(log, settings);
+    bench.turn_of(0..3).finish(Ending::Done);
+    let end = bench.turn();
+    assert_eq!((end.kind(), end.len()), (Kind::End, 0));
+    end.finish(Ending::Done);
+    bench.log.write(0, 1, keyless);
+    bench.turn_of([3]).finish(Ending::Done);
+    assert_eq!(bench.turn().kind(), Kind::End);
+}
+
+#[test]
+fn a_process_that_ends_tells_each_partition_behind_its_last_turn() {
+    let log = MemoryLog::new(2);
+    log.write(0, 30, keyless);
+    log.write(1, 30, keyless);
+    let bench = Bench::new(log, settings(vec![route("events")]));
+    let first = bench.turn_of(0..10);
+    let number = first.partition().number;
+    until("the other's turn", || bench.queue.len() == 1);
+    bench.engine.quiet();
+    assert_eq!(bench.queue.len(), 0, "what nobody has taken is dropped");
+    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
+    first.finish(Ending::Done);
+    let notice = bench.turn();
+    assert_eq!((notice.kind(), notice.partition().number), (Kind::Shutdown, number));
+    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
+    notice.finish(Ending::Done);
+    assert!(bench.engine.wait_idle(LONG));
+    assert_eq!((bench.committed(number), bench.committed(1 - number)), (Some(10), None));
+    bench.engine.stop();
+    assert!(bench.queue.take(Duration::ZERO).is_none());
+}
+
+#[test]
+fn what_does_not_end_is_given_up_and_does_not_count() {
+    let log = MemoryLog::new(1);
+    log.write(0, 10, keyless);
+    let bench = Bench::new(log, settings(vec![route("events")]));
+    let turn = bench.turn_of(0..10);
+    turn.mark(2);
+    bench.engine.quiet();
+    let waiting = bench.engine.clone();
+    let thread = std::thread::spawn(move || waiting.wait_idle(LONG));
+    while !thread.is_finished() {
+        bench.engine.interrupt_wait();
+        std::thread::yield_now();
+    }
+    assert!(!thread.join().unwrap());
+    assert!(!turn.is_revoked());
+    assert_eq!(bench.engine.give_up(), 1);
+    assert!(turn.is_revoked() && turn.is_open());
+    turn.mark(5);
+    bench.engine.stop();
+    assert_eq!(turn.finish(Ending::Done), Verdict::Dropped);
+    assert_eq!(bench.committed(0), Some(3));
+}
+
+#[test]
+fn a_transaction_commits_what_it_says() {
+    let log = MemoryLog::new(1);
+    log.write(0, 20, keyless);
+    log.state.lock().fail_transactions = 1;
+    let route = RouteSettings { transactional: true, ..route("events") };
+    let bench = Bench::new(log, settings(vec![route]));
+    let turn = bench.turn_of(0..10);
+    let record =
+        || OwnedRecord { topic: "out".into(), value: Some(b"v".into()), ..OwnedRecord::default() };
+    assert!(turn.transact(vec![record()], Some(3)).is_err());
+    assert_eq!((bench.committed(0), bench.log.written("out").len()), (None, 0));
+    turn.transact(vec![record()], Some(3)).unwrap();
+    assert_eq!((bench.committed(0), bench.log.written("out").len()), (Some(4), 1));
+    turn.mark(5);
+    until("a commit of its own", || bench.committed(0) == Some(6));
+    turn.transact(vec![], Some(9)).unwrap();
+    assert_eq!(bench.committed(0), Some(10));
+    turn.finish(Ending::Done);
+    assert!(turn.transact(vec![], Some(9)).is_err());
+    bench.turn_of(10..20).abandon();
+    let again = bench.turn_of(10..20);
+    assert_eq!(again.attempt(), 1);
+    let ids = bench.log.state.lock().transactors.clone();
+    assert!(ids.len() == 2 && ids[0] != ids[1], "one made anew after the failure: {ids:?}");
+    assert!(ids[0].starts_with("app-events-"), "{ids:?}");
+}
+
+#[test]
+fn a_restart_skips_what_was_done_beyond_the_head() {
+    let log = MemoryLog::new(1);
+    log.write(0, 40, |n| format!("key{}", n % 5));
+    let by_key = || RouteSettings {
+        order: Order::Key,
+        concurrency: 3,
+        backoff_ms: 60_000,
+        backoff_max_ms: 60_000,
+        ..route("events")
+    };
+    let bench = Bench::new(log.clone(), settings(vec![by_key()]));
+    let mut done = Vec::new();
+    let mut stuck = None;
+    // One strand fails at once; all others get to their end.
+    while done.len() < 40 - stuck.map_or(0, |strand| count(&log, strand)) || stuck.is_none() {
+        let turn = bench.turn();
+        if *stuck.get_or_insert(turn.strand()) == turn.strand() {
+            turn.finish(failed("Stuck"));
+        } else {
+            done.extend(offsets(&turn));
+            turn.finish(Ending::Done);
+        }
+    }
+    bench.end();
+    let bench = Bench::new(log.clone(), settings(vec![by_key()]));
+    while done.len() < 40 {
+        let turn = bench.turn();
+        done.extend(offsets(&turn));
+        turn.finish(Ending::Done);
+    }
+    done.sort_unstable();
+    assert_eq!(done, (0..40).collect::<Vec<_>>());
+    bench.end();
+    assert_eq!(bench.committed(0), Some(40));
+}
+
+/// Records that this strand of three gets.
+fn count(log: &MemoryLog, strand: usize) -> usize {
+    let keys = log.written("events").into_iter().filter_map(|record| record.key);
+    keys.filter(|key| crc32c::crc32c(key) as usize % 3 == strand).count()
+}

@@ -1,0 +1,333 @@
+//! The log: partitions as lists, groups of one member, and faults on demand.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_core::wake::Alarm;
+use chaton_streams::log::{
+    Admin, Assigned, Commit, ErrorKind, Limits, Log, LogError, Member, MemberEvent, Partition,
+    Position, Producer, Reader, Result, Transactor,
+};
+use chaton_streams::receipt::{Placed, Receipt};
+use chaton_streams::record::{Chunk, ChunkBuilder, NewRecord, OwnedRecord};
+use chaton_streams::settings::GroupSettings;
+use parking_lot::Mutex;
+
+#[derive(Default)]
+pub struct State {
+    pub partitions: BTreeMap<(String, i32), Vec<(i64, i64, OwnedRecord)>>,
+    pub commits: BTreeMap<(String, i32), Vec<Commit>>,
+    pub released: Vec<Partition>,
+    events: VecDeque<MemberEvent>,
+    bells: Vec<Arc<Alarm>>,
+    /// The first poll of a member gives it all partitions.
+    pub assigns: bool,
+    pub members: usize,
+    pub left: usize,
+    pub fail_joins: usize,
+    pub fail_fetches: usize,
+    pub fail_commits: usize,
+    pub fail_sends: usize,
+    pub fail_transactions: usize,
+    pub fail_seeks: usize,
+    pub transactors: Vec<String>,
+    pub waits: usize,
+}
+
+/// The log.
+#[derive(Default)]
+pub struct MemoryLog {
+    pub state: Mutex<State>,
+    me: std::sync::OnceLock<std::sync::Weak<MemoryLog>>,
+}
+
+fn gone(what: &str) -> LogError {
+    LogError::new(ErrorKind::Unreachable, format!("{what}: told to fail"))
+}
+
+fn fails(count: &mut usize, what: &str) -> Result<()> {
+    if *count == 0 {
+        return Ok(());
+    }
+    *count -= 1;
+    Err(gone(what))
+}
+
+impl MemoryLog {
+    /// With these partitions of the topic `events`.
+    pub fn new(partitions: i32) -> Arc<Self> {
+        let log = Arc::new(Self::default());
+        let _ = log.me.set(Arc::downgrade(&log));
+        let mut state = log.state.lock();
+        state.assigns = true;
+        for number in 0..partitions {
+            state.partitions.insert(("events".into(), number), vec![]);
+        }
+        drop(state);
+        log
+    }
+
+    fn me(&self) -> Arc<Self> {
+        self.me.get().and_then(|me| me.upgrade()).expect("made by new")
+    }
+
+    /// Writes that many records with `key(n)`.
+    pub fn write(&self, number: i32, count: i64, key: impl Fn(i64) -> String) {
+        for n in 0..count {
+            let key = Some(key(n).into_bytes());
+            let value = Some(n.to_string().into_bytes());
+            self.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
+        }
+    }
+
+    pub fn append(&self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
+        let mut state = self.state.lock();
+        let list = state.partitions.entry((topic.into(), number)).or_default();
+        let offset = list.last().map_or(0, |last| last.0 + 1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
+        state.bells.iter().for_each(|bell| bell.ring());
+        offset
+    }
+
+    /// A member is told this.
+    pub fn tell(&self, event: MemberEvent) {
+        let mut state = self.state.lock();
+        state.events.push_back(event);
+        state.bells.iter().for_each(|bell| bell.ring());
+    }
+
+    pub fn assigned(&self, number: i32) -> Assigned {
+        assigned(&self.state.lock(), "events", number)
+    }
+
+    pub fn committed(&self, group: &str, number: i32) -> Option<Commit> {
+        assert_eq!(group, "app");
+        self.state.lock().commits.get(&("events".into(), number))?.last().cloned()
+    }
+
+    pub fn written(&self, topic: &str) -> Vec<OwnedRecord> {
+        let state = self.state.lock();
+        let all = state.partitions.iter().filter(|(place, _)| place.0 == topic);
+        all.flat_map(|(_, list)| list.iter().map(|(_, _, record)| record.clone())).collect()
+    }
+}
+
+fn assigned(state: &State, topic: &str, number: i32) -> Assigned {
+    let last = state.commits.get(&(topic.into(), number)).and_then(|list| list.last());
+    Assigned {
+        partition: partition(topic, number),
+        committed: last.map(|commit| commit.offset),
+        metadata: last.map(|commit| commit.metadata.clone()).unwrap_or_default(),
+    }
+}
+
+pub fn partition(topic: &str, number: i32) -> Partition {
+    Partition { topic: topic.into(), number }
+}
+
+impl Log for MemoryLog {
+    fn address(&self) -> &str {
+        "memory:"
+    }
+
+    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+        let mut state = self.state.lock();
+        fails(&mut state.fail_joins, "joining")?;
+        state.members += 1;
+        state.bells.push(bell.clone());
+        if state.assigns {
+            let places: Vec<_> = state.partitions.keys().cloned().collect();
+            let own = places.iter().filter(|place| group.topics.contains(&place.0));
+            let list = own.map(|place| assigned(&state, &place.0, place.1)).collect();
+            state.events.push_back(MemberEvent::Assigned(list));
+        }
+        let (log, bell, positions) = (self.me(), bell.clone(), HashMap::new());
+        Ok(Box::new(MemoryMember { log, bell, positions, eof: group.eof, ended: HashMap::new() }))
+    }
+
+    fn producer(&self) -> Result<Arc<dyn Producer>> {
+        Ok(self.me())
+    }
+
+    fn transactor(&self, id: &str) -> Result<Box<dyn Transactor>> {
+        self.state.lock().transactors.push(id.into());
+        Ok(Box::new(MemoryTransactor(self.me())))
+    }
+
+    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn Reader>> {
+        Err(gone("a reader"))
+    }
+
+    fn admin(&self) -> Result<Box<dyn Admin>> {
+        Err(gone("an admin"))
+    }
+}
+
+impl Producer for MemoryLog {
+    fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
+        let failure = fails(&mut self.state.lock().fail_sends, "writing");
+        let own = |bytes: Option<&[u8]>| bytes.map(<[u8]>::to_vec);
+        let owned = OwnedRecord {
+            topic: record.topic.into(),
+            partition: record.partition,
+            key: own(record.key),
+            value: own(record.value),
+            headers: record.headers.iter().map(|(name, v)| (name.to_vec(), own(*v))).collect(),
+            timestamp_ms: record.timestamp_ms,
+        };
+        let placed = failure.map(|()| {
+            let offset = self.append(record.topic, 0, owned);
+            Placed { partition: 0, offset }
+        });
+        if let Some((receipt, index)) = receipt {
+            // As a real log: on another thread, later.
+            let receipt = receipt.clone();
+            std::thread::spawn(move || receipt.settle(index, placed));
+        }
+        Ok(())
+    }
+
+    fn wait_room(&self, _: Duration) -> bool {
+        true
+    }
+
+    fn interrupt(&self) {}
+
+    fn flush(&self, _: Duration) -> usize {
+        0
+    }
+
+    fn buffered(&self) -> usize {
+        0
+    }
+}
+
+struct MemoryTransactor(Arc<MemoryLog>);
+
+impl Transactor for MemoryTransactor {
+    fn transact(
+        &mut self,
+        records: &[OwnedRecord],
+        _group: &str,
+        member: &[u8],
+        commits: &[Commit],
+    ) -> Result<()> {
+        assert_eq!(member, b"me");
+        fails(&mut self.0.state.lock().fail_transactions, "the transaction")?;
+        for record in records {
+            self.0.append(&record.topic, record.partition.unwrap_or(0), record.clone());
+        }
+        note(&mut self.0.state.lock(), commits);
+        Ok(())
+    }
+}
+
+fn note(state: &mut State, commits: &[Commit]) {
+    for commit in commits {
+        assert!(commit.metadata.len() <= 4_096);
+        let place = (commit.topic.clone(), commit.partition);
+        state.commits.entry(place).or_default().push(commit.clone());
+    }
+}
+
+struct MemoryMember {
+    log: Arc<MemoryLog>,
+    bell: Arc<Alarm>,
+    positions: HashMap<Partition, i64>,
+    eof: bool,
+    ended: HashMap<Partition, i64>,
+}
+
+impl Member for MemoryMember {
+    fn wait(&mut self, timeout: Duration) {
+        self.log.state.lock().waits += 1;
+        let mut fd = libc::pollfd { fd: self.bell.fd(), events: libc::POLLIN, revents: 0 };
+        let ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
+        // SAFETY: one descriptor that lives as long as the bell.
+        unsafe { libc::poll(&mut fd, 1, ms) };
+        self.bell.clear();
+    }
+
+    fn poll(&mut self, events: &mut Vec<MemberEvent>) {
+        let mut state = self.log.state.lock();
+        while let Some(event) = state.events.pop_front() {
+            if let MemberEvent::Assigned(list) = &event {
+                for assigned in list {
+                    let from = assigned.committed.unwrap_or(0);
+                    self.positions.insert(assigned.partition.clone(), from);
+                }
+            }
+            events.push(event);
+        }
+        if !self.eof {
+            return;
+        }
+        for (partition, position) in &self.positions {
+            let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
+            let end = list.last().map_or(0, |last| last.0 + 1);
+            if *position == end && self.ended.insert(partition.clone(), end) != Some(end) {
+                events.push(MemberEvent::End(partition.clone()));
+            }
+        }
+    }
+
+    fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
+        let mut state = self.log.state.lock();
+        fails(&mut state.fail_fetches, "fetching")?;
+        let position = self.positions.get_mut(partition).expect("an assigned partition");
+        let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
+        let first = list.partition_point(|record| record.0 < *position);
+        let mut builder = ChunkBuilder::default();
+        for (offset, timestamp_ms, record) in list[first..].iter().take(limits.records) {
+            if !builder.is_empty() && builder.bytes() >= limits.bytes {
+                break;
+            }
+            let headers = record.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
+            let (key, value) = (record.key.as_deref(), record.value.as_deref());
+            builder.push(*offset, *timestamp_ms, key, value, headers);
+            *position = offset + 1;
+        }
+        Ok((!builder.is_empty()).then(|| builder.finish()))
+    }
+
+    fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
+        fails(&mut self.log.state.lock().fail_seeks, "seeking")?;
+        let to = match position {
+            Position::Offset(offset) => offset,
+            Position::Latest => self.end_offset(partition).unwrap_or(0),
+            Position::Earliest | Position::Time(_) => 0,
+        };
+        self.positions.insert(partition.clone(), to);
+        Ok(())
+    }
+
+    fn commit(&mut self, commits: &[Commit], _wait: bool) -> Result<()> {
+        let mut state = self.log.state.lock();
+        fails(&mut state.fail_commits, "committing")?;
+        note(&mut state, commits);
+        Ok(())
+    }
+
+    fn release(&mut self, partitions: &[Partition]) {
+        partitions.iter().for_each(|partition| {
+            self.positions.remove(partition);
+        });
+        self.log.state.lock().released.extend_from_slice(partitions);
+    }
+
+    fn end_offset(&self, partition: &Partition) -> Option<i64> {
+        let state = self.log.state.lock();
+        let list = state.partitions.get(&(partition.topic.to_string(), partition.number))?;
+        Some(list.last().map_or(0, |last| last.0 + 1))
+    }
+
+    fn identity(&self) -> Vec<u8> {
+        b"me".to_vec()
+    }
+
+    fn leave(&mut self, _timeout: Duration) {
+        self.log.state.lock().left += 1;
+    }
+}

@@ -1,0 +1,109 @@
+//! A log in memory whose members do what a test says, and a sink that tests
+//! take turns from.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+pub mod memory;
+pub mod sink;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_streams::engine::{
+    Ending, Engine, EngineSettings, GroupRoutes, Kind, RouteSettings, Tools, Turn,
+};
+use chaton_streams::log::Log;
+use chaton_streams::settings::GroupSettings;
+use memory::MemoryLog;
+use sink::Queue;
+
+/// Longer than anything takes that works.
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// An engine, its log and its sink.
+pub struct Bench {
+    pub log: Arc<MemoryLog>,
+    pub queue: Arc<Queue>,
+    pub engine: Engine,
+}
+
+/// A route with short pauses.
+pub fn route(topic: &str) -> RouteSettings {
+    RouteSettings { batch: 10, backoff_ms: 1, backoff_max_ms: 5, ..RouteSettings::new(topic) }
+}
+
+/// One group with these routes.
+pub fn settings(routes: Vec<RouteSettings>) -> EngineSettings {
+    let topics: Vec<&str> = routes.iter().map(|route| &*route.topic).collect();
+    let group = GroupSettings::new("app", &topics);
+    let groups = vec![GroupRoutes { group, routes }];
+    EngineSettings { commit_interval_ms: 1, group_retry_max_ms: 20, ..EngineSettings::new(groups) }
+}
+
+pub fn tools(log: &Arc<MemoryLog>) -> Tools {
+    let producing = log.clone();
+    Tools { log: log.clone(), producer: Arc::new(move || producing.producer()) }
+}
+
+impl Bench {
+    /// Over a log that gives all partitions to the group's member.
+    pub fn new(log: Arc<MemoryLog>, settings: EngineSettings) -> Self {
+        Self::with(log, settings, Queue::new(1_000))
+    }
+
+    pub fn with(log: Arc<MemoryLog>, settings: EngineSettings, queue: Arc<Queue>) -> Self {
+        let engine = Engine::start(settings, tools(&log), queue.clone()).unwrap();
+        Self { log, queue, engine }
+    }
+
+    /// The next turn, begun.
+    pub fn turn(&self) -> Arc<Turn> {
+        self.queue.take(LONG).expect("a turn")
+    }
+
+    /// The next turn is with these records.
+    pub fn turn_of(&self, offsets: impl IntoIterator<Item = i64>) -> Arc<Turn> {
+        let turn = self.turn();
+        assert_eq!(self::offsets(&turn), offsets.into_iter().collect::<Vec<_>>());
+        turn
+    }
+
+    pub fn committed(&self, number: i32) -> Option<i64> {
+        self.log.committed("app", number).map(|commit| commit.offset)
+    }
+
+    /// Ends the engine the way a process does.
+    pub fn end(&self) {
+        self.engine.quiet();
+        let until = Instant::now() + LONG;
+        while !self.engine.wait_idle(Duration::ZERO) && Instant::now() < until {
+            if let Some(turn) = self.queue.take(Duration::from_millis(1)) {
+                assert_ne!(turn.kind(), Kind::Records, "{}", turn.describe());
+                turn.finish(Ending::Done);
+            }
+        }
+        self.engine.stop();
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+pub fn offsets(turn: &Turn) -> Vec<i64> {
+    turn.picks().iter().map(|pick| turn.chunk().entries()[*pick as usize].offset).collect()
+}
+
+pub fn failed(class: &str) -> Ending {
+    Ending::Failed { class: class.into(), message: "told to".into() }
+}
+
+/// Waits for a condition; fails the test when it does not come.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !condition() {
+        assert!(Instant::now() < end, "{what} did not come true");
+        std::thread::yield_now();
+    }
+}
