@@ -9,7 +9,7 @@ module Bench
     # drained topic says how many there were. Sleeps of a thread are the kernel's count of its voluntary switches.
     class Waits
       # The engine's threads by name, and the driver's.
-      ENGINE = /\Astreams/
+      ENGINE = /\Achaton streams/
       DRIVER = /\Ardk:/
       # Loops of a nap this long are few enough to be counted from the start of the process.
       PROBE_EVERY_S = 0.05

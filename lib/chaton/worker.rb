@@ -55,7 +55,7 @@ module Chaton
       @roles = kit.plan.roles_of(index)
       @plan = kit.plan.of_process(@roles)
       @signals = Signals.new([*SIGNALS, *(TSTP if intake?)], ignored: [*IGNORED, *(TSTP unless intake?)],
-                                                           inherited: inherited)
+                                                              inherited: inherited)
       # Ruby's own handler reaps what system() and IO.popen start.
       trap("CHLD", "DEFAULT")
       @kit = kit

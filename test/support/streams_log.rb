@@ -34,7 +34,7 @@ class StreamsLog
   #
   # @return [Array<String>] "key=value" of all
   def write_sequences(topic, keys:, each:, from: 0)
-    list = (from...(from + each)).flat_map { |number| Array.new(keys) { |key| [number.to_s, "k#{key}"] } }
+    list = (from...(from + each)).flat_map { |number| Array.new(keys) { |key| [number.to_s, "key#{key}"] } }
     write(topic, list)
     list.map { |value, key| "#{key}=#{value}" }
   end
@@ -49,6 +49,9 @@ class StreamsLog
     found = admin(do: "topic", name: topic) or raise "there is no topic #{topic}"
     found.fetch("partitions")
   end
+
+  # @return [Integer] records of a topic, by their offsets
+  def size(topic) = partitions(topic).sum { |partition| partition["end"] - partition["start"] }
 
   # @return [Hash{Array=>Integer}] the first offset that is not done, by topic and partition
   def committed(group)

@@ -28,7 +28,9 @@ class SigTest < Minitest::Test
   end
 
   def test_every_public_signature_is_defined
-    %w[chaton.rbs jobs.rbs consumer.rbs].each { |file| assert_empty missing_of(file), "in sig/#{file}, but not defined" }
+    %w[chaton.rbs jobs.rbs consumer.rbs].each do |file|
+      assert_empty missing_of(file), "in sig/#{file}, but not defined"
+    end
   end
 
   private

@@ -408,3 +408,14 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn Log>> {
         format!("broker {address:?} must begin with log:// or kafka://"),
     ))
 }
+
+/// Whether [`open`] would take these settings, without opening anything.
+///
+/// # Errors
+/// As [`open`].
+pub fn check(settings: &LogSettings) -> Result<()> {
+    if settings.broker.starts_with("log://") {
+        return Ok(());
+    }
+    open(settings).map(drop)
+}

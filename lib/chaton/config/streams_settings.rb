@@ -38,6 +38,12 @@ module Chaton
       # @return [String] JSON, as the native client takes it
       def log_json = JSON.generate(log)
 
+      # @return [Array<String>] the same with the properties of each group, for checking them before anything is opened
+      def log_jsons
+        own = groups.map { |group| log[:properties].merge(group[:group].fetch(:properties, {})) }
+        [log[:properties], *own].uniq.map { |properties| JSON.generate({ **log, properties: properties }) }
+      end
+
       # @param index [Integer] of the worker
       # @param eof [Array<Integer>] routes whose consumers want to hear of the end of a partition
       # @return [String] JSON, as the engine takes it

@@ -19,7 +19,7 @@ module Chaton
       def self.load(plan, roles, log:, forks: false)
         # Whoever enqueues or produces does it by this plan, whatever role it has.
         use(plan) if plan.jobs
-        Streams.use(plan, forks: forks) if plan.streams
+        produce(plan, forks) if plan.streams
         jobs = roles.include?(:jobs)
         # Sidekiq's own blocks for servers ask at load time what they run in.
         Jobs::Runtime.before_app(plan) if jobs
@@ -44,7 +44,17 @@ module Chaton
         require "chaton/jobs"
         Jobs.use(plan)
       end
-      private_class_method :use
+
+      # A property that librdkafka does not know is a mistake of the configuration: said once and here, rather than by
+      # each worker.
+      def self.produce(plan, forks)
+        Streams.use(plan, forks: forks)
+        require_relative "../native"
+        plan.streams.log_jsons.each { |settings| Native.check_log(settings) }
+      rescue LogRefused => e
+        raise ConfigError, "streams: #{e.message}"
+      end
+      private_class_method :use, :produce
     end
   end
 end

@@ -125,12 +125,9 @@ module Chaton
       def reloader
         return unless defined?(::Rails.application) && ::Rails.application
 
-        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { forget } }
-      end
-
-      def forget
-        @entries.clear
-        @instances.clear
+        # Rails runs the block in an object of its own.
+        kept = [@entries, @instances]
+        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { kept.each(&:clear) } }
       end
 
       def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)

@@ -4,7 +4,7 @@ require "test_helper"
 require "support/streams_test_case"
 
 # `chaton streams …` as it is typed: the real executable, a real log, without a server and beside one.
-class StreamsCommandTest < Minitest::Test
+class StreamsTypedCommandTest < Minitest::Test
   include StreamsTest
 
   each_log def test_topics_are_made_and_compared

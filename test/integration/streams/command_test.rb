@@ -84,7 +84,7 @@ class StreamsCommandTest < Minitest::Test
     assert_equal 1, status
     assert_match(/evnts/, err)
     _, err, status = server.streams_command("lga")
-    assert_equal 2, status
+    assert_equal 1, status
     assert_match(/did you mean lag/, err)
   end
 

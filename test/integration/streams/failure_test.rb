@@ -32,7 +32,7 @@ class StreamsFailureTest < Minitest::Test
   each_log def test_poison_goes_to_the_dead_letter_topic_and_comes_back
     create("dead", partitions: 1)
     server = poisoned(dead_letter: topic("dead"), **AGAIN)
-    server.eventually("it is put aside") { log.read(topic("dead")).size == 1 }
+    server.eventually("it is put aside") { log.size(topic("dead")) == 1 }
     server.eventually("all others were done") { evidence.count == 39 }
     assert_all_committed(server)
     assert_equal 39, evidence.all.map { |entry| [entry.partition, entry.offset] }.uniq.size
@@ -48,7 +48,7 @@ class StreamsFailureTest < Minitest::Test
   each_log def test_the_culprit_is_isolated
     create("dead", partitions: 1)
     server = poisoned(CONSUMER.sub("mark(record)", ""), dead_letter: topic("dead"), **AGAIN)
-    server.eventually("it is put aside") { log.read(topic("dead")).size == 1 }
+    server.eventually("it is put aside") { log.size(topic("dead")) == 1 }
     assert_all_committed(server)
     assert_equal [5], log.read(topic("dead")).map { |record| record[:headers]["source_offset"].to_i }
     server.eventually("all others were done") { evidence.all.map(&:offset).size >= 39 }
@@ -146,7 +146,7 @@ class StreamsFailureTest < Minitest::Test
     server.write("mended", "")
     out, err, status = server.streams_command("dlq", "replay", topic("dead"), "--json")
     assert_equal 0, status, "#{out}#{err}"
-    server.eventually("it was done") { log.read(topic).size == 41 && evidence.count("tried") >= AGAIN[:retries] + 2 }
+    server.eventually("it was done") { log.size(topic) == 41 && evidence.count("tried") >= AGAIN[:retries] + 2 }
     again = log.read(topic).max_by { |record| [record[:timestamp_ms], record[:offset]] }
     assert_equal [POISON, "key".b, HEADERS], [again[:value], again[:key].b, again[:headers].except(*CAUSES)]
     assert_all_committed(server)

@@ -9,6 +9,7 @@ class StreamsHandlerTest < StreamsUnitCase
 
     private
 
+    def nothing = nil
     def leave = exit(1)
     def thrown = throw(:somewhere)
     def endless = endless
@@ -23,27 +24,6 @@ class StreamsHandlerTest < StreamsUnitCase
     rescue Chaton::Streams::Shutdown
       raise "the connection was lost"
     end
-  end
-
-  # Notes what it is told, under a name of its own.
-  class Told < Chaton::Consumer
-    class << self
-      attr_accessor :seen
-    end
-
-    def consume(batch) = note(batch.values)
-    def revoked = note(:revoked)
-    def shutdown = note(:shutdown)
-    def eof = note(:eof)
-
-    private
-
-    def note(what) = Told.seen << [object_id, what, partition]
-  end
-
-  def setup
-    super
-    Told.seen = []
   end
 
   def test_a_batch_is_consumed_and_done
@@ -171,48 +151,6 @@ class StreamsHandlerTest < StreamsUnitCase
     end
   end
 
-  def test_an_instance_belongs_to_an_assignment_and_a_strand
-    handler = handler(Told)
-    [{}, {}, { strand: 1 }, { generation: 2 }].each { |facts| handler.call(turn("a", **facts)) }
-    first, again, other, later = Told.seen.map(&:first)
-    assert_equal first, again
-    assert_equal 3, [first, other, later].uniq.size
-  end
-
-  def test_hooks
-    handler = handler(Told)
-    handler.call(turn(kind: :revoked))
-    assert_empty Told.seen, "nobody has been there"
-    handler.call(turn("a"))
-    handler.call(turn("a", strand: 1))
-    one = turn(kind: :revoked)
-    handler.call(one)
-    assert_equal :done, one.ending
-    assert_equal %i[revoked revoked], Told.seen.last(2).map { |entry| entry[1] }
-    assert_equal Told.seen.first(2).map(&:first), Told.seen.last(2).map(&:first)
-    handler.call(turn("a"))
-    refute_equal Told.seen.first[0], Told.seen.last[0], "a new one after that"
-    handler.call(turn(kind: :end))
-    handler.call(turn(kind: :shutdown))
-    assert_equal %i[eof shutdown], Told.seen.last(2).map { |entry| entry[1] }
-    handler.call(turn(kind: :shutdown))
-    assert_equal :shutdown, Told.seen.last[1]
-    assert_equal 7, Told.seen.size
-  end
-
-  def test_a_hook_that_fails_breaks_nothing
-    klass = Class.new(Told) do
-      def self.name = "Breaking"
-      def revoked = raise(NoMemoryError, "too much")
-    end
-    handler = handler(klass)
-    handler.call(turn("a"))
-    one = turn(kind: :revoked)
-    handler.call(one)
-    assert_equal [:done], one.endings
-    assert_match(/a hook of a consumer failed.*hook=Breaking#revoked topic=events partition=3 .*too much/, logged)
-  end
-
   def test_filters_are_inherited_and_what_they_refuse_is_done
     seen = []
     parent = Class.new(Chaton::Consumer) { filter { |record| record.key && limit } }
@@ -251,13 +189,8 @@ class StreamsHandlerTest < StreamsUnitCase
     assert_match(/in a handler/, logged)
   end
 
-  def test_who_wants_to_hear_of_the_end
-    assert_equal [0], handler(Told).of_eof
-    assert_empty handler(Bad).of_eof
-  end
-
   def test_ends_are_logged_where_debug_is_on
-    handler(Told, level: :debug).call(turn("a"))
-    assert_match(/DEBUG batch done  consumer=StreamsHandlerTest::Told batch=.*records=1 seconds=0\.\d+$/, logged)
+    handler(Bad, level: :debug).call(turn("nothing"))
+    assert_match(/DEBUG batch done  consumer=StreamsHandlerTest::Bad batch=.*records=1 seconds=0\.\d+$/, logged)
   end
 end

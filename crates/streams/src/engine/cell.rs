@@ -3,7 +3,7 @@
 //! Ruby's threads call in here when a turn ends. They hold the lock for a
 //! short time, do no IO, and give the partition's next turn themselves.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -16,6 +16,20 @@ use super::stats::PartitionStats;
 use super::turn::{Parts, Turn};
 use crate::log::{self, Assigned, Commit, ErrorKind, Limits, LogError, Partition, Position};
 use crate::record::{Chunk, OwnedRecord};
+
+const NOT: u8 = 0;
+const QUEUED: u8 = 1;
+const FIRST: u8 = 2;
+
+/// Whether a partition has waited for room in the sink.
+pub(super) enum Waited {
+    /// It has not.
+    Not,
+    /// It does.
+    Queued,
+    /// It was the first of those, and has tried.
+    First,
+}
 
 struct Book {
     life: Life,
@@ -33,6 +47,8 @@ pub(super) struct Cell {
     route: Arc<Route>,
     book: Mutex<Book>,
     end: AtomicI64,
+    /// Whether it waits for room in the sink.
+    waits: AtomicU8,
 }
 
 /// What a group's thread is to do for a partition.
@@ -55,7 +71,7 @@ impl Cell {
     ) -> Arc<Self> {
         let now = Now::read();
         let life = Life::new(route.rules.clone(), assigned, now, Random::new());
-        let out = vec![Weak::new(); route.rules.settings.strands()];
+        let out = (0..route.rules.settings.strands()).map(|_| Weak::new()).collect();
         Arc::new(Self {
             partition: assigned.partition.clone(),
             generation,
@@ -63,6 +79,7 @@ impl Cell {
             route: route.clone(),
             book: Mutex::new(Book { life, out, dry: false }),
             end: AtomicI64::new(-1),
+            waits: AtomicU8::new(NOT),
         })
     }
 
@@ -189,7 +206,24 @@ impl Cell {
         self.give(turns);
     }
 
-    /// A turn of it may have found no room before.
+    /// It waits for room from now on; answers where it has waited before.
+    pub fn wait_for_room(&self) -> Waited {
+        match self.waits.swap(QUEUED, Ordering::SeqCst) {
+            QUEUED => Waited::Queued,
+            FIRST => Waited::First,
+            _ => Waited::Not,
+        }
+    }
+
+    /// There may be room now; false: there is none.
+    pub fn try_again(self: &Arc<Self>) -> bool {
+        self.waits.store(FIRST, Ordering::SeqCst);
+        self.kick();
+        let tried = self.waits.compare_exchange(FIRST, NOT, Ordering::SeqCst, Ordering::SeqCst);
+        tried.is_ok()
+    }
+
+    /// Begins what may begin.
     pub fn kick(self: &Arc<Self>) {
         let now = Now::read();
         let book = self.book.lock();
@@ -264,8 +298,8 @@ impl Cell {
         self.book.lock().life.is_drained()
     }
 
-    pub fn is_gone(&self) -> bool {
-        self.book.lock().life.is_gone()
+    pub fn is_ours(&self) -> bool {
+        self.book.lock().life.is_ours()
     }
 
     pub fn is_over(&self) -> bool {
@@ -311,6 +345,9 @@ impl Cell {
     }
 
     fn begin(self: &Arc<Self>, book: &mut Book, now: Now) -> Vec<Arc<Turn>> {
+        if self.waits.load(Ordering::SeqCst) == QUEUED {
+            return Vec::new();
+        }
         let mut gives = Vec::new();
         book.life.advance(now, &mut gives);
         gives.into_iter().map(|give| self.turn(book, give)).collect()
@@ -329,7 +366,9 @@ impl Cell {
         }
         let shared = &self.group.shared;
         for turn in turns {
-            if let Err(turn) = shared.sink.submit(turn) {
+            let behind = shared.is_crowded() && self.waits.load(Ordering::SeqCst) != FIRST;
+            let submitted = if behind { Err(turn) } else { shared.sink.submit(turn) };
+            if let Err(turn) = submitted {
                 self.book.lock().life.refused(turn.strand(), turn.id());
                 shared.refuse(self);
             }

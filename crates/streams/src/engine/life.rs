@@ -135,7 +135,7 @@ impl Life {
 
     /// Nothing that is out is waited for any more.
     pub fn is_drained(&self) -> bool {
-        !self.strands.iter().any(Strand::is_busy)
+        self.is_gone() || !self.strands.iter().any(Strand::is_busy)
     }
 
     /// What is out does not count from now on. Strands hear of it in a last
@@ -157,6 +157,11 @@ impl Life {
         self.give_up(Some(Kind::Revoked));
     }
 
+    /// Whether commits are taken.
+    pub fn is_ours(&self) -> bool {
+        self.owned
+    }
+
     /// Whether it is to be given up, or is.
     pub fn is_ending(&self) -> bool {
         matches!(self.phase, Phase::Ending { .. } | Phase::Gone { .. })
@@ -167,9 +172,9 @@ impl Life {
         matches!(self.phase, Phase::Gone { .. })
     }
 
-    /// Whether its last turn has ended.
+    /// Whether its last turn has ended, and what it did is said.
     pub fn is_over(&self) -> bool {
-        self.strands.iter().all(|strand| matches!(strand.state, State::Over))
+        !self.is_dirty() && self.strands.iter().all(|strand| matches!(strand.state, State::Over))
     }
 
     /// Whether no turn is out and every ending is committed.

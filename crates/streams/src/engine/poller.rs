@@ -20,6 +20,8 @@ use crate::log::{Limits, Member, MemberEvent, Partition, Position, Producer};
 
 /// A member is polled at least this often.
 const POLL_NS: u64 = 1_000_000_000;
+/// Trouble that the log has not repeated for this long is over.
+const TROUBLE_KEPT_NS: u64 = 60 * POLL_NS;
 /// What commits under way have when the process ends.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
@@ -44,7 +46,10 @@ pub(super) struct Poller {
     member_at_ns: u64,
     member_backoff: Backoff,
     commit_backoff: Backoff,
+    commits_well: u32,
     trouble: Backoff,
+    /// Trouble that is not repeated is over then.
+    troubled_until_ns: u64,
     unread: HashMap<u64, Unread>,
     handovers: Vec<Handover>,
     events: Vec<MemberEvent>,
@@ -64,7 +69,9 @@ impl Poller {
             member_at_ns: 0,
             member_backoff: backoff(),
             commit_backoff: backoff(),
+            commits_well: 0,
             trouble: backoff(),
+            troubled_until_ns: u64::MAX,
             unread: HashMap::new(),
             handovers: Vec::new(),
             events: Vec::new(),
@@ -100,6 +107,12 @@ impl Poller {
         self.next_ns = now.ns + POLL_NS;
         self.join(now);
         self.poll(now);
+        if now.ns >= self.troubled_until_ns {
+            self.well();
+        }
+        if woken {
+            self.group.shared.readmit();
+        }
         let ends = woken && now.ns >= self.ends_at_ns;
         if ends {
             self.ends_at_ns = now.ns + POLL_NS;
@@ -149,14 +162,18 @@ impl Poller {
             Ok(chunk) => {
                 let chunk = chunk.filter(|chunk| !chunk.is_empty());
                 let any = chunk.is_some();
-                cell.fetched(chunk, now);
                 if any {
                     cell.set_end(member.end_offset(partition));
+                }
+                cell.fetched(chunk, now);
+                if any {
                     self.group.shared.counters.fetches.fetch_add(1, Ordering::Relaxed);
                     self.well();
                 }
                 if held.is_some() {
-                    self.unread.remove(&cell.generation());
+                    let unread = self.unread.remove(&cell.generation());
+                    let failures = unread.map_or(0, |mut unread| unread.backoff.worked());
+                    self.relieved(&format!("{} is read", name(cell.partition())), failures);
                 }
                 any
             }
@@ -239,7 +256,16 @@ impl Poller {
     /// The log works.
     fn well(&mut self) {
         if self.trouble.worked() > 0 {
-            self.group.set_trouble(None);
+            self.troubled_until_ns = u64::MAX;
+        }
+        self.group.set_trouble(None);
+    }
+
+    fn relieved(&self, what: &str, failures: u32) {
+        if failures > 0 {
+            let name = &self.group.settings.name;
+            let line = format!("group {name}: {what} again after {failures} failures");
+            self.group.shared.warn(&line);
         }
     }
 

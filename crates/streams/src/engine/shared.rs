@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::cell::Cell;
+use super::cell::{Cell, Waited};
 use super::sink::Sink;
 use super::stats::Counters;
 use super::Tools;
@@ -69,27 +69,34 @@ impl Shared {
         self.sink.warn(&format!("streams: {message}"));
     }
 
-    /// The sink had no room for a turn of this partition.
+    /// The sink had no room for a turn of this partition. One that has waited
+    /// before keeps its place.
     pub fn refuse(&self, cell: &Arc<Cell>) {
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         let mut refused = self.refused.lock();
-        if !refused.iter().any(|other| Arc::ptr_eq(other, cell)) {
-            refused.push_back(cell.clone());
+        match cell.wait_for_room() {
+            Waited::Not => refused.push_back(cell.clone()),
+            Waited::First => refused.push_front(cell.clone()),
+            Waited::Queued => {}
         }
         self.refused_count.store(refused.len(), Ordering::SeqCst);
     }
 
-    /// There may be room again: whoever waits longest tries.
+    /// Whether some wait for room, and others have to wait behind them.
+    pub fn is_crowded(&self) -> bool {
+        self.refused_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// There may be room again: whoever waits longest tries, then the next.
     pub fn readmit(&self) {
-        if self.refused_count.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let mut refused = self.refused.lock();
-        let first = refused.pop_front();
-        self.refused_count.store(refused.len(), Ordering::SeqCst);
-        drop(refused);
-        if let Some(cell) = first {
-            cell.kick();
+        while self.is_crowded() {
+            let mut refused = self.refused.lock();
+            let first = refused.pop_front();
+            self.refused_count.store(refused.len(), Ordering::SeqCst);
+            drop(refused);
+            if first.is_none_or(|cell| !cell.try_again()) {
+                return;
+            }
         }
     }
 

@@ -1,39 +1,107 @@
 //! Kafka, by librdkafka.
+//!
+//! | what | where | handle |
+//! |---|---|---|
+//! | properties, checked before anything connects | `config` | none |
+//! | a member of a group | [`member`] | one each |
+//! | a producer, its receipts and its thread | [`producer`] | one |
+//! | transactions | `transactor` | one each |
+//! | a reader outside of groups | `reader` | one each |
+//! | topics and groups | `admin` | one |
+//! | librdkafka itself, owners for its pointers | `raw` | |
+//!
+//! A handle has threads, so none is made before it is asked for, and none may
+//! be in a process that forks.
+
+mod address;
+mod admin;
+mod config;
+pub mod member;
+pub mod producer;
+mod raw;
+mod reader;
+mod transactor;
+mod trouble;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_core::wake::Alarm;
+use rdkafka_sys as sys;
+
 use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
 use crate::settings::{GroupSettings, LogSettings};
-use chaton_core::wake::Alarm;
-use std::sync::Arc;
+use config::Config;
+use raw::{Handle, TopicList};
 
-/// Placeholder while it is being built.
-pub enum KafkaLog {}
+/// The brokers of one address.
+pub struct KafkaLog {
+    config: Config,
+    url: String,
+}
 
 impl KafkaLog {
-    /// Opens.
+    /// Checks the settings; connects to nothing.
     ///
     /// # Errors
-    /// Always.
-    pub fn open(_: &LogSettings) -> Result<Self> {
-        Err(super::LogError::new(super::ErrorKind::Refused, "not built"))
+    /// `Refused` for an address or property that is none.
+    pub fn open(settings: &LogSettings) -> Result<Self> {
+        let config = Config::new(settings)?;
+        let url = config.address.url();
+        Ok(Self { config, url })
     }
 }
 
 impl Log for KafkaLog {
     fn address(&self) -> &str {
-        match *self {}
+        &self.url
     }
-    fn member(&self, _: &GroupSettings, _: &Arc<Alarm>) -> Result<Box<dyn Member>> {
-        match *self {}
+
+    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+        Ok(Box::new(member::KafkaMember::new(&self.config, group, bell)?))
     }
+
     fn producer(&self) -> Result<Arc<dyn Producer>> {
-        match *self {}
+        Ok(Arc::new(producer::KafkaProducer::new(&self.config)?))
     }
-    fn transactor(&self, _: &str) -> Result<Box<dyn Transactor>> {
-        match *self {}
+
+    fn transactor(&self, id: &str) -> Result<Box<dyn Transactor>> {
+        Ok(Box::new(transactor::KafkaTransactor::new(&self.config, id)?))
     }
-    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn Reader>> {
-        match *self {}
+
+    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(reader::KafkaReader::new(&self.config, partition, from)?))
     }
+
     fn admin(&self) -> Result<Box<dyn Admin>> {
-        match *self {}
+        Ok(Box::new(admin::KafkaAdmin::new(&self.config)?))
     }
+}
+
+/// The offset of a position, as librdkafka takes it: asked for when it is a
+/// time.
+fn offset_of(
+    handle: &Handle,
+    partition: &Partition,
+    position: Position,
+    timeout: Duration,
+) -> Result<i64> {
+    Ok(match position {
+        Position::Earliest => i64::from(sys::RD_KAFKA_OFFSET_BEGINNING),
+        Position::Latest => i64::from(sys::RD_KAFKA_OFFSET_END),
+        Position::Offset(offset) => offset.max(0),
+        Position::Time(ms) => {
+            let mut list = TopicList::new();
+            list.add(&partition.topic, partition.number, ms.max(0), "")?;
+            let end = handle.offsets_for_times(&mut list, timeout);
+            end.and_then(|()| list.places().failure().map_or(Ok(()), Err)).map_err(|failure| {
+                let what = format!("{}/{}", partition.topic, partition.number);
+                trouble::explain(&what, &failure)
+            })?;
+            let found = list.places().iter().next().and_then(|place| place.offset());
+            // None is as late as that: behind the last one.
+            found.unwrap_or(i64::from(sys::RD_KAFKA_OFFSET_END))
+        }
+    })
 }

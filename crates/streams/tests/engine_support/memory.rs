@@ -14,9 +14,12 @@ use chaton_streams::record::{Chunk, ChunkBuilder, NewRecord, OwnedRecord};
 use chaton_streams::settings::GroupSettings;
 use parking_lot::Mutex;
 
+/// Offset, timestamp and the rest.
+type Kept = (i64, i64, OwnedRecord);
+
 #[derive(Default)]
 pub struct State {
-    pub partitions: BTreeMap<(String, i32), Vec<(i64, i64, OwnedRecord)>>,
+    pub partitions: BTreeMap<(String, i32), Vec<Kept>>,
     pub commits: BTreeMap<(String, i32), Vec<Commit>>,
     pub released: Vec<Partition>,
     events: VecDeque<MemberEvent>,

@@ -49,6 +49,8 @@ pub struct RbBatch {
     view: bool,
     start: u32,
     len: u32,
+    /// Bytes of records that Ruby was told of.
+    told_bytes: i64,
     deserializer: Cell<VALUE>,
 }
 
@@ -73,15 +75,23 @@ impl Drop for RbBatch {
         if !self.view && !self.shared.ended.load(Relaxed) {
             self.turn.abandon();
         }
-        // SAFETY: dropped once, here, and not used after.
-        unsafe { ManuallyDrop::drop(&mut self.turn) };
+        // SAFETY: dropped once, here, and not used after; Ruby drops objects
+        // with the GVL held.
+        unsafe {
+            ManuallyDrop::drop(&mut self.turn);
+            rb_sys::rb_gc_adjust_memory_usage(-self.told_bytes);
+        }
     }
 }
 
 impl RbBatch {
-    /// The turn as a Ruby object.
+    /// The turn as a Ruby object. Its records live as long as that, outside of
+    /// Ruby's sight: were it not told, it would collect far too late.
     pub fn wrap(ruby: &Ruby, turn: Arc<Turn>) -> Value {
         let len = turn.len() as u32;
+        let told_bytes = turn.bytes() as i64;
+        // SAFETY: the GVL is held, as a Ruby object is about to be made.
+        unsafe { rb_sys::rb_gc_adjust_memory_usage(told_bytes) };
         let shared = Shared { ended: AtomicBool::new(false), current: AtomicI64::new(NONE) };
         let batch = Self {
             made_in: handle::generation(),
@@ -90,6 +100,7 @@ impl RbBatch {
             view: false,
             start: 0,
             len,
+            told_bytes,
             deserializer: Cell::new(rb_sys::Qnil as VALUE),
         };
         ruby.obj_wrap(batch).as_value()
@@ -174,11 +185,12 @@ impl RbBatch {
         let len = len.min(rb_self.len.checked_sub(start)?);
         let view = Self {
             made_in: handle::generation(),
-            turn: rb_self.turn.clone().into(),
+            turn: rb_self.turn.clone(),
             shared: rb_self.shared.clone(),
             view: true,
             start: rb_self.start + start,
             len,
+            told_bytes: 0,
             deserializer: Cell::new(rb_self.deserializer.get()),
         };
         Some(ruby.obj_wrap(view).as_value())

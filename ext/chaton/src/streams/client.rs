@@ -93,6 +93,14 @@ impl RbStreamsClient {
         Ok(parts.1.clone())
     }
 
+    /// The producer, where this process has made one. A forked child that has
+    /// not written anything opens nothing just to say so.
+    fn own_producer(&self) -> Option<Arc<dyn Producer>> {
+        let parts = self.parts.borrow();
+        let ours = parts.0 == handle::generation();
+        ours.then(|| parts.1.producer.lock().clone()).flatten()
+    }
+
     fn producer(&self) -> Result<Arc<dyn Producer>, Error> {
         self.parts()?.producer().map_err(|e| failure::raised(&e))
     }
@@ -158,8 +166,7 @@ impl RbStreamsClient {
 
     /// Sends what waits; answers how many records are left when time is up.
     fn flush(&self, timeout_s: f64) -> Result<usize, Error> {
-        let parts = self.parts()?;
-        let Some(producer) = parts.producer.lock().clone() else { return Ok(0) };
+        let Some(producer) = self.own_producer() else { return Ok(0) };
         let until = Instant::now() + seconds("timeout_s", timeout_s)?;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -173,17 +180,15 @@ impl RbStreamsClient {
         }
     }
 
-    fn buffered(&self) -> Result<usize, Error> {
-        let parts = self.parts()?;
-        let producer = parts.producer.lock();
-        Ok(producer.as_ref().map_or(0, |producer| producer.buffered()))
+    fn buffered(&self) -> usize {
+        self.own_producer().map_or(0, |producer| producer.buffered())
     }
 
     /// Lets go of the producer; the next call makes another one.
-    fn close(&self) -> Result<(), Error> {
-        let producer = self.parts()?.producer.lock().take();
+    fn close(&self) {
+        let Some(producer) = self.own_producer() else { return };
+        self.parts.borrow().1.producer.lock().take();
         without_gvl_to_the_end(|| drop(producer));
-        Ok(())
     }
 
     fn address(&self) -> Result<String, Error> {
@@ -205,6 +210,14 @@ impl RbStreamsClient {
         let reader = waited(|| parts.log.reader(&partition, from))?;
         Ok(RbReader::new(reader, partition))
     }
+}
+
+/// Whether a log can be opened with these settings: a property that is none is
+/// found before anything is started. Nothing is connected to or kept.
+fn check_log(settings: String) -> Result<(), Error> {
+    let settings: LogSettings = serde_json::from_str(&settings)
+        .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
+    log::check(&settings).map_err(|e| failure::raised(&e))
 }
 
 /// Runs a call that ends by its own time limit, without the GVL.
@@ -255,6 +268,7 @@ fn no_room(full: &LogError) -> LogError {
 /// # Errors
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
+    native.define_singleton_method("check_log", function!(check_log, 1))?;
     let class = native.define_class("StreamsClient", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbStreamsClient::new, 1))?;
     class.define_method("produce", method!(RbStreamsClient::produce, 7))?;

@@ -79,8 +79,7 @@ module Chaton
         def fill
           batch = reader.next(BATCH, PATIENCE_S) || once_more
           # Those written since are for {#follow}.
-          @waiting, later = batch.to_a.partition { |record| record.offset < @end }
-          @later.concat(later)
+          batch&.each { |record| (record.offset < @end ? @waiting : @later) << record }
           @gone = @waiting.empty?
           @waiting.first
         end

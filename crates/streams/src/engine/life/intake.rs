@@ -37,9 +37,10 @@ impl Life {
         })
     }
 
-    /// These came.
+    /// These came. What came while it was asked to go elsewhere is not of
+    /// there, and left.
     pub fn fetched(&mut self, chunk: Chunk) {
-        if self.is_ending() {
+        if !matches!(self.phase, Phase::Open | Phase::Paused { .. }) {
             return;
         }
         let entries = chunk.entries();
@@ -101,7 +102,9 @@ impl Life {
     fn strand_of(&mut self, chunk: &Chunk, pick: u32) -> usize {
         let strands = self.strands.len();
         if let Some(key) = chunk.record(pick as usize).key() {
-            return crc32c::crc32c(key) as usize % strands;
+            // The lowest bits of a checksum hardly differ among `k0` … `k9`: mixed first.
+            let mixed = u64::from(crc32c::crc32c(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            return (mixed as usize * strands) >> 32;
         }
         self.keyless = (self.keyless + 1) % strands;
         self.keyless

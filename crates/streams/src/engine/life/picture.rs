@@ -33,15 +33,15 @@ impl Life {
             Phase::Ending { .. } => return "draining",
             Phase::Gone { .. } => return "revoked",
         }
-        let any = |test: fn(&State) -> bool| self.strands.iter().any(|strand| test(&strand.state));
-        let waits: [(fn(&State) -> bool, &'static str); 5] = [
-            (|state| matches!(state, State::Dead { .. }), "dead_lettering"),
-            (|state| matches!(state, State::Waiting { why: Why::Retry, .. }), "retrying"),
-            (|state| matches!(state, State::Out { .. }), "running"),
-            (|state| matches!(state, State::Waiting { why: Why::Delay, .. }), "delayed"),
-            (|state| matches!(state, State::Waiting { .. }), "throttled"),
-        ];
-        waits.iter().find(|(test, _)| any(*test)).map_or("fetching", |(_, name)| name)
+        let ranks = self.strands.iter().map(|strand| match strand.state {
+            State::Dead { .. } => (5, "dead_lettering"),
+            State::Waiting { why: Why::Retry, .. } => (4, "retrying"),
+            State::Out { .. } => (3, "running"),
+            State::Waiting { why: Why::Delay, .. } => (2, "delayed"),
+            State::Waiting { why: Why::Throttle, .. } => (1, "throttled"),
+            State::Free | State::Over => (0, "fetching"),
+        });
+        ranks.max().map_or("fetching", |(_, name)| name)
     }
 
     fn attempt(&self) -> u32 {

@@ -6,6 +6,9 @@ use super::super::life::Now;
 use super::Poller;
 use crate::log::{Commit, ErrorKind, LogError};
 
+/// After so many commits without a failure they are well again.
+const COMMITS_WELL: u32 = 3;
+
 impl Poller {
     /// Says what is done, unless it is too early: the first at once, then one
     /// commit for all in an interval. A quiet engine says it at once, and
@@ -49,15 +52,20 @@ impl Poller {
         let nobody = || Err(LogError::new(ErrorKind::Unreachable, "it is no member now"));
         let result = self.member.as_mut().map_or_else(nobody, |m| m.commit(commits, wait));
         match result {
-            Ok(()) if wait => {
-                self.commit_backoff.worked();
+            Ok(()) => {
+                // What the log took without waiting may still fail.
+                self.commits_well += if wait { COMMITS_WELL } else { 1 };
+                if self.commits_well >= COMMITS_WELL {
+                    let failures = self.commit_backoff.worked();
+                    self.relieved("commits are taken", failures);
+                }
             }
-            Ok(()) => {}
             Err(error) => self.commit_failed(&error, now),
         }
     }
 
     pub(super) fn commit_failed(&mut self, error: &LogError, now: Now) {
+        self.commits_well = 0;
         let (pause, news) = self.commit_backoff.failed(&error.message);
         let at_ns = now.ns + pause.as_nanos() as u64;
         self.group.commit_not_before(at_ns);

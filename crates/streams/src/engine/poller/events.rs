@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::cell::Cell;
 use super::super::ending::Kind;
 use super::super::life::Now;
-use super::{name, Handover, Poller};
+use super::{name, Handover, Poller, TROUBLE_KEPT_NS};
 use crate::log::{Assigned, LogError, MemberEvent, Partition};
 
 impl Poller {
@@ -43,9 +43,9 @@ impl Poller {
         match event {
             MemberEvent::Assigned(list) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
-                self.member_backoff.worked();
-                self.trouble.worked();
-                self.group.set_trouble(None);
+                let failures = self.member_backoff.worked();
+                self.relieved("it is joined", failures);
+                self.well();
                 list.iter().for_each(|assigned| self.assign(assigned));
             }
             MemberEvent::Revoked(partitions) => {
@@ -67,6 +67,7 @@ impl Poller {
             MemberEvent::CommitFailed(error) => self.commit_failed(&error, now),
             MemberEvent::Trouble(error) => {
                 self.group.set_trouble(Some(error.message.clone()));
+                self.troubled_until_ns = now.ns + TROUBLE_KEPT_NS;
                 if self.trouble.failed(&error.message).1 {
                     self.complain("the log", &error.message);
                 }
@@ -115,10 +116,10 @@ impl Poller {
         self.handovers.push(Handover { partitions, cells, until_ns });
     }
 
-    /// The cells that these partitions have now.
+    /// What these partitions are here, until they are given up to others.
     fn cells_of(&self, partitions: &[Partition]) -> Vec<Arc<Cell>> {
         let mut cells = self.group.cells();
-        cells.retain(|cell| !cell.is_gone() && partitions.contains(cell.partition()));
+        cells.retain(|cell| cell.is_ours() && partitions.contains(cell.partition()));
         cells
     }
 

@@ -43,6 +43,9 @@ pub(super) struct Cursor {
     /// Bytes of a record, as seen lately.
     record_bytes: usize,
     frames: Vec<Frame>,
+    /// The end of a segment was damaged, and that was told: which records are
+    /// missing for it need not be.
+    torn: bool,
     /// Damage that was stepped over and not told yet.
     pub damage: Vec<LogError>,
 }
@@ -60,6 +63,7 @@ impl Cursor {
             at: None,
             record_bytes: RECORD_BYTES_GUESS,
             frames: Vec::new(),
+            torn: false,
             damage: Vec::new(),
         };
         cursor.look()?;
@@ -216,9 +220,11 @@ impl Cursor {
 
     /// Records that were written once and that no file has any more.
     fn missing(&mut self, head: &Head) {
-        let path = segment::path(&self.folder, head.base);
-        let what = format!("records {} to {} are gone", self.next, head.end - 1);
-        self.tell(&path, head.pos, &what);
+        if !std::mem::take(&mut self.torn) {
+            let path = segment::path(&self.folder, head.base);
+            let what = format!("records {} to {} are gone", self.next, head.end - 1);
+            self.tell(&path, head.pos, &what);
+        }
         self.next = head.end;
     }
 
@@ -266,7 +272,7 @@ impl Cursor {
         let mut len = wished.clamp(READ_BYTES_MIN.min(most), most).min((limit - at.pos) as usize);
         loop {
             let data = files::read_vec(&at.file, len, at.pos)?;
-            match self.collect(&data, limits) {
+            match self.collect(&data, limits, at) {
                 Found::Records(used) => {
                     at.pos += used as u64;
                     self.record_bytes = (used / self.frames.len().max(1)).max(frame::HEAD);
@@ -285,14 +291,14 @@ impl Cursor {
         }
     }
 
-    fn collect(&mut self, data: &[u8], limits: Limits) -> Found {
+    fn collect(&mut self, data: &[u8], limits: Limits, at: &At) -> Found {
         self.frames.clear();
         let mut used = 0;
         while used < data.len() && self.frames.len() < limits.records.max(1) {
             match frame::look(data, used) {
                 Look::Whole(frame) if frame.offset < self.next => used += frame.len,
                 Look::Whole(frame) if frame.offset > self.next && self.frames.is_empty() => {
-                    self.gap(frame.offset);
+                    self.gap(at, frame.offset);
                     used += frame.len;
                     self.next = frame.offset + 1;
                     self.frames.push(frame);
@@ -346,21 +352,21 @@ impl Cursor {
                 self.next = offset;
             }
             None => {
-                self.tell(
-                    &path,
-                    at.pos,
-                    &format!("{bytes} bytes to the end of the file are damaged; left out"),
-                );
+                self.torn = true;
+                let what = format!("{bytes} bytes to the end of the file are damaged; left out");
+                self.tell(&path, at.pos, &what);
             }
         }
         at.pos = pos;
         Ok(())
     }
 
-    fn gap(&mut self, offset: i64) {
-        let path = self.folder.clone();
-        let what = format!("records {} to {} are gone", self.next, offset - 1);
-        self.tell(&path, 0, &what);
+    fn gap(&mut self, at: &At, offset: i64) {
+        if !std::mem::take(&mut self.torn) {
+            let path = segment::path(&self.folder, at.base);
+            let what = format!("records {} to {} are gone", self.next, offset - 1);
+            self.tell(&path, at.pos, &what);
+        }
     }
 
     fn tell(&mut self, path: &Path, at: u64, what: &str) {

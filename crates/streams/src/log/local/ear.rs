@@ -13,9 +13,9 @@ use crate::log::Result;
 
 /// A file's content changes.
 pub(super) const WRITTEN: u32 = libc::IN_MODIFY;
-/// Names appear in a folder or go.
-pub(super) const NAMES: u32 =
-    libc::IN_MOVED_TO | libc::IN_MOVED_FROM | libc::IN_DELETE | libc::IN_CREATE;
+/// Names appear in a folder or go, by renaming: all that others are told of
+/// is put there whole.
+pub(super) const NAMES: u32 = libc::IN_MOVED_TO | libc::IN_MOVED_FROM;
 
 /// A place that is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,7 +139,8 @@ mod tests {
         let names = ear.listen(folder.path(), NAMES).unwrap();
         assert_eq!(wait_for(&[ear.fd()], Duration::ZERO), [false]);
         std::fs::write(&file, "2").unwrap();
-        std::fs::write(folder.path().join("new"), "").unwrap();
+        std::fs::write(folder.path().join("tmp"), "").unwrap();
+        std::fs::rename(folder.path().join("tmp"), folder.path().join("new")).unwrap();
         assert_eq!(wait_for(&[ear.fd()], Duration::from_secs(30)), [true]);
         let mut heard = Vec::new();
         ear.drain(|what| match what {

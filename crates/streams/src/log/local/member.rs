@@ -39,6 +39,8 @@ pub(super) struct LocalMember {
     holdings: Holdings,
     /// Something about the group or its topics may have changed.
     changed: bool,
+    /// Records were written since the last wait.
+    written: bool,
     /// The last look did not work; the next poll looks again.
     failing: Option<LogError>,
     looked: Instant,
@@ -72,6 +74,7 @@ impl LocalMember {
             deaths: Deathwatch::default(),
             presence,
             changed: true,
+            written: false,
             failing: None,
             looked: Instant::now(),
             unknown: BTreeSet::new(),
@@ -79,13 +82,13 @@ impl LocalMember {
         })
     }
 
-    /// Empties what was heard. Written records need no note: a fetch looks
-    /// for itself.
+    /// Takes note of what was heard.
     fn hear(&mut self) {
-        let (holdings, changed) = (&self.holdings, &mut self.changed);
+        let (holdings, changed, written) = (&self.holdings, &mut self.changed, &mut self.written);
         self.ear.drain(|heard| match heard {
-            ear::Heard::At(spot) => *changed |= !holdings.is_of_records(spot),
-            ear::Heard::Overflow => *changed = true,
+            ear::Heard::At(spot) if holdings.is_of_records(spot) => *written = true,
+            ear::Heard::At(_) => *changed = true,
+            ear::Heard::Overflow => (*changed, *written) = (true, true),
         });
     }
 
@@ -111,9 +114,8 @@ impl LocalMember {
         let partitions = self.files.partitions(&state)?;
         state.balance(&partitions);
         let lost = self.holdings.lost(&state, &self.id);
-        let mut taken = state.take(&self.id);
-        // What was lost and is given again is told in this order.
-        taken.retain(|key| !self.holdings.is_held(key));
+        // Some of what was lost may be given again: it is told in this order.
+        let taken = state.take(&self.id);
         if state != before {
             self.files.store(&state)?;
         }
@@ -197,7 +199,8 @@ impl LocalMember {
 impl log::Member for LocalMember {
     fn wait(&mut self, timeout: Duration) {
         let due = self.changed && self.failing.is_none();
-        if due || !self.pending.is_empty() {
+        // A poll may have heard of records that were not fetched since.
+        if due || std::mem::take(&mut self.written) || !self.pending.is_empty() {
             return;
         }
         let timeout = if self.deaths.has_far { timeout.min(FAR_LOOK) } else { timeout };
@@ -207,6 +210,7 @@ impl log::Member for LocalMember {
         }
         self.changed |= ready[2..].contains(&true);
         self.hear();
+        self.written = false;
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {

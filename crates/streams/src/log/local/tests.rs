@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::*;
 use crate::log::conformance::bench::Bench;
@@ -12,6 +13,14 @@ pub(super) struct Temporary(tempfile::TempDir);
 impl Temporary {
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Where there is a file system in memory: for tests that write thousands
+    /// of files and sync none.
+    pub fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self(made.unwrap())
     }
 
     pub fn path(&self) -> &Path {
@@ -36,6 +45,12 @@ impl Bench for Shared {
         PLACE.get_or_init(Temporary::new).open(change)
     }
 }
+
+mod keeping;
+mod members;
+mod producing;
+mod recovery;
+mod transactions;
 
 mod suite {
     crate::conformance!(|| super::Shared);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::log::local::cursor::Cursor;
 use crate::log::local::ear::{self, Ear, Spot};
-use crate::log::local::group::{key_of, partition_of, State};
+use crate::log::local::group::{key_of, State};
 use crate::log::local::place::Place;
 use crate::log::local::{failure, head};
 use crate::log::{Limits, LogError, Partition, Position, Result};
@@ -41,11 +41,6 @@ impl Holdings {
     /// Whether a place is one where records are written.
     pub fn is_of_records(&self, spot: Spot) -> bool {
         self.all.values().any(|holding| holding.spot == Some(spot))
-    }
-
-    /// Whether it has this one.
-    pub fn is_held(&self, key: &str) -> bool {
-        partition_of(key).is_some_and(|partition| self.all.contains_key(&partition))
     }
 
     /// Partitions that belong to others by now.

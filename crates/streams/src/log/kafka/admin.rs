@@ -1,0 +1,238 @@
+//! Looks after topics and groups: questions to the brokers, each waited for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka_sys as sys;
+
+use super::super::{
+    Admin, Commit, ErrorKind, Group, LogError, NewTopic, PartitionState, Result, Topic,
+};
+use super::config::Config;
+use super::raw::ask::{self, Answer, TopicShape};
+use super::raw::{Code, Event, EventKind, Failure, Handle, Kind, Queue, TopicList};
+use super::trouble::{explain, Troubles};
+
+/// How long an answer is still waited for when no broker is connected: one may
+/// be coming back.
+const DOWN_MAX: Duration = Duration::from_secs(2);
+
+/// The brokers' administration.
+pub struct KafkaAdmin {
+    main: Queue,
+    handle: Arc<Handle>,
+    config: Config,
+    timeout: Duration,
+}
+
+/// What a question brought.
+type Answered<T> = std::result::Result<T, Failure>;
+
+/// First and last offsets by topic and partition.
+type Ends = HashMap<(String, i32), i64>;
+
+impl KafkaAdmin {
+    /// With a handle of its own.
+    pub fn new(config: &Config) -> Result<Self> {
+        let mut conf = config.admin()?;
+        conf.events(sys::RD_KAFKA_EVENT_ERROR);
+        let handle = config.open(Kind::Producer, conf)?;
+        let main = Queue::of_handle(&handle);
+        let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
+        Ok(Self { main, handle, config: config.clone(), timeout })
+    }
+
+    /// Puts a question and waits for its answer. What is wrong with the
+    /// connection comes by the same queue, so that the cause is told.
+    fn ask<T>(
+        &self,
+        what: &str,
+        put: impl FnOnce(&Queue) -> Result<Answer>,
+        read: impl FnOnce(&Event, Answer) -> Answered<T>,
+    ) -> Result<T> {
+        // What went wrong before is no news.
+        while self.main.poll(Some(Duration::ZERO)).is_some() {}
+        let queue = Queue::new(&self.handle);
+        self.main.forward_to(&queue);
+        let answer = put(&queue)?;
+        let end = self.answer(&queue, answer).and_then(|event| read(&event, answer));
+        end.map_err(|failure| explain(&format!("{what} at {}", self.url()), &failure))
+    }
+
+    fn answer(&self, queue: &Queue, answer: Answer) -> Answered<Event> {
+        let mut until = Instant::now() + self.timeout + DOWN_MAX;
+        let mut troubles = Troubles::new(&self.config.address);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Some(event) = queue.poll(Some(left)) else {
+                let cause = troubles.cause().unwrap_or("no answer in time").to_owned();
+                return Err(Failure::new(Code::OperationTimedOut, cause));
+            };
+            match event.kind() {
+                EventKind::Error => {
+                    let failure = event.failure();
+                    troubles.hear(&failure);
+                    match failure.code {
+                        Code::Authentication | Code::SSL => return Err(failure),
+                        Code::AllBrokersDown => until = until.min(Instant::now() + DOWN_MAX),
+                        _ => {}
+                    }
+                }
+                EventKind::Other(kind) if kind == answer => {
+                    return match event.code() {
+                        Code::NoError => Ok(event),
+                        Code::OperationTimedOut => {
+                            let cause = troubles.cause().map(str::to_owned);
+                            let text = cause.unwrap_or_else(|| event.failure().text);
+                            Err(Failure::new(Code::OperationTimedOut, text))
+                        }
+                        _ => Err(event.failure()),
+                    };
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn url(&self) -> String {
+        self.config.address.url()
+    }
+
+    /// The topics for which `wanted` holds.
+    fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Topic>> {
+        // librdkafka's call for this waits by itself; its first question is
+        // whether anybody answers, which tells why not.
+        self.ask(
+            "the list of topics",
+            |queue| Ok(ask::list_groups(queue, self.timeout)),
+            |_, _| Ok(()),
+        )?;
+        let shapes = ask::metadata(&self.handle, self.timeout).map_err(|failure| {
+            explain(&format!("the list of topics at {}", self.url()), &failure)
+        })?;
+        let shapes: Vec<_> = shapes.into_iter().filter(|shape| wanted(&shape.name)).collect();
+        if shapes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let starts = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_BEGINNING))?;
+        let ends = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_END))?;
+        let names: Vec<&str> = shapes.iter().map(|shape| &*shape.name).collect();
+        let put = |queue: &Queue| ask::settings(queue, &names, self.timeout);
+        let mut settings =
+            self.ask("the settings of topics", put, |event, _| ask::read_settings(event))?;
+        let topic = |shape: TopicShape| {
+            let state = |number: &i32| {
+                let place = (shape.name.clone(), *number);
+                let of = |ends: &Ends| ends.get(&place).copied().unwrap_or(0);
+                PartitionState { number: *number, start: of(&starts), end: of(&ends) }
+            };
+            Topic {
+                partitions: shape.partitions.iter().map(state).collect(),
+                replication: shape.replication,
+                settings: settings.remove(&shape.name).unwrap_or_default(),
+                name: shape.name,
+            }
+        };
+        let mut topics: Vec<Topic> = shapes.into_iter().map(topic).collect();
+        topics.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(topics)
+    }
+
+    fn ends(&self, shapes: &[TopicShape], which: i64) -> Result<Ends> {
+        let mut list = TopicList::new();
+        for shape in shapes {
+            for number in &shape.partitions {
+                list.add(&shape.name, *number, which, "")?;
+            }
+        }
+        let put = |queue: &Queue| Ok(ask::ends(queue, &list, self.timeout));
+        let found = self.ask("the offsets of topics", put, |event, _| ask::read_ends(event))?;
+        Ok(found.into_iter().map(|(topic, number, offset)| ((topic, number), offset)).collect())
+    }
+}
+
+impl Admin for KafkaAdmin {
+    fn topics(&mut self) -> Result<Vec<Topic>> {
+        self.find(|name| !name.starts_with("__"))
+    }
+
+    fn topic(&mut self, name: &str) -> Result<Option<Topic>> {
+        Ok(self.find(|one| one == name)?.pop())
+    }
+
+    fn create(&mut self, topic: &NewTopic) -> Result<()> {
+        let what = format!("creating topic {:?}", topic.name);
+        self.ask(&what, |queue| ask::create(queue, topic, self.timeout), ask::read_done)
+    }
+
+    fn grow(&mut self, name: &str, total: i32) -> Result<()> {
+        let what = format!("giving topic {name:?} {total} partitions");
+        let total = usize::try_from(total).map_err(|_| {
+            LogError::new(ErrorKind::Invalid, format!("{what}: there is no such number"))
+        })?;
+        self.ask(&what, |queue| ask::grow(queue, name, total, self.timeout), ask::read_done)
+    }
+
+    fn configure(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<()> {
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let what = format!("setting {:?} of topic {name:?}", settings.keys().collect::<Vec<_>>());
+        let put = |queue: &Queue| ask::configure(queue, name, settings, self.timeout);
+        self.ask(&what, put, ask::read_done)
+    }
+
+    fn delete(&mut self, name: &str) -> Result<()> {
+        let what = format!("deleting topic {name:?}");
+        self.ask(&what, |queue| ask::delete(queue, name, self.timeout), ask::read_done)
+    }
+
+    fn groups(&mut self) -> Result<Vec<Group>> {
+        let put = |queue: &Queue| Ok(ask::list_groups(queue, self.timeout));
+        let mut names = self.ask("the list of groups", put, |event, _| ask::read_names(event))?;
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        names.sort();
+        let put = |queue: &Queue| ask::describe_groups(queue, &names, self.timeout);
+        self.ask("the members of groups", put, |event, _| Ok(ask::read_groups(event)))
+    }
+
+    fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
+        let what = format!("the offsets of group {group:?}");
+        let put = |queue: &Queue| ask::committed(queue, group, self.timeout);
+        let found = self.ask(&what, put, |event, _| ask::read_committed(event));
+        let mut commits = match found {
+            // A group of which nobody has heard has come nowhere.
+            Err(error) if error.message.contains("group id does not exist") => Vec::new(),
+            found => found?,
+        };
+        commits.sort_by(|one, other| {
+            (&one.topic, one.partition).cmp(&(&other.topic, other.partition))
+        });
+        Ok(commits)
+    }
+
+    fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()> {
+        if commits.is_empty() {
+            return Ok(());
+        }
+        let mut list = TopicList::new();
+        for commit in commits {
+            list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
+        }
+        let what = format!("the offsets of group {group:?}");
+        let put = |queue: &Queue| ask::set_committed(queue, group, &list, self.timeout);
+        let read = |event: &Event, _| {
+            ask::read_set_committed(event).map_err(|failure| match failure.code {
+                // So the brokers say that somebody is in the group.
+                Code::UnknownMemberId | Code::NonEmptyGroup | Code::StaleMemberEpoch => {
+                    Failure { code: Code::NonEmptyGroup, ..failure }
+                }
+                _ => failure,
+            })
+        };
+        self.ask(&what, put, read)
+    }
+}

@@ -1,0 +1,103 @@
+//! Names of properties: those that are ours to set, and the nearest known one.
+
+use std::collections::BTreeMap;
+
+use super::super::super::{ErrorKind, LogError, Result};
+use super::super::raw::Conf;
+
+/// Properties that would break what is promised, and what to do instead.
+const OURS: [(&str, &str); 18] = [
+    ("auto.commit.enable", "records are committed when they are done"),
+    ("auto.offset.reset", "set `start` of the topic"),
+    ("bootstrap.servers", "set `broker`"),
+    ("enable.auto.commit", "records are committed when they are done"),
+    ("enable.auto.offset.store", "records are committed when they are done"),
+    ("enable.partition.eof", "it is set for consumers with a hook `eof`"),
+    ("enabled_events", "events are read by Chaton alone"),
+    ("group.id", "set `group` of the topic"),
+    ("group.instance.id", "set `instance_id` of the group"),
+    ("group.protocol", "set `protocol` of the topic"),
+    ("isolation.level", "set `read_committed` of the group"),
+    ("max.poll.interval.ms", "set `max_poll_interval` of the group"),
+    ("metadata.broker.list", "set `broker`"),
+    ("offset.store.method", "offsets are kept by the brokers"),
+    ("partitioner", "all writers must agree on the partition of a key"),
+    ("session.timeout.ms", "set `session_timeout` of the group"),
+    ("statistics.interval.ms", "nobody reads librdkafka's statistics here"),
+    ("transactional.id", "each transactional consumer gets one of its own"),
+];
+
+/// Other names of properties, which librdkafka's list leaves out.
+const ALIASES: [&str; 7] = [
+    "acks",
+    "batch.size",
+    "bootstrap.servers",
+    "delivery.timeout.ms",
+    "linger.ms",
+    "max.partition.fetch.bytes",
+    "sasl.mechanism",
+];
+
+/// Refuses the names that are ours to set.
+pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
+    for (name, instead) in OURS {
+        if given.contains_key(name) {
+            let message = format!("property {name:?} of Kafka cannot be set: {instead}");
+            return Err(LogError::new(ErrorKind::Refused, message));
+        }
+    }
+    Ok(())
+}
+
+/// That there is no such property, and which was meant.
+pub fn unknown(name: &str) -> LogError {
+    let mut known = Conf::names();
+    known.extend(ALIASES.map(str::to_owned));
+    let nearest = known.iter().map(|one| (distance(name, one), one)).min();
+    let hint = match nearest {
+        Some((steps, one)) if steps <= name.len() / 2 => format!("; did you mean {one:?}?"),
+        _ => "; see librdkafka's CONFIGURATION.md".to_owned(),
+    };
+    LogError::new(ErrorKind::Refused, format!("property {name:?} of Kafka is not known{hint}"))
+}
+
+/// Letters to change, add or leave out to make one of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, another) in other.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *another);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_named() {
+        for (wrong, right) in [
+            ("socket.keepalive.enabled", "socket.keepalive.enable"),
+            ("fetch.wait.max.m", "fetch.wait.max.ms"),
+            ("batch_size", "batch.size"),
+        ] {
+            let error = unknown(wrong);
+            assert!(error.message.contains(&format!("did you mean {right:?}")), "{error}");
+        }
+        assert!(unknown("zzz").message.contains("CONFIGURATION"));
+    }
+
+    #[test]
+    fn what_is_ours_is_refused_with_the_reason() {
+        let given = BTreeMap::from([("enable.auto.commit".to_owned(), "true".to_owned())]);
+        let error = check(&given).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.message.contains("when they are done"), "{error}");
+    }
+}

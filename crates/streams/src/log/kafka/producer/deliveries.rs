@@ -1,0 +1,185 @@
+//! Hears what became of records, settles their receipts, and tells those who
+//! wait for room.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::super::super::{ErrorKind, LogError};
+use super::super::config::Config;
+use super::super::raw::{Code, Delivered, Event, EventKind, Failure, Handle, Queue};
+use super::super::trouble::{explain, Troubles};
+use super::ticket::Ticket;
+use crate::receipt::Placed;
+
+/// How long the end waits for records that are under way in librdkafka.
+const END_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+struct Room {
+    /// Deliveries heard of so far.
+    heard: u64,
+    /// That many were, when the buffer was full last.
+    full_at: u64,
+    waiting: usize,
+    interrupts: u64,
+    ended: bool,
+}
+
+/// What happens behind a producer.
+pub struct Deliveries {
+    room: Mutex<Room>,
+    changed: Condvar,
+    troubles: Mutex<Troubles>,
+    delivery_timeout_ms: u64,
+    queue: Queue,
+    handle: Arc<Handle>,
+}
+
+impl Deliveries {
+    /// Of this handle.
+    pub fn new(handle: &Arc<Handle>, config: &Config) -> Self {
+        Self {
+            room: Mutex::default(),
+            changed: Condvar::new(),
+            troubles: Mutex::new(Troubles::new(&config.address)),
+            delivery_timeout_ms: config.settings.delivery_timeout_ms,
+            queue: Queue::of_handle(handle),
+            handle: handle.clone(),
+        }
+    }
+
+    /// The producer's.
+    pub fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
+    /// Until [`Deliveries::end`] was called and all records were told of.
+    pub fn run(&self) {
+        let mut end_by = None;
+        loop {
+            let timeout = end_by.map(|by: Instant| by.saturating_duration_since(Instant::now()));
+            let event = self.queue.poll(timeout);
+            let nothing = event.is_none();
+            if let Some(event) = event {
+                self.hear(&event);
+                // The room is there when the event is gone.
+                drop(event);
+                self.heard();
+            }
+            if self.room.lock().ended {
+                let by = *end_by.get_or_insert_with(|| Instant::now() + END_MAX);
+                let late = nothing && Instant::now() >= by;
+                if self.handle.left() == 0 || late {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives up what is left and ends the thread.
+    pub fn end(&self) {
+        self.room.lock().ended = true;
+        self.changed.notify_all();
+        self.handle.purge(true);
+        self.queue.interrupt();
+    }
+
+    /// A record found no room: the next delivery makes some.
+    pub fn full(&self) {
+        let mut room = self.room.lock();
+        room.full_at = room.heard;
+    }
+
+    /// Waits for room; false when there may still be none.
+    pub fn wait_room(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut room = self.room.lock();
+        let interrupts = room.interrupts;
+        room.waiting += 1;
+        // An empty buffer has room even when the delivery was heard of before
+        // the record was refused.
+        while room.heard == room.full_at && self.handle.left() > 0 {
+            let over = room.interrupts != interrupts || room.ended;
+            if over || self.changed.wait_until(&mut room, until).timed_out() {
+                break;
+            }
+        }
+        room.waiting -= 1;
+        room.interrupts == interrupts
+            && !room.ended
+            && (room.heard != room.full_at || self.handle.left() == 0)
+    }
+
+    /// Makes waits return.
+    pub fn interrupt(&self) {
+        self.room.lock().interrupts += 1;
+        self.changed.notify_all();
+    }
+
+    fn heard(&self) {
+        let mut room = self.room.lock();
+        room.heard += 1;
+        if room.waiting > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    fn hear(&self, event: &Event) {
+        match event.kind() {
+            EventKind::Delivery => {
+                event.each_delivered(|record| self.settle(&record));
+                self.troubles.lock().forget();
+            }
+            EventKind::Error => {
+                let failure = event.failure();
+                self.troubles.lock().hear(&failure);
+                // Records would wait for their time to be up, for a reason that
+                // is known and does not go away.
+                if matches!(failure.code, Code::Authentication | Code::SSL) || failure.fatal {
+                    self.handle.purge(true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn settle(&self, record: &Delivered<'_>) {
+        // SAFETY: a ticket that `send` gave; a record is delivered once.
+        let Some((receipt, index)) = (unsafe { Ticket::back(record.opaque()) }) else { return };
+        let end = match record.code() {
+            Code::NoError => {
+                let (partition, offset) = record.place();
+                Ok(Placed { partition, offset })
+            }
+            code => Err(self.explain(record, code)),
+        };
+        receipt.settle(index, end);
+    }
+
+    fn explain(&self, record: &Delivered<'_>, code: Code) -> LogError {
+        let what = format!("a record of {} bytes for topic {:?}", record.size(), record.topic());
+        let troubles = self.troubles.lock();
+        let cause = troubles.cause().unwrap_or("no broker has confirmed it");
+        match code {
+            Code::PurgeQueue | Code::PurgeInflight => {
+                let code = troubles.refused().unwrap_or(Code::AllBrokersDown);
+                explain(&what, &Failure::new(code, format!("it was given up: {cause}")))
+            }
+            Code::MessageTimedOut | Code::TimedOutQueue => {
+                let ms = self.delivery_timeout_ms;
+                let text = format!("it was not written within {ms} ms: {cause}");
+                explain(&what, &Failure::new(Code::MessageTimedOut, text))
+            }
+            Code::UnknownTopic | Code::UnknownTopicOrPartition => LogError::new(
+                ErrorKind::UnknownTopic,
+                format!(
+                    "topic {:?} is not there; create it (chaton streams apply) or correct the name",
+                    record.topic()
+                ),
+            ),
+            code => explain(&what, &Failure::of(code)),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+use std::time::Duration;
+
+use rdkafka_sys as sys;
+
+use super::super::{copied, ms, Code, Failure, Handle};
+
+/// A topic as the brokers list it.
+pub struct TopicShape {
+    /// Its name.
+    pub name: String,
+    /// Its partitions' numbers.
+    pub partitions: Vec<i32>,
+    /// Copies of the first one.
+    pub replication: i32,
+}
+
+/// All topics that there are; waits for the answer.
+pub fn metadata(handle: &Handle, timeout: Duration) -> Result<Vec<TopicShape>, Failure> {
+    let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
+    // SAFETY: our handle; the answer is ours, read and given back once.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let code = sys::rd_kafka_metadata(handle.raw(), 1, none, &raw mut found, ms(timeout));
+        Failure::check(code)?;
+        let all = &*found;
+        let topics = slice(all.topics, all.topic_cnt);
+        let there = topics.iter().filter(|topic| Code::from(topic.err) == Code::NoError);
+        let shapes = there.map(|topic| shape(topic)).collect();
+        sys::rd_kafka_metadata_destroy(found);
+        Ok(shapes)
+    }
+}
+
+/// # Safety
+/// `topic` is whole.
+unsafe fn shape(topic: &sys::rd_kafka_metadata_topic) -> TopicShape {
+    // SAFETY: as the caller says.
+    unsafe {
+        let partitions = slice(topic.partitions, topic.partition_cnt);
+        let mut numbers: Vec<i32> = partitions.iter().map(|one| one.id).collect();
+        numbers.sort_unstable();
+        TopicShape {
+            name: copied(topic.topic),
+            partitions: numbers,
+            replication: partitions.first().map_or(0, |one| one.replica_cnt),
+        }
+    }
+}
+
+/// # Safety
+/// `start` has so many for `'a`.
+unsafe fn slice<'a, T>(start: *const T, count: i32) -> &'a [T] {
+    match usize::try_from(count) {
+        // SAFETY: as the caller says.
+        Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(start, count) },
+        _ => &[],
+    }
+}

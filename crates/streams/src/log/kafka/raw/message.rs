@@ -1,0 +1,159 @@
+use std::ffi::{c_char, c_void, CStr};
+
+use rdkafka_sys as sys;
+
+use super::{Code, Failure};
+
+/// A record, or an error, as it was fetched. Dropped before its handle: its
+/// keeper owns the queue that it came from.
+pub struct Message(*mut sys::rd_kafka_message_t);
+
+// SAFETY: one owner; librdkafka lets any thread read and destroy it.
+unsafe impl Send for Message {}
+
+/// Bytes of `len` at `start`, `None` where that is null.
+///
+/// # Safety
+/// `start` is null or has so many bytes for `'a`.
+unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Option<&'a [u8]> {
+    // SAFETY: as the caller says.
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) })
+}
+
+impl Message {
+    /// Takes one over.
+    ///
+    /// # Safety
+    /// It is the caller's own.
+    pub(super) unsafe fn own(raw: *mut sys::rd_kafka_message_t) -> Self {
+        Self(raw)
+    }
+
+    fn raw(&self) -> &sys::rd_kafka_message_t {
+        // SAFETY: ours and whole.
+        unsafe { &*self.0 }
+    }
+
+    /// The error that it is, in which case it is no record.
+    pub fn failure(&self) -> Option<Failure> {
+        let code = Code::from(self.raw().err);
+        (code != Code::NoError).then(|| {
+            // SAFETY: errors come with a zero-ended text, or with none.
+            let text = unsafe { super::copied(sys::rd_kafka_message_errstr(self.0)) };
+            Failure::new(code, text)
+        })
+    }
+
+    /// Bytes of key and value.
+    pub fn size(&self) -> usize {
+        self.raw().key_len + self.raw().len
+    }
+
+    /// Its number in its partition.
+    pub fn offset(&self) -> i64 {
+        self.raw().offset
+    }
+
+    /// Milliseconds since 1970; -1 where there is none.
+    pub fn timestamp_ms(&self) -> i64 {
+        let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+        // SAFETY: our message, a place of ours.
+        unsafe { sys::rd_kafka_message_timestamp(self.0, &raw mut kind) }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> Option<&[u8]> {
+        // SAFETY: librdkafka's bytes, which live as long as the message.
+        unsafe { bytes(self.raw().key, self.raw().key_len) }
+    }
+
+    /// Its value.
+    pub fn value(&self) -> Option<&[u8]> {
+        // SAFETY: as above.
+        unsafe { bytes(self.raw().payload, self.raw().len) }
+    }
+
+    /// Its headers; looked for only when this is called.
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let mut headers = std::ptr::null_mut();
+        // SAFETY: our message; the list belongs to it and lives as long.
+        let code = unsafe { sys::rd_kafka_message_headers(self.0, &raw mut headers) };
+        let some = Code::from(code) == Code::NoError && !headers.is_null();
+        (0..).map_while(move |index| {
+            // SAFETY: the message's list, when it has one.
+            some.then(|| unsafe { header(headers, index) }).flatten()
+        })
+    }
+}
+
+/// The header with this number, if there are so many.
+///
+/// # Safety
+/// `headers` is whole for `'a`.
+unsafe fn header<'a>(
+    headers: *const sys::rd_kafka_headers_t,
+    index: usize,
+) -> Option<(&'a [u8], Option<&'a [u8]>)> {
+    let mut name: *const c_char = std::ptr::null();
+    let mut value: *const c_void = std::ptr::null();
+    let mut size = 0;
+    // SAFETY: the caller's list, places of ours; name and value live in it.
+    unsafe {
+        let code = sys::rd_kafka_header_get_all(
+            headers,
+            index,
+            &raw mut name,
+            &raw mut value,
+            &raw mut size,
+        );
+        (Code::from(code) == Code::NoError)
+            .then(|| (CStr::from_ptr(name).to_bytes(), bytes(value, size)))
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::rd_kafka_message_destroy(self.0) };
+    }
+}
+
+/// What became of a record that was written.
+pub struct Delivered<'a>(pub(super) &'a sys::rd_kafka_message_t);
+
+impl Delivered<'_> {
+    /// One that librdkafka shows.
+    ///
+    /// # Safety
+    /// `message` is whole while this lives.
+    pub(in super::super) unsafe fn of(message: *const sys::rd_kafka_message_t) -> Self {
+        // SAFETY: as the caller says.
+        Self(unsafe { &*message })
+    }
+
+    /// What its sender gave along.
+    pub fn opaque(&self) -> *mut c_void {
+        self.0._private
+    }
+
+    /// Why it was not written.
+    pub fn code(&self) -> Code {
+        Code::from(self.0.err)
+    }
+
+    /// Where it was written.
+    pub fn place(&self) -> (i32, i64) {
+        (self.0.partition, self.0.offset)
+    }
+
+    /// The topic's name.
+    pub fn topic(&self) -> String {
+        // SAFETY: a message keeps its topic alive.
+        unsafe { super::copied(sys::rd_kafka_topic_name(self.0.rkt)) }
+    }
+
+    /// Bytes of key and value.
+    pub fn size(&self) -> usize {
+        self.0.key_len + self.0.len
+    }
+}

@@ -1,0 +1,139 @@
+//! What is kept, and for how long; topics that change while they are used.
+
+use std::fs::File;
+use std::time::SystemTime;
+
+use super::*;
+use crate::log::conformance::bench::*;
+use crate::log::local::segment;
+use crate::log::{ErrorKind, Limits, PartitionState};
+
+fn state(log: &dyn Log) -> PartitionState {
+    log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].clone()
+}
+
+fn numbers(values: std::ops::Range<usize>) -> Vec<String> {
+    values.map(|value| value.to_string()).collect()
+}
+
+/// As if everything had been written an hour ago.
+fn age(place: &Temporary) {
+    let folder = place.path().join("topics/t/0");
+    for base in segment::list(&folder).unwrap() {
+        let file = File::options().write(true).open(segment::path(&folder, base)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    }
+}
+
+#[test]
+fn too_much_goes_with_its_segments() {
+    let place = Temporary::in_memory();
+    let log = place.open(&|_| {});
+    let settings = [("segment.bytes", "400"), ("retention.bytes", "1000")];
+    log.admin().unwrap().create(&new_topic("t", 1, &settings)).unwrap();
+    fill(&*log, "t", 0, 0..200);
+    let kept = state(&*log);
+    assert_eq!(kept.end, 200);
+    assert!((170..198).contains(&kept.start), "{kept:?}");
+    let values = read(&*log, "t", 0, Position::Earliest, (200 - kept.start) as usize);
+    assert_eq!(values, numbers(kept.start as usize..200));
+    // Asked for what is gone, it begins with what is kept.
+    assert_eq!(read(&*log, "t", 0, Position::Offset(3), 1)[0], kept.start.to_string());
+    assert_eq!(read(&*log, "t", 0, Position::Time(0), 1)[0], kept.start.to_string());
+}
+
+#[test]
+fn a_reader_goes_on_behind_what_has_gone() {
+    let place = Temporary::in_memory();
+    let log = place.open(&|_| {});
+    let settings = [("segment.bytes", "400"), ("retention.bytes", "1000")];
+    log.admin().unwrap().create(&new_topic("t", 1, &settings)).unwrap();
+    fill(&*log, "t", 0, 0..20);
+    let mut reader = log.reader(&partition("t", 0), Position::Earliest).unwrap();
+    let few = Limits { records: 2, bytes: 1 << 20 };
+    let first = texts(&reader.next(few, PATIENCE).unwrap().unwrap());
+    assert_eq!(first, ["0", "1"]);
+    fill(&*log, "t", 0, 20..200);
+    let mut values = Vec::new();
+    until("the last record", || {
+        // What was kept on purpose is no damage.
+        values.extend(reader.next(LIMITS, MOMENT).unwrap().iter().flat_map(texts));
+        values.last().is_some_and(|last| last == "199")
+    });
+    let start = state(&*log).start as usize;
+    assert_eq!(values[values.len() - (200 - start)..], numbers(start..200));
+}
+
+#[test]
+fn what_is_too_old_goes_when_the_log_is_opened() {
+    let place = Temporary::in_memory();
+    let old = |settings: &mut LogSettings| settings.retention_ms = Some(600_000);
+    let log = place.open(&old);
+    log.admin().unwrap().create(&new_topic("t", 1, &[("segment.bytes", "400")])).unwrap();
+    fill(&*log, "t", 0, 0..50);
+    assert_eq!(state(&*log).start, 0);
+    drop(log);
+    age(&place);
+    let log = place.open(&old);
+    fill(&*log, "t", 0, 50..51);
+    let kept = state(&*log);
+    assert_eq!((kept.start, kept.end), (50, 51), "also the segment that was written to");
+    assert_eq!(read(&*log, "t", 0, Position::Earliest, 1), ["50"]);
+}
+
+#[test]
+fn nothing_goes_unless_it_is_told() {
+    let place = Temporary::in_memory();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[("segment.bytes", "400")])).unwrap();
+    fill(&*log, "t", 0, 0..50);
+    age(&place);
+    fill(&*place.open(&|_| {}), "t", 0, 50..51);
+    assert_eq!(state(&*log).start, 0);
+    // A setting of the topic that comes later is heeded by whoever writes.
+    let mut admin = log.admin().unwrap();
+    admin.configure("t", &[("retention.ms".to_owned(), "600000".to_owned())].into()).unwrap();
+    fill(&*log, "t", 0, 51..52);
+    assert!(state(&*log).start >= 40);
+}
+
+#[test]
+fn a_producer_sees_a_topic_grow() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    let producer = log.producer().unwrap();
+    send(&*producer, &record("t", b"x")).unwrap();
+    log.admin().unwrap().grow("t", 3).unwrap();
+    send(&*producer, &record("t", b"x")).unwrap();
+    let last = crate::record::NewRecord { partition: Some(2), ..record("t", b"x") };
+    assert_eq!(send(&*producer, &last).unwrap().partition, 2);
+}
+
+#[test]
+fn a_producer_sees_a_topic_go_and_makes_it_again() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.partitions = 2);
+    let producer = log.producer().unwrap();
+    send(&*producer, &record("t", b"old")).unwrap();
+    assert_eq!(log.admin().unwrap().topic("t").unwrap().unwrap().partitions.len(), 2);
+    log.admin().unwrap().delete("t").unwrap();
+    let error = send(&*producer, &record("t", b"lost")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::UnknownTopic);
+    until("the topic is made again", || send(&*producer, &record("t", b"new")).is_ok());
+    assert_eq!(read(&*log, "t", 0, Position::Earliest, 1), ["new"]);
+}
+
+#[test]
+fn commits_go_with_their_topic() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    let mut admin = log.admin().unwrap();
+    for topic in ["t", "u"] {
+        admin.create(&new_topic(topic, 1, &[])).unwrap();
+        fill(&*log, topic, 0, 0..3);
+    }
+    admin.set_committed("g", &[commit("t", 0, 2, ""), commit("u", 0, 1, "")]).unwrap();
+    admin.delete("t").unwrap();
+    assert_eq!(admin.committed("g").unwrap(), [commit("u", 0, 1, "")]);
+}

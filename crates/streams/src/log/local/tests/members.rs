@@ -1,0 +1,154 @@
+//! Members of groups where the local log has its own way.
+
+use super::*;
+use crate::log::conformance::bench::*;
+use crate::log::local::segment;
+use crate::log::ErrorKind;
+
+#[test]
+fn a_topic_that_is_made_later_is_found() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.partitions = 3);
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    for _ in 0..3 {
+        party.step(Duration::ZERO);
+    }
+    assert_eq!(party.troubles.len(), 1, "said once: {:?}", party.troubles);
+    assert_eq!(party.troubles[0].kind, ErrorKind::UnknownTopic);
+    fill(&*log, "t", 0, 0..5);
+    party.read(5);
+    assert_eq!(party.has.len(), 3);
+}
+
+#[test]
+fn a_topic_that_grows_is_read_whole() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.has(1);
+    log.admin().unwrap().grow("t", 4).unwrap();
+    party.has(4);
+    fill(&*log, "t", 3, 0..5);
+    party.read(5);
+}
+
+#[test]
+fn a_topic_that_is_made_again_is_read_from_its_start() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    let mut admin = log.admin().unwrap();
+    admin.create(&new_topic("t", 1, &[])).unwrap();
+    fill(&*log, "t", 0, 0..7);
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.read(7);
+    admin.delete("t").unwrap();
+    admin.create(&new_topic("t", 1, &[])).unwrap();
+    fill(&*log, "t", 0, 7..10);
+    party.read(10);
+    assert_eq!(party.numbers(), (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn damage_is_told_and_read_over() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    fill(&*log, "t", 0, 0..100);
+    let path = segment::path(&place.path().join("topics/t/0"), 0);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[1000] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.read(99);
+    until("the damage is told", || {
+        party.step(MOMENT);
+        !party.troubles.is_empty()
+    });
+    assert_eq!((party.troubles.len(), party.troubles[0].kind), (1, ErrorKind::Corrupt));
+    assert!(party.troubles[0].message.contains(path.to_str().unwrap()), "{}", party.troubles[0]);
+}
+
+#[test]
+fn who_has_lost_its_place_hears_of_it() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.has(2);
+    // Somebody took it for dead.
+    let state = place.path().join("groups/g/state.json");
+    let beside = place.path().join("groups/g/new");
+    std::fs::write(&beside, "{}").unwrap();
+    std::fs::rename(&beside, &state).unwrap();
+    let late = party.member.commit(&[commit("t", 0, 1, "")], true).unwrap_err();
+    assert_eq!(late.kind, ErrorKind::Fenced);
+    let mut events = Vec::new();
+    until("it is lost", || {
+        party.member.poll(&mut events);
+        events.iter().any(|event| matches!(event, crate::log::MemberEvent::Lost(_)))
+    });
+    until("it has its place again", || {
+        party.member.wait(MOMENT);
+        party.member.poll(&mut events);
+        events.iter().any(|event| matches!(event, crate::log::MemberEvent::Assigned(_)))
+    });
+    party.member.commit(&[commit("t", 0, 1, "")], true).unwrap();
+}
+
+#[test]
+fn a_member_that_is_dropped_has_left() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let group = GroupSettings::new("g", &["t"]);
+    let mut first = Party::join(&*log, &group);
+    first.has(2);
+    drop(first);
+    assert!(log.admin().unwrap().groups().unwrap().is_empty(), "no members and no commits");
+    Party::join(&*log, &group).has(2);
+}
+
+#[test]
+fn many_partitions_need_few_descriptors() {
+    let place = Temporary::in_memory();
+    let log = place.open(&|settings| settings.durable = false);
+    log.admin().unwrap().create(&new_topic("t", 300, &[])).unwrap();
+    let producer = log.producer().unwrap();
+    let receipt = Arc::new(crate::receipt::Receipt::new(600));
+    for number in 0..600 {
+        let text = number.to_string();
+        let to = crate::record::NewRecord {
+            partition: Some(number % 300),
+            ..record("t", text.as_bytes())
+        };
+        producer.send(&to, Some((&receipt, number as usize))).unwrap();
+    }
+    assert!(receipt.wait(PATIENCE));
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.read(600);
+    assert_eq!(party.numbers(), (0..600).collect::<Vec<_>>());
+    let here = place.path().canonicalize().unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let ours = open
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|path| path.starts_with(&here))
+        .count();
+    assert!(ours < 300, "{ours} files are open");
+}
+
+#[test]
+fn nothing_wakes_a_member_that_has_nothing_to_do() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.has(4);
+    party.fetch();
+    // Its own joining is heard once more at most.
+    party.step(MOMENT);
+    party.step(MOMENT);
+    let began = std::time::Instant::now();
+    party.step(MOMENT * 3);
+    assert!(began.elapsed() >= MOMENT * 3);
+}

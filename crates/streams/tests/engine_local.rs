@@ -1,0 +1,176 @@
+//! The engine on the local log: real files, real members, several of them.
+
+mod engine_support;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_streams::engine::{Ending, Engine, EngineSettings, Kind, Order, RouteSettings, Tools};
+use chaton_streams::log::{self, Log, NewTopic, Producer};
+use chaton_streams::receipt::Receipt;
+use chaton_streams::record::OwnedRecord;
+use chaton_streams::settings::LogSettings;
+use engine_support::sink::Queue;
+use engine_support::{failed, offsets, route, settings, until, LONG};
+
+/// A folder with a log, and the process's producer.
+struct Place {
+    folder: tempfile::TempDir,
+    log: Arc<dyn Log>,
+    producer: Arc<dyn Producer>,
+}
+
+impl Place {
+    fn new(partitions: i32) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = open(folder.path());
+        let topic = |name: &str| NewTopic {
+            name: name.into(),
+            partitions: Some(partitions),
+            replication: None,
+            settings: BTreeMap::new(),
+        };
+        log.admin().unwrap().create(&topic("events")).unwrap();
+        let producer = log.producer().unwrap();
+        Self { folder, log, producer }
+    }
+
+    /// Writes so many records, one key for every ten.
+    fn write(&self, count: usize) {
+        let receipt = Arc::new(Receipt::new(count));
+        for n in 0..count {
+            let (key, value) =
+                (Some((n % 10).to_string().into_bytes()), Some(n.to_string().into()));
+            let record =
+                OwnedRecord { topic: "events".into(), key, value, ..OwnedRecord::default() };
+            record.with(|record| self.producer.send(record, Some((&receipt, n)))).unwrap();
+        }
+        assert!(receipt.wait(LONG) && receipt.failed() == 0, "{:?}", receipt.failures());
+    }
+
+    /// As another process would.
+    fn engine(&self, settings: EngineSettings) -> (Engine, Arc<Queue>) {
+        let (log, queue) = (open(self.folder.path()), Queue::new(100));
+        let producing = log.clone();
+        let tools = Tools { log, producer: Arc::new(move || producing.producer()) };
+        (Engine::start(settings, tools, queue.clone()).unwrap(), queue)
+    }
+
+    fn committed(&self) -> i64 {
+        let list = self.log.admin().unwrap().committed("app").unwrap();
+        list.iter().filter(|commit| commit.topic == "events").map(|commit| commit.offset).sum()
+    }
+}
+
+fn open(folder: &std::path::Path) -> Arc<dyn Log> {
+    let mut settings = LogSettings::new(&format!("log://{}", folder.display()));
+    settings.durable = false;
+    log::open(&settings).unwrap()
+}
+
+/// Ends turns with so many records, or until the queue is closed; answers how
+/// many there were.
+fn run(queue: &Queue, most: usize) -> usize {
+    let mut count = 0;
+    while count < most {
+        let Some(turn) = queue.take(LONG) else { break };
+        count += turn.len();
+        turn.finish(Ending::Done);
+    }
+    count
+}
+
+fn end(engine: &Engine, queue: &Queue) {
+    engine.quiet();
+    while let Some(turn) = queue.take(Duration::from_millis(20)) {
+        assert_ne!(turn.kind(), Kind::Records);
+        turn.finish(Ending::Done);
+    }
+    assert!(engine.wait_idle(LONG));
+    engine.stop();
+}
+
+#[test]
+fn all_is_read_and_committed_and_not_read_again() {
+    let place = Place::new(3);
+    place.write(1_000);
+    let (engine, queue) = place.engine(settings(vec![route("events")]));
+    assert_eq!(run(&queue, 1_000), 1_000);
+    place.write(500);
+    assert_eq!(run(&queue, 500), 500);
+    until("the commits", || place.committed() == 1_500);
+    end(&engine, &queue);
+    assert!(engine.stats().totals.wakes < 1_500, "{:?}", engine.stats().totals);
+    let (engine, queue) = place.engine(settings(vec![route("events")]));
+    place.write(100);
+    assert_eq!(run(&queue, 100), 100);
+    end(&engine, &queue);
+    assert_eq!(place.committed(), 1_600);
+}
+
+#[test]
+fn two_members_share_the_partitions_and_take_over() {
+    let place = Place::new(4);
+    let (first, first_queue) = place.engine(settings(vec![route("events")]));
+    until("all partitions", || partitions(&first) == 4);
+    let (second, second_queue) = place.engine(settings(vec![route("events")]));
+    until("half of them", || partitions(&first) == 2 && partitions(&second) == 2);
+    place.write(400);
+    let run = |queue: Arc<Queue>| std::thread::spawn(move || run(&queue, usize::MAX));
+    let (one, two) = (run(first_queue.clone()), run(second_queue.clone()));
+    until("the commits", || place.committed() == 400);
+    second.quiet();
+    assert!(second.wait_idle(LONG));
+    second.stop();
+    until("all partitions again", || partitions(&first) == 4);
+    place.write(400);
+    until("the commits", || place.committed() == 800);
+    first.quiet();
+    assert!(first.wait_idle(LONG));
+    first.stop();
+    first_queue.close();
+    second_queue.close();
+    assert_eq!(one.join().unwrap() + two.join().unwrap(), 800);
+}
+
+fn partitions(engine: &Engine) -> usize {
+    let group = engine.stats().groups.remove(0);
+    group.partitions.iter().filter(|partition| partition.state != "revoked").count()
+}
+
+#[test]
+fn a_dead_letter_and_a_transaction_are_written_to_the_same_log() {
+    let place = Place::new(1);
+    place.write(30);
+    let by_key = RouteSettings {
+        order: Order::Key,
+        concurrency: 3,
+        attempts_max: Some(1),
+        dead_letter: Some("events.dead".into()),
+        transactional: true,
+        ..route("events")
+    };
+    let (engine, queue) = place.engine(settings(vec![by_key]));
+    let mut done = 0;
+    while done < 29 {
+        let turn = queue.take(LONG).unwrap();
+        if offsets(&turn).contains(&7) {
+            turn.finish(failed("Poison"));
+            continue;
+        }
+        let last = *offsets(&turn).last().unwrap();
+        let copy = |_: &i64| OwnedRecord { topic: "copies".into(), ..OwnedRecord::default() };
+        turn.transact(offsets(&turn).iter().map(copy).collect(), Some(last)).unwrap();
+        done += turn.len();
+        turn.finish(Ending::Done);
+    }
+    until("the commits", || place.committed() == 30);
+    end(&engine, &queue);
+    let mut admin = place.log.admin().unwrap();
+    let count = |topic: Option<log::Topic>| -> i64 {
+        topic.unwrap().partitions.iter().map(|partition| partition.end - partition.start).sum()
+    };
+    assert_eq!(count(admin.topic("copies").unwrap()), 29);
+    assert_eq!(count(admin.topic("events.dead").unwrap()), 1);
+}

@@ -1,0 +1,199 @@
+//! Threads, random failures and moving partitions: order within a key, every
+//! record at least once, and no commit ahead of what is done.
+
+mod engine_support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_streams::engine::{Ending, Kind, Order, RouteSettings, Turn, Verdict};
+use chaton_streams::log::MemberEvent;
+use engine_support::memory::{partition, MemoryLog};
+use engine_support::sink::Queue;
+use engine_support::{failed, offsets, route, settings, until, Bench, LONG};
+use parking_lot::Mutex;
+
+/// Partition, generation and key.
+type Place = (i32, u64, Vec<u8>);
+
+/// What the threads have done, seen from outside.
+#[derive(Default)]
+struct Work {
+    /// Per partition: what has ended well, noted before the engine hears it.
+    done: Mutex<BTreeMap<i32, BTreeSet<i64>>>,
+    /// The same per generation.
+    ended: Mutex<BTreeSet<(i32, u64, i64)>>,
+    /// Per partition, generation and strand: being run.
+    running: Mutex<BTreeSet<(i32, u64, usize)>>,
+    /// Per partition and key: the last that was begun in this generation.
+    begun: Mutex<BTreeMap<Place, i64>>,
+    draws: AtomicU64,
+}
+
+impl Work {
+    /// Pseudo-random, whichever thread asks.
+    fn draw(&self, bound: u64) -> u64 {
+        let n = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let n = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((n ^ (n >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 33) % bound.max(1)
+    }
+
+    fn run(&self, turn: &Turn) {
+        if turn.kind() != Kind::Records {
+            turn.finish(Ending::Done);
+            return;
+        }
+        let number = turn.partition().number;
+        let own = (number, turn.generation(), turn.strand());
+        assert!(self.running.lock().insert(own), "two turns of a strand at once");
+        let own_offsets = offsets(turn);
+        for (index, offset) in own_offsets.iter().enumerate() {
+            self.begin(turn, index, *offset);
+        }
+        if self.draw(16) == 0 {
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        assert!(self.running.lock().remove(&own));
+        match self.draw(8) {
+            0 => {
+                turn.finish(failed("Random"));
+            }
+            1 => {
+                let last = self.draw(own_offsets.len() as u64) as usize;
+                self.note(turn, &own_offsets[..=last]);
+                turn.mark(own_offsets[last]);
+                turn.finish(failed("Half"));
+            }
+            2 => turn.abandon(),
+            _ => {
+                self.note(turn, &own_offsets);
+                turn.finish(Ending::Done);
+            }
+        }
+    }
+
+    /// Within a generation a key's records come in their order; one that comes
+    /// again is the first that was not done.
+    fn begin(&self, turn: &Turn, index: usize, offset: i64) {
+        let record = turn.chunk().record(turn.picks()[index] as usize);
+        let key = record.key().unwrap_or_default().to_vec();
+        let place = (turn.partition().number, turn.generation(), key);
+        let mut begun = self.begun.lock();
+        let last = begun.insert(place, offset);
+        if last.is_some_and(|last| last >= offset) && !turn.is_revoked() {
+            let own = (turn.partition().number, turn.generation(), offset);
+            assert!(index > 0 || !self.ended.lock().contains(&own), "{offset} again");
+        }
+    }
+
+    fn note(&self, turn: &Turn, offsets: &[i64]) {
+        let (number, generation) = (turn.partition().number, turn.generation());
+        self.ended.lock().extend(offsets.iter().map(|offset| (number, generation, *offset)));
+        self.done.lock().entry(number).or_default().extend(offsets);
+    }
+
+    fn count(&self) -> usize {
+        self.done.lock().values().map(|done| done.len()).sum()
+    }
+}
+
+fn start_threads(
+    count: usize,
+    queue: &Arc<Queue>,
+    work: &Arc<Work>,
+) -> Vec<std::thread::JoinHandle<()>> {
+    let run = |(queue, work): (Arc<Queue>, Arc<Work>)| {
+        std::thread::spawn(move || {
+            while let Some(turn) = queue.take(LONG) {
+                work.run(&turn);
+            }
+        })
+    };
+    (0..count).map(|_| run((queue.clone(), work.clone()))).collect()
+}
+
+fn check_commits(log: &MemoryLog, work: &Work) {
+    // Commits first: what is done grows.
+    let commits = log.state.lock().commits.clone();
+    let done = work.done.lock();
+    for ((_, number), list) in commits {
+        for commit in list {
+            let done = done.get(&number);
+            let all = (0..commit.offset).all(|offset| done.is_some_and(|d| d.contains(&offset)));
+            assert!(all, "partition {number}: {commit:?} is ahead of what is done");
+        }
+    }
+}
+
+fn run_to_the_end(route: RouteSettings, partitions: i32, count: i64, moves: bool) {
+    let log = MemoryLog::new(partitions);
+    (0..partitions).for_each(|number| log.write(number, count, |n| format!("key{}", n * 7 % 23)));
+    let queue = Queue::new(3);
+    let bench = Bench::with(log.clone(), settings(vec![route]), queue.clone());
+    let work = Arc::new(Work::default());
+    let threads = start_threads(4, &queue, &work);
+    let stop = Arc::new(AtomicBool::new(false));
+    until("partitions", || bench.engine.stats().groups[0].partitions.len() == partitions as usize);
+    let mover = moves.then(|| {
+        let (log, stop) = (log.clone(), stop.clone());
+        std::thread::spawn(move || move_partitions(&log, &stop))
+    });
+    let all = (partitions as i64 * count) as usize;
+    until("all records", || work.count() == all);
+    stop.store(true, Ordering::Relaxed);
+    mover.into_iter().for_each(|mover| mover.join().unwrap());
+    until("all commits", || (0..partitions).all(|number| bench.committed(number) == Some(count)));
+    check_commits(&log, &work);
+    bench.engine.quiet();
+    assert!(bench.engine.wait_idle(LONG));
+    bench.engine.stop();
+    queue.close();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Takes partitions away and gives them back.
+fn move_partitions(log: &MemoryLog, stop: &AtomicBool) {
+    let mut round = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let own = vec![partition("events", round % 2)];
+        round += 1;
+        let released = log.state.lock().released.len();
+        if round % 3 == 0 {
+            log.tell(MemberEvent::Lost(own));
+        } else {
+            log.tell(MemberEvent::Revoked(own));
+            until("the release", || log.state.lock().released.len() > released);
+        }
+        log.tell(MemberEvent::Assigned(vec![log.assigned((round - 1) % 2)]));
+    }
+}
+
+#[test]
+fn a_partition_stays_in_order_whatever_fails() {
+    run_to_the_end(route("events"), 3, 2_000, false);
+}
+
+#[test]
+fn keys_stay_in_order_whatever_fails() {
+    let route = RouteSettings { order: Order::Key, concurrency: 4, ..route("events") };
+    run_to_the_end(route, 2, 2_000, false);
+}
+
+#[test]
+fn keys_stay_in_order_while_partitions_move() {
+    let route = RouteSettings { order: Order::Key, concurrency: 3, ..route("events") };
+    run_to_the_end(route, 2, 2_000, true);
+}
+
+#[test]
+fn endings_after_a_stop_are_dropped() {
+    let log = MemoryLog::new(1);
+    log.write(0, 10, |_| String::new());
+    let bench = Bench::new(log, settings(vec![route("events")]));
+    let turn = bench.turn();
+    bench.engine.stop();
+    bench.engine.stop();
+    assert_eq!(turn.finish(Ending::Done), Verdict::Dropped);
+}
