@@ -46,12 +46,12 @@ class StreamsBatchTest < Minitest::Test
   def test_a_value_is_made_once
     batch = build
     made = []
-    batch.deserializer = ->(record) { made << record.offset && "<#{record.raw}>" }
+    batch.deserializer = ->(record) { (made << record.offset) && "<#{record.raw}>" }
     record = batch[0]
     assert_same record.value, record.value
     assert_equal ["<one>", [10], "one"], [record.value, made, record.raw]
     made.clear
-    batch.deserializer = ->(at) { made << at.offset && nil }
+    batch.deserializer = ->(at) { nil.tap { made << at.offset } }
     nothing = batch[1]
     2.times { assert_nil nothing.value }
     assert_equal [[11], nil], [made, nothing.raw]
@@ -77,7 +77,7 @@ class StreamsBatchTest < Minitest::Test
   def test_each_can_be_left
     batch = build
     assert_equal(:found, batch.each { |record| break :found if record.offset == 11 })
-    assert_equal(10, catch(:out) { batch.each { |record| throw :out, record.offset } })
+    assert_equal(11, catch(:out) { batch.each { |record| throw :out, record.offset if record.offset == 11 } })
   end
 
   def test_a_part_shares_the_records_and_does_not_end_the_batch
@@ -87,7 +87,7 @@ class StreamsBatchTest < Minitest::Test
     assert_equal [13, nil, nil], [part[-1].offset, part[2], batch.slice(4, 1)]
     assert_equal 0, batch.slice(3, 1).size
     assert_raises(ArgumentError) { part.done }
-    part = nil # rubocop:disable Lint/UselessAssignment -- it is collected
+    part = nil
     GC.start
     assert batch.open?
     assert_equal [:done], batch.done

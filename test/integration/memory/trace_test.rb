@@ -59,7 +59,8 @@ class TraceTest < Minitest::Test
     # One worker may have had nearly all of the requests: what that one has seen is to stay.
     lost, kept = trace_status(server).sort_by { |one| one["sampled"] }.map { |one| one["worker"] }
     kill_worker(server, lost)
-    assert_equal [[kept, true], [lost, false]].sort, trace_status(server).map { |one| one.values_at("worker", "running") }
+    running = trace_status(server).to_h { |one| one.values_at("worker", "running") }
+    assert_equal({ kept => true, lost => false }, running)
     out, err, status = chaton_trace(server, "report", "--format", "collapsed")
     assert_leak_leads(out)
     assert_match(/\Achaton: worker #{lost} \(pid \d+\): it has not traced yet; `chaton trace start` begins\n\z/, err)

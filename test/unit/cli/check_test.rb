@@ -20,6 +20,7 @@ class CheckTest < CLICase
     File.write("config/chaton.rb", <<~RUBY)
       streams do
         broker "kafka://127.0.0.1:9092"
+        username "app"
         password "secret"
         kafka "client.rack" => "a"
         retention 60.0
