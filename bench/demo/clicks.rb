@@ -21,7 +21,7 @@ module Bench
         late = late_s ? "#{format("%.2f", late_s)} s after the last was written" : "NOT within #{PATIENCE_S} s"
         "Streams on the local log: #{requests} requests wrote #{records} records (#{rate(records, seconds)} a second " \
           "from web); the\nconsumer in another process read #{consumed} (#{rate(consumed, seconds + late_s.to_f)} " \
-          "a second) and was done #{late};\nlag at the end #{lag}. It had read #{reports} records of jobs before."
+          "a second) and was done #{late};\nlag at the end #{lag}. Of jobs it has read #{reports} records so far."
       end
 
       private

@@ -54,8 +54,8 @@ module Chaton
     def initialize(kit, index:, slot:, generation:, leash:, inherited: nil)
       @roles = kit.plan.roles_of(index)
       @plan = kit.plan.of_process(@roles)
-      @signals = Signals.new([*SIGNALS, *(TSTP if intake?)], ignored: [*IGNORED, *(TSTP unless intake?)],
-                                                              inherited: inherited)
+      taken, ignored = intake? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
+      @signals = Signals.new(taken, ignored: ignored, inherited: inherited)
       # Ruby's own handler reaps what system() and IO.popen start.
       trap("CHLD", "DEFAULT")
       @kit = kit

@@ -40,6 +40,8 @@ pub(super) struct Group {
     committing: AtomicBool,
     cells: Mutex<Vec<Arc<Cell>>>,
     identity: Mutex<Vec<u8>>,
+    /// The log took it for an older one's.
+    identity_doubted: AtomicBool,
     connected: AtomicBool,
     trouble: Mutex<Option<String>>,
     /// What writing dead letters met with.
@@ -66,6 +68,7 @@ impl Group {
             committing: AtomicBool::new(false),
             cells: Mutex::default(),
             identity: Mutex::default(),
+            identity_doubted: AtomicBool::new(false),
             connected: AtomicBool::new(false),
             trouble: Mutex::default(),
         })
@@ -160,6 +163,18 @@ impl Group {
 
     pub fn set_identity(&self, identity: Vec<u8>) {
         *self.identity.lock() = identity;
+    }
+
+    /// A generation may pass without an event for this member: its thread
+    /// asks who it is now.
+    pub fn doubt_identity(&self) {
+        self.identity_doubted.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Whether somebody does; once.
+    pub fn was_identity_doubted(&self) -> bool {
+        self.identity_doubted.swap(false, Ordering::SeqCst)
     }
 
     /// How it stands with the log.

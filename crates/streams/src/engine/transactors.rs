@@ -43,6 +43,9 @@ impl Taken<'_> {
         };
         let name = &group.settings.name;
         let result = transactor.transact(records, name, &group.identity(), commits);
+        if result.as_ref().is_err_and(|error| error.kind == ErrorKind::Fenced) {
+            group.doubt_identity();
+        }
         if result.as_ref().is_err_and(|error| error.kind != ErrorKind::Invalid) {
             // Whatever state it is in: the next one begins anew.
             *self.0 = None;

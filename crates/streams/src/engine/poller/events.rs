@@ -29,7 +29,7 @@ impl Poller {
         let Some(member) = &mut self.member else { return };
         let mut events = std::mem::take(&mut self.events);
         member.poll(&mut events);
-        if !events.is_empty() {
+        if self.group.was_identity_doubted() || !events.is_empty() {
             self.group.set_identity(member.identity());
         }
         for event in events.drain(..) {

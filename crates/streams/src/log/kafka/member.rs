@@ -113,7 +113,11 @@ impl KafkaMember {
     fn rebalance(&mut self, event: &Event, events: &mut Vec<MemberEvent>) {
         let list = event.list();
         match event.code() {
-            Code::AssignPartitions if list.places().is_empty() => self.answer(&list, true, events),
+            Code::AssignPartitions if list.places().is_empty() => {
+                self.answer(&list, true, events);
+                // Nothing came, but who the member is has changed: its generation.
+                events.push(MemberEvent::Assigned(Vec::new()));
+            }
             Code::AssignPartitions => {
                 if let Err(error) = self.open_queues(&list) {
                     events.push(MemberEvent::Trouble(error));
