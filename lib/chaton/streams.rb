@@ -105,7 +105,7 @@ module Chaton
         client = @client
         return 0 unless client.is_a?(Client)
 
-        left = client.flush
+        left = client.finish
         log&.warn("records were not written in time and are lost; see flush_timeout_s", count: left) if left.positive?
         left
       end

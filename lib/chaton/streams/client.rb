@@ -17,9 +17,8 @@ module Chaton
         client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
                                                                    delivery_timeout_s: settings.delivery_timeout_s,
                                                                    flush_timeout_s: settings.flush_timeout_s)
-        # In a child that was forked it finds nothing to do, unless the child has written too. What did not go when the
-        # worker stopped does not go now.
-        at_exit { client.flush unless client.left.positive? }
+        # In a child that was forked it finds nothing to do, unless the child has written too.
+        at_exit { client.leave }
         client
       end
 
@@ -35,11 +34,8 @@ module Chaton
         @produce_timeout_s = produce_timeout_s
         @delivery_timeout_s = delivery_timeout_s
         @flush_timeout_s = flush_timeout_s
-        @left = 0
+        @finished = false
       end
-
-      # @return [Integer] records that the last {#flush} could not wait for
-      attr_reader :left
 
       # @param topic [String]
       # @param value [String, Hash, Array, nil]
@@ -82,11 +78,41 @@ module Chaton
       #
       # @return [Integer] records that are left
       def flush
-        @left = @native.flush(@flush_timeout_s)
+        @native.flush(@flush_timeout_s)
       rescue LogError
         # A log that cannot be opened holds nothing of ours.
         0
       end
+
+      # The same for a worker that stops: it has no longer than that.
+      #
+      # @return [Integer] records that are left
+      def finish
+        @finished = true
+        flush
+      end
+
+      # The process ends: waits for its records as long as they go on becoming durable, and says so when some do not.
+      #
+      # @param err [IO]
+      # @return [void]
+      def leave(err: $stderr)
+        return if @finished
+
+        until_s = monotonic_s + @delivery_timeout_s
+        before = Float::INFINITY
+        while (left = flush).positive? && left < before && monotonic_s < until_s
+          before = left
+        end
+        return unless left.positive?
+
+        err.puts "chaton: #{left} records were not written before the process ended, and are lost: " \
+                 "#{@native.address} takes none. Chaton.produce! says which are written"
+      end
+
+      private
+
+      def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
     end
   end
 end

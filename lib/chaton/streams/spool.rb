@@ -73,12 +73,15 @@ module Chaton
       #
       # @param client [Client]
       # @return [Native::Receipt, nil] nil where there was nothing, or another one was first
+      # @raise [LogError] naming how many records are lost, as no other process has them any more
       def hand_over(client)
         return if @rows.empty? || !@token.take
 
         rows = @rows
         @rows = []
         client.produce_rows(rows)
+      rescue LogError => e
+        raise e.class, "#{rows.size} records that were produced before the workers were forked are lost: #{e.message}"
       end
 
       private

@@ -38,12 +38,18 @@ module Chaton
           "#{client.address} has no group #{name.inspect}#{"; did you mean #{nearest}?" if nearest}"
         end
 
+        def nothing
+          return "no group has committed anything, and none is configured" if declared.empty?
+
+          "#{declared.uniq.join(", ")}: none of their topics is there yet; `chaton streams apply` makes them"
+        end
+
         def totals(rows)
           rows.group_by(&:group).map { |group, of_group| { group: group, lag: of_group.sum(&:lag) } }
         end
 
         def text(rows)
-          return "no group has committed anything, and none is configured" if rows.empty?
+          return nothing if rows.empty?
 
           lines = rows.map { |row| [row.group, row.topic, row.partition.to_s, row.committed, row.end, row.lag] }
           sums = totals(rows).map { |sum| [sum[:group], sum[:lag]] }

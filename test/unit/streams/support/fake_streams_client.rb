@@ -12,7 +12,11 @@ class FakeStreamsClient
   # @return [Array<Symbol>] the calls there were
   attr_reader :calls
 
+  # @return [Array<Integer>] what each flush leaves, the last for all after it
+  attr_accessor :left
+
   def initialize
+    @left = [2]
     @rows = []
     @calls = []
   end
@@ -20,7 +24,7 @@ class FakeStreamsClient
   def produce(*row, _timeout_s) = keep(:produce, [row])
   def produce_many(rows, _timeout_s) = keep(:produce_many, rows)
   def produce_values(topic, values, _timeout_s) = keep(:produce_values, values.map { |value| [topic, value] })
-  def flush(_timeout_s) = @calls.push(:flush) && 2
+  def flush(_timeout_s) = @calls.push(:flush) && (left.size > 1 ? left.shift : left.first)
   def address = "kafka://127.0.0.1:1"
 
   private

@@ -30,6 +30,9 @@ const RECORD_OVERHEAD_BYTES: usize = 300;
 /// How long a transaction may take before the broker aborts it.
 const TRANSACTION_MS: u64 = 60_000;
 
+/// The least that librdkafka takes.
+const TRANSACTION_MS_MIN: u64 = 1_000;
+
 /// A bound on records below which fetching would stutter.
 const RECORDS_QUEUED_MIN: usize = 2_000;
 
@@ -110,10 +113,12 @@ impl Config {
     pub fn transactor(&self, id: &str) -> Result<Conf> {
         let mut properties = self.for_producer();
         set(&mut properties, "transactional.id", id);
-        // The broker aborts what takes longer, so records have no longer either.
-        let ms = self.settings.delivery_timeout_ms.min(TRANSACTION_MS);
+        // No record may take longer, so neither need a transaction: the broker
+        // aborts what a process that died has left, and until then nobody reads
+        // on behind it.
+        let ms = self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS);
         set(&mut properties, "delivery.timeout.ms", ms);
-        set(&mut properties, "transaction.timeout.ms", TRANSACTION_MS);
+        set(&mut properties, "transaction.timeout.ms", ms);
         self.conf(properties)
     }
 
