@@ -89,42 +89,30 @@ class StreamsProducingTest < StreamsUnitCase
     RUBY
   end
 
-  def test_the_end_of_a_process_waits_for_what_is_not_written
-    assert_equal 2, Chaton::Streams.finish(log: log)
-    assert_match(/WARN .*not written in time.*count=2/, logged)
-    Chaton::Streams.swap_client(nil)
-    assert_equal 0, Chaton::Streams.finish
+  def test_the_end_of_a_process_waits_as_long_as_records_go
+    said = leave(left: [900, 400, 0])
+    assert_equal [3, ""], [@native.calls.size, said]
   end
 
-  def test_nothing_is_configured
-    Chaton::Streams.use(Chaton::Config.load({ config_file: "-" }, env: {}, root: Dir.tmpdir))
-    error = assert_raises(Chaton::ConfigError) { Chaton.produce("a", "b") }
-    assert_match(%r{write `streams \{ broker "log://storage/streams" \}` into config/chaton.rb}, error.message)
+  def test_what_does_not_go_is_told_at_the_end
+    said = leave(left: [900, 900])
+    assert_equal 2, @native.calls.size
+    assert_match(/\Achaton: 900 records were not written .* lost: kafka:.* Chaton.produce! says/, said)
   end
 
-  def test_what_is_produced_before_the_fork_is_kept_for_one_worker
-    assert_equal <<~TEXT, forked
-      kept: false
-      refused: nothing is written before workers are forked: the record is kept for the first worker.
-      full: 3 records wait for the first worker already
-      workers: 4 records, ["a", "b", "c", "again"]
-    TEXT
-  end
-
-  def test_a_worker_that_produces_does_not_wait_for_the_start
-    assert_equal "3\n", in_process(<<~RUBY)
-      #{preamble}
-      Chaton.produce("e", "a")
-      Chaton.produce("e", "b")
-      pid = fork do
-        Chaton.produce("e", "c")
-        puts NATIVE.rows.size
-      end
-      Process.wait(pid)
-    RUBY
+  def test_a_worker_that_stopped_has_waited_already
+    Chaton::Streams.finish
+    assert_equal ["", [:flush]], [leave(left: [2]), @native.calls]
   end
 
   private
+
+  def leave(left:)
+    @native.left = left
+    said = StringIO.new
+    Chaton::Streams.client.leave(err: said)
+    said.string
+  end
 
   def forked
     in_process(<<~RUBY)
@@ -175,31 +163,5 @@ class StreamsProducingTest < StreamsUnitCase
       File.unlink("/tmp/chaton-#{Process.pid}.rb")
       Chaton::Streams.use(plan, forks: true)
     RUBY
-  end
-
-  def test_the_end_of_a_process_waits_as_long_as_records_go
-    said = leave(left: [900, 400, 0])
-    assert_equal [3, ""], [@native.calls.size, said]
-  end
-
-  def test_what_does_not_go_is_told_at_the_end
-    said = leave(left: [900, 900])
-    assert_equal 2, @native.calls.size
-    assert_match(/\Achaton: 900 records were not written .* lost: kafka:.* Chaton.produce! says/, said)
-  end
-
-  def test_a_worker_that_stopped_has_waited_already
-    Chaton::Streams.finish
-    assert_equal ["", [:flush]], [leave(left: [2]), @native.calls]
-  end
-
-  private
-
-
-  def leave(left:)
-    @native.left = left
-    said = StringIO.new
-    Chaton::Streams.client.leave(err: said)
-    said.string
   end
 end
