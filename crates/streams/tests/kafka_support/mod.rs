@@ -7,7 +7,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chaton_streams::log::conformance::bench::Bench;
 use chaton_streams::log::{open, Log};
@@ -164,23 +164,28 @@ pub fn shared() -> String {
         _ => {
             let broker = Broker::start();
             let address = broker.address();
-            OWN.set(broker).ok();
-            // SAFETY: a function of ours, called once when this process ends.
-            unsafe { libc::atexit(end) };
+            keep(broker);
             address
         }
     });
     address.clone()
 }
 
-static OWN: OnceLock<Broker> = OnceLock::new();
+static OWN: Mutex<Vec<Broker>> = Mutex::new(Vec::new());
+
+/// Keeps a broker until this process ends.
+pub fn keep(broker: Broker) {
+    let mut own = OWN.lock().unwrap();
+    if own.is_empty() {
+        // SAFETY: a function of ours, called once when this process ends.
+        unsafe { libc::atexit(end) };
+    }
+    own.push(broker);
+}
 
 /// Nobody drops what is static.
 extern "C" fn end() {
-    if let Some(broker) = OWN.get() {
-        broker.kill();
-        std::fs::remove_dir_all(broker.dir.path()).ok();
-    }
+    OWN.lock().unwrap().clear();
 }
 
 /// Settings of the log at the shared broker.

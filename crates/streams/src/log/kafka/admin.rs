@@ -1,5 +1,6 @@
 //! Looks after topics and groups: questions to the brokers, each waited for.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,12 +19,31 @@ use super::trouble::{explain, Troubles};
 /// be coming back.
 const DOWN_MAX: Duration = Duration::from_secs(2);
 
+/// Rests before a question is put again that could not be answered yet.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Whether it is only that somebody is being elected or looked for, as after a
+/// topic was made.
+fn passes(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotLeaderForPartition
+            | Code::LeaderNotAvailable
+            | Code::CoordinatorLoadInProgress
+            | Code::CoordinatorNotAvailable
+            | Code::NotCoordinator
+            | Code::NotController
+    )
+}
+
 /// The brokers' administration.
 pub struct KafkaAdmin {
     main: Queue,
     handle: Arc<Handle>,
     config: Config,
     timeout: Duration,
+    /// Why a question has no answer.
+    troubles: RefCell<Troubles>,
 }
 
 /// What a question brought.
@@ -40,7 +60,8 @@ impl KafkaAdmin {
         let handle = config.open(Kind::Producer, conf)?;
         let main = Queue::of_handle(&handle);
         let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
-        Ok(Self { main, handle, config: config.clone(), timeout })
+        let troubles = RefCell::new(Troubles::new(&config.address));
+        Ok(Self { main, handle, config: config.clone(), timeout, troubles })
     }
 
     /// Puts a question and waits for its answer. What is wrong with the
@@ -48,21 +69,33 @@ impl KafkaAdmin {
     fn ask<T>(
         &self,
         what: &str,
-        put: impl FnOnce(&Queue) -> Result<Answer>,
-        read: impl FnOnce(&Event, Answer) -> Answered<T>,
+        put: impl Fn(&Queue) -> Result<Answer>,
+        read: impl Fn(&Event, Answer) -> Answered<T>,
     ) -> Result<T> {
-        // What went wrong before is no news.
-        while self.main.poll(Some(Duration::ZERO)).is_some() {}
-        let queue = Queue::new(&self.handle);
-        self.main.forward_to(&queue);
-        let answer = put(&queue)?;
-        let end = self.answer(&queue, answer).and_then(|event| read(&event, answer));
-        end.map_err(|failure| explain(&format!("{what} at {}", self.url()), &failure))
+        let until = Instant::now() + self.timeout;
+        loop {
+            while let Some(event) = self.main.poll(Some(Duration::ZERO)) {
+                self.troubles.borrow_mut().hear(&event.failure());
+            }
+            let queue = Queue::new(&self.handle);
+            self.main.forward_to(&queue);
+            let answer = put(&queue)?;
+            let end = self.answer(&queue, answer).and_then(|event| read(&event, answer));
+            match end {
+                Err(failure) if passes(failure.code) && Instant::now() + AGAIN < until => {
+                    std::thread::sleep(AGAIN);
+                }
+                end => {
+                    let what = || format!("{what} at {}", self.url());
+                    return end.map_err(|failure| explain(&what(), &failure));
+                }
+            }
+        }
     }
 
     fn answer(&self, queue: &Queue, answer: Answer) -> Answered<Event> {
         let mut until = Instant::now() + self.timeout + DOWN_MAX;
-        let mut troubles = Troubles::new(&self.config.address);
+        let mut troubles = self.troubles.borrow_mut();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let Some(event) = queue.poll(Some(left)) else {
@@ -81,7 +114,10 @@ impl KafkaAdmin {
                 }
                 EventKind::Other(kind) if kind == answer => {
                     return match event.code() {
-                        Code::NoError => Ok(event),
+                        Code::NoError => {
+                            troubles.forget();
+                            Ok(event)
+                        }
                         Code::OperationTimedOut => {
                             let cause = troubles.cause().map(str::to_owned);
                             let text = cause.unwrap_or_else(|| event.failure().text);
@@ -101,13 +137,10 @@ impl KafkaAdmin {
 
     /// The topics for which `wanted` holds.
     fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Topic>> {
-        // librdkafka's call for this waits by itself; its first question is
-        // whether anybody answers, which tells why not.
-        self.ask(
-            "the list of topics",
-            |queue| Ok(ask::list_groups(queue, self.timeout)),
-            |_, _| Ok(()),
-        )?;
+        // librdkafka's call for the list waits by itself and tells no cause; so
+        // whether anybody answers is asked first.
+        let anybody = |queue: &Queue| Ok(ask::cluster(queue, self.timeout));
+        self.ask("the list of topics", anybody, |_, _| Ok(()))?;
         let shapes = ask::metadata(&self.handle, self.timeout).map_err(|failure| {
             explain(&format!("the list of topics at {}", self.url()), &failure)
         })?;

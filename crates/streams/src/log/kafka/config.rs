@@ -27,6 +27,9 @@ type Properties = Vec<(String, String)>;
 /// bytes.
 const RECORD_OVERHEAD_BYTES: usize = 300;
 
+/// Of SASL, as librdkafka is built here.
+const MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
+
 /// How long a transaction may take before the broker aborts it.
 const TRANSACTION_MS: u64 = 60_000;
 
@@ -47,6 +50,13 @@ impl Config {
         if settings.password.is_some() != settings.username.is_some() {
             let message = "username and password go together; set both or neither";
             return Err(LogError::new(ErrorKind::Refused, message));
+        }
+        if let Some(mechanism) = &settings.mechanism {
+            if !MECHANISMS.contains(&mechanism.as_str()) {
+                let known = MECHANISMS.join(", ");
+                let message = format!("mechanism {mechanism:?} is not known; there are {known}");
+                return Err(LogError::new(ErrorKind::Refused, message));
+            }
         }
         names::check(&settings.properties)?;
         names::check(&settings.producer_properties)?;

@@ -215,6 +215,7 @@ impl KafkaMember {
         while let Some(event) = self.queue.poll(Some(Duration::ZERO)) {
             self.hear(&event, events);
         }
+        events.extend(self.troubles.overdue());
         self.join(events);
     }
 

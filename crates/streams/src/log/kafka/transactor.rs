@@ -72,9 +72,11 @@ impl Transactor for KafkaTransactor {
             self.open = Some(open);
             return Ok(());
         };
-        let cause = open.cause().filter(|_| failure.abort || !failure.fatal);
+        let cause = open.cause();
         let aborted = again(self.until(), |left| open.abort(left));
-        if !failure.fatal && aborted.is_ok() {
+        // librdkafka loses count of its records when one was refused, also after
+        // the abortion.
+        if !failure.fatal && aborted.is_ok() && cause.is_none() {
             self.open = Some(open);
         }
         let error = self.explain(cause.as_ref().unwrap_or(&failure));

@@ -2,6 +2,7 @@
 //! cause is told once until things go well again.
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use super::super::{ErrorKind, LogError, MemberEvent};
 use super::address::Address;
@@ -102,9 +103,18 @@ pub struct Troubles {
     said: HashSet<(i32, String)>,
     /// Why the last connection broke.
     cause: Option<String>,
+    /// None is connected, and the reason is being waited for.
+    down: Option<Instant>,
     /// The broker does not take us, by this code.
     refused: Option<Code>,
 }
+
+/// So it looks from here when a listener expects another protocol.
+const SILENT: &str = "connections are closed without a reason: the listener may want TLS \
+                      (kafka+ssl://) or a username and password";
+
+/// How long the reason for a lost connection is waited for.
+const REASON_MAX: Duration = Duration::from_secs(1);
 
 /// Causes remembered; then all are forgotten, and may be told again.
 const SAID_MAX: usize = 256;
@@ -112,12 +122,20 @@ const SAID_MAX: usize = 256;
 impl Troubles {
     /// None yet.
     pub fn new(address: &Address) -> Self {
-        Self { address: address.url(), said: HashSet::new(), cause: None, refused: None }
+        Self {
+            address: address.url(),
+            said: HashSet::new(),
+            cause: None,
+            down: None,
+            refused: None,
+        }
     }
 
     /// Things go well: whatever comes is news.
     pub fn forget(&mut self) {
         self.refused = None;
+        self.cause = None;
+        self.down = None;
         if !self.said.is_empty() {
             self.said.clear();
         }
@@ -146,12 +164,16 @@ impl Troubles {
                 if !failure.fatal =>
             {
                 self.cause = Some(failure.text.clone());
+                return self.down.take().and_then(|_| self.say_down());
+            }
+            // Told already, with the reason.
+            Code::AllBrokersDown if self.refused.is_some() => return None,
+            Code::AllBrokersDown if self.cause.is_none() => {
+                // The reason comes just behind.
+                self.down = Some(Instant::now());
                 return None;
             }
-            Code::AllBrokersDown => {
-                let cause = self.cause.clone().unwrap_or_else(|| "no answer".into());
-                &Failure { text: format!("no broker answers ({cause})"), ..failure.clone() }
-            }
+            Code::AllBrokersDown => return self.say_down(),
             Code::Authentication | Code::SSL => {
                 self.cause = Some(failure.text.clone());
                 self.refused = Some(failure.code);
@@ -160,6 +182,18 @@ impl Troubles {
             _ => failure,
         };
         self.say(failure)
+    }
+
+    /// That no broker answers, if the reason for that has not come in time.
+    pub fn overdue(&mut self) -> Option<MemberEvent> {
+        let over = self.down.is_some_and(|since| since.elapsed() > REASON_MAX);
+        over.then(|| self.down = None).and_then(|()| self.say_down())
+    }
+
+    fn say_down(&mut self) -> Option<MemberEvent> {
+        let cause = self.cause.as_deref().unwrap_or(SILENT);
+        let text = format!("no broker answers ({cause})");
+        self.say(&Failure::new(Code::AllBrokersDown, text))
     }
 
     /// That a question has no answer: nothing, when it is known why.
@@ -217,7 +251,8 @@ mod tests {
         assert!(error.message.contains("Connection refused"), "{error}");
         assert!(troubles.hear(&broken).is_none() && troubles.hear(&down).is_none());
         troubles.forget();
-        assert!(troubles.hear(&down).is_some());
+        assert!(troubles.hear(&down).is_none(), "the reason comes behind it");
+        assert!(troubles.hear(&broken).is_some());
     }
 
     #[test]

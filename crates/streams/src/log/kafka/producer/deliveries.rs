@@ -22,6 +22,8 @@ struct Room {
     heard: u64,
     /// That many were, when the buffer was full last.
     full_at: u64,
+    /// And it held so many records.
+    full_with: usize,
     waiting: usize,
     interrupts: u64,
     ended: bool,
@@ -90,6 +92,13 @@ impl Deliveries {
     pub fn full(&self) {
         let mut room = self.room.lock();
         room.full_at = room.heard;
+        room.full_with = self.handle.left();
+    }
+
+    /// Whether half of a full buffer is free: who is woken shall have something
+    /// to do.
+    fn has_room(&self, room: &Room) -> bool {
+        room.heard != room.full_at && self.handle.left() <= room.full_with / 2
     }
 
     /// Waits for room; false when there may still be none.
@@ -100,7 +109,7 @@ impl Deliveries {
         room.waiting += 1;
         // An empty buffer has room even when the delivery was heard of before
         // the record was refused.
-        while room.heard == room.full_at && self.handle.left() > 0 {
+        while !self.has_room(&room) && self.handle.left() > 0 {
             let over = room.interrupts != interrupts || room.ended;
             if over || self.changed.wait_until(&mut room, until).timed_out() {
                 break;
@@ -121,7 +130,7 @@ impl Deliveries {
     fn heard(&self) {
         let mut room = self.room.lock();
         room.heard += 1;
-        if room.waiting > 0 {
+        if room.waiting > 0 && self.has_room(&room) {
             self.changed.notify_all();
         }
     }

@@ -15,7 +15,7 @@ pub use groups::{
     committed, describe_groups, list_groups, read_committed, read_groups, read_names,
     read_set_committed, set_committed,
 };
-pub use metadata::{metadata, TopicShape};
+pub use metadata::{cluster, metadata, TopicShape};
 pub use topics::{
     configure, create, delete, ends, grow, read_done, read_ends, read_settings, settings,
 };

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::{copied, ms, Code, Failure, Handle};
+use super::super::{copied, ms, Code, Failure, Handle, Queue};
+use super::{Answer, Options};
 
 /// A topic as the brokers list it.
 pub struct TopicShape {
@@ -12,6 +13,16 @@ pub struct TopicShape {
     pub partitions: Vec<i32>,
     /// Copies of the first one.
     pub replication: i32,
+}
+
+/// Asks who the brokers are: whether anybody answers.
+pub fn cluster(queue: &Queue, timeout: Duration) -> Answer {
+    let handle = queue.handle();
+    let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER;
+    let options = Options::new(handle, what, timeout);
+    // SAFETY: our handle, options and queue.
+    unsafe { sys::rd_kafka_DescribeCluster(handle.raw(), options.0, queue.raw()) };
+    sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
 }
 
 /// All topics that there are; waits for the answer.

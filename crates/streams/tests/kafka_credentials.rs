@@ -1,0 +1,126 @@
+//! SASL and TLS, with the right credentials and the wrong ones.
+
+#![cfg(feature = "kafka")]
+
+mod kafka_support;
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use chaton_streams::log::conformance::bench::{fill, read, record, topic, until, MOMENT};
+use chaton_streams::log::{open, ErrorKind, Log, LogError, MemberEvent, Position};
+use chaton_streams::receipt::Receipt;
+use chaton_streams::settings::{GroupSettings, LogSettings};
+use kafka_support::{Broker, Secured};
+
+static SECURED: LazyLock<(String, Secured)> = LazyLock::new(|| {
+    let (broker, ports) = Broker::secured();
+    let ca_file = broker.ca_file();
+    kafka_support::keep(broker);
+    (ca_file, ports)
+});
+
+/// A log with credentials, or with one of them wrong.
+fn with(scheme: &str, port: u16, change: impl FnOnce(&mut LogSettings)) -> Arc<dyn Log> {
+    let mut settings = LogSettings::new(&format!("{scheme}://127.0.0.1:{port}"));
+    settings.answer_timeout_ms = 5_000;
+    change(&mut settings);
+    open(&settings).unwrap()
+}
+
+fn user(settings: &mut LogSettings, password: &str, mechanism: Option<&str>) {
+    settings.username = Some("chaton".into());
+    settings.password = Some(password.into());
+    settings.mechanism = mechanism.map(str::to_owned);
+}
+
+fn round_trip(log: &dyn Log) {
+    let topic = topic(log, 1);
+    fill(log, &topic, 0, 0..3);
+    assert_eq!(read(log, &topic, 0, Position::Earliest, 3), ["0", "1", "2"]);
+}
+
+/// What a member tells first, and in a while after that.
+fn told(log: &dyn Log) -> Vec<MemberEvent> {
+    let bell = Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
+    let mut events = Vec::new();
+    let mut again = |events: &mut Vec<MemberEvent>| {
+        member.wait(MOMENT);
+        member.poll(events);
+    };
+    until("something is told", || {
+        again(&mut events);
+        !events.is_empty()
+    });
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        again(&mut events);
+    }
+    events
+}
+
+/// That all of a log refuse to work, each with this in its message.
+fn refused(log: &dyn Log, hint: &str) {
+    let check = |error: &LogError| {
+        assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+        assert!(error.message.contains(hint), "{error}");
+        assert!(!error.message.contains("wrong-word"), "{error}");
+    };
+    let events = told(log);
+    let [MemberEvent::Fatal(error)] = &events[..] else { panic!("{events:?}") };
+    check(error);
+    check(&log.admin().unwrap().topics().unwrap_err());
+    let producer = log.producer().unwrap();
+    let receipt = Arc::new(Receipt::new(1));
+    producer.send(&record("none", b"v"), Some((&receipt, 0))).unwrap();
+    // Long before the time for delivery is up.
+    assert!(receipt.wait(Duration::from_secs(20)));
+    check(&receipt.failures()[0].1);
+}
+
+#[test]
+fn a_password_is_taken_by_each_mechanism() {
+    let (_, ports) = &*SECURED;
+    for mechanism in [None, Some("PLAIN"), Some("SCRAM-SHA-256"), Some("SCRAM-SHA-512")] {
+        round_trip(&*with("kafka", ports.sasl, |settings| user(settings, "secret", mechanism)));
+    }
+}
+
+#[test]
+fn a_wrong_password_is_told_once() {
+    let (_, ports) = &*SECURED;
+    for mechanism in ["PLAIN", "SCRAM-SHA-512"] {
+        let log = with("kafka", ports.sasl, |settings| {
+            user(settings, "wrong-word", Some(mechanism));
+        });
+        refused(&*log, "check username");
+    }
+}
+
+#[test]
+fn tls_is_spoken_with_the_right_authority() {
+    let (ca_file, ports) = &*SECURED;
+    let authority = |settings: &mut LogSettings| settings.tls_ca_file = Some(ca_file.clone());
+    round_trip(&*with("kafka+ssl", ports.tls, authority));
+    round_trip(&*with("kafka+ssl", ports.both, |settings| {
+        authority(settings);
+        user(settings, "secret", Some("SCRAM-SHA-512"));
+    }));
+}
+
+#[test]
+fn an_authority_that_is_not_trusted_is_told_once() {
+    let (_, ports) = &*SECURED;
+    refused(&*with("kafka+ssl", ports.tls, |_| {}), "tls_ca_file");
+}
+
+#[test]
+fn a_listener_of_another_kind_is_told() {
+    let (_, ports) = &*SECURED;
+    let log = with("kafka", ports.tls, |_| {});
+    let events = told(&*log);
+    let [MemberEvent::Trouble(error)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    assert!(error.message.contains("may want TLS"), "{error}");
+}

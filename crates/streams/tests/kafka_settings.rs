@@ -1,0 +1,81 @@
+//! What is wrong with settings is told when the log is opened.
+
+#![cfg(feature = "kafka")]
+
+use chaton_streams::log::{open, ErrorKind, LogError};
+use chaton_streams::settings::{GroupSettings, LogSettings};
+
+fn refused(change: impl FnOnce(&mut LogSettings)) -> LogError {
+    let mut settings = LogSettings::new("kafka://127.0.0.1:9");
+    change(&mut settings);
+    let error = open(&settings).err().expect("it is refused");
+    assert_eq!(error.kind, ErrorKind::Refused);
+    error
+}
+
+fn property(name: &str, value: &str) -> LogError {
+    refused(|settings| {
+        settings.properties.insert(name.into(), value.into());
+    })
+}
+
+#[test]
+fn a_property_that_is_none_is_named_with_the_nearest() {
+    let error = property("socket.keepalive.enabled", "true");
+    assert!(error.message.contains("\"socket.keepalive.enable\""), "{error}");
+    let error = refused(|settings| {
+        settings.producer_properties.insert("lingerms".into(), "3".into());
+    });
+    assert!(error.message.contains("\"linger.ms\""), "{error}");
+}
+
+#[test]
+fn a_value_that_is_none_is_named() {
+    let error = property("socket.keepalive.enable", "perhaps");
+    assert!(error.message.contains("socket.keepalive.enable"), "{error}");
+    assert!(error.message.contains("true or false"), "{error}");
+    let error = refused(|settings| settings.compression = Some("zip".into()));
+    assert!(error.message.contains("zip"), "{error}");
+    let error = refused(|settings| {
+        settings.username = Some("me".into());
+        settings.password = Some("word".into());
+        settings.mechanism = Some("PLAN".into());
+    });
+    assert!(error.message.contains("PLAN"), "{error}");
+}
+
+#[test]
+fn what_would_break_a_promise_is_refused() {
+    for name in ["enable.auto.commit", "group.id", "bootstrap.servers", "transactional.id"] {
+        let error = property(name, "true");
+        assert!(error.message.contains("cannot be set"), "{error}");
+    }
+    let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
+    let mut group = GroupSettings::new("g", &["t"]);
+    group.properties.insert("isolation.level".into(), "read_uncommitted".into());
+    let bell = std::sync::Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let error = log.member(&group, &bell).err().expect("it is refused");
+    assert!(error.message.contains("read_committed"), "{error}");
+}
+
+#[test]
+fn credentials_are_whole_and_no_secret_is_told() {
+    let error = refused(|settings| settings.username = Some("me".into()));
+    assert!(error.message.contains("go together"), "{error}");
+    let mut settings = LogSettings::new("kafka+ssl://a:1,b:2");
+    settings.username = Some("me".into());
+    settings.password = Some("word".into());
+    assert_eq!(open(&settings).unwrap().address(), "kafka+ssl://a:1,b:2");
+}
+
+#[test]
+fn properties_that_do_not_go_together_are_told_with_the_handle() {
+    let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
+    let mut group = GroupSettings::new("g", &["t"]);
+    group.protocol = chaton_streams::settings::Protocol::Consumer;
+    group.properties.insert("partition.assignment.strategy".into(), "range".into());
+    let bell = std::sync::Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let error = log.member(&group, &bell).err().expect("it is refused");
+    assert_eq!(error.kind, ErrorKind::Refused);
+    assert!(error.message.contains("partition.assignment.strategy"), "{error}");
+}
