@@ -22,7 +22,8 @@ module Bench
         once, "each" is what each topic had while it was read, and the row shows the lowest rate, the highest CPU, and the
         lowest of what more topics (threads) bring against one, as medians over the threads (topics). Every produced
         record was reported durable. Wake-ups are the voluntary context switches that the kernel counted for the engine's thread
-        (and for librdkafka's), per loop of 10 batches. Of read-ahead, the bound is twice what the settings allow to be
+        (and for librdkafka's), per loop of 10 batches of one record; what that thread spends is feeding, too, of which there
+        is next to none only with 100 ms. Of read-ahead, the bound is twice what the settings allow to be
         read ahead (4 partitions of 8 MB), beside the same process with little to do. Debian has no driver of Kafka for
         Ruby (neither rdkafka nor ruby-kafka), so none was measured beside; MEASURED.md's 4.1 to 4.6 s of CPU per 1,000,000 are
         rdkafka-ruby 0.13's on the same kind of machine.

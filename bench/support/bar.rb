@@ -16,7 +16,7 @@ module Bench
                    mps: "messages/s", lowest_mps: "lowest messages/s", highest_mps: "highest messages/s",
                    cpu_s_per_m: "CPU per 1 M", by_topics: "more topics against one",
                    by_threads: "more threads against one", wakeups_per_loop: "wake-ups per 10 units",
-                   driver_wakeups_per_loop: "librdkafka's", waiting_share: "waiting, of a core",
+                   driver_wakeups_per_loop: "librdkafka's", waiting_share: "the engine's thread, of a core",
                    produce_mps: "produced messages/s", consume_mps: "consumed messages/s",
                    single_p50_ms: "single durable p50", single_p99_ms: "p99", disk_p50_ms: "disk's sync p50",
                    latency_p50_ms: "produce to consume p50", latency_p99_ms: "produce to consume p99",

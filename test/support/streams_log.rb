@@ -80,6 +80,8 @@ class StreamsLog
 
   def read_partition(topic, partition)
     number, first, last = partition.values_at("number", "start", "end")
+    return [] if first == last
+
     reader = native.reader(topic, number, "earliest")
     records = []
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + WAIT_S

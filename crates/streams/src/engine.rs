@@ -113,7 +113,12 @@ impl Engine {
         for group in self.groups.iter() {
             group.commit_not_before(0);
             let cells = group.cells();
-            cells.iter().for_each(|cell| cell.drain(Kind::Shutdown));
+            for cell in &cells {
+                cell.drain(Kind::Shutdown);
+                // What the log took without saying yes is said once more, and
+                // waited for: nobody would hear of its failure.
+                cell.unsaid();
+            }
         }
         // Those that were dropped by that, and notices, which are given again.
         let waiting = self.shared.sink.take_waiting();

@@ -148,6 +148,13 @@ pub trait Member: Send {
     /// to [`Log::member`] rings, or time is up. May return early.
     fn wait(&mut self, timeout: Duration);
 
+    /// Whether the last [`Member::wait`] ended since something may be there;
+    /// false: time was up and nothing was heard. Who cannot tell says yes, and
+    /// is asked for every partition each second.
+    fn heard(&self) -> bool {
+        true
+    }
+
     /// Takes part in the group and adds what happened. Called at least once a
     /// second as long as the member lives.
     fn poll(&mut self, events: &mut Vec<MemberEvent>);

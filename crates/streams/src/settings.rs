@@ -61,6 +61,10 @@ pub struct LogSettings {
     /// Local log: partitions of a topic that is made by its first record.
     #[serde(default = "partitions")]
     pub partitions: i32,
+    /// Local log: partitions of topics that are made by their first record,
+    /// where it is declared; before `partitions`.
+    #[serde(default)]
+    pub topics: BTreeMap<String, i32>,
     /// Local log: bytes after which a new segment is begun.
     #[serde(default = "segment_bytes")]
     pub segment_bytes: u64,

@@ -134,6 +134,42 @@ fn two_members_share_the_partitions_and_take_over() {
     assert_eq!(one.join().unwrap() + two.join().unwrap(), 800);
 }
 
+#[test]
+fn a_group_that_is_done_is_left_while_another_still_runs() {
+    let place = Place::new(2);
+    place.write(20);
+    let mut both = settings(vec![route("events")]);
+    both.groups.extend(settings(vec![route("events")]).groups);
+    both.groups[1].group.name = "slow".into();
+    let (engine, queue) = place.engine(both);
+    let mut slow = Vec::new();
+    let mut done = 0;
+    while done < 20 || slow.len() < 2 {
+        let turn = queue.take(LONG).unwrap();
+        if turn.route() == 1 {
+            slow.push(turn);
+        } else {
+            done += turn.len();
+            turn.finish(Ending::Done);
+        }
+    }
+    engine.quiet();
+    for _ in 0..2 {
+        let notice = queue.take(LONG).unwrap();
+        assert_eq!((notice.kind(), notice.route()), (Kind::Shutdown, 0));
+        notice.finish(Ending::Done);
+    }
+    let members = |name: &str| {
+        let groups = place.log.admin().unwrap().groups().unwrap();
+        groups.iter().find(|group| group.name == name).map_or(0, |group| group.members.len())
+    };
+    until("leaving", || members("app") == 0);
+    assert_eq!((place.committed(), members("slow")), (20, 1));
+    slow.iter().for_each(|turn| drop(turn.finish(Ending::Done)));
+    end(&engine, &queue);
+    assert_eq!(members("slow"), 0);
+}
+
 fn partitions(engine: &Engine) -> usize {
     let group = engine.stats().groups.remove(0);
     group.partitions.iter().filter(|partition| partition.state != "revoked").count()

@@ -277,6 +277,8 @@ fn a_transaction_is_whole_after_a_kill() {
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic("from", 1, &[])).unwrap();
     admin.create(&new_topic("to", 2, &[("segment.bytes", "2000")])).unwrap();
+    // More than are committed: nothing is committed beyond the end.
+    fill(&*log, "from", 0, 0..10_000);
     for round in 0..15 {
         let mut process = Process::start("transact", path, "");
         process.line().unwrap();

@@ -33,7 +33,8 @@ class StreamsKafkaTroubleTest < Minitest::Test
     plain.tell("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { |n| { value: n.to_s, key: \"late\" } }).wait(60)")
     kafka.kill
     server.eventually("it is noticed") { server.log.match?(/WARN.*#{kafka.port}/) }
-    CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
+    # Batches that were read before are still worked on.
+    CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, 0.5 }
     kafka.start
     assert plain.answer(timeout_s: 70)
     wanted += Array.new(2_000) { |n| "late=#{n}" }

@@ -4,12 +4,13 @@ require "test_helper"
 require "support/streams_test_case"
 
 # Handlers that take longer than a group's limits. Scaled down: a member that does not poll for 6 s (in place of 5
-# minutes) is dead to Kafka, and one not heard of for 1.5 s (in place of 45 s).
+# minutes) is dead to Kafka, and one not heard of for 1.5 s (in place of 45 s); the local log has 3 s and 1 s.
 class StreamsLongHandlerTest < Minitest::Test
   include StreamsTest
 
-  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
-  LONG_S = 9
+  SESSIONS = { kafka: "session_timeout 1.5\nmax_poll_interval 6",
+               local: "session_timeout 1\nmax_poll_interval 3" }.freeze
+  LONG_S = { kafka: 8, local: 4.5 }.freeze
   CONSUMER = <<~RUBY
     class EventsConsumer < Chaton::Consumer
       def consume(batch)
@@ -24,11 +25,13 @@ class StreamsLongHandlerTest < Minitest::Test
   RUBY
 
   def time_limit_s = 90
+  def session = SESSIONS.fetch(kind)
+  def long_s = LONG_S.fetch(kind)
 
   each_log def test_it_is_never_evicted
     create(partitions: 2)
-    server = boot_streams(CONSUMER, topics: [SESSION, route])
-    log.write(topic, [[LONG_S.to_s, nil, nil, 0]])
+    server = boot_streams(CONSUMER, topics: [session, route])
+    log.write(topic, [[long_s.to_s, nil, nil, 0]])
     server.eventually("it runs") { evidence.count("in") == 1 }
     log.write(topic, Array.new(20) { ["0.1", nil, nil, 1] })
     server.eventually("the other partition goes on") { evidence.count >= 20 }
@@ -44,9 +47,9 @@ class StreamsLongHandlerTest < Minitest::Test
   each_log def test_a_revoked_partition_is_drained
     create(partitions: 4)
     log.write(topic, Array.new(40) { |n| ["0.1", "k#{n}", nil, n % 4] })
-    first = boot_streams(CONSUMER, threads: "4..4", topics: [SESSION, route(batch: 10)])
+    first = boot_streams(CONSUMER, threads: "4..4", topics: [session, route(batch: 10)])
     first.eventually("all run") { evidence.all("in").map(&:partition).uniq.size == 4 }
-    second = boot_streams(CONSUMER, threads: "4..4", topics: [SESSION, route(batch: 10)])
+    second = boot_streams(CONSUMER, threads: "4..4", topics: [session, route(batch: 10)])
     first.eventually("it gives some up") { evidence.count("revoked").positive? }
     log.write(topic, Array.new(40) { |n| ["0.01", "k#{n}", nil, n % 4] })
     first.eventually("all were done") { evidence.count == 80 }
@@ -59,12 +62,12 @@ class StreamsLongHandlerTest < Minitest::Test
   # Half of max_poll_interval is what it has; after that it is told, and what it did does not count.
   each_log def test_who_takes_longer_sees_that_it_is_revoked
     create(partitions: 2)
-    first = boot_streams(CONSUMER, topics: [SESSION, route])
-    log.write(topic, [[LONG_S.to_s, nil, nil, 0], [LONG_S.to_s, nil, nil, 1]])
+    first = boot_streams(CONSUMER, topics: [session, route])
+    log.write(topic, [[long_s.to_s, nil, nil, 0], [long_s.to_s, nil, nil, 1]])
     first.eventually("both run") { evidence.count("in") == 2 }
-    second = boot_streams(CONSUMER, topics: [SESSION, route])
+    second = boot_streams(CONSUMER, topics: [session, route])
     first.eventually("another one has begun", timeout_s: 20) { evidence.count("in") == 3 }
-    assert_operator evidence.all("in").map(&:at_s).minmax.reverse.reduce(:-), :<, LONG_S
+    assert_operator evidence.all("in").map(&:at_s).minmax.reverse.reduce(:-), :<, long_s
     taken = evidence.all("in").max_by(&:at_s)
     assert_equal second.workers, [taken.pid]
     first.eventually("it saw it") { evidence.count("late") == 1 }

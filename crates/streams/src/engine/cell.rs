@@ -60,6 +60,8 @@ pub(super) struct Errands {
     pub dirty: bool,
     pub next_ns: Option<u64>,
     pub over: bool,
+    /// There may be records that no fetch has come to.
+    pub behind: bool,
 }
 
 impl Cell {
@@ -131,7 +133,7 @@ impl Cell {
 
     /// May be called by whoever sheds it: the group's thread gives it again.
     pub fn abandon(&self, turn: &Turn, started: bool) {
-        self.book.lock().life.abandon(turn.strand(), turn.id(), started);
+        self.book.lock().life.abandon(turn.strand(), turn.id(), started, Now::read());
         self.group.ring();
         self.group.shared.ended();
     }
@@ -178,6 +180,7 @@ impl Cell {
         let mut book = self.book.lock();
         book.dry &= !woken;
         let turns = self.begin(&mut book, now);
+        let behind = !book.dry;
         let life = &mut book.life;
         let letters = std::iter::from_fn(|| life.letter_due(now)).collect();
         let errands = Errands {
@@ -186,24 +189,28 @@ impl Cell {
             dirty: life.is_dirty(),
             next_ns: life.next_ns(),
             over: life.is_over(),
-            fetch: life.wants().filter(|_| !book.dry),
+            behind,
+            fetch: life.wants().filter(|_| behind),
         };
         drop(book);
         self.give(turns);
         errands
     }
 
-    /// These came; `None`: there are none now.
-    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>, now: Now) {
+    /// These came; `None`: there are none now. Answers the position that the
+    /// log went back from, if it did.
+    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<i64> {
         let mut book = self.book.lock();
         let Some(chunk) = chunk else {
             book.dry = true;
-            return;
+            return None;
         };
-        book.life.fetched(chunk);
+        let now = Now::read();
+        let back_from = book.life.fetched(chunk, now);
         let turns = self.begin(&mut book, now);
         drop(book);
         self.give(turns);
+        back_from
     }
 
     /// It waits for room from now on; answers where it has waited before.

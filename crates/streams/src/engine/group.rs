@@ -103,6 +103,11 @@ impl Group {
         self.asleep.store(true, Ordering::SeqCst);
     }
 
+    /// Whether somebody has rung since it fell asleep.
+    pub fn was_rung(&self) -> bool {
+        !self.asleep.load(Ordering::SeqCst)
+    }
+
     pub fn sleeps_until(&self, at_ns: u64) {
         self.sleep_until_ns.store(at_ns, Ordering::SeqCst);
     }

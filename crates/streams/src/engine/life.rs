@@ -48,9 +48,11 @@ impl Now {
         Self { ns: chaton_core::clock::now_ns(), ms }
     }
 
-    /// On the monotonic clock, when the other will show this.
+    /// On the monotonic clock, when the other will show this; a time that it
+    /// cannot show is its last.
     fn ns_at(&self, ms: i64) -> u64 {
-        self.ns + (ms - self.ms).max(0) as u64 * 1_000_000
+        let in_ms = ms.saturating_sub(self.ms).max(0) as u64;
+        self.ns.saturating_add(in_ms.saturating_mul(1_000_000))
     }
 }
 
@@ -206,7 +208,9 @@ impl Life {
             until_ns => Phase::Paused { until_ns },
         };
         let position = if let Position::Offset(offset) = to { Some(offset) } else { None };
-        self.tracker = Tracker::new(position);
+        self.tracker = Tracker::asked(position);
+        // What was done before the seek was said before it.
+        self.dirty = false;
         self.skip.clear();
     }
 

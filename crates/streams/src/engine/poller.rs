@@ -6,6 +6,7 @@ mod commits;
 mod events;
 mod letters;
 mod nap;
+mod rest;
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,8 @@ use super::group::Group;
 use super::life::Now;
 use crate::log::{Limits, Member, MemberEvent, Partition, Position, Producer};
 
+/// After so many rounds without a wait each partition is looked at again.
+const ROUNDS_BETWEEN_LOOKS: u32 = 64;
 /// A member is polled at least this often.
 const POLL_NS: u64 = 1_000_000_000;
 /// Trouble that the log has not repeated for this long is over.
@@ -56,6 +59,9 @@ pub(super) struct Poller {
     producer: Option<Arc<dyn Producer>>,
     /// When the ends of the partitions were last looked at.
     ends_at_ns: u64,
+    /// Some partitions have records that no fetch has come to: their ends
+    /// move without being heard of.
+    behind: bool,
     /// The next moment at which something is due.
     next_ns: u64,
 }
@@ -77,6 +83,7 @@ impl Poller {
             events: Vec::new(),
             producer: None,
             ends_at_ns: 0,
+            behind: true,
             next_ns: 0,
         }
     }
@@ -84,18 +91,18 @@ impl Poller {
     /// Until the engine stops.
     pub fn run(mut self) {
         let mut woken = true;
+        let mut rounds = 0u32;
         while !self.group.shared.stopping.load(Ordering::SeqCst) {
             if self.round(woken) {
-                woken = false;
+                rounds = rounds.wrapping_add(1);
+                // What is read without end must not hide what others have.
+                woken = rounds.is_multiple_of(ROUNDS_BETWEEN_LOOKS);
                 continue;
             }
             // From here on others ring; what they did before is seen now.
             self.group.falls_asleep();
-            if !self.round(false) {
-                self.rest();
-            }
+            woken = self.round(false) || self.rest();
             self.group.wakes();
-            woken = true;
         }
         self.leave();
     }
@@ -104,35 +111,32 @@ impl Poller {
     /// `woken`: the member may have something new.
     fn round(&mut self, woken: bool) -> bool {
         let now = Now::read();
-        self.next_ns = now.ns + POLL_NS;
+        let quiet = self.group.shared.is_quiet();
+        self.next_ns = u64::MAX;
         self.join(now);
         self.poll(now);
-        if now.ns >= self.troubled_until_ns {
-            self.well();
-        }
-        if woken {
-            self.group.shared.readmit();
-        }
-        let ends = woken && now.ns >= self.ends_at_ns;
-        if ends {
-            self.ends_at_ns = now.ns + POLL_NS;
-        }
+        self.group.shared.readmit();
         let (mut more, mut dirty, mut over) = (false, false, false);
+        self.behind = false;
         for cell in self.group.cells() {
             let errands = cell.tend(now, woken);
             dirty |= errands.dirty;
             over |= errands.over;
+            self.behind |= errands.behind;
             more |= self.run_errands(&cell, errands, now);
-            if let Some(member) = self.member.as_mut().filter(|_| ends) {
-                cell.set_end(member.end_offset(cell.partition()));
-            }
         }
+        self.look_at_ends(now);
         self.hand_over(now);
         if dirty {
             self.commit(now);
         }
-        if over {
+        if over || quiet {
             self.group.forget_over();
+            // Partitions may have come to their end here, without a turn.
+            self.group.shared.ended();
+        }
+        if quiet {
+            self.leave_when_over();
         }
         more
     }
@@ -165,7 +169,9 @@ impl Poller {
                 if any {
                     cell.set_end(member.end_offset(partition));
                 }
-                cell.fetched(chunk, now);
+                if let Some(position) = cell.fetched(chunk) {
+                    self.went_back(partition, position);
+                }
                 if any {
                     self.group.shared.counters.fetches.fetch_add(1, Ordering::Relaxed);
                     self.well();
@@ -219,34 +225,38 @@ impl Poller {
         }
     }
 
-    /// Waits until something is due, the member has something, or somebody
-    /// rings.
-    fn rest(&mut self) {
-        let now_ns = chaton_core::clock::now_ns();
-        if let Some(until_ns) = self.handovers.iter().map(|handover| handover.until_ns).min() {
-            self.due_at(until_ns);
-        }
-        if self.member.is_none() {
-            self.due_at(self.member_at_ns);
-        }
-        self.group.sleeps_until(self.next_ns);
-        let time = Duration::from_nanos(self.next_ns.saturating_sub(now_ns));
-        match &mut self.member {
-            Some(member) => member.wait(time),
-            None => nap::nap(&self.group.bell, time),
-        }
-        self.group.bell.clear();
-        self.group.shared.counters.wakes.fetch_add(1, Ordering::Relaxed);
-    }
-
     fn leave(mut self) {
         let now = Now::read();
         self.poll(now);
         self.commit(now);
+        self.leave_group();
+    }
+
+    /// A quiet member keeps nothing that others could work on: it leaves once
+    /// the last turn of each of its partitions has ended, though other groups
+    /// of the process may still be busy.
+    fn leave_when_over(&mut self) {
+        if self.handovers.is_empty() && self.group.cells().is_empty() {
+            self.leave_group();
+        }
+    }
+
+    fn leave_group(&mut self) {
         if let Some(mut member) = self.member.take() {
             member.leave(LEAVE_MAX);
+            self.group.set_connected(false);
         }
-        self.group.set_connected(false);
+    }
+
+    /// What was read before is gone, or the group had come to where there is
+    /// nothing.
+    fn went_back(&self, partition: &Partition, position: i64) {
+        let (group, what) = (&self.group.settings.name, name(partition));
+        let line = format!(
+            "group {group}: {what}: nothing is kept at offset {position}, where it was to go on; \
+             it goes on with an earlier record: was the topic made anew, or an offset set too high?"
+        );
+        self.group.shared.warn(&line);
     }
 
     fn due_at(&mut self, at_ns: u64) {

@@ -24,6 +24,9 @@ pub(super) struct Tracker {
     undone: VecDeque<Range>,
     /// How often something was done.
     version: u64,
+    /// The position is where the log was asked to go, and nothing has come
+    /// from there: the log may go somewhere else.
+    asked: bool,
 }
 
 impl Tracker {
@@ -32,22 +35,31 @@ impl Tracker {
         Self { position: committed, ..Self::default() }
     }
 
-    /// Records from `first` to before `end` were fetched.
-    pub fn fetched(&mut self, first: i64, end: i64) {
-        match self.undone.back_mut() {
-            Some(last) if last.1 > first => {
-                // Not in order: a log that went back. All of it counts as new.
-                let from = self.undone.partition_point(|range| range.1 < first);
-                let into = self.undone.partition_point(|range| range.0 <= end);
-                let touched: Vec<Range> = self.undone.drain(from..into).collect();
-                let first = touched.first().map_or(first, |range| range.0.min(first));
-                let end = touched.last().map_or(end, |range| range.1.max(end));
-                self.undone.insert(from, (first, end));
+    /// Of a partition whose log was asked to go there.
+    pub fn asked(position: Option<i64>) -> Self {
+        Self { position, asked: true, ..Self::default() }
+    }
+
+    /// Records from `first` to before `end` were fetched. Answers whether the
+    /// log went back: it was thought to be behind `first`.
+    pub fn fetched(&mut self, first: i64, end: i64) -> bool {
+        let back = self.position.is_some_and(|position| first < position);
+        if back {
+            // What there is from here on comes, or comes again: a position
+            // that was kept would count as done what is written below it.
+            let kept = self.undone.partition_point(|range| range.0 < first);
+            self.undone.truncate(kept);
+            if let Some(last) = self.undone.back_mut() {
+                last.1 = last.1.min(first);
             }
+        }
+        match self.undone.back_mut() {
             Some(last) if last.1 == first => last.1 = end,
             _ => self.undone.push_back((first, end)),
         }
-        self.position = self.position.max(Some(end));
+        self.position = Some(end);
+        self.asked = false;
+        back
     }
 
     /// These are done: rising, apart from each other. What was not fetched, or
@@ -107,9 +119,11 @@ impl Tracker {
     }
 
     /// Where the next process shall begin; `None` before the first record of a
-    /// group that has committed nothing.
+    /// group that has committed nothing, and where the log was only asked to
+    /// go.
     pub fn head(&self) -> Option<i64> {
-        self.undone.front().map(|range| range.0).or(self.position)
+        let fetched = self.position.filter(|_| !self.asked);
+        self.undone.front().map(|range| range.0).or(fetched)
     }
 
     /// The first offset that was not fetched.

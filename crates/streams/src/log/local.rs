@@ -1,18 +1,18 @@
 //! The embedded log: topics, partitions and consumer groups in a folder of
 //! one machine, shared by all its processes without a server.
 //!
-//! * A partition is a row of append-only segments ([`segment`]) of records that
-//!   carry their checksum and offset ([`frame`]), each with a sparse [`index`].
-//!   Writers take turns by a lock ([`lock`]); [`writer`] also puts right what a
-//!   crash has left. A small file ([`head`]) tells how far records are durable:
-//!   readers ([`cursor`]) go no further, and are woken by its change ([`ear`]).
-//! * A [`producer`] gathers records while its thread waits for the disk; many
+//! * A partition is a row of append-only segments (`segment`) of records that
+//!   carry their checksum and offset (`frame`), each with a sparse `index`.
+//!   Writers take turns by a lock (`lock`); `writer` also puts right what a
+//!   crash has left. A small file (`head`) tells how far records are durable:
+//!   readers (`cursor`) go no further, and are woken by its change (`ear`).
+//! * A `producer` gathers records while its thread waits for the disk; many
 //!   share one sync.
-//! * A consumer [`group`] is a small file changed under a lock, the offsets
-//!   beside it ([`offsets`]) and a lock per member that its death frees
-//!   ([`presence`]). A process that is stopped (SIGSTOP) keeps what it has until
+//! * A consumer `group` is a small file changed under a lock, the offsets
+//!   beside it (`offsets`) and a lock per member that its death frees
+//!   (`presence`). A process that is stopped (SIGSTOP) keeps what it has until
 //!   it goes on or dies.
-//! * Transactions are decided by one durable file ([`intents`]), and done again
+//! * Transactions are decided by one durable file (`intents`), and done again
 //!   by whoever comes next when their writer dies.
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use chaton_streams::log::{
 use chaton_streams::receipt::{Placed, Receipt};
 use chaton_streams::record::{Chunk, ChunkBuilder, NewRecord, OwnedRecord};
 use chaton_streams::settings::GroupSettings;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Offset, timestamp and the rest.
 type Kept = (i64, i64, OwnedRecord);
@@ -36,12 +36,18 @@ pub struct State {
     pub fail_seeks: usize,
     pub transactors: Vec<String>,
     pub waits: usize,
+    pub fetches: usize,
+    /// Commits wait as long as this is so.
+    pub hold_commits: bool,
+    pub held_commits: usize,
 }
 
 /// The log.
 #[derive(Default)]
 pub struct MemoryLog {
     pub state: Mutex<State>,
+    /// Commits go on.
+    pub changed: Condvar,
     me: std::sync::OnceLock<std::sync::Weak<MemoryLog>>,
 }
 
@@ -92,6 +98,12 @@ impl MemoryLog {
         list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
         state.bells.iter().for_each(|bell| bell.ring());
         offset
+    }
+
+    /// Commits that are held go on.
+    pub fn let_commits_go(&self) {
+        self.state.lock().hold_commits = false;
+        self.changed.notify_all();
     }
 
     /// A member is told this.
@@ -147,7 +159,8 @@ impl Log for MemoryLog {
             state.events.push_back(MemberEvent::Assigned(list));
         }
         let (log, bell, positions) = (self.me(), bell.clone(), HashMap::new());
-        Ok(Box::new(MemoryMember { log, bell, positions, eof: group.eof, ended: HashMap::new() }))
+        let (eof, ended) = (group.eof, HashMap::new());
+        Ok(Box::new(MemoryMember { log, bell, positions, eof, ended, heard: false }))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
@@ -241,6 +254,7 @@ struct MemoryMember {
     positions: HashMap<Partition, i64>,
     eof: bool,
     ended: HashMap<Partition, i64>,
+    heard: bool,
 }
 
 impl Member for MemoryMember {
@@ -250,7 +264,14 @@ impl Member for MemoryMember {
         let ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
         // SAFETY: one descriptor that lives as long as the bell.
         unsafe { libc::poll(&mut fd, 1, ms) };
-        self.bell.clear();
+        self.heard = fd.revents != 0;
+        if self.heard {
+            self.bell.clear();
+        }
+    }
+
+    fn heard(&self) -> bool {
+        self.heard
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
@@ -278,9 +299,12 @@ impl Member for MemoryMember {
 
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
         let mut state = self.log.state.lock();
+        state.fetches += 1;
         fails(&mut state.fail_fetches, "fetching")?;
         let position = self.positions.get_mut(partition).expect("an assigned partition");
         let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
+        // As a real log: whoever is behind the end is put there.
+        *position = (*position).min(list.last().map_or(0, |last| last.0 + 1));
         let first = list.partition_point(|record| record.0 < *position);
         let mut builder = ChunkBuilder::default();
         for (offset, timestamp_ms, record) in list[first..].iter().take(limits.records) {
@@ -308,6 +332,10 @@ impl Member for MemoryMember {
 
     fn commit(&mut self, commits: &[Commit], _wait: bool) -> Result<()> {
         let mut state = self.log.state.lock();
+        while state.hold_commits {
+            state.held_commits += 1;
+            self.log.changed.wait(&mut state);
+        }
         fails(&mut state.fail_commits, "committing")?;
         note(&mut state, commits);
         Ok(())

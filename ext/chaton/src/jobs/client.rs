@@ -17,8 +17,8 @@ use super::pool::Pool;
 use super::shown;
 use crate::convert::{copy, seconds, text};
 use crate::gvl::with_gvl;
-use crate::settings::Settings;
 use crate::handle;
+use crate::settings::Settings;
 
 /// Between two calls of a backup's block.
 const TELL_EVERY: Duration = Duration::from_millis(100);

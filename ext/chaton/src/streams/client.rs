@@ -119,8 +119,8 @@ impl RbStreamsClient {
         let given = Given::new(topic, value, key, headers, partition, timestamp_ms)?;
         let producer = self.producer()?;
         let receipt = Arc::new(Receipt::new(1));
-        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
-        match send(&*producer, &given, (&receipt, 0), until)? {
+        let mut patience = Patience::new(timeout_s)?;
+        match send(&*producer, &given, (&receipt, 0), &mut patience)? {
             Ok(()) => Ok(RbReceipt::new(receipt)),
             Err(failed) => Err(failure::raised(&failed)),
         }
@@ -153,10 +153,10 @@ impl RbStreamsClient {
         let producer = self.producer()?;
         let count = list.len();
         let receipt = Arc::new(Receipt::new(count));
-        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
+        let mut patience = Patience::new(timeout_s)?;
         for index in 0..count {
             let row: Value = list.entry(index as isize)?;
-            let sent = send(&*producer, &given(row)?, (&receipt, index), until)?;
+            let sent = send(&*producer, &given(row)?, (&receipt, index), &mut patience)?;
             if let Err(failed) = sent {
                 receipt.settle(index, Err(failed));
             }
@@ -231,6 +231,24 @@ fn waited<R>(work: impl Fn() -> log::Result<R>) -> Result<R, Error> {
     }
 }
 
+/// How long a call waits for room in all. Its clock is first looked at when
+/// there is none: most calls never wait.
+struct Patience {
+    timeout: Duration,
+    until: Option<Instant>,
+}
+
+impl Patience {
+    fn new(timeout_s: f64) -> Result<Self, Error> {
+        Ok(Self { timeout: seconds("timeout_s", timeout_s)?, until: None })
+    }
+
+    fn left(&mut self) -> Duration {
+        let now = Instant::now();
+        self.until.get_or_insert_with(|| now + self.timeout).saturating_duration_since(now)
+    }
+}
+
 /// Hands a record over, and waits for room while there is none.
 ///
 /// # Errors
@@ -239,12 +257,12 @@ fn send(
     producer: &dyn Producer,
     given: &Given,
     receipt: (&Arc<Receipt>, usize),
-    until: Instant,
+    patience: &mut Patience,
 ) -> Result<log::Result<()>, Error> {
     loop {
         match given.with(|record| producer.send(record, Some(receipt))) {
             Err(full) if full.kind == ErrorKind::Full => {
-                let left = until.saturating_duration_since(Instant::now());
+                let left = patience.left();
                 if left == Duration::ZERO {
                     return Ok(Err(no_room(&full)));
                 }

@@ -67,8 +67,9 @@ impl Life {
         if due == 0 {
             let first = batch.chunk.entries()[batch.picks[0] as usize].timestamp_ms;
             let at_ms = first.saturating_add_unsigned(self.rules.settings.delay_ms);
+            let until_ns = now.ns_at(at_ms).min(self.delayed_until_ns(&batch));
             self.strands[strand].push_front(Piece::Batch(batch));
-            return Next::Wait(now.ns_at(at_ms), Why::Delay);
+            return Next::Wait(until_ns, Why::Delay);
         }
         let mut count = if batch.isolated { 1 } else { due };
         if let Some(bucket) = &mut self.bucket {
@@ -103,11 +104,18 @@ impl Life {
         batch.with(&fresh)
     }
 
+    /// No record waits longer than the delay here, whatever its timestamp
+    /// says and whoever sets the clock.
+    fn delayed_until_ns(&self, batch: &Batch) -> u64 {
+        let delay_ns = self.rules.settings.delay_ms.saturating_mul(1_000_000);
+        batch.fetched_ns.saturating_add(delay_ns)
+    }
+
     /// How many of the first records are old enough. One without a timestamp
     /// is.
     fn due(&self, batch: &Batch, now: Now) -> usize {
         let delay_ms = self.rules.settings.delay_ms;
-        if delay_ms == 0 {
+        if delay_ms == 0 || self.delayed_until_ns(batch) <= now.ns {
             return batch.picks.len();
         }
         let latest = now.ms.saturating_sub_unsigned(delay_ms);

@@ -12,6 +12,9 @@ use super::letter::{Letter, Step};
 use super::strand::{Batch, Piece, State, Why};
 use super::{Life, Now, Phase};
 
+/// A turn whose thread was ended so often in a row waits before the next.
+const ABANDONED_AT_ONCE: u32 = 2;
+
 impl Life {
     /// A turn ends.
     pub fn finish(
@@ -56,17 +59,36 @@ impl Life {
         verdict
     }
 
-    /// Nobody ran it to its end.
-    pub fn abandon(&mut self, strand: usize, id: u64, started: bool) {
+    /// Nobody ran it to its end. What was marked is done; the rest is given
+    /// again, at once or, if this goes on, after a pause.
+    pub fn abandon(&mut self, strand: usize, id: u64, started: bool, now: Now) {
         let Some((kind, batch)) = self.take_out(strand, id) else { return };
         self.strands[strand].used |= started && kind == Kind::Records;
         match batch {
-            Some(batch) if matches!(self.phase, Phase::Open | Phase::Paused { .. }) => {
-                self.take_back(strand, Piece::Batch(batch));
+            Some(batch) => {
+                let rest = self.rest_of(&batch);
+                if matches!(self.phase, Phase::Open | Phase::Paused { .. }) {
+                    self.put_back(strand, &batch, rest, started, now);
+                }
             }
-            Some(_) => {}
             None if kind == Kind::End => {}
             None => self.strands[strand].state = State::Over,
+        }
+    }
+
+    fn put_back(&mut self, strand: usize, batch: &Batch, rest: Vec<u32>, started: bool, now: Now) {
+        if rest.is_empty() {
+            return;
+        }
+        let got_on = rest.len() < batch.picks.len();
+        let attempt = if got_on { 1 } else { batch.attempt };
+        let abandoned = if got_on { 0 } else { batch.abandoned } + u32::from(started);
+        let rest = Batch { attempt, abandoned, ..batch.with(&rest) };
+        self.take_back(strand, Piece::Batch(rest));
+        if abandoned >= ABANDONED_AT_ONCE {
+            let in_ms = self.pause_ms(abandoned + 1 - ABANDONED_AT_ONCE);
+            let until_ns = now.ns.saturating_add(in_ms.saturating_mul(1_000_000));
+            self.strands[strand].state = State::Waiting { until_ns, why: Why::Retry };
         }
     }
 
@@ -120,11 +142,8 @@ impl Life {
         error: (String, String),
         now: Now,
     ) -> Verdict {
-        let entries = batch.chunk.entries();
-        let undone = |pick: &u32| self.tracker.is_undone(entries[*pick as usize].offset);
-        let rest: Vec<u32> = batch.picks.iter().copied().filter(undone).collect();
+        let rest = self.rest_of(batch);
         let done = batch.picks.len() - rest.len();
-        self.rules.counters.records.fetch_add(done as u64, Ordering::Relaxed);
         if rest.is_empty() {
             return Verdict::Done;
         }
@@ -134,7 +153,7 @@ impl Life {
         self.rules.counters.retries.fetch_add(1, Ordering::Relaxed);
         // Another record is the first now: the tries before were not for it.
         let attempt = if done > 0 { 1 } else { batch.attempt };
-        let rest = Batch { attempt, ..batch.with(&rest) };
+        let rest = Batch { attempt, abandoned: 0, ..batch.with(&rest) };
         let settings = &self.rules.settings;
         let spent = settings.attempts_max.is_some_and(|most| attempt >= most);
         let Some(topic) = settings.dead_letter.clone().filter(|_| batch.isolated || spent) else {
@@ -156,6 +175,16 @@ impl Life {
         };
         self.strands[strand].state = State::Dead { letter: Arc::new(letter), step: Step::Due };
         Verdict::DeadLetter { topic }
+    }
+
+    /// What of it was not marked; the others are counted.
+    fn rest_of(&self, batch: &Batch) -> Vec<u32> {
+        let entries = batch.chunk.entries();
+        let undone = |pick: &u32| self.tracker.is_undone(entries[*pick as usize].offset);
+        let rest: Vec<u32> = batch.picks.iter().copied().filter(undone).collect();
+        let done = batch.picks.len() - rest.len();
+        self.rules.counters.records.fetch_add(done as u64, Ordering::Relaxed);
+        rest
     }
 
     fn again(&mut self, strand: usize, rest: Batch, spent: bool, now: Now) -> Verdict {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::tracker::ranges_of;
 use super::strand::{Batch, Hold, Piece};
-use super::{Life, Phase};
+use super::{Life, Now, Phase};
 use crate::log::Limits;
 use crate::record::{Chunk, Entry};
 
@@ -38,21 +38,34 @@ impl Life {
     }
 
     /// These came. What came while it was asked to go elsewhere is not of
-    /// there, and left.
-    pub fn fetched(&mut self, chunk: Chunk) {
+    /// there, and left. Answers the position that the log went back from, if
+    /// it did.
+    pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<i64> {
         if !matches!(self.phase, Phase::Open | Phase::Paused { .. }) {
-            return;
+            return None;
         }
         let entries = chunk.entries();
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        self.tracker.fetched(first.offset, last.offset + 1);
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return None };
+        let before = self.tracker.position();
+        let back = self.tracker.fetched(first.offset, last.offset + 1);
+        if back {
+            // Other records have these offsets now.
+            self.skip.clear();
+        }
         let chunk = Arc::new(chunk);
-        let hold = Hold::new(chunk.bytes(), &self.held);
-        let all = Batch { picks: [].into(), _hold: hold, attempt: 1, isolated: false, chunk };
+        let all = Batch {
+            picks: [].into(),
+            _hold: Hold::new(chunk.bytes(), &self.held),
+            attempt: 1,
+            abandoned: 0,
+            isolated: false,
+            fetched_ns: now.ns,
+            chunk,
+        };
         let picks = self.skip_done(all.chunk.entries());
         if self.strands.len() == 1 {
             self.put(0, &all, &picks);
-            return;
+            return before.filter(|_| back);
         }
         let mut parts = vec![Vec::new(); self.strands.len()];
         for pick in picks {
@@ -61,6 +74,7 @@ impl Life {
         for (strand, picks) in parts.iter().enumerate() {
             self.put(strand, &all, picks);
         }
+        before.filter(|_| back)
     }
 
     /// All that there is has been fetched.

@@ -76,9 +76,10 @@ impl Life {
             failures,
             &mut self.random,
         );
+        let until_ns = now.ns.saturating_add(pause.saturating_mul(1_000_000));
         let state = &mut self.strands[strand].state;
         if let State::Dead { step, .. } = state {
-            *step = Step::Waiting { until_ns: now.ns + pause * 1_000_000, failures };
+            *step = Step::Waiting { until_ns, failures };
         }
         if matches!(self.phase, super::Phase::Ending { .. }) {
             // Whoever has the partition next tries it.

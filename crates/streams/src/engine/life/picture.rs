@@ -20,9 +20,9 @@ impl Life {
         }
     }
 
-    /// The first offset that is not done.
+    /// The first offset that is not done, as far as is known.
     pub fn head(&self) -> Option<i64> {
-        self.tracker.head()
+        self.tracker.head().or(self.tracker.position())
     }
 
     fn state_name(&self) -> &'static str {

@@ -39,6 +39,10 @@ pub struct Batch {
     pub _hold: Arc<Hold>,
     /// Which try comes next.
     pub attempt: u32,
+    /// How often in a row it was begun, and neither ended nor got on.
+    pub abandoned: u32,
+    /// When it was fetched, on the monotonic clock.
+    pub fetched_ns: u64,
     /// Its records are given one at a time.
     pub isolated: bool,
 }

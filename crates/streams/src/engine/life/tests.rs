@@ -12,6 +12,8 @@ use super::*;
 use crate::log::{Limits, Partition};
 use crate::record::{Chunk, ChunkBuilder};
 
+mod edges;
+
 const MS: u64 = 1_000_000;
 
 fn rules(settings: RouteSettings, ready_batches: usize) -> Arc<Rules> {
@@ -70,7 +72,7 @@ fn route() -> RouteSettings {
 fn what_was_not_marked_is_given_again_after_a_pause() {
     let mut life = life(route());
     assert_eq!(life.wants().map(|limits| limits.records), Some(20));
-    life.fetched(chunk(&(0..20).collect::<Vec<_>>()));
+    life.fetched(chunk(&(0..20).collect::<Vec<_>>()), at(0));
     let first = advance(&mut life, at(0)).remove(0);
     assert_eq!(offsets(&first), (0..10).collect::<Vec<_>>());
     assert!(advance(&mut life, at(0)).is_empty(), "one turn at a time");
@@ -98,7 +100,7 @@ fn a_poison_record_goes_alone_to_the_dead_letters() {
         backoff_ms: 0,
         ..route()
     });
-    life.fetched(chunk(&[0, 1, 2]));
+    life.fetched(chunk(&[0, 1, 2]), at(0));
     let mut verdicts = Vec::new();
     let mut given = Vec::new();
     for step in 0..20 {
@@ -126,7 +128,7 @@ fn a_poison_record_goes_alone_to_the_dead_letters() {
 fn a_letter_that_is_not_durable_is_sent_again() {
     let dead_letter = Some("dead".into());
     let mut life = life(RouteSettings { attempts_max: Some(1), dead_letter, ..route() });
-    life.fetched(chunk(&[0]));
+    life.fetched(chunk(&[0]), at(0));
     let give = advance(&mut life, at(0)).remove(0);
     life.finish(0, give.id, failed(), Wishes::default(), at(0));
     let letter = life.letter_due(at(0)).unwrap();
@@ -141,7 +143,7 @@ fn a_letter_that_is_not_durable_is_sent_again() {
 #[test]
 fn without_a_dead_letter_topic_it_is_tried_for_ever() {
     let mut life = life(RouteSettings { attempts_max: Some(1), backoff_max_ms: 700, ..route() });
-    life.fetched(chunk(&[0]));
+    life.fetched(chunk(&[0]), at(0));
     for attempt in 2..9 {
         let now = at(u64::from(attempt) * 1_000);
         let give = advance(&mut life, now).remove(0);
@@ -153,18 +155,18 @@ fn without_a_dead_letter_topic_it_is_tried_for_ever() {
 #[test]
 fn a_pause_and_a_seek_take_effect_when_the_turn_ends() {
     let mut life = life(route());
-    life.fetched(chunk(&(0..20).collect::<Vec<_>>()));
+    life.fetched(chunk(&(0..20).collect::<Vec<_>>()), at(0));
     let give = advance(&mut life, at(0)).remove(0);
     let wishes = Wishes { pause: Some(Duration::from_millis(50)), seek: Some(Position::Offset(5)) };
     life.finish(0, give.id, Ending::Done, wishes, at(0));
     // A fetch was under way.
-    life.fetched(chunk(&(20..30).collect::<Vec<_>>()));
+    life.fetched(chunk(&(20..30).collect::<Vec<_>>()), at(0));
     assert!(advance(&mut life, at(0)).is_empty() && life.wants().is_none());
     assert_eq!(life.seek_due(at(0)), Some(Position::Offset(5)));
     assert_eq!(life.promise().map(|promise| promise.offset), Some(10));
     life.sought();
     assert_eq!(life.next_ns(), Some(50 * MS));
-    life.fetched(chunk(&[5, 6]));
+    life.fetched(chunk(&[5, 6]), at(0));
     assert!(advance(&mut life, at(49)).is_empty());
     assert_eq!(offsets(&advance(&mut life, at(50))[0]), [5, 6]);
 }
@@ -177,7 +179,7 @@ fn records_wait_expire_and_are_throttled() {
         throttle: Some(Throttle { records: 2, per_ms: 100 }),
         ..route()
     });
-    life.fetched(chunk(&[0, 1, 2]));
+    life.fetched(chunk(&[0, 1, 2]), at(0));
     assert!(advance(&mut life, at(0)).is_empty());
     assert_eq!(life.next_ns(), Some(100 * MS));
     let give = advance(&mut life, at(100)).remove(0);
@@ -198,7 +200,7 @@ fn what_was_done_before_is_not_given_again() {
     tracker.done(&[(2, 4), (7, 8)]);
     let assigned = assigned(Some(0), &tracker.metadata());
     let mut life = Life::new(rules(route(), 2), &assigned, at(0), Random::seeded(1));
-    life.fetched(chunk(&(0..12).collect::<Vec<_>>()));
+    life.fetched(chunk(&(0..12).collect::<Vec<_>>()), at(0));
     let mut given = Vec::new();
     while let Some(give) = advance(&mut life, at(0)).pop() {
         given.extend(offsets(&give));
@@ -211,7 +213,7 @@ fn what_was_done_before_is_not_given_again() {
 #[test]
 fn a_mark_in_manual_mode_reaches_back_over_earlier_turns() {
     let mut life = life(RouteSettings { manual: true, ..route() });
-    life.fetched(chunk(&(0..20).collect::<Vec<_>>()));
+    life.fetched(chunk(&(0..20).collect::<Vec<_>>()), at(0));
     let first = advance(&mut life, at(0)).remove(0);
     life.finish(0, first.id, Ending::Done, Wishes::default(), at(0));
     assert!(!life.is_dirty());
@@ -276,7 +278,8 @@ impl World {
         let most = limits.records.min(self.records.len() - self.fetched);
         if most > 0 {
             let count = 1 + self.random.below(most as u64) as usize;
-            self.life.fetched(chunk(&self.records[self.fetched..self.fetched + count]));
+            self.life
+                .fetched(chunk(&self.records[self.fetched..self.fetched + count]), at(self.now));
             self.fetched += count;
         }
     }
@@ -331,7 +334,7 @@ impl World {
         let now = at(self.now);
         match self.random.below(5) {
             0 => {
-                self.life.abandon(strand, give.id, true);
+                self.life.abandon(strand, give.id, true, now);
             }
             1 => {
                 self.life.refused(strand, give.id);
@@ -368,7 +371,7 @@ impl World {
             self.life.finish(strand, id, Ending::Done, Wishes::default(), now),
             Verdict::Dropped
         );
-        self.life.abandon(strand, id, true);
+        self.life.abandon(strand, id, true, now);
         self.life.letter_ended(strand, id, true, now);
     }
 
@@ -422,7 +425,7 @@ fn nothing_counts_once_it_is_gone() {
             assert_eq!(world.life.promise(), None);
         } else {
             world.life.drain(Kind::Revoked);
-            world.life.fetched(chunk(&[1_000_000]));
+            world.life.fetched(chunk(&[1_000_000]), at(0));
             for (strand, give) in std::mem::take(&mut world.out) {
                 if world.random.below(2) == 0 {
                     let (id, now) = (give.id, at(world.now));
@@ -475,7 +478,7 @@ fn a_stuck_strand_holds_up_what_is_ready_within_its_bounds() {
     for _ in 0..1_000 {
         if let Some(limits) = life.wants() {
             let end = next + limits.records as i64;
-            life.fetched(chunk(&(next..end).collect::<Vec<_>>()));
+            life.fetched(chunk(&(next..end).collect::<Vec<_>>()), at(0));
             next = end;
         }
         for give in advance(&mut life, at(0)) {

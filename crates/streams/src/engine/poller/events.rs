@@ -12,10 +12,11 @@ use crate::log::{Assigned, LogError, MemberEvent, Partition};
 impl Poller {
     /// Makes sure that there is a member, unless it is too early to try again.
     pub(super) fn join(&mut self, now: Now) {
-        if self.member.is_some() || now.ns < self.member_at_ns {
+        let group = self.group.clone();
+        // Who is to end takes no part any more.
+        if self.member.is_some() || now.ns < self.member_at_ns || group.shared.is_quiet() {
             return;
         }
-        let group = self.group.clone();
         match group.shared.tools.log.member(&group.settings, &group.bell) {
             Ok(member) => {
                 self.member = Some(member);
@@ -25,17 +26,23 @@ impl Poller {
         }
     }
 
-    pub(super) fn poll(&mut self, now: Now) {
-        let Some(member) = &mut self.member else { return };
+    /// Hears the member; whether it had something to say.
+    pub(super) fn poll(&mut self, now: Now) -> bool {
+        if now.ns >= self.troubled_until_ns {
+            self.well();
+        }
+        let Some(member) = &mut self.member else { return false };
         let mut events = std::mem::take(&mut self.events);
         member.poll(&mut events);
         if self.group.was_identity_doubted() || !events.is_empty() {
             self.group.set_identity(member.identity());
         }
+        let any = !events.is_empty();
         for event in events.drain(..) {
             self.heed(event, now);
         }
         self.events = events;
+        any
     }
 
     fn heed(&mut self, event: MemberEvent, now: Now) {

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use chaton_core::wake::Alarm;
 
-/// Until it rings, or time is up.
-pub fn nap(bell: &Alarm, time: Duration) {
+/// Until it rings, or time is up; whether it rang. Takes the rings away.
+pub fn nap(bell: &Alarm, time: Duration) -> bool {
     let mut waited = libc::pollfd { fd: bell.fd(), events: libc::POLLIN, revents: 0 };
     // Rounded up: a wait that ends early would be begun again.
     let ms = time.as_nanos().div_ceil(1_000_000).min(60_000) as libc::c_int;
     // SAFETY: one descriptor that lives as long as the bell.
     unsafe { libc::poll(&mut waited, 1, ms) };
+    let rung = waited.revents != 0;
+    if rung {
+        bell.clear();
+    }
+    rung
 }

@@ -63,6 +63,18 @@ fn a_log_that_goes_back_is_done_again() {
     assert_eq!(tracker.head(), Some(20));
 }
 
+#[test]
+fn a_position_that_was_only_asked_for_is_not_committed() {
+    let mut tracker = Tracker::asked(Some(1_000));
+    assert_eq!((tracker.head(), tracker.position()), (None, Some(1_000)));
+    assert!(tracker.fetched(10, 20));
+    tracker.done(&[(10, 20)]);
+    assert_eq!((tracker.head(), tracker.position()), (Some(20), Some(20)));
+    let mut tracker = Tracker::asked(Some(5));
+    assert!(!tracker.fetched(7, 9), "a gap is no way back");
+    assert_eq!(tracker.head(), Some(7));
+}
+
 /// Random gaps, random strands, random order of endings.
 #[test]
 fn it_agrees_with_a_set() {

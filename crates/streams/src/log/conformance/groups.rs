@@ -48,6 +48,7 @@ pub fn metadata_comes_back(bench: &dyn Bench) {
     let log = log(bench);
     let topic = topic(&*log, 2);
     let group = bench.group(&name("group"), &[&topic]);
+    (0..2).for_each(|number| fill(&*log, &topic, number, 0..6));
     let long = "x".repeat(4096);
     let mut party = Party::join(&*log, &group);
     party.has(2);

@@ -50,6 +50,7 @@ pub fn two_members_share(bench: &dyn Bench) {
 pub fn who_leaves_is_replaced(bench: &dyn Bench) {
     let log = log(bench);
     let topic = topic(&*log, 2);
+    (0..2).for_each(|number| fill(&*log, &topic, number, 0..8));
     let group = bench.group(&name("group"), &[&topic]);
     let mut parties = vec![Party::join(&*log, &group), Party::join(&*log, &group)];
     together("they share", &mut parties, |all| is_shared(all, 2));
@@ -66,6 +67,7 @@ pub fn who_leaves_is_replaced(bench: &dyn Bench) {
 pub fn a_partition_is_released_first(bench: &dyn Bench) {
     let log = log(bench);
     let topic = topic(&*log, 2);
+    (0..2).for_each(|number| fill(&*log, &topic, number, 0..8));
     let group = bench.group(&name("group"), &[&topic]);
     let mut parties = vec![Party::join(&*log, &group)];
     parties[0].has(2);

@@ -7,7 +7,7 @@ use super::cursor::Cursor;
 use super::group::{partition_of, GroupFiles, State};
 use super::place::{folders, unescaped, Place};
 use super::topics;
-use super::{failure, offsets};
+use super::{failure, offsets, segment};
 use crate::log::{
     self, Commit, ErrorKind, Group, GroupMember, LogError, NewTopic, Partition, PartitionState,
     Position, Result, Topic,
@@ -26,9 +26,7 @@ impl LocalAdmin {
         let mut partitions = Vec::new();
         for number in 0..topic.partitions {
             let partition = Partition { topic: topic.name.clone(), number };
-            let cursor = Cursor::open(&self.0, &partition, Position::Latest)?;
-            let (start, end) = (cursor.start()?, cursor.end());
-            partitions.push(PartitionState { number, start: start.min(end), end });
+            partitions.push(self.look_at(&partition)?);
         }
         Ok(Topic {
             name: topic.name.to_string(),
@@ -36,6 +34,44 @@ impl LocalAdmin {
             replication: 1,
             settings: topic.settings,
         })
+    }
+
+    fn look_at(&self, partition: &Partition) -> Result<PartitionState> {
+        let number = partition.number;
+        let mut cursor = match Cursor::open(&self.0, partition, Position::Latest) {
+            // Who looks first makes the lock, which a full disk has no room for.
+            Err(error) if error.kind == ErrorKind::Full && self.is_blank(partition) => {
+                return Ok(PartitionState { number, start: 0, end: 0 });
+            }
+            opened => opened?,
+        };
+        cursor.settle()?;
+        let (start, end) = (cursor.start()?, cursor.end());
+        Ok(PartitionState { number, start: start.min(end), end })
+    }
+
+    /// Whether nothing was ever written there.
+    fn is_blank(&self, partition: &Partition) -> bool {
+        let folder = self.0.partition(&partition.topic, partition.number);
+        segment::list(&folder).is_ok_and(|bases| bases.is_empty())
+    }
+
+    /// That a partition is there, and its records reach to a commit.
+    fn check(&self, commit: &Commit) -> Result<()> {
+        let topic = topics::get(&self.0, &commit.topic)?;
+        let Commit { topic: name, partition: number, offset, .. } = commit;
+        if !(0..topic.partitions).contains(number) {
+            return Err(failure::unknown_partition(name, *number, topic.partitions));
+        }
+        let partition = Partition { topic: topic.name.clone(), number: *number };
+        let end = self.look_at(&partition)?.end;
+        // One that retention has passed is right: reading goes on with the first that is kept.
+        if *offset <= end {
+            return Ok(());
+        }
+        Err(failure::invalid(format!(
+            "{name}/{number} has no offset {offset} yet: {end} is written next; choose one up to {end}"
+        )))
     }
 
     /// A group that is there.
@@ -93,7 +129,7 @@ impl log::Admin for LocalAdmin {
             let files = GroupFiles::open(&self.0, &name)?;
             let _held = files.hold()?;
             let mut state = files.load()?;
-            files.bury(&mut state);
+            files.bury(&mut state)?;
             if !state.members.is_empty() || offsets::exist(&files.folder) {
                 groups.push(Group {
                     name,
@@ -113,17 +149,11 @@ impl log::Admin for LocalAdmin {
 
     fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()> {
         offsets::check(commits)?;
-        for commit in commits {
-            let topic = topics::get(&self.0, &commit.topic)?;
-            if !(0..topic.partitions).contains(&commit.partition) {
-                let Commit { topic: name, partition, .. } = commit;
-                return Err(failure::unknown_partition(name, *partition, topic.partitions));
-            }
-        }
+        commits.iter().try_for_each(|commit| self.check(commit))?;
         let files = GroupFiles::open(&self.0, group)?;
         let _held = files.hold()?;
         let mut state = files.load()?;
-        files.bury(&mut state);
+        files.bury(&mut state)?;
         if !state.members.is_empty() {
             let count = state.members.len();
             return Err(LogError::new(

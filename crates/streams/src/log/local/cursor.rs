@@ -1,10 +1,11 @@
 //! Reads one partition from a place on, over segments and over damage. Reads
 //! only what its writers have told to be whole ([`super::head`]).
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::frame::{self, Frame, Look};
 use super::head::{self, Head};
@@ -23,11 +24,23 @@ const READ_BYTES_MIN: usize = 16 << 10;
 /// Most bytes read at once, but for one record that is larger.
 const READ_BYTES_MAX: usize = 32 << 20;
 
+/// Longest wait for a writer that may be dead.
+const SETTLE_MAX: Duration = Duration::from_millis(200);
+
 /// The segment that is being read.
 struct At {
     base: i64,
     file: File,
     pos: u64,
+}
+
+/// A place in a segment that is not open.
+struct Left {
+    base: i64,
+    pos: u64,
+    /// The offset that came next there.
+    next: i64,
+    inode: Option<(u64, u64)>,
 }
 
 /// See above.
@@ -40,6 +53,8 @@ pub(super) struct Cursor {
     /// The offset that comes next.
     next: i64,
     at: Option<At>,
+    /// Where that was when its file was closed.
+    left: Option<Left>,
     /// Bytes of a record, as seen lately.
     record_bytes: usize,
     frames: Vec<Frame>,
@@ -61,14 +76,39 @@ impl Cursor {
             head: None,
             next: 0,
             at: None,
+            left: None,
             record_bytes: RECORD_BYTES_GUESS,
             frames: Vec::new(),
             torn: false,
             damage: Vec::new(),
         };
         cursor.look()?;
+        cursor.tell_foreign()?;
         cursor.seek(from)?;
         Ok(cursor)
+    }
+
+    fn tell_foreign(&mut self) -> Result<()> {
+        let listed = segment::foreign(&self.folder);
+        for path in listed.map_err(|error| failure::of(&self.folder, "listing", &error))? {
+            let what = "its name is no offset that this log gives; left alone, move it elsewhere";
+            self.tell(&path, 0, what);
+        }
+        Ok(())
+    }
+
+    /// A writer that was killed may have left whole records that it had not
+    /// told of: the next one tells, and so does this, unless one is at it.
+    /// True when that made a difference.
+    pub fn settle(&mut self) -> Result<bool> {
+        let Some(before) = self.head else { return Ok(false) };
+        let path = segment::path(&self.folder, before.base);
+        if !fs::metadata(path).is_ok_and(|found| found.len() > before.pos) {
+            return Ok(false);
+        }
+        // Who may not write sees what was told.
+        let _ = recover(&self.place, &self.partition, &self.folder, SETTLE_MAX);
+        Ok(self.look()? != before)
     }
 
     /// The first offset that is not written, as last heard.
@@ -78,7 +118,10 @@ impl Cursor {
 
     /// Gives descriptors back; they are opened again when needed.
     pub fn rest(&mut self) {
-        self.at = None;
+        if let Some(At { base, file, pos }) = self.at.take() {
+            let inode = files::inode_of(&file);
+            self.left = Some(Left { base, pos, next: self.next, inode });
+        }
         self.head_file = None;
     }
 
@@ -102,7 +145,7 @@ impl Cursor {
         }
         // Nobody has written since the machine was started: what there is is
         // looked at as a writer does.
-        recover(&self.place, &self.partition, &self.folder)?;
+        recover(&self.place, &self.partition, &self.folder, self.place.patience())?;
         self.head_file = Some(File::open(&path).map_err(failed)?);
         let told = self.head_file.as_ref().map(head::read).transpose().map_err(failed)?.flatten();
         self.head = told;
@@ -111,7 +154,7 @@ impl Cursor {
 
     /// Goes elsewhere.
     pub fn seek(&mut self, position: Position) -> Result<()> {
-        self.at = None;
+        (self.at, self.left) = (None, None);
         let head = self.look()?;
         self.next = match position {
             Position::Latest => head.end,
@@ -240,8 +283,18 @@ impl Cursor {
         Ok(At { base, file, pos: if ours { segment::HEADER } else { 0 } })
     }
 
+    /// Opens a segment where it was left, if it is the same.
+    fn back(&self, left: &Left) -> Option<At> {
+        let file = File::open(segment::path(&self.folder, left.base)).ok()?;
+        let same = left.next == self.next && left.inode == files::inode_of(&file);
+        same.then_some(At { base: left.base, file, pos: left.pos })
+    }
+
     /// Opens the segment in which the next record lies, at or before it.
     fn locate(&mut self) -> io::Result<Option<At>> {
+        if let Some(at) = self.left.take().and_then(|left| self.back(&left)) {
+            return Ok(Some(at));
+        }
         let bases = segment::list(&self.folder)?;
         let Some(first) = bases.first().copied() else { return Ok(None) };
         self.next = self.next.max(first);
@@ -383,8 +436,8 @@ enum Found {
     Damage,
 }
 
-/// Looks at a partition that nobody has looked at since the machine started.
-fn recover(place: &Place, partition: &Partition, folder: &Path) -> Result<()> {
+/// Looks at a partition as its next writer does.
+fn recover(place: &Place, partition: &Partition, folder: &Path, patience: Duration) -> Result<()> {
     let Partition { topic, number } = partition;
     let found = topics::get(place, topic)?;
     if !(0..found.partitions).contains(number) {
@@ -392,6 +445,6 @@ fn recover(place: &Place, partition: &Partition, folder: &Path) -> Result<()> {
     }
     let lock = FileLock::open(&folder.join("writer.lock"))?;
     let key = intents::partition_key(topic, *number);
-    let _held = intents::hold(place, &lock, &key, place.patience())?;
+    let _held = intents::hold(place, &lock, &key, patience)?;
     Writer::open(folder)?.refresh(&found.rules)
 }

@@ -27,6 +27,17 @@ pub(super) fn identity(path: &Path) -> Option<Identity> {
     })
 }
 
+/// Device and number of the file that has this name now.
+pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Of an open file; `None` when it was removed.
+pub(super) fn inode_of(file: &File) -> Option<(u64, u64)> {
+    let found = file.metadata().ok().filter(|found| found.nlink() > 0)?;
+    Some((found.dev(), found.ino()))
+}
+
 /// Milliseconds since 1970.
 pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

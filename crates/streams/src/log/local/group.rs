@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ use super::lock::{FileLock, Held};
 use super::place::Place;
 use super::presence::{self, Process};
 use super::{failure, files, topics};
-use crate::log::{Partition, Result};
+use crate::log::{LogError, Partition, Result};
 
 pub(super) mod balance;
 
@@ -58,6 +59,13 @@ impl State {
             self.target = target;
             self.generation += 1;
         }
+    }
+
+    /// What this member is said to read and does not, because it could not say
+    /// so when it gave it up, is nobody's.
+    pub fn give_up(&mut self, id: &str, reads: impl Fn(&Partition) -> bool) {
+        self.owners
+            .retain(|key, owner| owner != id || partition_of(key).is_some_and(|one| reads(&one)));
     }
 
     /// Takes what shall be this member's and is nobody's; answers it.
@@ -105,8 +113,19 @@ impl GroupFiles {
 
     /// Takes the group's lock.
     pub fn hold(&self) -> Result<Held> {
+        let patience = self.place.patience();
+        self.hold_within(patience)?.ok_or_else(|| self.busy(patience))
+    }
+
+    /// The same; `None` when it is not to be had in time.
+    pub fn hold_within(&self, timeout: Duration) -> Result<Option<Held>> {
         let key = intents::group_key(&self.name);
-        intents::hold(&self.place, &self.lock, &key, self.place.patience())
+        intents::hold_within(&self.place, &self.lock, &key, timeout)
+    }
+
+    /// Says that the lock was not to be had for so long.
+    pub fn busy(&self, waited: Duration) -> LogError {
+        self.lock.busy(waited)
     }
 
     /// The group as it was left. What cannot be read counts as nothing: who is
@@ -130,20 +149,24 @@ impl GroupFiles {
     }
 
     /// Takes out who is dead.
-    pub fn bury(&self, state: &mut State) {
+    ///
+    /// # Errors
+    /// When that cannot be told of one: nothing is changed then.
+    pub fn bury(&self, state: &mut State) -> Result<()> {
         let members = self.folder.join("members");
-        let dead: Vec<_> = state
-            .members
-            .iter()
-            .filter(|(id, info)| !presence::is_alive(&members, id, &info.process))
-            .map(|(id, _)| id.clone())
-            .collect();
+        let mut dead = Vec::new();
+        for (id, info) in &state.members {
+            if !presence::is_alive(&members, id, &info.process)? {
+                dead.push(id.clone());
+            }
+        }
         for id in dead {
             state.remove(&id);
             let _ = fs::remove_file(members.join(&id));
         }
         let known = &state.members;
         state.owners.retain(|_, owner| known.contains_key(owner));
+        Ok(())
     }
 
     /// How many partitions the topics have that any member reads.

@@ -16,7 +16,7 @@ use super::lock::{FileLock, Held};
 use super::place::{escaped, Place};
 use super::writer::{Piece, Writer};
 use super::{failure, files, frame, offsets, topics};
-use crate::log::{Commit, Result};
+use crate::log::{Commit, ErrorKind, LogError, Result};
 
 /// What is to be written to one partition.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -129,11 +129,21 @@ pub(super) fn hold(
     key: &str,
     timeout: Duration,
 ) -> Result<Held> {
+    hold_within(place, lock, key, timeout)?.ok_or_else(|| lock.busy(timeout))
+}
+
+/// As [`hold`]; `None` when the lock is not to be had in time.
+pub(super) fn hold_within(
+    place: &Place,
+    lock: &Arc<FileLock>,
+    key: &str,
+    timeout: Duration,
+) -> Result<Option<Held>> {
     loop {
-        let held = lock.acquire(timeout)?;
-        let Some(path) = orphan(place, &[key])? else { return Ok(held) };
+        let Some(held) = lock.acquire_within(timeout)? else { return Ok(None) };
+        let Some(path) = orphan(place, &[key])? else { return Ok(Some(held)) };
         drop(held);
-        redo(place, &path)?;
+        redo(place, &path, timeout)?;
     }
 }
 
@@ -144,19 +154,19 @@ pub(super) fn hold_all(place: &Place, parts: &[String], group: &str) -> Result<V
     keys.sort();
     keys.push(group_key(group));
     loop {
-        let held = acquire(place, &keys)?;
+        let held = acquire(place, &keys, place.patience())?;
         let names: Vec<_> = keys.iter().map(String::as_str).collect();
         let Some(path) = orphan(place, &names)? else { return Ok(held) };
         drop(held);
-        redo(place, &path)?;
+        redo(place, &path, place.patience())?;
     }
 }
 
-fn acquire(place: &Place, keys: &[String]) -> Result<Vec<Held>> {
+fn acquire(place: &Place, keys: &[String], timeout: Duration) -> Result<Vec<Held>> {
     keys.iter()
         .map(|key| {
             let name = if key.starts_with("topics/") { "writer.lock" } else { "lock" };
-            FileLock::open(&place.root.join(key).join(name))?.acquire(place.patience())
+            FileLock::open(&place.root.join(key).join(name))?.acquire(timeout)
         })
         .collect()
 }
@@ -177,7 +187,15 @@ fn list(place: &Place) -> Result<Vec<PathBuf>> {
     let folder = place.transactions();
     let failed = |error| failure::of(&folder, "listing", &error);
     let mut paths = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(failed)? {
+    let entries = match fs::read_dir(&folder) {
+        // Somebody has removed it: nothing is decided.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            place.make()?;
+            return Ok(paths);
+        }
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
         let path = entry.map_err(failed)?.path();
         if path.extension().is_some_and(|end| end == "intent") {
             paths.push(path);
@@ -201,12 +219,12 @@ fn read(path: &Path) -> Result<Option<Intent>> {
 }
 
 /// Does what is left of a transaction whose writer died.
-fn redo(place: &Place, path: &Path) -> Result<()> {
+fn redo(place: &Place, path: &Path, timeout: Duration) -> Result<()> {
     let Some(intent) = read(path)? else { return Ok(()) };
     // A topic may have been deleted since.
     let there = |key: &String| place.root.join(key).is_dir();
     let keys: Vec<_> = intent.keys().into_iter().filter(there).collect();
-    let _held = acquire(place, &keys)?;
+    let _held = acquire(place, &keys, timeout)?;
     if path.exists() && apply(place, &intent)? {
         finish(place, path)?;
     }
@@ -221,6 +239,20 @@ pub(super) fn finish(place: &Place, path: &Path) -> Result<()> {
             false => Ok(()),
         })
         .map_err(|error| failure::of(path, "removing", &error))
+}
+
+/// The transaction has failed and nothing of it is there: nobody shall do it
+/// again. What is to be said of it.
+pub(super) fn take_back(place: &Place, path: &Path, why: LogError) -> LogError {
+    let Err(left) = finish(place, path) else { return why };
+    LogError::new(
+        ErrorKind::Unreachable,
+        format!(
+            "{why}; and it could not be taken back ({left}): whether this transaction is done is \
+             unknown, whoever comes next may still do it; see to {} before it is tried again",
+            path.display()
+        ),
+    )
 }
 
 /// A partition's records, staged.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{failure, files};
-use crate::log::Result;
+use crate::log::{LogError, Result};
 
 const BYTES: usize = 4096;
 const HEADER: usize = 128;
@@ -24,6 +24,36 @@ const HEADER: usize = 128;
 /// Longest wait in one piece: a waiter that was woken and killed before it
 /// took the lock takes the wake-up with it; the next slice sees a free lock.
 const SLICE: Duration = Duration::from_millis(20);
+
+/// Of waits: one that nobody sets back.
+#[cfg(target_env = "gnu")]
+const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
+/// Of waits: the only one that this C library has for them.
+#[cfg(not(target_env = "gnu"))]
+const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME;
+
+#[cfg(target_env = "gnu")]
+extern "C" {
+    /// Of glibc since 2.30; the libc crate does not have it.
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
+/// Waits until a time of [`CLOCK`].
+///
+/// # Safety
+/// Both must be valid, and the mutex one that was made.
+unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, until: &libc::timespec) -> libc::c_int {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: as the caller promises.
+    return unsafe { pthread_mutex_clocklock(mutex, CLOCK, until) };
+    #[cfg(not(target_env = "gnu"))]
+    // SAFETY: as the caller promises.
+    return unsafe { libc::pthread_mutex_timedlock(mutex, until) };
+}
 
 /// The mapped lock.
 pub(super) struct FileLock {
@@ -132,13 +162,23 @@ impl FileLock {
 
     /// Waits for the lock.
     pub fn acquire(self: &Arc<Self>, timeout: Duration) -> Result<Held> {
+        self.acquire_within(timeout)?.ok_or_else(|| self.busy(timeout))
+    }
+
+    /// Says that it was not to be had for so long.
+    pub fn busy(&self, waited: Duration) -> LogError {
+        failure::locked(&self.path, waited.as_millis())
+    }
+
+    /// Waits for the lock; `None` when time is up.
+    pub fn acquire_within(self: &Arc<Self>, timeout: Duration) -> Result<Option<Held>> {
         let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match self.wait(left.min(SLICE)) {
-                Ok(true) => return Ok(Held { lock: self.clone(), stays: PhantomData }),
+                Ok(true) => return Ok(Some(Held { lock: self.clone(), stays: PhantomData })),
                 Ok(false) if left > SLICE => {}
-                Ok(false) => return Err(failure::locked(&self.path, timeout.as_millis())),
+                Ok(false) => return Ok(None),
                 Err(error) => return Err(failure::of(&self.path, "locking", &error)),
             }
         }
@@ -147,12 +187,12 @@ impl FileLock {
     fn wait(&self, timeout: Duration) -> io::Result<bool> {
         let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `until` is ours.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut until) };
+        unsafe { libc::clock_gettime(CLOCK, &mut until) };
         until.tv_nsec += libc::c_long::from(timeout.subsec_nanos() as i32);
         until.tv_sec += timeout.as_secs() as libc::time_t + until.tv_nsec / 1_000_000_000;
         until.tv_nsec %= 1_000_000_000;
-        // SAFETY: a mutex that `prepare` made.
-        match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &until) } {
+        // SAFETY: a mutex that `prepare` made, and a time of ours.
+        match unsafe { lock_until(self.mutex(), &until) } {
             0 => Ok(true),
             libc::EOWNERDEAD => {
                 // Whoever takes it looks at the files first, as after any

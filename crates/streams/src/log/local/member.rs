@@ -27,6 +27,10 @@ use holdings::Holdings;
 /// not heard.
 const FAR_LOOK: Duration = Duration::from_secs(1);
 
+/// Longest wait for the group's lock by what is tried again by itself: the
+/// thread has other groups' and partitions' things to do.
+const HASTE: Duration = Duration::from_millis(200);
+
 /// See above.
 pub(super) struct LocalMember {
     id: String,
@@ -41,8 +45,12 @@ pub(super) struct LocalMember {
     changed: bool,
     /// Records were written since the last wait.
     written: bool,
+    /// That wait ended by what was heard.
+    heard: bool,
     /// The last look did not work; the next poll looks again.
     failing: Option<LogError>,
+    /// Since when the group's lock is not to be had.
+    busy: Option<Instant>,
     looked: Instant,
     unknown: BTreeSet<String>,
     pending: Vec<MemberEvent>,
@@ -75,7 +83,9 @@ impl LocalMember {
             presence,
             changed: true,
             written: false,
+            heard: true,
             failing: None,
+            busy: None,
             looked: Instant::now(),
             unknown: BTreeSet::new(),
             pending: Vec::new(),
@@ -92,8 +102,9 @@ impl LocalMember {
         });
     }
 
-    /// Takes part: who is there, who reads what, what is mine.
-    fn look(&mut self) -> Result<()> {
+    /// Takes part: who is there, who reads what, what is mine. False when the
+    /// group's lock was not to be had.
+    fn look(&mut self) -> Result<bool> {
         // Before the look: what changes during it is heard after it.
         for topic in &self.settings.topics {
             let folder = self.files.place.topic(topic);
@@ -101,16 +112,15 @@ impl LocalMember {
                 let _ = self.ear.listen(&folder, ear::NAMES);
             }
         }
-        let held = self.files.hold()?;
+        let Some(held) = self.files.hold_within(HASTE)? else { return Ok(false) };
         let before = self.files.load()?;
+        let committed = offsets::load(&self.files.folder)?;
         let mut state = before.clone();
-        let info = || MemberInfo {
-            process: Process::own(),
-            host: host(),
-            topics: self.settings.topics.clone(),
-        };
+        let process = Process::own()?;
+        let info = || MemberInfo { process, host: host(), topics: self.settings.topics.clone() };
         state.members.entry(self.id.clone()).or_insert_with(info);
-        self.files.bury(&mut state);
+        self.files.bury(&mut state)?;
+        state.give_up(&self.id, |partition| self.holdings.has(partition));
         let partitions = self.files.partitions(&state)?;
         state.balance(&partitions);
         let lost = self.holdings.lost(&state, &self.id);
@@ -119,14 +129,13 @@ impl LocalMember {
         if state != before {
             self.files.store(&state)?;
         }
-        let committed = offsets::load(&self.files.folder)?;
         drop(held);
         self.tell_unknown(partitions.keys().cloned().collect());
         self.tell(&state, lost, &taken, &committed);
         if !self.deaths.watch(state.members.values().map(|info| &info.process)) {
             self.changed = true;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn tell(
@@ -146,24 +155,47 @@ impl LocalMember {
         }
         let mut assigned = Vec::new();
         for partition in taken.iter().filter_map(|key| partition_of(key)) {
-            let commit = committed.get(&(partition.topic.to_string(), partition.number));
-            let from = match (commit, self.settings.start) {
+            let key = (partition.topic.to_string(), partition.number);
+            let mut commit = committed.get(&key).cloned();
+            let from = match (&commit, self.settings.start) {
                 (Some(commit), _) => Position::Offset(commit.offset),
                 (None, Start::Earliest) => Position::Earliest,
                 (None, Start::Latest) => Position::Latest,
             };
             let failed = self.holdings.add(&partition, from, &self.ear);
             self.pending.extend(failed.map(MemberEvent::Trouble));
+            let end = self.holdings.end_offset(&partition);
+            if let (Some(commit), Some(end)) = (&mut commit, end) {
+                self.pending.extend(clamp(commit, end).map(MemberEvent::Trouble));
+            }
             assigned.push(Assigned {
                 partition,
-                committed: commit.map(|commit| commit.offset),
-                metadata: commit.map(|commit| commit.metadata.clone()).unwrap_or_default(),
+                committed: commit.as_ref().map(|commit| commit.offset),
+                metadata: commit.map(|commit| commit.metadata).unwrap_or_default(),
             });
         }
         if !assigned.is_empty() {
             self.pending.push(MemberEvent::Assigned(assigned));
         }
         self.holdings.renew(&self.ear);
+    }
+
+    /// Looks again later; that others have the lock is trouble when it lasts.
+    fn is_busy(&mut self) {
+        self.changed = true;
+        let patience = self.files.place.patience();
+        if self.busy.get_or_insert_with(Instant::now).elapsed() >= patience {
+            self.has_failed(self.files.busy(patience));
+        }
+    }
+
+    /// Looks again later; the same is said once.
+    fn has_failed(&mut self, error: LogError) {
+        self.changed = true;
+        if self.failing.as_ref() != Some(&error) {
+            self.pending.push(MemberEvent::Trouble(error.clone()));
+        }
+        self.failing = Some(error);
     }
 
     /// Once for each topic that is not there.
@@ -184,8 +216,9 @@ impl LocalMember {
     }
 
     /// Changes the group's state, if this member is in it.
-    fn change(&self, change: impl FnOnce(&mut State)) -> Result<()> {
-        let _held = self.files.hold()?;
+    fn change(&self, patience: Duration, change: impl FnOnce(&mut State)) -> Result<()> {
+        let held = self.files.hold_within(patience)?;
+        let _held = held.ok_or_else(|| self.files.busy(patience))?;
         let before = self.files.load()?;
         let mut state = before.clone();
         change(&mut state);
@@ -198,9 +231,10 @@ impl LocalMember {
 
 impl log::Member for LocalMember {
     fn wait(&mut self, timeout: Duration) {
-        let due = self.changed && self.failing.is_none();
+        let due = self.changed && self.failing.is_none() && self.busy.is_none();
         // A poll may have heard of records that were not fetched since.
         if due || std::mem::take(&mut self.written) || !self.pending.is_empty() {
+            self.heard = true;
             return;
         }
         let timeout = if self.deaths.has_far { timeout.min(FAR_LOOK) } else { timeout };
@@ -210,7 +244,11 @@ impl log::Member for LocalMember {
         }
         self.changed |= ready[2..].contains(&true);
         self.hear();
-        self.written = false;
+        self.heard = std::mem::take(&mut self.written) || self.changed || ready.contains(&true);
+    }
+
+    fn heard(&self) -> bool {
+        self.heard
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
@@ -223,14 +261,9 @@ impl log::Member for LocalMember {
             self.changed = false;
             self.looked = Instant::now();
             match self.look() {
-                Ok(()) => self.failing = None,
-                Err(error) => {
-                    self.changed = true;
-                    if self.failing.as_ref() != Some(&error) {
-                        self.pending.push(MemberEvent::Trouble(error.clone()));
-                    }
-                    self.failing = Some(error);
-                }
+                Ok(true) => (self.failing, self.busy) = (None, None),
+                Ok(false) => self.is_busy(),
+                Err(error) => self.has_failed(error),
             }
         }
         events.append(&mut self.pending);
@@ -253,7 +286,15 @@ impl log::Member for LocalMember {
 
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
         offsets::check(commits)?;
-        let _held = self.files.hold()?;
+        let patience = if wait { self.files.place.patience() } else { HASTE };
+        let Some(_held) = self.files.hold_within(patience)? else {
+            let error = self.files.busy(patience);
+            if wait {
+                return Err(error);
+            }
+            self.pending.push(MemberEvent::CommitFailed(error));
+            return Ok(());
+        };
         let state = self.files.load()?;
         let is_mine = |commit: &&Commit| {
             let owner = state.owners.get(&key_of(&commit.topic, commit.partition));
@@ -279,13 +320,11 @@ impl log::Member for LocalMember {
         self.holdings.drop_all(partitions, &self.ear);
         let id = self.id.clone();
         let keys: Vec<_> = partitions.iter().map(|one| key_of(&one.topic, one.number)).collect();
-        let released = self.change(|state| {
+        // Where this does not work, the next look finds that they are not read
+        // here and gives them up, or says what stands in the way.
+        let _ = self.change(HASTE, |state| {
             state.owners.retain(|key, owner| *owner != id || !keys.contains(key));
         });
-        if let Err(error) = released {
-            // The next look finds that they are nobody's here, and gives them up.
-            self.pending.push(MemberEvent::Trouble(error));
-        }
         self.changed = true;
     }
 
@@ -297,7 +336,7 @@ impl log::Member for LocalMember {
         self.id.clone().into_bytes()
     }
 
-    fn leave(&mut self, _timeout: Duration) {
+    fn leave(&mut self, timeout: Duration) {
         if self.presence.is_none() {
             return;
         }
@@ -305,7 +344,8 @@ impl log::Member for LocalMember {
         let id = self.id.clone();
         let files = &self.files;
         // When this does not work, the others find its lock free.
-        let _ = self.change(|state| {
+        let patience = self.files.place.patience().min(timeout);
+        let _ = self.change(patience, |state| {
             state.remove(&id);
             if let Ok(partitions) = files.partitions(state) {
                 state.balance(&partitions);
@@ -317,8 +357,23 @@ impl log::Member for LocalMember {
 
 impl Drop for LocalMember {
     fn drop(&mut self) {
-        log::Member::leave(self, Duration::ZERO);
+        log::Member::leave(self, self.files.place.patience());
     }
+}
+
+/// A commit of records that are gone, as after a loss of power with `durable`
+/// off: the group goes on with what is written next.
+fn clamp(commit: &mut Commit, end: i64) -> Option<LogError> {
+    let Commit { topic, partition, offset, metadata } = commit;
+    if *offset <= end {
+        return None;
+    }
+    let message = format!(
+        "{topic}/{partition} is committed to {offset} and ends at {end}: records are gone, or were \
+         written anew; the group goes on at {end}; seek to read from before"
+    );
+    (*offset, *metadata) = (end, String::new());
+    Some(LogError::new(ErrorKind::Corrupt, message))
 }
 
 fn host() -> String {

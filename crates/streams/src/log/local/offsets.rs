@@ -111,6 +111,12 @@ fn encode(out: &mut Vec<u8>, key: &(String, i32), commit: Option<&Commit>) {
 /// Says what is wrong with commits.
 pub(super) fn check(commits: &[Commit]) -> Result<()> {
     for commit in commits {
+        if commit.offset < 0 {
+            return Err(failure::invalid(format!(
+                "{} is no offset of {}/{}: they begin with 0",
+                commit.offset, commit.topic, commit.partition
+            )));
+        }
         let bytes = commit.metadata.len();
         if bytes > METADATA_BYTES_MAX {
             return Err(failure::invalid(format!(

@@ -38,12 +38,17 @@ impl Place {
             ));
         }
         let place = Self { root: PathBuf::from(path), settings: settings.clone() };
-        for folder in [place.topics(), place.groups(), place.transactions()] {
+        place.make()?;
+        Ok(place)
+    }
+
+    /// Makes what is not there, also when somebody has removed it since.
+    pub fn make(&self) -> Result<()> {
+        for folder in [self.topics(), self.groups(), self.transactions()] {
             fs::create_dir_all(&folder)
                 .map_err(|error| failure::of(&folder, "making the folder", &error))?;
         }
-        place.check_format()?;
-        Ok(place)
+        self.check_format()
     }
 
     fn check_format(&self) -> Result<()> {

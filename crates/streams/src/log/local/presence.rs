@@ -27,34 +27,55 @@ pub(super) struct Process {
 
 impl Process {
     /// This one.
-    pub fn own() -> Self {
+    pub fn own() -> Result<Self> {
         let pid = std::process::id() as i32;
-        Self { pid, started: started(pid).unwrap_or_default(), space: space() }
+        let read = || -> io::Result<Self> {
+            let started = started(pid)?.ok_or(io::ErrorKind::NotFound)?;
+            Ok(Self { pid, started, space: space()? })
+        };
+        read().map_err(|error| failure::of(&stat(pid), "reading", &error))
     }
 
     /// Whether its number means the same to us.
-    fn is_near(&self) -> bool {
-        self.space == space()
+    fn is_near(&self) -> io::Result<bool> {
+        Ok(self.space == space()?)
     }
 
     /// Whether it has ended for certain.
-    fn is_over(&self) -> bool {
-        self.is_near() && started(self.pid) != Some(self.started)
+    fn is_over(&self) -> io::Result<bool> {
+        Ok(self.is_near()? && started(self.pid)? != Some(self.started))
     }
 }
 
-fn space() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map(|found| found.ino()).unwrap_or_default()
+fn space() -> io::Result<u64> {
+    fs::metadata("/proc/self/ns/pid").map(|found| found.ino())
+}
+
+fn stat(pid: i32) -> PathBuf {
+    format!("/proc/{pid}/stat").into()
 }
 
 /// When a process began; `None` when there is none, or only its remains.
-fn started(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn started(pid: i32) -> io::Result<Option<u64>> {
+    match fs::read_to_string(stat(pid)) {
+        Ok(text) => began(&text).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        Err(error) if is_nobody(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same, of what the kernel says of it; `None` when that is nothing.
+fn began(text: &str) -> Option<Option<u64>> {
     // The name is in brackets and may hold anything.
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let state = fields.next()?;
-    let dead = matches!(state, "Z" | "X" | "x");
-    fields.nth(18).filter(|_| !dead)?.parse().ok()
+    let dead = matches!(fields.next()?, "Z" | "X" | "x");
+    let began = fields.nth(18)?.parse().ok()?;
+    Some(Some(began).filter(|_| !dead))
+}
+
+/// There is no such process or file. Any other error says nothing of either.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
 /// As long as it lives, its member does.
@@ -98,47 +119,70 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Whether a member is alive. One that is stopped is.
-pub(super) fn is_alive(members: &Path, id: &str, process: &Process) -> bool {
+///
+/// # Errors
+/// When that cannot be told, as without free descriptors: it is not taken for
+/// dead then.
+pub(super) fn is_alive(members: &Path, id: &str, process: &Process) -> Result<bool> {
     // A child that it forked may hold the lock on after its death.
-    if process.is_over() {
-        return false;
+    let over = process.is_over();
+    if over.map_err(|error| failure::of(&stat(process.pid), "reading", &error))? {
+        return Ok(false);
     }
-    let Ok(file) = File::open(members.join(id)) else { return false };
+    let path = members.join(id);
+    is_locked(&path).map_err(|error| failure::of(&path, "looking at the lock", &error))
+}
+
+fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(error) if is_nobody(&error) => return Ok(false),
+        opened => opened?,
+    };
     let mut asked = request();
     // SAFETY: a descriptor and a request of ours, which it fills.
-    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut asked) };
-    answer == 0 && asked.l_type != libc::F_UNLCK as libc::c_short
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut asked) } {
+        0 => Ok(asked.l_type != libc::F_UNLCK as libc::c_short),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Listens for the deaths of other processes.
 #[derive(Default)]
 pub(super) struct Deathwatch {
     watched: BTreeMap<Process, OwnedFd>,
-    /// Some are in another namespace: their deaths are not heard.
+    /// Deaths of some are not heard: they are in another namespace, or there
+    /// is no descriptor for them.
     pub has_far: bool,
 }
 
 impl Deathwatch {
     /// Watches these and no others. False when one of them has ended already.
     pub fn watch<'a>(&mut self, processes: impl Iterator<Item = &'a Process>) -> bool {
-        let own = Process::own();
+        let own = std::process::id() as i32;
         let mut before = std::mem::take(&mut self.watched);
         let mut all = true;
         self.has_far = false;
         for process in processes {
-            if *process == own || self.watched.contains_key(process) {
+            if self.watched.contains_key(process) {
                 continue;
             }
-            if !process.is_near() {
-                self.has_far = true;
-                continue;
+            match process.is_near() {
+                Ok(true) if process.pid == own => continue,
+                Ok(true) => {}
+                _ => {
+                    self.has_far = true;
+                    continue;
+                }
             }
-            match before.remove(process).or_else(|| open(process.pid)) {
-                // Another one may have that number by now.
-                Some(fd) if !process.is_over() => {
+            let fd = before.remove(process).map_or_else(|| open(process.pid), Ok);
+            // Another one may have that number by now.
+            match fd.and_then(|fd| Ok((fd, process.is_over()?))) {
+                Ok((fd, false)) => {
                     self.watched.insert(process.clone(), fd);
                 }
-                _ => all = false,
+                Ok((_, true)) => all = false,
+                Err(error) if is_nobody(&error) => all = false,
+                Err(_) => self.has_far = true,
             }
         }
         all
@@ -150,11 +194,14 @@ impl Deathwatch {
     }
 }
 
-fn open(pid: i32) -> Option<OwnedFd> {
+fn open(pid: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
     // SAFETY: just opened, owned by nobody else.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
 #[cfg(test)]
@@ -167,29 +214,48 @@ mod tests {
     #[test]
     fn a_member_is_alive_as_long_as_its_lock() {
         let folder = tempfile::tempdir().unwrap();
-        let own = Process::own();
-        assert!(!is_alive(folder.path(), "a", &own));
+        let own = Process::own().unwrap();
+        assert!(!is_alive(folder.path(), "a", &own).unwrap());
         let presence = Presence::enter(folder.path(), "a").unwrap();
-        assert!(is_alive(folder.path(), "a", &own));
+        assert!(is_alive(folder.path(), "a", &own).unwrap());
         let earlier = Process { started: own.started + 1, ..own.clone() };
-        assert!(!is_alive(folder.path(), "a", &earlier));
+        assert!(!is_alive(folder.path(), "a", &earlier).unwrap());
         assert!(Presence::enter(folder.path(), "a").is_err());
         drop(presence);
-        assert!(!is_alive(folder.path(), "a", &own));
+        assert!(!is_alive(folder.path(), "a", &own).unwrap());
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_is_not_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Process::own().unwrap();
+        // A name that leads to itself: it cannot be opened, and is there.
+        std::os::unix::fs::symlink("a", folder.path().join("a")).unwrap();
+        let error = is_alive(folder.path(), "a", &own).unwrap_err();
+        assert!(error.message.contains("looking at the lock"), "{error}");
+        assert!(began("").is_none() && began("1 (a) S 2").is_none());
+        let zeros = " 0".repeat(18);
+        assert_eq!(began(&format!("1 (a) b) S{zeros} 77 0")), Some(Some(77)));
+        assert_eq!(began(&format!("1 (a) Z{zeros} 77 0")), Some(None));
+        for (code, nobody) in [(libc::ENOENT, true), (libc::ESRCH, true), (libc::EMFILE, false)] {
+            assert_eq!(is_nobody(&io::Error::from_raw_os_error(code)), nobody, "{code}");
+        }
     }
 
     #[test]
     fn a_death_is_heard() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id() as i32;
-        let process = Process { pid, started: started(pid).unwrap(), space: space() };
+        let process =
+            Process { pid, started: started(pid).unwrap().unwrap(), space: space().unwrap() };
         let mut watch = Deathwatch::default();
-        assert!(watch.watch([&process, &Process::own()].into_iter()));
+        let own = Process::own().unwrap();
+        assert!(watch.watch([&process, &own].into_iter()));
         let fds: Vec<_> = watch.descriptors().collect();
         assert_eq!(wait_for(&fds, Duration::ZERO), [false]);
         child.kill().unwrap();
         assert_eq!(wait_for(&fds, Duration::from_secs(30)), [true]);
-        assert!(process.is_over());
+        assert!(process.is_over().unwrap());
         child.wait().unwrap();
         assert!(!watch.watch([&process].into_iter()));
     }

@@ -27,7 +27,10 @@ impl LocalReader {
         if !(0..found.partitions).contains(number) {
             return Err(failure::unknown_partition(topic, *number, found.partitions));
         }
-        let cursor = Cursor::open(place, partition, from)?;
+        let mut cursor = Cursor::open(place, partition, from)?;
+        if cursor.settle()? {
+            cursor.seek(from)?;
+        }
         let ear = Ear::new()?;
         ear.listen(&head::path(&place.partition(topic, *number)), ear::WRITTEN)?;
         let alarm = Alarm::new().map_err(|error| {

@@ -1,6 +1,7 @@
 //! Segments: the files that a partition's records lie in, each named after
 //! the offset of its first record.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,8 @@ use super::files;
 /// Bytes before the first record.
 pub(super) const HEADER: u64 = 32;
 const MAGIC: &[u8; 8] = b"chatonL1";
+/// No log comes as far: room to count on from any segment's name.
+const BASE_MAX: i64 = 1 << 62;
 
 /// The file of a segment.
 pub(super) fn path(folder: &Path, base: i64) -> PathBuf {
@@ -27,13 +30,29 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<i64>> {
     let mut bases = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
-        let base = name.to_str().and_then(|name| name.strip_suffix(".log"));
-        if let Some(digits) = base.filter(|digits| digits.len() == 20) {
-            bases.extend(digits.parse::<i64>());
-        }
+        bases.extend(base_of(&name).filter(|base| *base < BASE_MAX));
     }
     bases.sort_unstable();
     Ok(bases)
+}
+
+/// Files that are called as segments are, and cannot be any of this log's.
+pub(super) fn foreign(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if base_of(&entry.file_name()).is_some_and(|base| base >= BASE_MAX) {
+            paths.push(entry.path());
+        }
+    }
+    Ok(paths)
+}
+
+fn base_of(name: &OsStr) -> Option<i64> {
+    let digits = name.to_str()?.strip_suffix(".log").filter(|digits| digits.len() == 20)?;
+    // More than a number holds is as foreign as the largest.
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
 /// Makes an empty segment; it is there whole or not at all.
@@ -88,6 +107,13 @@ mod tests {
         fs::write(folder.path().join("notes.log"), "x").unwrap();
         fs::write(folder.path().join("00000000000000000000.log.9.damaged"), "x").unwrap();
         assert_eq!(list(folder.path()).unwrap(), [0, 7, 30]);
+        assert!(foreign(folder.path()).unwrap().is_empty());
+        for name in ["09223372036854775807.log", "99999999999999999999.log"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        fs::write(folder.path().join("-0000000000000000001.log"), "x").unwrap();
+        assert_eq!(list(folder.path()).unwrap(), [0, 7, 30]);
+        assert_eq!(foreign(folder.path()).unwrap().len(), 2);
     }
 
     #[test]

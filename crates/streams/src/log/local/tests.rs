@@ -50,6 +50,7 @@ mod keeping;
 mod members;
 mod producing;
 mod recovery;
+mod removal;
 mod transactions;
 
 mod suite {

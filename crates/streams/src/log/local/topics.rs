@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -59,12 +60,23 @@ pub(super) fn get(place: &Place, name: &str) -> Result<Topic> {
 
 /// The topic, made with default settings when it is not there.
 pub(super) fn get_or_make(place: &Place, name: &str) -> Result<Topic> {
-    if let Some(topic) = find(place, name)? {
-        return Ok(topic);
+    match find(place, name)? {
+        Some(topic) => Ok(topic),
+        None => make(place, name, None),
     }
+}
+
+/// A topic that was there and is not any more, made as one by its first
+/// record. Records wait that were given a partition of so many: unless it is
+/// declared otherwise, it gets as many again.
+pub(super) fn make_again(place: &Place, known: &Topic) -> Result<Topic> {
+    make(place, &known.name, Some(known.partitions))
+}
+
+fn make(place: &Place, name: &str, partitions: Option<i32>) -> Result<Topic> {
     let new = NewTopic {
         name: name.into(),
-        partitions: None,
+        partitions: place.settings.topics.get(name).copied().or(partitions),
         replication: None,
         settings: BTreeMap::new(),
     };
@@ -89,6 +101,7 @@ pub(super) fn create(place: &Place, new: &NewTopic) -> Result<()> {
     let partitions = new.partitions.unwrap_or(place.settings.partitions);
     check_partitions(&new.name, partitions)?;
     Rules::of(&place.settings, &new.settings)?;
+    place.make()?;
     let _held = lock(place)?;
     if place.topic(&new.name).exists() {
         return Err(failure::invalid(format!("topic {:?} is there already", new.name)));
@@ -144,6 +157,21 @@ pub(super) fn configure(
     let mut topic = get(place, name)?;
     topic.settings.extend(settings.iter().map(|(name, value)| (name.clone(), value.clone())));
     write(place, name, &Meta { partitions: topic.partitions, settings: topic.settings })
+}
+
+/// Makes a partition's folder again that somebody has removed. By renaming:
+/// who reads it hears of that.
+pub(super) fn restore(folder: &Path) -> Result<()> {
+    let aside = files::beside(folder, &format!("~new-{}", files::unique()));
+    let made = fs::create_dir(&aside).and_then(|()| fs::rename(&aside, folder));
+    match made {
+        // Another one was faster.
+        Err(_) if folder.is_dir() => {
+            let _ = fs::remove_dir(&aside);
+            Ok(())
+        }
+        made => made.map_err(|error| failure::of(folder, "making the partition", &error)),
+    }
 }
 
 /// Deletes a topic.

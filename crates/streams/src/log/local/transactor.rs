@@ -87,13 +87,14 @@ impl log::Transactor for LocalTransactor {
         }
         let path = intent.write(&self.place)?;
         match intents::apply(&self.place, &intent) {
-            Ok(true) => intents::finish(&self.place, &path),
-            Ok(false) => Ok(()),
-            Err(error) => {
-                // Nothing of it is there; nobody shall do it again.
-                intents::finish(&self.place, &path)?;
-                Err(error)
+            Ok(true) => {
+                // It holds. While its file cannot be removed, whoever comes
+                // next finds that all of it is done, and tries that again.
+                let _ = intents::finish(&self.place, &path);
+                Ok(())
             }
+            Ok(false) => Ok(()),
+            Err(error) => Err(intents::take_back(&self.place, &path, error)),
         }
     }
 }

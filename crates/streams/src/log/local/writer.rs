@@ -62,6 +62,13 @@ impl Writer {
         self.head.end
     }
 
+    /// Whether the partition's files were removed, or are others now: what
+    /// would be written here nobody could read.
+    pub fn is_gone(&self) -> bool {
+        let open = files::inode_of(&self.head_file);
+        open.is_none() || open != files::inode(&head::path(&self.folder))
+    }
+
     /// Sees what others have written, and puts right what one who died, or
     /// the machine, has left half done.
     pub fn refresh(&mut self, rules: &Rules) -> Result<()> {
@@ -91,7 +98,8 @@ impl Writer {
             // Left alone; readers tell of it and read what is whole in it.
             let size = file.metadata()?.len();
             let whole = scan(&file, From { pos: 0, ..From::start(base) }, size)?;
-            self.head.end = end_told.max(whole.end).max(base + 1);
+            let behind = base.checked_add(1).ok_or(io::ErrorKind::InvalidData)?;
+            self.head.end = end_told.max(whole.end).max(behind);
             return self.begin_segment(self.head.end, rules);
         };
         let size = file.metadata()?.len();

@@ -43,6 +43,11 @@ impl Holdings {
         self.all.values().any(|holding| holding.spot == Some(spot))
     }
 
+    /// Whether this one is read.
+    pub fn has(&self, partition: &Partition) -> bool {
+        self.all.contains_key(partition)
+    }
+
     /// Partitions that belong to others by now.
     pub fn lost(&self, state: &State, id: &str) -> Vec<Partition> {
         let owned = |one: &&Partition| {

@@ -82,8 +82,19 @@ fn current(shared: &Shared, pool: &mut Pool, slot: usize, known: Topic) -> Resul
             Ok(topic)
         }
         None => {
-            shared.buffer.lock().unlearn(slot);
-            Err(failure::unknown_topic(&known.name))
+            // As the first record of a topic does.
+            let made = topics::make_again(&shared.place, &known);
+            let mut buffer = shared.buffer.lock();
+            match made {
+                Ok(topic) => {
+                    buffer.learn(topic.clone());
+                    Ok(topic)
+                }
+                Err(error) => {
+                    buffer.unlearn(slot);
+                    Err(error)
+                }
+            }
         }
     }
 }
@@ -101,6 +112,10 @@ impl Pool {
             return Err(failure::unknown_partition(&topic.name, partition, topic.partitions));
         }
         let folder = place.partition(&topic.name, partition);
+        if self.open.get(&(slot, partition)).is_some_and(|open| open.writer.is_gone()) {
+            // With its lock: others have another one by now.
+            self.open.remove(&(slot, partition));
+        }
         let open = self.open(slot, partition, folder)?;
         let key = intents::partition_key(&topic.name, partition);
         let held = intents::hold(place, &open.lock, &key, topic.rules.lock_wait)?;
@@ -122,6 +137,9 @@ impl Pool {
                 let oldest =
                     self.open.iter().min_by_key(|(_, open)| open.used).map(|(key, _)| *key);
                 oldest.and_then(|key| self.open.remove(&key));
+            }
+            if !folder.is_dir() {
+                topics::restore(&folder)?;
             }
             let lock = FileLock::open(&folder.join("writer.lock"))?;
             let writer = Writer::open(&folder)?;

@@ -118,10 +118,50 @@ fn a_producer_sees_a_topic_go_and_makes_it_again() {
     send(&*producer, &record("t", b"old")).unwrap();
     assert_eq!(log.admin().unwrap().topic("t").unwrap().unwrap().partitions.len(), 2);
     log.admin().unwrap().delete("t").unwrap();
-    let error = send(&*producer, &record("t", b"lost")).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::UnknownTopic);
-    until("the topic is made again", || send(&*producer, &record("t", b"new")).is_ok());
+    assert_eq!(send(&*producer, &record("t", b"new")).unwrap().offset, 0);
     assert_eq!(read(&*log, "t", 0, Position::Earliest, 1), ["new"]);
+}
+
+#[test]
+fn a_topic_is_made_again_with_as_many_partitions() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.partitions = 1);
+    log.admin().unwrap().create(&new_topic("t", 3, &[])).unwrap();
+    let producer = log.producer().unwrap();
+    let last = crate::record::NewRecord { partition: Some(2), ..record("t", b"x") };
+    send(&*producer, &last).unwrap();
+    log.admin().unwrap().delete("t").unwrap();
+    assert_eq!(send(&*producer, &last).unwrap().offset, 0);
+    assert_eq!(log.admin().unwrap().topic("t").unwrap().unwrap().partitions.len(), 3);
+}
+
+#[test]
+fn a_topic_is_made_by_its_first_record_as_declared() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.topics = [("wide".to_owned(), 7)].into());
+    let producer = log.producer().unwrap();
+    for (topic, count) in [("wide", 7), ("other", 4)] {
+        send(&*producer, &record(topic, b"x")).unwrap();
+        assert_eq!(log.admin().unwrap().topic(topic).unwrap().unwrap().partitions.len(), count);
+    }
+}
+
+#[test]
+fn an_offset_that_is_not_there_is_not_set() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    let mut admin = log.admin().unwrap();
+    admin.create(&new_topic("t", 1, &[])).unwrap();
+    fill(&*log, "t", 0, 0..3);
+    for offset in [-1, 4, i64::MAX] {
+        let error = admin.set_committed("g", &[commit("t", 0, offset, "")]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        assert!(error.message.contains("t/0"), "{error}");
+    }
+    assert_eq!(admin.committed("g").unwrap(), []);
+    for offset in [0, 3] {
+        admin.set_committed("g", &[commit("t", 0, offset, "")]).unwrap();
+    }
 }
 
 #[test]

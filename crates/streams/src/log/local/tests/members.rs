@@ -151,4 +151,133 @@ fn nothing_wakes_a_member_that_has_nothing_to_do() {
     let began = std::time::Instant::now();
     party.step(MOMENT * 3);
     assert!(began.elapsed() >= MOMENT * 3);
+    assert!(!party.member.heard());
+    fill(&*log, "t", 0, 0..1);
+    party.member.wait(PATIENCE);
+    assert!(party.member.heard());
+    party.bell.ring();
+    party.member.wait(PATIENCE);
+    assert!(party.member.heard());
+}
+
+#[test]
+fn a_release_that_could_not_be_said_is_said_later() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
+    let group = GroupSettings::new("g", &["t"]);
+    let mut first = Party::join(&*log, &group);
+    first.keeps = true;
+    first.has(4);
+    let mut second = Party::join(&*log, &group);
+    second.step(MOMENT);
+    first.has(2);
+    let state = place.path().join("groups/g/state.json");
+    let aside = place.path().join("groups/g/aside");
+    std::fs::rename(&state, &aside).unwrap();
+    std::fs::create_dir(&state).unwrap();
+    let revoked = std::mem::take(&mut first.revoked);
+    first.member.release(&revoked);
+    std::fs::remove_dir(&state).unwrap();
+    std::fs::rename(&aside, &state).unwrap();
+    until("the other has them", || {
+        first.step(MOMENT);
+        second.step(MOMENT);
+        second.has.len() == 2
+    });
+    assert_eq!(first.has.len(), 2);
+}
+
+#[test]
+fn who_cannot_be_looked_at_keeps_its_partitions() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let group = GroupSettings::new("g", &["t"]);
+    let mut first = Party::join(&*log, &group);
+    first.has(2);
+    let members = place.path().join("groups/g/members");
+    let name = std::fs::read_dir(&members).unwrap().next().unwrap().unwrap().path();
+    let aside = place.path().join("aside");
+    std::fs::rename(&name, &aside).unwrap();
+    // Any error but that it is not there.
+    std::os::unix::fs::symlink(&name, &name).unwrap();
+    let mut second = Party::join(&*log, &group);
+    second.step(MOMENT);
+    second.step(MOMENT);
+    assert_eq!((second.has.len(), second.troubles.len()), (0, 1), "{:?}", second.troubles);
+    first.member.commit(&[commit("t", 0, 0, "")], true).unwrap();
+    std::fs::remove_file(&name).unwrap();
+    std::fs::rename(&aside, &name).unwrap();
+    until("both read", || {
+        first.step(MOMENT);
+        second.step(MOMENT);
+        first.has.len() == 1 && second.has.len() == 1
+    });
+}
+
+#[test]
+fn a_commit_beyond_the_end_is_told_and_the_end_counts() {
+    let place = Temporary::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    fill(&*log, "t", 0, 0..5);
+    let group = GroupSettings::new("g", &["t"]);
+    let mut party = Party::join(&*log, &group);
+    party.has(1);
+    party.member.commit(&[commit("t", 0, 99, "beyond")], true).unwrap();
+    drop(party);
+    let mut party = Party::join(&*log, &group);
+    party.has(1);
+    assert_eq!((party.has[0].committed, party.has[0].metadata.as_str()), (Some(5), ""));
+    fill(&*log, "t", 0, 5..7);
+    party.read(2);
+    party.step(Duration::ZERO);
+    assert_eq!(party.numbers(), [5, 6]);
+    assert_eq!(party.troubles.len(), 1, "told once");
+    assert!(party.troubles[0].message.contains("99"), "{}", party.troubles[0]);
+}
+
+#[test]
+fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.answer_timeout_ms = 600_000);
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    party.has(2);
+    let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
+    let held = lock.acquire(PATIENCE).unwrap();
+    party.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
+    party.step(MOMENT);
+    assert_eq!(party.troubles.len(), 1, "the commit failed: {:?}", party.troubles);
+    log.admin().unwrap().grow("t", 3).unwrap();
+    party.step(MOMENT);
+    party.member.release(&[partition("t", 1)]);
+    party.step(MOMENT);
+    assert_eq!(party.troubles.len(), 1, "not yet one: {:?}", party.troubles);
+    drop(held);
+    party.has.retain(|one| one.partition.number != 1);
+    party.has(3);
+    party.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
+    party.step(MOMENT);
+    assert_eq!(party.troubles.len(), 1);
+}
+
+#[test]
+fn a_lock_that_is_not_given_back_is_told() {
+    let place = Temporary::new();
+    let log = place.open(&|settings| settings.answer_timeout_ms = 300);
+    log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
+    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
+    let held = lock.acquire(PATIENCE).unwrap();
+    until("it is told", || {
+        party.step(MOMENT);
+        !party.troubles.is_empty()
+    });
+    assert!(party.troubles[0].message.contains("stopped"), "{}", party.troubles[0]);
+    party.step(MOMENT);
+    assert_eq!(party.troubles.len(), 1, "once");
+    drop(held);
+    party.has(2);
 }

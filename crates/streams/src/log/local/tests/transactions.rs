@@ -7,6 +7,7 @@ use crate::log::conformance::bench::*;
 use crate::log::local::intents::{self, Intent, Part};
 use crate::log::local::writer::Writer;
 use crate::log::local::{frame, topics};
+use crate::log::{ErrorKind, LogError};
 
 /// A log with one record in each of two partitions, and a transaction that is
 /// decided: two more in each, and a commit.
@@ -103,4 +104,21 @@ fn a_damaged_one_is_put_aside() {
     assert_eq!(send(&*log.producer().unwrap(), &record("t", b"1")).unwrap().offset, 1);
     let left = fs::read_dir(local.transactions()).unwrap().next().unwrap().unwrap().path();
     assert_eq!(left.extension().unwrap(), "damaged");
+}
+
+#[test]
+fn one_that_cannot_be_taken_back_has_an_unknown_end() {
+    let place = Temporary::new();
+    let (local, _, intent) = decided(&place);
+    let why = LogError::new(ErrorKind::Full, "no room");
+    let path = intent.write(&local).unwrap();
+    assert_eq!(intents::take_back(&local, &path, why.clone()), why);
+    // What cannot be removed as a file is.
+    fs::create_dir(&path).unwrap();
+    let error = intents::take_back(&local, &path, why);
+    assert_eq!(error.kind, ErrorKind::Unreachable);
+    let path = path.to_str().unwrap();
+    for part in ["no room", "unknown", path] {
+        assert!(error.message.contains(part), "{error}");
+    }
 }
