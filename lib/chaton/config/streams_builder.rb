@@ -54,7 +54,7 @@ module Chaton
           broker: BrokerAddress.under(value(:broker), @root), tls_ca_file: absolute(value(:streams_tls_ca_file)),
           properties: properties(:kafka), producer_properties: properties(:producer_kafka),
           compression: compression == :none ? nil : compression,
-          retention_ms: retention_s.positive? ? ms(retention_s) : nil,
+          retention_ms: retention_s.positive? ? ms(retention_s) : nil, topics: declared,
           **OF_LOG.to_h { |name| [name, value(name)] }, **RENAMED.transform_values { |name| value(name) },
           **TIMES.transform_values { |name| ms(value(name)) }
         }.freeze
@@ -101,6 +101,9 @@ module Chaton
         dead = @lines.filter_map { |line| line[:dead_letter] }.uniq - named.map(&:name)
         [*named, *dead.map { |name| StreamsTopic.new(name, nil, nil, {}) }].each(&:freeze).freeze
       end
+
+      # A local topic that its first record makes gets as many partitions as are declared.
+      def declared = topics.filter_map { |topic| [topic.name, topic.partitions] if topic.partitions }.to_h.freeze
 
       def properties(name) = Array(value(name)).reduce({}, :merge).freeze
 

@@ -172,6 +172,11 @@ class StreamsConfigTest < ConfigCase
     refute_match(/secret/, refused("kafka 'A B' => 'secret'"))
   end
 
+  def test_the_log_knows_how_many_partitions_are_declared
+    streams = streams("topic 'a', A, partitions: 3, dead_letter: 'dead'\ntopic 'b'\ntopic 'c', partitions: 1")
+    assert_equal({ "a" => 3, "c" => 1 }, JSON.parse(streams.log_json)["topics"])
+  end
+
   def test_times_sizes_and_paths
     streams = streams("retention 60\nretention_bytes '1M'\ncompression :zstd\nbuffer '1M'\nthreads 2..4\n" \
                       "shutdown_timeout 3\nload 'app/consumers', 'lib/x.rb'\ntls_ca_file 'ca.pem'\npartitions 2\n" \
