@@ -2,7 +2,7 @@
 //! librdkafka's own batch call against `Member::fetch` (which copies into
 //! chunks), and the producer with receipts. Prints rates and CPU per million.
 //!
-//! `cargo run --release -p chaton-streams --example kafka_speed HOST:PORT [RECORDS] [PARTITIONS]`
+//! `cargo run --release -p chaton-streams --example kafka_speed HOST:PORT [RECORDS] [PARTITIONS] [produce|latency]`
 
 #[cfg(feature = "kafka")]
 fn main() {
@@ -48,12 +48,17 @@ mod speed {
         while admin.topic(&topic).unwrap().is_none() {
             std::thread::yield_now();
         }
-        produce(&*log, &topic, records);
-        for round in 0..3 {
+        let only = words.next().unwrap_or_default();
+        if only != "latency" {
+            produce(&*log, &topic, records);
+        }
+        for round in (0..3).take_while(|_| only.is_empty()) {
             raw(&address, &topic, partitions, records);
             fetch(&*log, &topic, records, round);
         }
-        latency(&*log, &topic);
+        if only != "produce" {
+            latency(&*log, &topic);
+        }
         admin.delete(&topic).unwrap();
     }
 
@@ -253,16 +258,20 @@ mod speed {
             let name = text(topic);
             let rkt = sys::rd_kafka_topic_new(handle, name.as_ptr(), std::ptr::null_mut());
             let queue = sys::rd_kafka_queue_new(handle);
-            let (began, cpu) = (Instant::now(), cpu_s());
             for partition in 0..partitions {
                 let start = i64::from(sys::RD_KAFKA_OFFSET_BEGINNING);
                 sys::rd_kafka_consume_start_queue(rkt, partition, start, queue);
             }
             let mut room = vec![std::ptr::null_mut(); 1000];
             let mut got = 0;
+            // Without its connecting: ours is connected when it is assigned.
+            let (mut began, mut cpu) = (Instant::now(), cpu_s());
             while got < records {
+                if got == 0 {
+                    (began, cpu) = (Instant::now(), cpu_s());
+                }
                 let some =
-                    sys::rd_kafka_consume_batch_queue(queue, 1000, room.as_mut_ptr(), room.len());
+                    sys::rd_kafka_consume_batch_queue(queue, 10, room.as_mut_ptr(), room.len());
                 for message in &room[..some.max(0) as usize] {
                     sys::rd_kafka_message_destroy(*message);
                 }

@@ -3,8 +3,8 @@
 //! | what | where | handle |
 //! |---|---|---|
 //! | properties, checked before anything connects | `config` | none |
-//! | a member of a group | [`member`] | one each |
-//! | a producer, its receipts and its thread | [`producer`] | one |
+//! | a member of a group | `member` | one each |
+//! | a producer, its receipts and its thread | `producer` | one |
 //! | transactions | `transactor` | one each |
 //! | a reader outside of groups | `reader` | one each |
 //! | topics and groups | `admin` | one |
@@ -16,8 +16,8 @@
 mod address;
 mod admin;
 mod config;
-pub mod member;
-pub mod producer;
+mod member;
+mod producer;
 mod raw;
 mod reader;
 mod transactor;

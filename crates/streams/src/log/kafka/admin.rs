@@ -29,6 +29,9 @@ fn passes(code: Code) -> bool {
         code,
         Code::NotLeaderForPartition
             | Code::LeaderNotAvailable
+            | Code::UnknownLeaderEpoch
+            | Code::FencedLeaderEpoch
+            | Code::OffsetNotAvailable
             | Code::CoordinatorLoadInProgress
             | Code::CoordinatorNotAvailable
             | Code::NotCoordinator

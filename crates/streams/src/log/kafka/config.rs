@@ -28,7 +28,7 @@ type Properties = Vec<(String, String)>;
 const RECORD_OVERHEAD_BYTES: usize = 300;
 
 /// Of SASL, as librdkafka is built here.
-const MECHANISMS: [&str; 4] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"];
+const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
 /// How long a transaction may take before the broker aborts it.
 const TRANSACTION_MS: u64 = 60_000;

@@ -145,9 +145,10 @@ impl Deliveries {
                 let failure = event.failure();
                 self.troubles.lock().hear(&failure);
                 // Records would wait for their time to be up, for a reason that
-                // is known and does not go away.
+                // is known and does not go away. What is under way is left to
+                // itself: it may have been written.
                 if matches!(failure.code, Code::Authentication | Code::SSL) || failure.fatal {
-                    self.handle.purge(true);
+                    self.handle.purge(false);
                 }
             }
             _ => {}
