@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../ext/chaton/toolchain"
+require "stringio"
 require_relative "support/part"
 require_relative "../test/support/kafka_broker"
 
@@ -12,18 +13,31 @@ def minitest_command(*globs)
    *files.map { |file| File.expand_path(file) }]
 end
 
+# What has a part of its own is not run twice.
+OTHERS = Dir.children("test/integration").reject { |name| name == "streams" || name.end_with?(".rb") }.join(",")
+
 TEST_PARTS = {
   "cargo" => -> { [Toolchain.cargo, "test", "--locked", "--quiet"] },
   "unit" => -> { minitest_command("test/*_test.rb", "test/unit/**/*_test.rb") },
   "boundary" => -> { minitest_command("test/boundary/**/*_test.rb") },
   "stress" => -> { minitest_command("test/boundary/**/*_test.rb") },
-  "integration" => -> { minitest_command("test/integration/**/*_test.rb") },
+  "streams" => -> { minitest_command("test/integration/streams/**/*_test.rb") },
+  "integration" => -> { minitest_command("test/integration/*_test.rb", "test/integration/{#{OTHERS}}/**/*_test.rb") },
   "examples" => -> { minitest_command("test/examples/**/*_test.rb") }
 }.freeze
 TEST_ENV = { "stress" => { "CHATON_GC_STRESS" => "1" } }.freeze
 # These share one broker; it is started when the first of them runs.
-KAFKA_PARTS = %w[cargo integration].freeze
+KAFKA_PARTS = %w[cargo streams].freeze
+# The first keeps one processor busy, the other mostly waits: they run side by side.
+BESIDE = { "stress" => "streams" }.freeze
 TEST_TIME_LIMIT_S = { "cargo" => 1200, "integration" => 1200 }.freeze
+
+def part(name)
+  command = TEST_PARTS.fetch(name).call or return
+  env = TEST_ENV.fetch(name, {})
+  env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address } if KAFKA_PARTS.include?(name)
+  Part.new(name, command, env: env, time_limit_s: TEST_TIME_LIMIT_S.fetch(name, 900))
+end
 
 desc "Run the tests: all parts, or test[unit,examples]"
 task :test do |_, args|
@@ -31,13 +45,16 @@ task :test do |_, args|
   unknown = names - TEST_PARTS.keys
   abort "no such part: #{unknown.join(", ")}; there are #{TEST_PARTS.keys.join(", ")}" unless unknown.empty?
 
-  parts = names.filter_map do |name|
-    command = TEST_PARTS.fetch(name).call
-    next unless command
-    env = TEST_ENV.fetch(name, {})
-    env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address } if KAFKA_PARTS.include?(name)
-    Part.new(name, command, env: env, time_limit_s: TEST_TIME_LIMIT_S.fetch(name, 600)).run
+  made = names.to_h { |name| [name, part(name)] }.compact
+  beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
+  made.each do |name, part|
+    next if beside.value?(name)
+    companion = made[beside[name]]
+    thread = Thread.new { companion.run(StringIO.new) } if companion
+    part.run
+    puts thread.value.output.string if thread
   end
+  parts = made.values
   puts "", parts, ""
   puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"
   exit 1 if parts.any? { |part| part.failed > 0 } || parts.sum(&:passed).zero?

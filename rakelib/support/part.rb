@@ -8,6 +8,8 @@ class Part
   MINITEST = /^(?<runs>\d+) runs, \d+ assertions, (?<failures>\d+) failures, (?<errors>\d+) errors/
 
   attr_reader :name, :passed, :failed, :seconds
+  # @return [IO] where it was shown
+  attr_reader :output
 
   # @param name [String] shown in the summary
   # @param command [Array<String>]
@@ -21,9 +23,11 @@ class Part
     @passed = @failed = 0
   end
 
+  # @param output [IO] where it is shown
   # @return [self]
-  def run
-    puts "== #{name}"
+  def run(output = $stdout)
+    @output = output
+    output.puts "== #{name}"
     started = now
     ok = follow
     @seconds = now - started
@@ -50,23 +54,23 @@ class Part
 
   # A group of its own, so that a part past its limit is ended with everything it started.
   def follow
-    output, input = IO.pipe
+    lines, input = IO.pipe
     pid = Process.spawn(@env, *@command, in: File::NULL, out: input, err: input, pgroup: true)
     input.close
     limit = Thread.new { end_late(pid) }
-    output.each_line do |line|
-      puts line
+    lines.each_line do |line|
+      output.puts line
       count(line.scrub)
     end
     Process.wait2(pid).last.success?
   ensure
     limit&.kill
-    output&.close
+    lines&.close
   end
 
   def end_late(pid)
     sleep @time_limit_s
-    puts "#{name} took longer than #{@time_limit_s} s and was ended"
+    output.puts "#{name} took longer than #{@time_limit_s} s and was ended"
     Process.kill(:KILL, -pid)
   rescue Errno::ESRCH
     # It ended by itself in this very moment.

@@ -52,6 +52,9 @@ impl Poller {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
                 let failures = self.member_backoff.worked();
                 self.relieved("it is joined", failures);
+                // What stood in the way of commits was another generation's, or has passed.
+                self.commit_backoff.worked();
+                self.group.commit_not_before(now.ns);
                 self.well();
                 list.iter().for_each(|assigned| self.assign(assigned));
             }
