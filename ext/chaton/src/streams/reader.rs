@@ -20,7 +20,7 @@ use crate::handle::Handle;
 const BYTES_MAX: usize = 1 << 20;
 
 struct Parts {
-    reader: Mutex<Box<dyn Reader>>,
+    reader: Mutex<Option<Box<dyn Reader>>>,
     alarm: Arc<Alarm>,
     partition: Partition,
 }
@@ -33,7 +33,7 @@ impl RbReader {
     /// Around a reader.
     pub fn new(reader: Box<dyn Reader>, partition: Partition) -> Self {
         let alarm = reader.interrupter();
-        Self(Handle::new(Parts { reader: Mutex::new(reader), alarm, partition }))
+        Self(Handle::new(Parts { reader: Mutex::new(Some(reader)), alarm, partition }))
     }
 
     /// The next records, waited for without the GVL; nil when time is up.
@@ -48,7 +48,10 @@ impl RbReader {
         let limits = Limits { records, bytes: BYTES_MAX };
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let read = || parts.reader.lock().next(limits, left);
+            let read = || {
+                let mut reader = parts.reader.lock();
+                reader.as_mut().map_or(Ok(None), |reader| reader.next(limits, left))
+            };
             let chunk = without_gvl(read, &|| parts.alarm.ring());
             check_interrupts()?;
             match chunk {
@@ -58,6 +61,17 @@ impl RbReader {
                 _ => {}
             }
         }
+    }
+
+    /// Lets go of files and connections now, rather than when it is collected;
+    /// there is nothing to be read after it.
+    fn close(&self) -> Result<(), Error> {
+        let parts = self.0.get()?;
+        parts.alarm.ring();
+        while without_gvl(|| drop(parts.reader.lock().take()), &|| {}).is_none() {
+            check_interrupts()?;
+        }
+        Ok(())
     }
 }
 
@@ -73,5 +87,6 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("StreamsReader", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_method("next", method!(RbReader::next, 2))?;
+    class.define_method("close", method!(RbReader::close, 0))?;
     Ok(())
 }

@@ -49,7 +49,7 @@ module Chaton
         def take(max = BATCH)
           peek
           records = @waiting.shift(max)
-          @position = records.last.offset + 1 unless records.empty?
+          records.empty? ? close : @position = records.last.offset + 1
           records
         end
 
@@ -70,6 +70,15 @@ module Chaton
           return @end if @from == "latest"
 
           @from.is_a?(Integer) ? [@from, @start].max : @start
+        end
+
+        # A topic may have more partitions than a process may have files open. It goes on where it is.
+        def close
+          return unless @reader && @waiting.empty?
+
+          @reader.close
+          @reader = nil
+          @from = @position
         end
 
         def reader = @reader ||= @client.reader(@topic, @number, @from.is_a?(Array) ? @from : first)

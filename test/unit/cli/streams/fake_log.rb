@@ -48,6 +48,8 @@ class FakeLog
       @position = some.last.offset + 1
       some
     end
+
+    def close; end
   end
 
   attr_reader :address, :topics, :commits, :groups

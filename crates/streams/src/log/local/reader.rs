@@ -1,5 +1,6 @@
 //! Reads one partition outside of any group.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,10 @@ use crate::record::Chunk;
 /// See above.
 pub(super) struct LocalReader {
     cursor: Cursor,
-    ear: Ear,
+    head: PathBuf,
+    /// Made by the first wait: the kernel has few of them for a user, and who
+    /// reads what is there needs none.
+    ear: Option<Ear>,
     alarm: Arc<Alarm>,
 }
 
@@ -31,12 +35,18 @@ impl LocalReader {
         if cursor.settle()? {
             cursor.seek(from)?;
         }
-        let ear = Ear::new()?;
-        ear.listen(&head::path(&place.partition(topic, *number)), ear::WRITTEN)?;
+        let head = head::path(&place.partition(topic, *number));
         let alarm = Alarm::new().map_err(|error| {
             LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
         })?;
-        Ok(Self { cursor, ear, alarm: Arc::new(alarm) })
+        Ok(Self { cursor, head, ear: None, alarm: Arc::new(alarm) })
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        let ear = Ear::new()?;
+        ear.listen(&self.head, ear::WRITTEN)?;
+        self.ear = Some(ear);
+        Ok(())
     }
 }
 
@@ -45,7 +55,7 @@ impl log::Reader for LocalReader {
         let until = Instant::now() + timeout;
         loop {
             // Forgotten before the look: what comes during it ends the wait.
-            self.ear.drain(|_| {});
+            self.ear.iter().for_each(|ear| ear.drain(|_| {}));
             let found = self.cursor.fetch(limits)?;
             if found.is_some() {
                 return Ok(found);
@@ -54,7 +64,15 @@ impl log::Reader for LocalReader {
                 return Err(self.cursor.damage.remove(0));
             }
             let left = until.saturating_duration_since(Instant::now());
-            let ready = wait_for(&[self.ear.fd(), self.alarm.fd()], left);
+            if left == Duration::ZERO {
+                return Ok(None);
+            }
+            let Some(ear) = &self.ear else {
+                // And looks again: what was written before this is not heard.
+                self.listen()?;
+                continue;
+            };
+            let ready = wait_for(&[ear.fd(), self.alarm.fd()], left);
             if ready[1] {
                 self.alarm.clear();
                 return Ok(None);
