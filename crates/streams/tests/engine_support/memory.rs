@@ -42,6 +42,16 @@ pub struct State {
     pub held_commits: usize,
 }
 
+impl State {
+    fn append(&mut self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
+        let list = self.partitions.entry((topic.into(), number)).or_default();
+        let offset = list.last().map_or(0, |last| last.0 + 1);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
+        offset
+    }
+}
+
 /// The log.
 #[derive(Default)]
 pub struct MemoryLog {
@@ -83,19 +93,19 @@ impl MemoryLog {
 
     /// Writes that many records with `key(n)`.
     pub fn write(&self, number: i32, count: i64, key: impl Fn(i64) -> String) {
+        let mut state = self.state.lock();
         for n in 0..count {
             let key = Some(key(n).into_bytes());
             let value = Some(n.to_string().into_bytes());
-            self.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
+            state.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
         }
+        // All of them at once: nobody reads a part.
+        state.bells.iter().for_each(|bell| bell.ring());
     }
 
     pub fn append(&self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
         let mut state = self.state.lock();
-        let list = state.partitions.entry((topic.into(), number)).or_default();
-        let offset = list.last().map_or(0, |last| last.0 + 1);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-        list.push((offset, record.timestamp_ms.unwrap_or(now.as_millis() as i64), record));
+        let offset = state.append(topic, number, record);
         state.bells.iter().for_each(|bell| bell.ring());
         offset
     }
@@ -279,7 +289,11 @@ impl Member for MemoryMember {
         while let Some(event) = state.events.pop_front() {
             if let MemberEvent::Assigned(list) = &event {
                 for assigned in list {
-                    let from = assigned.committed.unwrap_or(0);
+                    let list = &state.partitions
+                        [&(assigned.partition.topic.to_string(), assigned.partition.number)];
+                    // As a real log: whoever is behind the end is put there.
+                    let end = list.last().map_or(0, |last| last.0 + 1);
+                    let from = assigned.committed.unwrap_or(0).min(end);
                     self.positions.insert(assigned.partition.clone(), from);
                 }
             }
@@ -303,8 +317,6 @@ impl Member for MemoryMember {
         fails(&mut state.fail_fetches, "fetching")?;
         let position = self.positions.get_mut(partition).expect("an assigned partition");
         let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
-        // As a real log: whoever is behind the end is put there.
-        *position = (*position).min(list.last().map_or(0, |last| last.0 + 1));
         let first = list.partition_point(|record| record.0 < *position);
         let mut builder = ChunkBuilder::default();
         for (offset, timestamp_ms, record) in list[first..].iter().take(limits.records) {
@@ -322,7 +334,7 @@ impl Member for MemoryMember {
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
         fails(&mut self.log.state.lock().fail_seeks, "seeking")?;
         let to = match position {
-            Position::Offset(offset) => offset,
+            Position::Offset(offset) => offset.min(self.end_offset(partition).unwrap_or(0)),
             Position::Latest => self.end_offset(partition).unwrap_or(0),
             Position::Earliest | Position::Time(_) => 0,
         };
