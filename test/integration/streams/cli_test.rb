@@ -137,8 +137,11 @@ class StreamsTypedCommandTest < Minitest::Test
   class Follower
     def initialize(server, topic)
       out, input = IO.pipe
+      # Who runs the tests in the background may have them ignore it, and what they start with them.
+      former = trap("INT", "DEFAULT")
       @pid = Process.spawn(RbConfig.ruby, "-I", Server::LIB, Server::EXE, "streams", "tail", topic, "--follow",
                            chdir: server.dir, out: input, err: input)
+      trap("INT", former)
       input.close
       @output = Output.new(out)
       @waiter = Process.detach(@pid)
