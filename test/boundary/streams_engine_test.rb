@@ -105,6 +105,10 @@ class StreamsEngineTest < Minitest::Test
     thread.kill
     assert thread.join(JobsCase::WAIT_S)
     assert_nil reader.next(10, 0.0)
+    produce("c")
+    reader.close
+    assert_nil reader.next(10, 0.0)
+    reader.close
   end
 
   def test_the_admin_speaks_json
