@@ -101,9 +101,12 @@ class JobsBatchTest < Minitest::Test
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("#{batch("b")}.jobs { Row.perform_bulk((0...5_000).map { |n| [n] }) }; nil")
+    killed = []
     2.times do |round|
       server.eventually("progress") { server.record.count > 1_000 * (round + 1) }
-      server.signal("KILL", server.eventually("a worker") { server.workers.first })
+      # For a moment the status still names the one that was killed.
+      killed << server.eventually("a worker") { (server.workers - killed).first }
+      server.signal("KILL", killed.last)
     end
     server.eventually("success") { server.record.ids.grep(/\Asuccess:b:5000:0:0/).any? }
     drained(server, console)
