@@ -96,7 +96,7 @@ class TraceTest < Minitest::Test
     end
     assert_clean_end(server)
   ensure
-    trap("INT", former)
+    trap("INT", former) if former
   end
 
   def test_from_the_start_where_that_is_configured
