@@ -10,11 +10,9 @@ module Bench
       PARTITIONS = 4
       # What is read ahead of each partition: the setting's default.
       BUFFER_MB = 8
-      # What consumed batches may take until Ruby collects them: its limit for memory outside of its heap.
-      UNCOLLECTED_MB = 32
-      # Batches in hand and ready: 3 of 1 MB for each partition; and what the driver and the allocator add.
-      IN_HAND_MB = 16
-      BOUND_MB = (PARTITIONS * BUFFER_MB) + UNCOLLECTED_MB + IN_HAND_MB
+      # Beside the records themselves: where each lies, batches in hand, and what the driver keeps of a fetch.
+      OVERHEAD = 2
+      BOUND_MB = PARTITIONS * BUFFER_MB * OVERHEAD
 
       # @param a_case [Case]
       def initialize(a_case)

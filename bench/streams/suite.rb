@@ -24,10 +24,9 @@ module Bench
         record was reported durable. Wake-ups are the voluntary context switches that the kernel counted for the engine's thread
         (and for librdkafka's), per loop of 10 batches of one record; what that thread spends is feeding, too, of which there
         is next to none only with 100 ms. A slow consumer's memory is beside that of the same process with little to do; the
-        bound is what the settings allow to be read ahead (4 partitions of 8 MB), what Ruby lets pile up between two
-        collections (32 MB) and batches in hand (16 MB). Debian has no driver of Kafka for Ruby (neither rdkafka nor
-        ruby-kafka), so none was measured beside; MEASURED.md's 4.1 to 4.6 s of CPU per 1,000,000 are rdkafka-ruby 0.13's on
-        the same kind of machine.
+        bound is twice what the settings allow to be read ahead (4 partitions of 8 MB). Debian has no driver of Kafka for
+        Ruby (neither rdkafka nor ruby-kafka), so none was measured beside; MEASURED.md's 4.1 to 4.6 s of CPU per 1,000,000
+        are rdkafka-ruby 0.13's on the same kind of machine.
       TEXT
 
       module_function
