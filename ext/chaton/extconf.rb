@@ -11,8 +11,10 @@ require "shellwords"
 require_relative "bundled_allocator"
 require_relative "toolchain"
 
+features = with_config("features")
+
 begin
-  Toolchain.check!
+  Toolchain.check!(streams: features.nil? || features.include?("streams"))
 rescue Toolchain::Missing => e
   # mkmf's abort would point at its log, which holds nothing more than this.
   warn "\nChaton's native extension cannot be built.\n\n#{e.message}\n"
@@ -25,7 +27,6 @@ CRATE = "chaton-ext"
 BUILT = "libchaton_native.#{RbConfig::CONFIG["host_os"].include?("darwin") ? "dylib" : "so"}".freeze
 INSTALLED = "chaton_native.#{RbConfig::CONFIG["DLEXT"]}".freeze
 
-features = with_config("features")
 cargo = [Toolchain.cargo, "build", "--locked", "--release", "--package", CRATE]
 cargo += ["--no-default-features", "--features", features] if features
 

@@ -53,11 +53,19 @@ module Toolchain
   # @return [Hash{String => String}] the environment cargo is to be run with
   def env = { "LIBCLANG_PATH" => libclang_path }.compact
 
+  # @return [Boolean] whether OpenSSL can be found, as its crate looks for it
+  def openssl?
+    return true if ENV["OPENSSL_DIR"]
+    system("pkg-config", "--exists", "openssl", out: File::NULL, err: File::NULL) || false
+  end
+
+  # @param streams [Boolean] whether the Kafka client is built, too
   # @raise [Missing] when something the build needs is not installed
-  def check!
+  def check!(streams: true)
     raise Missing, cargo_message unless cargo_ready?
     raise Missing, libclang_message unless libclang_path
     raise Missing, headers_message unless File.exist?(File.join(RbConfig::CONFIG["rubyhdrdir"].to_s, "ruby.h"))
+    raise Missing, openssl_message if streams && !openssl?
   end
 
   def cargo_message
@@ -74,6 +82,15 @@ module Toolchain
       libclang was not found: it reads ruby.h while the Rust half of Chaton is compiled.
         Debian 12:  apt-get install libclang-dev
         elsewhere:  install LLVM's libclang and set LIBCLANG_PATH to the directory that holds it
+    TEXT
+  end
+
+  def openssl_message
+    <<~TEXT
+      OpenSSL was not found: the Kafka client of the Rust half of Chaton needs it for TLS and passwords.
+        Debian 12:  apt-get install pkg-config libssl-dev zlib1g-dev
+        elsewhere:  install OpenSSL with its headers and pkg-config, or set OPENSSL_DIR
+        without streams:  gem install chaton -- --with-features=web,jobs
     TEXT
   end
 

@@ -24,6 +24,9 @@ module Chaton
     # In what a running job is called: "ResizeJob jid=0123 queue=default".
     JID = / jid=(\S+) queue=/
 
+    # What each role's units are, of {Native}; the extension may have been built without one of them.
+    UNITS = { jobs: :Job, streams: :Batch }.freeze
+
     # What a process does: its roles (:web, :jobs, :streams), the ledger where the jobs it starts are noted (nil where
     # no supervisor reads it), and its number among the workers.
     Duty = Struct.new(:roles, :ledger, :index, keyword_init: true)
@@ -161,14 +164,9 @@ module Chaton
       handlers = @sides.transform_values(&:handler)
       return handlers.values.first if handlers.size == 1
 
-      web, jobs, streams = handlers.values_at(:web, :jobs, :streams)
-      lambda do |work|
-        case work
-        when Native::Job then jobs.call(work)
-        when Native::Batch then streams.call(work)
-        else web.call(work)
-        end
-      end
+      web = handlers.delete(:web)
+      by_class = handlers.transform_keys { |role| Native.const_get(UNITS.fetch(role)) }
+      ->(work) { (by_class[work.class] || web).call(work) }
     end
 
     # Threads that run one of these jobs at this moment; a unit of the web engine never looks like one.
