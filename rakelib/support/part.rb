@@ -58,14 +58,22 @@ class Part
     pid = Process.spawn(@env, *@command, in: File::NULL, out: input, err: input, pgroup: true)
     input.close
     limit = Thread.new { end_late(pid) }
+    ended = Thread.new { Process.wait2(pid).last.tap { end_rest(pid) } }
     lines.each_line do |line|
       output.puts line
       count(line.scrub)
     end
-    Process.wait2(pid).last.success?
+    ended.value.success?
   ensure
     limit&.kill
     lines&.close
+  end
+
+  # Processes that it left behind would hold its output open.
+  def end_rest(pid)
+    Process.kill(:KILL, -pid)
+  rescue Errno::ESRCH
+    # None are left.
   end
 
   def end_late(pid)

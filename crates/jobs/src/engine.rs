@@ -15,7 +15,6 @@ mod intake;
 mod job;
 mod keeper;
 mod order;
-mod random;
 mod recovery;
 mod report;
 mod shared;
@@ -31,10 +30,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::store::{Kind, Kit, StoreError};
+use chaton_core::random::Random;
 use fetcher::Fetcher;
 use identity::Identity;
 use keeper::Keeper;
-use random::Random;
 use shared::Shared;
 use watcher::Watcher;
 

@@ -15,7 +15,6 @@ mod ending;
 mod group;
 mod life;
 mod poller;
-mod random;
 mod settings;
 mod shared;
 mod sink;

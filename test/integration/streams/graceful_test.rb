@@ -20,7 +20,7 @@ class StreamsGracefulTest < Minitest::Test
   SLOW = <<~RUBY
     class EventsConsumer < Chaton::Consumer
       def consume(batch)
-        batch.each { |record| Evidence.did(record) && sleep(File.exist?("fast") ? 0.001 : 0.02) }
+        batch.each { |record| Evidence.did(record) && sleep(File.exist?("fast") ? 0.001 : 0.05) }
       end
     end
   RUBY
@@ -48,11 +48,11 @@ class StreamsGracefulTest < Minitest::Test
     wanted = fill(400)
     server = boot_streams(SLOW, workers: "streams: 2", topics: route(batch: 50))
     2.times do |round|
-      server.eventually("progress") { evidence.count > 100 * (round + 1) }
+      assert_all_work(server)
       server.signal("USR1")
       server.wait_line(/phased restart done/, count: round + 1, timeout_s: 40)
     end
-    server.eventually("each generation has worked") { evidence.all.map(&:pid).uniq.size >= 4 }
+    assert_all_work(server)
     server.write("fast", "")
     assert_once(server, wanted)
     assert_equal 0, server.stop
@@ -115,6 +115,12 @@ class StreamsGracefulTest < Minitest::Test
   def fill(each)
     create(partitions: 4)
     log.write_sequences(topic, keys: KEYS, each: each)
+  end
+
+  # Each worker of this generation has done something.
+  def assert_all_work(server)
+    workers = server.workers
+    server.eventually("each worker works", timeout_s: WAIT_S) { (workers - evidence.all.map(&:pid)).empty? }
   end
 
   def assert_once(server, wanted)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::random::Random;
 use crate::store::StoreError;
+use chaton_core::random::Random;
 
 /// The first pause.
 const FIRST: Duration = Duration::from_millis(50);

@@ -10,9 +10,9 @@ use chaton_core::clock;
 use super::backoff::Backoff;
 use super::intake::{Intake, SUSPECT_WAIT};
 use super::order::Order;
-use super::random::Random;
 use super::shared::{Book, Shared};
 use crate::store::{Claimed, Held, Result, Settle, Store, StoreError, Turn, Want};
+use chaton_core::random::Random;
 
 /// Settles written in one round trip at most.
 const SETTLES_MAX: usize = 2000;

@@ -10,10 +10,10 @@ use std::time::Duration;
 use chaton_core::clock;
 
 use super::job::{effects, Ending, Job};
-use super::random::Random;
 use super::shared::Shared;
 use crate::document::{Document, Malformed};
 use crate::store::{Ask, BatchEvent, Claimed, Grant, Limit, Outcome, Result, Settle, Store};
+use chaton_core::random::Random;
 
 /// A job that was running in so many workers when they died runs alone.
 pub(super) const SUSPECT_DEATHS: u32 = 2;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::Mode;
-use super::random::Random;
+use chaton_core::random::Random;
 
 /// The queues and how they are ordered.
 pub struct Order {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::order::Order;
-use super::random::Random;
 use super::shared::Shared;
 use crate::store::{Event, Result, Watch};
+use chaton_core::random::Random;
 
 /// Longest wait for a change; then the connection is looked at.
 const WAIT_MAX: Duration = Duration::from_secs(30);

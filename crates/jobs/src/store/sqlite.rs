@@ -6,12 +6,12 @@
 
 mod backup;
 mod batches;
+mod beside;
 mod db;
 mod entries;
 mod failure;
 mod inspect;
 mod limits;
-mod lock;
 mod owners;
 mod queues;
 mod registry;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::random::Random;
+use chaton_core::random::Random;
 
 /// The first pause after the log failed.
 const FIRST_MS: u64 = 100;

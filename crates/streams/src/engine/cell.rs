@@ -11,11 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::ending::{Ending, Kind, Verdict};
 use super::group::{Group, Route};
 use super::life::{Give, Letter, Life, Now, Promise};
-use super::random::Random;
 use super::stats::PartitionStats;
 use super::turn::{Parts, Turn};
 use crate::log::{self, Assigned, Commit, ErrorKind, Limits, LogError, Partition, Position};
 use crate::record::{Chunk, OwnedRecord};
+use chaton_core::random::Random;
 
 const NOT: u8 = 0;
 const QUEUED: u8 = 1;

@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use super::bucket::Bucket;
 use super::ending::Kind;
-use super::random::Random;
 use super::settings::RouteSettings;
 use super::stats::Counters;
 use super::tracker::metadata;
 use super::tracker::{Range, Tracker};
 use crate::log::{Assigned, Position};
+use chaton_core::random::Random;
 pub(super) use letter::Letter;
 pub(super) use promise::Promise;
 pub(super) use strand::Give;

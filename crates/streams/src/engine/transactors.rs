@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::group::Group;
-use super::random::Random;
 use crate::log::{self, Commit, ErrorKind, Transactor};
 use crate::record::OwnedRecord;
+use chaton_core::random::Random;
 
 /// One at a time.
 #[derive(Default)]

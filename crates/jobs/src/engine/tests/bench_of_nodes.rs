@@ -11,10 +11,10 @@ use crate::engine::fetcher::Fetcher;
 use crate::engine::identity::Identity;
 use crate::engine::job::Job;
 use crate::engine::keeper::Keeper;
-use crate::engine::random::Random;
 use crate::engine::shared::Shared;
 use crate::engine::sink::Sink;
 use crate::store::{self, Kit, NewJob, Place, Store, StoreOptions};
+use chaton_core::random::Random;
 
 /// A sink that keeps what it gets.
 #[derive(Default)]

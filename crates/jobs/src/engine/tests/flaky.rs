@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::engine::random::Random;
 use crate::store::*;
+use chaton_core::random::Random;
 
 /// Passes everything on; one `turn` in eight fails, half of these before it
 /// was carried out and half after, when only the answer is lost.

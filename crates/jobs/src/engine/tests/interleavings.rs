@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
 use super::flaky::Flaky;
 use crate::engine::job::{Ending, Job};
-use crate::engine::random::Random;
 use crate::engine::recovery::Death;
 use crate::store::{Kit, Place, Store};
+use chaton_core::random::Random;
 
 /// Steps of one run.
 const STEPS: usize = 400;

@@ -1,11 +1,12 @@
 //! A copy of the file while it is in use.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::Connection;
 
+use super::beside::with_suffix;
 use super::db::Db;
 use super::{failure, schema};
 use crate::store::{Result, StoreError};
@@ -60,11 +61,4 @@ fn copy(db: &Db, part: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> 
             _ => std::thread::sleep(LOCKED_PAUSE),
         }
     }
-}
-
-/// `path` with something at its end.
-pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }

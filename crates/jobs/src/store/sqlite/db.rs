@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use chaton_core::file_lock::FileLock;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
-use super::lock::FileLock;
 use super::schema::{self, Manner};
 use super::wake::Wake;
-use super::{failure, Tx};
+use super::{beside, failure, registry, Tx};
 use crate::store::{Kind, Result, StoreError};
 
 /// Operations carried out by one transaction at most: the others' wait is
@@ -46,7 +46,8 @@ struct Line {
 
 struct Writer {
     conn: Connection,
-    lock: FileLock,
+    /// SQLite's own wait for a lock is a row of sleeps.
+    lock: Arc<FileLock>,
     /// Device and number of the file it was opened as.
     inode: (u64, u64),
     /// Commits wait for the disk now.
@@ -249,7 +250,8 @@ impl Db {
                 failure::of_io(&self.path, &what, &error)
             })?;
         }
-        let lock = FileLock::open(&self.path);
+        // Of one that died while it held it, SQLite itself rolls back what it left.
+        let lock = beside::open(&self.path, "-lock").and_then(|file| FileLock::open(&file));
         let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;
         let conn = schema::open(&self.path, self.manner)?;
         let inode = inode(&self.path).unwrap_or_default();
@@ -323,6 +325,19 @@ impl Db {
             self.writer.force_unlock();
             self.reader.force_unlock();
         }
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        // One that a fork left has nothing open, and locks that nobody frees.
+        if self.pid != std::process::id() {
+            return;
+        }
+        registry::closing(|| {
+            *self.reader.get_mut() = None;
+            *self.writer.get_mut() = None;
+        });
     }
 }
 

@@ -48,23 +48,36 @@ fn registry() -> &'static Registry {
     }
 }
 
+/// Nobody opens, uses or closes a file of SQLite's during the fork: its own
+/// locks would stay held for ever in the child. The files' lock keeps out who
+/// opens and who closes, each file's locks who uses.
 extern "C" fn before() {
     let registry = registry();
-    let open: Vec<Arc<Db>> = registry.files.lock().values().filter_map(Weak::upgrade).collect();
+    let files = registry.files.lock();
+    let open: Vec<Arc<Db>> = files.values().filter_map(Weak::upgrade).collect();
     open.iter().for_each(|db| db.before_fork());
     let mut forking = registry.forking.lock();
     *forking = open;
-    std::mem::forget(forking);
+    std::mem::forget((files, forking));
 }
 
 extern "C" fn after() {
     let registry = registry();
     // SAFETY: `before` locked it on this thread and forgot the guard.
     unsafe { registry.forking.force_unlock() };
-    for db in std::mem::take(&mut *registry.forking.lock()) {
+    let open = std::mem::take(&mut *registry.forking.lock());
+    for db in &open {
         // SAFETY: `before` closed it on this thread.
         unsafe { db.after_fork() };
     }
+    // SAFETY: as `forking`. Before `open` goes, which may close a file.
+    unsafe { registry.files.force_unlock() };
+}
+
+/// Closes a file, by `close`, while this process does not fork.
+pub(super) fn closing(close: impl FnOnce()) {
+    let _files = registry().files.lock();
+    close();
 }
 
 /// The file at `path` in this process: the same one for everybody.

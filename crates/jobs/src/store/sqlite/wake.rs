@@ -1,7 +1,7 @@
 //! A bell between processes: a file beside the database whose time is set by
 //! every commit that others may wait for, watched through inotify.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::backup::with_suffix;
+use super::beside::{self, with_suffix};
 use super::db::{self, Db};
 use super::{failure, inspect};
 use crate::store::{Armed, Event, Interrupt, Result, StoreError, Watch};
 
+/// Of the bell's file.
+const SUFFIX: &str = "-wake";
+
 fn path_of(database: &Path) -> PathBuf {
-    with_suffix(database, "-wake")
+    with_suffix(database, SUFFIX)
 }
 
 /// The ringing end.
@@ -29,8 +32,7 @@ impl Wake {
     /// The bell of a database, made on first use.
     pub fn open(database: &Path) -> io::Result<Self> {
         let path = path_of(database);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
+        let file = beside::open(database, SUFFIX)?;
         let inode = db::inode(&path);
         Ok(Self { file, path, inode })
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::random::Random;
 use super::*;
+use chaton_core::random::Random;
 
 fn entry(offset: i64) -> Entry {
     let span = crate::record::Span::NULL;

@@ -96,7 +96,7 @@ fn a_removed_file_is_told_once() {
     watch.arm(&["q".into()]).unwrap();
     while watch.wait(Duration::ZERO).unwrap() != Event::Timeout {}
     for end in ["", "-wal", "-shm"] {
-        std::fs::remove_file(backup::with_suffix(&place.path(), end)).unwrap();
+        std::fs::remove_file(beside::with_suffix(&place.path(), end)).unwrap();
     }
     let event = watch.wait(Duration::from_secs(20)).unwrap();
     assert!(matches!(event, Event::Changed { .. }), "{event:?}");

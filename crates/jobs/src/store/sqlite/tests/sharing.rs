@@ -1,6 +1,6 @@
 //! One file, many users: threads, processes, forks.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
 use std::time::Instant;
 
@@ -9,8 +9,11 @@ use super::*;
 /// Longest wait of these tests for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A child of this process; it is killed when it is not wanted any more.
+struct Forked(libc::pid_t);
+
 /// Runs in a child made by a fork; it ends without the parent's handlers.
-fn in_child(run: impl FnOnce() -> bool) -> libc::pid_t {
+fn in_child(run: impl FnOnce() -> bool) -> Forked {
     // SAFETY: the child runs only what is given and leaves by _exit.
     match unsafe { libc::fork() } {
         0 => {
@@ -18,24 +21,43 @@ fn in_child(run: impl FnOnce() -> bool) -> libc::pid_t {
             // SAFETY: ends this process, nothing else.
             unsafe { libc::_exit(i32::from(!worked.unwrap_or(false))) }
         }
-        pid => pid,
+        pid => Forked(pid),
     }
 }
 
-/// How a child ended; it is killed if it does not.
-fn ended(pid: libc::pid_t) -> i32 {
-    let began = Instant::now();
-    loop {
+impl Forked {
+    fn kill(&self) {
+        // SAFETY: our own child, which was not waited for yet.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+
+    fn waited(&self, flags: i32) -> Option<i32> {
         let mut status = 0;
         // SAFETY: our own child.
-        if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
-            return status;
-        }
-        if began.elapsed() > PATIENCE {
-            // SAFETY: our own child, which was not waited for yet.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-        }
-        std::thread::sleep(Duration::from_millis(2));
+        (unsafe { libc::waitpid(self.0, &mut status, flags) } == self.0).then_some(status)
+    }
+
+    /// How it ended; it is killed if it does not.
+    fn ended(self) -> i32 {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.waited(libc::WNOHANG) {
+                break status;
+            }
+            if began.elapsed() > PATIENCE {
+                self.kill();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        std::mem::forget(self);
+        status
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        self.kill();
+        self.waited(0);
     }
 }
 
@@ -110,13 +132,41 @@ fn a_child_of_a_fork_opens_anew() {
         let children: Vec<_> = (0..5)
             .map(|number| in_child(|| push(&mut *store, &format!("child {number}")).is_ok()))
             .collect();
-        for pid in children {
-            assert_eq!(ended(pid), 0);
+        for child in children {
+            assert_eq!(child.ended(), 0);
         }
         other.join().unwrap();
     });
     push(&mut *store, "again").unwrap();
     assert_eq!(store.stats().unwrap().enqueued, 207);
+}
+
+/// SQLite's own locks, which a thread holds while it opens and closes a file,
+/// would stay held for ever in a child that is made in that moment.
+#[test]
+fn forks_while_others_open_and_close() {
+    let _alone = ALONE.lock();
+    let place = Temporary::new(|options| options.durable = false);
+    let over = AtomicBool::new(false);
+    let ends: Vec<i32> = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let place = Temporary::new(|options| options.durable = false);
+                    push(&mut *place.store(), "a").unwrap();
+                }
+            });
+        }
+        let fork = || in_child(|| push(&mut *place.store(), "a").is_ok()).ended();
+        // None after the first that hung: each takes as long as it may.
+        let mut ends = Vec::new();
+        while ends.len() < 50 && ends.last().is_none_or(|end| *end == 0) {
+            ends.push(fork());
+        }
+        over.store(true, Ordering::Relaxed);
+        ends
+    });
+    assert_eq!(ends, [0; 50]);
 }
 
 /// Claims and settles until it is killed or everything is done.
@@ -161,11 +211,8 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
         assert!(began.elapsed() < PATIENCE, "nobody works");
         std::thread::sleep(Duration::from_millis(1));
     }
-    for pid in &children[..2] {
-        // SAFETY: our own child.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
-    }
-    let ends: Vec<_> = children.into_iter().map(ended).collect();
+    children[..2].iter().for_each(Forked::kill);
+    let ends: Vec<_> = children.into_iter().map(Forked::ended).collect();
     assert_eq!(ends[2], 0, "the survivor works on: {ends:?}");
     let left = store.stats().unwrap();
     assert_eq!(left.enqueued, 0);
@@ -188,11 +235,11 @@ fn a_push_of_another_process_ends_the_wait_soon() {
     let mut watch = place.watch();
     let queues: [Arc<str>; 1] = ["q".into()];
     assert!(!watch.arm(&queues).unwrap().ready);
-    let pid = in_child(|| push(&mut *place.store(), "a").is_ok());
+    let child = in_child(|| push(&mut *place.store(), "a").is_ok());
     let began = Instant::now();
     while !watch.arm(&queues).unwrap().ready {
         assert_ne!(watch.wait(PATIENCE).unwrap(), Event::Timeout);
     }
     assert!(began.elapsed() < PATIENCE);
-    assert_eq!(ended(pid), 0);
+    assert_eq!(child.ended(), 0);
 }
