@@ -101,6 +101,22 @@ fn span(start: usize, end: usize) -> Span {
     Span { start: start as u32, end: end as u32 }
 }
 
+/// Splits `name:port`, `[v6]:port` or a bare name; an empty port is none.
+pub fn split_host(host: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let from = if host.first() == Some(&b'[') {
+        host.iter().position(|b| *b == b']').unwrap_or(0)
+    } else {
+        0
+    };
+    match host[from..].iter().position(|b| *b == b':') {
+        Some(colon) if host.len() > from + colon + 1 => {
+            (&host[..from + colon], Some(&host[from + colon + 1..]))
+        }
+        Some(colon) => (&host[..from + colon], None),
+        None => (host, None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +195,21 @@ mod tests {
             "::1", "[]", "[::1]x", "[::1]:x", "[v1.a]", "a:80:80", "\u{e9}", "a\\b", "a#", "a?",
         ] {
             assert!(!is_authority(invalid.as_bytes()), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn splits_hosts() {
+        let cases: [(&str, &str, Option<&str>); 5] = [
+            ("example.org", "example.org", None),
+            ("example.org:8080", "example.org", Some("8080")),
+            ("example.org:", "example.org", None),
+            ("[::1]:9292", "[::1]", Some("9292")),
+            ("[::1]", "[::1]", None),
+        ];
+        for (host, name, port) in cases {
+            let expected = (name.as_bytes(), port.map(str::as_bytes));
+            assert_eq!(split_host(host.as_bytes()), expected, "{host}");
         }
     }
 }

@@ -13,6 +13,13 @@ module Chaton
       COUNTS = %i[live_slots old_objects heap_pages].freeze
       SIZES = %i[allocator_active allocator_resident allocator_retained].freeze
 
+      # In which order the two come and go.
+      ORDERS = {
+        replace_first: "a new one is started first",
+        retire_first: "there is no room for two, so it leaves first",
+        only_one: "its groups know only one of its name, so it leaves first"
+      }.freeze
+
       # @param log [Telemetry::Log]
       def initialize(log)
         @log = log
@@ -31,9 +38,8 @@ module Chaton
       # @param usage [Hash{Symbol=>Integer}]
       # @return [void]
       def begins(child, decision, usage)
-        order =
-          decision.how == :replace_first ? "a new one is started first" : "there is no room for two, so it leaves first"
-        @log.info("worker is being recycled: #{decision.reason}; #{order}", **facts(child), **sizes(usage, PARTS))
+        @log.info("worker is being recycled: #{decision.reason}; #{ORDERS.fetch(decision.how)}",
+                  **facts(child), **sizes(usage, PARTS))
       end
 
       # @param recycling [Recycling]

@@ -181,6 +181,7 @@ module Chaton
         # No room on the board, or its number was taken away: the next look decides again.
         return unless seat && @fleet.room?
 
+        decision.how = :only_one if @fleet.retires_first?(seat)
         @past[child.index].reason = decision.reason
         @report.begins(child, decision, @watch.view(child).usage)
         @replacing << Recycling.new(@fleet, seat, decision.how, reason: decision.reason)

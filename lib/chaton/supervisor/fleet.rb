@@ -123,6 +123,10 @@ module Chaton
         start(seat, origin, :await)
       end
 
+      # @param seat [Seat]
+      # @return [Boolean] whether its child has to be gone before the successor comes
+      def retires_first?(seat) = @plan.retires_first?(seat.index)
+
       # @return [Boolean] whether the board has a place for one more process
       def room?
         !@slots_free.empty?

@@ -7,7 +7,8 @@ module Chaton
     # One worker on its way out and the one that comes for it, from the same code:
     #
     #   booting → draining → done        the successor first (:replace_first)
-    #   leaving → filling → done         where both have no room, the old one first (:retire_first)
+    #   leaving → filling → done         the old one first: where both have no room (:retire_first), or where there can
+    #                                    be one at a time (:only_one)
     #
     # and `abandoned` where the successor does not come up: the old one stays, if it is still there, or the seat goes
     # on trying as it does after any failed boot. All it waits for are events of the fleet.
@@ -25,7 +26,7 @@ module Chaton
 
       # @param fleet [Fleet]
       # @param seat [Seat]
-      # @param how [Symbol] :replace_first or :retire_first
+      # @param how [Symbol] :replace_first, :retire_first or :only_one
       # @param reason [String]
       # @param at_once [Boolean] without letting the old one finish
       def initialize(fleet, seat, how, reason: "", at_once: false)

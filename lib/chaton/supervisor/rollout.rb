@@ -5,12 +5,14 @@ module Chaton
     # One phased restart: brings every seat to a new origin, one after the
     # other, and back to the old one when the new code does not come up.
     #
-    #   loading → choosing → booting → draining → choosing → … → done | abandoned
+    #   loading → choosing [→ leaving] → booting → draining → choosing → … → done | abandoned
     #
     # An old worker is asked to leave only when its successor is ready, and the
     # next seat has its turn only when the old one has left: never more than one
-    # process above the configured number. All it waits for are events of the
-    # fleet and the mold, so it has no deadline of its own.
+    # process above the configured number. Where both would be one member of a
+    # group (`retires_first?`), the old one leaves before its successor starts.
+    # All it waits for are events of the fleet and the mold, so it has no
+    # deadline of its own.
     class Rollout
       # @return [Symbol] :running, :done or :abandoned
       attr_reader :state
@@ -58,6 +60,7 @@ module Chaton
         case @step
         when :loading then load
         when :choosing then choose
+        when :leaving then leave
         when :booting then boot
         when :draining then drain
         end
@@ -75,6 +78,24 @@ module Chaton
         return finish unless @seat
         return false unless @fleet.room?
 
+        @seat.child && @fleet.retires_first?(@seat) ? retire : succeed
+      end
+
+      # The seat lets go of it first, so that its end is not taken for a death.
+      def retire
+        @replaced = @seat.child
+        @seat.vacate
+        @replaced.stop(EventLoop.now_s)
+        to(:leaving)
+      end
+
+      def leave
+        return false unless @replaced.dead?
+
+        @fleet.seats.include?(@seat) ? succeed : to(:choosing)
+      end
+
+      def succeed
         @child = @fleet.start_successor(@seat, goal)
         to(:booting)
       end

@@ -21,6 +21,18 @@ class CeilingsTest < CeilingsCase
     assert_equal 1, @ceilings.of(newest, @now_s)[:recycles]
   end
 
+  def test_where_there_can_be_one_at_a_time_the_old_one_leaves_first
+    build(limit: LIMIT)
+    @fleet.define_singleton_method(:retires_first?) { |_| true }
+    old = child(0)
+    grow(old)
+    look
+    assert_predicate old, :stopping?
+    assert_match(/only one of its name, so it leaves first/, @output.string)
+    leave(old)
+    assert_equal 1, status[:recycled_total]
+  end
+
   def test_what_trimming_gave_back_is_enough
     build(limit: LIMIT)
     grow(child(0))

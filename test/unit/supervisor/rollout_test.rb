@@ -104,6 +104,56 @@ class RolloutTest < Minitest::Test
     assert_equal :done, @rollout.state
   end
 
+  def test_where_there_can_be_one_at_a_time_the_old_one_leaves_first
+    @fleet.define_singleton_method(:retires_first?) { |seat| seat.index == 1 }
+    @other.state = :ready
+    step
+    make_ready(successor)
+    step
+    lose(@old.first, "exit 0")
+    step
+    assert_predicate @old.last, :stopping?
+    assert_equal 1, @other.asked.size, "nobody comes for it yet"
+    tick(100)
+    lose(@old.last, "exit 0")
+    tick(100)
+    step
+    assert_equal 1, successor.index
+    make_ready(successor)
+    step
+    assert_equal :done, @rollout.state
+    assert_equal [@other], @fleet.children.map(&:origin).uniq
+  end
+
+  def test_where_the_new_one_does_not_come_up_the_old_code_comes_back
+    @fleet.define_singleton_method(:retires_first?) { |_| true }
+    @other.state = :ready
+    step
+    lose(@old.first, "exit 0")
+    step
+    lose(successor, "exit 1")
+    step
+    assert_equal :abandoned, @rollout.state
+    tick(100)
+    assert_equal [1, 0], @fleet.children.map(&:index)
+    assert_equal [@origin], @fleet.children.map(&:origin).uniq
+  end
+
+  def test_a_seat_taken_away_while_its_worker_leaves_is_left_out
+    @fleet.define_singleton_method(:retires_first?) { |seat| seat.index == 1 }
+    @other.state = :ready
+    step
+    make_ready(successor)
+    step
+    lose(@old.first, "exit 0")
+    step
+    @fleet.shrink
+    lose(@old.last, "exit 0")
+    step
+    assert_equal :done, @rollout.state
+    assert_equal 1, @other.asked.size
+  end
+
   def test_who_cannot_wait_comes_first
     urgent = @old.last
     @rollout = Chaton::Supervisor::Rollout.new(@fleet, @other, log: @log, urgent: ->(child) { child.equal?(urgent) })
