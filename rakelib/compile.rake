@@ -27,12 +27,14 @@ task :compile do
     abort e.message
   end
   target = ENV.fetch("CARGO_TARGET_DIR", File.join(Toolchain::ROOT, "target"))
+  # Beside the extension, whose C libraries and last steps keep one processor busy each.
+  allocator = Thread.new { build_bundled_allocator }
   compiled = system(Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet",
                     "--package", "chaton-ext", chdir: Toolchain::ROOT)
+  allocator.join
   abort "cargo could not build the extension; what it says is above" unless compiled
   install_extension(File.join(target, "release", "libchaton_native.so"),
                     File.join(Toolchain::ROOT, "lib", "chaton", "chaton_native.so"))
-  build_bundled_allocator
 end
 
 desc "Build the gem into pkg/"

@@ -57,6 +57,8 @@ task :test do |_, args|
   unknown = names - TEST_PARTS.keys
   abort "no such part: #{unknown.join(", ")}; there are #{TEST_PARTS.keys.join(", ")}" unless unknown.empty?
 
+  # Whoever reads along, through a pipe too, sees each line when it is there.
+  $stdout.sync = true
   made = names.to_h { |name| [name, part(name)] }.compact
   beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
   compiled = compiling if made.key?("cargo")

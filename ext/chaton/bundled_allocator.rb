@@ -19,6 +19,8 @@ module BundledAllocator
   # The dependency whose build script leaves the library in its directory.
   BUILDER = "tikv-jemalloc-sys"
   ARCHIVE = "lib/libjemalloc_pic.a"
+  # A directory of its own, so that it can be built while the extension is.
+  TARGET = File.join(ENV.fetch("CARGO_TARGET_DIR", File.join(Toolchain::ROOT, "target")), "jemalloc")
   # A change to one of these may change what is built.
   SOURCES = ["Cargo.lock", "Cargo.toml", "crates/jemalloc/Cargo.toml"].map { |name| File.join(Toolchain::ROOT, name) }
 
@@ -67,8 +69,9 @@ module BundledAllocator
 
   # @return [String] path of the static library
   def compile
-    said = IO.popen([Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--package", PACKAGE,
-                     "--message-format=json-render-diagnostics", { chdir: Toolchain::ROOT }], &:readlines)
+    command = [Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--target-dir", TARGET,
+               "--package", PACKAGE, "--message-format=json-render-diagnostics"]
+    said = IO.popen([Toolchain.env, *command, { chdir: Toolchain::ROOT }], &:readlines)
     raise Unavailable, "cargo could not compile it; what it says is above" unless Process.last_status.success?
 
     messages = said.grep(/\A\{/).map { |line| JSON.parse(line) }

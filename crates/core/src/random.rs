@@ -18,7 +18,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -27,7 +27,7 @@ impl Random {
 
     /// Uniform in 0..1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Uniform in 0..bound; 0 for a bound of 0.
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn one_seed_gives_one_sequence_and_each_start_another() {
-        let take = |mut random: Random| [random.next(), random.next(), random.next()];
+        let take = |mut random: Random| [random.draw(), random.draw(), random.draw()];
         assert_eq!(take(Random::seeded(7)), take(Random::seeded(7)));
         assert_ne!(take(Random::seeded(7)), take(Random::seeded(9)));
         assert_ne!(take(Random::new()), take(Random::new()));

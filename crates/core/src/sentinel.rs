@@ -1,10 +1,11 @@
 //! The sentinel: the one thread that looks at the pool from outside.
 //!
 //! It sleeps until a push finds that nobody was woken for it. Then it looks
-//! every `stall_ns` (0.2 ms), less often while threads make quick progress,
-//! and goes back to sleep when the queue has been empty for a few looks. It
-//! also preempts hogs, sheds what grew too old, sends unneeded threads away,
-//! answers the supervisor's pings and reports late units that Ruby could not.
+//! every `stall_ns` (0.2 ms), less often while threads make quick progress or
+//! nobody is left to wake, and goes back to sleep when the queue has been empty
+//! for a few looks. It also preempts hogs, sheds what grew too old, sends
+//! unneeded threads away, answers the supervisor's pings and reports late units
+//! that Ruby could not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -260,12 +261,7 @@ impl<W: Work> Watch<W> {
         if decision.preempt {
             self.preempt(now);
         }
-        let factor_max = match (readings.stalled, takes >= QUICK_TAKES) {
-            (true, _) => 1,
-            (false, true) => INTERVAL_FACTOR_MAX,
-            (false, false) => CALM_FACTOR_MAX,
-        };
-        self.pace(factor_max);
+        self.pace(interval_factor(&readings, takes));
     }
 
     /// Readings under one lock, and the executors worth looking at.
@@ -403,6 +399,40 @@ impl<W: Work> Watch<W> {
                 None => format!("late: unit {id} ended before it could be reported"),
             };
             (self.hooks.report)(&line);
+        }
+    }
+}
+
+/// How many times `stall_ns` may go by until the next look.
+fn interval_factor(seen: &Readings, takes: u64) -> u64 {
+    // All that may be awake are, and sleep: until one of them ends its unit
+    // and takes the next by itself, there is nothing to decide.
+    let full = seen.coming == 0 && seen.awake + seen.spawning >= seen.max;
+    match seen.stalled {
+        true if full => INTERVAL_FACTOR_MAX,
+        true => 1,
+        false if takes >= QUICK_TAKES => INTERVAL_FACTOR_MAX,
+        false => CALM_FACTOR_MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_often_only_where_it_could_help() {
+        let stalled = Readings { stalled: true, awake: 4, max: 8, ..Readings::default() };
+        for (name, seen, takes, factor) in [
+            ("a stall that can be helped", stalled, 0, 1),
+            ("however many were taken", stalled, 99, 1),
+            ("everybody is awake", Readings { awake: 8, ..stalled }, 0, INTERVAL_FACTOR_MAX),
+            ("or starts", Readings { awake: 6, spawning: 2, ..stalled }, 0, INTERVAL_FACTOR_MAX),
+            ("but one does not get on", Readings { awake: 8, coming: 1, ..stalled }, 0, 1),
+            ("quick units", Readings { stalled: false, ..stalled }, 8, INTERVAL_FACTOR_MAX),
+            ("slow units", Readings { stalled: false, ..stalled }, 7, CALM_FACTOR_MAX),
+        ] {
+            assert_eq!(interval_factor(&seen, takes), factor, "{name}");
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::ffi::c_void;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use magnus::rb_sys::protect;
 use magnus::Error;
@@ -42,6 +43,38 @@ where
     F: FnOnce() -> R,
 {
     release(work, None, ptr::null_mut())
+}
+
+/// Waits in `wait`, which is told for how long, until it answers true; false
+/// when the time is up. `unblock` ends one wait.
+///
+/// # Errors
+/// What Ruby has for this thread, see [`check_interrupts`].
+pub fn wait_for(
+    timeout: Duration,
+    wait: impl Fn(Duration) -> bool,
+    unblock: Unblock<'_>,
+) -> Result<bool, Error> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let done = without_gvl(|| wait(left), unblock) == Some(true);
+        check_interrupts()?;
+        if done || Instant::now() >= until {
+            return Ok(done);
+        }
+    }
+}
+
+/// Runs `work`, which takes a bounded time, whatever Ruby wants meanwhile.
+///
+/// # Errors
+/// What Ruby has for this thread, before the work has begun.
+pub fn run_whole(work: impl Fn()) -> Result<(), Error> {
+    while without_gvl(&work, &|| {}).is_none() {
+        check_interrupts()?;
+    }
+    Ok(())
 }
 
 fn release<F, R>(

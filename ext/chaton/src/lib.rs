@@ -12,6 +12,7 @@ mod board;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod convert;
 mod error;
+mod feed;
 mod gvl;
 mod gvl_events;
 mod handle;

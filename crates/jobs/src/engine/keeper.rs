@@ -353,5 +353,5 @@ impl Keeper {
 
 /// 24 hexadecimal digits, as Sidekiq's.
 fn jid(random: &mut Random) -> String {
-    format!("{:016x}{:08x}", random.next(), random.next() >> 32)
+    format!("{:016x}{:08x}", random.draw(), random.draw() >> 32)
 }

@@ -58,7 +58,7 @@ impl Taken<'_> {
 fn id(group: &Group, topic: &str) -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let serial = group.shared.generations.fetch_add(1, Ordering::Relaxed);
-    let random = Random::new().next() ^ serial;
+    let random = Random::new().draw() ^ serial;
     let name = &group.settings.name;
     format!("{name}-{topic}-{}-{}-{random:016x}", host.trim(), std::process::id())
 }

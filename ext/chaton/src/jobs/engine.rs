@@ -1,10 +1,8 @@
 //! `Chaton::Native::Jobs`: the jobs engine as a Ruby object.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use chaton_core::guard::Event;
-use chaton_core::hub::Hub;
 use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Death, Engine, Job, Mode, Sink};
 use chaton_jobs::store;
@@ -17,8 +15,8 @@ use super::shown::Shown;
 use super::unit::Notes;
 use crate::convert::seconds;
 use crate::error;
-use crate::gvl::{check_interrupts, without_gvl};
-use crate::gvl_events::Crowd;
+use crate::feed::Feed;
+use crate::gvl::{check_interrupts, run_whole, wait_for, without_gvl};
 use crate::handle::Handle;
 use crate::hub::{HubParts, RbHub};
 use crate::ledger::RbLedger;
@@ -26,10 +24,7 @@ use crate::settings::Settings;
 use crate::unit::{Unit, JOBS_LANE};
 
 /// Puts jobs into the hub.
-struct HubSink {
-    hub: Arc<Hub<Unit>>,
-    crowd: Option<Arc<Crowd>>,
-}
+struct HubSink(Feed);
 
 fn job_of(unit: Unit) -> Arc<Job> {
     let Unit::Jobs(job) = unit else { unreachable!("what the hub gives back is what was put in") };
@@ -38,21 +33,20 @@ fn job_of(unit: Unit) -> Arc<Job> {
 
 impl Sink for HubSink {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
-        self.hub.enqueue(JOBS_LANE, Unit::Jobs(job)).map_err(job_of)
+        self.0.submit(Unit::Jobs(job)).map_err(job_of)
     }
 
     /// Ruby is woken once for all jobs of one claim.
     fn flush(&self) {
-        self.hub.nudge();
-        self.crowd.as_ref().inspect(|crowd| crowd.check());
+        self.0.flush();
     }
 
     fn take_waiting(&self) -> Vec<Arc<Job>> {
-        self.hub.take_waiting(JOBS_LANE).into_iter().map(job_of).collect()
+        self.0.take_waiting().into_iter().map(job_of).collect()
     }
 
     fn idle_threads(&self) -> usize {
-        self.hub.idle_threads()
+        self.0.hub.idle_threads()
     }
 
     fn warn(&self, message: &str) {
@@ -60,7 +54,7 @@ impl Sink for HubSink {
     }
 
     fn signal(&self, name: &str) {
-        self.hub.guard().post(Event::Signal(name.to_string()));
+        self.0.hub.guard().post(Event::Signal(name.to_string()));
     }
 }
 
@@ -119,15 +113,8 @@ impl RbJobs {
     /// false when time is up.
     fn wait_idle(&self, timeout_s: f64) -> Result<bool, Error> {
         let engine = self.0.get()?;
-        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = without_gvl(|| engine.wait_idle(left), &|| engine.interrupt_wait());
-            check_interrupts()?;
-            if waited == Some(true) || Instant::now() >= until {
-                return Ok(waited == Some(true));
-            }
-        }
+        let timeout = seconds("timeout_s", timeout_s)?;
+        wait_for(timeout, |left| engine.wait_idle(left), &|| engine.interrupt_wait())
     }
 
     fn give_back_running(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
@@ -136,10 +123,7 @@ impl RbJobs {
 
     fn stop(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
-        while without_gvl(|| engine.stop(), &|| {}).is_none() {
-            check_interrupts()?;
-        }
-        Ok(())
+        run_whole(|| engine.stop())
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
@@ -174,7 +158,7 @@ fn start_engine(
     config: Config,
     kit: &Arc<dyn store::Kit>,
 ) -> Result<Engine, Error> {
-    let sink = HubSink { hub: parts.hub.clone(), crowd: parts.crowd.clone() };
+    let sink = HubSink(Feed::new(parts, JOBS_LANE));
     let mut given = Some((config, Arc::new(sink)));
     loop {
         let begin = || given.take().map(|(config, sink)| Engine::start(config, kit, sink));

@@ -1,9 +1,7 @@
 //! `Chaton::Native::Streams`: the streams engine as a Ruby object.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use chaton_core::hub::Hub;
 use chaton_streams::engine::{Engine, EngineSettings, Sink, Tools, Turn};
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
@@ -11,17 +9,14 @@ use super::client::RbStreamsClient;
 use super::failure;
 use crate::convert::seconds;
 use crate::error;
-use crate::gvl::{check_interrupts, without_gvl};
-use crate::gvl_events::Crowd;
+use crate::feed::Feed;
+use crate::gvl::{run_whole, wait_for};
 use crate::handle::Handle;
 use crate::hub::RbHub;
 use crate::unit::{Unit, STREAMS_LANE};
 
 /// Puts turns into the hub.
-struct HubSink {
-    hub: Arc<Hub<Unit>>,
-    crowd: Option<Arc<Crowd>>,
-}
+struct HubSink(Feed);
 
 fn turn_of(unit: Unit) -> Arc<Turn> {
     let Unit::Streams(turn) = unit else {
@@ -32,17 +27,16 @@ fn turn_of(unit: Unit) -> Arc<Turn> {
 
 impl Sink for HubSink {
     fn submit(&self, turn: Arc<Turn>) -> Result<(), Arc<Turn>> {
-        self.hub.enqueue(STREAMS_LANE, Unit::Streams(turn)).map_err(turn_of)
+        self.0.submit(Unit::Streams(turn)).map_err(turn_of)
     }
 
     /// Ruby is woken once for all turns that became ready together.
     fn flush(&self) {
-        self.hub.nudge();
-        self.crowd.as_ref().inspect(|crowd| crowd.check());
+        self.0.flush();
     }
 
     fn take_waiting(&self) -> Vec<Arc<Turn>> {
-        self.hub.take_waiting(STREAMS_LANE).into_iter().map(turn_of).collect()
+        self.0.take_waiting().into_iter().map(turn_of).collect()
     }
 
     fn warn(&self, message: &str) {
@@ -63,7 +57,7 @@ impl RbStreams {
         let opened = client.parts()?;
         let log = opened.log.clone();
         let tools = Tools { log, producer: Arc::new(move || opened.producer()) };
-        let sink = HubSink { hub: parts.hub.clone(), crowd: parts.crowd.clone() };
+        let sink = HubSink(Feed::new(&parts, STREAMS_LANE));
         let engine = Engine::start(settings, tools, Arc::new(sink));
         Ok(Self(Handle::new(engine.map_err(|e| failure::raised(&e))?)))
     }
@@ -77,15 +71,8 @@ impl RbStreams {
     /// committed; false when time is up.
     fn wait_idle(&self, timeout_s: f64) -> Result<bool, Error> {
         let engine = self.0.get()?;
-        let until = Instant::now() + seconds("timeout_s", timeout_s)?;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = without_gvl(|| engine.wait_idle(left), &|| engine.interrupt_wait());
-            check_interrupts()?;
-            if waited == Some(true) || Instant::now() >= until {
-                return Ok(waited == Some(true));
-            }
-        }
+        let timeout = seconds("timeout_s", timeout_s)?;
+        wait_for(timeout, |left| engine.wait_idle(left), &|| engine.interrupt_wait())
     }
 
     fn give_up(&self) -> Result<usize, Error> {
@@ -94,10 +81,7 @@ impl RbStreams {
 
     fn stop(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
-        while without_gvl(|| engine.stop(), &|| {}).is_none() {
-            check_interrupts()?;
-        }
-        Ok(())
+        run_whole(|| engine.stop())
     }
 
     /// JSON; see the engine's `Stats`.

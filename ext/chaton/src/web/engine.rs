@@ -2,9 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use chaton_core::hub::Hub;
 use chaton_web::limits::{Limits, Timeouts};
 use chaton_web::{AccessLog, Config, Engine, Exchange, Listener, ListenerKind, Sink};
 use magnus::{
@@ -13,8 +12,8 @@ use magnus::{
 
 use crate::board::RbBoard;
 use crate::error;
-use crate::gvl::{check_interrupts, without_gvl};
-use crate::gvl_events::Crowd;
+use crate::feed::Feed;
+use crate::gvl::{run_whole, wait_for};
 use crate::handle::Handle;
 use crate::hub::RbHub;
 use crate::settings::Settings;
@@ -23,14 +22,13 @@ use crate::web::env::EnvKit;
 
 /// Puts requests into the hub.
 struct HubSink {
-    hub: Arc<Hub<Unit>>,
-    crowd: Option<Arc<Crowd>>,
+    feed: Feed,
     retry_after_s: u32,
 }
 
 impl Sink for HubSink {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
-        let put = self.hub.enqueue(WEB_LANE, Unit::Web(exchange, self.retry_after_s));
+        let put = self.feed.submit(Unit::Web(exchange, self.retry_after_s));
         put.map_err(|unit| match unit {
             Unit::Web(exchange, _) => exchange,
             #[cfg(any(feature = "jobs", feature = "streams"))]
@@ -40,8 +38,7 @@ impl Sink for HubSink {
 
     /// Ruby is woken once for all requests of one turn of the IO thread.
     fn flush(&self) {
-        self.hub.nudge();
-        self.crowd.as_ref().inspect(|crowd| crowd.check());
+        self.feed.flush();
     }
 
     fn warn(&self, message: &str) {
@@ -49,7 +46,7 @@ impl Sink for HubSink {
     }
 
     fn late(&self, exchange: &Arc<Exchange>) {
-        self.hub.report_late(exchange.id());
+        self.feed.hub.report_late(exchange.id());
     }
 }
 
@@ -86,8 +83,7 @@ impl RbWeb {
         config.accept_defer = ms("accept_defer_ms")?;
         config.hogged_after = ms("preempt_ms")?;
         let sink = Arc::new(HubSink {
-            hub: parts.hub.clone(),
-            crowd: parts.crowd.clone(),
+            feed: Feed::new(parts, WEB_LANE),
             retry_after_s: config.retry_after_s,
         });
         let engine = Engine::start(config, sink)
@@ -109,23 +105,12 @@ impl RbWeb {
     fn wait_drained(&self, timeout_s: f64) -> Result<bool, Error> {
         let engine = self.0.get()?;
         let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-        let until = Instant::now() + timeout;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let waited = without_gvl(|| engine.wait_drained(left), &|| engine.interrupt_wait());
-            check_interrupts()?;
-            if waited == Some(true) || Instant::now() >= until {
-                return Ok(waited == Some(true));
-            }
-        }
+        wait_for(timeout, |left| engine.wait_drained(left), &|| engine.interrupt_wait())
     }
 
     fn stop(&self) -> Result<(), Error> {
         let engine = self.0.get()?;
-        while without_gvl(|| engine.stop(), &|| {}).is_none() {
-            check_interrupts()?;
-        }
-        Ok(())
+        run_whole(|| engine.stop())
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {

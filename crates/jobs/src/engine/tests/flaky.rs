@@ -28,7 +28,7 @@ macro_rules! pass {
 
 impl Store for Flaky {
     fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
-        let fate = self.random.next() % 16;
+        let fate = self.random.draw() % 16;
         if fate == 0 {
             return Err(StoreError::unavailable("lost on the way there"));
         }

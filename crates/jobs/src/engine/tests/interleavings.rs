@@ -50,13 +50,13 @@ impl World {
     }
 
     fn add_node(&mut self) {
-        let flaky = Flaky::over(self.kit.store(), self.random.next());
-        let node = Node::with_store(Box::new(flaky), &self.kit, config(), self.random.next());
+        let flaky = Flaky::over(self.kit.store(), self.random.draw());
+        let node = Node::with_store(Box::new(flaky), &self.kit, config(), self.random.draw());
         self.nodes.push((node, vec![]));
     }
 
     fn pick(&mut self, of: usize) -> usize {
-        (self.random.next() % of.max(1) as u64) as usize
+        (self.random.draw() % of.max(1) as u64) as usize
     }
 
     fn step(&mut self) {
