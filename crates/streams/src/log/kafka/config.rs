@@ -28,6 +28,10 @@ type Properties = Vec<(String, String)>;
 /// bound on bytes.
 const RECORD_BYTES_MIN: usize = 400;
 
+/// Times the bytes of an answer with records of 100 bytes that they take in
+/// librdkafka.
+const ANSWER_GROWS: usize = 4;
+
 /// Of SASL, as librdkafka is built here.
 const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
@@ -213,10 +217,13 @@ impl Config {
         set(all, "enable.auto.commit", false);
         set(all, "enable.auto.offset.store", false);
         set(all, "queued.max.messages.kbytes", (buffer / 1024).clamp(1, 2_097_151));
-        let records = (buffer / RECORD_BYTES_MIN).clamp(RECORDS_QUEUED_MIN, 10_000_000);
+        // Fetching goes on below the bounds, so one answer may overshoot them: room
+        // is left for it, which takes the more memory the smaller its records are.
+        let answer = (buffer / 16).clamp(64 << 10, 4 << 20);
+        set(all, "max.partition.fetch.bytes", answer);
+        let room = buffer.saturating_sub(answer * ANSWER_GROWS);
+        let records = (room / RECORD_BYTES_MIN).clamp(RECORDS_QUEUED_MIN, 10_000_000);
         set(all, "queued.min.messages", records);
-        // One answer may overshoot the bound by this.
-        set(all, "max.partition.fetch.bytes", (buffer / 8).clamp(64 << 10, 4 << 20));
         set(all, "fetch.min.bytes", 1);
         // A connection has one fetch under way: what it waits, a partition waits
         // that has just been got.
