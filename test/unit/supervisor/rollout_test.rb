@@ -61,12 +61,7 @@ class RolloutTest < Minitest::Test
   end
 
   def test_what_was_replaced_is_taken_back
-    @other.state = :ready
-    step
-    make_ready(successor)
-    step
-    lose(@old.first, "exit 0")
-    step
+    replace_first
     lose(successor, "exit 1")
     step
     assert_predicate @rollout, :running?
@@ -92,12 +87,7 @@ class RolloutTest < Minitest::Test
   end
 
   def test_a_seat_taken_away_meanwhile_is_left_out
-    @other.state = :ready
-    step
-    make_ready(successor)
-    step
-    lose(@old.first, "exit 0")
-    step
+    replace_first
     @fleet.shrink
     lose(successor, "exit 0")
     step
@@ -106,12 +96,7 @@ class RolloutTest < Minitest::Test
 
   def test_where_there_can_be_one_at_a_time_the_old_one_leaves_first
     @fleet.define_singleton_method(:retires_first?) { |seat| seat.index == 1 }
-    @other.state = :ready
-    step
-    make_ready(successor)
-    step
-    lose(@old.first, "exit 0")
-    step
+    replace_first
     assert_predicate @old.last, :stopping?
     assert_equal 1, @other.asked.size, "nobody comes for it yet"
     tick(100)
@@ -141,12 +126,7 @@ class RolloutTest < Minitest::Test
 
   def test_a_seat_taken_away_while_its_worker_leaves_is_left_out
     @fleet.define_singleton_method(:retires_first?) { |seat| seat.index == 1 }
-    @other.state = :ready
-    step
-    make_ready(successor)
-    step
-    lose(@old.first, "exit 0")
-    step
+    replace_first
     @fleet.shrink
     lose(@old.last, "exit 0")
     step
@@ -168,6 +148,16 @@ class RolloutTest < Minitest::Test
   end
 
   private
+
+  # One worker of two is of the new code.
+  def replace_first
+    @other.state = :ready
+    step
+    make_ready(successor)
+    step
+    lose(@old.first, "exit 0")
+    step
+  end
 
   def finish
     @other.state = :ready
