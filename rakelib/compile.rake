@@ -31,10 +31,10 @@ task :compile do
   allocator = Thread.new { build_bundled_allocator }
   compiled = system(Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet",
                     "--package", "chaton-ext", chdir: Toolchain::ROOT)
-  allocator.join
   abort "cargo could not build the extension; what it says is above" unless compiled
   install_extension(File.join(target, "release", "libchaton_native.so"),
                     File.join(Toolchain::ROOT, "lib", "chaton", "chaton_native.so"))
+  allocator.join
 end
 
 desc "Build the gem into pkg/"

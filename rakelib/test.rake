@@ -47,8 +47,15 @@ end
 # What it has to say comes when they are run.
 def compiling
   pid = Process.spawn(Toolchain.env, "nice", "-n", "19", Toolchain.cargo, *CARGO_TEST, "--no-run",
-                      in: File::NULL, out: File::NULL, err: File::NULL)
+                      in: File::NULL, out: File::NULL, err: File::NULL, pgroup: true)
   Process.detach(pid)
+end
+
+# Waits as long as compiling may take, and ends it else.
+def compiled(thread, limit_s = TEST_TIME_LIMIT_S.fetch("cargo"))
+  Process.kill(:TERM, -thread.pid) unless thread.join(limit_s)
+rescue Errno::ESRCH
+  # It has just ended by itself.
 end
 
 desc "Run the tests: all parts, or test[unit,examples]"
@@ -61,10 +68,10 @@ task :test do |_, args|
   $stdout.sync = true
   made = names.to_h { |name| [name, part(name)] }.compact
   beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
-  compiled = compiling if made.key?("cargo")
+  compiler = compiling if made.key?("cargo")
   made.each do |name, part|
     next if beside.value?(name)
-    compiled.join if name == "cargo"
+    compiled(compiler) if name == "cargo"
     companion = made[beside[name]]
     thread = Thread.new { companion.run(StringIO.new) } if companion
     part.run
@@ -74,4 +81,6 @@ task :test do |_, args|
   puts "", parts, ""
   puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"
   exit 1 if parts.any? { |part| part.failed > 0 } || parts.sum(&:passed).zero?
+ensure
+  compiled(compiler, 0) if compiler&.alive?
 end

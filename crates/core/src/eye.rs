@@ -9,6 +9,12 @@ use crate::executor::Executor;
 /// Threads in one look.
 const SAMPLE_MAX: usize = 24;
 
+/// Looks after which each of so many threads was seen once. One place of each
+/// look is the last runner's.
+pub fn looks_for_all(threads: usize) -> u64 {
+    threads.div_ceil(SAMPLE_MAX - 1).max(1) as u64
+}
+
 /// Remembers where the last look ended.
 pub struct Eye {
     /// The executor that used the CPU most at the last look.
@@ -98,7 +104,7 @@ mod tests {
         let all = executors(&[false; 100]);
         let mut eye = Eye::default();
         let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..6 {
+        for _ in 0..looks_for_all(100) {
             seen.extend(eye.pick(&all).iter().map(|e| e.index));
         }
         assert_eq!(seen.len(), 100);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::executor::Executor;
-use crate::eye::Eye;
+use crate::eye::{looks_for_all, Eye};
 use crate::growth::Growth;
 use crate::guard::Event;
 use crate::hub::Hub;
@@ -31,6 +31,9 @@ const QUICK_TAKES: u64 = 8;
 /// The same factor while units take longer but nothing stalls: a stall is then
 /// seen within 0.4 ms, and looking costs half.
 const CALM_FACTOR_MAX: u64 = 2;
+/// Time in which each thread is looked at once while nobody is left to wake:
+/// that late a hog may be seen.
+const FULL_NS: u64 = 1_600_000;
 /// Time that a woken thread gets to take before its absence counts as a stall.
 const ARRIVAL_NS: u64 = 1_000_000;
 /// Time without a stall after which the width narrows. Narrowing that is
@@ -261,7 +264,7 @@ impl<W: Work> Watch<W> {
         if decision.preempt {
             self.preempt(now);
         }
-        self.pace(interval_factor(&readings, takes));
+        self.pace(interval_factor(&readings, takes, self.hub.options.stall_ns));
     }
 
     /// Readings under one lock, and the executors worth looking at.
@@ -404,12 +407,14 @@ impl<W: Work> Watch<W> {
 }
 
 /// How many times `stall_ns` may go by until the next look.
-fn interval_factor(seen: &Readings, takes: u64) -> u64 {
-    // All that may be awake are, and sleep: until one of them ends its unit
-    // and takes the next by itself, there is nothing to decide.
+fn interval_factor(seen: &Readings, takes: u64, stall_ns: u64) -> u64 {
+    // All that may be awake are, and seem to sleep: until one of them ends its
+    // unit and takes the next by itself, there is nothing to decide.
     let full = seen.coming == 0 && seen.awake + seen.spawning >= seen.max;
     match seen.stalled {
-        true if full => INTERVAL_FACTOR_MAX,
+        true if full => {
+            (FULL_NS / (stall_ns * looks_for_all(seen.awake)).max(1)).clamp(1, INTERVAL_FACTOR_MAX)
+        }
         true => 1,
         false if takes >= QUICK_TAKES => INTERVAL_FACTOR_MAX,
         false => CALM_FACTOR_MAX,
@@ -428,11 +433,27 @@ mod tests {
             ("however many were taken", stalled, 99, 1),
             ("everybody is awake", Readings { awake: 8, ..stalled }, 0, INTERVAL_FACTOR_MAX),
             ("or starts", Readings { awake: 6, spawning: 2, ..stalled }, 0, INTERVAL_FACTOR_MAX),
+            ("a look cannot see all", Readings { awake: 32, max: 32, ..stalled }, 0, 4),
+            ("it sees few of many", Readings { awake: 300, max: 300, ..stalled }, 0, 1),
             ("but one does not get on", Readings { awake: 8, coming: 1, ..stalled }, 0, 1),
             ("quick units", Readings { stalled: false, ..stalled }, 8, INTERVAL_FACTOR_MAX),
             ("slow units", Readings { stalled: false, ..stalled }, 7, CALM_FACTOR_MAX),
         ] {
-            assert_eq!(interval_factor(&seen, takes), factor, "{name}");
+            assert_eq!(interval_factor(&seen, takes, 200_000), factor, "{name}");
+        }
+    }
+
+    /// `Growth` leaves out longer pauses: it would wait for the end of its
+    /// first stage for ever.
+    #[test]
+    fn each_thread_of_a_full_pool_is_seen_in_time() {
+        for stall_ns in [10_000, 200_000, 1_000_000, 3_000_000, 1_000_000_000] {
+            for awake in [1, 16, 23, 24, 32, 100, 512] {
+                let seen = Readings { stalled: true, awake, max: awake, ..Readings::default() };
+                let interval = interval_factor(&seen, 0, stall_ns) * stall_ns;
+                let all = interval * looks_for_all(awake);
+                assert!(interval == stall_ns || all <= FULL_NS, "{stall_ns} {awake}: {all}");
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ module Chaton
       # @param index [Integer] of a worker
       # @return [Boolean] whether it has to be gone before another one comes for it: both would be the same member of
       #   their groups, and Kafka shuts out the older one while it still works
-      def retires_first?(index) = roles_of(index).include?(:streams) && streams.static_membership
+      def retires_first?(index) = roles_of(index).include?(:streams) && streams.lasting_names?
 
       # @param roles [Array<Symbol>]
       # @return [Plan] the one of a process with these roles: where jobs are all it runs, or streams, their own

@@ -32,6 +32,9 @@ module Chaton
       # @return [String] where records live, for people
       def broker = StoreAddress.shown(log.fetch(:broker))
 
+      # @return [Boolean] whether Kafka knows each worker by a name that its successor has, too
+      def lasting_names? = static_membership && !log.fetch(:broker).start_with?(BrokerAddress::LOCAL)
+
       # @return [Float] how long a record may take to become durable
       def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
 

@@ -188,7 +188,9 @@ module Chaton
       private
 
       def add_seat
-        index = (0..@seats.size).find { |number| @seats.none? { |seat| seat.index == number } }
+        # Whoever leaves keeps its number until it is gone: it may be a name that two must not have.
+        taken = [*@seats, *@children].map(&:index)
+        index = (0..taken.size).find { |number| !taken.include?(number) }
         policy = RestartPolicy.new(delay_s: @plan.restart_delay_s, delay_max_s: @plan.restart_delay_max_s,
                                    count: @plan.crash_loop_count, window_s: @plan.crash_loop_window_s)
         @seats << Seat.new(index, origin: @origin, policy: policy, now_s: EventLoop.now_s)

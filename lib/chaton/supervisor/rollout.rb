@@ -90,7 +90,7 @@ module Chaton
       end
 
       def leave
-        return false unless @replaced.dead?
+        return false unless @replaced.dead? && @fleet.room?
 
         @fleet.seats.include?(@seat) ? succeed : to(:choosing)
       end

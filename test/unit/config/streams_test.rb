@@ -197,4 +197,14 @@ class StreamsConfigTest < ConfigCase
     names.each { |name| assert_match(/\A[\w.-]+-my_shop-[01]\z/, name) }
     refute_match(/instance_id/, streams("topic 'a', A").engine_json)
   end
+
+  def test_who_has_a_lasting_name_in_kafka_leaves_before_its_successor_comes
+    kafka = "broker 'kafka://127.0.0.1:9092'"
+    [["static_membership true; #{kafka}", [false, true]], [kafka, [false, false]],
+     ["static_membership true", [false, false]]].each do |settings, expected|
+      plan = plan("workers web: 1, streams: 1\nstreams { #{settings}; topic 'a', A }")
+      assert_equal(expected, [0, 1].map { |index| plan.retires_first?(index) }, settings)
+    end
+    refute plan("workers web: 1").retires_first?(0)
+  end
 end

@@ -62,6 +62,21 @@ class FleetTest < Minitest::Test
     assert_predicate @fleet, :complete?
   end
 
+  # Two of one number may have one name among others.
+  def test_a_number_is_free_when_its_worker_is_gone
+    build_fleet(workers: 2)
+    leaving = @fleet.children.last
+    make_ready(leaving)
+    assert @fleet.shrink
+    assert @fleet.grow
+    tick
+    assert_equal [0, 1, 2], @fleet.children.map(&:index)
+    lose(leaving, "exit 0")
+    assert @fleet.grow
+    tick
+    assert_equal [0, 1, 2], @fleet.children.map(&:index).sort
+  end
+
   def test_growing_takes_the_lowest_free_number
     build_fleet(workers: 2)
     assert @fleet.grow

@@ -7,6 +7,7 @@
 mod backup;
 mod batches;
 mod beside;
+mod connections;
 mod db;
 mod entries;
 mod failure;

@@ -16,7 +16,8 @@ const STEP_PAGES: i32 = 256;
 /// Between two tries to read a file that another program has locked.
 const LOCKED_PAUSE: Duration = Duration::from_millis(20);
 
-/// Copies the database to `target`, which must not be there yet.
+/// Copies the database to `target`, which must not be there yet. The process
+/// must not fork meanwhile: the child would inherit SQLite's locks.
 pub(super) fn run(db: &Db, target: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     if target.exists() {
         return Err(StoreError::refused(format!(

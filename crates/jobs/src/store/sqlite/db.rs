@@ -16,6 +16,7 @@ use chaton_core::file_lock::FileLock;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
+use super::connections::{Connections, Writer};
 use super::schema::{self, Manner};
 use super::wake::Wake;
 use super::{beside, failure, registry, Tx};
@@ -44,16 +45,6 @@ struct Line {
     leading: bool,
 }
 
-struct Writer {
-    conn: Connection,
-    /// SQLite's own wait for a lock is a row of sleeps.
-    lock: Arc<FileLock>,
-    /// Device and number of the file it was opened as.
-    inode: (u64, u64),
-    /// Commits wait for the disk now.
-    waits: bool,
-}
-
 /// The file.
 pub(super) struct Db {
     path: PathBuf,
@@ -62,8 +53,7 @@ pub(super) struct Db {
     pub pid: u32,
     line: Mutex<Line>,
     turn: Condvar,
-    writer: Mutex<Option<Writer>>,
-    reader: Mutex<Option<(Connection, (u64, u64))>>,
+    connections: Arc<Connections>,
     wake: Mutex<Option<Wake>>,
     /// Transactions committed, to see how many callers share one.
     pub commits: AtomicU64,
@@ -77,8 +67,7 @@ impl Db {
             pid: std::process::id(),
             line: Mutex::default(),
             turn: Condvar::new(),
-            writer: Mutex::new(None),
-            reader: Mutex::new(None),
+            connections: Arc::default(),
             wake: Mutex::new(None),
             commits: AtomicU64::new(0),
         }
@@ -155,7 +144,7 @@ impl Db {
     }
 
     fn transact(&self, tasks: Vec<Task>) -> Result<()> {
-        let mut writer = self.writer.lock();
+        let mut writer = self.connections.writer.lock();
         self.open(&mut writer)?;
         let Some(open) = writer.as_mut() else { return Err(panicked(&self.path)) };
         self.set_waits(open, tasks.iter().any(|task| task.durable))?;
@@ -234,7 +223,7 @@ impl Db {
 
     /// Makes the file where there is none, and says when it is not the one it was.
     pub fn prepare(&self) -> Result<()> {
-        self.open(&mut self.writer.lock())
+        self.open(&mut self.connections.writer.lock())
     }
 
     /// Opens the file, or makes sure that it is still the one that was opened.
@@ -273,7 +262,7 @@ impl Db {
 
     /// Reads beside the writer, from the last commit.
     pub fn read<T>(&self, op: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
-        let mut reader = self.reader.lock();
+        let mut reader = self.connections.reader.lock();
         let now = inode(&self.path);
         if reader.as_ref().is_some_and(|(_, then)| now != Some(*then)) {
             *reader = None;
@@ -302,29 +291,9 @@ impl Db {
         wake.as_ref().map(Wake::ring);
     }
 
-    /// Before a fork: closes everything, so that the child inherits no open
-    /// connection, and keeps others out until [`Db::after_fork`]. SQLite keeps
-    /// lists of open files and their locks for each process; a child that has
-    /// its parent's takes locks for held that it has not.
-    pub fn before_fork(&self) {
-        // In the order in which `read` takes them.
-        let mut reader = self.reader.lock();
-        let mut writer = self.writer.lock();
-        *reader = None;
-        *writer = None;
-        std::mem::forget((reader, writer));
-    }
-
-    /// The fork is done.
-    ///
-    /// # Safety
-    /// After [`Db::before_fork`] on the same thread.
-    pub unsafe fn after_fork(&self) {
-        // SAFETY: locked by `before_fork`, whose guards were forgotten.
-        unsafe {
-            self.writer.force_unlock();
-            self.reader.force_unlock();
-        }
+    /// What is open of it, for the registry.
+    pub fn connections(&self) -> &Arc<Connections> {
+        &self.connections
     }
 }
 
@@ -334,10 +303,7 @@ impl Drop for Db {
         if self.pid != std::process::id() {
             return;
         }
-        registry::closing(|| {
-            *self.reader.get_mut() = None;
-            *self.writer.get_mut() = None;
-        });
+        registry::close(&self.connections);
     }
 }
 

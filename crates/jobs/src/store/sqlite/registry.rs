@@ -7,14 +7,20 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::connections::Connections;
 use super::db::Db;
 use super::schema::Manner;
 
 struct Registry {
     pid: u32,
-    files: Mutex<HashMap<PathBuf, Weak<Db>>>,
-    /// Those that are closed while the process forks.
-    forking: Mutex<Vec<Arc<Db>>>,
+    files: Mutex<Files>,
+}
+
+#[derive(Default)]
+struct Files {
+    known: HashMap<PathBuf, Weak<Db>>,
+    /// What may be open, of files that are being dropped, too.
+    open: Vec<Arc<Connections>>,
 }
 
 /// The process's registry. A child of a fork makes its own: the parent's may
@@ -28,7 +34,7 @@ fn registry() -> &'static Registry {
     if let Some(registry) = unsafe { seen.as_ref() }.filter(|registry| registry.pid == pid) {
         return registry;
     }
-    let made = Box::new(Registry { pid, files: Mutex::default(), forking: Mutex::default() });
+    let made = Box::new(Registry { pid, files: Mutex::default() });
     let made = Box::into_raw(made);
     match OPEN.compare_exchange(seen, made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
@@ -50,44 +56,41 @@ fn registry() -> &'static Registry {
 
 /// Nobody opens, uses or closes a file of SQLite's during the fork: its own
 /// locks would stay held for ever in the child. The files' lock keeps out who
-/// opens and who closes, each file's locks who uses.
+/// opens and who closes, each file's locks who uses. (A backup has connections
+/// of its own: it is for processes that do not fork.)
 extern "C" fn before() {
-    let registry = registry();
-    let files = registry.files.lock();
-    let open: Vec<Arc<Db>> = files.values().filter_map(Weak::upgrade).collect();
-    open.iter().for_each(|db| db.before_fork());
-    let mut forking = registry.forking.lock();
-    *forking = open;
-    std::mem::forget((files, forking));
+    let files = registry().files.lock();
+    files.open.iter().for_each(|one| one.before_fork());
+    std::mem::forget(files);
 }
 
 extern "C" fn after() {
     let registry = registry();
-    // SAFETY: `before` locked it on this thread and forgot the guard.
-    unsafe { registry.forking.force_unlock() };
-    let open = std::mem::take(&mut *registry.forking.lock());
-    for db in &open {
-        // SAFETY: `before` closed it on this thread.
-        unsafe { db.after_fork() };
-    }
-    // SAFETY: as `forking`. Before `open` goes, which may close a file.
+    // SAFETY: `before` locked it on this thread and forgot the guard, so that
+    // nobody else has it.
+    let files = unsafe { &*registry.files.data_ptr() };
+    // SAFETY: `before` closed each on this thread; none came or went since.
+    files.open.iter().for_each(|one| unsafe { one.after_fork() });
+    // SAFETY: as above.
     unsafe { registry.files.force_unlock() };
 }
 
-/// Closes a file, by `close`, while this process does not fork.
-pub(super) fn closing(close: impl FnOnce()) {
-    let _files = registry().files.lock();
-    close();
+/// Closes what a file has open, for good, while this process does not fork.
+pub(super) fn close(connections: &Arc<Connections>) {
+    let mut files = registry().files.lock();
+    connections.close();
+    files.open.retain(|one| !Arc::ptr_eq(one, connections));
 }
 
 /// The file at `path` in this process: the same one for everybody.
 pub(super) fn shared(path: &Path, manner: Manner) -> Arc<Db> {
     let mut files = registry().files.lock();
-    if let Some(db) = files.get(path).and_then(Weak::upgrade) {
+    if let Some(db) = files.known.get(path).and_then(Weak::upgrade) {
         return db;
     }
     let db = Arc::new(Db::new(path.to_path_buf(), manner));
-    files.retain(|_, db| db.strong_count() > 0);
-    files.insert(path.to_path_buf(), Arc::downgrade(&db));
+    files.known.retain(|_, db| db.strong_count() > 0);
+    files.known.insert(path.to_path_buf(), Arc::downgrade(&db));
+    files.open.push(db.connections().clone());
     db
 }
