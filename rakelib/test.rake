@@ -32,7 +32,7 @@ TEST_PARTS = {
 TEST_ENV = { "stress" => { "CHATON_GC_STRESS" => "1" }, "cargo" => Toolchain.env }.freeze
 # These share one broker; it is started when the first of them runs.
 KAFKA_PARTS = %w[cargo streams].freeze
-# The first keeps one processor busy, the other mostly waits: they run side by side.
+# When the first begins, so does the other, which mostly waits, and what follows runs beside it.
 BESIDE = { "stress" => "streams" }.freeze
 TEST_TIME_LIMIT_S = { "cargo" => 1200, "integration" => 1200 }.freeze
 
@@ -52,7 +52,7 @@ def compiling
 end
 
 # Waits as long as compiling may take, and ends it else.
-def compiled(thread, limit_s = TEST_TIME_LIMIT_S.fetch("cargo"))
+def await_compiler(thread, limit_s = TEST_TIME_LIMIT_S.fetch("cargo"))
   Process.kill(:TERM, -thread.pid) unless thread.join(limit_s)
 rescue Errno::ESRCH
   # It has just ended by itself.
@@ -69,18 +69,21 @@ task :test do |_, args|
   made = names.to_h { |name| [name, part(name)] }.compact
   beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
   compiler = compiling if made.key?("cargo")
+  waiting = []
   made.each do |name, part|
     next if beside.value?(name)
-    compiled(compiler) if name == "cargo"
+    await_compiler(compiler) if name == "cargo"
     companion = made[beside[name]]
-    thread = Thread.new { companion.run(StringIO.new) } if companion
+    waiting << Thread.new { companion.run(StringIO.new) } if companion
     part.run
-    puts thread.value.output.string if thread
+    ended, waiting = waiting.partition { |thread| !thread.alive? }
+    ended.each { |thread| puts thread.value.output.string }
   end
+  waiting.each { |thread| puts thread.value.output.string }
   parts = made.values
   puts "", parts, ""
   puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"
   exit 1 if parts.any? { |part| part.failed > 0 } || parts.sum(&:passed).zero?
 ensure
-  compiled(compiler, 0) if compiler&.alive?
+  await_compiler(compiler, 0) if compiler&.alive?
 end
