@@ -98,7 +98,8 @@ class StreamsFeaturesTest < Minitest::Test
     old = now_ms - 600_000
     written_s = Evidence.now_s
     log.write(topic, [["expired", nil, nil, 0, old], ["due", nil, nil, 0, now_ms - 5_000],
-                      ["young", nil, nil, 0, (Time.now.to_f * 1000).to_i]])
+                      # Rounded up: the delay counts from the record's own time, in whole milliseconds.
+                      ["young", nil, nil, 0, (Time.now.to_f * 1000).ceil]])
     server.eventually("both came") { evidence.count == 2 }
     assert_equal %w[due young], evidence.values
     assert_operator evidence.all.last.at_s - written_s, :>=, 1.5
