@@ -32,7 +32,7 @@ TEST_PARTS = {
 TEST_ENV = { "stress" => { "CHATON_GC_STRESS" => "1" }, "cargo" => Toolchain.env }.freeze
 # These share one broker; it is started when the first of them runs.
 KAFKA_PARTS = %w[cargo streams].freeze
-# When the first begins, so does the other, which mostly waits, and what follows runs beside it.
+# The first keeps one processor busy, the other mostly waits: they run side by side.
 BESIDE = { "stress" => "streams" }.freeze
 TEST_TIME_LIMIT_S = { "cargo" => 1200, "integration" => 1200 }.freeze
 
@@ -69,17 +69,14 @@ task :test do |_, args|
   made = names.to_h { |name| [name, part(name)] }.compact
   beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
   compiler = compiling if made.key?("cargo")
-  waiting = []
   made.each do |name, part|
     next if beside.value?(name)
     await_compiler(compiler) if name == "cargo"
     companion = made[beside[name]]
-    waiting << Thread.new { companion.run(StringIO.new) } if companion
+    thread = Thread.new { companion.run(StringIO.new) } if companion
     part.run
-    ended, waiting = waiting.partition { |thread| !thread.alive? }
-    ended.each { |thread| puts thread.value.output.string }
+    puts thread.value.output.string if thread
   end
-  waiting.each { |thread| puts thread.value.output.string }
   parts = made.values
   puts "", parts, ""
   puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"
