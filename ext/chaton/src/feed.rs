@@ -39,6 +39,6 @@ impl Feed {
     /// Takes back what nobody has begun.
     #[cfg(any(feature = "jobs", feature = "streams"))]
     pub fn take_waiting(&self) -> Vec<Unit> {
-        self.hub.take_waiting(self.lane).into_iter().collect()
+        self.hub.take_waiting(self.lane)
     }
 }
