@@ -5,7 +5,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
+use std::sync::{mpsc, Arc};
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -39,6 +39,8 @@ pub struct Engine {
 
 impl Engine {
     /// Starts serving on one new thread, `chaton-io`, which blocks all signals.
+    /// Returns when that thread runs and the board says that it accepts: a
+    /// worker that is called ready before would leave its share to the others.
     ///
     /// # Errors
     /// When the operating system refuses the event loop, a listener or the thread.
@@ -52,9 +54,13 @@ impl Engine {
             // From now on the siblings count on this worker.
             slot.pid.store(std::process::id(), Relaxed);
         }
+        let (running, runs) = mpsc::sync_channel(1);
         let run = {
             let shared = Arc::clone(&shared);
             move || {
+                shared.show_accepting(shared.has_place());
+                // Nobody waits any more only when the starting thread is gone.
+                let _ = running.send(());
                 for acceptor in acceptors {
                     runtime.spawn(acceptor.run());
                 }
@@ -68,6 +74,8 @@ impl Engine {
         drop(blocked);
         let thread =
             thread.map_err(|error| Error::new("can't start the web engine's thread", error))?;
+        // An end without a word is a panic of that thread, printed by itself.
+        let _ = runs.recv();
         Ok(Self { shared, thread: Mutex::new(Some(thread)), pid: std::process::id() })
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chaton_core::board::Board;
 use chaton_web::Config;
-use support::{echo, eventually, listener, Client, Server};
+use support::{echo, listener, Client, Server};
 
 /// Two engines on one socket, as two workers have after a fork.
 fn pair(board: &Arc<Board>, set: impl Fn(&mut Config)) -> [Server; 2] {
@@ -25,7 +25,7 @@ fn pair(board: &Arc<Board>, set: impl Fn(&mut Config)) -> [Server; 2] {
             echo,
         );
         server.at = socket.local_addr().unwrap();
-        eventually("it accepts", || board.slot(slot).accepting.load(SeqCst) == 1);
+        assert_eq!(board.slot(slot).accepting.load(SeqCst), 1, "a started engine accepts");
         assert_eq!(board.slot(slot).pid.load(SeqCst), std::process::id());
         server
     })
