@@ -146,7 +146,7 @@ class JobsClientTest < Minitest::Test
   def test_a_thread_that_is_killed_or_timed_out_in_a_call_hears_of_it
     server = TCPServer.new("127.0.0.1", 0)
     url = "redis://127.0.0.1:#{server.addr[1]}/0"
-    silent = Chaton::Native::JobsClient.new(store_settings(url: url, answer_timeout_s: 0.2))
+    silent = Chaton::Native::JobsClient.new(store_settings(url: url, answer_timeout_s: 2.0))
     { kill: [], raise: [IOError, "enough"] }.each do |how, arguments|
       heard = Queue.new
       thread = Thread.new do

@@ -28,9 +28,11 @@ module CpuTime
 
   # @return [Hash{String=>Integer}] how often each thread fell asleep by itself so far, under "name/tid"
   def sleeps(pid)
-    Dir.glob("/proc/#{pid}/task/*").to_h do |task|
+    Dir.glob("/proc/#{pid}/task/*").filter_map do |task|
       status = File.read(File.join(task, "status"))
       ["#{status[/^Name:\s+(.*)/, 1]}/#{File.basename(task)}", status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i]
-    end
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil # it has ended meanwhile
+    end.to_h
   end
 end

@@ -153,6 +153,8 @@ class Server
   def wait_exit(timeout_s: WAIT_S)
     raise Late, "the server has not ended within #{timeout_s} s; the log:\n#{log}" unless @waiter.join(timeout_s)
 
+    # What it said last may be on its way; a child that is left keeps the pipe open.
+    @output.ended?(1)
     status = @waiter.value
     status.exitstatus || "SIG#{Signal.signame(status.termsig)}"
   end

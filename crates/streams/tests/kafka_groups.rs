@@ -211,12 +211,12 @@ fn who_polls_but_does_not_fetch_stays() {
     let topic = topic(&*log, 2);
     fill(&*log, &topic, 0, 0..10);
     let mut settings = group("slow", &topic, Protocol::Classic);
-    settings.max_poll_interval_ms = 1_500;
-    settings.session_timeout_ms = 1_500;
+    settings.max_poll_interval_ms = 3_000;
+    settings.session_timeout_ms = 3_000;
     let mut party = Party::join(&*log, &settings);
     party.read(5);
     // Three times as long as a member may be silent.
-    let end = Instant::now() + Duration::from_millis(4_500);
+    let end = Instant::now() + Duration::from_millis(9_000);
     while Instant::now() < end {
         party.step(MOMENT);
     }

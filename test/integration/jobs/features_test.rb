@@ -33,8 +33,8 @@ class JobsFeaturesTest < Minitest::Test
       options limit: { key: "three", concurrency: 3 }
     end
 
-    class FiveInTwoSeconds < Step
-      options limit: { key: "five", rate: 5, per: 2 }
+    class FiveInFourSeconds < Step
+      options limit: { key: "five", rate: 5, per: 4 }
     end
 
     class Fresh < Step
@@ -59,13 +59,13 @@ class JobsFeaturesTest < Minitest::Test
   each_store def test_equal_jobs_are_stored_once
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
-    first, second, other = console.run("[Unique.perform_async(\"u\", 0.5), Unique.perform_async(\"u\", 0.5), " \
+    first, second, other = console.run("[Unique.perform_async(\"u\", 3), Unique.perform_async(\"u\", 3), " \
                                        "Unique.perform_async(\"v\", 0)]")
     assert_equal [true, nil, true], [!first.nil?, second, !other.nil?]
     server.eventually("it runs") { server.record.of("u").any? }
-    assert_nil console.run("Unique.perform_async(\"u\", 0.5)"), "while it runs"
+    assert_nil console.run("Unique.perform_async(\"u\", 3)"), "while it runs"
     server.eventually("both ended") { server.record.count("ended") == 2 }
-    server.eventually("free again") { console.run("Unique.perform_async(\"u\", 0.5)") }
+    server.eventually("free again") { console.run("Unique.perform_async(\"u\", 3)") }
     # One that failed for good frees its lock too, and one that was interrupted by a kill keeps it.
     assert console.run("Unique.perform_async(\"bad\")")
     server.eventually("it died") { stats(console)["dead"] == 1 }
@@ -88,12 +88,12 @@ class JobsFeaturesTest < Minitest::Test
   each_store def test_a_lock_survives_a_kill_and_ends_with_its_job
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
-    console.run("Unique.perform_async(\"u\", 1)")
+    console.run("Unique.perform_async(\"u\", 3)")
     server.eventually("it runs") { server.record.of("u").any? }
     server.signal("KILL", server.record.of("u").last.pid)
     server.eventually("it runs again") { server.record.of("u").size == 2 }
-    assert_nil console.run("Unique.perform_async(\"u\", 1)")
-    server.eventually("free again") { console.run("Unique.perform_async(\"u\", 1)") }
+    assert_nil console.run("Unique.perform_async(\"u\", 3)")
+    server.eventually("free again") { console.run("Unique.perform_async(\"u\", 3)") }
     drained(server, console)
     assert_equal 0, server.stop
   end
@@ -129,11 +129,11 @@ class JobsFeaturesTest < Minitest::Test
   each_store def test_no_more_starts_than_the_rate
     server = boot_jobs(JOBS, threads: "8..8", section: "limit_retry_s 0.05")
     console = console(server)
-    console.run("FiveInTwoSeconds.perform_bulk((0...12).map { |n| [n] }); nil")
+    console.run("FiveInFourSeconds.perform_bulk((0...12).map { |n| [n] }); nil")
     server.eventually("all ended") { server.record.count("ended") == 12 }
     starts = server.record.entries.select { |entry| entry.event == "began" }.map(&:at_s).sort
-    # What is granted is a little earlier than what is noted.
-    starts.each_cons(6) { |six| assert_operator six.last - six.first, :>, 1.7 }
+    # What is granted is noted a little later, on a busy disk seconds later.
+    starts.each_cons(6) { |six| assert_operator six.last - six.first, :>, 2 }
     drained(server, console)
     assert_equal 0, server.stop
   end
@@ -145,8 +145,10 @@ class JobsFeaturesTest < Minitest::Test
     server.eventually("the last one ran") { server.record.of("after").size == 2 }
     drained(server, console)
     assert_empty server.record.of("late")
-    console.run("Fresh.perform_async(\"in time\".tr(\" \", \"-\"))")
-    server.eventually("a fresh one runs") { server.record.of("in-time").any? }
+    server.eventually("a fresh one runs") do
+      console.run("Fresh.perform_async(\"in-time\")")
+      server.record.of("in-time").any?
+    end
     assert_equal 0, server.stop
   end
 

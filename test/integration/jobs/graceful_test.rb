@@ -24,7 +24,8 @@ class JobsGracefulTest < Minitest::Test
   each_store def test_term_lets_running_jobs_end
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
-    console.run("4.times { |n| Long.perform_async(n, 0.7) }; 10.times { |n| Long.perform_async(\"w\#{n}\", 0.7) }")
+    # At once, and long: none may end before all four have begun.
+    console.run("Long.perform_bulk([*0...4, *Array.new(10) { |n| \"w\#{n}\" }].map { |id| [id, 3] }); nil")
     server.eventually("four run") { server.record.count("began") == 4 }
     assert_equal 0, server.stop
     server.wait_all_gone

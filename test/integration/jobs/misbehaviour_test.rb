@@ -88,7 +88,7 @@ class JobsMisbehaviourTest < Minitest::Test
     # Ruby reports a fault of its own and then aborts.
     assert_match(/SIG(?:ABRT|SEGV)/, item["error_message"])
     refute item.key?("retry_count"), "a death is no retry"
-    assert_match(/in the dead set/, server.log)
+    server.wait_line(/in the dead set/)
     assert_equal 0, server.stop
   end
 

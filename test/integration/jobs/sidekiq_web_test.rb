@@ -102,7 +102,9 @@ class JobsSidekiqWebTest < Minitest::Test
     server = boot_web
     api = console(server, env: env, requires: ["sidekiq/api"])
     console = console(server)
-    jid = console.run("Step.perform_async(\"long\", 2)")
+    # It has loaded what it needs.
+    api.run("nil")
+    jid = console.run("Step.perform_async(\"long\", 6)")
     server.eventually("work") { api.run("Sidekiq::Workers.new.size") == 1 }
     work = api.run("Sidekiq::Workers.new.first")
     assert_equal jid, work[2]["payload"]["jid"]

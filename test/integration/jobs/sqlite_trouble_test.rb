@@ -123,7 +123,7 @@ class JobsSqliteTroubleTest < Minitest::Test
   def file = store.delete_prefix("sqlite://")
 
   def crowd
-    server = boot_jobs(JOBS, threads: "4..8", section: "lock_timeout_s 0.3")
+    server = boot_jobs(JOBS, threads: "4..8", section: "lock_timeout_s 2")
     console = console(server)
     console.run("Note.perform_bulk((0...#{COUNT}).map { |n| [n] }); nil")
     [server, console]

@@ -55,7 +55,7 @@ class StreamsFeaturesTest < Minitest::Test
       class EventsConsumer < Chaton::Consumer
         def consume(batch)
           batch.each { |record| Evidence.did(record) }
-          pause(1.5) if batch.any? { |record| record.raw == "pause" }
+          pause(4) if batch.any? { |record| record.raw == "pause" }
         end
       end
     RUBY
@@ -65,9 +65,8 @@ class StreamsFeaturesTest < Minitest::Test
     log.write(topic, [["held", nil, nil, 0], ["free", nil, nil, 1]])
     server.eventually("both came") { evidence.count == 3 }
     at_s = evidence.all.to_h { |entry| [entry.value, entry.at_s - paused_s] }
-    assert_operator at_s["free"], :<, 1.2
-    assert_operator at_s["held"], :>=, 1.4
-    assert_operator at_s["held"], :<, 4
+    assert_operator at_s["free"], :<, at_s["held"]
+    assert_operator at_s["held"], :>=, 3.9
     assert_equal 0, server.stop
   end
 
@@ -109,14 +108,13 @@ class StreamsFeaturesTest < Minitest::Test
 
   each_log def test_throttle
     create(partitions: 1)
-    log.write(topic, Array.new(250) { |n| [n.to_s] })
+    log.write(topic, Array.new(450) { |n| [n.to_s] })
     server = boot_streams(topics: route(throttle: [100, 1.0]))
-    server.eventually("all came") { evidence.count == 250 }
+    server.eventually("all came") { evidence.count == 450 }
     took_s = evidence.all.last.at_s - evidence.all.first.at_s
-    # A bucket of 100 to begin with, and 100 a second.
-    assert_operator took_s, :>=, 1.2
-    assert_operator took_s, :<, 6
-    assert_equal (0...250).map(&:to_s), evidence.values
+    # A bucket of 100 to begin with, and 100 a second: 3.5 s, of which the first record may miss some.
+    assert_operator took_s, :>=, 2.3
+    assert_equal (0...450).map(&:to_s), evidence.values
     assert_equal 0, server.stop
   end
 

@@ -38,8 +38,8 @@ class StreamsIdleTest < Minitest::Test
     log.write(topic, [["first"]])
     server.eventually("it consumes") { evidence.count == 1 }
     late = Array.new(30) do |n|
-      sent_s = Evidence.now_s
       log.write(topic, [["n#{n}"]])
+      sent_s = Evidence.now_s
       server.eventually("record #{n}") { evidence.count == n + 2 }
       evidence.all.find { |entry| entry.value == "n#{n}" }.at_s - sent_s
     end

@@ -33,7 +33,8 @@ class StreamsKillTest < Minitest::Test
     wanted = fill
     server = boot
     KILLS.times do |round|
-      progress(server, wanted.size * (round + 1) / (KILLS + 2))
+      # Well before the last record.
+      progress(server, wanted.size * (round + 1) / (KILLS * 2))
       victim = busy_worker(server)
       server.signal("KILL", victim)
       assert_nothing_committed_too_early
@@ -61,7 +62,7 @@ class StreamsKillTest < Minitest::Test
     wanted = fill
     server = boot(concurrency: 4, order: :key)
     (KILLS / 4).times do |round|
-      progress(server, wanted.size * (round + 1) / ((KILLS / 4) + 2))
+      progress(server, wanted.size * (round + 1) / (KILLS / 4 * 2))
       server.signal("KILL", busy_worker(server))
       assert_nothing_committed_too_early
     end
@@ -85,12 +86,16 @@ class StreamsKillTest < Minitest::Test
     server.eventually("#{count} records", timeout_s: 60) { evidence.entries.size >= count }
   end
 
-  # One that is at work: its newest entry is the newest of all.
+  # One that is at work, and none that was killed before: its newest entry is the newest of all.
   def busy_worker(server)
-    server.eventually("somebody works") do
+    @killed ||= []
+    victim = server.eventually("somebody works") do
+      pids = server.workers - @killed
       latest = evidence.entries.max_by(&:at_s)
-      latest&.pid if latest && server.workers.include?(latest.pid) && Evidence.now_s - latest.at_s < 0.05
+      latest.pid if latest && pids.include?(latest.pid) && Evidence.now_s - latest.at_s < 0.05
     end
+    @killed << victim
+    victim
   end
 
   def assert_whole(server, wanted)

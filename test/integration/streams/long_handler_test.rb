@@ -4,13 +4,14 @@ require "test_helper"
 require "support/streams_test_case"
 
 # Handlers that take longer than a group's limits. Scaled down: a member that does not poll for 6 s (in place of 5
-# minutes) is dead to Kafka, and one not heard of for 1.5 s (in place of 45 s); the local log has 3 s and 1 s.
+# minutes) is dead to Kafka, and one not heard of for 4 s (in place of 45 s); the local log has 3 s and 1 s.
 class StreamsLongHandlerTest < Minitest::Test
   include StreamsTest
 
-  SESSIONS = { kafka: "session_timeout 1.5\nmax_poll_interval 6",
+  SESSIONS = { kafka: "session_timeout 4\nmax_poll_interval 6",
                local: "session_timeout 1\nmax_poll_interval 3" }.freeze
-  LONG_S = { kafka: 8, local: 4.5 }.freeze
+  # Above both by so much that another server may take its time to boot.
+  LONG_S = { kafka: 12, local: 9 }.freeze
   CONSUMER = <<~RUBY
     class EventsConsumer < Chaton::Consumer
       def consume(batch)

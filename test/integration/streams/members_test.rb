@@ -23,7 +23,7 @@ class StreamsMembersTest < Minitest::Test
       def revoked = Evidence.note("revoked", topic, partition)
     end
   RUBY
-  SESSION = "session_timeout 1.5\nmax_poll_interval 6"
+  SESSION = "session_timeout 4\nmax_poll_interval 6"
   PARTITIONS = 8
 
   def time_limit_s = 120

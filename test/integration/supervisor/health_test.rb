@@ -16,14 +16,14 @@ class HealthTest < Minitest::Test
     run(lambda do |env|
       case env["PATH_INFO"]
       when "/hog" then hog.call(60)
-      when "/block" then sleep 4
+      when "/block" then sleep 8
       end
       [200, { "content-type" => "text/plain" }, ["done"]]
     end)
   RUBY
 
   def test_blocked_threads_are_no_reason_to_kill
-    server = boot(rackup: APP, config: "workers 1\nthreads 2..2\nalive_timeout_s #{ALIVE_TIMEOUT_S}")
+    server = boot(rackup: APP, config: "workers 1\nthreads 2..2\nalive_timeout_s #{ALIVE_TIMEOUT_S * 3}")
     pids = server.workers
     answers = Array.new(2) { Thread.new { server.get("/block").body } }
     assert_equal %w[done done], answers.map(&:value)

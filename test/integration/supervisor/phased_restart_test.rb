@@ -20,7 +20,7 @@ class PhasedRestartTest < Minitest::Test
     server.write("config.ru", app("new"))
     server.signal("USR1")
     server.wait_line(/phased restart done/)
-    server.eventually("the load") { load.answered > REQUESTS_MIN && load.bodies["new"] > 1000 }
+    server.eventually("the load", timeout_s: 60) { load.answered > REQUESTS_MIN && load.bodies["new"] > 1000 }
     load.stop
     assert_empty load.failures
     assert_equal %w[new old], load.bodies.keys.sort

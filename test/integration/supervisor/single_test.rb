@@ -29,7 +29,7 @@ class SingleTest < Minitest::Test
 
   def test_term_answers_what_was_accepted
     server = boot(rackup: SLOW, config: "workers 0")
-    answer = Thread.new { server.get("/0.5") }
+    answer = Thread.new { server.get("/2") }
     server.eventually("the request runs") { server.status["service"]["running"].size == 1 }
     server.signal("TERM")
     assert_equal "done", answer.value.body

@@ -17,7 +17,7 @@ class StopTest < Minitest::Test
   def test_term_answers_what_was_accepted
     server = boot(rackup: SLOW, config: "workers 2\nthreads 1..8")
     clients = Array.new(8) { HttpClient.new(server.port).connect }
-    answers = clients.map { |client| Thread.new { client.get("/0.6") } }
+    answers = clients.map { |client| Thread.new { client.get("/3") } }
     server.eventually("all requests run") { server.status["workers"].sum { |worker| worker["running"] } == 8 }
     server.signal("TERM")
     responses = answers.map(&:value)

@@ -85,7 +85,7 @@ class AppMisbehaviourTest < Minitest::Test
     end
 
     define_method(:"test_a_late_request_is_answered_503_with_its_backtrace_in_the_log_#{name}") do
-      server = boot(rackup: APP, config: "#{workers}\nweb { timeout 0.3 }")
+      server = boot(rackup: APP, config: "#{workers}\nweb { timeout 2 }")
       assert_equal [503, "1"], late(server, "/sleep")
       line = server.wait_line(/request is late: answered 503/)
       assert_match(%r{what="GET /sleep".*config\.ru:\d+}, line)
@@ -95,7 +95,7 @@ class AppMisbehaviourTest < Minitest::Test
     end
 
     define_method(:"test_a_request_that_holds_the_gvl_is_reported_without_ruby_#{name}") do
-      server = boot(rackup: APP, config: "#{workers}\nweb { timeout 0.3 }")
+      server = boot(rackup: APP, config: "#{workers}\nweb { timeout 2 }")
       File.mkfifo(server.path("fifo"))
       assert_equal [503, "1"], late(server, "/native")
       assert_match(%r{GET /native runs since \d+ ms in thread \d+ \(tid \d+\); no backtrace},
