@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
-require "digest"
+# Not "digest" alone: that loads the class on its first use, and of several threads that come then some are told
+# "Digest::Base cannot be directly inherited in Ruby".
+require "digest/sha2"
 require "json"
 require_relative "limits"
 

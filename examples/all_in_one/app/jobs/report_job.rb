@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require "chaton"
-require "digest"
+# Not "digest" alone: that loads the class on its first use, and of several threads that come then some are told
+# "Digest::Base cannot be directly inherited in Ruby".
+require "digest/sha2"
 require "fileutils"
 
 # A job that a request leaves for later: it works for a moment, writes a file, and tells the stream.
