@@ -88,17 +88,12 @@ impl<W: Work> State<W> {
         self.executors[index].clone()
     }
 
-    /// A unit has ended. If it was a `hog` by its time there is one guest fewer, so that
-    /// others like it do not all run side by side in the end.
-    pub fn end_unit(&mut self, hog: bool) {
-        self.running -= 1;
-        if hog && self.guests > 0 {
+    /// A unit has ended that was a hog by its time: one guest fewer, so that others like
+    /// it do not all run side by side in the end.
+    pub fn hog_ended(&mut self) {
+        if self.guests > 0 {
             self.guests -= 1;
             self.width = (self.width - 1).max(1);
-        }
-        if self.running == 0 {
-            // Those that found nothing when they came were counted, too.
-            self.guests = 0;
         }
     }
 }
@@ -402,10 +397,6 @@ impl<W: Work> Hub<W> {
         let mut state = self.state.lock();
         state.width = decision.width.max(1);
         state.guests += u32::from(decision.guest);
-        if decision.narrowed {
-            // It was the last one's.
-            state.guests = state.guests.saturating_sub(1);
-        }
         let roused: Vec<_> = (0..decision.wake).map_while(|_| state.rouse()).collect();
         state.spawning += decision.spawn;
         drop(state);

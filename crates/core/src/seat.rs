@@ -109,8 +109,11 @@ impl<W: Work> Seat<W> {
         let mut state = self.hub.state.lock();
         if let Some(done) = &done {
             state.finished += 1;
-            state.end_unit(now.saturating_sub(done.since_ns) >= self.hub.options.preempt_ns);
+            state.running -= 1;
             state.last_end_ns = now;
+            if now.saturating_sub(done.since_ns) >= self.hub.options.preempt_ns {
+                state.hog_ended();
+            }
         }
         self.arrive(&mut state);
         let taken = self.next(&mut state, now, &mut old);
@@ -227,7 +230,7 @@ impl<W: Work> Drop for Seat<W> {
         }
         let mut state = self.hub.state.lock();
         if unfinished.is_some() {
-            state.end_unit(true);
+            state.running -= 1;
         }
         self.give_up(&mut state);
         // A wake that this thread took with it goes to another one.
@@ -347,41 +350,6 @@ mod tests {
     fn a_thread_that_blocks_by_itself_keeps_its_turn() {
         let block = |_: &Seat<Unit>| std::thread::sleep(Duration::from_nanos(2 * TURN_NS));
         assert!(!yields_among(20, block));
-    }
-
-    #[test]
-    fn a_guest_stays_beside_a_hog_and_one_of_them_parks_when_that_ends() {
-        let hub = hub(4);
-        (0..4).for_each(|id| hub.enqueue(0, Unit(id)).ok().unwrap());
-        let hog = hub.enter();
-        assert!(matches!(hog.take(), Take::Work(Unit(0))));
-        let guest = hub.enter();
-        hub.apply(&crate::policy::Decision { width: 2, guest: true, ..Default::default() });
-        // Quick ones, one after the other.
-        assert!(matches!(guest.take(), Take::Work(Unit(1))));
-        assert!(matches!(guest.take(), Take::Work(Unit(2))));
-        assert_eq!(hub.state.lock().guests, 1);
-        std::thread::sleep(Duration::from_nanos(hub.options.preempt_ns));
-        assert!(matches!(hog.take(), Take::Wait), "although a unit waits");
-        assert_eq!((hub.stats().width, hub.state.lock().guests), (1, 0));
-        assert!(matches!(guest.take(), Take::Work(Unit(3))));
-    }
-
-    #[test]
-    fn guests_are_forgotten_when_calm_narrows_or_nothing_runs() {
-        let hub = hub(4);
-        let seat = hub.enter();
-        let decide = |width, guest, narrowed| {
-            hub.apply(&crate::policy::Decision { width, guest, narrowed, ..Default::default() });
-            hub.state.lock().guests
-        };
-        assert_eq!(decide(2, true, false), 1);
-        assert_eq!(decide(3, true, false), 2);
-        assert_eq!(decide(2, false, true), 1);
-        hub.enqueue(0, Unit(1)).ok().unwrap();
-        assert!(matches!(seat.take(), Take::Work(_)));
-        assert!(matches!(seat.take(), Take::Wait));
-        assert_eq!(hub.state.lock().guests, 0);
     }
 
     #[test]
