@@ -56,8 +56,6 @@ pub(crate) struct State<W: Work> {
     pub coming: usize,
     pub spawning: usize,
     pub width: usize,
-    /// See [`policy::Readings::guests`].
-    pub guests: u32,
     pub taken: u64,
     pub finished: u64,
     pub running: usize,
@@ -86,15 +84,6 @@ impl<W: Work> State<W> {
         self.wakes += 1;
         self.last_rouse_ns = clock::now_ns();
         self.executors[index].clone()
-    }
-
-    /// A unit has ended that was a hog by its time: one guest fewer, so that others like
-    /// it do not all run side by side in the end.
-    pub fn hog_ended(&mut self) {
-        if self.guests > 0 {
-            self.guests -= 1;
-            self.width = (self.width - 1).max(1);
-        }
     }
 }
 
@@ -153,7 +142,6 @@ impl<W: Work> Hub<W> {
             coming: 0,
             spawning: 0,
             width: 1,
-            guests: 0,
             taken: 0,
             finished: 0,
             running: 0,
@@ -396,7 +384,6 @@ impl<W: Work> Hub<W> {
     pub(crate) fn apply(&self, decision: &Decision) {
         let mut state = self.state.lock();
         state.width = decision.width.max(1);
-        state.guests += u32::from(decision.guest);
         let roused: Vec<_> = (0..decision.wake).map_while(|_| state.rouse()).collect();
         state.spawning += decision.spawn;
         drop(state);

@@ -13,11 +13,6 @@
 pub struct Readings {
     /// Units waiting.
     pub waiting: usize,
-    /// Some of them wait in the first lane: somebody waits for the answer.
-    pub urgent: bool,
-    /// Units that were let in beside hogs while nobody waited for an answer; each
-    /// hog that ends takes one off, and the width it got.
-    pub guests: u32,
     /// No thread that holds work used the CPU since the last look.
     pub stalled: bool,
     /// Looks in a row, this one included, that were stalled.
@@ -65,16 +60,7 @@ pub struct Decision {
     pub preempt: bool,
     /// Whether the width narrowed, which restarts `calm_ns`.
     pub narrowed: bool,
-    /// Whether a unit that nobody waits for is let in beside a hog.
-    pub guest: bool,
 }
-
-/// Looks in a row after which a stall counts double, where nobody waits.
-const PATIENT_LOOKS: u32 = 4;
-/// What a unit that nobody waits for has to wait beside a hog, in times of
-/// `preempt_ns`; it doubles with each that was let in before, this often at most.
-const GUEST_WAIT: u64 = 4;
-const GUEST_DOUBLINGS: u32 = 3;
 
 /// Decides from one set of readings.
 pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
@@ -84,41 +70,21 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     }
     let held_up = now.coming > 0 && now.since_take_ns >= tuning.preempt_ns;
     if now.stalled && !held_up {
-        return widen(now, stall_step(now));
+        return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
     }
     let hogged = now.same_runner_ns >= tuning.preempt_ns && now.since_take_ns >= tuning.preempt_ns;
-    if now.stalled || (hogged && may_begin(now, tuning)) {
+    if hogged || now.stalled {
         // Somebody holds the GVL: a thread of ours at work, or, when a woken
         // one does not get to take, any other. A thread must stand ready for
         // it, or yielding helps nobody.
         let ready = if now.coming == 0 { widen(now, 1) } else { keep };
-        let guest = !now.urgent && ready.wake + ready.spawn > 0;
-        return Decision { preempt: true, guest, ..ready };
+        return Decision { preempt: true, ..ready };
     }
     if now.calm_ns >= tuning.narrow_ns && keep.width > 1 {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, narrowed: true, ..keep };
     }
     keep
-}
-
-/// Whether a thread that stands ready, or one more, gets its turn beside a hog.
-///
-/// A request does at once. A job or a batch that is begun beside others that
-/// compute lets none of them end sooner, holds memory all the while and takes
-/// turns with them: the more were let in, the longer the next one waits.
-fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
-    let wait_ns = (tuning.preempt_ns * GUEST_WAIT) << now.guests.min(GUEST_DOUBLINGS);
-    now.urgent || now.coming > 0 || now.since_take_ns >= wait_ns
-}
-
-/// How many more a stall is worth. Requests that all sleep find their width within
-/// two milliseconds; what nobody waits for takes some more, as most of such
-/// stalls end by themselves and each unit begun holds memory.
-fn stall_step(now: &Readings) -> usize {
-    let before = now.stalled_looks.saturating_sub(1);
-    let doublings = if now.urgent { before } else { before / PATIENT_LOOKS };
-    1 << doublings.min(6)
 }
 
 /// Threads to send away: those that stayed parked for the whole window, down
@@ -146,16 +112,7 @@ mod tests {
     const TUNING: Tuning = Tuning { preempt_ns: 5_000_000, narrow_ns: 50_000_000 };
 
     fn busy() -> Readings {
-        let urgent = true;
-        Readings {
-            waiting: 10,
-            urgent,
-            awake: 1,
-            idle: 4,
-            width: 1,
-            max: 32,
-            ..Readings::default()
-        }
+        Readings { waiting: 10, awake: 1, idle: 4, width: 1, max: 32, ..Readings::default() }
     }
 
     fn keep(width: usize) -> Decision {
@@ -182,16 +139,6 @@ mod tests {
                 "stalls in a row double, started where none is parked",
                 Readings { stalled: true, stalled_looks: 4, ..busy() },
                 Decision { width: 9, wake: 4, spawn: 4, ..keep(9) },
-            ),
-            (
-                "jobs take their time",
-                Readings { stalled: true, stalled_looks: 4, urgent: false, ..busy() },
-                Decision { width: 2, wake: 1, ..keep(2) },
-            ),
-            (
-                "and double as well",
-                Readings { stalled: true, stalled_looks: 5, urgent: false, ..busy() },
-                Decision { width: 3, wake: 2, ..keep(3) },
             ),
             (
                 "never more than wait",
@@ -265,42 +212,6 @@ mod tests {
                 Decision { narrowed: true, ..keep(263) },
             ),
             ("never below one", Readings { width: 1, calm_ns: u64::MAX, ..busy() }, keep(1)),
-        ]);
-    }
-
-    #[test]
-    fn jobs_are_let_in_beside_hogs_ever_later() {
-        let hog = |since_take_ms: u64, guests| Readings {
-            since_take_ns: since_take_ms * 1_000_000,
-            same_runner_ns: 500_000_000,
-            urgent: false,
-            guests,
-            ..busy()
-        };
-        let in_turn = Decision { wake: 1, preempt: true, guest: true, ..keep(2) };
-        check(&[
-            ("the first", hog(19, 0), keep(1)),
-            ("waits for a while", hog(20, 0), in_turn),
-            ("the second", hog(39, 1), keep(1)),
-            ("twice as long", hog(40, 1), in_turn),
-            ("the fourth", hog(159, 3), keep(1)),
-            ("eight times as long", hog(160, 3), in_turn),
-            ("and none longer than that", hog(160, 99), in_turn),
-            (
-                "a request waits for none of them",
-                Readings { urgent: true, ..hog(5, 9) },
-                Decision { guest: false, ..in_turn },
-            ),
-            (
-                "who was woken gets the GVL",
-                Readings { coming: 1, awake: 2, ..hog(5, 9) },
-                Decision { preempt: true, ..keep(1) },
-            ),
-            (
-                "calm narrows meanwhile",
-                Readings { width: 4, calm_ns: 50_000_000, ..hog(79, 4) },
-                Decision { narrowed: true, ..keep(3) },
-            ),
         ]);
     }
 

@@ -107,13 +107,10 @@ impl<W: Work> Seat<W> {
         let now = clock::now_ns();
         let mut old = Vec::new();
         let mut state = self.hub.state.lock();
-        if let Some(done) = &done {
+        if done.is_some() {
             state.finished += 1;
             state.running -= 1;
             state.last_end_ns = now;
-            if now.saturating_sub(done.since_ns) >= self.hub.options.preempt_ns {
-                state.hog_ended();
-            }
         }
         self.arrive(&mut state);
         let taken = self.next(&mut state, now, &mut old);

@@ -28,15 +28,12 @@ const EMPTY_LOOKS: u32 = 4;
 const INTERVAL_FACTOR_MAX: u64 = 8;
 /// Units taken between two looks that count as quick progress.
 const QUICK_TAKES: u64 = 8;
-/// The same factor while units take longer but nothing has stalled for a moment: a
-/// stall is then seen within 0.4 ms, and looking costs half.
+/// The same factor while units take longer but nothing stalls: a stall is then
+/// seen within 0.4 ms, and looking costs half.
 const CALM_FACTOR_MAX: u64 = 2;
-/// Time in which each thread is looked at once while nobody is left to wake, or
-/// while stalls are rare: that late a hog or a stall may be seen.
-const SELDOM_NS: u64 = 1_600_000;
-/// Time without a stall after which they count as rare, where nobody waits for an
-/// answer: the width fits the load.
-const CALM_NS: u64 = 20_000_000;
+/// Time in which each thread is looked at once while nobody is left to wake:
+/// that late a hog may be seen.
+const FULL_NS: u64 = 1_600_000;
 /// Time that a woken thread gets to take before its absence counts as a stall.
 const ARRIVAL_NS: u64 = 1_000_000;
 /// Time without a stall after which the width narrows. Narrowing that is
@@ -282,8 +279,6 @@ impl<W: Work> Watch<W> {
         self.taken = state.taken;
         let readings = Readings {
             waiting: state.lanes.len(),
-            urgent: state.lanes.len_of(0) > 0,
-            guests: state.guests,
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
             awake: state.awake,
             coming: state.coming,
@@ -416,14 +411,12 @@ fn interval_factor(seen: &Readings, takes: u64, stall_ns: u64) -> u64 {
     // All that may be awake are, and seem to sleep: until one of them ends its
     // unit and takes the next by itself, there is nothing to decide.
     let full = seen.coming == 0 && seen.awake + seen.spawning >= seen.max;
-    let seldom = SELDOM_NS / (stall_ns * looks_for_all(seen.awake)).max(1);
     match seen.stalled {
-        true if full => seldom.clamp(1, INTERVAL_FACTOR_MAX),
+        true if full => {
+            (FULL_NS / (stall_ns * looks_for_all(seen.awake)).max(1)).clamp(1, INTERVAL_FACTOR_MAX)
+        }
         true => 1,
         false if takes >= QUICK_TAKES => INTERVAL_FACTOR_MAX,
-        false if seen.calm_ns >= CALM_NS && !seen.urgent => {
-            seldom.clamp(CALM_FACTOR_MAX, INTERVAL_FACTOR_MAX)
-        }
         false => CALM_FACTOR_MAX,
     }
 }
@@ -435,7 +428,6 @@ mod tests {
     #[test]
     fn looks_often_only_where_it_could_help() {
         let stalled = Readings { stalled: true, awake: 4, max: 8, ..Readings::default() };
-        let calm_for = |calm_ns| Readings { stalled: false, calm_ns, ..stalled };
         for (name, seen, takes, factor) in [
             ("a stall that can be helped", stalled, 0, 1),
             ("however many were taken", stalled, 99, 1),
@@ -445,11 +437,7 @@ mod tests {
             ("it sees few of many", Readings { awake: 300, max: 300, ..stalled }, 0, 1),
             ("but one does not get on", Readings { awake: 8, coming: 1, ..stalled }, 0, 1),
             ("quick units", Readings { stalled: false, ..stalled }, 8, INTERVAL_FACTOR_MAX),
-            ("slow units", calm_for(CALM_NS - 1), 7, CALM_FACTOR_MAX),
-            ("that have not stalled for long", calm_for(CALM_NS), 7, INTERVAL_FACTOR_MAX),
-            ("many of them", Readings { awake: 40, ..calm_for(CALM_NS) }, 7, 4),
-            ("requests", Readings { urgent: true, ..calm_for(CALM_NS) }, 7, CALM_FACTOR_MAX),
-            ("too many to see in time", Readings { awake: 300, ..calm_for(CALM_NS) }, 7, 2),
+            ("slow units", Readings { stalled: false, ..stalled }, 7, CALM_FACTOR_MAX),
         ] {
             assert_eq!(interval_factor(&seen, takes, 200_000), factor, "{name}");
         }
@@ -464,7 +452,7 @@ mod tests {
                 let seen = Readings { stalled: true, awake, max: awake, ..Readings::default() };
                 let interval = interval_factor(&seen, 0, stall_ns) * stall_ns;
                 let all = interval * looks_for_all(awake);
-                assert!(interval == stall_ns || all <= SELDOM_NS, "{stall_ns} {awake}: {all}");
+                assert!(interval == stall_ns || all <= FULL_NS, "{stall_ns} {awake}: {all}");
             }
         }
     }
