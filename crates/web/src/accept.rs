@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 
 use tokio::io::unix::AsyncFd;
@@ -64,7 +65,13 @@ impl Acceptor {
             }
             if self.shared.has_place() {
                 self.shared.show_accepting(true);
-                return true;
+                // It may have ended meanwhile, and the siblings been told so before.
+                fence(Ordering::SeqCst);
+                let accepting = self.shared.is_accepting();
+                if !accepting {
+                    self.shared.show_accepting(false);
+                }
+                return accepting;
             }
             self.shared.show_accepting(false);
             changed.await;

@@ -65,7 +65,7 @@ class StreamsFeaturesTest < Minitest::Test
     log.write(topic, [["held", nil, nil, 0], ["free", nil, nil, 1]])
     server.eventually("both came") { evidence.count == 3 }
     at_s = evidence.all.to_h { |entry| [entry.value, entry.at_s - paused_s] }
-    assert_operator at_s["free"], :<, at_s["held"]
+    assert_operator at_s["free"], :<, 3.9
     assert_operator at_s["held"], :>=, 3.9
     assert_equal 0, server.stop
   end
@@ -113,7 +113,7 @@ class StreamsFeaturesTest < Minitest::Test
     server.eventually("all came") { evidence.count == 450 }
     took_s = evidence.all.last.at_s - evidence.all.first.at_s
     # A bucket of 100 to begin with, and 100 a second: 3.5 s, of which the first record may miss some.
-    assert_operator took_s, :>=, 2.3
+    assert_operator took_s, :>=, 2.8
     assert_equal (0...450).map(&:to_s), evidence.values
     assert_equal 0, server.stop
   end
