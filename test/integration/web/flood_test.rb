@@ -55,7 +55,10 @@ class FloodTest < Minitest::Test
       ProcessFigures.resident_kib(server.pid) - before
     end
     assert_operator grown.max, :<, GROWTH_KIB_MAX
-    assert_operator grown.last - grown.first, :<, LATER_GROWTH_KIB_MAX
+    # What is free goes back while the server has nothing to do; what leaks never does.
+    server.eventually("memory recovers") do
+      ProcessFigures.resident_kib(server.pid) - before - grown.first < LATER_GROWTH_KIB_MAX
+    end
     assert_equal 0, server.stop
   end
 
