@@ -95,7 +95,7 @@ fn settle_after_interrupt(watch: &mut dyn Watch) {
 }
 
 #[test]
-fn a_push_is_told_at_once() {
+fn a_push_is_told_within_a_millisecond_or_so() {
     let server = Server::plain();
     let kit = server.kit();
     let (mut store, mut watch) = (kit.store(), kit.watch());
@@ -116,9 +116,8 @@ fn a_push_is_told_at_once() {
         claim(&mut *store, "me", &["low"], 1, n).unwrap();
     }
     delays.sort_unstable();
-    // No measurement: none may wait for a timer. The median, as a shared machine may take
-    // any single one away.
-    assert!(delays[25] < Duration::from_millis(50), "{delays:?}");
+    // The median: a shared machine may take any single one away.
+    assert!(delays[25] < Duration::from_millis(5), "{delays:?}");
 }
 
 #[test]

@@ -132,8 +132,8 @@ class JobsFeaturesTest < Minitest::Test
     console.run("FiveInFourSeconds.perform_bulk((0...12).map { |n| [n] }); nil")
     server.eventually("all ended") { server.record.count("ended") == 12 }
     starts = server.record.entries.select { |entry| entry.event == "began" }.map(&:at_s).sort
-    # What is granted is noted a little later, on a busy disk seconds later.
-    starts.each_cons(6) { |six| assert_operator six.last - six.first, :>, 2 }
+    # What is granted is a little earlier than what is noted.
+    starts.each_cons(6) { |six| assert_operator six.last - six.first, :>, 3.4 }
     drained(server, console)
     assert_equal 0, server.stop
   end

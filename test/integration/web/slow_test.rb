@@ -15,8 +15,9 @@ class SlowTest < Minitest::Test
   IDLE = 5_000
   # Rounds in which every slow client moves one byte.
   ROUNDS = 4
-  # Answers that a neighbour waits for in each: one behind slow clients would not get any.
+  # Far below what one client gets from an unloaded server in that time, far above what one behind slow clients would.
   HELLO_PER_ROUND = 100
+  ROUND_S = 1.0
   BIG_BYTES = 400_000
   # One reader in this many gets a streamed answer, which is spooled to a file.
   STREAMED = 4
@@ -55,7 +56,8 @@ class SlowTest < Minitest::Test
     others = ProcessFigures.threads(server.pid)
     readers, writers = crowd(server.port)
     HttpClient.open(server.port) do |neighbour|
-      ROUNDS.times { |round| hello_in_round(neighbour, readers, writers, round) }
+      took_s = Array.new(ROUNDS) { |round| hello_in_round(neighbour, readers, writers, round) }
+      assert_operator took_s.max, :<, ROUND_S
     end
     assert_operator ProcessFigures.threads(server.pid), :<=, others + THREADS_MAX
     assert_operator ProcessFigures.resident_kib(server.pid) - before, :<, GROWTH_KIB_MAX
@@ -102,7 +104,9 @@ class SlowTest < Minitest::Test
   def hello_in_round(neighbour, readers, writers, round)
     readers.each { |client| assert_equal "HTTP"[round], client.read_some(1) }
     writers.each { |client| client.write(UPLOAD[round]) }
+    begun_s = now
     HELLO_PER_ROUND.times { assert_equal "hello", neighbour.get("/").body }
+    now - begun_s
   end
 
   # Every slow client gets what it came for once it hurries.
@@ -117,4 +121,6 @@ class SlowTest < Minitest::Test
     end
     assert_equal [[CHUNKS * 1_000, *[BIG_BYTES] * (STREAMED - 1)]], sizes.uniq
   end
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

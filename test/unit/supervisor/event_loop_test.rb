@@ -28,7 +28,7 @@ class EventLoopTest < Minitest::Test
     due = source(io, due_at: Chaton::Supervisor::EventLoop.now_s + 0.05)
     before = Chaton::Supervisor::EventLoop.now_s
     Chaton::Supervisor::EventLoop.new([due]).turn
-    assert_operator Chaton::Supervisor::EventLoop.now_s - before, :>=, 0.045
+    assert_includes 0.045..0.55, Chaton::Supervisor::EventLoop.now_s - before
     assert_empty due.seen
     assert_equal 1, due.ticks
   end
