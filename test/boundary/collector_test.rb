@@ -39,12 +39,23 @@ class CollectorTest < Minitest::Test
 
   def test_a_line_for_each_collection
     @memory = { summary: true }
-    port = serve { [200, {}, [GC.start.inspect]] }
+    port = serve { allocate { GC.start.inspect } }
     line = nil
     eventually { get(port) && (line = line_of("GET /")) }
     %w[kind=full by=method full_by= ms= live= freed= promoted= old= pages= malloc= rss=].each do |fact|
       assert_includes line, fact
     end
+  end
+
+  # Each collection while they are fetched would be one more: none is kept meanwhile.
+  def test_summaries_are_fetched_under_stress
+    @memory = { summary: true }
+    found = nil
+    port = serve { allocate { GC.start.to_s }.tap { found = summaries_under_stress } }
+    # The guardian may have been there first.
+    eventually { get(port) && found&.any? }
+    assert_equal "full", found.last.fetch(:kind)
+    assert_equal "GET /", found.last.fetch(:unit)
   end
 
   def test_ruby_is_made_to_forget_malloc_within_eden
@@ -82,6 +93,16 @@ class CollectorTest < Minitest::Test
   def allocate
     GC.stress = false
     [200, {}, [yield.size.to_s]]
+  end
+
+  def summaries_under_stress
+    native = @service.instance_variable_get(:@memory).instance_variable_get(:@native)
+    native.lines(false)
+    GC.stress = STRESS
+    native.summaries.first
+  ensure
+    GC.stress = false
+    native.lines(true)
   end
 
   # Of a collection that the request began itself.

@@ -19,7 +19,7 @@ class CompactTest < Minitest::Test
 
   def test_between_requests
     port = serve { |env| show(env) }
-    HttpClient.open(port) do |client|
+    connect(port) do |client|
       ROUNDS.times do
         relaxed { move }
         assert_equal EXPECTED, shown(relaxed { client.get("/p?q=1", headers: HEADERS) })

@@ -74,7 +74,7 @@ class EnvTest < Minitest::Test
       env["mine"] = true
       [200, {}, [[env["PATH_INFO"], env["rack.after_reply"].size].join(" ")]]
     end
-    HttpClient.open(port) do |client|
+    connect(port) do |client|
       3.times { assert_equal "/ax 1", client.get("/a").body }
     end
   end

@@ -38,7 +38,7 @@ class ResponseTest < Minitest::Test
 
   def test_many_requests_on_one_connection
     port = serve { |env| [200, {}, [env["PATH_INFO"]]] }
-    HttpClient.open(port) do |client|
+    connect(port) do |client|
       (STRESS ? 5 : 50).times { |n| assert_equal "/#{n}", client.get("/#{n}").body }
     end
   end

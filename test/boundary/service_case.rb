@@ -15,6 +15,8 @@ module ServiceCase
   STRESS = ENV.key?("CHATON_GC_STRESS")
   # Everything takes so many times as long then.
   PATIENCE = STRESS ? 50 : 1
+  # Longest wait for a part of an answer.
+  ANSWER_S = STRESS ? 120 : HttpClient::TIMEOUT_S
 
   def setup
     @output = StringIO.new
@@ -56,8 +58,10 @@ module ServiceCase
 
   # @return [HttpClient::Response]
   def get(port, path = "/", **options)
-    relaxed { HttpClient.open(port) { |client| client.get(path, **options) } }
+    relaxed { connect(port) { |client| client.get(path, **options) } }
   end
+
+  def connect(port, &block) = HttpClient.open(port, timeout_s: ANSWER_S, &block)
 
   # Sends bytes as they are and reads to the end.
   def exchange(port, text)

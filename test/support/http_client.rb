@@ -9,8 +9,8 @@ class HttpClient
   Response = Struct.new(:status, :headers, :body)
   TIMEOUT_S = 30
 
-  def self.open(port)
-    client = new(port)
+  def self.open(port, **options)
+    client = new(port, **options)
     yield client
   ensure
     client&.close

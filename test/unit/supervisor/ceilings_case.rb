@@ -16,6 +16,7 @@ class CeilingsCase < Minitest::Test
     @kernel = Kernel.new
     @pid = 1000
     @orders = Hash.new { |all, child| all[child] = [] }
+    @signals = Hash.new { |all, child| all[child] = [] }
     @now_s = Chaton::Supervisor::EventLoop.now_s
   end
 
@@ -34,7 +35,8 @@ class CeilingsCase < Minitest::Test
   def arrive(child, size: 40, **known)
     child.forked(@pid += 1, @now_s)
     orders = @orders[child]
-    child.define_singleton_method(:signal) { |_name| nil }
+    signals = @signals[child]
+    child.define_singleton_method(:signal) { |name| signals << name }
     child.define_singleton_method(:order) { |order| orders << order }
     use(child, size)
     make_ready(child)

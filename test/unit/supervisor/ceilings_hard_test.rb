@@ -19,12 +19,10 @@ class CeilingsHardTest < CeilingsCase
     build(limit: LIMIT)
     old, other = @fleet.children.dup
     @board.gauges[old.slot] = { live_slots: 12_345, allocator_active: 90 * MIB, heap_pages: 0 }
-    signals = []
-    old.define_singleton_method(:signal) { |name| signals << name }
     use(old, 170, own: 140)
     use(other, 160)
     look
-    assert_equal %w[QUIT], signals
+    assert_equal %w[QUIT], @signals[old]
     assert_predicate other, :ready?
     assert_match(/ERROR worker stopped at once: its memory reached 170 MiB \(hard ceiling 150 MiB\)/, @output.string)
     look
