@@ -13,8 +13,14 @@
 pub struct Readings {
     /// Units waiting.
     pub waiting: usize,
+    /// Some of them wait in the first lane: somebody waits for the answer.
+    pub urgent: bool,
+    /// Time in ns since one more unit was last to be begun beside a hog.
+    pub since_guest_ns: u64,
     /// No thread that holds work used the CPU since the last look.
     pub stalled: bool,
+    /// They used it nearly all the time.
+    pub absorbed: bool,
     /// Looks in a row, this one included, that were stalled.
     pub stalled_looks: u32,
     /// Time in ns since the width last narrowed or a stall was seen.
@@ -60,7 +66,15 @@ pub struct Decision {
     pub preempt: bool,
     /// Whether the width narrowed, which restarts `calm_ns`.
     pub narrowed: bool,
+    /// Whether one more unit is to be begun beside a hog, which restarts
+    /// `since_guest_ns` also where all threads are awake.
+    pub guest: bool,
 }
+
+/// What a unit that is not urgent waits beside a hog, in times of `preempt_ns`; it
+/// doubles with each thread that is awake, this often at most.
+const GUEST_WAIT: u64 = 4;
+const GUEST_DOUBLINGS: usize = 3;
 
 /// Decides from one set of readings.
 pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
@@ -75,16 +89,28 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     let hogged = now.same_runner_ns >= tuning.preempt_ns && now.since_take_ns >= tuning.preempt_ns;
     if hogged || now.stalled {
         // Somebody holds the GVL: a thread of ours at work, or, when a woken
-        // one does not get to take, any other. A thread must stand ready for
-        // it, or yielding helps nobody.
-        let ready = if now.coming == 0 { widen(now, 1) } else { keep };
-        return Decision { preempt: true, ..ready };
+        // one does not get to take, any other. Those that have begun take turns.
+        let begins = now.coming == 0 && may_begin(now, tuning);
+        let ready = if begins { widen(now, 1) } else { keep };
+        return Decision { preempt: true, guest: begins, ..ready };
     }
-    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 {
+    let awaited = !now.urgent && now.coming + now.spawning > 0;
+    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !awaited {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, narrowed: true, ..keep };
     }
     keep
+}
+
+/// Whether one more unit is begun beside those that compute.
+///
+/// A request is at once. A job or a batch that begins lets none of them end
+/// sooner, and holds memory all the while: the more are awake, the longer the
+/// next one waits.
+fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
+    let beside = (now.awake + now.spawning).saturating_sub(1);
+    let wait_ns = (tuning.preempt_ns * GUEST_WAIT) << beside.min(GUEST_DOUBLINGS);
+    now.urgent || now.since_guest_ns >= wait_ns
 }
 
 /// Threads to send away: those that stayed parked for the whole window, down
@@ -112,7 +138,8 @@ mod tests {
     const TUNING: Tuning = Tuning { preempt_ns: 5_000_000, narrow_ns: 50_000_000 };
 
     fn busy() -> Readings {
-        Readings { waiting: 10, awake: 1, idle: 4, width: 1, max: 32, ..Readings::default() }
+        let (urgent, width) = (true, 1);
+        Readings { waiting: 10, urgent, awake: 1, idle: 4, width, max: 32, ..Readings::default() }
     }
 
     fn keep(width: usize) -> Decision {
@@ -171,7 +198,7 @@ mod tests {
             (
                 "a hog is preempted and someone made ready",
                 Readings { since_take_ns: 5_000_000, same_runner_ns: 5_000_000, ..busy() },
-                Decision { width: 2, wake: 1, preempt: true, ..keep(2) },
+                Decision { width: 2, wake: 1, preempt: true, guest: true, ..keep(2) },
             ),
             (
                 "a hog with someone ready is only preempted",
@@ -212,6 +239,51 @@ mod tests {
                 Decision { narrowed: true, ..keep(263) },
             ),
             ("never below one", Readings { width: 1, calm_ns: u64::MAX, ..busy() }, keep(1)),
+        ]);
+    }
+
+    #[test]
+    fn jobs_are_begun_beside_hogs_ever_later() {
+        let hog = |awake, since_guest_ms: u64| Readings {
+            since_take_ns: 5_000_000,
+            same_runner_ns: 5_000_000,
+            since_guest_ns: since_guest_ms * 1_000_000,
+            urgent: false,
+            awake,
+            width: awake,
+            ..busy()
+        };
+        let turns = |width| Decision { preempt: true, ..keep(width) };
+        let begins = |width| Decision { wake: 1, guest: true, ..turns(width) };
+        check(&[
+            ("one beside the first", hog(1, 20), begins(2)),
+            ("after some time", hog(1, 19), turns(1)),
+            ("two take turns", hog(2, 39), turns(2)),
+            ("before there are three", hog(2, 40), begins(3)),
+            ("four for longer", hog(4, 159), turns(4)),
+            ("before there are five", hog(4, 160), begins(5)),
+            ("and many no longer than that", hog(20, 160), begins(21)),
+            (
+                "at most all",
+                Readings { max: 20, ..hog(20, 160) },
+                Decision { wake: 0, ..begins(20) },
+            ),
+            ("a request waits for none", Readings { urgent: true, ..hog(4, 0) }, begins(5)),
+            ("one is on its way", Readings { coming: 1, ..hog(4, 160) }, turns(4)),
+            ("one starts", Readings { spawning: 1, ..hog(3, 159) }, turns(3)),
+            ("that never arrives", Readings { spawning: 1, ..hog(3, 160) }, begins(4)),
+        ]);
+    }
+
+    #[test]
+    fn calm_does_not_send_away_a_job_that_is_on_its_way() {
+        let calm = Readings { urgent: false, awake: 2, width: 4, calm_ns: 50_000_000, ..busy() };
+        let narrowed = Decision { narrowed: true, ..keep(3) };
+        check(&[
+            ("nobody is", calm, narrowed),
+            ("woken", Readings { coming: 1, ..calm }, keep(4)),
+            ("started", Readings { spawning: 1, ..calm }, keep(4)),
+            ("requests find others", Readings { urgent: true, coming: 1, ..calm }, narrowed),
         ]);
     }
 

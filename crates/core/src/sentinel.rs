@@ -31,6 +31,9 @@ const QUICK_TAKES: u64 = 8;
 /// The same factor while units take longer but nothing stalls: a stall is then
 /// seen within 0.4 ms, and looking costs half.
 const CALM_FACTOR_MAX: u64 = 2;
+/// While the CPU is used nearly all the time and no request waits, so many looks
+/// fall into the time after which a hog is preempted, where they are fewer.
+const HOG_LOOKS: u64 = 5;
 /// Time in which each thread is looked at once while nobody is left to wake:
 /// that late a hog may be seen.
 const FULL_NS: u64 = 1_600_000;
@@ -129,6 +132,7 @@ struct Watch<W: Work> {
     /// The width narrowed and no stall has come since.
     narrowed: bool,
     preempted_ns: u64,
+    guest_ns: u64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
     eye: Eye,
@@ -151,6 +155,7 @@ impl<W: Work> Watch<W> {
             narrow_ns: NARROW_NS,
             narrowed: false,
             preempted_ns: 0,
+            guest_ns: 0,
             shrink_at_ns: None,
             orphan_at_ns: None,
             eye: Eye::default(),
@@ -242,7 +247,9 @@ impl<W: Work> Watch<W> {
         let nobody_comes = readings.coming == 0 || rouse_age_ns >= ARRIVAL_NS;
         // Only a unit that waited all the time proves that the time was lost.
         let waited = oldest_ns >= elapsed;
-        readings.stalled = self.is_stalled(&sample, elapsed) && nobody_comes && waited;
+        let used = self.cpu_used(&sample, elapsed);
+        readings.stalled = self.is_stalled(used, &sample, elapsed) && nobody_comes && waited;
+        readings.absorbed = used * 8 >= elapsed * 7;
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
         readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
@@ -257,6 +264,9 @@ impl<W: Work> Watch<W> {
                 self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
             }
         }
+        if decision.guest {
+            self.guest_ns = now;
+        }
         self.hub.slot().hogged.store(u32::from(decision.preempt), Relaxed);
         if decision.width != readings.width || decision.wake + decision.spawn > 0 {
             self.hub.apply(&decision);
@@ -264,7 +274,7 @@ impl<W: Work> Watch<W> {
         if decision.preempt {
             self.preempt(now);
         }
-        self.pace(interval_factor(&readings, takes, self.hub.options.stall_ns));
+        self.pace(interval_factor(&readings, takes, self.hub.options.stall_ns, tuning.preempt_ns));
     }
 
     /// Readings under one lock, and the executors worth looking at.
@@ -279,6 +289,8 @@ impl<W: Work> Watch<W> {
         self.taken = state.taken;
         let readings = Readings {
             waiting: state.lanes.len(),
+            urgent: state.lanes.len_of(0) > 0,
+            since_guest_ns: now.saturating_sub(self.guest_ns),
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
             awake: state.awake,
             coming: state.coming,
@@ -296,9 +308,8 @@ impl<W: Work> Watch<W> {
         Look { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
     }
 
-    /// Whether the sampled threads used less than a quarter of one CPU since
-    /// the last look, and the kernel does not hold one of them back.
-    fn is_stalled(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> bool {
+    /// CPU time in ns that the sampled threads used since the last look.
+    fn cpu_used(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> u64 {
         let mut used = 0;
         let (mut most, mut runner) = (0, self.eye.last_runner);
         for executor in sample {
@@ -309,7 +320,18 @@ impl<W: Work> Watch<W> {
             }
         }
         self.eye.note(runner, most, used, self.looked_ns);
-        used * 4 < elapsed_ns
+        used
+    }
+
+    /// Whether that is less than a quarter of one CPU, and the kernel does not
+    /// hold one of the threads back.
+    fn is_stalled(
+        &self,
+        used_ns: u64,
+        sample: &[Arc<Executor<W::Label>>],
+        elapsed_ns: u64,
+    ) -> bool {
+        used_ns * 4 < elapsed_ns
             && elapsed_ns >= self.hub.options.stall_ns / 2
             && !sample.iter().any(|executor| executor.probe.is_runnable())
     }
@@ -407,16 +429,18 @@ impl<W: Work> Watch<W> {
 }
 
 /// How many times `stall_ns` may go by until the next look.
-fn interval_factor(seen: &Readings, takes: u64, stall_ns: u64) -> u64 {
+fn interval_factor(seen: &Readings, takes: u64, stall_ns: u64, preempt_ns: u64) -> u64 {
     // All that may be awake are, and seem to sleep: until one of them ends its
     // unit and takes the next by itself, there is nothing to decide.
     let full = seen.coming == 0 && seen.awake + seen.spawning >= seen.max;
+    let factor = |within_ns| within_ns / (stall_ns * looks_for_all(seen.awake)).max(1);
     match seen.stalled {
-        true if full => {
-            (FULL_NS / (stall_ns * looks_for_all(seen.awake)).max(1)).clamp(1, INTERVAL_FACTOR_MAX)
-        }
+        true if full => factor(FULL_NS).clamp(1, INTERVAL_FACTOR_MAX),
         true => 1,
         false if takes >= QUICK_TAKES => INTERVAL_FACTOR_MAX,
+        false if seen.absorbed && !seen.urgent => {
+            factor(preempt_ns / HOG_LOOKS).clamp(CALM_FACTOR_MAX, INTERVAL_FACTOR_MAX)
+        }
         false => CALM_FACTOR_MAX,
     }
 }
@@ -428,6 +452,7 @@ mod tests {
     #[test]
     fn looks_often_only_where_it_could_help() {
         let stalled = Readings { stalled: true, awake: 4, max: 8, ..Readings::default() };
+        let absorbed = Readings { stalled: false, absorbed: true, ..stalled };
         for (name, seen, takes, factor) in [
             ("a stall that can be helped", stalled, 0, 1),
             ("however many were taken", stalled, 99, 1),
@@ -438,8 +463,11 @@ mod tests {
             ("but one does not get on", Readings { awake: 8, coming: 1, ..stalled }, 0, 1),
             ("quick units", Readings { stalled: false, ..stalled }, 8, INTERVAL_FACTOR_MAX),
             ("slow units", Readings { stalled: false, ..stalled }, 7, CALM_FACTOR_MAX),
+            ("that compute", absorbed, 7, 4),
+            ("many of them", Readings { awake: 40, ..absorbed }, 7, 2),
+            ("a request waits", Readings { urgent: true, ..absorbed }, 7, CALM_FACTOR_MAX),
         ] {
-            assert_eq!(interval_factor(&seen, takes, 200_000), factor, "{name}");
+            assert_eq!(interval_factor(&seen, takes, 200_000, 4_000_000), factor, "{name}");
         }
     }
 
@@ -450,7 +478,7 @@ mod tests {
         for stall_ns in [10_000, 200_000, 1_000_000, 3_000_000, 1_000_000_000] {
             for awake in [1, 16, 23, 24, 32, 100, 512] {
                 let seen = Readings { stalled: true, awake, max: awake, ..Readings::default() };
-                let interval = interval_factor(&seen, 0, stall_ns) * stall_ns;
+                let interval = interval_factor(&seen, 0, stall_ns, 4_000_000) * stall_ns;
                 let all = interval * looks_for_all(awake);
                 assert!(interval == stall_ns || all <= FULL_NS, "{stall_ns} {awake}: {all}");
             }
