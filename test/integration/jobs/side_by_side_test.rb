@@ -39,7 +39,10 @@ class JobsSideBySideTest < Minitest::Test
 
   each_store def test_a_quick_one_gets_past_long_ones
     server = boot_jobs(JOBS, section: "threads #{THREADS}")
-    console(server).run("3.times { |n| Compute.perform_async(\"long\#{n}\", 1.5) }; Compute.perform_async(\"quick\", 0.001)")
+    console(server).run(<<~RUBY)
+      3.times { |n| Compute.perform_async("long\#{n}", 1.5) }
+      Compute.perform_async("quick", 0.001)
+    RUBY
     server.eventually("they ran", timeout_s: 60) { ended(server).size == 4 }
     assert_equal "quick", ended(server).first
     assert_equal 0, server.stop
