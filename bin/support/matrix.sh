@@ -1,9 +1,10 @@
 # A Debian of another release in a folder, to test in. Sourced by bin/matrix.
 
 # What is installed there: what the tests need, and Puma and Sidekiq as that suite has them.
-MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev ca-certificates rake ruby-rack ruby-rackup
-  ruby-sinatra ruby-minitest puma ruby-sidekiq ruby-redis redis-server ruby-activejob ruby-railties ruby-activerecord
-  ruby-actioncable ruby-sqlite3 ruby-nokogiri ruby-pg libjemalloc2 libmimalloc3 openssl git"
+MATRIX_PACKAGES="ruby ruby-dev build-essential libclang-dev pkg-config libssl-dev zlib1g-dev ca-certificates rake
+  ruby-rack ruby-rackup ruby-sinatra ruby-minitest puma ruby-sidekiq ruby-redis redis-server ruby-activejob
+  ruby-railties ruby-activerecord ruby-actioncable ruby-sqlite3 ruby-nokogiri ruby-pg libjemalloc2 libmimalloc3
+  openssl git"
 # Rust besides the compiler that trixie began with, which is too old for the SQLite and Redis crates.
 matrix_packages() {
   if [ "$1" = trixie ]; then echo "$MATRIX_PACKAGES rustc-web cargo-web"

@@ -63,10 +63,16 @@ class Part
       output.puts line
       count(line.scrub)
     end
-    ended.value.success?
+    tell(ended.value)
   ensure
     limit&.kill
     lines&.close
+  end
+
+  # What ended it, where its own words may be missing.
+  def tell(status)
+    output.puts "#{name}: #{status}" unless status.success?
+    status.success?
   end
 
   # Processes that it left behind would hold its output open.

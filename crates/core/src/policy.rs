@@ -19,7 +19,7 @@ pub struct Readings {
     pub since_guest_ns: u64,
     /// No thread that holds work used the CPU since the last look.
     pub stalled: bool,
-    /// They used it nearly all the time.
+    /// Of late they used it nearly all the time. Only read where nothing is urgent.
     pub absorbed: bool,
     /// Looks in a row, this one included, that were stalled.
     pub stalled_looks: u32,
@@ -67,7 +67,7 @@ pub struct Decision {
     /// Whether the width narrowed, which restarts `calm_ns`.
     pub narrowed: bool,
     /// Whether one more unit is to be begun beside a hog, which restarts
-    /// `since_guest_ns` also where all threads are awake.
+    /// `since_guest_ns`, also where all threads are awake.
     pub guest: bool,
 }
 
@@ -104,13 +104,16 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
 
 /// Whether one more unit is begun beside those that compute.
 ///
-/// A request is at once. A job or a batch that begins lets none of them end
-/// sooner, and holds memory all the while: the more are awake, the longer the
-/// next one waits.
+/// A request is at once, and so is anything that could use what they leave of the
+/// CPU. Else a job or a batch that begins lets none of them end sooner, and holds
+/// memory all the while: the more are awake, the longer the next one waits.
 fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
+    if now.urgent || !now.absorbed {
+        return true;
+    }
     let beside = (now.awake + now.spawning).saturating_sub(1);
     let wait_ns = (tuning.preempt_ns * GUEST_WAIT) << beside.min(GUEST_DOUBLINGS);
-    now.urgent || now.since_guest_ns >= wait_ns
+    now.since_guest_ns >= wait_ns
 }
 
 /// Threads to send away: those that stayed parked for the whole window, down
@@ -248,6 +251,7 @@ mod tests {
             since_take_ns: 5_000_000,
             same_runner_ns: 5_000_000,
             since_guest_ns: since_guest_ms * 1_000_000,
+            absorbed: true,
             urgent: false,
             awake,
             width: awake,
@@ -268,6 +272,7 @@ mod tests {
                 Readings { max: 20, ..hog(20, 160) },
                 Decision { wake: 0, ..begins(20) },
             ),
+            ("they leave some of the CPU", Readings { absorbed: false, ..hog(4, 0) }, begins(5)),
             ("a request waits for none", Readings { urgent: true, ..hog(4, 0) }, begins(5)),
             ("one is on its way", Readings { coming: 1, ..hog(4, 160) }, turns(4)),
             ("one starts", Readings { spawning: 1, ..hog(3, 159) }, turns(3)),

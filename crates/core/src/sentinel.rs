@@ -1,8 +1,8 @@
 //! The sentinel: the one thread that looks at the pool from outside.
 //!
 //! It sleeps until a push finds that nobody was woken for it. Then it looks
-//! every `stall_ns` (0.2 ms), less often while threads make quick progress or
-//! nobody is left to wake, and goes back to sleep when the queue has been empty
+//! every `stall_ns` (0.2 ms), less often while threads make quick progress, nobody
+//! is left to wake or jobs compute, and goes back to sleep when the queue has been empty
 //! for a few looks. It also preempts hogs, sheds what grew too old, sends
 //! unneeded threads away, answers the supervisor's pings and reports late units
 //! that Ruby could not.
@@ -34,6 +34,10 @@ const CALM_FACTOR_MAX: u64 = 2;
 /// While the CPU is used nearly all the time and no request waits, so many looks
 /// fall into the time after which a hog is preempted, where they are fewer.
 const HOG_LOOKS: u64 = 5;
+/// So much of the CPU is nearly all of it.
+const ABSORBED: (u64, u64) = (7, 8);
+/// Shares are counted in parts of this.
+const ONE: u64 = 1 << 20;
 /// Time in which each thread is looked at once while nobody is left to wake:
 /// that late a hog may be seen.
 const FULL_NS: u64 = 1_600_000;
@@ -133,6 +137,8 @@ struct Watch<W: Work> {
     narrowed: bool,
     preempted_ns: u64,
     guest_ns: u64,
+    /// Of the CPU, of late, in parts of `ONE`.
+    share: i64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
     eye: Eye,
@@ -156,6 +162,7 @@ impl<W: Work> Watch<W> {
             narrowed: false,
             preempted_ns: 0,
             guest_ns: 0,
+            share: 0,
             shrink_at_ns: None,
             orphan_at_ns: None,
             eye: Eye::default(),
@@ -249,7 +256,7 @@ impl<W: Work> Watch<W> {
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
         readings.stalled = self.is_stalled(used, &sample, elapsed) && nobody_comes && waited;
-        readings.absorbed = used * 8 >= elapsed * 7;
+        readings.absorbed = !readings.urgent && self.is_absorbed(used, &sample, elapsed);
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
         readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
@@ -264,8 +271,9 @@ impl<W: Work> Watch<W> {
                 self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
             }
         }
-        if decision.guest {
-            self.guest_ns = now;
+        if decision.guest && !readings.urgent {
+            // It stays for a while: what waits behind it may be quick.
+            (self.guest_ns, self.calm_since_ns) = (now, now);
         }
         self.hub.slot().hogged.store(u32::from(decision.preempt), Relaxed);
         if decision.width != readings.width || decision.wake + decision.spawn > 0 {
@@ -334,6 +342,23 @@ impl<W: Work> Watch<W> {
         used_ns * 4 < elapsed_ns
             && elapsed_ns >= self.hub.options.stall_ns / 2
             && !sample.iter().any(|executor| executor.probe.is_runnable())
+    }
+
+    /// Whether the CPU was used nearly all the time, averaged over `preempt_ns` or
+    /// so. A neighbour on the same CPU takes time of a thread that would use it.
+    fn is_absorbed(
+        &mut self,
+        used_ns: u64,
+        sample: &[Arc<Executor<W::Label>>],
+        elapsed_ns: u64,
+    ) -> bool {
+        let elapsed_ns = elapsed_ns.max(1);
+        let wanted = || sample.iter().any(|executor| executor.probe.is_runnable());
+        let full = used_ns * ABSORBED.1 >= elapsed_ns * ABSORBED.0 || wanted();
+        let share = if full { ONE } else { used_ns * ONE / elapsed_ns };
+        let window_ns = self.hub.options.preempt_ns.max(elapsed_ns);
+        self.share += (share as i64 - self.share) * elapsed_ns as i64 / window_ns as i64;
+        self.share as u64 * ABSORBED.1 >= ONE * ABSORBED.0
     }
 
     fn note_stall(&mut self, stalled: bool, now: u64) {

@@ -49,7 +49,7 @@ module Chaton
         Option.new(
           name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 4.0,
           says: "While requests wait, a thread that has computed for this long lets the next one run. Jobs and " \
-                "records take turns as often, but one more is begun beside them only after 4 to 32 times as long."
+                "records take turns as often, but one more is begun only after 4 to 32 times as long."
         ),
         Option.new(
           name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],

@@ -29,7 +29,7 @@ type Properties = Vec<(String, String)>;
 const RECORD_BYTES_MIN: usize = 400;
 
 /// Times the bytes of an answer with records of 100 bytes that they take in
-/// librdkafka.
+/// librdkafka, at most.
 const ANSWER_GROWS: usize = 5;
 
 /// Of SASL, as librdkafka is built here.
