@@ -2,8 +2,8 @@
 //!
 //! It sleeps until a push finds that nobody was woken for it. Then it looks
 //! every `stall_ns` (0.2 ms), less often while threads make quick progress, nobody
-//! is left to wake or jobs compute, and goes back to sleep when the queue has been empty
-//! for a few looks. It also preempts hogs, sheds what grew too old, sends
+//! is left to wake or jobs compute, and goes back to sleep when the queue has been
+//! empty for a few looks. It also preempts hogs, sheds what grew too old, sends
 //! unneeded threads away, answers the supervisor's pings and reports late units
 //! that Ruby could not.
 
@@ -35,9 +35,7 @@ const CALM_FACTOR_MAX: u64 = 2;
 /// fall into the time after which a hog is preempted, where they are fewer.
 const HOG_LOOKS: u64 = 5;
 /// So much of the CPU is nearly all of it.
-const ABSORBED: (u64, u64) = (7, 8);
-/// Shares are counted in parts of this.
-const ONE: u64 = 1 << 20;
+const ABSORBED: f64 = 0.875;
 /// Time in which each thread is looked at once while nobody is left to wake:
 /// that late a hog may be seen.
 const FULL_NS: u64 = 1_600_000;
@@ -137,8 +135,8 @@ struct Watch<W: Work> {
     narrowed: bool,
     preempted_ns: u64,
     guest_ns: u64,
-    /// Of the CPU, of late, in parts of `ONE`.
-    share: i64,
+    /// Of the CPU, of late: from 0 to 1.
+    share: f64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
     eye: Eye,
@@ -162,7 +160,7 @@ impl<W: Work> Watch<W> {
             narrowed: false,
             preempted_ns: 0,
             guest_ns: 0,
-            share: 0,
+            share: 0.0,
             shrink_at_ns: None,
             orphan_at_ns: None,
             eye: Eye::default(),
@@ -352,13 +350,12 @@ impl<W: Work> Watch<W> {
         sample: &[Arc<Executor<W::Label>>],
         elapsed_ns: u64,
     ) -> bool {
-        let elapsed_ns = elapsed_ns.max(1);
+        let used = used_ns as f64 / elapsed_ns.max(1) as f64;
         let wanted = || sample.iter().any(|executor| executor.probe.is_runnable());
-        let full = used_ns * ABSORBED.1 >= elapsed_ns * ABSORBED.0 || wanted();
-        let share = if full { ONE } else { used_ns * ONE / elapsed_ns };
-        let window_ns = self.hub.options.preempt_ns.max(elapsed_ns);
-        self.share += (share as i64 - self.share) * elapsed_ns as i64 / window_ns as i64;
-        self.share as u64 * ABSORBED.1 >= ONE * ABSORBED.0
+        let share = if used >= ABSORBED || wanted() { 1.0 } else { used };
+        let weight = elapsed_ns as f64 / self.hub.options.preempt_ns as f64;
+        self.share += (share - self.share) * weight.min(1.0);
+        self.share >= ABSORBED
     }
 
     fn note_stall(&mut self, stalled: bool, now: u64) {

@@ -9,7 +9,7 @@ class JobsSideBySideTest < Minitest::Test
 
   THREADS = 25
   SHORT = 150
-  JOBS = <<~RUBY
+  JOBS = <<~RUBY.freeze
     # Uses so much CPU time.
     class Compute
       include Chaton::Job
