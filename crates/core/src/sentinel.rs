@@ -34,7 +34,8 @@ const CALM_FACTOR_MAX: u64 = 2;
 /// While the CPU is used nearly all the time and no request waits, so many looks
 /// fall into the time after which a hog is preempted, where they are fewer.
 const HOG_LOOKS: u64 = 5;
-/// So much of the CPU is nearly all of it.
+/// Less than this share of one CPU is a block, at least this nearly all of it.
+const UNUSED: f64 = 0.25;
 const ABSORBED: f64 = 0.875;
 /// Time in which each thread is looked at once while nobody is left to wake:
 /// that late a hog may be seen.
@@ -253,8 +254,12 @@ impl<W: Work> Watch<W> {
         // Only a unit that waited all the time proves that the time was lost.
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
-        readings.stalled = self.is_stalled(used, &sample, elapsed) && nobody_comes && waited;
-        readings.absorbed = !readings.urgent && self.is_absorbed(used, &sample, elapsed);
+        let lost = used < UNUSED && elapsed >= self.hub.options.stall_ns / 2;
+        // A thread that lost its CPU to a neighbour has not blocked, and would use it.
+        let wanted = (used < if readings.urgent { UNUSED } else { ABSORBED })
+            && sample.iter().any(|executor| executor.probe.is_runnable());
+        readings.stalled = lost && !wanted && nobody_comes && waited;
+        readings.absorbed = !readings.urgent && self.is_absorbed(used, wanted, elapsed);
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
         readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
@@ -314,8 +319,8 @@ impl<W: Work> Watch<W> {
         Look { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
     }
 
-    /// CPU time in ns that the sampled threads used since the last look.
-    fn cpu_used(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> u64 {
+    /// The share of one CPU that the sampled threads used since the last look.
+    fn cpu_used(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> f64 {
         let mut used = 0;
         let (mut most, mut runner) = (0, self.eye.last_runner);
         for executor in sample {
@@ -326,33 +331,13 @@ impl<W: Work> Watch<W> {
             }
         }
         self.eye.note(runner, most, used, self.looked_ns);
-        used
+        used as f64 / elapsed_ns.max(1) as f64
     }
 
-    /// Whether that is less than a quarter of one CPU, and the kernel does not
-    /// hold one of the threads back.
-    fn is_stalled(
-        &self,
-        used_ns: u64,
-        sample: &[Arc<Executor<W::Label>>],
-        elapsed_ns: u64,
-    ) -> bool {
-        used_ns * 4 < elapsed_ns
-            && elapsed_ns >= self.hub.options.stall_ns / 2
-            && !sample.iter().any(|executor| executor.probe.is_runnable())
-    }
-
-    /// Whether the CPU was used nearly all the time, averaged over `preempt_ns` or
-    /// so. A neighbour on the same CPU takes time of a thread that would use it.
-    fn is_absorbed(
-        &mut self,
-        used_ns: u64,
-        sample: &[Arc<Executor<W::Label>>],
-        elapsed_ns: u64,
-    ) -> bool {
-        let used = used_ns as f64 / elapsed_ns.max(1) as f64;
-        let wanted = || sample.iter().any(|executor| executor.probe.is_runnable());
-        let share = if used >= ABSORBED || wanted() { 1.0 } else { used };
+    /// Whether the CPU was used nearly all the time, or `wanted`, on the average
+    /// of `preempt_ns` or so.
+    fn is_absorbed(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
+        let share = if wanted || used >= ABSORBED { 1.0 } else { used };
         let weight = elapsed_ns as f64 / self.hub.options.preempt_ns as f64;
         self.share += (share - self.share) * weight.min(1.0);
         self.share >= ABSORBED
