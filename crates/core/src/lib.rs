@@ -44,6 +44,7 @@ pub mod hub;
 pub mod lanes;
 pub mod leash;
 pub mod ledger;
+mod pace;
 mod patience;
 pub mod policy;
 pub mod random;
