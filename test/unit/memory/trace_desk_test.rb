@@ -67,6 +67,8 @@ class TraceDeskTest < Minitest::Test
 
   def teardown
     @desk.stop
+    # The thread of a tracer that another one followed finds out by itself.
+    eventually { tracer_threads.empty? }
     @server.close
     FileUtils.remove_entry(@dir)
   end
