@@ -19,7 +19,8 @@ pub struct Readings {
     pub since_guest_ns: u64,
     /// No thread that holds work used the CPU since the last look.
     pub stalled: bool,
-    /// Of late they used it nearly all the time. Only read where nothing is urgent.
+    /// Of late they used it nearly all the time, or were held back by neighbours.
+    /// Only read where nothing is urgent.
     pub absorbed: bool,
     /// Looks in a row, this one included, that were stalled.
     pub stalled_looks: u32,
