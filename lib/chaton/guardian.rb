@@ -8,14 +8,14 @@ module Chaton
     # Frames of a late unit's backtrace that go into the log.
     BACKTRACE_LINES_MAX = 40
 
-    # @param hub [Native::Hub]
+    # @param native_pool [Native::Pool]
     # @param pool [Pool]
     # @param log [Telemetry::Log]
     # @param on [Hash{Symbol=>#call}] what is done about :orphan (once, when the supervisor is gone), :recover (JSON
     #   about a dead sibling), :signal (its name), :order (JSON), :collections (their summaries wait) and :idle (nothing
     #   has run for as long as was asked for); each is called with the event's argument
-    def initialize(hub, pool, log:, on:)
-      @hub = hub
+    def initialize(native_pool, pool, log:, on:)
+      @native_pool = native_pool
       @pool = pool
       @log = log
       @on = on
@@ -30,7 +30,7 @@ module Chaton
 
     # @return [void]
     def stop
-      @hub.stop_events
+      @native_pool.stop_events
       @thread&.join
     end
 
@@ -39,14 +39,14 @@ module Chaton
     # @param title [String]
     # @return [void]
     def report_running(title)
-      @hub.running.each { |unit| report(title, unit) }
+      @native_pool.running.each { |unit| report(title, unit) }
     end
 
     private
 
     def watch
       loop do
-        name, argument = @hub.next_event
+        name, argument = @native_pool.next_event
         break if name == :stop
 
         handle(name, argument)
@@ -58,14 +58,14 @@ module Chaton
     def handle(name, argument)
       case name
       when :spawn then @pool.spawn(argument)
-      when :ping then @hub.pong
+      when :ping then @native_pool.pong
       when :late then report_late(argument)
       else @on.fetch(name).call(argument)
       end
     end
 
     def report_late(id)
-      unit = @hub.running.find { |running| running[:id] == id }
+      unit = @native_pool.running.find { |running| running[:id] == id }
       return report("request is late: answered 503, its thread goes on", unit) if unit
 
       @log.warn("request was late and ended just now", request: id)

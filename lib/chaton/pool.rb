@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
 module Chaton
-  # The Ruby threads of a worker that pull work from the hub.
+  # The Ruby threads of a worker that pull work from the native_pool.
   #
   # How many are awake, when one more is started and when one leaves is decided
   # in Rust; the pool only starts them and lets them run: take, run, finish.
   class Pool
-    # @param hub [Native::Hub]
+    # @param native_pool [Native::Pool]
     # @param handler [#call] runs one unit of work; rescues what user code raises
     # @param log [Telemetry::Log]
-    def initialize(hub, handler, log:)
-      @hub = hub
+    def initialize(native_pool, handler, log:)
+      @native_pool = native_pool
       @handler = handler
       @log = log
       @threads = {}
@@ -27,17 +27,17 @@ module Chaton
         started += 1
       end
     rescue ThreadError => e
-      @hub.spawn_failed(count - started)
+      @native_pool.spawn_failed(count - started)
       @log.warn("no more threads from the operating system", wanted: count - started, reason: e.message)
     end
 
-    # @param index [Integer] as in {Native::Hub#running}
+    # @param index [Integer] as in {Native::Pool#running}
     # @return [Thread, nil] the thread at this place
     def thread(index)
       @threads[index]
     end
 
-    # Waits for all threads to end; they do once the hub is closed and empty.
+    # Waits for all threads to end; they do once the native_pool is closed and empty.
     #
     # @param timeout_s [Float]
     # @return [Boolean] whether all ended in time
@@ -49,14 +49,14 @@ module Chaton
     private
 
     def run
-      seat = @hub.enter
+      seat = @native_pool.enter
       place = seat.index
       Thread.current.name = "chaton pool #{place}"
       Thread.current.report_on_exception = false
       @threads[place] = Thread.current
       serve(seat)
     ensure
-      # Also when user code killed the thread: the hub asks for another one.
+      # Also when user code killed the thread: the native_pool asks for another one.
       @threads.delete(place) if @threads[place].equal?(Thread.current)
       seat&.leave
     end

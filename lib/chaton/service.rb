@@ -12,7 +12,7 @@ require_relative "service/web_side"
 require_relative "streams"
 
 module Chaton
-  # Everything one worker process runs: hub, pool and guardian, and a side with its engine for each of its roles.
+  # Everything one worker process runs: native_pool, pool and guardian, and a side with its engine for each of its roles.
   # Start it only after the fork: it starts threads, in Rust and in Ruby.
   class Service
     # Time the worker has, beyond its graceful stop, before it leaves by force
@@ -36,7 +36,7 @@ module Chaton
     # @param plan [Config::Plan]
     # @param app [#call, nil] the Rack application; nil without the role web
     # @param sockets [Array<TCPServer, UNIXServer>] in the order of `plan.binds`
-    # @param board [Native::Board]
+    # @param board [Native::Scoreboard]
     # @param slot [Integer] this worker's place on the board
     # @param leash [UNIXSocket, nil] the line to the supervisor
     # @param log [Telemetry::Log]
@@ -66,17 +66,17 @@ module Chaton
     # @return [self]
     def start
       @plan = @plan.with(threads_max: threads_max)
-      @hub = Native::Hub.new(hub_settings, @place.board, @leash&.fileno)
-      @memory = Memory::Collector.new(@plan, log: @log).start(@hub)
+      @native_pool = Native::Pool.new(pool_settings, @place.board, @leash&.fileno)
+      @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @desk = Memory::TraceDesk.new(@plan, worker: @index, log: @log)
       @sides = sides
-      @pool = Pool.new(@hub, handler, log: @log)
-      @guardian = Guardian.new(@hub, @pool, log: @log, on: reactions).start
-      @hub.expect(@plan.threads_min)
+      @pool = Pool.new(@native_pool, handler, log: @log)
+      @guardian = Guardian.new(@native_pool, @pool, log: @log, on: reactions).start
+      @native_pool.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
       # Whatever its roles: what was produced before the fork is for the first worker.
       Streams.started(log: @log) if @plan.streams
-      @sides.each_value { |side| side.start(@hub) }
+      @sides.each_value { |side| side.start(@native_pool) }
       @desk.start_if_configured
       self
     end
@@ -129,10 +129,10 @@ module Chaton
 
     # @return [Hash] what the worker does now; see `chaton status --json`
     def status
-      stats = @hub.stats
+      stats = @native_pool.stats
       sides = @sides.each_value.map(&:status).reduce({}, :merge)
       { roles: @roles, queue: stats.slice(:waiting, :oldest_age_ms), pool: stats.except(:waiting, :oldest_age_ms),
-        running: @hub.running, memory: @memory.status, **sides }
+        running: @native_pool.running, memory: @memory.status, **sides }
     end
 
     private
@@ -171,18 +171,18 @@ module Chaton
 
     # Threads that run one of these jobs at this moment; a unit of the web engine never looks like one.
     def threads_of(jids)
-      @hub.running.filter_map { |unit| @pool.thread(unit[:thread]) if jids.include?(unit[:what][JID, 1]) }
+      @native_pool.running.filter_map { |unit| @pool.thread(unit[:thread]) if jids.include?(unit[:what][JID, 1]) }
     end
 
     # @return [Boolean] whether all pool threads have ended
     def shut
       @desk.stop
       @sides.each_value(&:stop)
-      @hub.close
+      @native_pool.close
       ended = @pool.join(JOIN_S)
       Streams.finish(log: @log) if @plan.streams
       @guardian.stop
-      @hub.shut
+      @native_pool.shut
       ended
     end
 
@@ -194,7 +194,7 @@ module Chaton
       max
     end
 
-    def hub_settings
+    def pool_settings
       plan = @plan
       { threads_min: plan.threads_min, threads_max: plan.threads_max, queue_limit: plan.queue_limit,
         queue_bytes_max: plan.queue_bytes_max, queue_age_s: plan.queue_age_s.to_f, slot: @place.slot,

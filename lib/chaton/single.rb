@@ -50,7 +50,7 @@ module Chaton
       @surroundings.listen
       Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @surroundings.listeners.addresses)
       @service = Service.new(@plan, app: @app, sockets: @surroundings.listeners.sockets.values,
-                                    board: Native::Board.new(1), slot: 0, leash: nil, log: @log,
+                                    board: Native::Scoreboard.new(1), slot: 0, leash: nil, log: @log,
                                     duty: Service::Duty.new(roles: @plan.roles))
     end
 

@@ -83,7 +83,7 @@ module Chaton
     # What all processes of the tree share: made before the first fork.
     def memory
       slots = Fleet.slots(@plan.workers)
-      { board: Native::Board.new(slots), ledger: Ledger.make(@plan, slots) }
+      { board: Native::Scoreboard.new(slots), ledger: Ledger.make(@plan, slots) }
     end
 
     # @raise [ConfigError] when what was loaded is above the ceiling of a worker

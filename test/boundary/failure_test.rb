@@ -76,11 +76,11 @@ class FailureTest < Minitest::Test
 
   def test_handles_of_the_parent_refuse_to_work_in_a_forked_child
     serve(&APP)
-    hub = @service.instance_variable_get(:@hub)
+    native_pool = @service.instance_variable_get(:@native_pool)
     reader, writer = IO.pipe
     pid = fork do
       writer << (begin
-        hub.stats.to_s
+        native_pool.stats.to_s
       rescue Chaton::ForkedError => e
         e.message
       end)

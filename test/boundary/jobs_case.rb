@@ -47,7 +47,7 @@ module JobsCase
   end
 end
 
-# An engine over that store, with a hub and the seat of the calling thread.
+# An engine over that store, with a native_pool and the seat of the calling thread.
 module JobsEngineCase
   include JobsCase
 
@@ -58,20 +58,20 @@ module JobsEngineCase
              labels: ["a"], crons: [], version: "0" }.freeze
 
   def setup
-    @ledger = Chaton::Native::Ledger.new(2, 4)
-    @hub = Chaton::Native::Hub.new(HUB, Chaton::Native::Board.new(1), nil)
-    @seat = @hub.enter
+    @ledger = Chaton::Native::InFlightTable.new(2, 4)
+    @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
+    @seat = @native_pool.enter
   end
 
   def teardown
     @engine&.stop
     @seat.leave
-    @hub.close
-    @hub.shut
+    @native_pool.close
+    @native_pool.shut
   end
 
   def start(**changes)
-    @engine = Chaton::Native::Jobs.start(@hub, @ledger, { **store_settings, **ENGINE, **changes })
+    @engine = Chaton::Native::Jobs.start(@native_pool, @ledger, { **store_settings, **ENGINE, **changes })
   end
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }

@@ -2,7 +2,7 @@
 
 require_relative "jobs_case"
 
-# Jobs from a store in memory through the engine, a hub and a seat into Ruby's hands, and back.
+# Jobs from a store in memory through the engine, a native_pool and a seat into Ruby's hands, and back.
 class JobsJobTest < Minitest::Test
   include JobsEngineCase
 

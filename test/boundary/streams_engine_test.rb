@@ -3,7 +3,7 @@
 require_relative "jobs_case"
 require "tmpdir"
 
-# Records from the embedded log through the engine, a hub and a seat into Ruby's hands, and back.
+# Records from the embedded log through the engine, a native_pool and a seat into Ruby's hands, and back.
 class StreamsEngineTest < Minitest::Test
   include JobsCase
 
@@ -13,15 +13,15 @@ class StreamsEngineTest < Minitest::Test
 
   def setup
     @dir = Dir.mktmpdir("chaton-streams")
-    @hub = Chaton::Native::Hub.new(HUB, Chaton::Native::Board.new(1), nil)
-    @seat = @hub.enter
+    @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
+    @seat = @native_pool.enter
   end
 
   def teardown
     @engine&.stop
     @seat.leave
-    @hub.close
-    @hub.shut
+    @native_pool.close
+    @native_pool.shut
     FileUtils.remove_entry(@dir)
   end
 
@@ -148,7 +148,7 @@ class StreamsEngineTest < Minitest::Test
 
   def start(**route)
     engine = { groups: [{ group: { name: "app", topics: ["events"] }, routes: [{ topic: "events", **route }] }] }
-    @engine = Chaton::Native::Streams.start(@hub, client, JSON.generate(engine))
+    @engine = Chaton::Native::Streams.start(@native_pool, client, JSON.generate(engine))
   end
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }

@@ -11,7 +11,7 @@ pub enum Shed {
     Stopped,
 }
 
-/// One unit of work, as the hub sees it.
+/// One unit of work, as the pool sees it.
 pub trait Work: Send + 'static {
     /// What stays behind in the list of what is running while Ruby owns the
     /// unit; cheap to make (a shared pointer).

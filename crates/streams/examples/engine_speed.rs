@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use chaton_streams::engine::{
     Ending, Engine, EngineSettings, GroupRoutes, Kind, Order, RouteSettings, Sink, Tools, Turn,
 };
@@ -33,7 +33,7 @@ impl Log for MadeUp {
         "nowhere:"
     }
 
-    fn member(&self, _: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+    fn member(&self, _: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
         Ok(Box::new(Reading {
             partitions: self.0,
             positions: HashMap::new(),
@@ -64,7 +64,7 @@ impl Log for MadeUp {
 struct Reading {
     partitions: i32,
     positions: HashMap<Partition, i64>,
-    bell: Arc<Alarm>,
+    bell: Arc<EventFd>,
     /// Time spent on making records up.
     ns: u64,
     joined: bool,

@@ -20,7 +20,7 @@ mod speed {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    use chaton_core::wake::Alarm;
+    use chaton_core::event_fd::EventFd;
     use chaton_streams::log::{open, ErrorKind, Limits, Log, MemberEvent, NewTopic, Partition};
     use chaton_streams::receipt::Receipt;
     use chaton_streams::record::NewRecord;
@@ -138,7 +138,7 @@ mod speed {
     }
 
     fn fetch(log: &dyn Log, topic: &str, records: usize, round: usize) {
-        let bell = Arc::new(Alarm::new().unwrap());
+        let bell = Arc::new(EventFd::new().unwrap());
         let group = GroupSettings::new(&format!("{topic}-{round}"), &[topic]);
         let mut member = log.member(&group, &bell).unwrap();
         let mut partitions: Vec<Partition> = Vec::new();
@@ -177,7 +177,7 @@ mod speed {
         let mut settings = LogSettings::new(&format!("kafka://{}", &log.address()[8..]));
         settings.linger_ms = 0.0;
         let producer = open(&settings).unwrap().producer().unwrap();
-        let bell = Arc::new(Alarm::new().unwrap());
+        let bell = Arc::new(EventFd::new().unwrap());
         let mut group = GroupSettings::new(&format!("{topic}-latency"), &[topic]);
         group.start = chaton_streams::settings::Start::Latest;
         let mut member = log.member(&group, &bell).unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use chaton_streams::log::{Limits, Log, Member, MemberEvent, NewTopic, Partition, Position};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::NewRecord;
@@ -75,7 +75,7 @@ fn produce_singly(log: &dyn Log) {
 }
 
 fn join(log: &dyn Log, topic: &str) -> (Box<dyn Member>, Vec<Partition>) {
-    let bell = Arc::new(Alarm::new().unwrap());
+    let bell = Arc::new(EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("speed", &[topic]), &bell).unwrap();
     loop {
         let mut events = Vec::new();

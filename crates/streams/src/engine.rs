@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
 use crate::log::{self, ErrorKind, Log, LogError, Producer};
@@ -85,7 +85,7 @@ impl Engine {
                 let rules = Rules { route, settings, ready_batches, counters, ids };
                 Arc::new(Route { rules: Arc::new(rules), transactors: Transactors::default() })
             });
-            let bell = Alarm::new().map_err(|error| unavailable("descriptor", &error))?;
+            let bell = EventFd::new().map_err(|error| unavailable("descriptor", &error))?;
             groups.push(Group::new(group, routes.collect(), &shared, bell));
         }
         let engine = Self { shared, groups: Arc::new(groups), threads: Arc::default() };
@@ -129,7 +129,7 @@ impl Engine {
         self.shared.sink.flush();
         for group in self.groups.iter() {
             group.cells().iter().for_each(|cell| cell.kick());
-            group.ring();
+            group.notify();
         }
     }
 
@@ -162,7 +162,7 @@ impl Engine {
     pub fn stop(&self) {
         self.give_up();
         self.shared.stopping.store(true, Ordering::SeqCst);
-        self.groups.iter().for_each(|group| group.bell.ring());
+        self.groups.iter().for_each(|group| group.bell.notify());
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use serde::Serialize;
 
 use crate::receipt::Receipt;
@@ -241,7 +241,7 @@ pub trait Reader: Send {
     fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>>;
 
     /// Makes a wait that goes on return; callable from any thread.
-    fn interrupter(&self) -> Arc<Alarm>;
+    fn interrupter(&self) -> Arc<EventFd>;
 }
 
 /// A partition as it is.
@@ -370,7 +370,7 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// `Refused` for wrong settings.
-    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>>;
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>>;
 
     /// A new producer; a process needs one.
     ///

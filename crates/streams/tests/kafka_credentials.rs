@@ -42,7 +42,7 @@ fn round_trip(log: &dyn Log) {
 
 /// What a member tells first, and in a while after that.
 fn told(log: &dyn Log) -> Vec<MemberEvent> {
-    let bell = Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
     let mut events = Vec::new();
     let mut again = |events: &mut Vec<MemberEvent>| {

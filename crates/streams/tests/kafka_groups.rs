@@ -253,7 +253,7 @@ fn a_broker_without_the_newer_protocol_is_told() {
     let broker = Broker::set("group.coordinator.rebalance.protocols=classic");
     let log = broker.log();
     let topic = topic(&*log, 1);
-    let bell = Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let mut member = log.member(&group("new", &topic, Protocol::Consumer), &bell).unwrap();
     let mut events = Vec::new();
     until("it is told", || {

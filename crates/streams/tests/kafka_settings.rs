@@ -53,7 +53,7 @@ fn what_would_break_a_promise_is_refused() {
     let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
     let mut group = GroupSettings::new("g", &["t"]);
     group.properties.insert("isolation.level".into(), "read_uncommitted".into());
-    let bell = std::sync::Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let bell = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let error = log.member(&group, &bell).err().expect("it is refused");
     assert!(error.message.contains("read_committed"), "{error}");
 }
@@ -74,7 +74,7 @@ fn properties_that_do_not_go_together_are_told_with_the_handle() {
     let mut group = GroupSettings::new("g", &["t"]);
     group.protocol = chaton_streams::settings::Protocol::Consumer;
     group.properties.insert("partition.assignment.strategy".into(), "range".into());
-    let bell = std::sync::Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let bell = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let error = log.member(&group, &bell).err().expect("it is refused");
     assert_eq!(error.kind, ErrorKind::Refused);
     assert!(error.message.contains("partition.assignment.strategy"), "{error}");

@@ -27,7 +27,7 @@ fn nobody() -> Arc<dyn Log> {
 
 /// All that a member tells in a while.
 fn told(log: &dyn Log) -> Vec<MemberEvent> {
-    let bell = Arc::new(chaton_core::wake::Alarm::new().unwrap());
+    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
     let mut events = Vec::new();
     let until = Instant::now() + A_WHILE;

@@ -108,8 +108,8 @@ impl Acceptor {
 
     fn sibling_is_freer(&self) -> bool {
         let config = &self.shared.config;
-        config.board.as_ref().is_some_and(|board| {
-            accept_policy::defer_by_board(board, config.slot, config.hogged_after)
+        config.scoreboard.as_ref().is_some_and(|scoreboard| {
+            accept_policy::defer_by_board(scoreboard, config.slot, config.hogged_after)
         })
     }
 

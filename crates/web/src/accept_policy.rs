@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use chaton_core::board::{Board, Slot};
 use chaton_core::clock;
+use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 
 /// A worker may have this many units more than the freest one and still accept:
 /// gauges are read without a lock, and a hand-over costs more than it gains.
@@ -25,7 +25,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    fn of(slot: &Slot, now_ms: u64, hogged_after_ms: u64) -> Self {
+    fn of(slot: &WorkerGauges, now_ms: u64, hogged_after_ms: u64) -> Self {
         Self {
             hogged: slot.hogged.load(Relaxed) != 0 || slot.is_hogged(now_ms, hogged_after_ms),
             busy: slot.queued.load(Relaxed).saturating_add(slot.running.load(Relaxed)),
@@ -51,13 +51,17 @@ fn is_freer(sibling: Load, own: Load) -> bool {
         && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
 }
 
-/// Reads the board: whether worker `index` should leave a new connection to a sibling.
-pub(crate) fn defer_by_board(board: &Board, index: usize, hogged_after: Duration) -> bool {
+/// Reads the scoreboard: whether worker `index` should leave a new connection to a sibling.
+pub(crate) fn defer_by_board(
+    scoreboard: &Scoreboard,
+    index: usize,
+    hogged_after: Duration,
+) -> bool {
     let now_ms = clock::now_ns() / 1_000_000;
     let hogged_after_ms = u64::try_from(hogged_after.as_millis()).unwrap_or(u64::MAX);
-    let load = |slot: &Slot| Load::of(slot, now_ms, hogged_after_ms);
-    let own = load(board.slot(index));
-    let accepting = board.siblings(index).filter(|slot| slot.accepting.load(Relaxed) != 0);
+    let load = |slot: &WorkerGauges| Load::of(slot, now_ms, hogged_after_ms);
+    let own = load(scoreboard.slot(index));
+    let accepting = scoreboard.siblings(index).filter(|slot| slot.accepting.load(Relaxed) != 0);
     should_defer(own, accepting.map(load))
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::board::Board;
+use chaton_core::process::scoreboard::Scoreboard;
 
 use crate::limits::{Limits, Timeouts};
 
@@ -53,8 +53,8 @@ pub struct Config {
     /// `Retry-After` of every 503, in seconds. Default: 1.
     pub retry_after_s: u32,
     /// Gauges shared with the sibling workers. Default: none.
-    pub board: Option<Arc<Board>>,
-    /// This worker's slot on the board. Default: 0.
+    pub scoreboard: Option<Arc<Scoreboard>>,
+    /// This worker's slot on the scoreboard. Default: 0.
     pub slot: usize,
     /// Pause before a connection is looked at again that a freer sibling should
     /// take. Default: 1 ms.
@@ -88,7 +88,7 @@ impl Config {
             timeouts: Timeouts::default(),
             access_log: AccessLog::Off,
             retry_after_s: 1,
-            board: None,
+            scoreboard: None,
             slot: 0,
             accept_grace: Duration::from_millis(1),
             accept_defer: Duration::from_millis(50),

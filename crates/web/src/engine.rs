@@ -39,7 +39,7 @@ pub struct Engine {
 
 impl Engine {
     /// Starts serving on one new thread, `chaton-io`, which blocks all signals.
-    /// Returns when that thread runs and the board says that it accepts: a
+    /// Returns when that thread runs and the scoreboard says that it accepts: a
     /// worker that is called ready before would leave its share to the others.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use chaton_core::board::Slot;
+use chaton_core::process::scoreboard::WorkerGauges;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
@@ -78,9 +78,9 @@ impl Shared {
         }
     }
 
-    /// This worker's slot on the board.
-    pub fn slot(&self) -> Option<&Slot> {
-        self.config.board.as_ref().map(|board| board.slot(self.config.slot))
+    /// This worker's slot on the scoreboard.
+    pub fn slot(&self) -> Option<&WorkerGauges> {
+        self.config.scoreboard.as_ref().map(|scoreboard| scoreboard.slot(self.config.slot))
     }
 
     // Word from other threads.

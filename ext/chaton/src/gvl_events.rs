@@ -1,6 +1,6 @@
 //! Sees at once when no pool thread can run, where Ruby tells (CRuby 3.3+).
 //!
-//! Before 3.3 the events do not say whose they are, and the sentinel sees a
+//! Before 3.3 the events do not say whose they are, and the scheduler sees a
 //! block by the threads' CPU clocks. A thread that only gives up its time slice
 //! is reported like one that blocks. So the threads that want the GVL are
 //! counted, and only when the last one goes is the next one woken: a yield
@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
-use chaton_core::hub::Hub;
+use chaton_core::pool::Pool;
 use magnus::rb_sys::protect;
 use rb_sys::VALUE;
 
@@ -55,17 +55,17 @@ struct Api {
 
 static API: OnceLock<Option<Api>> = OnceLock::new();
 
-/// The pool threads of a hub, as far as the GVL is concerned.
+/// The pool threads of a pool, as far as the GVL is concerned.
 pub struct Crowd {
     runnable: AtomicUsize,
-    hub: Weak<Hub<Unit>>,
+    pool: Weak<Pool<Unit>>,
 }
 
 impl Crowd {
     /// `None` where Ruby has no events that can be told apart. Call with the GVL.
-    pub fn new(hub: &Arc<Hub<Unit>>) -> Option<Arc<Self>> {
+    pub fn new(pool: &Arc<Pool<Unit>>) -> Option<Arc<Self>> {
         API.get_or_init(install).as_ref()?;
-        Some(Arc::new(Self { runnable: AtomicUsize::new(0), hub: Arc::downgrade(hub) }))
+        Some(Arc::new(Self { runnable: AtomicUsize::new(0), pool: Arc::downgrade(pool) }))
     }
 
     /// The calling Ruby thread joins.
@@ -84,8 +84,8 @@ impl Crowd {
         if self.runnable.load(SeqCst) > 0 {
             return;
         }
-        if let Some(hub) = self.hub.upgrade() {
-            hub.blocked();
+        if let Some(pool) = self.pool.upgrade() {
+            pool.blocked();
         }
     }
 }

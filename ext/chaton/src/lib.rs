@@ -8,7 +8,6 @@
 // The function that `magnus::init` exports is generated without documentation.
 #![allow(missing_docs)]
 
-mod board;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod convert;
 mod error;
@@ -16,14 +15,15 @@ mod feed;
 mod gvl;
 mod gvl_events;
 mod handle;
-mod hub;
+mod in_flight;
 #[cfg(feature = "jobs")]
 mod jobs;
-mod ledger;
 mod memory;
 #[cfg(any(feature = "jobs", feature = "streams"))]
 mod names;
+mod pool;
 mod preempt;
+mod scoreboard;
 mod settings;
 mod stack;
 #[cfg(feature = "streams")]
@@ -53,20 +53,20 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let chaton = ruby.define_module("Chaton")?;
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
-    board::define(ruby, native)?;
-    ledger::define(ruby, native)?;
-    hub::define(ruby, native)?;
+    scoreboard::define(ruby, native)?;
+    in_flight::define(ruby, native)?;
+    pool::define(ruby, native)?;
     memory::define(ruby, native)?;
     web::pins::define(ruby, native)?;
     web::request::define(ruby, native)?;
     web::engine::define(ruby, native)?;
-    settle::<board::RbBoard>(ruby);
-    settle::<ledger::RbLedger>(ruby);
-    settle::<hub::RbHub>(ruby);
+    settle::<scoreboard::RbScoreboard>(ruby);
+    settle::<in_flight::RbInFlightTable>(ruby);
+    settle::<pool::RbPool>(ruby);
     settle::<memory::collector::RbCollector>(ruby);
     settle::<memory::events::Bell>(ruby);
     settle::<memory::tracer::RbTracer>(ruby);
-    settle::<hub::RbSeat>(ruby);
+    settle::<pool::RbPoolThread>(ruby);
     settle::<web::pins::Keeper>(ruby);
     settle::<web::request::Request>(ruby);
     settle::<web::engine::RbWeb>(ruby);

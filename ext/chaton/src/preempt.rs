@@ -1,6 +1,6 @@
 //! Asks the VM to take the GVL from the thread that runs (a "preempter").
 //!
-//! CRuby gives a thread 100 ms before another one gets its turn. The sentinel
+//! CRuby gives a thread 100 ms before another one gets its turn. The scheduler
 //! knows better when units wait; it asks through a postponed job, which the VM
 //! runs at its next safe point and which only calls `rb_thread_schedule`.
 //!

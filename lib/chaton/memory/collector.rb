@@ -28,13 +28,13 @@ module Chaton
 
       # From its return on, the process's memory is looked after. Call it before work is taken.
       #
-      # @param hub [Native::Hub]
+      # @param native_pool [Native::Pool]
       # @return [self]
-      def start(hub)
+      def start(native_pool)
         @eden.grow
         keep_full_marks_out
         Native::Memory.background(true)
-        @native = Native::Collector.start(hub, settings)
+        @native = Native::Collector.start(native_pool, settings)
         self
       end
 

@@ -31,11 +31,11 @@ module Chaton
 
       # Takes jobs from its return on.
       #
-      # @param hub [Native::Hub]
+      # @param native_pool [Native::Pool]
       # @return [void]
-      def start(hub)
+      def start(native_pool)
         Jobs::Runtime.startup(@log)
-        @engine = Native::Jobs.start(hub, @place.ledger, settings)
+        @engine = Native::Jobs.start(native_pool, @place.ledger, settings)
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
       end

@@ -33,12 +33,12 @@ module Chaton
 
       # Consumes from its return on.
       #
-      # @param hub [Native::Hub]
+      # @param native_pool [Native::Pool]
       # @return [void]
-      def start(hub)
+      def start(native_pool)
         streams = @plan.streams
         settings = streams.engine_json(index: @index, eof: handler.of_eof)
-        @engine = Native::Streams.start(hub, Streams.client.native, settings)
+        @engine = Native::Streams.start(native_pool, Streams.client.native, settings)
         @log.info("streams are consumed", broker: streams.broker, groups: streams.routes.map(&:group).uniq.join(","),
                                           topics: streams.routes.map(&:topic).uniq.join(","))
       end

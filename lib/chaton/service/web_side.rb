@@ -32,11 +32,11 @@ module Chaton
 
       # Accepts connections from its return on.
       #
-      # @param hub [Native::Hub]
+      # @param native_pool [Native::Pool]
       # @return [void]
-      def start(hub)
-        @hub = hub
-        @engine = Native::Web.start(hub, @place.board, listeners, templates, settings)
+      def start(native_pool)
+        @native_pool = native_pool
+        @engine = Native::Web.start(native_pool, @place.board, listeners, templates, settings)
       end
 
       # Takes no more connections; answers say `Connection: close`.
@@ -52,7 +52,7 @@ module Chaton
       #
       # @return [void]
       def give_up
-        released = @hub.release_waiting
+        released = @native_pool.release_waiting
         @engine.wait_drained(RELEASE_S)
         @log.warn("released requests that had not begun", count: released) if released.positive?
       end

@@ -23,7 +23,7 @@ module Chaton
       # @param plan [Chaton::Config::Plan]
       # @param fleet [Fleet]
       # @param origins [Origins]
-      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
+      # @param memory [Hash{Symbol=>Native::Scoreboard, Native::InFlightTable, nil}] what processes share: board and ledger
       # @param ceilings [Ceilings]
       # @param surroundings [Surroundings]
       # @param log [Telemetry::Log]

@@ -12,12 +12,12 @@ module Chaton
 
       # @param plan [Chaton::Config::Plan]
       # @param slots [Integer] as on the board
-      # @return [Native::Ledger, nil] nil where no jobs are run
-      def self.make(plan, slots) = plan.role?(:jobs) ? Native::Ledger.new(slots, THREADS) : nil
+      # @return [Native::InFlightTable, nil] nil where no jobs are run
+      def self.make(plan, slots) = plan.role?(:jobs) ? Native::InFlightTable.new(slots, THREADS) : nil
 
       # @param descriptor [Integer] inherited from the supervisor
-      # @return [Native::Ledger]
-      def self.open(descriptor) = Native::Ledger.open(descriptor, THREADS)
+      # @return [Native::InFlightTable]
+      def self.open(descriptor) = Native::InFlightTable.open(descriptor, THREADS)
     end
   end
 end

@@ -36,7 +36,7 @@ module Chaton
       # @param relaunch [Relaunch]
       # @param generation [Integer]
       # @param sockets [Hash{String=>IO}] listening sockets by bind
-      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
+      # @param memory [Hash{Symbol=>Native::Scoreboard, Native::InFlightTable, nil}] what processes share: board and ledger
       # @param load_timeout_s [Numeric]
       # @param log [Telemetry::Log]
       # @yield [child, reason] a worker that will never be forked

@@ -70,7 +70,7 @@ module Chaton
         listeners = Listeners.new(@plan.binds, log: @log)
         listeners.inherit
         Worker::Kit.new(plan: @plan, loaded: true, app: Preload.new(@plan, log: @log).load,
-                        sockets: listeners.sockets.values, board: map(@board_fd) { |fd| Native::Board.open(fd) },
+                        sockets: listeners.sockets.values, board: map(@board_fd) { |fd| Native::Scoreboard.open(fd) },
                         ledger: @ledger_fd && map(@ledger_fd) { |fd| Ledger.open(fd) }, log: @log)
       end
 

@@ -32,7 +32,7 @@ module Chaton
       # The origin of the next generation.
       #
       # @param sockets [Hash{String=>IO}]
-      # @param memory [Hash{Symbol=>Native::Board, Native::Ledger, nil}] what processes share: board and ledger
+      # @param memory [Hash{Symbol=>Native::Scoreboard, Native::InFlightTable, nil}] what processes share: board and ledger
       # @yield [child, reason] a worker that will never be forked
       # @return [Mold, OwnFork]
       def next(sockets, memory, &missed)

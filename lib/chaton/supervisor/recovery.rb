@@ -18,7 +18,7 @@ module Chaton
       # Started jobs in one line, so that it stays below what a worker reads (64 KiB).
       TICKETS_MAX = 3000
 
-      # @param ledger [Native::Ledger]
+      # @param ledger [Native::InFlightTable]
       # @param log [Telemetry::Log]
       def initialize(ledger, log:)
         @ledger = ledger

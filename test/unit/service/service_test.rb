@@ -148,9 +148,9 @@ class ServiceTest < Minitest::Test
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
     Chaton::Service::Code.follow(plan, roles, log: @log)
-    duty = Chaton::Service::Duty.new(roles: roles, ledger: Chaton::Native::Ledger.new(1, 8))
+    duty = Chaton::Service::Duty.new(roles: roles, ledger: Chaton::Native::InFlightTable.new(1, 8))
     @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact,
-                                         board: Chaton::Native::Board.new(1), slot: 0, leash: nil, log: @log,
+                                         board: Chaton::Native::Scoreboard.new(1), slot: 0, leash: nil, log: @log,
                                          duty: duty)
     @service.start
   end

@@ -139,7 +139,7 @@ class StreamsSideTest < Minitest::Test
     plan = plan.of_process([:streams])
     Chaton::Service::Code.load(plan, [:streams], log: @log)
     duty = Chaton::Service::Duty.new(roles: [:streams])
-    @service = Chaton::Service.new(plan, app: nil, sockets: [], board: Chaton::Native::Board.new(1), slot: 0,
+    @service = Chaton::Service.new(plan, app: nil, sockets: [], board: Chaton::Native::Scoreboard.new(1), slot: 0,
                                          leash: nil, log: @log, duty: duty)
     @service.start
   end

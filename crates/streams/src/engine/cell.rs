@@ -134,7 +134,7 @@ impl Cell {
     /// May be called by whoever sheds it: the group's thread gives it again.
     pub fn abandon(&self, turn: &Turn, started: bool) {
         self.book.lock().life.abandon(turn.strand(), turn.id(), started, Now::read());
-        self.group.ring();
+        self.group.notify();
         self.group.shared.ended();
     }
 
@@ -143,7 +143,7 @@ impl Cell {
         let counts = book.life.mark(turn.strand(), turn.id(), offset, alone);
         drop(book);
         if counts && self.group.oversleeps(self.group.commit_at_ns()) {
-            self.group.ring();
+            self.group.notify();
         }
     }
 
@@ -168,7 +168,7 @@ impl Cell {
         self.book.lock().life.redeem(strand, id, through, (&promise, version));
         drop(transactor);
         if self.book.lock().life.is_dirty() {
-            group.ring();
+            group.notify();
         }
         Ok(())
     }
@@ -243,7 +243,7 @@ impl Cell {
 
     pub fn letter_ended(&self, strand: usize, id: u64, durable: bool) {
         self.book.lock().life.letter_ended(strand, id, durable, Now::read());
-        self.group.ring();
+        self.group.notify();
         self.group.shared.ended();
     }
 
@@ -337,7 +337,7 @@ impl Cell {
         drop(book);
         self.give(turns);
         if ring {
-            self.group.ring();
+            self.group.notify();
         }
         self.group.shared.ended();
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
 use super::backoff::Backoff;
@@ -27,7 +27,7 @@ pub(super) struct Group {
     pub settings: GroupSettings,
     pub routes: Vec<Arc<Route>>,
     pub shared: Arc<Shared>,
-    pub bell: Arc<Alarm>,
+    pub bell: Arc<EventFd>,
     /// Of notices.
     pub no_records: Arc<Chunk>,
     /// Its thread waits, or is about to.
@@ -53,7 +53,7 @@ impl Group {
         settings: GroupSettings,
         routes: Vec<Arc<Route>>,
         shared: &Arc<Shared>,
-        bell: Alarm,
+        bell: EventFd,
     ) -> Arc<Self> {
         Arc::new(Self {
             settings,
@@ -85,9 +85,9 @@ impl Group {
     }
 
     /// Wakes the group's thread if it waits.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.bell.ring();
+            self.bell.notify();
         }
     }
 
@@ -174,7 +174,7 @@ impl Group {
     /// asks who it is now.
     pub fn doubt_identity(&self) {
         self.identity_doubted.store(true, Ordering::SeqCst);
-        self.ring();
+        self.notify();
     }
 
     /// Whether somebody does; once.

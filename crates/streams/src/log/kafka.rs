@@ -27,7 +27,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
 use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
@@ -58,7 +58,7 @@ impl Log for KafkaLog {
         &self.url
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
         Ok(Box::new(member::KafkaMember::new(&self.config, group, bell)?))
     }
 

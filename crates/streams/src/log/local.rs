@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
 use crate::settings::{GroupSettings, LogSettings};
@@ -73,7 +73,7 @@ impl Log for LocalLog {
         &self.place.settings.broker
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
         Ok(Box::new(member::LocalMember::new(&self.place, group, bell)?))
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use chaton_streams::log::{
     Admin, Assigned, Commit, ErrorKind, Limits, Log, LogError, Member, MemberEvent, Partition,
     Position, Producer, Reader, Result, Transactor,
@@ -23,7 +23,7 @@ pub struct State {
     pub commits: BTreeMap<(String, i32), Vec<Commit>>,
     pub released: Vec<Partition>,
     events: VecDeque<MemberEvent>,
-    bells: Vec<Arc<Alarm>>,
+    bells: Vec<Arc<EventFd>>,
     /// The first poll of a member gives it all partitions.
     pub assigns: bool,
     pub members: usize,
@@ -100,13 +100,13 @@ impl MemoryLog {
             state.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
         }
         // All of them at once: nobody reads a part.
-        state.bells.iter().for_each(|bell| bell.ring());
+        state.bells.iter().for_each(|bell| bell.notify());
     }
 
     pub fn append(&self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
         let mut state = self.state.lock();
         let offset = state.append(topic, number, record);
-        state.bells.iter().for_each(|bell| bell.ring());
+        state.bells.iter().for_each(|bell| bell.notify());
         offset
     }
 
@@ -120,7 +120,7 @@ impl MemoryLog {
     pub fn tell(&self, event: MemberEvent) {
         let mut state = self.state.lock();
         state.events.push_back(event);
-        state.bells.iter().for_each(|bell| bell.ring());
+        state.bells.iter().for_each(|bell| bell.notify());
     }
 
     pub fn assigned(&self, number: i32) -> Assigned {
@@ -157,7 +157,7 @@ impl Log for MemoryLog {
         "memory:"
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
         let mut state = self.state.lock();
         fails(&mut state.fail_joins, "joining")?;
         state.members += 1;
@@ -260,7 +260,7 @@ fn note(state: &mut State, commits: &[Commit]) {
 
 struct MemoryMember {
     log: Arc<MemoryLog>,
-    bell: Arc<Alarm>,
+    bell: Arc<EventFd>,
     positions: HashMap<Partition, i64>,
     eof: bool,
     ended: HashMap<Partition, i64>,

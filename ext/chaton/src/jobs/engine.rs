@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chaton_core::guard::Event;
+use chaton_core::process::events::SupportEvent;
 use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Death, Engine, Job, Mode, Sink};
 use chaton_jobs::store;
@@ -18,20 +18,20 @@ use crate::error;
 use crate::feed::Feed;
 use crate::gvl::{check_interrupts, run_whole, wait_for, without_gvl};
 use crate::handle::Handle;
-use crate::hub::{HubParts, RbHub};
-use crate::ledger::RbLedger;
+use crate::in_flight::RbInFlightTable;
+use crate::pool::{PoolParts, RbPool};
 use crate::settings::Settings;
 use crate::unit::{Unit, JOBS_LANE};
 
-/// Puts jobs into the hub.
-struct HubSink(Feed);
+/// Puts jobs into the pool.
+struct PoolSink(Feed);
 
 fn job_of(unit: Unit) -> Arc<Job> {
-    let Unit::Jobs(job) = unit else { unreachable!("what the hub gives back is what was put in") };
+    let Unit::Jobs(job) = unit else { unreachable!("what the pool gives back is what was put in") };
     job
 }
 
-impl Sink for HubSink {
+impl Sink for PoolSink {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
         self.0.submit(Unit::Jobs(job)).map_err(job_of)
     }
@@ -46,15 +46,15 @@ impl Sink for HubSink {
     }
 
     fn idle_threads(&self) -> usize {
-        self.0.hub.idle_threads()
+        self.0.pool.idle_threads()
     }
 
     fn warn(&self, message: &str) {
-        crate::hub::report(message);
+        crate::pool::report(message);
     }
 
     fn signal(&self, name: &str) {
-        self.0.hub.guard().post(Event::Signal(name.to_string()));
+        self.0.pool.events().post(Event::Signal(name.to_string()));
     }
 }
 
@@ -63,31 +63,31 @@ impl Sink for HubSink {
 pub struct RbJobs(Handle<Engine>);
 
 impl RbJobs {
-    /// `Jobs.start(hub, ledger or nil, settings)`.
+    /// `Jobs.start(pool, in_flight or nil, settings)`.
     fn start(
         ruby: &Ruby,
-        hub: &RbHub,
-        ledger: Option<magnus::typed_data::Obj<RbLedger>>,
+        pool: &RbPool,
+        in_flight: Option<magnus::typed_data::Obj<RbInFlightTable>>,
         settings: RHash,
     ) -> Result<Self, Error> {
-        let parts = hub.0.get()?.clone();
+        let parts = pool.0.get()?.clone();
         let settings = Settings(settings);
         let mut config = config(&settings)?;
-        config.supervised = ledger.is_some();
+        config.supervised = in_flight.is_some();
         let kit = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
         let slot = settings.get("slot")?;
-        let ledger = match ledger {
-            Some(ledger) => {
-                ledger.check(ruby, slot)?;
-                Some(ledger.0.clone())
+        let in_flight = match in_flight {
+            Some(in_flight) => {
+                in_flight.check(ruby, slot)?;
+                Some(in_flight.0.clone())
             }
             None => None,
         };
         // Before the first job can be taken.
-        ledger.as_ref().inspect(|ledger| ledger.clear(slot));
-        let _ = parts.notes.set(Box::leak(Box::new(Notes { ledger: ledger.clone(), slot })));
+        in_flight.as_ref().inspect(|in_flight| in_flight.clear(slot));
+        let _ = parts.notes.set(Box::leak(Box::new(Notes { in_flight: in_flight.clone(), slot })));
         let engine = start_engine(&parts, config, &kit)?;
-        ledger.inspect(|ledger| ledger.name(slot, engine.identity()));
+        in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))
     }
 
@@ -154,11 +154,11 @@ impl RbJobs {
 
 /// The engine asks its store before it starts; that may take a while.
 fn start_engine(
-    parts: &HubParts,
+    parts: &PoolParts,
     config: Config,
     kit: &Arc<dyn store::Kit>,
 ) -> Result<Engine, Error> {
-    let sink = HubSink(Feed::new(parts, JOBS_LANE));
+    let sink = PoolSink(Feed::new(parts, JOBS_LANE));
     let mut given = Some((config, Arc::new(sink)));
     loop {
         let begin = || given.take().map(|(config, sink)| Engine::start(config, kit, sink));

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use chaton_core::ledger::Ledger;
+use chaton_core::process::in_flight::InFlightTable;
 use chaton_jobs::document::Fields;
 use chaton_jobs::engine::{Ending, Job};
 use magnus::gc::Marker;
@@ -26,22 +26,22 @@ use crate::{error, handle};
 /// Where the threads of this process note what they start.
 pub struct Notes {
     /// Shared with the supervisor; none in a process without one.
-    pub ledger: Option<Arc<Ledger>>,
+    pub in_flight: Option<Arc<InFlightTable>>,
     /// This worker's slot in it.
     pub slot: usize,
 }
 
 impl Notes {
     fn start(&self, thread: usize, job: &Job) {
-        if let Some(ledger) = &self.ledger {
+        if let Some(in_flight) = &self.in_flight {
             let now_ms = (now_s() * 1e3) as u64;
-            ledger.start(self.slot, thread, job.ticket(), job.document().jid(), now_ms);
+            in_flight.start(self.slot, thread, job.ticket(), job.document().jid(), now_ms);
         }
     }
 
     fn end(&self, thread: usize, job: &Job) {
-        if let Some(ledger) = &self.ledger {
-            ledger.end(self.slot, thread, job.ticket());
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.end(self.slot, thread, job.ticket());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use chaton_core::clock;
-use chaton_core::hub::Hub;
+use chaton_core::pool::Pool;
 use chaton_memory::collect::{self, Action, Budget, Moment, Patience, Reading};
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
@@ -17,7 +17,7 @@ use super::events::{self, Watch};
 use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
-use crate::hub::RbHub;
+use crate::pool::RbPool;
 use crate::settings::Settings;
 use crate::unit::Unit;
 
@@ -56,7 +56,7 @@ struct Seen {
 /// The collector of one process.
 pub struct Collector {
     watch: &'static Watch,
-    hub: Arc<Hub<Unit>>,
+    pool: Arc<Pool<Unit>>,
     between: bool,
     eden_slots_max: u64,
     eden_bytes: u64,
@@ -94,7 +94,7 @@ impl Collector {
             return Ok(());
         }
         // The thread's own unit still counts as running.
-        let moment = match self.hub.load() {
+        let moment = match self.pool.load() {
             (0, 0 | 1) => Moment::Idle,
             (0, _) => Moment::Quiet,
             _ => Moment::Between,
@@ -109,7 +109,7 @@ impl Collector {
 
     fn ask_to_trim(&self, reading: &Reading) -> Result<(), Error> {
         if reading.churned_bytes >= collect::TRIM_BYTES {
-            self.hub.ask_idle(self.patience.trim_ns);
+            self.pool.ask_idle(self.patience.trim_ns);
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::after_unit`].
     fn after_idleness(&self) -> Result<(), Error> {
-        let Some(since) = self.hub.idle_since_ns() else { return Ok(()) };
+        let Some(since) = self.pool.idle_since_ns() else { return Ok(()) };
         if !self.between {
             self.trim_only();
             return Ok(());
@@ -150,7 +150,7 @@ impl Collector {
         match action {
             Action::Nothing => Ok(()),
             Action::WaitIdle(ns) => {
-                self.hub.ask_idle(ns);
+                self.pool.ask_idle(ns);
                 Ok(())
             }
             Action::Minor => self.collect_young(),
@@ -214,7 +214,7 @@ impl Collector {
             if slow { without_gvl(allocator::read, &|| {}) } else { Some(allocator::read()) };
         // Ruby wanted the thread first: next time.
         let Some(figures) = read else { return };
-        let heap = &self.hub.board_slot().heap;
+        let heap = &self.pool.gauges().heap;
         heap.allocated_bytes.store(figures.allocated, Relaxed);
         heap.active_bytes.store(figures.active, Relaxed);
         heap.resident_bytes.store(figures.resident, Relaxed);
@@ -307,7 +307,7 @@ impl Collector {
             || reading.malloc_bytes * 2 >= budget.eden_bytes
             || ((collect::is_full_due(budget, reading)
                 || reading.churned_bytes >= collect::TRIM_BYTES)
-                && (!self.hub.is_idle_asked() || reading.overdue_ns > 0))
+                && (!self.pool.is_idle_asked() || reading.overdue_ns > 0))
     }
 
     /// Ruby's counter of malloc is put back, within eden.
@@ -334,11 +334,11 @@ impl Collector {
 pub struct RbCollector(Handle<&'static Collector>);
 
 impl RbCollector {
-    /// `Collector.start(hub, settings)`: watches, and collects between units.
-    fn start(ruby: &Ruby, hub: &RbHub, settings: RHash) -> Result<Self, Error> {
+    /// `Collector.start(pool, settings)`: watches, and collects between units.
+    fn start(ruby: &Ruby, pool: &RbPool, settings: RHash) -> Result<Self, Error> {
         let settings = Settings(settings);
-        let parts = hub.0.get()?;
-        let watch = Watch::start(ruby, &parts.hub, settings.get("summary")?)?;
+        let parts = pool.0.get()?;
+        let watch = Watch::start(ruby, &parts.pool, settings.get("summary")?)?;
         let minor = ruby.hash_new();
         minor.aset(ruby.to_symbol("full_mark"), false)?;
         minor.aset(ruby.to_symbol("immediate_sweep"), false)?;
@@ -347,7 +347,7 @@ impl RbCollector {
         // As long as the process: pool threads hold on to it.
         let collector: &'static Collector = Box::leak(Box::new(Collector {
             watch,
-            hub: parts.hub.clone(),
+            pool: parts.pool.clone(),
             between: settings.get("between")?,
             eden_slots_max: settings.get("eden_slots")?,
             eden_bytes: settings.get("eden_bytes")?,
@@ -414,7 +414,7 @@ impl RbCollector {
         collector.read_held();
         let hash = ruby.hash_new();
         let add = |name: &str, value: u64| hash.aset(ruby.to_symbol(name), value);
-        for (name, gauge) in collector.hub.board_slot().heap.gauges() {
+        for (name, gauge) in collector.pool.gauges().heap.gauges() {
             add(name, gauge.load(Relaxed))?;
         }
         add("eden_slots", collector.budget().eden_slots)?;

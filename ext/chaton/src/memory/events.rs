@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed, Ord
 use std::sync::Arc;
 
 use chaton_core::clock;
-use chaton_core::executor::Executor;
-use chaton_core::guard::Event;
-use chaton_core::hub::Hub;
+use chaton_core::pool::thread_record::ThreadRecord;
+use chaton_core::pool::Pool;
+use chaton_core::process::events::SupportEvent;
 use chaton_core::work::Label;
 use magnus::{gc, prelude::*, DataTypeFunctions, Error, Ruby, TypedData};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ const TELL_EVERY_NS: u64 = 1_000_000_000;
 thread_local! {
     /// The calling pool thread, while it runs a unit. Owned: a thread may end
     /// without saying so, and its native thread go on under another name.
-    static HERE: Cell<Option<Arc<Executor<UnitLabel>>>> = const { Cell::new(None) };
+    static HERE: Cell<Option<Arc<ThreadRecord<UnitLabel>>>> = const { Cell::new(None) };
     /// The calling pool thread has ended a unit, which still counts as running.
     static IN_GAP: Cell<bool> = const { Cell::new(false) };
 }
@@ -45,8 +45,8 @@ thread_local! {
 static WATCH: AtomicPtr<Watch> = AtomicPtr::new(ptr::null_mut());
 
 /// A unit begins on the calling thread.
-pub fn unit_begins(executor: &Arc<Executor<UnitLabel>>) {
-    HERE.set(Some(executor.clone()));
+pub fn unit_begins(thread: &Arc<ThreadRecord<UnitLabel>>) {
+    HERE.set(Some(thread.clone()));
     gvl_view::unit_begins();
 }
 
@@ -110,7 +110,7 @@ pub struct Watch {
     pub stats: Stats,
     /// Facts about the latest collection.
     pub causes: Causes,
-    hub: Arc<Hub<Unit>>,
+    pool: Arc<Pool<Unit>>,
     made_in: u32,
     state: Mutex<State>,
     /// Whether the guardian is to be told of each collection.
@@ -140,7 +140,7 @@ impl Watch {
     ///
     /// # Errors
     /// What Ruby raises.
-    pub fn start(ruby: &Ruby, hub: &Arc<Hub<Unit>>, lines: bool) -> Result<&'static Self, Error> {
+    pub fn start(ruby: &Ruby, pool: &Arc<Pool<Unit>>, lines: bool) -> Result<&'static Self, Error> {
         let stats = Stats::find(ruby);
         let state = State { booked_ns: stats.time_ns(), ..State::default() };
         // As long as the process: its bell is never taken down.
@@ -150,7 +150,7 @@ impl Watch {
             latest: AtomicU64::new(stats.count.read()),
             stats,
             causes: Causes::find(ruby),
-            hub: hub.clone(),
+            pool: pool.clone(),
             made_in: generation(),
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
@@ -196,7 +196,7 @@ impl Watch {
         let by = self.causes.gc_by();
         let unit = unit();
         // All threads stand still: those in the middle of a unit, too.
-        let beside = self.hub.load().1 > usize::from(IN_GAP.get());
+        let beside = self.pool.load().1 > usize::from(IN_GAP.get());
         self.count(major_by.is_some(), unit.is_some() || beside);
         self.ask_for_full();
         if by == Some("newobj") {
@@ -223,7 +223,7 @@ impl Watch {
         }
         drop(state);
         if lines && self.is_time_to_tell() {
-            self.hub.guard().post(Event::Collections);
+            self.pool.events().post(Event::Collections);
         }
     }
 
@@ -243,12 +243,12 @@ impl Watch {
         if !self.causes.needs_major() {
             self.wanting.store(0, Relaxed);
         } else if self.wanting.fetch_add(1, Relaxed) % WANTING_MAX == WANTING_MAX - 1 {
-            self.hub.guard().post(Event::FullWanted);
+            self.pool.events().post(Event::FullWanted);
         }
     }
 
     fn count(&self, major: bool, inside: bool) {
-        let heap = &self.hub.board_slot().heap;
+        let heap = &self.pool.gauges().heap;
         if !major {
             heap.minor_total.fetch_add(1, Relaxed);
             return;
@@ -285,7 +285,7 @@ impl Watch {
             state.kept.push(open.end(&self.stats, live));
         }
         drop(state);
-        let heap = &self.hub.board_slot().heap;
+        let heap = &self.pool.gauges().heap;
         let total = if inside { &heap.inside_ns } else { &heap.between_ns };
         total.fetch_add(elapsed, Relaxed);
         if ended {
@@ -311,7 +311,7 @@ impl Watch {
 
     /// Gauges for `status`.
     pub fn publish(&self) {
-        let heap = &self.hub.board_slot().heap;
+        let heap = &self.pool.gauges().heap;
         heap.live_slots.store(self.stats.live.read(), Relaxed);
         heap.old_objects.store(self.stats.old.read(), Relaxed);
         heap.heap_pages.store(self.stats.pages.read(), Relaxed);

@@ -12,20 +12,20 @@ use crate::error;
 use crate::feed::Feed;
 use crate::gvl::{run_whole, wait_for};
 use crate::handle::Handle;
-use crate::hub::RbHub;
+use crate::pool::RbPool;
 use crate::unit::{Unit, STREAMS_LANE};
 
-/// Puts turns into the hub.
-struct HubSink(Feed);
+/// Puts turns into the pool.
+struct PoolSink(Feed);
 
 fn turn_of(unit: Unit) -> Arc<Turn> {
     let Unit::Streams(turn) = unit else {
-        unreachable!("what the hub gives back is what was put in")
+        unreachable!("what the pool gives back is what was put in")
     };
     turn
 }
 
-impl Sink for HubSink {
+impl Sink for PoolSink {
     fn submit(&self, turn: Arc<Turn>) -> Result<(), Arc<Turn>> {
         self.0.submit(Unit::Streams(turn)).map_err(turn_of)
     }
@@ -40,7 +40,7 @@ impl Sink for HubSink {
     }
 
     fn warn(&self, message: &str) {
-        crate::hub::report(message);
+        crate::pool::report(message);
     }
 }
 
@@ -49,15 +49,15 @@ impl Sink for HubSink {
 pub struct RbStreams(Handle<Engine>);
 
 impl RbStreams {
-    /// `Streams.start(hub, client, settings as JSON)`.
-    fn start(hub: &RbHub, client: &RbStreamsClient, settings: String) -> Result<Self, Error> {
-        let parts = hub.0.get()?.clone();
+    /// `Streams.start(pool, client, settings as JSON)`.
+    fn start(pool: &RbPool, client: &RbStreamsClient, settings: String) -> Result<Self, Error> {
+        let parts = pool.0.get()?.clone();
         let settings: EngineSettings = serde_json::from_str(&settings)
             .map_err(|e| error::argument(format!("settings of streams: {e}")))?;
         let opened = client.parts()?;
         let log = opened.log.clone();
         let tools = Tools { log, producer: Arc::new(move || opened.producer()) };
-        let sink = HubSink(Feed::new(&parts, STREAMS_LANE));
+        let sink = PoolSink(Feed::new(&parts, STREAMS_LANE));
         let engine = Engine::start(settings, tools, Arc::new(sink));
         Ok(Self(Handle::new(engine.map_err(|e| failure::raised(&e))?)))
     }

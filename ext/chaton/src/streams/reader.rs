@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use chaton_streams::engine::Turn;
 use chaton_streams::log::{Limits, Partition, Reader};
 use chaton_streams::record::Chunk;
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 struct Parts {
     reader: Mutex<Option<Box<dyn Reader>>>,
-    alarm: Arc<Alarm>,
+    event_fd: Arc<EventFd>,
     partition: Partition,
 }
 
@@ -32,8 +32,8 @@ pub struct RbReader(Handle<Parts>);
 impl RbReader {
     /// Around a reader.
     pub fn new(reader: Box<dyn Reader>, partition: Partition) -> Self {
-        let alarm = reader.interrupter();
-        Self(Handle::new(Parts { reader: Mutex::new(Some(reader)), alarm, partition }))
+        let event_fd = reader.interrupter();
+        Self(Handle::new(Parts { reader: Mutex::new(Some(reader)), event_fd, partition }))
     }
 
     /// The next records, waited for without the GVL; nil when time is up.
@@ -52,7 +52,7 @@ impl RbReader {
                 let mut reader = parts.reader.lock();
                 reader.as_mut().map_or(Ok(None), |reader| reader.next(limits, left))
             };
-            let chunk = without_gvl(read, &|| parts.alarm.ring());
+            let chunk = without_gvl(read, &|| parts.event_fd.notify());
             check_interrupts()?;
             match chunk {
                 Some(Ok(Some(chunk))) => return Ok(Some(batch(ruby, &parts.partition, chunk))),
@@ -67,7 +67,7 @@ impl RbReader {
     /// there is nothing to be read after it.
     fn close(&self) -> Result<(), Error> {
         let parts = self.0.get()?;
-        parts.alarm.ring();
+        parts.event_fd.notify();
         while without_gvl(|| drop(parts.reader.lock().take()), &|| {}).is_none() {
             check_interrupts()?;
         }

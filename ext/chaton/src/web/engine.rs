@@ -10,29 +10,29 @@ use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
-use crate::board::RbBoard;
 use crate::error;
 use crate::feed::Feed;
 use crate::gvl::{run_whole, wait_for};
 use crate::handle::Handle;
-use crate::hub::RbHub;
+use crate::pool::RbPool;
+use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
 use crate::unit::{Unit, WEB_LANE};
 use crate::web::env::EnvKit;
 
-/// Puts requests into the hub.
-struct HubSink {
+/// Puts requests into the pool.
+struct PoolSink {
     feed: Feed,
     retry_after_s: u32,
 }
 
-impl Sink for HubSink {
+impl Sink for PoolSink {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
         let put = self.feed.submit(Unit::Web(exchange, self.retry_after_s));
         put.map_err(|unit| match unit {
             Unit::Web(exchange, _) => exchange,
             #[cfg(any(feature = "jobs", feature = "streams"))]
-            _ => unreachable!("what the hub gives back is what was put in"),
+            _ => unreachable!("what the pool gives back is what was put in"),
         })
     }
 
@@ -42,11 +42,11 @@ impl Sink for HubSink {
     }
 
     fn warn(&self, message: &str) {
-        crate::hub::report(message);
+        crate::pool::report(message);
     }
 
     fn late(&self, exchange: &Arc<Exchange>) {
-        self.feed.hub.report_late(exchange.id());
+        self.feed.pool.report_late(exchange.id());
     }
 }
 
@@ -55,18 +55,18 @@ impl Sink for HubSink {
 pub struct RbWeb(Handle<Engine>);
 
 impl RbWeb {
-    /// `Web.start(hub, board, listeners, templates, settings)`. `listeners` is
+    /// `Web.start(pool, scoreboard, listeners, templates, settings)`. `listeners` is
     /// an Array of `[fd, :tcp or :unix, label]`, `templates` an Array of env
     /// Hashes in the same order.
     fn start(
         ruby: &Ruby,
-        hub: &RbHub,
-        board: &RbBoard,
+        pool: &RbPool,
+        scoreboard: &RbScoreboard,
         listeners: RArray,
         templates: RArray,
         settings: RHash,
     ) -> Result<Self, Error> {
-        let parts = hub.0.get()?;
+        let parts = pool.0.get()?;
         let string_io: Value = ruby.class_object().const_get("StringIO")?;
         let kit = Box::leak(Box::new(EnvKit::new(templates, string_io)?));
         let _ = parts.env_kit.set(kit);
@@ -76,13 +76,13 @@ impl RbWeb {
         config.timeouts = timeouts(&settings)?;
         config.access_log = access_log(ruby, settings.get("access_log")?)?;
         config.retry_after_s = settings.get("retry_after_s")?;
-        config.board = Some(board.0.clone());
+        config.scoreboard = Some(scoreboard.0.clone());
         config.slot = settings.get("slot")?;
         let ms = |key| settings.get::<f64>(key).map(|ms| Duration::from_secs_f64(ms / 1e3));
         config.accept_grace = ms("accept_grace_ms")?;
         config.accept_defer = ms("accept_defer_ms")?;
         config.hogged_after = ms("preempt_ms")?;
-        let sink = Arc::new(HubSink {
+        let sink = Arc::new(PoolSink {
             feed: Feed::new(parts, WEB_LANE),
             retry_after_s: config.retry_after_s,
         });

@@ -37,23 +37,23 @@ class EngineCase < JobsUnitCase
 
   # Runs jobs from now on.
   def start(**changes)
-    @hub = Chaton::Native::Hub.new(HUB, Chaton::Native::Board.new(1), nil)
-    @pool = Chaton::Pool.new(@hub, handler, log: log)
+    @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
+    @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
-    @guardian = Chaton::Guardian.new(@hub, @pool, log: log, on: events).start
-    @hub.expect(1)
+    @guardian = Chaton::Guardian.new(@native_pool, @pool, log: log, on: events).start
+    @native_pool.expect(1)
     @pool.spawn(1)
-    @engine = Chaton::Native::Jobs.start(@hub, nil, { **settings, **ENGINE, **changes })
+    @engine = Chaton::Native::Jobs.start(@native_pool, nil, { **settings, **ENGINE, **changes })
   end
 
   def stop
     return unless @engine
 
     @engine.stop
-    @hub.close
+    @native_pool.close
     @pool.join(WAIT_S)
     @guardian.stop
-    @hub.shut
+    @native_pool.shut
     @engine = nil
   end
 

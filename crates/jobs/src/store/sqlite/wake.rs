@@ -38,7 +38,7 @@ impl Wake {
     }
 
     /// Rings; `false` when the bell is not the one that others listen to.
-    pub fn ring(&self) -> bool {
+    pub fn notify(&self) -> bool {
         // SAFETY: a descriptor of ours; no times given: now.
         unsafe { libc::futimens(self.file.as_raw_fd(), std::ptr::null()) };
         db::inode(&self.path) == self.inode

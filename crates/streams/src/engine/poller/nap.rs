@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 /// Until it rings, or time is up; whether it rang. Takes the rings away.
-pub fn nap(bell: &Alarm, time: Duration) -> bool {
+pub fn nap(bell: &EventFd, time: Duration) -> bool {
     let mut waited = libc::pollfd { fd: bell.fd(), events: libc::POLLIN, revents: 0 };
     // Rounded up: a wait that ends early would be begun again.
     let ms = time.as_nanos().div_ceil(1_000_000).min(60_000) as libc::c_int;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 use crate::log::{
     Admin, Assigned, Commit, Limits, Log, LogError, Member, MemberEvent, NewTopic, Partition,
@@ -154,7 +154,7 @@ pub struct Party {
     /// The member.
     pub member: Box<dyn Member>,
     /// Ends its waits.
-    pub bell: Arc<Alarm>,
+    pub bell: Arc<EventFd>,
     /// What it may read.
     pub has: Vec<Assigned>,
     /// What was revoked and is not released: with [`Party::keeps`].
@@ -172,7 +172,7 @@ pub struct Party {
 impl Party {
     /// Joins a group.
     pub fn join(log: &dyn Log, group: &GroupSettings) -> Self {
-        let bell = Arc::new(Alarm::new().unwrap());
+        let bell = Arc::new(EventFd::new().unwrap());
         let member = log.member(group, &bell).unwrap();
         Self {
             member,

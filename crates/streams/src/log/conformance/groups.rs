@@ -104,7 +104,7 @@ pub fn a_bell_ends_a_wait(bench: &dyn Bench) {
     let mut party = Party::join(&*log, &bench.group(&name("group"), &[&topic]));
     party.has(1);
     let began = Instant::now();
-    party.bell.ring();
+    party.bell.notify();
     party.member.wait(PATIENCE);
     assert!(began.elapsed() < PATIENCE);
 }

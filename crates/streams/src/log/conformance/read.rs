@@ -88,7 +88,7 @@ pub fn a_wait_is_interrupted(bench: &dyn Bench) {
     let began = Instant::now();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(move || reader.next(LIMITS, PATIENCE * 2).unwrap());
-        interrupter.ring();
+        interrupter.notify();
         assert!(waiting.join().unwrap().is_none());
     });
     assert!(began.elapsed() < PATIENCE);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
 use super::super::{
@@ -41,7 +41,7 @@ pub struct KafkaMember {
     commits: Commits,
     queue: Queue,
     handle: Arc<Handle>,
-    bell: Arc<Alarm>,
+    bell: Arc<EventFd>,
     later: Vec<MemberEvent>,
     troubles: Troubles,
     start: Start,
@@ -52,7 +52,7 @@ pub struct KafkaMember {
 
 impl KafkaMember {
     /// Joins the group, in the background.
-    pub fn new(config: &Config, group: &GroupSettings, bell: &Arc<Alarm>) -> Result<Self> {
+    pub fn new(config: &Config, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
         if group.topics.is_empty() {
             let message = format!("group {:?} reads no topic; name one", group.name);
             return Err(LogError::new(ErrorKind::Refused, message));
@@ -267,7 +267,7 @@ impl Member for KafkaMember {
                 _ => self.troubles.hear(&failure),
             };
             self.later.extend(event);
-            self.bell.ring();
+            self.bell.notify();
         }
         if chunk.is_some() {
             self.troubles.forget();
@@ -284,7 +284,7 @@ impl Member for KafkaMember {
         let end = end.and_then(|()| list.places().failure().map_or(Ok(()), Err));
         self.reading(partition)?.forget();
         // What came meanwhile rang before it was asked for.
-        self.bell.ring();
+        self.bell.notify();
         end.map_err(|failure| {
             explain(&format!("{}/{}", partition.topic, partition.number), &failure)
         })

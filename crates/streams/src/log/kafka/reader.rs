@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
 use super::super::{ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Reader, Result};
@@ -23,9 +23,9 @@ pub struct KafkaReader {
     partition: Partition,
     troubles: Troubles,
     /// librdkafka's.
-    bell: Alarm,
+    bell: EventFd,
     /// Of whoever interrupts.
-    stop: Arc<Alarm>,
+    stop: Arc<EventFd>,
 }
 
 impl KafkaReader {
@@ -41,12 +41,12 @@ impl KafkaReader {
         let offset = super::offset_of(&handle, partition, from, timeout)?;
         let explained = |failure| explain(&what, &failure);
         let topic = TopicHandle::new(&handle, &partition.topic)?.map_err(explained)?;
-        let alarm = || {
-            Alarm::new().map_err(|error| {
+        let event_fd = || {
+            EventFd::new().map_err(|error| {
                 LogError::new(ErrorKind::Unreachable, format!("{what}: no descriptor: {error}"))
             })
         };
-        let (bell, stop) = (alarm()?, Arc::new(alarm()?));
+        let (bell, stop) = (event_fd()?, Arc::new(event_fd()?));
         let queue = Queue::new(&handle);
         queue.ring(bell.fd());
         main.ring(bell.fd());
@@ -95,7 +95,7 @@ impl Reader for KafkaReader {
         }
     }
 
-    fn interrupter(&self) -> Arc<Alarm> {
+    fn interrupter(&self) -> Arc<EventFd> {
         self.stop.clone()
     }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 /// Until it rings or time is up, and takes the rings away.
-pub fn on(bell: &Alarm, timeout: Duration) {
+pub fn on(bell: &EventFd, timeout: Duration) {
     let [rung] = poll([bell], timeout);
     if rung {
         bell.clear();
@@ -14,7 +14,7 @@ pub fn on(bell: &Alarm, timeout: Duration) {
 
 /// Until one rings or time is up, and takes the rings away; true when it was
 /// the second.
-pub fn on_either(bell: &Alarm, stop: &Alarm, timeout: Duration) -> bool {
+pub fn on_either(bell: &EventFd, stop: &EventFd, timeout: Duration) -> bool {
     let [rung, stopped] = poll([bell, stop], timeout);
     if rung {
         bell.clear();
@@ -25,7 +25,7 @@ pub fn on_either(bell: &Alarm, stop: &Alarm, timeout: Duration) -> bool {
     stopped
 }
 
-fn poll<const N: usize>(bells: [&Alarm; N], timeout: Duration) -> [bool; N] {
+fn poll<const N: usize>(bells: [&EventFd; N], timeout: Duration) -> [bool; N] {
     let mut waited =
         bells.map(|bell| libc::pollfd { fd: bell.fd(), events: libc::POLLIN, revents: 0 });
     // Up, so that a wait for less than a millisecond does not spin.

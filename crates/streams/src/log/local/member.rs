@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 use super::ear::{self, wait_for, Ear};
 use super::group::{key_of, partition_of, GroupFiles, MemberInfo, State};
@@ -36,7 +36,7 @@ pub(super) struct LocalMember {
     id: String,
     settings: GroupSettings,
     files: GroupFiles,
-    bell: Arc<Alarm>,
+    bell: Arc<EventFd>,
     ear: Ear,
     deaths: Deathwatch,
     presence: Option<Presence>,
@@ -58,7 +58,7 @@ pub(super) struct LocalMember {
 
 impl LocalMember {
     /// Comes into the group with its first poll.
-    pub fn new(place: &Arc<Place>, settings: &GroupSettings, bell: &Arc<Alarm>) -> Result<Self> {
+    pub fn new(place: &Arc<Place>, settings: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
         if settings.name.is_empty() {
             return Err(LogError::new(ErrorKind::Refused, "a consumer group needs a name"));
         }

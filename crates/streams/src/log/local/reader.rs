@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::wake::Alarm;
+use chaton_core::event_fd::EventFd;
 
 use super::cursor::Cursor;
 use super::ear::{self, wait_for, Ear};
@@ -20,7 +20,7 @@ pub(super) struct LocalReader {
     /// Made by the first wait: the kernel has few of them for a user, and who
     /// reads what is there needs none.
     ear: Option<Ear>,
-    alarm: Arc<Alarm>,
+    event_fd: Arc<EventFd>,
 }
 
 impl LocalReader {
@@ -36,10 +36,10 @@ impl LocalReader {
             cursor.seek(from)?;
         }
         let head = head::path(&place.partition(topic, *number));
-        let alarm = Alarm::new().map_err(|error| {
+        let event_fd = EventFd::new().map_err(|error| {
             LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
         })?;
-        Ok(Self { cursor, head, ear: None, alarm: Arc::new(alarm) })
+        Ok(Self { cursor, head, ear: None, event_fd: Arc::new(event_fd) })
     }
 
     fn listen(&mut self) -> Result<()> {
@@ -72,9 +72,9 @@ impl log::Reader for LocalReader {
                 self.listen()?;
                 continue;
             };
-            let ready = wait_for(&[ear.fd(), self.alarm.fd()], left);
+            let ready = wait_for(&[ear.fd(), self.event_fd.fd()], left);
             if ready[1] {
-                self.alarm.clear();
+                self.event_fd.clear();
                 return Ok(None);
             }
             if !ready[0] {
@@ -83,7 +83,7 @@ impl log::Reader for LocalReader {
         }
     }
 
-    fn interrupter(&self) -> Arc<Alarm> {
-        self.alarm.clone()
+    fn interrupter(&self) -> Arc<EventFd> {
+        self.event_fd.clone()
     }
 }

@@ -91,7 +91,7 @@ impl Queue {
 
     /// Rings this eventfd when the empty queue gets something; once, until the
     /// queue is looked at again.
-    pub fn ring(&self, bell: RawFd) {
+    pub fn notify(&self, bell: RawFd) {
         let payload = (&raw const RING).cast::<c_void>();
         // SAFETY: our queue; the payload is copied.
         unsafe { sys::rd_kafka_queue_io_event_enable(self.raw, bell, payload, size_of::<u64>()) };

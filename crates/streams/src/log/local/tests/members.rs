@@ -155,7 +155,7 @@ fn nothing_wakes_a_member_that_has_nothing_to_do() {
     fill(&*log, "t", 0, 0..1);
     party.member.wait(PATIENCE);
     assert!(party.member.heard());
-    party.bell.ring();
+    party.bell.notify();
     party.member.wait(PATIENCE);
     assert!(party.member.heard());
 }

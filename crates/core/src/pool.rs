@@ -1,36 +1,47 @@
-//! The hub: where engines put units and Ruby threads take them.
+//! The pool: where engines put units and Ruby threads take them.
 //!
 //! The rule of the hand-over: a thread that finishes a unit tries the queue
-//! again at once, still holding the GVL ([`Seat::take`]). Only an empty queue
-//! makes it wait, outside the GVL ([`Seat::wait`]). A push wakes a parked
+//! again at once, still holding the GVL ([`PoolThread::take`]). Only an empty queue
+//! makes it wait, outside the GVL ([`PoolThread::wait`]). A push wakes a parked
 //! thread only while fewer than `width` are awake, so one thread at work is
-//! left alone. What changes the width is `policy`; who looks is `sentinel`.
+//! left alone. What changes the width is `policy`; who looks is `scheduler`.
+
+mod growth;
+mod idle_timer;
+mod interval;
+pub mod policy;
+pub mod probe;
+pub mod queue;
+mod sampler;
+pub mod scheduler;
+pub mod thread;
+pub mod thread_record;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::board::{Board, Slot};
 use crate::clock;
-use crate::executor::{Executor, Running};
-use crate::guard::{Event, Guard};
-use crate::lanes::{LaneLimits, Lanes};
-use crate::patience::Patience;
-use crate::policy::{self, Decision};
-use crate::seat::Seat;
-use crate::wake::Alarm;
+use crate::event_fd::EventFd;
+use crate::pool::idle_timer::IdleTimer;
+use crate::pool::policy::Decision;
+use crate::pool::queue::{QueueLimits, WorkQueue};
+use crate::pool::thread::PoolThread;
+use crate::pool::thread_record::{Running, ThreadRecord};
+use crate::process::events::{SupportEvent, SupportEvents};
+use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::work::{Label, Shed, Work};
 
-/// Settings of a hub.
+/// Settings of a pool.
 #[derive(Clone)]
-pub struct Options {
+pub struct PoolConfig {
     /// Threads that stay when nothing is to do.
     pub threads_min: usize,
     /// Threads there may ever be.
     pub threads_max: usize,
-    /// Bounds, one lane per engine.
-    pub lanes: Vec<LaneLimits>,
+    /// Bounds, one class per engine.
+    pub queue: Vec<QueueLimits>,
     /// A CPU clock that stands still this long while units wait is a block (ns).
     pub stall_ns: u64,
     /// Nothing taken for this long while units wait: ask the VM to yield (ns).
@@ -38,22 +49,22 @@ pub struct Options {
     /// A thread over the minimum that had nothing to do this long leaves (ns).
     pub thread_idle_ns: u64,
     /// Where the gauges go.
-    pub board: Arc<Board>,
-    /// This worker's slot on the board.
+    pub scoreboard: Arc<Scoreboard>,
+    /// This worker's slot on the scoreboard.
     pub slot: usize,
 }
 
-pub(crate) struct State<W: Work> {
-    pub lanes: Lanes<W>,
-    pub executors: Vec<Option<Arc<Executor<W::Label>>>>,
-    /// Parked executors, the one that parked last at the end: its caches are warm.
+pub(crate) struct PoolState<W: Work> {
+    pub queue: WorkQueue<W>,
+    pub threads: Vec<Option<Arc<ThreadRecord<W::Label>>>>,
+    /// Parked threads, the one that parked last at the end: its caches are warm.
     pub idle: Vec<usize>,
-    /// Least number of parked executors since the last shrink.
+    /// Least number of parked threads since the last shrink.
     pub idle_low: usize,
     /// Executors that are not parked.
     pub awake: usize,
     /// Of these, woken or started and not yet at their first take.
-    pub coming: usize,
+    pub waking: usize,
     pub spawning: usize,
     pub width: usize,
     pub taken: u64,
@@ -63,31 +74,31 @@ pub(crate) struct State<W: Work> {
     /// When a unit last ended.
     pub last_end_ns: u64,
     /// When a parked thread was last woken.
-    pub last_rouse_ns: u64,
+    pub last_wake_ns: u64,
     /// Threads that shall leave at their next take.
     pub leaving: usize,
     pub closing: bool,
     pub wakes: u64,
 }
 
-impl<W: Work> State<W> {
+impl<W: Work> PoolState<W> {
     pub fn alive(&self) -> usize {
         self.idle.len() + self.awake
     }
 
-    /// Takes the parked executor that parked last and counts it as awake.
-    pub fn rouse(&mut self) -> Option<Arc<Executor<W::Label>>> {
+    /// Takes the parked thread that parked last and counts it as awake.
+    pub fn wake_one(&mut self) -> Option<Arc<ThreadRecord<W::Label>>> {
         let index = self.idle.pop()?;
         self.idle_low = self.idle_low.min(self.idle.len());
         self.awake += 1;
-        self.coming += 1;
+        self.waking += 1;
         self.wakes += 1;
-        self.last_rouse_ns = clock::now_ns();
-        self.executors[index].clone()
+        self.last_wake_ns = clock::now_ns();
+        self.threads[index].clone()
     }
 }
 
-/// Counters of a hub.
+/// Counters of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Units waiting.
@@ -106,7 +117,7 @@ pub struct Stats {
     pub finished: u64,
     /// Times a parked thread was woken.
     pub wakes: u64,
-    /// Times the sentinel looked.
+    /// Times the scheduler looked.
     pub looks: u64,
     /// Looks that found a stall.
     pub stalls: u64,
@@ -114,32 +125,32 @@ pub struct Stats {
     pub preemptions: u64,
 }
 
-/// The hub. Shared by engines, executors and the sentinel.
-pub struct Hub<W: Work> {
-    pub(crate) options: Options,
-    pub(crate) state: Mutex<State<W>>,
-    pub(crate) guard: Guard,
-    pub(crate) alarm: Alarm,
-    /// The sentinel is looking; a push need not wake it.
+/// The pool. Shared by engines, threads and the scheduler.
+pub struct Pool<W: Work> {
+    pub(crate) config: PoolConfig,
+    pub(crate) state: Mutex<PoolState<W>>,
+    pub(crate) events: SupportEvents,
+    pub(crate) event_fd: EventFd,
+    /// The scheduler is looking; a push need not wake it.
     pub(crate) armed: AtomicBool,
     /// Who waits for idleness, and since when.
-    pub(crate) patience: Patience,
-    pub(crate) counters: crate::sentinel::Counters,
+    pub(crate) idle_timer: IdleTimer,
+    pub(crate) counters: crate::pool::scheduler::Counters,
 }
 
-impl<W: Work> Hub<W> {
-    /// A hub without threads.
+impl<W: Work> Pool<W> {
+    /// A pool without threads.
     ///
     /// # Errors
     /// When the operating system gives no event descriptor.
-    pub fn new(options: Options) -> std::io::Result<Arc<Self>> {
-        let state = State {
-            lanes: Lanes::new(&options.lanes),
-            executors: Vec::new(),
+    pub fn new(config: PoolConfig) -> std::io::Result<Arc<Self>> {
+        let state = PoolState {
+            queue: WorkQueue::new(&config.queue),
+            threads: Vec::new(),
             idle: Vec::new(),
             idle_low: 0,
             awake: 0,
-            coming: 0,
+            waking: 0,
             spawning: 0,
             width: 1,
             taken: 0,
@@ -147,159 +158,159 @@ impl<W: Work> Hub<W> {
             running: 0,
             last_take_ns: clock::now_ns(),
             last_end_ns: 0,
-            last_rouse_ns: 0,
+            last_wake_ns: 0,
             leaving: 0,
             closing: false,
             wakes: 0,
         };
         Ok(Arc::new(Self {
-            options,
+            config,
             state: Mutex::new(state),
-            guard: Guard::default(),
-            alarm: Alarm::new()?,
+            events: SupportEvents::default(),
+            event_fd: EventFd::new()?,
             armed: AtomicBool::new(false),
-            patience: Patience::default(),
-            counters: crate::sentinel::Counters::default(),
+            idle_timer: IdleTimer::default(),
+            counters: crate::pool::scheduler::Counters::default(),
         }))
     }
 
-    /// Puts a unit into a lane and wakes a thread if one is wanted.
+    /// Puts a unit into a class and wakes a thread if one is wanted.
     ///
     /// # Errors
-    /// Gives the unit back when the lane is full or the hub is closed.
-    pub fn push(&self, lane: usize, work: W) -> Result<(), W> {
-        self.enqueue(lane, work)?;
+    /// Gives the unit back when the class is full or the pool is closed.
+    pub fn push(&self, class: usize, work: W) -> Result<(), W> {
+        self.enqueue(class, work)?;
         self.nudge();
         Ok(())
     }
 
-    /// Puts a unit into a lane; the caller calls [`Hub::nudge`] when it has
+    /// Puts a unit into a class; the caller calls [`Pool::nudge`] when it has
     /// put in all it has, so that a batch wakes a thread once.
     ///
     /// # Errors
-    /// Gives the unit back when the lane is full or the hub is closed.
-    pub fn enqueue(&self, lane: usize, work: W) -> Result<(), W> {
+    /// Gives the unit back when the class is full or the pool is closed.
+    pub fn enqueue(&self, class: usize, work: W) -> Result<(), W> {
         let now = clock::now_ns();
         let mut state = self.state.lock();
         if state.closing {
             return Err(work);
         }
-        state.lanes.push(lane, work, now)
+        state.queue.push(class, work, now)
     }
 
     /// Wakes a thread if units wait and fewer are awake than may be. That one
     /// wakes the next when it took a unit and more wait.
     pub fn nudge(&self) {
         let mut state = self.state.lock();
-        if state.lanes.is_empty() {
+        if state.queue.is_empty() {
             return;
         }
-        let roused = if state.awake < state.width { state.rouse() } else { None };
+        let woken = if state.awake < state.width { state.wake_one() } else { None };
         // A thread woken alone will take the unit. One of several may have to
         // wait for a hog to let go of the GVL.
-        let look = roused.is_none() || state.awake > 1;
+        let look = woken.is_none() || state.awake > 1;
         self.publish(&state);
         drop(state);
-        if let Some(executor) = roused {
-            executor.unparker.unpark();
+        if let Some(thread) = woken {
+            thread.unparker.unpark();
         }
         if look {
             self.arm();
         }
     }
 
-    /// Registers the calling thread as an executor.
-    pub fn enter(self: &Arc<Self>) -> Seat<W> {
-        Seat::enter(self)
+    /// Registers the calling thread as an thread.
+    pub fn enter(self: &Arc<Self>) -> PoolThread<W> {
+        PoolThread::enter(self)
     }
 
     /// The events for the guardian.
-    pub fn guard(&self) -> &Guard {
-        &self.guard
+    pub fn events(&self) -> &SupportEvents {
+        &self.events
     }
 
     /// Reports a unit that runs past its time.
     pub fn report_late(&self, id: u64) {
-        self.guard.post(Event::Late(id, clock::now_ns()));
-        self.alarm.ring();
+        self.events.post(SupportEvent::Late(id, clock::now_ns()));
+        self.event_fd.notify();
     }
 
     /// Nothing more is taken in; threads leave when the queue is empty.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closing = true;
-        let roused: Vec<_> = std::iter::from_fn(|| state.rouse()).collect();
+        let woken: Vec<_> = std::iter::from_fn(|| state.wake_one()).collect();
         drop(state);
-        for executor in roused {
-            executor.unparker.unpark();
+        for thread in woken {
+            thread.unparker.unpark();
         }
-        self.alarm.ring();
+        self.event_fd.notify();
     }
 
     /// Takes every waiting unit out and sheds it as stopped; answers how many.
     pub fn release_waiting(&self) -> usize {
-        let waiting = self.state.lock().lanes.drain();
+        let waiting = self.state.lock().queue.drain();
         let count = waiting.len();
         waiting.into_iter().for_each(|work| work.shed(Shed::Stopped));
         count
     }
 
-    /// Takes every waiting unit of a lane out, first in first, for the engine
+    /// Takes every waiting unit of a class out, first in first, for the engine
     /// to dispose of: nothing is shed.
-    pub fn take_waiting(&self, lane: usize) -> Vec<W> {
+    pub fn take_waiting(&self, class: usize) -> Vec<W> {
         let mut state = self.state.lock();
-        let waiting = state.lanes.drain_lane(lane);
+        let waiting = state.queue.drain_class(class);
         self.publish(&state);
         waiting
     }
 
-    /// Units waiting in a lane.
-    pub fn waiting_in(&self, lane: usize) -> usize {
-        self.state.lock().lanes.len_of(lane)
+    /// Units waiting in a class.
+    pub fn waiting_in(&self, class: usize) -> usize {
+        self.state.lock().queue.len_of(class)
     }
 
     /// Threads that run no unit, those included that may still be started.
     pub fn idle_threads(&self) -> usize {
-        self.options.threads_max.saturating_sub(self.state.lock().running)
+        self.config.threads_max.saturating_sub(self.state.lock().running)
     }
 
     /// Units that wait, and units that are being run.
     pub fn load(&self) -> (usize, usize) {
         let state = self.state.lock();
-        (state.lanes.len(), state.running)
+        (state.queue.len(), state.running)
     }
 
     /// Where this worker's gauges are.
-    pub fn board_slot(&self) -> &Slot {
+    pub fn gauges(&self) -> &WorkerGauges {
         self.slot()
     }
 
-    /// What every executor is running now.
+    /// What every thread is running now.
     pub fn running(&self) -> Vec<Running> {
-        let executors: Vec<_> = self.state.lock().executors.iter().flatten().cloned().collect();
+        let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();
         let now = clock::now_ns();
-        let line = |executor: &Arc<Executor<W::Label>>| {
-            let current = executor.current.lock();
+        let line = |thread: &Arc<ThreadRecord<W::Label>>| {
+            let current = thread.current.lock();
             let current = current.as_ref()?;
             Some(Running {
                 id: current.label.id(),
                 what: current.label.describe(),
                 age_ms: now.saturating_sub(current.since_ns) / 1_000_000,
-                executor: executor.index,
-                tid: executor.probe.tid(),
-                cpu_ms: executor.probe.cpu_ns().unwrap_or(0) / 1_000_000,
-                wait_channel: executor.probe.wait_channel(),
+                thread: thread.index,
+                tid: thread.probe.tid(),
+                cpu_ms: thread.probe.cpu_ns().unwrap_or(0) / 1_000_000,
+                wait_channel: thread.probe.wait_channel(),
             })
         };
-        executors.iter().filter_map(line).collect()
+        threads.iter().filter_map(line).collect()
     }
 
     /// The counters now.
     pub fn stats(&self) -> Stats {
         let state = self.state.lock();
         Stats {
-            waiting: state.lanes.len(),
-            oldest_age_ms: state.lanes.oldest_age_ns(clock::now_ns()) / 1_000_000,
+            waiting: state.queue.len(),
+            oldest_age_ms: state.queue.oldest_age_ns(clock::now_ns()) / 1_000_000,
             running: state.running,
             threads: state.alive(),
             width: state.width,
@@ -313,21 +324,21 @@ impl<W: Work> Hub<W> {
     }
 
     /// A thread that holds work has blocked (a GVL event, CRuby 3.2+): wake the
-    /// next at once instead of waiting for the sentinel to see it.
+    /// next at once instead of waiting for the scheduler to see it.
     pub fn blocked(&self) {
         let mut state = self.state.lock();
-        if state.lanes.is_empty() || state.coming > 0 {
+        if state.queue.is_empty() || state.waking > 0 {
             return;
         }
-        // How far the pool may grow is for the sentinel to say.
-        let may = state.awake < self.options.threads_max;
-        let roused = if may { state.rouse() } else { None };
-        if roused.is_some() {
+        // How far the pool may grow is for the scheduler to say.
+        let may = state.awake < self.config.threads_max;
+        let woken = if may { state.wake_one() } else { None };
+        if woken.is_some() {
             state.width = state.width.max(state.awake);
         }
         drop(state);
-        match roused {
-            Some(executor) => executor.unparker.unpark(),
+        match woken {
+            Some(thread) => thread.unparker.unpark(),
             None => self.arm(),
         }
     }
@@ -335,7 +346,7 @@ impl<W: Work> Hub<W> {
     /// A thread is wanted in place of one that left.
     pub(crate) fn replace_one(&self) {
         self.state.lock().spawning += 1;
-        self.guard.post(Event::Spawn(1));
+        self.events.post(SupportEvent::Spawn(1));
     }
 
     /// That many threads are about to be started without having been asked for.
@@ -359,8 +370,8 @@ impl<W: Work> Hub<W> {
         let mut state = self.state.lock();
         // Those that are leaving already count as gone.
         let staying = state.alive().saturating_sub(state.leaving);
-        let spare = staying.saturating_sub(self.options.threads_min);
-        let unused = policy::unneeded(state.idle_low, staying, self.options.threads_min);
+        let spare = staying.saturating_sub(self.config.threads_min);
+        let unused = policy::unneeded(state.idle_low, staying, self.config.threads_min);
         let unused = unused.min(state.idle.len());
         state.leaving += unused;
         // The one parked longest goes first: its caches are the coldest.
@@ -368,14 +379,14 @@ impl<W: Work> Hub<W> {
             .filter_map(|_| {
                 let index = state.idle.remove(0);
                 state.awake += 1;
-                state.coming += 1;
-                state.executors[index].clone()
+                state.waking += 1;
+                state.threads[index].clone()
             })
             .collect();
         state.idle_low = state.idle.len();
         drop(state);
-        for executor in leavers {
-            executor.unparker.unpark();
+        for thread in leavers {
+            thread.unparker.unpark();
         }
         spare > unused
     }
@@ -384,34 +395,34 @@ impl<W: Work> Hub<W> {
     pub(crate) fn apply(&self, decision: &Decision) {
         let mut state = self.state.lock();
         state.width = decision.width.max(1);
-        let roused: Vec<_> = (0..decision.wake).map_while(|_| state.rouse()).collect();
+        let woken: Vec<_> = (0..decision.wake).map_while(|_| state.wake_one()).collect();
         state.spawning += decision.spawn;
         drop(state);
-        for executor in roused {
-            executor.unparker.unpark();
+        for thread in woken {
+            thread.unparker.unpark();
         }
         if decision.spawn > 0 {
-            self.guard.post(Event::Spawn(decision.spawn));
+            self.events.post(SupportEvent::Spawn(decision.spawn));
         }
     }
 
-    /// Makes sure the sentinel looks while units wait.
+    /// Makes sure the scheduler looks while units wait.
     pub(crate) fn arm(&self) {
-        // The load keeps the line shared while the sentinel looks anyway.
+        // The load keeps the line shared while the scheduler looks anyway.
         if !self.armed.load(Ordering::Acquire) && !self.armed.swap(true, Ordering::AcqRel) {
-            self.alarm.ring();
+            self.event_fd.notify();
         }
     }
 
-    pub(crate) fn slot(&self) -> &Slot {
-        self.options.board.slot(self.options.slot)
+    pub(crate) fn slot(&self) -> &WorkerGauges {
+        self.config.scoreboard.slot(self.config.slot)
     }
 
-    pub(crate) fn publish(&self, state: &State<W>) {
+    pub(crate) fn publish(&self, state: &PoolState<W>) {
         let slot = self.slot();
-        // What siblings compare before they take a connection is the first lane's
+        // What siblings compare before they take a connection is the first class's
         // load: jobs claimed ahead wait in the store as well as here.
-        slot.queued.store(state.lanes.len_of(0) as u32, Ordering::Relaxed);
+        slot.queued.store(state.queue.len_of(0) as u32, Ordering::Relaxed);
         slot.running.store(state.running as u32, Ordering::Relaxed);
         slot.finished_total.store(state.finished, Ordering::Relaxed);
     }

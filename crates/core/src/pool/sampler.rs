@@ -1,10 +1,10 @@
-//! Which threads the sentinel looks at: few enough to be cheap, and always the
+//! Which threads the scheduler looks at: few enough to be cheap, and always the
 //! one that is likely to be running.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::executor::Executor;
+use crate::pool::thread_record::ThreadRecord;
 
 /// Threads in one look.
 const SAMPLE_MAX: usize = 24;
@@ -16,22 +16,22 @@ pub fn looks_for_all(threads: usize) -> u64 {
 }
 
 /// Remembers where the last look ended.
-pub struct Eye {
-    /// The executor that used the CPU most at the last look.
+pub struct ThreadSampler {
+    /// The thread that used the CPU most at the last look.
     pub last_runner: usize,
     /// Since when it has been the only one to use it, in ns of the clock.
     pub runner_since_ns: u64,
     next: usize,
 }
 
-impl Default for Eye {
+impl Default for ThreadSampler {
     fn default() -> Self {
         Self { last_runner: usize::MAX, runner_since_ns: 0, next: 0 }
     }
 }
 
-impl Eye {
-    /// Notes which executor used the CPU most since the last look: `most` ns of
+impl ThreadSampler {
+    /// Notes which thread used the CPU most since the last look: `most` ns of
     /// the `used` ns that all together did. A runner that the kernel held back
     /// for a whole look (nothing was used) is still the one.
     pub fn note(&mut self, runner: usize, most: u64, used: u64, now_ns: u64) {
@@ -41,15 +41,18 @@ impl Eye {
         self.last_runner = runner;
     }
 
-    /// The executor that ran last, and others that are not parked; when there
+    /// The thread that ran last, and others that are not parked; when there
     /// are too many for one look, each look takes the next ones.
-    pub fn pick<L>(&mut self, executors: &[Option<Arc<Executor<L>>>]) -> Vec<Arc<Executor<L>>> {
-        let last = executors.get(self.last_runner).into_iter().flatten();
-        let (front, back) = executors.split_at(self.next.min(executors.len()));
+    pub fn pick<L>(
+        &mut self,
+        threads: &[Option<Arc<ThreadRecord<L>>>],
+    ) -> Vec<Arc<ThreadRecord<L>>> {
+        let last = threads.get(self.last_runner).into_iter().flatten();
+        let (front, back) = threads.split_at(self.next.min(threads.len()));
         let others = back.iter().chain(front).flatten();
         let others = others.filter(|e| !e.parked.load(Relaxed) && e.index != self.last_runner);
         let sample: Vec<_> = last.chain(others).take(SAMPLE_MAX).cloned().collect();
-        self.next = sample.last().map_or(0, |executor| executor.index + 1);
+        self.next = sample.last().map_or(0, |thread| thread.index + 1);
         sample
     }
 }
@@ -57,14 +60,14 @@ impl Eye {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::ThreadProbe;
+    use crate::pool::probe::ThreadProbe;
     use crossbeam_utils::sync::Parker;
     use parking_lot::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    fn executors(parked: &[bool]) -> Vec<Option<Arc<Executor<()>>>> {
-        let executor = |(index, parked): (usize, &bool)| {
-            Some(Arc::new(Executor {
+    fn threads(parked: &[bool]) -> Vec<Option<Arc<ThreadRecord<()>>>> {
+        let thread = |(index, parked): (usize, &bool)| {
+            Some(Arc::new(ThreadRecord {
                 index,
                 probe: ThreadProbe::current(),
                 unparker: Parker::new().unparker().clone(),
@@ -73,20 +76,20 @@ mod tests {
                 cpu_seen_ns: AtomicU64::new(0),
             }))
         };
-        parked.iter().enumerate().map(executor).collect()
+        parked.iter().enumerate().map(thread).collect()
     }
 
     #[test]
     fn leaves_out_parked_threads_and_begins_with_the_last_runner() {
-        let all = executors(&[false, true, false, false]);
-        let mut eye = Eye { last_runner: 3, ..Eye::default() };
-        let seen: Vec<usize> = eye.pick(&all).iter().map(|e| e.index).collect();
+        let all = threads(&[false, true, false, false]);
+        let mut sampler = ThreadSampler { last_runner: 3, ..ThreadSampler::default() };
+        let seen: Vec<usize> = sampler.pick(&all).iter().map(|e| e.index).collect();
         assert_eq!(seen, [3, 0, 2]);
     }
 
     #[test]
     fn a_runner_counts_from_the_first_look_it_had_to_itself() {
-        let mut eye = Eye::default();
+        let mut sampler = ThreadSampler::default();
         for (runner, most, used, now, since) in [
             (1, 9, 9, 10, 10),
             (1, 8, 9, 20, 10),
@@ -94,18 +97,18 @@ mod tests {
             (1, 5, 9, 30, 30),
             (2, 9, 9, 40, 40),
         ] {
-            eye.note(runner, most, used, now);
-            assert_eq!(eye.runner_since_ns, since);
+            sampler.note(runner, most, used, now);
+            assert_eq!(sampler.runner_since_ns, since);
         }
     }
 
     #[test]
     fn sees_every_thread_in_turn() {
-        let all = executors(&[false; 100]);
-        let mut eye = Eye::default();
+        let all = threads(&[false; 100]);
+        let mut sampler = ThreadSampler::default();
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..looks_for_all(100) {
-            seen.extend(eye.pick(&all).iter().map(|e| e.index));
+            seen.extend(sampler.pick(&all).iter().map(|e| e.index));
         }
         assert_eq!(seen.len(), 100);
     }

@@ -13,15 +13,15 @@
 pub struct Readings {
     /// Units waiting.
     pub waiting: usize,
-    /// Some of them wait in the first lane: somebody waits for the answer.
-    pub urgent: bool,
+    /// Some of them wait in the first class: somebody waits for the answer.
+    pub interactive_waiting: bool,
     /// Time in ns since one more unit was last to be begun beside a hog.
-    pub since_guest_ns: u64,
+    pub since_admit_ns: u64,
     /// No thread that holds work used the CPU since the last look.
     pub stalled: bool,
     /// Of late they used it nearly all the time, or were held back by neighbours.
-    /// Only read where nothing is urgent.
-    pub absorbed: bool,
+    /// Only read where nothing is interactive_waiting.
+    pub cpu_saturated: bool,
     /// Looks in a row, this one included, that were stalled.
     pub stalled_looks: u32,
     /// Time in ns since the width last narrowed or a stall was seen.
@@ -33,7 +33,7 @@ pub struct Readings {
     /// Threads that hold work or are on their way to take some.
     pub awake: usize,
     /// Of these, the ones woken that have not taken anything yet.
-    pub coming: usize,
+    pub waking: usize,
     /// Threads parked.
     pub idle: usize,
     /// Threads asked for but not started yet.
@@ -68,14 +68,14 @@ pub struct Decision {
     /// Whether the width narrowed, which restarts `calm_ns`.
     pub narrowed: bool,
     /// Whether one more unit is to be begun beside a hog, which restarts
-    /// `since_guest_ns`, also where all threads are awake.
-    pub guest: bool,
+    /// `since_admit_ns`, also where all threads are awake.
+    pub admit_one: bool,
 }
 
-/// What a unit that is not urgent waits beside a hog, in times of `preempt_ns`; it
+/// What a unit that is not interactive_waiting waits beside a hog, in times of `preempt_ns`; it
 /// doubles with each thread that is awake, this often at most.
-const GUEST_WAIT: u64 = 4;
-const GUEST_DOUBLINGS: usize = 3;
+const ADMIT_WAIT: u64 = 4;
+const ADMIT_DOUBLINGS: usize = 3;
 
 /// Decides from one set of readings.
 pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
@@ -83,7 +83,7 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     if now.waiting == 0 {
         return keep;
     }
-    let held_up = now.coming > 0 && now.since_take_ns >= tuning.preempt_ns;
+    let held_up = now.waking > 0 && now.since_take_ns >= tuning.preempt_ns;
     if now.stalled && !held_up {
         return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
     }
@@ -91,11 +91,11 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     if hogged || now.stalled {
         // Somebody holds the GVL: a thread of ours at work, or, when a woken
         // one does not get to take, any other. Those that have begun take turns.
-        let begins = now.coming == 0 && may_begin(now, tuning);
+        let begins = now.waking == 0 && may_begin(now, tuning);
         let ready = if begins { widen(now, 1) } else { keep };
-        return Decision { preempt: true, guest: begins, ..ready };
+        return Decision { preempt: true, admit_one: begins, ..ready };
     }
-    let awaited = !now.urgent && now.coming + now.spawning > 0;
+    let awaited = !now.interactive_waiting && now.waking + now.spawning > 0;
     if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !awaited {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, narrowed: true, ..keep };
@@ -109,12 +109,12 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
 /// CPU. Else a job or a batch that begins lets none of them end sooner, and holds
 /// memory all the while: the more are awake, the longer the next one waits.
 fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
-    if now.urgent || !now.absorbed {
+    if now.interactive_waiting || !now.cpu_saturated {
         return true;
     }
     let beside = (now.awake + now.spawning).saturating_sub(1);
-    let wait_ns = (tuning.preempt_ns * GUEST_WAIT) << beside.min(GUEST_DOUBLINGS);
-    now.since_guest_ns >= wait_ns
+    let wait_ns = (tuning.preempt_ns * ADMIT_WAIT) << beside.min(ADMIT_DOUBLINGS);
+    now.since_admit_ns >= wait_ns
 }
 
 /// Threads to send away: those that stayed parked for the whole window, down
@@ -125,7 +125,7 @@ pub fn unneeded(idle_low: usize, alive: usize, min: usize) -> usize {
 
 fn widen(now: &Readings, step: usize) -> Decision {
     let room = now.max.saturating_sub(now.awake + now.spawning);
-    let more = step.min(room).min(now.waiting.saturating_sub(now.coming + now.spawning));
+    let more = step.min(room).min(now.waiting.saturating_sub(now.waking + now.spawning));
     let wake = more.min(now.idle);
     Decision {
         width: now.width.max(now.awake + more).min(now.max.max(1)),
@@ -142,8 +142,16 @@ mod tests {
     const TUNING: Tuning = Tuning { preempt_ns: 5_000_000, narrow_ns: 50_000_000 };
 
     fn busy() -> Readings {
-        let (urgent, width) = (true, 1);
-        Readings { waiting: 10, urgent, awake: 1, idle: 4, width, max: 32, ..Readings::default() }
+        let (interactive_waiting, width) = (true, 1);
+        Readings {
+            waiting: 10,
+            interactive_waiting,
+            awake: 1,
+            idle: 4,
+            width,
+            max: 32,
+            ..Readings::default()
+        }
     }
 
     fn keep(width: usize) -> Decision {
@@ -202,14 +210,14 @@ mod tests {
             (
                 "a hog is preempted and someone made ready",
                 Readings { since_take_ns: 5_000_000, same_runner_ns: 5_000_000, ..busy() },
-                Decision { width: 2, wake: 1, preempt: true, guest: true, ..keep(2) },
+                Decision { width: 2, wake: 1, preempt: true, admit_one: true, ..keep(2) },
             ),
             (
                 "a hog with someone ready is only preempted",
                 Readings {
                     since_take_ns: 6_000_000,
                     same_runner_ns: 6_000_000,
-                    coming: 1,
+                    waking: 1,
                     awake: 2,
                     ..busy()
                 },
@@ -226,7 +234,7 @@ mod tests {
                     stalled: true,
                     stalled_looks: 9,
                     since_take_ns: 6_000_000,
-                    coming: 1,
+                    waking: 1,
                     awake: 2,
                     ..busy()
                 },
@@ -251,15 +259,15 @@ mod tests {
         let hog = |awake, since_guest_ms: u64| Readings {
             since_take_ns: 5_000_000,
             same_runner_ns: 5_000_000,
-            since_guest_ns: since_guest_ms * 1_000_000,
-            absorbed: true,
-            urgent: false,
+            since_admit_ns: since_guest_ms * 1_000_000,
+            cpu_saturated: true,
+            interactive_waiting: false,
             awake,
             width: awake,
             ..busy()
         };
         let turns = |width| Decision { preempt: true, ..keep(width) };
-        let begins = |width| Decision { wake: 1, guest: true, ..turns(width) };
+        let begins = |width| Decision { wake: 1, admit_one: true, ..turns(width) };
         check(&[
             ("one beside the first", hog(1, 20), begins(2)),
             ("after some time", hog(1, 19), turns(1)),
@@ -273,9 +281,17 @@ mod tests {
                 Readings { max: 20, ..hog(20, 160) },
                 Decision { wake: 0, ..begins(20) },
             ),
-            ("they leave some of the CPU", Readings { absorbed: false, ..hog(4, 0) }, begins(5)),
-            ("a request waits for none", Readings { urgent: true, ..hog(4, 0) }, begins(5)),
-            ("one is on its way", Readings { coming: 1, ..hog(4, 160) }, turns(4)),
+            (
+                "they leave some of the CPU",
+                Readings { cpu_saturated: false, ..hog(4, 0) },
+                begins(5),
+            ),
+            (
+                "a request waits for none",
+                Readings { interactive_waiting: true, ..hog(4, 0) },
+                begins(5),
+            ),
+            ("one is on its way", Readings { waking: 1, ..hog(4, 160) }, turns(4)),
             ("one starts", Readings { spawning: 1, ..hog(3, 159) }, turns(3)),
             ("that never arrives", Readings { spawning: 1, ..hog(3, 160) }, begins(4)),
         ]);
@@ -283,13 +299,23 @@ mod tests {
 
     #[test]
     fn calm_does_not_send_away_a_job_that_is_on_its_way() {
-        let calm = Readings { urgent: false, awake: 2, width: 4, calm_ns: 50_000_000, ..busy() };
+        let calm = Readings {
+            interactive_waiting: false,
+            awake: 2,
+            width: 4,
+            calm_ns: 50_000_000,
+            ..busy()
+        };
         let narrowed = Decision { narrowed: true, ..keep(3) };
         check(&[
             ("nobody is", calm, narrowed),
-            ("woken", Readings { coming: 1, ..calm }, keep(4)),
+            ("woken", Readings { waking: 1, ..calm }, keep(4)),
             ("started", Readings { spawning: 1, ..calm }, keep(4)),
-            ("requests find others", Readings { urgent: true, coming: 1, ..calm }, narrowed),
+            (
+                "requests find others",
+                Readings { interactive_waiting: true, waking: 1, ..calm },
+                narrowed,
+            ),
         ]);
     }
 

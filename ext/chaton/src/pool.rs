@@ -1,20 +1,19 @@
-//! `Chaton::Native::Hub` and `Chaton::Native::Seat`: the hand-over.
+//! `Chaton::Native::Pool` and `Chaton::Native::PoolThread`: the hand-over.
 
 use std::cell::RefCell;
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
 
-use chaton_core::guard::Event;
-use chaton_core::hub::{Hub, Options};
-use chaton_core::lanes::LaneLimits;
-use chaton_core::leash::Leash;
-use chaton_core::seat::{Seat, Take};
-use chaton_core::sentinel::{Hooks, Sentinel};
+use chaton_core::pool::queue::QueueLimits;
+use chaton_core::pool::scheduler::{Scheduler, SchedulerHooks};
+use chaton_core::pool::thread::{PoolThread, Take};
+use chaton_core::pool::{Pool, PoolConfig};
+use chaton_core::process::channel::SupervisorChannel;
+use chaton_core::process::events::SupportEvent;
 use magnus::rb_sys::protect;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Value};
 use parking_lot::Mutex;
 
-use crate::board::RbBoard;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_events::{Crowd, Place};
 use crate::handle::Handle;
@@ -22,6 +21,7 @@ use crate::handle::Handle;
 use crate::jobs::unit::{Notes, RbJob};
 use crate::memory::collector::Collector;
 use crate::memory::events;
+use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
 #[cfg(feature = "streams")]
 use crate::streams::batch::RbBatch;
@@ -36,16 +36,16 @@ const JOBS_WAITING_MAX: usize = 2_000;
 /// Bytes of their documents.
 const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Bounds of the lane of streams. A partition has one batch out at a time (with
+/// Bounds of the class of streams. A partition has one batch out at a time (with
 /// `order: :key` one per strand), of a bounded size, so that what waits is
 /// bounded by the assignment; the engine keeps what does not fit.
-const STREAMS_LIMITS: LaneLimits =
-    LaneLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max_ms: 0 };
+const STREAMS_LIMITS: QueueLimits =
+    QueueLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max_ms: 0 };
 
-/// What stands behind a Ruby hub.
-pub struct HubParts {
-    /// The hub itself.
-    pub hub: Arc<Hub<Unit>>,
+/// What stands behind a Ruby pool.
+pub struct PoolParts {
+    /// The pool itself.
+    pub pool: Arc<Pool<Unit>>,
     /// How env hashes are made; set when the web engine starts.
     pub env_kit: OnceLock<&'static EnvKit>,
     /// Where started jobs are noted; set when the jobs engine starts.
@@ -53,80 +53,81 @@ pub struct HubParts {
     pub notes: OnceLock<&'static Notes>,
     /// Collects after a unit; set when the memory of this process is governed.
     pub collector: OnceLock<&'static Collector>,
-    sentinel: Mutex<Option<Sentinel>>,
-    leash: Option<Arc<Leash>>,
+    scheduler: Mutex<Option<Scheduler>>,
+    channel: Option<Arc<SupervisorChannel>>,
     /// Who can run, where Ruby tells.
     pub crowd: Option<Arc<Crowd>>,
 }
 
-/// The hub as a Ruby object.
-#[magnus::wrap(class = "Chaton::Native::Hub", free_immediately, size)]
-pub struct RbHub(pub Handle<Arc<HubParts>>);
+/// The pool as a Ruby object.
+#[magnus::wrap(class = "Chaton::Native::Pool", free_immediately, size)]
+pub struct RbPool(pub Handle<Arc<PoolParts>>);
 
-impl RbHub {
-    /// `Hub.new(settings, board, leash_fd or nil)`: starts the sentinel.
+impl RbPool {
+    /// `Pool.new(settings, scoreboard, leash_fd or nil)`: starts the scheduler.
     fn new(
         ruby: &Ruby,
         settings: RHash,
-        board: &RbBoard,
-        leash: Option<i32>,
+        scoreboard: &RbScoreboard,
+        channel: Option<i32>,
     ) -> Result<Self, Error> {
         let settings = Settings(settings);
         let ms = |key| settings.get::<f64>(key).map(|ms| (ms * 1e6) as u64);
-        let lane = LaneLimits {
+        let class = QueueLimits {
             count_max: settings.get("queue_limit")?,
             bytes_max: settings.get("queue_bytes_max")?,
             age_max_ms: settings.seconds("queue_age_s")?.as_millis() as u64,
         };
-        let options = Options {
+        let options = PoolConfig {
             threads_min: settings.get("threads_min")?,
             threads_max: settings.get("threads_max")?,
-            lanes: vec![lane, jobs_lane(&settings)?, STREAMS_LIMITS],
+            queue: vec![class, jobs_limits(&settings)?, STREAMS_LIMITS],
             stall_ns: ms("stall_ms")?,
             preempt_ns: ms("preempt_ms")?,
             thread_idle_ns: settings.seconds("thread_idle_s")?.as_nanos() as u64,
-            board: board.0.clone(),
+            scoreboard: scoreboard.0.clone(),
             slot: settings.get("slot")?,
         };
         let several = options.threads_max > 1;
-        let hub = Hub::new(options).map_err(|e| error::system("the hub", &e))?;
-        let crowd = if several { Crowd::new(&hub) } else { None };
-        let leash = leash.map(own_copy).transpose()?.map(|fd| Arc::new(Leash::new(fd)));
-        let hooks = Hooks {
+        let pool = Pool::new(options).map_err(|e| error::system("the pool", &e))?;
+        let crowd = if several { Crowd::new(&pool) } else { None };
+        let channel =
+            channel.map(own_copy).transpose()?.map(|fd| Arc::new(SupervisorChannel::new(fd)));
+        let hooks = SchedulerHooks {
             // With one thread there is nobody to yield to.
             preempt: if several { preempt::preempter(ruby)? } else { None },
             report: Box::new(report),
-            leash: leash.clone(),
+            channel: channel.clone(),
             orphan_exit: settings.seconds("orphan_exit_s")?,
         };
-        let sentinel =
-            Sentinel::start(&hub, hooks).map_err(|e| error::system("the sentinel thread", &e))?;
-        Ok(Self(Handle::new(Arc::new(HubParts {
-            hub,
+        let scheduler = Scheduler::start(&pool, hooks)
+            .map_err(|e| error::system("the scheduler thread", &e))?;
+        Ok(Self(Handle::new(Arc::new(PoolParts {
+            pool,
             env_kit: OnceLock::new(),
             #[cfg(feature = "jobs")]
             notes: OnceLock::new(),
             collector: OnceLock::new(),
-            sentinel: Mutex::new(Some(sentinel)),
-            leash,
+            scheduler: Mutex::new(Some(scheduler)),
+            channel,
             crowd,
         }))))
     }
 
-    fn enter(&self) -> Result<RbSeat, Error> {
+    fn enter(&self) -> Result<RbPoolThread, Error> {
         let parts = self.0.get()?.clone();
         let place = parts.crowd.as_ref().map(Crowd::enter);
-        let seat = Handle::new(RefCell::new(Some(parts.hub.enter())));
-        Ok(RbSeat { parts, seat, place })
+        let thread = Handle::new(RefCell::new(Some(parts.pool.enter())));
+        Ok(RbPoolThread { parts, thread, place })
     }
 
     /// Waits for the next event: `[name, argument]`.
     fn next_event(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        let guard = rb_self.0.get()?.hub.guard();
+        let events = rb_self.0.get()?.pool.events();
         let event = loop {
-            without_gvl(|| guard.wait(), &|| guard.interrupt());
+            without_gvl(|| events.wait(), &|| events.interrupt());
             // Taken with the GVL held: see `Guard::wait`.
-            if let Some(event) = guard.poll() {
+            if let Some(event) = events.poll() {
                 break event;
             }
             check_interrupts()?;
@@ -138,61 +139,61 @@ impl RbHub {
         };
         let nil = || ruby.qnil().as_value();
         match event {
-            Event::Spawn(count) => add("spawn", ruby.into_value(count))?,
-            Event::Late(id, _) => add("late", ruby.into_value(id))?,
-            Event::Recover(json) => add("recover", ruby.into_value(json))?,
-            Event::Signal(name) => add("signal", ruby.into_value(name))?,
-            Event::Order(json) => add("order", ruby.into_value(json))?,
-            Event::Collections => add("collections", nil())?,
-            Event::FullWanted => add("full_wanted", nil())?,
-            Event::Idle => add("idle", nil())?,
-            Event::Ping => add("ping", nil())?,
-            Event::Orphan => add("orphan", nil())?,
-            Event::Stop => add("stop", nil())?,
+            SupportEvent::Spawn(count) => add("spawn", ruby.into_value(count))?,
+            SupportEvent::Late(id, _) => add("late", ruby.into_value(id))?,
+            SupportEvent::Recover(json) => add("recover", ruby.into_value(json))?,
+            SupportEvent::Signal(name) => add("signal", ruby.into_value(name))?,
+            SupportEvent::Order(json) => add("order", ruby.into_value(json))?,
+            SupportEvent::Collections => add("collections", nil())?,
+            SupportEvent::FullWanted => add("full_wanted", nil())?,
+            SupportEvent::Idle => add("idle", nil())?,
+            SupportEvent::Ping => add("ping", nil())?,
+            SupportEvent::Orphan => add("orphan", nil())?,
+            SupportEvent::Stop => add("stop", nil())?,
         }
         Ok(answer)
     }
 
     fn stop_events(&self) -> Result<(), Error> {
-        self.0.get()?.hub.guard().post(Event::Stop);
+        self.0.get()?.pool.events().post(SupportEvent::Stop);
         Ok(())
     }
 
     fn pong(&self) -> Result<(), Error> {
-        if let Some(leash) = &self.0.get()?.leash {
-            leash.pong();
+        if let Some(channel) = &self.0.get()?.channel {
+            channel.pong();
         }
         Ok(())
     }
 
     fn expect(&self, count: usize) -> Result<(), Error> {
-        self.0.get()?.hub.expect(count);
+        self.0.get()?.pool.expect(count);
         Ok(())
     }
 
     fn spawn_failed(&self, count: usize) -> Result<(), Error> {
-        self.0.get()?.hub.spawn_failed(count);
+        self.0.get()?.pool.spawn_failed(count);
         Ok(())
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.0.get()?.hub.close();
+        self.0.get()?.pool.close();
         Ok(())
     }
 
     fn release_waiting(&self) -> Result<usize, Error> {
-        Ok(self.0.get()?.hub.release_waiting())
+        Ok(self.0.get()?.pool.release_waiting())
     }
 
-    /// Ends the sentinel.
+    /// Ends the scheduler.
     fn shut(&self) -> Result<(), Error> {
-        let sentinel = self.0.get()?.sentinel.lock().take();
-        without_gvl(|| drop(sentinel), &|| {});
+        let scheduler = self.0.get()?.scheduler.lock().take();
+        without_gvl(|| drop(scheduler), &|| {});
         Ok(())
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
-        let stats = rb_self.0.get()?.hub.stats();
+        let stats = rb_self.0.get()?.pool.stats();
         let hash = ruby.hash_new();
         for (name, value) in [
             ("waiting", stats.waiting as u64),
@@ -215,12 +216,12 @@ impl RbHub {
     /// What runs now: an Array of Hashes.
     fn running(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
         let list = ruby.ary_new();
-        for unit in rb_self.0.get()?.hub.running() {
+        for unit in rb_self.0.get()?.pool.running() {
             let hash = ruby.hash_new();
             hash.aset(ruby.to_symbol("id"), unit.id)?;
             hash.aset(ruby.to_symbol("what"), unit.what)?;
             hash.aset(ruby.to_symbol("age_ms"), unit.age_ms)?;
-            hash.aset(ruby.to_symbol("thread"), unit.executor)?;
+            hash.aset(ruby.to_symbol("thread"), unit.thread)?;
             hash.aset(ruby.to_symbol("tid"), unit.tid)?;
             hash.aset(ruby.to_symbol("cpu_ms"), unit.cpu_ms)?;
             hash.aset(ruby.to_symbol("wait_channel"), unit.wait_channel)?;
@@ -230,10 +231,10 @@ impl RbHub {
     }
 }
 
-/// Bounds of the lane of jobs. They do not grow old: the engine takes back what
+/// Bounds of the class of jobs. They do not grow old: the engine takes back what
 /// waits too long.
-fn jobs_lane(settings: &Settings) -> Result<LaneLimits, Error> {
-    Ok(LaneLimits {
+fn jobs_limits(settings: &Settings) -> Result<QueueLimits, Error> {
+    Ok(QueueLimits {
         count_max: settings.optional("jobs_queue_limit")?.unwrap_or(JOBS_WAITING_MAX),
         bytes_max: settings.optional("jobs_queue_bytes_max")?.unwrap_or(JOBS_BYTES_MAX),
         age_max_ms: 0,
@@ -255,31 +256,31 @@ fn own_copy(fd: i32) -> Result<std::os::fd::OwnedFd, Error> {
 }
 
 /// A pool thread's place.
-#[magnus::wrap(class = "Chaton::Native::Seat", free_immediately, size)]
-pub struct RbSeat {
-    parts: Arc<HubParts>,
-    seat: Handle<RefCell<Option<Seat<Unit>>>>,
+#[magnus::wrap(class = "Chaton::Native::PoolThread", free_immediately, size)]
+pub struct RbPoolThread {
+    parts: Arc<PoolParts>,
+    thread: Handle<RefCell<Option<PoolThread<Unit>>>>,
     place: Option<Arc<Place>>,
 }
 
-// SAFETY: a seat is used by the thread that entered, and dropped by the
+// SAFETY: a thread is used by the thread that entered, and dropped by the
 // garbage collector, which holds the GVL like every user of it.
-unsafe impl Sync for RbSeat {}
+unsafe impl Sync for RbPoolThread {}
 
-impl Drop for RbSeat {
+impl Drop for RbPoolThread {
     /// The thread may have been killed before it could leave.
     fn drop(&mut self) {
-        if self.seat.is_ours() {
+        if self.thread.is_ours() {
             self.place.as_ref().inspect(|place| place.parks());
         }
     }
 }
 
-impl RbSeat {
+impl RbPoolThread {
     /// The next unit, or nil when the thread shall end. Waits without the GVL.
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
-        let place = rb_self.seat.get()?.borrow();
-        let Some(seat) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
+        let place = rb_self.thread.get()?.borrow();
+        let Some(thread) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
         let place_events = rb_self.place.as_deref();
         if events::unit_ends() {
             if let Some(collector) = rb_self.parts.collector.get() {
@@ -288,7 +289,7 @@ impl RbSeat {
         }
         loop {
             place_events.inspect(|place| place.runs());
-            match seat.take() {
+            match thread.take() {
                 // Answered 503 while it waited, or nobody is left to answer.
                 Take::Work(Unit::Web(exchange, _)) if exchange.is_gone() => {}
                 Take::Work(Unit::Web(exchange, _)) => {
@@ -296,21 +297,21 @@ impl RbSeat {
                         exchange.abandon();
                         continue;
                     };
-                    events::unit_begins(seat.executor());
+                    events::unit_begins(thread.thread());
                     return Ok(Request::wrap(ruby, kit, exchange));
                 }
                 #[cfg(feature = "jobs")]
                 Take::Work(Unit::Jobs(job)) => {
                     let notes = rb_self.parts.notes.get().copied();
-                    if let Some(job) = RbJob::start(ruby, notes, seat.index(), job) {
-                        events::unit_begins(seat.executor());
+                    if let Some(job) = RbJob::start(ruby, notes, thread.index(), job) {
+                        events::unit_begins(thread.thread());
                         return Ok(job);
                     }
                 }
                 #[cfg(feature = "streams")]
                 Take::Work(Unit::Streams(turn)) => {
                     if let Some(batch) = RbBatch::start(ruby, turn) {
-                        events::unit_begins(seat.executor());
+                        events::unit_begins(thread.thread());
                         return Ok(batch);
                     }
                 }
@@ -324,9 +325,9 @@ impl RbSeat {
                 }
                 Take::Wait => {
                     place_events.inspect(|place| place.parks());
-                    let unparker = seat.unparker();
+                    let unparker = thread.unparker();
                     stack::wipe();
-                    without_gvl(|| seat.wait(), &|| unparker.unpark());
+                    without_gvl(|| thread.wait(), &|| unparker.unpark());
                     check_interrupts()?;
                 }
             }
@@ -336,13 +337,13 @@ impl RbSeat {
     /// Frees the place now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
         events::unit_ends();
-        drop(self.seat.get()?.take());
+        drop(self.thread.get()?.take());
         self.place.as_ref().inspect(|place| place.leaves());
         Ok(())
     }
 
     fn index(&self) -> Result<Option<usize>, Error> {
-        Ok(self.seat.get()?.borrow().as_ref().map(Seat::index))
+        Ok(self.thread.get()?.borrow().as_ref().map(PoolThread::index))
     }
 }
 
@@ -351,23 +352,23 @@ impl RbSeat {
 /// # Errors
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
-    let class = native.define_class("Hub", ruby.class_object())?;
-    class.define_singleton_method("new", function!(RbHub::new, 3))?;
-    class.define_method("enter", method!(RbHub::enter, 0))?;
-    class.define_method("next_event", method!(RbHub::next_event, 0))?;
-    class.define_method("stop_events", method!(RbHub::stop_events, 0))?;
-    class.define_method("pong", method!(RbHub::pong, 0))?;
-    class.define_method("expect", method!(RbHub::expect, 1))?;
-    class.define_method("spawn_failed", method!(RbHub::spawn_failed, 1))?;
-    class.define_method("close", method!(RbHub::close, 0))?;
-    class.define_method("release_waiting", method!(RbHub::release_waiting, 0))?;
-    class.define_method("shut", method!(RbHub::shut, 0))?;
-    class.define_method("stats", method!(RbHub::stats, 0))?;
-    class.define_method("running", method!(RbHub::running, 0))?;
-    let seat = native.define_class("Seat", ruby.class_object())?;
-    seat.undef_default_alloc_func();
-    seat.define_method("take", method!(RbSeat::take, 0))?;
-    seat.define_method("leave", method!(RbSeat::leave, 0))?;
-    seat.define_method("index", method!(RbSeat::index, 0))?;
+    let class = native.define_class("Pool", ruby.class_object())?;
+    class.define_singleton_method("new", function!(RbPool::new, 3))?;
+    class.define_method("enter", method!(RbPool::enter, 0))?;
+    class.define_method("next_event", method!(RbPool::next_event, 0))?;
+    class.define_method("stop_events", method!(RbPool::stop_events, 0))?;
+    class.define_method("pong", method!(RbPool::pong, 0))?;
+    class.define_method("expect", method!(RbPool::expect, 1))?;
+    class.define_method("spawn_failed", method!(RbPool::spawn_failed, 1))?;
+    class.define_method("close", method!(RbPool::close, 0))?;
+    class.define_method("release_waiting", method!(RbPool::release_waiting, 0))?;
+    class.define_method("shut", method!(RbPool::shut, 0))?;
+    class.define_method("stats", method!(RbPool::stats, 0))?;
+    class.define_method("running", method!(RbPool::running, 0))?;
+    let thread = native.define_class("PoolThread", ruby.class_object())?;
+    thread.undef_default_alloc_func();
+    thread.define_method("take", method!(RbPoolThread::take, 0))?;
+    thread.define_method("leave", method!(RbPoolThread::leave, 0))?;
+    thread.define_method("index", method!(RbPoolThread::index, 0))?;
     Ok(())
 }

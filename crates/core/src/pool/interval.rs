@@ -1,7 +1,7 @@
-//! How often the sentinel looks while units wait.
+//! How often the scheduler looks while units wait.
 
-use crate::eye::looks_for_all;
-use crate::policy::Readings;
+use crate::pool::policy::Readings;
+use crate::pool::sampler::looks_for_all;
 
 /// The interval grows up to this many times `stall_ns` while all goes well.
 pub const INTERVAL_FACTOR_MAX: u64 = 8;
@@ -21,13 +21,13 @@ const FULL_NS: u64 = 1_600_000;
 pub fn interval_factor(seen: &Readings, takes: u64, stall_ns: u64, preempt_ns: u64) -> u64 {
     // All that may be awake are, and seem to sleep: until one of them ends its
     // unit and takes the next by itself, there is nothing to decide.
-    let full = seen.coming == 0 && seen.awake + seen.spawning >= seen.max;
+    let full = seen.waking == 0 && seen.awake + seen.spawning >= seen.max;
     let factor = |within_ns| within_ns / (stall_ns * looks_for_all(seen.awake)).max(1);
     match seen.stalled {
         true if full => factor(FULL_NS).clamp(1, INTERVAL_FACTOR_MAX),
         true => 1,
         false if takes >= QUICK_TAKES => INTERVAL_FACTOR_MAX,
-        false if seen.absorbed && !seen.urgent => {
+        false if seen.cpu_saturated && !seen.interactive_waiting => {
             factor(preempt_ns / HOG_LOOKS).clamp(CALM_FACTOR_MAX, INTERVAL_FACTOR_MAX)
         }
         false => CALM_FACTOR_MAX,
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn looks_often_only_where_it_could_help() {
         let stalled = Readings { stalled: true, awake: 4, max: 8, ..Readings::default() };
-        let absorbed = Readings { stalled: false, absorbed: true, ..stalled };
+        let cpu_saturated = Readings { stalled: false, cpu_saturated: true, ..stalled };
         for (name, seen, takes, factor) in [
             ("a stall that can be helped", stalled, 0, 1),
             ("however many were taken", stalled, 99, 1),
@@ -49,12 +49,17 @@ mod tests {
             ("or starts", Readings { awake: 6, spawning: 2, ..stalled }, 0, INTERVAL_FACTOR_MAX),
             ("a look cannot see all", Readings { awake: 32, max: 32, ..stalled }, 0, 4),
             ("it sees few of many", Readings { awake: 300, max: 300, ..stalled }, 0, 1),
-            ("but one does not get on", Readings { awake: 8, coming: 1, ..stalled }, 0, 1),
+            ("but one does not get on", Readings { awake: 8, waking: 1, ..stalled }, 0, 1),
             ("quick units", Readings { stalled: false, ..stalled }, 8, INTERVAL_FACTOR_MAX),
             ("slow units", Readings { stalled: false, ..stalled }, 7, CALM_FACTOR_MAX),
-            ("that compute", absorbed, 7, 4),
-            ("many of them", Readings { awake: 40, ..absorbed }, 7, 2),
-            ("a request waits", Readings { urgent: true, ..absorbed }, 7, CALM_FACTOR_MAX),
+            ("that compute", cpu_saturated, 7, 4),
+            ("many of them", Readings { awake: 40, ..cpu_saturated }, 7, 2),
+            (
+                "a request waits",
+                Readings { interactive_waiting: true, ..cpu_saturated },
+                7,
+                CALM_FACTOR_MAX,
+            ),
         ] {
             assert_eq!(interval_factor(&seen, takes, 200_000, 4_000_000), factor, "{name}");
         }

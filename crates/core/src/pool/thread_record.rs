@@ -1,13 +1,13 @@
-//! An executor: one Ruby thread of the pool, as Rust sees it.
+//! An thread: one Ruby thread of the pool, as Rust sees it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crossbeam_utils::sync::Unparker;
 use parking_lot::Mutex;
 
-use crate::clock::ThreadProbe;
+use crate::pool::probe::ThreadProbe;
 
-/// A unit that an executor is running.
+/// A unit that an thread is running.
 pub struct Current<L> {
     /// What it is.
     pub label: L,
@@ -15,9 +15,9 @@ pub struct Current<L> {
     pub since_ns: u64,
 }
 
-/// One executor. Shared by its own thread, the hub and the sentinel.
-pub struct Executor<L> {
-    /// Place in the hub's list, and the executor's name in logs.
+/// One thread. Shared by its own thread, the pool and the scheduler.
+pub struct ThreadRecord<L> {
+    /// Place in the pool's list, and the thread's name in logs.
     pub index: usize,
     /// Reads the thread from outside.
     pub probe: ThreadProbe,
@@ -27,11 +27,11 @@ pub struct Executor<L> {
     pub current: Mutex<Option<Current<L>>>,
     /// Whether it waits for work.
     pub parked: AtomicBool,
-    /// CPU clock in ns at the sentinel's last look.
+    /// CPU clock in ns at the scheduler's last look.
     pub cpu_seen_ns: AtomicU64,
 }
 
-impl<L> Executor<L> {
+impl<L> ThreadRecord<L> {
     /// CPU time in ns used since the last call, 0 for a thread that stood still.
     pub fn cpu_since_last_look_ns(&self) -> u64 {
         let Some(now) = self.probe.cpu_ns() else { return 0 };
@@ -48,8 +48,8 @@ pub struct Running {
     pub what: String,
     /// How long it has been running, in ms.
     pub age_ms: u64,
-    /// The executor's index.
-    pub executor: usize,
+    /// The thread's index.
+    pub thread: usize,
     /// The kernel's id of the thread.
     pub tid: i32,
     /// CPU time in ms the thread has used in its life.

@@ -7,48 +7,48 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_core::board::Board;
+use chaton_core::process::scoreboard::Scoreboard;
 use chaton_web::Config;
 use support::{echo, listener, Client, Server};
 
 /// Two engines on one socket, as two workers have after a fork.
-fn pair(board: &Arc<Board>, set: impl Fn(&mut Config)) -> [Server; 2] {
+fn pair(scoreboard: &Arc<Scoreboard>, set: impl Fn(&mut Config)) -> [Server; 2] {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     [0, 1].map(|slot| {
         let mut server = Server::with(
             |config| {
                 config.listeners = vec![listener(socket.try_clone().unwrap())];
-                config.board = Some(Arc::clone(board));
+                config.scoreboard = Some(Arc::clone(scoreboard));
                 config.slot = slot;
                 set(config);
             },
             echo,
         );
         server.at = socket.local_addr().unwrap();
-        assert_eq!(board.slot(slot).accepting.load(SeqCst), 1, "a started engine accepts");
-        assert_eq!(board.slot(slot).pid.load(SeqCst), std::process::id());
+        assert_eq!(scoreboard.slot(slot).accepting.load(SeqCst), 1, "a started engine accepts");
+        assert_eq!(scoreboard.slot(slot).pid.load(SeqCst), std::process::id());
         server
     })
 }
 
 #[test]
 fn a_hogged_worker_leaves_connections_to_its_sibling() {
-    let board = Arc::new(Board::new(2).unwrap());
-    let servers = pair(&board, |config| config.accept_defer = Duration::from_secs(10));
-    board.slot(0).hogged.store(1, SeqCst);
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let servers = pair(&scoreboard, |config| config.accept_defer = Duration::from_secs(10));
+    scoreboard.slot(0).hogged.store(1, SeqCst);
     let mut clients: Vec<Client> = (0..30).map(|_| Client::connect(servers[0].at)).collect();
     for client in &mut clients {
         assert_eq!(client.get("/").reply().status, 200);
     }
     assert_eq!(servers[0].engine.stats().accepted_total, 0);
-    assert_eq!(board.slot(1).connections.load(SeqCst), 30);
-    assert_eq!(board.slot(1).requests_total.load(SeqCst), 30);
+    assert_eq!(scoreboard.slot(1).connections.load(SeqCst), 30);
+    assert_eq!(scoreboard.slot(1).requests_total.load(SeqCst), 30);
 }
 
 #[test]
 fn connections_are_spread() {
-    let board = Arc::new(Board::new(2).unwrap());
-    let servers = pair(&board, |_| {});
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let servers = pair(&scoreboard, |_| {});
     let mut clients: Vec<Client> = Vec::new();
     for _ in 0..60 {
         let mut client = Client::connect(servers[0].at);
@@ -56,19 +56,19 @@ fn connections_are_spread() {
         clients.push(client);
     }
     for slot in 0..2 {
-        let connections = board.slot(slot).connections.load(SeqCst);
+        let connections = scoreboard.slot(slot).connections.load(SeqCst);
         assert!((20..=40).contains(&connections), "worker {slot} has {connections} of 60");
     }
 }
 
 #[test]
 fn a_sibling_that_does_not_take_them_is_not_waited_for_long() {
-    let board = Arc::new(Board::new(2).unwrap());
-    let [server, sibling] = pair(&board, |_| {});
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let [server, sibling] = pair(&scoreboard, |_| {});
     sibling.engine.stop();
     // It looks free but is stuck: accepting, and nothing happens.
-    board.slot(1).accepting.store(1, SeqCst);
-    board.slot(0).hogged.store(1, SeqCst);
+    scoreboard.slot(1).accepting.store(1, SeqCst);
+    scoreboard.slot(0).hogged.store(1, SeqCst);
     let start = Instant::now();
     let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(server.at)).collect();
     for client in &mut clients {
@@ -80,10 +80,10 @@ fn a_sibling_that_does_not_take_them_is_not_waited_for_long() {
 
 #[test]
 fn a_paused_worker_takes_nothing() {
-    let board = Arc::new(Board::new(2).unwrap());
-    let servers = pair(&board, |_| {});
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let servers = pair(&scoreboard, |_| {});
     servers[0].engine.pause_accept();
-    assert_eq!(board.slot(0).accepting.load(SeqCst), 0);
+    assert_eq!(scoreboard.slot(0).accepting.load(SeqCst), 0);
     for _ in 0..20 {
         assert_eq!(Client::connect(servers[0].at).get("/").reply().status, 200);
     }

@@ -13,7 +13,7 @@ const EVENTS_MAX: usize = 256;
 
 /// One message to the guardian.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SupportEvent {
     /// Start this many pool threads.
     Spawn(usize),
     /// A unit runs past its time: its number, and when it was reported (ns).
@@ -32,7 +32,7 @@ pub enum Event {
     Collections,
     /// Ruby wants a full collection, and nobody comes to do it.
     FullWanted,
-    /// Nothing was run or waited for as long as [`crate::hub::Hub::ask_idle`] said.
+    /// Nothing was run or waited for as long as [`crate::pool::Pool::ask_idle`] said.
     Idle,
     /// The worker stops: the guardian ends.
     Stop,
@@ -40,21 +40,21 @@ pub enum Event {
 
 /// The list. Any thread posts; the guardian waits outside the GVL.
 #[derive(Default)]
-pub struct Guard {
-    events: Mutex<VecDeque<Event>>,
+pub struct SupportEvents {
+    events: Mutex<VecDeque<SupportEvent>>,
     posted: Condvar,
     interrupted: AtomicBool,
 }
 
-impl Guard {
+impl SupportEvents {
     /// Adds an event. Spawns and pings join with one already waiting. In a
     /// full list a report makes room; a signal or an order is left out.
-    pub fn post(&self, event: Event) {
+    pub fn post(&self, event: SupportEvent) {
         let mut events = self.events.lock();
         match &event {
-            Event::Spawn(more) => {
+            SupportEvent::Spawn(more) => {
                 let waiting = events.iter_mut().find_map(|e| match e {
-                    Event::Spawn(n) => Some(n),
+                    SupportEvent::Spawn(n) => Some(n),
                     _ => None,
                 });
                 match waiting {
@@ -62,15 +62,20 @@ impl Guard {
                     None => events.push_back(event),
                 }
             }
-            Event::Ping | Event::Orphan | Event::Collections | Event::FullWanted | Event::Idle
+            SupportEvent::Ping
+            | SupportEvent::Orphan
+            | SupportEvent::Collections
+            | SupportEvent::FullWanted
+            | SupportEvent::Idle
                 if events.contains(&event) => {}
-            Event::Recover(_) | Event::Signal(_) | Event::Order(_) if events.contains(&event) => {}
+            SupportEvent::Recover(_) | SupportEvent::Signal(_) | SupportEvent::Order(_)
+                if events.contains(&event) => {}
             _ => {
                 if events.len() >= EVENTS_MAX {
-                    let late = events.iter().position(|e| matches!(e, Event::Late(..)));
+                    let late = events.iter().position(|e| matches!(e, SupportEvent::Late(..)));
                     match (late, &event) {
                         (Some(oldest), _) => drop(events.remove(oldest)),
-                        (None, Event::Signal(_) | Event::Order(_)) => return,
+                        (None, SupportEvent::Signal(_) | SupportEvent::Order(_)) => return,
                         (None, _) => {}
                     }
                 }
@@ -80,10 +85,10 @@ impl Guard {
         self.posted.notify_one();
     }
 
-    /// Blocks until an event is there (true) or [`Guard::interrupt`] (false).
+    /// Blocks until an event is there (true) or [`SupportEvents::interrupt`] (false).
     /// The caller has released the GVL, and takes the event with
-    /// [`Guard::poll`] once it has it back: a report that Ruby could not fetch
-    /// must stay where [`Guard::take_unheard`] finds it.
+    /// [`SupportEvents::poll`] once it has it back: a report that Ruby could not fetch
+    /// must stay where [`SupportEvents::take_unfetched`] finds it.
     pub fn wait(&self) -> bool {
         let mut events = self.events.lock();
         loop {
@@ -98,36 +103,36 @@ impl Guard {
     }
 
     /// Takes the event that waits, if any, without blocking.
-    pub fn poll(&self) -> Option<Event> {
+    pub fn poll(&self) -> Option<SupportEvent> {
         self.events.lock().pop_front()
     }
 
-    /// Ends a [`Guard::wait`] early; kept if none waits yet.
+    /// Ends a [`SupportEvents::wait`] early; kept if none waits yet.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
         let _held = self.events.lock();
         self.posted.notify_all();
     }
 
-    /// Takes out the reports that Ruby did not fetch within `patience_ns`: it
+    /// Takes out the reports that Ruby did not fetch within `limit_ns`: it
     /// could not get the GVL. Answers their units' numbers.
-    pub fn take_unheard(&self, patience_ns: u64) -> Vec<u64> {
+    pub fn take_unfetched(&self, limit_ns: u64) -> Vec<u64> {
         let now = clock::now_ns();
-        let mut unheard = vec![];
+        let mut unfetched = vec![];
         self.events.lock().retain(|event| match event {
-            Event::Late(id, at) if now.saturating_sub(*at) >= patience_ns => {
-                unheard.push(*id);
+            SupportEvent::Late(id, at) if now.saturating_sub(*at) >= limit_ns => {
+                unfetched.push(*id);
                 false
             }
             _ => true,
         });
-        unheard
+        unfetched
     }
 
-    /// When the first report becomes unheard, in ns of the clock.
-    pub fn next_unheard_ns(&self, patience_ns: u64) -> Option<u64> {
+    /// When the first report becomes unfetched, in ns of the clock.
+    pub fn next_unfetched_ns(&self, limit_ns: u64) -> Option<u64> {
         self.events.lock().iter().find_map(|event| match event {
-            Event::Late(_, at) => Some(at + patience_ns),
+            SupportEvent::Late(_, at) => Some(at + limit_ns),
             _ => None,
         })
     }
@@ -139,55 +144,57 @@ mod tests {
 
     #[test]
     fn joins_what_can_be_joined() {
-        let guard = Guard::default();
-        for event in [Event::Spawn(1), Event::Ping, Event::Spawn(2), Event::Ping] {
-            guard.post(event);
+        let events = SupportEvents::default();
+        for event in
+            [SupportEvent::Spawn(1), SupportEvent::Ping, SupportEvent::Spawn(2), SupportEvent::Ping]
+        {
+            events.post(event);
         }
-        assert!(guard.wait());
-        assert_eq!(guard.poll(), Some(Event::Spawn(3)));
-        assert_eq!(guard.poll(), Some(Event::Ping));
-        assert_eq!(guard.poll(), None);
+        assert!(events.wait());
+        assert_eq!(events.poll(), Some(SupportEvent::Spawn(3)));
+        assert_eq!(events.poll(), Some(SupportEvent::Ping));
+        assert_eq!(events.poll(), None);
     }
 
     #[test]
     fn keeps_an_interrupt_for_the_next_wait() {
-        let guard = Guard::default();
-        guard.interrupt();
-        assert!(!guard.wait());
+        let events = SupportEvents::default();
+        events.interrupt();
+        assert!(!events.wait());
     }
 
     #[test]
     fn a_report_that_was_only_waited_for_is_unheard() {
-        let guard = Guard::default();
-        guard.post(Event::Late(7, 0));
-        assert!(guard.wait());
-        assert_eq!(guard.take_unheard(1), [7]);
-        assert_eq!(guard.poll(), None);
+        let events = SupportEvents::default();
+        events.post(SupportEvent::Late(7, 0));
+        assert!(events.wait());
+        assert_eq!(events.take_unfetched(1), [7]);
+        assert_eq!(events.poll(), None);
     }
 
     #[test]
     fn is_bounded_and_keeps_what_matters() {
-        let guard = Guard::default();
-        guard.post(Event::Orphan);
+        let events = SupportEvents::default();
+        events.post(SupportEvent::Orphan);
         for id in 0..1_000 {
-            guard.post(Event::Late(id, 0));
+            events.post(SupportEvent::Late(id, 0));
         }
-        assert_eq!(guard.poll(), Some(Event::Orphan));
-        assert_eq!(guard.take_unheard(1).len(), EVENTS_MAX - 1);
-        assert_eq!(guard.next_unheard_ns(1), None);
+        assert_eq!(events.poll(), Some(SupportEvent::Orphan));
+        assert_eq!(events.take_unfetched(1).len(), EVENTS_MAX - 1);
+        assert_eq!(events.next_unfetched_ns(1), None);
     }
 
     #[test]
     fn what_is_owed_to_the_jobs_of_the_dead_is_never_dropped() {
-        let guard = Guard::default();
+        let events = SupportEvents::default();
         for n in 0..EVENTS_MAX {
-            guard.post(Event::Recover(n.to_string()));
+            events.post(SupportEvent::Recover(n.to_string()));
         }
-        guard.post(Event::Signal("TERM".into()));
-        guard.post(Event::Recover("last".into()));
-        guard.post(Event::Recover("last".into()));
-        let events: Vec<_> = std::iter::from_fn(|| guard.poll()).collect();
+        events.post(SupportEvent::Signal("TERM".into()));
+        events.post(SupportEvent::Recover("last".into()));
+        events.post(SupportEvent::Recover("last".into()));
+        let events: Vec<_> = std::iter::from_fn(|| events.poll()).collect();
         assert_eq!(events.len(), EVENTS_MAX + 1, "the same line twice is one");
-        assert_eq!(events.last(), Some(&Event::Recover("last".into())));
+        assert_eq!(events.last(), Some(&SupportEvent::Recover("last".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! The worker's end of the line to its supervisor.
 //!
 //! The supervisor sends `p`; Rust answers `r` at once, and the guardian, when
-//! it has the GVL, answers `g` ([`Leash::pong`]). `R`, a text and a newline say
+//! it has the GVL, answers `g` ([`SupervisorChannel::pong`]). `R`, a text and a newline say
 //! that a sibling died, and which jobs it ran. The end of the line means that the supervisor is gone.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// A whole line of the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum ChannelMessage {
     /// `R`: a sibling died.
     Recover(String),
     /// `O`: something this worker shall do.
@@ -22,11 +22,11 @@ pub enum Line {
 
 /// What was read from the line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct Received {
     /// At least one ping.
     pub ping: bool,
     /// Whole lines, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChannelMessage>,
     /// Lines that were too long or no UTF-8, and are lost.
     pub lost: usize,
     /// The supervisor is gone.
@@ -34,12 +34,12 @@ pub struct Heard {
 }
 
 /// One end of a stream socket pair.
-pub struct Leash {
+pub struct SupervisorChannel {
     fd: OwnedFd,
     reader: Mutex<Reader>,
 }
 
-impl Leash {
+impl SupervisorChannel {
     /// Takes over the descriptor and makes it non-blocking.
     pub fn new(fd: OwnedFd) -> Self {
         // SAFETY: flags of a descriptor that we own.
@@ -56,21 +56,21 @@ impl Leash {
     }
 
     /// Reads what came and answers a ping with Rust's sign of life.
-    pub fn hear(&self) -> Heard {
+    pub fn receive(&self) -> Received {
         let mut buf = [0u8; 4096];
         // SAFETY: reads into our buffer.
         let n = unsafe { libc::read(self.fd(), buf.as_mut_ptr().cast(), buf.len()) };
         if n < 0 {
             let again = std::io::Error::last_os_error().kind();
             let nothing = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::Interrupted];
-            return Heard { end: !nothing.contains(&again), ..Heard::default() };
+            return Received { end: !nothing.contains(&again), ..Received::default() };
         }
-        let mut heard = Heard { end: n == 0, ..Heard::default() };
-        self.reader.lock().take(&buf[..n as usize], &mut heard);
-        if heard.ping {
+        let mut received = Received { end: n == 0, ..Received::default() };
+        self.reader.lock().take(&buf[..n as usize], &mut received);
+        if received.ping {
             self.send(b'r');
         }
-        heard
+        received
     }
 
     /// Ruby's sign of life.
@@ -94,11 +94,11 @@ struct Reader {
 }
 
 impl Reader {
-    fn take(&mut self, mut bytes: &[u8], heard: &mut Heard) {
+    fn take(&mut self, mut bytes: &[u8], received: &mut Received) {
         while let Some(&first) = bytes.first() {
             let Some((_, line)) = &mut self.line else {
                 match first {
-                    b'p' => heard.ping = true,
+                    b'p' => received.ping = true,
                     b'R' | b'O' => self.line = Some((first, Vec::new())),
                     _ => {}
                 }
@@ -114,17 +114,17 @@ impl Reader {
             }
             let Some(end) = end else { return };
             bytes = &bytes[end + 1..];
-            self.end_line(heard);
+            self.end_line(received);
         }
     }
 
-    fn end_line(&mut self, heard: &mut Heard) {
+    fn end_line(&mut self, received: &mut Received) {
         let Some((kind, line)) = self.line.take() else { return };
         let whole = !std::mem::take(&mut self.over);
         match String::from_utf8(line) {
-            Ok(text) if whole && kind == b'O' => heard.lines.push(Line::Order(text)),
-            Ok(text) if whole => heard.lines.push(Line::Recover(text)),
-            _ => heard.lost += 1,
+            Ok(text) if whole && kind == b'O' => received.lines.push(ChannelMessage::Order(text)),
+            Ok(text) if whole => received.lines.push(ChannelMessage::Recover(text)),
+            _ => received.lost += 1,
         }
     }
 }
@@ -135,56 +135,60 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    fn lines(texts: &[&str]) -> Heard {
-        let lines = texts.iter().map(|text| Line::Recover((*text).to_owned())).collect();
-        Heard { lines, ..Heard::default() }
+    fn lines(texts: &[&str]) -> Received {
+        let lines = texts.iter().map(|text| ChannelMessage::Recover((*text).to_owned())).collect();
+        Received { lines, ..Received::default() }
     }
 
     #[test]
     fn answers_pings_and_sees_the_end() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
-        let leash = Leash::new(ours.into());
-        assert_eq!(leash.hear(), Heard::default());
+        let channel = SupervisorChannel::new(ours.into());
+        assert_eq!(channel.receive(), Received::default());
         theirs.write_all(b"p").unwrap();
-        assert_eq!(leash.hear(), Heard { ping: true, ..Heard::default() });
-        leash.pong();
+        assert_eq!(channel.receive(), Received { ping: true, ..Received::default() });
+        channel.pong();
         let mut answer = [0; 2];
         theirs.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"rg");
         drop(theirs);
-        assert_eq!(leash.hear(), Heard { end: true, ..Heard::default() });
+        assert_eq!(channel.receive(), Received { end: true, ..Received::default() });
     }
 
     #[test]
     fn lines_arrive_whole_whatever_pieces_they_come_in() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
-        let leash = Leash::new(ours.into());
+        let channel = SupervisorChannel::new(ours.into());
         theirs.write_all(b"R{\"identity\":\"p").unwrap();
-        assert_eq!(leash.hear(), Heard::default(), "the p is a letter of the line, no ping");
+        assert_eq!(
+            channel.receive(),
+            Received::default(),
+            "the p is a letter of the line, no ping"
+        );
         theirs.write_all(b"\"}\npRb\nR").unwrap();
-        let heard = leash.hear();
-        assert_eq!(heard, Heard { ping: true, ..lines(&["{\"identity\":\"p\"}", "b"]) });
+        let received = channel.receive();
+        assert_eq!(received, Received { ping: true, ..lines(&["{\"identity\":\"p\"}", "b"]) });
         theirs.write_all(b"\nO{}\n").unwrap();
-        let recover = Line::Recover(String::new());
-        assert_eq!(leash.hear().lines, [recover, Line::Order("{}".into())]);
+        let recover = ChannelMessage::Recover(String::new());
+        assert_eq!(channel.receive().lines, [recover, ChannelMessage::Order("{}".into())]);
     }
 
     #[test]
     fn a_line_that_is_too_long_or_no_text_is_lost_and_the_next_is_heard() {
         let mut reader = Reader::default();
-        let mut heard = Heard::default();
+        let mut received = Received::default();
         let long = vec![b'x'; LINE_BYTES_MAX];
-        reader.take(b"R", &mut heard);
-        reader.take(&long, &mut heard);
-        reader.take(b"y", &mut heard);
-        reader.take(&long, &mut heard);
-        reader.take(b"\nR\xff\nRnext\n", &mut heard);
-        assert_eq!(heard, Heard { lost: 2, ..lines(&["next"]) });
-        heard = Heard::default();
-        reader.take(b"R", &mut heard);
-        reader.take(&long, &mut heard);
-        reader.take(b"\n", &mut heard);
-        let longest = Line::Recover("x".repeat(LINE_BYTES_MAX));
-        assert_eq!(heard.lines, [longest], "the bound itself is allowed");
+        reader.take(b"R", &mut received);
+        reader.take(&long, &mut received);
+        reader.take(b"y", &mut received);
+        reader.take(&long, &mut received);
+        reader.take(b"\nR\xff\nRnext\n", &mut received);
+        assert_eq!(received, Received { lost: 2, ..lines(&["next"]) });
+        received = Received::default();
+        reader.take(b"R", &mut received);
+        reader.take(&long, &mut received);
+        reader.take(b"\n", &mut received);
+        let longest = ChannelMessage::Recover("x".repeat(LINE_BYTES_MAX));
+        assert_eq!(received.lines, [longest], "the bound itself is allowed");
     }
 }

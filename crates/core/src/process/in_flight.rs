@@ -1,4 +1,4 @@
-//! The ledger: one shared mapping, made before the fork, in which every thread
+//! The in_flight: one shared mapping, made before the fork, in which every thread
 //! of every worker notes the job it *starts*. It costs a few stores and
 //! survives `kill -9`: the supervisor reads from it what a dead worker ran.
 //!
@@ -43,13 +43,13 @@ impl<const WORDS: usize> Text<WORDS> {
 
 /// Who works in a slot.
 #[repr(C)]
-struct Head {
+struct SlotHeader {
     identity: Text<{ IDENTITY_BYTES_MAX / WORD }>,
 }
 
 /// What a thread runs; one cache line.
 #[repr(C, align(64))]
-struct Entry {
+struct SlotEntry {
     ticket: AtomicU64,
     started_at_ms: AtomicU64,
     jid: Text<{ JID_BYTES_MAX / WORD }>,
@@ -70,7 +70,7 @@ pub struct Started {
 ///
 /// It outlives `fork`; a process that was started anew maps it by its
 /// inherited descriptor. Dropping the handle unmaps it in this process only.
-pub struct Ledger {
+pub struct InFlightTable {
     at: NonNull<u8>,
     slots: usize,
     threads: usize,
@@ -78,16 +78,16 @@ pub struct Ledger {
 }
 
 // SAFETY: the mapping is valid until drop and holds atomics only.
-unsafe impl Send for Ledger {}
+unsafe impl Send for InFlightTable {}
 // SAFETY: as above; every access goes through atomics.
-unsafe impl Sync for Ledger {}
+unsafe impl Sync for InFlightTable {}
 
 const fn slot_bytes(threads: usize) -> usize {
-    std::mem::size_of::<Head>() + threads * std::mem::size_of::<Entry>()
+    std::mem::size_of::<SlotHeader>() + threads * std::mem::size_of::<SlotEntry>()
 }
 
-impl Ledger {
-    /// Maps a ledger of `slots` workers with `threads` threads each, all empty.
+impl InFlightTable {
+    /// Maps a in_flight of `slots` workers with `threads` threads each, all empty.
     /// Call before the fork.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Ledger {
     pub fn new(slots: usize, threads: usize) -> io::Result<Self> {
         let (slots, threads) = (slots.max(1), threads.max(1));
         // SAFETY: a literal name with its NUL; the flag keeps it from other programs.
-        let raw = unsafe { libc::memfd_create(c"chaton-ledger".as_ptr(), libc::MFD_CLOEXEC) };
+        let raw = unsafe { libc::memfd_create(c"chaton-in_flight".as_ptr(), libc::MFD_CLOEXEC) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -109,11 +109,11 @@ impl Ledger {
         Self::map(fd, slots, threads)
     }
 
-    /// Maps the ledger behind an inherited descriptor, which stays the
+    /// Maps the in_flight behind an inherited descriptor, which stays the
     /// caller's. `threads` is what it was made with.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no such ledger, else the operating system's error.
+    /// `InvalidInput` when it is no such in_flight, else the operating system's error.
     pub fn open(inherited: RawFd, threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
         // SAFETY: duplicates; a bad descriptor is an error, not harm.
@@ -125,8 +125,9 @@ impl Ledger {
         let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let bytes = file.metadata()?.len() as usize;
         if bytes == 0 || !bytes.is_multiple_of(slot_bytes(threads)) {
-            let message =
-                format!("descriptor {inherited} is no ledger of {threads} threads: {bytes} bytes");
+            let message = format!(
+                "descriptor {inherited} is no in_flight of {threads} threads: {bytes} bytes"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Self::map(file.into(), bytes / slot_bytes(threads), threads)
@@ -151,7 +152,7 @@ impl Ledger {
         Ok(Self { at, slots, threads, fd })
     }
 
-    /// The descriptor by which a process started anew maps the same ledger.
+    /// The descriptor by which a process started anew maps the same in_flight.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -222,24 +223,24 @@ impl Ledger {
         }
     }
 
-    fn head(&self, slot: usize) -> &Head {
-        assert!(slot < self.slots, "ledger has {} slots, asked for {slot}", self.slots);
+    fn head(&self, slot: usize) -> &SlotHeader {
+        assert!(slot < self.slots, "in_flight has {} slots, asked for {slot}", self.slots);
         // SAFETY: in bounds and aligned (both sizes are multiples of 64), mapped
         // until drop; all-zero bytes are valid atomics.
-        unsafe { self.at.add(slot * slot_bytes(self.threads)).cast::<Head>().as_ref() }
+        unsafe { self.at.add(slot * slot_bytes(self.threads)).cast::<SlotHeader>().as_ref() }
     }
 
-    fn entry(&self, slot: usize, thread: usize) -> Option<&Entry> {
-        let head: *const Head = self.head(slot);
+    fn entry(&self, slot: usize, thread: usize) -> Option<&SlotEntry> {
+        let head: *const SlotHeader = self.head(slot);
         if thread >= self.threads {
             return None;
         }
         // SAFETY: the entries follow the head within the slot; as in `head`.
-        unsafe { head.add(1).cast::<Entry>().add(thread).as_ref() }
+        unsafe { head.add(1).cast::<SlotEntry>().add(thread).as_ref() }
     }
 }
 
-impl Drop for Ledger {
+impl Drop for InFlightTable {
     fn drop(&mut self) {
         // SAFETY: mapped by `map` with this size; no reference outlives `self`.
         unsafe {
@@ -256,65 +257,65 @@ mod tests {
 
     #[test]
     fn a_killed_childs_jobs_are_read_by_its_parent() {
-        let ledger = Ledger::new(2, 3).unwrap();
+        let in_flight = InFlightTable::new(2, 3).unwrap();
         // SAFETY: the child only stores to the mapping and is killed by itself.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            ledger.name(1, "host:7:ab");
-            ledger.start(1, 0, 5, JID, 1);
-            ledger.start(1, 2, 6, JID, 2);
-            ledger.end(1, 0, 5);
-            ledger.start(1, 3, 7, JID, 3);
+            in_flight.name(1, "host:7:ab");
+            in_flight.start(1, 0, 5, JID, 1);
+            in_flight.start(1, 2, 6, JID, 2);
+            in_flight.end(1, 0, 5);
+            in_flight.start(1, 3, 7, JID, 3);
             // SAFETY: ends this very process.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
         // SAFETY: waits for the child made above.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        assert_eq!(ledger.identity(1).as_deref(), Some("host:7:ab"));
+        assert_eq!(in_flight.identity(1).as_deref(), Some("host:7:ab"));
         let one = Started { ticket: 6, jid: JID.into(), started_at_ms: 2 };
-        assert_eq!(ledger.started(1), [one]);
-        assert_eq!((ledger.identity(0), ledger.started(0).len()), (None, 0));
-        ledger.clear(1);
-        assert_eq!((ledger.identity(1), ledger.started(1).len()), (None, 0));
+        assert_eq!(in_flight.started(1), [one]);
+        assert_eq!((in_flight.identity(0), in_flight.started(0).len()), (None, 0));
+        in_flight.clear(1);
+        assert_eq!((in_flight.identity(1), in_flight.started(1).len()), (None, 0));
     }
 
     #[test]
     fn an_end_that_comes_late_leaves_the_next_job_alone() {
-        let ledger = Ledger::new(1, 1).unwrap();
-        ledger.start(0, 0, 1, "a", 0);
-        ledger.start(0, 0, 2, "b", 0);
-        ledger.end(0, 0, 1);
-        assert_eq!(ledger.started(0)[0].jid, "b");
-        ledger.end(0, 0, 2);
-        assert!(ledger.started(0).is_empty());
+        let in_flight = InFlightTable::new(1, 1).unwrap();
+        in_flight.start(0, 0, 1, "a", 0);
+        in_flight.start(0, 0, 2, "b", 0);
+        in_flight.end(0, 0, 1);
+        assert_eq!(in_flight.started(0)[0].jid, "b");
+        in_flight.end(0, 0, 2);
+        assert!(in_flight.started(0).is_empty());
     }
 
     #[test]
     fn long_names_are_cut() {
-        let ledger = Ledger::new(1, 1).unwrap();
-        ledger.name(0, &"i".repeat(200));
-        ledger.start(0, 0, 1, &"j".repeat(200), 0);
-        assert_eq!(ledger.identity(0).map(|text| text.len()), Some(IDENTITY_BYTES_MAX));
-        assert_eq!(ledger.started(0)[0].jid.len(), JID_BYTES_MAX);
-        ledger.start(0, 0, 2, "short", 0);
-        assert_eq!(ledger.started(0)[0].jid, "short");
+        let in_flight = InFlightTable::new(1, 1).unwrap();
+        in_flight.name(0, &"i".repeat(200));
+        in_flight.start(0, 0, 1, &"j".repeat(200), 0);
+        assert_eq!(in_flight.identity(0).map(|text| text.len()), Some(IDENTITY_BYTES_MAX));
+        assert_eq!(in_flight.started(0)[0].jid.len(), JID_BYTES_MAX);
+        in_flight.start(0, 0, 2, "short", 0);
+        assert_eq!(in_flight.started(0)[0].jid, "short");
     }
 
     #[test]
     fn an_inherited_descriptor_shows_the_same_ledger() {
-        let ledger = Ledger::new(3, 5).unwrap();
-        let again = Ledger::open(ledger.fd(), 5).unwrap();
+        let in_flight = InFlightTable::new(3, 5).unwrap();
+        let again = InFlightTable::open(in_flight.fd(), 5).unwrap();
         assert_eq!((again.slots(), again.threads()), (3, 5));
         again.start(2, 4, 9, JID, 4);
-        assert_eq!(ledger.started(2)[0].ticket, 9);
-        let wrong = Ledger::open(ledger.fd(), 400).err().unwrap();
+        assert_eq!(in_flight.started(2)[0].ticket, 9);
+        let wrong = InFlightTable::open(in_flight.fd(), 400).err().unwrap();
         assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
-        assert!(Ledger::open(-1, 5).is_err());
+        assert!(InFlightTable::open(-1, 5).is_err());
     }
 
     #[test]
-    #[should_panic(expected = "ledger has 1 slots")]
+    #[should_panic(expected = "in_flight has 1 slots")]
     fn an_unknown_slot_is_refused() {
-        Ledger::new(1, 1).unwrap().clear(1);
+        InFlightTable::new(1, 1).unwrap().clear(1);
     }
 }

@@ -1,4 +1,4 @@
-//! The board: one shared mapping, made before the fork, in which every worker
+//! The scoreboard: one shared mapping, made before the fork, in which every worker
 //! publishes how loaded it is. Siblings read it to decide who accepts a
 //! connection, the supervisor to answer `status`.
 //!
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// What one worker publishes. Padded so that two workers never share a line.
 #[repr(C, align(128))]
 #[derive(Default)]
-pub struct Slot {
+pub struct WorkerGauges {
     /// Process id of the worker, 0 when the place is free.
     pub pid: AtomicU32,
     /// Open client connections.
     pub connections: AtomicU32,
-    /// Units waiting in the first lane of the queue.
+    /// Units waiting in the first class of the queue.
     pub queued: AtomicU32,
     /// Units being run by Ruby threads.
     pub running: AtomicU32,
@@ -39,12 +39,12 @@ pub struct Slot {
     /// Units finished by Ruby since the worker started.
     pub finished_total: AtomicU64,
     /// What the collector did, and what the heap holds.
-    pub heap: Heap,
+    pub heap: HeapGauges,
 }
 
 /// A worker's heap and allocator, as last seen.
 #[derive(Default)]
-pub struct Heap {
+pub struct HeapGauges {
     /// Minor collections.
     pub minor_total: AtomicU64,
     /// Full collections.
@@ -71,7 +71,7 @@ pub struct Heap {
     pub retained_bytes: AtomicU64,
 }
 
-impl Heap {
+impl HeapGauges {
     /// Every gauge with the name that Ruby and `status` know it by.
     pub fn gauges(&self) -> [(&'static str, &AtomicU64); 12] {
         [
@@ -91,7 +91,7 @@ impl Heap {
     }
 }
 
-impl Slot {
+impl WorkerGauges {
     /// Whether a unit has been running for `after_ms` without another being
     /// taken: a new connection would wait behind it. `now_ms` is the monotonic
     /// clock ([`crate::clock::now_ns`] in ms).
@@ -125,37 +125,37 @@ impl Slot {
     }
 }
 
-/// The shared mapping with one [`Slot`] per worker.
+/// The shared mapping with one [`WorkerGauges`] per worker.
 ///
 /// It outlives `fork`: parent and children see the same memory. A process that
 /// was started anew (a mold) maps it by its inherited descriptor. Dropping the
 /// handle unmaps it in this process only.
-pub struct Board {
-    slots: NonNull<Slot>,
+pub struct Scoreboard {
+    slots: NonNull<WorkerGauges>,
     len: usize,
     fd: OwnedFd,
 }
 
 // SAFETY: the mapping is valid until drop and holds atomics only.
-unsafe impl Send for Board {}
+unsafe impl Send for Scoreboard {}
 // SAFETY: as above; every access goes through atomics.
-unsafe impl Sync for Board {}
+unsafe impl Sync for Scoreboard {}
 
-impl Board {
-    /// Maps a board of `len` slots, all zero. Call before the fork.
+impl Scoreboard {
+    /// Maps a scoreboard of `len` slots, all zero. Call before the fork.
     ///
     /// # Errors
     /// The operating system's error when the mapping is refused.
     pub fn new(len: usize) -> io::Result<Self> {
         let len = len.max(1);
         // SAFETY: a literal name with its NUL; the flag keeps it from other programs.
-        let raw = unsafe { libc::memfd_create(c"chaton-board".as_ptr(), libc::MFD_CLOEXEC) };
+        let raw = unsafe { libc::memfd_create(c"chaton-scoreboard".as_ptr(), libc::MFD_CLOEXEC) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made, owned by nobody else.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let bytes = (len * std::mem::size_of::<Slot>()) as libc::off_t;
+        let bytes = (len * std::mem::size_of::<WorkerGauges>()) as libc::off_t;
         // SAFETY: a descriptor of ours.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) } != 0 {
             return Err(io::Error::last_os_error());
@@ -163,10 +163,10 @@ impl Board {
         Self::map(fd, len)
     }
 
-    /// Maps the board behind an inherited descriptor, which stays the caller's.
+    /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no board, else the operating system's error.
+    /// `InvalidInput` when it is no scoreboard, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
         // SAFETY: duplicates; a bad descriptor is an error, not harm.
         let raw = unsafe { libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 0) };
@@ -176,9 +176,9 @@ impl Board {
         // SAFETY: just made, owned by nobody else.
         let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
         let bytes = file.metadata()?.len() as usize;
-        let size = std::mem::size_of::<Slot>();
+        let size = std::mem::size_of::<WorkerGauges>();
         if bytes == 0 || !bytes.is_multiple_of(size) {
-            let message = format!("descriptor {inherited} is no board: {bytes} bytes");
+            let message = format!("descriptor {inherited} is no scoreboard: {bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Self::map(file.into(), bytes / size)
@@ -189,7 +189,7 @@ impl Board {
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                len * std::mem::size_of::<Slot>(),
+                len * std::mem::size_of::<WorkerGauges>(),
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_raw_fd(),
@@ -203,7 +203,7 @@ impl Board {
         Ok(Self { slots, len, fd })
     }
 
-    /// The descriptor by which a process started anew maps the same board.
+    /// The descriptor by which a process started anew maps the same scoreboard.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -217,15 +217,15 @@ impl Board {
     /// The slot of worker `index`.
     ///
     /// # Panics
-    /// When `index` is not below [`Board::len`].
-    pub fn slot(&self, index: usize) -> &Slot {
-        assert!(index < self.len, "board has {} slots, asked for {index}", self.len);
+    /// When `index` is not below [`Scoreboard::len`].
+    pub fn slot(&self, index: usize) -> &WorkerGauges {
+        assert!(index < self.len, "scoreboard has {} slots, asked for {index}", self.len);
         // SAFETY: in bounds, mapped until drop, all-zero bytes are valid atomics.
         unsafe { self.slots.add(index).as_ref() }
     }
 
     /// The slots of the other workers that are alive.
-    pub fn siblings(&self, index: usize) -> impl Iterator<Item = &Slot> {
+    pub fn siblings(&self, index: usize) -> impl Iterator<Item = &WorkerGauges> {
         (0..self.len)
             .filter(move |i| *i != index)
             .map(|i| self.slot(i))
@@ -233,11 +233,14 @@ impl Board {
     }
 }
 
-impl Drop for Board {
+impl Drop for Scoreboard {
     fn drop(&mut self) {
         // SAFETY: mapped by `new` with this size; no reference outlives `self`.
         unsafe {
-            libc::munmap(self.slots.as_ptr().cast(), self.len * std::mem::size_of::<Slot>());
+            libc::munmap(
+                self.slots.as_ptr().cast(),
+                self.len * std::mem::size_of::<WorkerGauges>(),
+            );
         }
     }
 }
@@ -248,44 +251,44 @@ mod tests {
 
     #[test]
     fn a_forked_child_writes_what_the_parent_reads() {
-        let board = Board::new(2).unwrap();
+        let scoreboard = Scoreboard::new(2).unwrap();
         // SAFETY: the child only stores to the mapping and leaves.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            board.slot(1).queued.store(7, Relaxed);
+            scoreboard.slot(1).queued.store(7, Relaxed);
             // SAFETY: leaves without running the test harness's handlers.
             unsafe { libc::_exit(0) };
         }
         // SAFETY: waits for the child made above.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        assert_eq!(board.slot(1).queued.load(Relaxed), 7);
-        board.slot(1).clear();
-        assert_eq!(board.slot(1).queued.load(Relaxed), 0);
+        assert_eq!(scoreboard.slot(1).queued.load(Relaxed), 7);
+        scoreboard.slot(1).clear();
+        assert_eq!(scoreboard.slot(1).queued.load(Relaxed), 0);
     }
 
     #[test]
     fn an_inherited_descriptor_shows_the_same_board() {
-        let board = Board::new(3).unwrap();
-        let again = Board::open(board.fd()).unwrap();
+        let scoreboard = Scoreboard::new(3).unwrap();
+        let again = Scoreboard::open(scoreboard.fd()).unwrap();
         assert_eq!(again.len(), 3);
         again.slot(2).running.store(4, Relaxed);
-        assert_eq!(board.slot(2).running.load(Relaxed), 4);
+        assert_eq!(scoreboard.slot(2).running.load(Relaxed), 4);
     }
 
     #[test]
     fn what_is_no_board_is_refused() {
         let file = tempfile_of(5);
         assert_eq!(
-            Board::open(file.as_raw_fd()).err().unwrap().kind(),
+            Scoreboard::open(file.as_raw_fd()).err().unwrap().kind(),
             io::ErrorKind::InvalidInput
         );
-        assert!(Board::open(-1).is_err());
+        assert!(Scoreboard::open(-1).is_err());
     }
 
     fn tempfile_of(bytes: i64) -> OwnedFd {
         // SAFETY: a literal name; the result is checked and owned here.
         unsafe {
-            let raw = libc::memfd_create(c"no-board".as_ptr(), libc::MFD_CLOEXEC);
+            let raw = libc::memfd_create(c"no-scoreboard".as_ptr(), libc::MFD_CLOEXEC);
             assert!(raw >= 0);
             assert_eq!(libc::ftruncate(raw, bytes), 0);
             OwnedFd::from_raw_fd(raw)
@@ -294,17 +297,17 @@ mod tests {
 
     #[test]
     fn siblings_are_the_living_others() {
-        let board = Board::new(3).unwrap();
-        board.slot(0).pid.store(10, Relaxed);
-        board.slot(2).pid.store(12, Relaxed);
-        assert_eq!(board.siblings(0).count(), 1);
-        assert_eq!(board.siblings(1).count(), 2);
+        let scoreboard = Scoreboard::new(3).unwrap();
+        scoreboard.slot(0).pid.store(10, Relaxed);
+        scoreboard.slot(2).pid.store(12, Relaxed);
+        assert_eq!(scoreboard.siblings(0).count(), 1);
+        assert_eq!(scoreboard.siblings(1).count(), 2);
     }
 
     #[test]
-    #[should_panic(expected = "board has 2 slots")]
+    #[should_panic(expected = "scoreboard has 2 slots")]
     fn an_unknown_slot_is_refused() {
-        let board = Board::new(2).unwrap();
-        let _ = board.slot(2);
+        let scoreboard = Scoreboard::new(2).unwrap();
+        let _ = scoreboard.slot(2);
     }
 }

@@ -1,13 +1,13 @@
-//! The alarm: an event descriptor that wakes the sentinel out of `ppoll`.
+//! The event_fd: an event descriptor that wakes the scheduler out of `ppoll`.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Wakes one waiting thread; rings before the wait are kept and joined.
-pub struct Alarm(OwnedFd);
+pub struct EventFd(OwnedFd);
 
-impl Alarm {
-    /// A silent alarm.
+impl EventFd {
+    /// A silent event_fd.
     ///
     /// # Errors
     /// When the operating system gives no descriptor.
@@ -22,7 +22,7 @@ impl Alarm {
     }
 
     /// Wakes the waiting thread.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: writes 8 bytes of ours; a full counter already means "rung".
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };

@@ -1,4 +1,4 @@
-//! The sentinel: the one thread that looks at the pool from outside.
+//! The scheduler: the one thread that looks at the pool from outside.
 //!
 //! It sleeps until a push finds that nobody was woken for it. Then it looks
 //! every `stall_ns` (0.2 ms), less often while threads make quick progress, nobody
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::executor::Executor;
-use crate::eye::Eye;
-use crate::growth::Growth;
-use crate::guard::Event;
-use crate::hub::Hub;
-use crate::leash::{Leash, Line};
-use crate::pace::{interval_factor, INTERVAL_FACTOR_MAX};
-use crate::policy::{decide, Readings, Tuning};
+use crate::pool::growth::Growth;
+use crate::pool::interval::{interval_factor, INTERVAL_FACTOR_MAX};
+use crate::pool::policy::{decide, Readings, Tuning};
+use crate::pool::sampler::ThreadSampler;
+use crate::pool::thread_record::ThreadRecord;
+use crate::pool::Pool;
+use crate::process::channel::{ChannelMessage, SupervisorChannel};
+use crate::process::events::SupportEvent;
 use crate::work::{Shed, Work};
 
-/// Looks at an empty queue before the sentinel sleeps again.
+/// Looks at an empty queue before the scheduler sleeps again.
 const EMPTY_LOOKS: u32 = 4;
 /// Less than this share of one CPU is a block, at least this nearly all of it.
 const UNUSED: f64 = 0.25;
-const ABSORBED: f64 = 0.875;
+const CPU_SATURATED: f64 = 0.875;
 /// Time that a woken thread gets to take before its absence counts as a stall.
 const ARRIVAL_NS: u64 = 1_000_000;
 /// Time without a stall after which the width narrows. Narrowing that is
@@ -36,9 +36,9 @@ const ARRIVAL_NS: u64 = 1_000_000;
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
 /// How long the guardian may take to fetch a report before Rust writes it.
-pub const UNHEARD_NS: u64 = 1_000_000_000;
+pub const UNFETCHED_NS: u64 = 1_000_000_000;
 
-/// What the sentinel counted.
+/// What the scheduler counted.
 #[derive(Default)]
 pub struct Counters {
     /// Looks at the pool.
@@ -49,44 +49,44 @@ pub struct Counters {
     pub preemptions: AtomicU64,
 }
 
-/// What the sentinel may call; all of it is safe from a thread without the GVL.
-pub struct Hooks {
+/// What the scheduler may call; all of it is safe from a thread without the GVL.
+pub struct SchedulerHooks {
     /// Asks the VM to take the GVL from the running thread; `None` where the
     /// VM has no safe way.
     pub preempt: Option<Box<dyn Fn() + Send>>,
     /// Writes one line to the log.
     pub report: Box<dyn Fn(&str) + Send>,
     /// The line to the supervisor, when there is one.
-    pub leash: Option<Arc<Leash>>,
+    pub channel: Option<Arc<SupervisorChannel>>,
     /// Time after the supervisor's end at which the process leaves by force.
     pub orphan_exit: Duration,
 }
 
-/// The running sentinel. Dropping it stops and joins the thread.
-pub struct Sentinel {
+/// The running scheduler. Dropping it stops and joins the thread.
+pub struct Scheduler {
     stop: Arc<AtomicBool>,
-    ring: Box<dyn Fn() + Send + Sync>,
+    notify: Box<dyn Fn() + Send + Sync>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Sentinel {
+impl Scheduler {
     /// Starts the thread. It blocks every signal.
     ///
     /// # Errors
     /// When the operating system gives no thread.
-    pub fn start<W: Work>(hub: &Arc<Hub<W>>, hooks: Hooks) -> std::io::Result<Self> {
+    pub fn start<W: Work>(pool: &Arc<Pool<W>>, hooks: SchedulerHooks) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let watch = Watch::new(hub.clone(), hooks, stop.clone());
-        let thread = crate::thread::spawn("chaton-sentinel", move || watch.run())?;
-        let hub = hub.clone();
-        Ok(Self { stop, ring: Box::new(move || hub.alarm.ring()), thread: Some(thread) })
+        let watch = SchedulerLoop::new(pool.clone(), hooks, stop.clone());
+        let thread = crate::thread::spawn("chaton-scheduler", move || watch.run())?;
+        let pool = pool.clone();
+        Ok(Self { stop, notify: Box::new(move || pool.event_fd.notify()), thread: Some(thread) })
     }
 }
 
-impl Drop for Sentinel {
+impl Drop for Scheduler {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        (self.ring)();
+        (self.notify)();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -94,10 +94,10 @@ impl Drop for Sentinel {
 }
 
 /// What one look saw.
-struct Look<L> {
+struct Observation<L> {
     readings: Readings,
     /// Threads that may be using the CPU.
-    sample: Vec<Arc<Executor<L>>>,
+    sample: Vec<Arc<ThreadRecord<L>>>,
     /// Units taken since the last look.
     takes: u64,
     /// Units finished since the start.
@@ -108,9 +108,9 @@ struct Look<L> {
     rouse_age_ns: u64,
 }
 
-struct Watch<W: Work> {
-    hub: Arc<Hub<W>>,
-    hooks: Hooks,
+struct SchedulerLoop<W: Work> {
+    pool: Arc<Pool<W>>,
+    hooks: SchedulerHooks,
     stop: Arc<AtomicBool>,
     growth: Growth,
     interval_ns: u64,
@@ -128,16 +128,16 @@ struct Watch<W: Work> {
     share: f64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
-    eye: Eye,
+    sampler: ThreadSampler,
 }
 
-impl<W: Work> Watch<W> {
-    fn new(hub: Arc<Hub<W>>, hooks: Hooks, stop: Arc<AtomicBool>) -> Self {
+impl<W: Work> SchedulerLoop<W> {
+    fn new(pool: Arc<Pool<W>>, hooks: SchedulerHooks, stop: Arc<AtomicBool>) -> Self {
         let now = clock::now_ns();
         Self {
-            interval_ns: hub.options.stall_ns,
+            interval_ns: pool.config.stall_ns,
             growth: Growth::new(now),
-            hub,
+            pool,
             hooks,
             stop,
             looked_ns: now,
@@ -152,21 +152,21 @@ impl<W: Work> Watch<W> {
             share: 0.0,
             shrink_at_ns: None,
             orphan_at_ns: None,
-            eye: Eye::default(),
+            sampler: ThreadSampler::default(),
         }
     }
 
     fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let timeout = self.timeout();
-            let (rung, heard) = self.sleep(timeout);
+            let (rung, received) = self.sleep(timeout);
             if rung {
-                self.hub.alarm.clear();
+                self.pool.event_fd.clear();
             }
-            if heard {
-                self.hear();
+            if received {
+                self.receive();
             }
-            if self.hub.armed.load(Ordering::Acquire) {
+            if self.pool.armed.load(Ordering::Acquire) {
                 self.look();
             }
             self.keep_time();
@@ -175,22 +175,22 @@ impl<W: Work> Watch<W> {
 
     /// Time in ns until something is due; `None` while nothing is.
     fn timeout(&self) -> Option<u64> {
-        if self.hub.armed.load(Ordering::Acquire) {
+        if self.pool.armed.load(Ordering::Acquire) {
             return Some(self.interval_ns);
         }
         let now = clock::now_ns();
-        let unheard = self.hub.guard.next_unheard_ns(UNHEARD_NS);
-        let due = [self.shrink_at_ns, self.orphan_at_ns, unheard, self.hub.idle_due_ns()];
+        let unfetched = self.pool.events.next_unfetched_ns(UNFETCHED_NS);
+        let due = [self.shrink_at_ns, self.orphan_at_ns, unfetched, self.pool.idle_due_ns()];
         due.into_iter().flatten().min().map(|at| at.saturating_sub(now))
     }
 
     fn sleep(&self, timeout_ns: Option<u64>) -> (bool, bool) {
-        let leash = match (&self.hooks.leash, self.orphan_at_ns) {
-            (Some(leash), None) => leash.fd(),
+        let channel = match (&self.hooks.channel, self.orphan_at_ns) {
+            (Some(channel), None) => channel.fd(),
             _ => -1,
         };
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [entry(self.hub.alarm.fd()), entry(leash)];
+        let mut fds = [entry(self.pool.event_fd.fd()), entry(channel)];
         let timeout = timeout_ns.map(|ns| libc::timespec {
             tv_sec: (ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (ns % 1_000_000_000) as libc::c_long,
@@ -201,60 +201,61 @@ impl<W: Work> Watch<W> {
         (fds[0].revents != 0, fds[1].revents != 0)
     }
 
-    fn hear(&mut self) {
-        let Some(leash) = &self.hooks.leash else { return };
-        let heard = leash.hear();
-        if heard.ping {
-            self.hub.guard.post(Event::Ping);
+    fn receive(&mut self) {
+        let Some(channel) = &self.hooks.channel else { return };
+        let received = channel.receive();
+        if received.ping {
+            self.pool.events.post(SupportEvent::Ping);
         }
-        for line in heard.lines {
-            self.hub.guard.post(match line {
-                Line::Recover(text) => Event::Recover(text),
-                Line::Order(text) => Event::Order(text),
+        for line in received.lines {
+            self.pool.events.post(match line {
+                ChannelMessage::Recover(text) => SupportEvent::Recover(text),
+                ChannelMessage::Order(text) => SupportEvent::Order(text),
             });
         }
-        if heard.lost > 0 {
+        if received.lost > 0 {
             (self.hooks.report)(
                 "a line of the supervisor could not be read: the jobs of a worker that died are \
                  recovered when its lease ends",
             );
         }
-        if heard.end {
-            let patience = self.hooks.orphan_exit.as_nanos() as u64;
-            self.orphan_at_ns = Some(clock::now_ns() + patience);
-            self.hub.guard.post(Event::Orphan);
+        if received.end {
+            let idle_timer = self.hooks.orphan_exit.as_nanos() as u64;
+            self.orphan_at_ns = Some(clock::now_ns() + idle_timer);
+            self.pool.events.post(SupportEvent::Orphan);
         }
     }
 
     fn look(&mut self) {
         let now = clock::now_ns();
-        self.hub.counters.looks.fetch_add(1, Relaxed);
+        self.pool.counters.looks.fetch_add(1, Relaxed);
         let elapsed = now.saturating_sub(self.looked_ns);
         self.looked_ns = now;
-        let Look { mut readings, sample, takes, finished, oldest_ns, rouse_age_ns } =
+        let Observation { mut readings, sample, takes, finished, oldest_ns, rouse_age_ns } =
             self.read(now);
         if readings.waiting == 0 {
             self.nothing_waits(elapsed);
             return;
         }
         self.empty_looks = 0;
-        let nobody_comes = readings.coming == 0 || rouse_age_ns >= ARRIVAL_NS;
+        let nobody_comes = readings.waking == 0 || rouse_age_ns >= ARRIVAL_NS;
         // Only a unit that waited all the time proves that the time was lost.
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
-        let lost = used < UNUSED && elapsed >= self.hub.options.stall_ns / 2;
+        let lost = used < UNUSED && elapsed >= self.pool.config.stall_ns / 2;
         // A thread that lost its CPU to a neighbour has not blocked, and would use it.
-        let wanted = (used < if readings.urgent { UNUSED } else { ABSORBED })
-            && sample.iter().any(|executor| executor.probe.is_runnable());
+        let wanted = (used < if readings.interactive_waiting { UNUSED } else { CPU_SATURATED })
+            && sample.iter().any(|thread| thread.probe.is_runnable());
         readings.stalled = lost && !wanted && nobody_comes && waited;
-        readings.absorbed = !readings.urgent && self.is_absorbed(used, wanted, elapsed);
+        readings.cpu_saturated =
+            !readings.interactive_waiting && self.is_cpu_saturated(used, wanted, elapsed);
         self.note_stall(readings.stalled, now);
         readings.stalled_looks = self.stalled_looks;
-        readings.same_runner_ns = now.saturating_sub(self.eye.runner_since_ns);
+        readings.same_runner_ns = now.saturating_sub(self.sampler.runner_since_ns);
         readings.calm_ns = now.saturating_sub(self.calm_since_ns);
-        let max = self.hub.options.threads_max;
+        let max = self.pool.config.threads_max;
         readings.max = self.growth.limit(now, finished, readings.awake, readings.stalled, max);
-        let tuning = Tuning { preempt_ns: self.hub.options.preempt_ns, narrow_ns: self.narrow_ns };
+        let tuning = Tuning { preempt_ns: self.pool.config.preempt_ns, narrow_ns: self.narrow_ns };
         let decision = decide(&readings, &tuning);
         if decision.narrowed {
             self.calm_since_ns = now;
@@ -262,73 +263,73 @@ impl<W: Work> Watch<W> {
                 self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
             }
         }
-        if decision.guest && !readings.urgent {
+        if decision.admit_one && !readings.interactive_waiting {
             // It stays for a while: what waits behind it may be quick.
             (self.guest_ns, self.calm_since_ns) = (now, now);
         }
-        self.hub.slot().hogged.store(u32::from(decision.preempt), Relaxed);
+        self.pool.slot().hogged.store(u32::from(decision.preempt), Relaxed);
         if decision.width != readings.width || decision.wake + decision.spawn > 0 {
-            self.hub.apply(&decision);
+            self.pool.apply(&decision);
         }
         if decision.preempt {
             self.preempt(now);
         }
-        self.pace(interval_factor(&readings, takes, self.hub.options.stall_ns, tuning.preempt_ns));
+        self.pace(interval_factor(&readings, takes, self.pool.config.stall_ns, tuning.preempt_ns));
     }
 
-    /// Readings under one lock, and the executors worth looking at.
-    fn read(&mut self, now: u64) -> Look<W::Label> {
+    /// Readings under one lock, and the threads worth looking at.
+    fn read(&mut self, now: u64) -> Observation<W::Label> {
         let mut old = Vec::new();
-        let mut state = self.hub.state.lock();
-        state.lanes.expire_all(now, &mut old);
-        self.hub.publish(&state);
-        let oldest_ns = state.lanes.oldest_age_ns(now);
-        self.hub.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
+        let mut state = self.pool.state.lock();
+        state.queue.expire_all(now, &mut old);
+        self.pool.publish(&state);
+        let oldest_ns = state.queue.oldest_age_ns(now);
+        self.pool.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
         let takes = state.taken - self.taken;
         self.taken = state.taken;
         let readings = Readings {
-            waiting: state.lanes.len(),
-            urgent: state.lanes.len_of(0) > 0,
-            since_guest_ns: now.saturating_sub(self.guest_ns),
+            waiting: state.queue.len(),
+            interactive_waiting: state.queue.len_of(0) > 0,
+            since_admit_ns: now.saturating_sub(self.guest_ns),
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
             awake: state.awake,
-            coming: state.coming,
+            waking: state.waking,
             idle: state.idle.len(),
             spawning: state.spawning,
             width: state.width,
             ..Readings::default()
         };
         let sample =
-            if readings.waiting > 0 { self.eye.pick(&state.executors) } else { Vec::new() };
+            if readings.waiting > 0 { self.sampler.pick(&state.threads) } else { Vec::new() };
         let finished = state.finished;
-        let rouse_age_ns = now.saturating_sub(state.last_rouse_ns);
+        let rouse_age_ns = now.saturating_sub(state.last_wake_ns);
         drop(state);
-        self.hub.shed(old, Shed::Old);
-        Look { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
+        self.pool.shed(old, Shed::Old);
+        Observation { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
     }
 
     /// The share of one CPU that the sampled threads used since the last look.
-    fn cpu_used(&mut self, sample: &[Arc<Executor<W::Label>>], elapsed_ns: u64) -> f64 {
+    fn cpu_used(&mut self, sample: &[Arc<ThreadRecord<W::Label>>], elapsed_ns: u64) -> f64 {
         let mut used = 0;
-        let (mut most, mut runner) = (0, self.eye.last_runner);
-        for executor in sample {
-            let cpu = executor.cpu_since_last_look_ns().min(elapsed_ns);
+        let (mut most, mut runner) = (0, self.sampler.last_runner);
+        for thread in sample {
+            let cpu = thread.cpu_since_last_look_ns().min(elapsed_ns);
             used += cpu;
             if cpu > most {
-                (most, runner) = (cpu, executor.index);
+                (most, runner) = (cpu, thread.index);
             }
         }
-        self.eye.note(runner, most, used, self.looked_ns);
+        self.sampler.note(runner, most, used, self.looked_ns);
         used as f64 / elapsed_ns.max(1) as f64
     }
 
     /// Whether the CPU was used nearly all the time, or `wanted`, on the average
     /// of `preempt_ns` or so.
-    fn is_absorbed(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
-        let share = if wanted || used >= ABSORBED { 1.0 } else { used };
-        let weight = elapsed_ns as f64 / self.hub.options.preempt_ns as f64;
+    fn is_cpu_saturated(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
+        let share = if wanted || used >= CPU_SATURATED { 1.0 } else { used };
+        let weight = elapsed_ns as f64 / self.pool.config.preempt_ns as f64;
         self.share += (share - self.share) * weight.min(1.0);
-        self.share >= ABSORBED
+        self.share >= CPU_SATURATED
     }
 
     fn note_stall(&mut self, stalled: bool, now: u64) {
@@ -338,7 +339,7 @@ impl<W: Work> Watch<W> {
             if std::mem::take(&mut self.narrowed) {
                 self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
             }
-            self.hub.counters.stalls.fetch_add(1, Relaxed);
+            self.pool.counters.stalls.fetch_add(1, Relaxed);
         } else {
             self.stalled_looks = 0;
         }
@@ -347,13 +348,13 @@ impl<W: Work> Watch<W> {
     fn preempt(&mut self, now: u64) {
         self.preempted_ns = now;
         if let Some(preempt) = &self.hooks.preempt {
-            self.hub.counters.preemptions.fetch_add(1, Relaxed);
+            self.pool.counters.preemptions.fetch_add(1, Relaxed);
             preempt();
         }
     }
 
     fn pace(&mut self, factor_max: u64) {
-        self.interval_ns = (self.interval_ns * 2).min(self.hub.options.stall_ns * factor_max);
+        self.interval_ns = (self.interval_ns * 2).min(self.pool.config.stall_ns * factor_max);
     }
 
     fn nothing_waits(&mut self, elapsed_ns: u64) {
@@ -366,12 +367,12 @@ impl<W: Work> Watch<W> {
             return;
         }
         self.empty_looks = 0;
-        self.interval_ns = self.hub.options.stall_ns;
-        self.hub.slot().hogged.store(0, Relaxed);
-        self.hub.armed.store(false, Ordering::Release);
+        self.interval_ns = self.pool.config.stall_ns;
+        self.pool.slot().hogged.store(0, Relaxed);
+        self.pool.armed.store(false, Ordering::Release);
         // A push between the look and the store would find nobody looking.
-        if !self.hub.state.lock().lanes.is_empty() {
-            self.hub.armed.store(true, Ordering::Release);
+        if !self.pool.state.lock().queue.is_empty() {
+            self.pool.armed.store(true, Ordering::Release);
         }
     }
 
@@ -379,7 +380,7 @@ impl<W: Work> Watch<W> {
     fn keep_time(&mut self) {
         let now = clock::now_ns();
         self.report_unheard();
-        self.hub.end_idle_wait(now);
+        self.pool.end_idle_wait(now);
         if self.orphan_at_ns.is_some_and(|at| now >= at) {
             (self.hooks.report)(
                 "supervisor is gone and this worker did not finish in time: leaving",
@@ -389,29 +390,29 @@ impl<W: Work> Watch<W> {
         }
         match self.shrink_at_ns {
             None => {
-                let state = self.hub.state.lock();
-                if state.alive() + state.spawning > self.hub.options.threads_min {
-                    self.shrink_at_ns = Some(now + self.hub.options.thread_idle_ns);
+                let state = self.pool.state.lock();
+                if state.alive() + state.spawning > self.pool.config.threads_min {
+                    self.shrink_at_ns = Some(now + self.pool.config.thread_idle_ns);
                 }
             }
             Some(at) if now >= at => {
-                let more = self.hub.shrink();
-                self.shrink_at_ns = more.then_some(now + self.hub.options.thread_idle_ns);
+                let more = self.pool.shrink();
+                self.shrink_at_ns = more.then_some(now + self.pool.config.thread_idle_ns);
             }
             Some(_) => {}
         }
     }
 
     fn report_unheard(&self) {
-        for id in self.hub.guard.take_unheard(UNHEARD_NS) {
-            let running = self.hub.running().into_iter().find(|running| running.id == id);
+        for id in self.pool.events.take_unfetched(UNFETCHED_NS) {
+            let running = self.pool.running().into_iter().find(|running| running.id == id);
             let line = match running {
                 Some(r) => format!(
                     "late: {} runs since {} ms in thread {} (tid {}); no backtrace, the GVL was not \
                      to be had within 1 s; CPU {} ms, sleeps in {}",
                     r.what,
                     r.age_ms,
-                    r.executor,
+                    r.thread,
                     r.tid,
                     r.cpu_ms,
                     r.wait_channel.as_deref().unwrap_or("nothing (it runs)"),

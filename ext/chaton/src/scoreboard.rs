@@ -1,26 +1,28 @@
-//! `Chaton::Native::Board`: the shared gauges of all workers.
+//! `Chaton::Native::Scoreboard`: the shared gauges of all workers.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use chaton_core::board::Board;
+use chaton_core::process::scoreboard::Scoreboard;
 use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 
 use crate::error;
 
-/// The board as a Ruby object. It is meant to cross forks: no handle check.
-#[magnus::wrap(class = "Chaton::Native::Board", free_immediately, size)]
-pub struct RbBoard(pub Arc<Board>);
+/// The scoreboard as a Ruby object. It is meant to cross forks: no handle check.
+#[magnus::wrap(class = "Chaton::Native::Scoreboard", free_immediately, size)]
+pub struct RbScoreboard(pub Arc<Scoreboard>);
 
-impl RbBoard {
+impl RbScoreboard {
     fn new(slots: usize) -> Result<Self, Error> {
-        let board = Board::new(slots).map_err(|e| error::system("the shared board", &e))?;
-        Ok(Self(Arc::new(board)))
+        let scoreboard =
+            Scoreboard::new(slots).map_err(|e| error::system("the shared scoreboard", &e))?;
+        Ok(Self(Arc::new(scoreboard)))
     }
 
     fn open(fd: i32) -> Result<Self, Error> {
-        let board = Board::open(fd).map_err(|e| error::system("the inherited board", &e))?;
-        Ok(Self(Arc::new(board)))
+        let scoreboard =
+            Scoreboard::open(fd).map_err(|e| error::system("the inherited scoreboard", &e))?;
+        Ok(Self(Arc::new(scoreboard)))
     }
 
     fn fileno(&self) -> i32 {
@@ -35,7 +37,7 @@ impl RbBoard {
         if index < self.0.len() {
             return Ok(());
         }
-        let message = format!("the board has {} slots, asked for {index}", self.0.len());
+        let message = format!("the scoreboard has {} slots, asked for {index}", self.0.len());
         Err(Error::new(ruby.exception_index_error(), message))
     }
 
@@ -73,12 +75,12 @@ impl RbBoard {
 /// # Errors
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
-    let class = native.define_class("Board", ruby.class_object())?;
-    class.define_singleton_method("new", function!(RbBoard::new, 1))?;
-    class.define_singleton_method("open", function!(RbBoard::open, 1))?;
-    class.define_method("fileno", method!(RbBoard::fileno, 0))?;
-    class.define_method("size", method!(RbBoard::len, 0))?;
-    class.define_method("read", method!(RbBoard::read, 1))?;
-    class.define_method("clear", method!(RbBoard::clear, 1))?;
+    let class = native.define_class("Scoreboard", ruby.class_object())?;
+    class.define_singleton_method("new", function!(RbScoreboard::new, 1))?;
+    class.define_singleton_method("open", function!(RbScoreboard::open, 1))?;
+    class.define_method("fileno", method!(RbScoreboard::fileno, 0))?;
+    class.define_method("size", method!(RbScoreboard::len, 0))?;
+    class.define_method("read", method!(RbScoreboard::read, 1))?;
+    class.define_method("clear", method!(RbScoreboard::clear, 1))?;
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! The bounded queue: one lane per engine, each bounded by count, bytes and
+//! The bounded queue: one class per engine, each bounded by count, bytes and
 //! age, taken from in turn so that no engine starves another.
 
 use std::collections::VecDeque;
 
 use crate::work::Work;
 
-/// Bounds of one lane.
+/// Bounds of one class.
 #[derive(Clone, Copy, Debug)]
-pub struct LaneLimits {
+pub struct QueueLimits {
     /// Units that may wait.
     pub count_max: usize,
     /// Bytes that waiting units may hold.
@@ -22,30 +22,30 @@ struct Waiting<W> {
     work: W,
 }
 
-struct Lane<W> {
-    limits: LaneLimits,
+struct ClassQueue<W> {
+    limits: QueueLimits,
     waiting: VecDeque<Waiting<W>>,
     bytes: usize,
 }
 
-/// The lanes of one hub. Not synchronised: the hub holds it under its lock.
-pub struct Lanes<W> {
-    lanes: Vec<Lane<W>>,
+/// The queue of one pool. Not synchronised: the pool holds it under its lock.
+pub struct WorkQueue<W> {
+    queue: Vec<ClassQueue<W>>,
     turn: usize,
     len: usize,
 }
 
-impl<W: Work> Lanes<W> {
-    /// Lanes with these bounds, in the order of their indexes.
-    pub fn new(limits: &[LaneLimits]) -> Self {
-        let lanes = limits
+impl<W: Work> WorkQueue<W> {
+    /// WorkQueue with these bounds, in the order of their indexes.
+    pub fn new(limits: &[QueueLimits]) -> Self {
+        let queue = limits
             .iter()
-            .map(|limits| Lane { limits: *limits, waiting: VecDeque::new(), bytes: 0 })
+            .map(|limits| ClassQueue { limits: *limits, waiting: VecDeque::new(), bytes: 0 })
             .collect();
-        Self { lanes, turn: 0, len: 0 }
+        Self { queue, turn: 0, len: 0 }
     }
 
-    /// Units waiting in all lanes.
+    /// Units waiting in all queue.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -58,24 +58,24 @@ impl<W: Work> Lanes<W> {
     /// Appends a unit.
     ///
     /// # Errors
-    /// Gives the unit back when the lane is full.
-    pub fn push(&mut self, lane: usize, work: W, now_ns: u64) -> Result<(), W> {
-        let lane = &mut self.lanes[lane];
+    /// Gives the unit back when the class is full.
+    pub fn push(&mut self, class: usize, work: W, now_ns: u64) -> Result<(), W> {
+        let class = &mut self.queue[class];
         let bytes = work.bytes();
-        let over_bytes = !lane.waiting.is_empty() && lane.bytes + bytes > lane.limits.bytes_max;
-        if lane.waiting.len() >= lane.limits.count_max || over_bytes {
+        let over_bytes = !class.waiting.is_empty() && class.bytes + bytes > class.limits.bytes_max;
+        if class.waiting.len() >= class.limits.count_max || over_bytes {
             return Err(work);
         }
-        lane.bytes += bytes;
-        lane.waiting.push_back(Waiting { since_ns: now_ns, bytes, work });
+        class.bytes += bytes;
+        class.waiting.push_back(Waiting { since_ns: now_ns, bytes, work });
         self.len += 1;
         Ok(())
     }
 
-    /// The next unit, lanes in turn. Units past their age go to `old` instead.
+    /// The next unit, queue in turn. Units past their age go to `old` instead.
     pub fn pop(&mut self, now_ns: u64, old: &mut Vec<W>) -> Option<W> {
-        for _ in 0..self.lanes.len() {
-            self.turn = if self.turn + 1 >= self.lanes.len() { 0 } else { self.turn + 1 };
+        for _ in 0..self.queue.len() {
+            self.turn = if self.turn + 1 >= self.queue.len() { 0 } else { self.turn + 1 };
             self.expire(self.turn, now_ns, old);
             if let Some(waiting) = self.remove_first(self.turn) {
                 return Some(waiting.work);
@@ -86,63 +86,64 @@ impl<W: Work> Lanes<W> {
 
     /// Moves every unit past its age to `old`.
     pub fn expire_all(&mut self, now_ns: u64, old: &mut Vec<W>) {
-        for lane in 0..self.lanes.len() {
-            self.expire(lane, now_ns, old);
+        for class in 0..self.queue.len() {
+            self.expire(class, now_ns, old);
         }
     }
 
     /// Takes everything out.
     pub fn drain(&mut self) -> Vec<W> {
         let mut all = Vec::with_capacity(self.len);
-        for lane in 0..self.lanes.len() {
-            all.extend(self.drain_lane(lane));
+        for class in 0..self.queue.len() {
+            all.extend(self.drain_class(class));
         }
         all
     }
 
-    /// Takes everything out of one lane, first in first.
-    pub fn drain_lane(&mut self, lane: usize) -> Vec<W> {
-        std::iter::from_fn(|| self.remove_first(lane)).map(|waiting| waiting.work).collect()
+    /// Takes everything out of one class, first in first.
+    pub fn drain_class(&mut self, class: usize) -> Vec<W> {
+        std::iter::from_fn(|| self.remove_first(class)).map(|waiting| waiting.work).collect()
     }
 
-    /// Units waiting in one lane.
-    pub fn len_of(&self, lane: usize) -> usize {
-        self.lanes[lane].waiting.len()
+    /// Units waiting in one class.
+    pub fn len_of(&self, class: usize) -> usize {
+        self.queue[class].waiting.len()
     }
 
     /// Age of the oldest waiting unit in ns; 0 when nothing waits.
     pub fn oldest_age_ns(&self, now_ns: u64) -> u64 {
-        let oldest = self.lanes.iter().filter_map(|lane| lane.waiting.front()).map(|w| w.since_ns);
+        let oldest =
+            self.queue.iter().filter_map(|class| class.waiting.front()).map(|w| w.since_ns);
         oldest.min().map_or(0, |since| now_ns.saturating_sub(since))
     }
 
     /// When the first waiting unit reaches its age bound, in ns of the clock.
     pub fn next_expiry_ns(&self) -> Option<u64> {
-        let bounded = self.lanes.iter().filter(|lane| lane.limits.age_max_ms > 0);
+        let bounded = self.queue.iter().filter(|class| class.limits.age_max_ms > 0);
         bounded
-            .filter_map(|lane| {
-                lane.waiting.front().map(|w| w.since_ns + lane.limits.age_max_ms * 1_000_000)
+            .filter_map(|class| {
+                class.waiting.front().map(|w| w.since_ns + class.limits.age_max_ms * 1_000_000)
             })
             .min()
     }
 
-    fn expire(&mut self, lane: usize, now_ns: u64, old: &mut Vec<W>) {
-        let age_max_ns = self.lanes[lane].limits.age_max_ms * 1_000_000;
+    fn expire(&mut self, class: usize, now_ns: u64, old: &mut Vec<W>) {
+        let age_max_ns = self.queue[class].limits.age_max_ms * 1_000_000;
         if age_max_ns == 0 {
             return;
         }
-        while let Some(first) = self.lanes[lane].waiting.front() {
+        while let Some(first) = self.queue[class].waiting.front() {
             if now_ns.saturating_sub(first.since_ns) <= age_max_ns {
                 return;
             }
-            old.extend(self.remove_first(lane).map(|w| w.work));
+            old.extend(self.remove_first(class).map(|w| w.work));
         }
     }
 
-    fn remove_first(&mut self, lane: usize) -> Option<Waiting<W>> {
-        let lane = &mut self.lanes[lane];
-        let first = lane.waiting.pop_front()?;
-        lane.bytes -= first.bytes;
+    fn remove_first(&mut self, class: usize) -> Option<Waiting<W>> {
+        let class = &mut self.queue[class];
+        let first = class.waiting.pop_front()?;
+        class.bytes -= first.bytes;
         self.len -= 1;
         Some(first)
     }
@@ -176,13 +177,13 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn lanes(count_max: usize, bytes_max: usize, age_max_ms: u64, lanes: usize) -> Lanes<Unit> {
-        Lanes::new(&vec![LaneLimits { count_max, bytes_max, age_max_ms }; lanes])
+    fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64, queue: usize) -> WorkQueue<Unit> {
+        WorkQueue::new(&vec![QueueLimits { count_max, bytes_max, age_max_ms }; queue])
     }
 
     #[test]
     fn is_bounded_by_count_and_bytes() {
-        let mut q = lanes(2, 100, 0, 1);
+        let mut q = queue(2, 100, 0, 1);
         assert!(q.push(0, Unit(1, 60), 0).is_ok());
         assert!(q.push(0, Unit(2, 60), 0).is_err(), "over the bytes");
         assert!(q.push(0, Unit(3, 40), 0).is_ok());
@@ -193,14 +194,14 @@ mod tests {
 
     #[test]
     fn one_unit_larger_than_the_bound_still_passes_alone() {
-        let mut q = lanes(2, 100, 0, 1);
+        let mut q = queue(2, 100, 0, 1);
         assert!(q.push(0, Unit(1, 500), 0).is_ok());
         assert!(q.push(0, Unit(2, 1), 0).is_err());
     }
 
     #[test]
     fn sheds_by_age_and_keeps_order() {
-        let mut q = lanes(10, 100, 5, 1);
+        let mut q = queue(10, 100, 5, 1);
         for (id, at) in [(1, 0), (2, 3), (3, 8)] {
             q.push(0, Unit(id, 1), at * MS).ok().unwrap();
         }
@@ -214,19 +215,19 @@ mod tests {
 
     #[test]
     fn one_lane_is_emptied_and_the_other_keeps_its_own() {
-        let mut q = lanes(10, 100, 0, 2);
+        let mut q = queue(10, 100, 0, 2);
         for id in 0..3 {
             q.push(1, Unit(id, 1), 0).ok().unwrap();
         }
         q.push(0, Unit(10, 1), 0).ok().unwrap();
         assert_eq!(q.len_of(1), 3);
-        assert_eq!(q.drain_lane(1).iter().map(|u| u.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(q.drain_class(1).iter().map(|u| u.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!((q.len(), q.len_of(0), q.len_of(1)), (1, 1, 0));
     }
 
     #[test]
     fn lanes_take_turns() {
-        let mut q = lanes(10, 100, 0, 2);
+        let mut q = queue(10, 100, 0, 2);
         for id in 0..3 {
             q.push(0, Unit(id, 1), 0).ok().unwrap();
         }

@@ -1,27 +1,27 @@
-//! `Chaton::Native::Ledger`: which jobs the workers' threads have started.
+//! `Chaton::Native::InFlightTable`: which jobs the workers' threads have started.
 
 use std::sync::Arc;
 
-use chaton_core::ledger::Ledger;
+use chaton_core::process::in_flight::InFlightTable;
 use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby};
 
 use crate::error;
 
-/// The ledger as a Ruby object. It is meant to cross forks: no handle check.
-#[magnus::wrap(class = "Chaton::Native::Ledger", free_immediately, size)]
-pub struct RbLedger(pub Arc<Ledger>);
+/// The in_flight as a Ruby object. It is meant to cross forks: no handle check.
+#[magnus::wrap(class = "Chaton::Native::InFlightTable", free_immediately, size)]
+pub struct RbInFlightTable(pub Arc<InFlightTable>);
 
-impl RbLedger {
+impl RbInFlightTable {
     fn new(slots: usize, threads: usize) -> Result<Self, Error> {
-        let ledger =
-            Ledger::new(slots, threads).map_err(|e| error::system("the shared ledger", &e))?;
-        Ok(Self(Arc::new(ledger)))
+        let in_flight = InFlightTable::new(slots, threads)
+            .map_err(|e| error::system("the shared in_flight", &e))?;
+        Ok(Self(Arc::new(in_flight)))
     }
 
     fn open(fd: i32, threads: usize) -> Result<Self, Error> {
-        let ledger =
-            Ledger::open(fd, threads).map_err(|e| error::system("the inherited ledger", &e))?;
-        Ok(Self(Arc::new(ledger)))
+        let in_flight = InFlightTable::open(fd, threads)
+            .map_err(|e| error::system("the inherited in_flight", &e))?;
+        Ok(Self(Arc::new(in_flight)))
     }
 
     fn fileno(&self) -> i32 {
@@ -37,7 +37,7 @@ impl RbLedger {
         if slot < self.0.slots() {
             return Ok(slot);
         }
-        let message = format!("the ledger has {} slots, asked for {slot}", self.0.slots());
+        let message = format!("the in_flight has {} slots, asked for {slot}", self.0.slots());
         Err(Error::new(ruby.exception_index_error(), message))
     }
 
@@ -65,14 +65,14 @@ impl RbLedger {
 /// # Errors
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
-    let class = native.define_class("Ledger", ruby.class_object())?;
+    let class = native.define_class("InFlightTable", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("new", function!(RbLedger::new, 2))?;
-    class.define_singleton_method("open", function!(RbLedger::open, 2))?;
-    class.define_method("fileno", method!(RbLedger::fileno, 0))?;
-    class.define_method("size", method!(RbLedger::size, 0))?;
-    class.define_method("identity", method!(RbLedger::identity, 1))?;
-    class.define_method("started", method!(RbLedger::started, 1))?;
-    class.define_method("clear", method!(RbLedger::clear, 1))?;
+    class.define_singleton_method("new", function!(RbInFlightTable::new, 2))?;
+    class.define_singleton_method("open", function!(RbInFlightTable::open, 2))?;
+    class.define_method("fileno", method!(RbInFlightTable::fileno, 0))?;
+    class.define_method("size", method!(RbInFlightTable::size, 0))?;
+    class.define_method("identity", method!(RbInFlightTable::identity, 1))?;
+    class.define_method("started", method!(RbInFlightTable::started, 1))?;
+    class.define_method("clear", method!(RbInFlightTable::clear, 1))?;
     Ok(())
 }
