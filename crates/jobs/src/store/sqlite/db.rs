@@ -283,12 +283,12 @@ impl Db {
     /// Rings for whoever waits for a change, in any process.
     fn wake_others(&self) {
         let mut wake = self.wake.lock();
-        if wake.as_ref().is_some_and(Wake::ring) {
+        if wake.as_ref().is_some_and(Wake::notify) {
             return;
         }
         // Who misses it looks by himself after his longest wait.
         *wake = Wake::open(&self.path).ok();
-        wake.as_ref().map(Wake::ring);
+        wake.as_ref().map(Wake::notify);
     }
 
     /// What is open of it, for the registry.

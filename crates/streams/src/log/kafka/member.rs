@@ -66,7 +66,7 @@ impl KafkaMember {
         let handle = config.open(Kind::Consumer, conf)?;
         handle.join_queues();
         let queue = Queue::of_consumer(&handle);
-        queue.ring(bell.fd());
+        queue.notify(bell.fd());
         let mut topics = TopicList::new();
         for topic in &group.topics {
             topics.add(topic, -1, -1, "")?;
@@ -161,7 +161,7 @@ impl KafkaMember {
             else {
                 continue;
             };
-            queue.ring(self.bell.fd());
+            queue.notify(self.bell.fd());
             self.readings.insert(partition, Reading::new(queue));
         }
         Ok(())

@@ -48,8 +48,8 @@ impl KafkaReader {
         };
         let (bell, stop) = (event_fd()?, Arc::new(event_fd()?));
         let queue = Queue::new(&handle);
-        queue.ring(bell.fd());
-        main.ring(bell.fd());
+        queue.notify(bell.fd());
+        main.notify(bell.fd());
         topic.read(partition.number, offset, &queue).map_err(explained)?;
         Ok(Self {
             reading: Reading::new(queue),
