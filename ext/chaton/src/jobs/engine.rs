@@ -54,7 +54,7 @@ impl Sink for PoolSink {
     }
 
     fn signal(&self, name: &str) {
-        self.0.pool.events().post(Event::Signal(name.to_string()));
+        self.0.pool.events().post(SupportEvent::Signal(name.to_string()));
     }
 }
 

@@ -223,7 +223,7 @@ impl Watch {
         }
         drop(state);
         if lines && self.is_time_to_tell() {
-            self.pool.events().post(Event::Collections);
+            self.pool.events().post(SupportEvent::Collections);
         }
     }
 
@@ -243,7 +243,7 @@ impl Watch {
         if !self.causes.needs_major() {
             self.wanting.store(0, Relaxed);
         } else if self.wanting.fetch_add(1, Relaxed) % WANTING_MAX == WANTING_MAX - 1 {
-            self.pool.events().post(Event::FullWanted);
+            self.pool.events().post(SupportEvent::FullWanted);
         }
     }
 
