@@ -5,7 +5,7 @@ require_relative "gc/suite"
 require_relative "jobs/suite"
 require_relative "memory/suite"
 require_relative "streams/suite"
-require_relative "support/readme"
+require_relative "support/page"
 require_relative "support/run"
 require_relative "web/suite"
 
@@ -17,7 +17,7 @@ options = { only: [], quick: false }
 typed = ["bin/bench", *ARGV].join(" ")
 list = false
 parser = OptionParser.new do |opts|
-  opts.banner = "bin/bench web|jobs|streams|memory|gc [options] | bin/bench render FOLDER"
+  opts.banner = "bin/bench web|jobs|streams|memory|gc [options] | bin/bench render [FOLDER]"
   opts.on("--quick", "few short slices, for orientation (5 to 10 minutes)") { options[:quick] = true }
   opts.on("--case NAME", "only this case; may be given again") { |name| options[:only] << name }
   opts.on("--list", "name the cases") { list = true }
@@ -32,11 +32,12 @@ if list
 elsif SUITES.key?(command)
   folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
   puts "", File.read(File.join(folder, "summary.md")), "", folder
-elsif command == "render" && rest.first && File.directory?(rest.first)
+elsif command == "render" && rest.empty?
+  puts Bench::Page.new(SUITES).write
+elsif command == "render" && File.directory?(rest.first)
   folder = File.expand_path(rest.first)
   suite = SUITES.fetch(folder[/-(#{SUITES.keys.join("|")})(?:-\d+)?\z/, 1]) { abort parser.help }
-  File.write(File.join(folder, "summary.md"), suite.summary(folder).to_s)
-  puts Bench::Readme.render(suite, folder) ? "README.md rendered" : "README.md was up to date"
+  File.write(File.join(folder, "summary.md"), suite.summary(Bench::Results.of_run(folder)).to_s)
 else
   abort parser.help
 end

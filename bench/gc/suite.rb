@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/chart_row"
 require_relative "../support/report"
 require_relative "cases"
 require_relative "contest"
@@ -25,14 +26,24 @@ module Bench
         a ratio is the median of the ratios of each round.
       TEXT
 
+      CHARTS = [
+        ChartRow.new(case_name: "curve", title: "templates over 450,000 objects: highest rate answered in full", metric: :full_rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "curve", title: "p99.9 at the same rate", metric: :p999_ms,
+                     unit: " ms", better: :lower),
+        ChartRow.new(case_name: "curve", title: "time in collections inside a request", metric: :gc_us,
+                     unit: " µs", better: :lower)
+      ].freeze
+
       module_function
 
       def name = "gc"
       def programs = %w[puma wrk]
+      def charts = CHARTS
       def cases = Cases.all
 
-      def summary(folder)
-        Report.new(folder, title: "Garbage collection", cases:, notes: NOTES, appendix: CurveTable.method(:render))
+      def summary(results)
+        Report.new(results, title: "Garbage collection", cases:, notes: NOTES, appendix: CurveTable.method(:render))
       end
 
       # @return [Hash{Symbol => Object}] the raw results

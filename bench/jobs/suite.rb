@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/chart_row"
 require_relative "cases"
 require_relative "contest"
 require_relative "summary"
@@ -12,12 +13,28 @@ module Bench
       # Orientation in a few minutes: too short to be cited.
       QUICK = { rounds: 2, jobs: 10_000 }.freeze
 
+      CHARTS = [
+        ChartRow.new(case_name: "drain-1000", title: "1,000 no-op jobs, 100 threads", metric: :rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "drain-100000", title: "no-op jobs, 100 threads", metric: :rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "delay", title: "no-op jobs, Redis 1 ms away, 10 threads", metric: :rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "enqueue-one", title: "enqueue one by one", metric: :rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "enqueue-bulk", title: "enqueue 1,000 at once", metric: :rate,
+                     unit: "/s"),
+        ChartRow.new(case_name: "memory", title: "memory after 100,000 jobs", metric: :pss_mb,
+                     unit: " MB", better: :lower)
+      ].freeze
+
       module_function
 
       def name = "jobs"
       def programs = %w[sidekiq redis]
+      def charts = CHARTS
       def cases = Cases.all
-      def summary(folder) = Summary.new(folder)
+      def summary(results) = Summary.new(results)
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "cases"
+require_relative "../support/results"
 require_relative "../support/verdict"
 
 module Bench
   module Jobs
-    # Renders a run's folder: one table, from its raw results alone.
+    # Renders raw results: one table.
     class Summary
       HEAD = ["| case | Chaton | Sidekiq | CPU µs/job | Redis' CPU | PSS MB | bars | |",
               "|---|---:|---:|---:|---:|---:|---|---|"].freeze
@@ -23,30 +23,32 @@ module Bench
         machine and on what else it does; ratios and CPU per job less so.
       TEXT
 
-      # @param folder [String] bench/runs/DATE-jobs
-      def initialize(folder)
-        @folder = folder
-        @run = JSON.parse(File.read(File.join(folder, "run.json")))
+      # @param results [Results]
+      def initialize(results)
+        @results = results
       end
 
       # @return [Array<Verdict>] of the cases that were run
       def verdicts
         @verdicts ||= Cases.all.filter_map do |a_case|
-          path = File.join(@folder, "raw", "#{a_case.name}.json")
-          Verdict.new(a_case, JSON.parse(File.read(path))) if File.exist?(path)
+          @results.raw(a_case.name)&.then { |raw| Verdict.new(a_case, raw) }
         end
       end
 
       # @return [String]
       def table = [*HEAD, *verdicts.map { |verdict| row(verdict) }, flat_row].compact.join("\n")
 
-      # @return [String] summary.md
-      def to_s
-        facts = @run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
-        <<~TEXT
-          # Jobs, #{@run.fetch("date")}
+      # @return [String] what follows the table
+      def remarks = NOTES
 
-          `#{@run.fetch("command")}`#{" (quick: few slices of at most 10,000 jobs, for orientation only)" if @run["quick"]}
+      # @return [String] summary.md of a single run
+      def to_s
+        run = @results.only.facts
+        facts = run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
+        <<~TEXT
+          # Jobs, #{run.fetch("date")}
+
+          `#{run.fetch("command")}`#{" (quick: few slices of at most 10,000 jobs, for orientation only)" if run["quick"]}
 
           #{facts.join("\n")}
 

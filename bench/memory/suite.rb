@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/chart_row"
 require_relative "../support/report"
 require_relative "cases"
 require_relative "contest"
@@ -20,12 +21,22 @@ module Bench
         of the workers. CPU is the server's alone.
       TEXT
 
+      CHARTS = [
+        ChartRow.new(case_name: "payloads", title: "peak with jobs of 10 KB to 2 MB, 25 threads", metric: :peak_mb,
+                     unit: " MB", better: :lower),
+        ChartRow.new(case_name: "payloads", title: "10 s after the load", metric: :after_mb,
+                     unit: " MB", better: :lower),
+        ChartRow.new(case_name: "bursts", title: "after ten bursts", metric: :burst_10_mb,
+                     unit: " MB", better: :lower)
+      ].freeze
+
       module_function
 
       def name = "memory"
       def programs = %w[sidekiq redis]
+      def charts = CHARTS
       def cases = Cases.all
-      def summary(folder) = Report.new(folder, title: "Memory", cases:, notes: NOTES)
+      def summary(results) = Report.new(results, title: "Memory", cases:, notes: NOTES)
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)

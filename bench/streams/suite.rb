@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/chart_row"
 require_relative "contest"
 require_relative "cases"
 require_relative "summary"
@@ -29,12 +30,20 @@ module Bench
         are rdkafka-ruby 0.13's on the same kind of machine.
       TEXT
 
+      CHARTS = [
+        ChartRow.new(case_name: "raw", title: "1,000,000 messages of 100 bytes read from Kafka, no value touched", metric: :mps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "raw", title: "CPU for them", metric: :cpu_s_per_m,
+                     unit: " s", better: :lower)
+      ].freeze
+
       module_function
 
       def name = "streams"
       def programs = %w[java]
+      def charts = CHARTS
       def cases = Cases.all
-      def summary(folder) = Summary.new(folder, title: "Streams", cases:, notes: NOTES)
+      def summary(results) = Summary.new(results, title: "Streams", cases:, notes: NOTES)
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)

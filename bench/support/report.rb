@@ -1,46 +1,48 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "bar"
+require_relative "results"
 require_relative "verdict"
 
 module Bench
-  # Renders a run's folder from its raw results alone: one row for each case, with those figures that the case shows.
+  # Renders raw results: one row for each case, with the figures that the case shows.
   class Report
     HEAD = ["| case | Chaton | beside | bars | |", "|---|---|---|---|---|"].freeze
 
-    # @param folder [String] bench/runs/DATE-SUITE
+    # @param results [Results]
     # @param title [String]
     # @param cases [Array<#name, #title, #servers, #shows, #bars>]
     # @param notes [String] on how it was measured
     # @param appendix [#call, nil] given the verdicts, what follows the table in summary.md
-    def initialize(folder, title:, cases:, notes:, appendix: nil)
-      @folder = folder
+    def initialize(results, title:, cases:, notes:, appendix: nil)
+      @results = results
       @title = title
       @cases = cases
       @notes = notes
       @appendix = appendix
-      @run = JSON.parse(File.read(File.join(folder, "run.json")))
     end
 
     # @return [Array<Verdict>] of the cases that were run
     def verdicts
       @verdicts ||= @cases.filter_map do |a_case|
-        path = File.join(@folder, "raw", "#{a_case.name}.json")
-        Verdict.new(a_case, JSON.parse(File.read(path))) if File.exist?(path)
+        @results.raw(a_case.name)&.then { |raw| Verdict.new(a_case, raw) }
       end
     end
 
     # @return [String]
     def table = [*HEAD, *verdicts.map { |verdict| row(verdict) }].join("\n")
 
-    # @return [String] summary.md
-    def to_s
-      facts = @run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
-      <<~TEXT
-        # #{@title}, #{@run.fetch("date")}
+    # @return [String] what follows the table: the notes, and what the suite adds
+    def remarks = [@notes, @appendix&.call(verdicts)].compact.join("\n")
 
-        `#{@run.fetch("command")}`#{" (quick: short slices, for orientation only)" if @run["quick"]}
+    # @return [String] summary.md of a single run
+    def to_s
+      run = @results.only.facts
+      facts = run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
+      <<~TEXT
+        # #{@title}, #{run.fetch("date")}
+
+        `#{run.fetch("command")}`#{" (quick: short slices, for orientation only)" if run["quick"]}
 
         #{facts.join("\n")}
 

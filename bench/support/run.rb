@@ -3,13 +3,13 @@
 require "fileutils"
 require "json"
 require_relative "machine"
+require_relative "results"
 
 module Bench
   # A whole run of a suite: the chosen cases one after another, their raw results, the summary.
   #
-  # A suite answers `name`, `cases`, `measure(a_case, quick:, progress:)` and `summary(folder)`.
+  # A suite answers `name`, `cases`, `measure(a_case, quick:, progress:)` and `summary(results)`.
   class Run
-    RUNS = File.expand_path("../runs", __dir__)
     # Runs that may begin within one minute.
     TRIES = 9
 
@@ -34,14 +34,14 @@ module Bench
       write(folder, "run.json", date: Time.now.strftime("%F %H:%M"), command: @command, quick: @quick,
                                 machine: Machine.facts(@suite.programs))
       @cases.each { |a_case| write(folder, "raw/#{a_case.name}.json", measure(a_case)) }
-      File.write(File.join(folder, "summary.md"), @suite.summary(folder).to_s)
+      File.write(File.join(folder, "summary.md"), @suite.summary(Results.of_run(folder)).to_s)
       folder
     end
 
     private
 
     def fresh_folder
-      base = File.join(RUNS, "#{Time.now.strftime("%F-%H%M")}-#{@suite.name}")
+      base = File.join(Results::RUNS, "#{Time.now.strftime("%F-%H%M")}-#{@suite.name}")
       [base, *(2..).lazy.map { |n| "#{base}-#{n}" }.first(TRIES)].find { |folder| !File.exist?(folder) }
     end
 

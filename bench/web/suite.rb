@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../support/chart_row"
 require_relative "cases"
 require_relative "contest"
 require_relative "idle"
@@ -12,12 +13,34 @@ module Bench
       # Orientation in a few minutes: too short to be cited.
       QUICK = { rounds: 2, seconds: 1 }.freeze
 
+      CHARTS = [
+        ChartRow.new(case_name: "hello-c10", title: "hello world, 10 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "hello-c100", title: "hello world, 100 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "hello-c300", title: "hello world, 300 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "sinatra", title: "Sinatra, 100 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "common-page-c100", title: "3 × 2 ms IO + 3 ms CPU, 100 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "sleep-0.1-c300", title: "sleep 0.1 s, 300 clients", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "post-chunked", title: "POST 1 KB chunked", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "stream", title: "streamed response of 1,000 chunks", metric: :rps,
+                     unit: "/s"),
+        ChartRow.new(case_name: "hog", title: "p99 of hello beside requests that compute 300 ms", metric: :p99_ms,
+                     unit: " ms", better: :lower)
+      ].freeze
+
       module_function
 
       def name = "web"
       def programs = %w[puma wrk]
+      def charts = CHARTS
       def cases = [*Cases.all, Idle::CASE]
-      def summary(folder) = Summary.new(folder)
+      def summary(results) = Summary.new(results)
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)

@@ -1,51 +1,55 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "cases"
 require_relative "idle"
 require_relative "verdict"
+require_relative "../support/results"
 
 module Bench
   module Web
-    # Renders a run's folder: one table, from its raw results alone.
+    # Renders raw results: one table.
     class Summary
       HEAD = ["| case | Chaton req/s | Puma req/s | p99 ms | CPU µs/request | waits/request | bars | |",
               "|---|---:|---:|---:|---:|---:|---|---|"].freeze
       # The median cell of the common requests has to be better by this much.
       COMMON_BAR = Bar.at_least(:rps, 1.15)
+      NOTES = <<~TEXT
+        Each figure is the median of alternating slices; of two figures in a cell the first is Chaton's, the second
+        Puma's best. Rates depend on the machine and on what else it does; ratios and CPU per request less so. "Waits"
+        are voluntary context switches of all the server's threads; "steady" is connections / mean latency, for answers
+        that take a good part of a slice.
+      TEXT
 
-      # @param folder [String] bench/runs/DATE-web
-      def initialize(folder)
-        @folder = folder
-        @run = JSON.parse(File.read(File.join(folder, "run.json")))
+      # @param results [Results]
+      def initialize(results)
+        @results = results
       end
 
       # @return [Array<Verdict>] of the cases that were run
       def verdicts
         @verdicts ||= [*Cases.all, Idle::CASE].filter_map do |a_case|
-          path = File.join(@folder, "raw", "#{a_case.name}.json")
-          Verdict.new(a_case, JSON.parse(File.read(path))) if File.exist?(path)
+          @results.raw(a_case.name)&.then { |raw| Verdict.new(a_case, raw) }
         end
       end
 
-      # @return [String] the table, with a line on where it is from
+      # @return [String] the table
       def table = [*HEAD, *verdicts.map { |verdict| row(verdict) }, common_row].compact.join("\n")
 
-      # @return [String] summary.md
-      def to_s
-        facts = @run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
-        <<~TEXT
-          # Web, #{@run.fetch("date")}
+      # @return [String] what follows the table
+      def remarks = NOTES
 
-          `#{@run.fetch("command")}`#{" (quick: short slices, for orientation only)" if @run["quick"]}
+      # @return [String] summary.md of a single run
+      def to_s
+        run = @results.only.facts
+        facts = run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
+        <<~TEXT
+          # Web, #{run.fetch("date")}
+
+          `#{run.fetch("command")}`#{" (quick: short slices, for orientation only)" if run["quick"]}
 
           #{facts.join("\n")}
 
-          Each figure is the median of alternating slices; of two figures in a cell the first is Chaton's, the second
-          Puma's best. Rates depend on the machine and on what else it does; ratios and CPU per request less so. "Waits"
-          are voluntary context switches of all the server's threads; "steady" is connections / mean latency, for answers
-          that take a good part of a slice.
-
+          #{NOTES}
           #{table}
 
           #{verdicts.count(&:met?)} of #{verdicts.size} rows reached. Raw results: raw/*.json.

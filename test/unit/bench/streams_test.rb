@@ -54,6 +54,6 @@ class StreamsBenchTest < Minitest::Test
 
   private
 
-  def summary = Bench::Streams::Suite.summary(@folder)
+  def summary = Bench::Streams::Suite.summary(Bench::Results.of_run(@folder))
   def write(name, content) = File.write(File.join(@folder, name), JSON.generate(content))
 end
