@@ -122,7 +122,7 @@ module Chaton
       if how == :interrupted
         @progress.save(@cursor)
         on_stop
-        @unit.back(nil)
+        @unit.requeue
       else
         on_cancel if how == :cancelled
         on_stop

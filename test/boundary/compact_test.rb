@@ -112,7 +112,7 @@ class CompactJobsTest < Minitest::Test
       move
       assert_equal [*ARGUMENTS, number], arguments
       assert_same arguments, job.args
-      job.done
+      job.ack
       [job.class_name, job.queue]
     end
     assert_equal [%w[Mail q]], names.uniq

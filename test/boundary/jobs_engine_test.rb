@@ -11,7 +11,7 @@ class JobsEngineTest < Minitest::Test
     assert_equal [job.jid], @engine.give_back_running
     refute job.open?
     @engine.quiet
-    job.done
+    job.ack
     settled
     assert_equal [0, 1], client.stats.values_at(:in_flight, :enqueued)
     assert_equal 0, @engine.stats[:processed]
@@ -24,7 +24,7 @@ class JobsEngineTest < Minitest::Test
     assert_equal [job.ticket, job.jid], [ticket, jid]
     assert_in_delta Time.now.to_f * 1000, at, JobsCase::WAIT_S * 1000
     assert_empty others
-    job.done
+    job.ack
     assert_empty @ledger.started(0)
   end
 
@@ -35,7 +35,7 @@ class JobsEngineTest < Minitest::Test
       client.push_args("q", head("B"), [[]], nil)
       job = take
       assert_equal "B", job.class_name
-      job.done
+      job.ack
       settled
     end
     assert_equal 1, client.stats[:dead]
@@ -47,7 +47,7 @@ class JobsEngineTest < Minitest::Test
     client.push_args("q", head, [[1]], Time.now.to_f - 1)
     job = take
     assert job.due?
-    job.done
+    job.ack
     settled
     assert_equal [0, 0, 0], client.stats.values_at(:in_flight, :scheduled, :enqueued)
   end
@@ -59,7 +59,7 @@ class JobsEngineTest < Minitest::Test
     assert @engine.wait_idle(JobsCase::WAIT_S)
     assert_equal [1, 0], client.stats.values_at(:enqueued, :in_flight)
     @engine.resume
-    take.done
+    take.ack
   end
 
   def test_jobs_that_wait_are_sent_back
@@ -69,7 +69,7 @@ class JobsEngineTest < Minitest::Test
     @engine.quiet
     @engine.release
     refute @engine.wait_idle(0.0)
-    running.done
+    running.ack
     settled
     assert_equal [3, 0], client.stats.values_at(:enqueued, :in_flight)
   end
@@ -79,7 +79,7 @@ class JobsEngineTest < Minitest::Test
     @engine.recover("gone:1:0", "SIGSEGV", [1, 2])
     @engine.recover("gone:1:0", nil, [])
     client.push_args("q", head, [[1]], nil)
-    take.done
+    take.ack
   end
 
   def test_settings_are_named_when_they_are_wrong
@@ -95,7 +95,7 @@ class JobsEngineTest < Minitest::Test
     job = run_one([3])
     reader, writer = IO.pipe
     pid = fork do
-      found = [-> { @engine.stats }, -> { job.done }].map do |call|
+      found = [-> { @engine.stats }, -> { job.ack }].map do |call|
         call.call
       rescue Chaton::ForkedError
         "forked"
@@ -107,7 +107,7 @@ class JobsEngineTest < Minitest::Test
     writer.close
     assert_equal ["forked", "forked", [3]], JSON.parse(reader.read)
     Process.wait(pid)
-    job.done
+    job.ack
     settled
     assert_equal 0, client.stats[:in_flight]
   end

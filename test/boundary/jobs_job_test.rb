@@ -2,7 +2,7 @@
 
 require_relative "jobs_case"
 
-# Jobs from a store in memory through the engine, a native_pool and a seat into Ruby's hands, and back.
+# Jobs from a store in memory through the engine, a native pool and a pool thread into Ruby's hands, and back.
 class JobsJobTest < Minitest::Test
   include JobsEngineCase
 
@@ -27,25 +27,25 @@ class JobsJobTest < Minitest::Test
     job = take
     assert_in_delta 1_700_000_000.123, job.enqueued_at
     assert_equal "b7", job.bid
-    job.done
+    job.ack
   end
 
   def test_a_job_ends_once
     job = run_one([])
     assert job.open?
-    job.done
+    job.ack
     refute job.open?
-    %i[done failed_done].each { |how| assert_raises(Chaton::ClosedError) { job.public_send(how) } }
+    %i[ack discard].each { |how| assert_raises(Chaton::ClosedError) { job.public_send(how) } }
     assert_raises(Chaton::ClosedError) { job.retry(1.0, "{}") }
-    assert_raises(Chaton::ClosedError) { job.back(nil) }
+    assert_raises(Chaton::ClosedError) { job.requeue }
     settled
     assert_equal 1, @engine.stats[:processed]
     assert_equal 0, client.stats[:in_flight]
   end
 
   def test_each_end_puts_the_job_where_it_belongs
-    ends = { retry: [2e9, '{"class":"R","args":[]}'], dead: ['{"class":"D","args":[]}'], later: [2e9, nil],
-             failed_done: [] }
+    ends = { retry: [2e9, '{"class":"R","args":[]}'], dead: ['{"class":"D","args":[]}'], reschedule: [2e9],
+             discard: [] }
     ends.each do |how, arguments|
       job = run_one([])
       stressed { job.public_send(how, *arguments) }
@@ -56,16 +56,16 @@ class JobsJobTest < Minitest::Test
     assert_equal 3, @engine.stats[:failed]
   end
 
-  def test_back_puts_it_to_the_front
+  def test_a_requeued_job_is_at_the_front
     start
     client.push_args("q", head, [[1], [2]], nil)
     first = take
-    first.back('{"class":"A","args":[10],"jid":"a"}')
+    first.requeue
     second = take
-    second.done
+    second.ack
     third = take
-    third.done
-    assert_equal [[1], [10], [2]].sort, [first, second, third].map(&:args).sort
+    third.ack
+    assert_equal [[1], [1], [2]], [first, second, third].map(&:args).sort
   end
 
   def test_a_job_that_nobody_ended_goes_back
@@ -76,7 +76,7 @@ class JobsJobTest < Minitest::Test
     eventually { GC.start || @engine.stats[:claimed] > 1 }
     job = take
     assert_equal [1], job.args
-    job.done
+    job.ack
   end
 
   def test_arguments_come_out_as_json_reads_them
@@ -90,7 +90,7 @@ class JobsJobTest < Minitest::Test
       actual = stressed { job.args }
       assert_equal expected.inspect, actual.inspect
       assert_equal strings(expected).map(&:encoding), strings(actual).map(&:encoding)
-      job.done
+      job.ack
     end
   end
 
@@ -99,7 +99,7 @@ class JobsJobTest < Minitest::Test
     capture_io do
       job = run_text("[1e400,-1e400,1e-400]")
       assert_equal [Float::INFINITY, -Float::INFINITY, 0.0], job.args
-      job.done
+      job.ack
     end
   end
 
@@ -108,14 +108,14 @@ class JobsJobTest < Minitest::Test
     text, hash = job.args
     assert hash.keys[0].frozen?
     refute text.frozen? || hash["key"].frozen?
-    job.done
+    job.ack
   end
 
   def test_arguments_that_ruby_refuses_raise_what_ruby_raises
     ["[#{"[" * 101}#{"]" * 101}]", '["\ud800"]'].each do |text|
       job = run_text(text)
       assert_equal outcome { JSON.parse(text, max_nesting: 101) }, outcome { job.args }
-      job.done
+      job.ack
     end
   end
 
@@ -126,7 +126,7 @@ class JobsJobTest < Minitest::Test
       job = take
       stressed do
         args = job.args
-        job.done
+        job.ack
         args
       end
     end

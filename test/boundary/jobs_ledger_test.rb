@@ -60,7 +60,7 @@ class JobsLedgerTest < Minitest::Test
     engine = Chaton::Native::Jobs.start(native_pool, ledger, settings)
     client.push_args("q", head, [[1], [2]], nil)
     first, second = seats.map(&:take)
-    first.done
+    first.ack
     yield engine.identity, second.ticket, second.jid
   end
 end

@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Claimed, Kit, NewJob, Outcome, Place, Result, Settle, Store, StoreError, StoreOptions,
-    Want,
+    open, Claimed, Completion, Kit, NewJob, Outcome, Place, Result, Store, StoreError,
+    StoreOptions, Want,
 };
 
 /// Jobs a push or a turn.
@@ -119,8 +119,13 @@ fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     })
 }
 
-fn done(job: &Claimed) -> Settle {
-    Settle { ticket: job.ticket, queue: job.queue.clone(), outcome: Outcome::Done, effects: None }
+fn done(job: &Claimed) -> Completion {
+    Completion {
+        ticket: job.ticket,
+        queue: job.queue.clone(),
+        outcome: Outcome::Ack,
+        releases: None,
+    }
 }
 
 fn document(n: usize) -> Vec<u8> {

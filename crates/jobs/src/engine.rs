@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::outcome::Outcome;
 use crate::store::{Kind, Kit, StoreError};
 use chaton_core::random::Random;
 use fetcher::Fetcher;
@@ -38,7 +39,7 @@ use shared::Shared;
 use watcher::Watcher;
 
 pub use config::{Config, Mode};
-pub use job::{Ending, Job};
+pub use job::Job;
 pub use recovery::Death;
 pub use sink::Sink;
 pub use stats::Stats;
@@ -127,7 +128,7 @@ impl Engine {
     /// their threads will say later; answers their jids.
     pub fn give_back_running(&self) -> Vec<String> {
         let jobs: Vec<_> = self.shared.book.lock().jobs.values().cloned().collect();
-        let given = |job: &&Arc<Job>| job.finish(Ending::Back { payload: None });
+        let given = |job: &&Arc<Job>| job.finish(Outcome::requeue());
         let running = jobs.iter().filter(|job| job.is_running()).filter(given);
         running.map(|job| job.document().jid().to_string()).collect()
     }

@@ -8,5 +8,7 @@
 pub mod cron;
 pub mod document;
 pub mod engine;
+pub mod limit;
+pub mod outcome;
 pub mod retry;
 pub mod store;

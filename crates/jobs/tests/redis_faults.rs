@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Ask, Beat, Grant, Kind, Limit, LimitRule, Outcome, Place, Settle, Store, StoreOptions,
-    Want,
+    open, Ask, Beat, Completion, Grant, Kind, Limit, LimitRule, Outcome, Place, Store,
+    StoreOptions, Want,
 };
 use redis_server::{claim, done, job, push, settle, wait_for, Server};
 
@@ -59,7 +59,7 @@ fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
 /// settled with an answer must not come again.
 fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>>) {
     let (mut ticket, mut cuts) = (1, 0);
-    let mut held: Vec<Settle> = Vec::new();
+    let mut held: Vec<Completion> = Vec::new();
     let queues = ["q".into()];
     loop {
         let want = Want { queues: &queues, count: 7, first_ticket: ticket };
@@ -147,11 +147,11 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     assert_eq!(server.cli(&["SCARD", "queues"]), "1");
     let turn = claim(&mut *store, "me", &["q"], 30, 1).unwrap();
     assert_eq!(turn.jobs.len(), 30);
-    let mut settles: Vec<Settle> = turn.jobs[..20].iter().map(done).collect();
+    let mut settles: Vec<Completion> = turn.jobs[..20].iter().map(done).collect();
     let retry = Outcome::Retry { at: 5.0, payload: turn.jobs[20].payload.clone() };
     settles.push(settle(&turn.jobs[20], retry));
     settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
-    settles.push(settle(&turn.jobs[22], Outcome::Back { payload: None, queue: None }));
+    settles.push(settle(&turn.jobs[22], Outcome::Requeue { payload: None, queue: None }));
     assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
     assert_eq!(store.in_flight("me").unwrap().len(), 7);
     assert_eq!(store.move_due(10.0, 10).unwrap().moved, 1);
@@ -195,7 +195,7 @@ fn scripts_that_were_forgotten_are_loaded_again_and_run_once() {
     push(&mut *store, "q", &[b"1", b"2", b"3", b"4"]);
     let first = claim(&mut *store, "me", &["q"], 2, 1).unwrap();
     server.cli(&["SCRIPT", "FLUSH"]);
-    let back = Outcome::Back { payload: None, queue: None };
+    let back = Outcome::Requeue { payload: None, queue: None };
     let settles = [done(&first.jobs[0]), settle(&first.jobs[1], back)];
     let queues = ["q".into()];
     let want = Want { queues: &queues, count: 9, first_ticket: 3 };
@@ -242,10 +242,10 @@ fn payloads_are_kept_byte_for_byte() {
     let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
     assert!(payloads == [&every[..], b"", &long]);
     assert!(store.in_flight("me").unwrap() == turn.jobs);
-    let settles: Vec<Settle> = turn
+    let settles: Vec<Completion> = turn
         .jobs
         .iter()
-        .map(|job| settle(job, Outcome::Back { payload: None, queue: None }))
+        .map(|job| settle(job, Outcome::Requeue { payload: None, queue: None }))
         .collect();
     assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
     let again = claim(&mut *store, "me", &["q"], 10, 1).unwrap();
@@ -288,7 +288,7 @@ fn a_job_goes_to_one_of_many_claimers() {
                     loop {
                         let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
                         ticket += turn.jobs.len() as u64;
-                        let settles: Vec<Settle> = turn.jobs.iter().map(done).collect();
+                        let settles: Vec<Completion> = turn.jobs.iter().map(done).collect();
                         assert_eq!(store.turn(&owner, &settles, None).unwrap().fenced, 0);
                         seen.extend(turn.jobs.into_iter().map(|job| job.payload));
                         if turn.drained {

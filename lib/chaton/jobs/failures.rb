@@ -38,8 +38,8 @@ module Chaton
       # @param seconds [Float] how long it ran
       # @return [void]
       def settle(job, error, instance, seconds)
-        return job.back(nil) if Shutdown.behind?(error)
-        return job.done if SidekiqGem.handled?(error)
+        return job.requeue if Shutdown.behind?(error)
+        return job.ack if SidekiqGem.handled?(error)
 
         item = JSON.parse(job.payload, max_nesting: false)
         report(job, item, error, seconds)
@@ -122,13 +122,13 @@ module Chaton
       # No retries were wanted: not even the dead set keeps it, as with Sidekiq.
       def give_up(job, item, error)
         tell_death_handlers(item, error)
-        job.failed_done
+        job.discard
       end
 
       def discard(job, item, error)
         item["discarded_at"] = Clock.stamp(@format)
         tell_death_handlers(item, error)
-        job.done
+        job.ack
       end
 
       def bury(job, item, error, hooks)
@@ -138,7 +138,7 @@ module Chaton
         # The block may have changed it, even to something that is no JSON.
         guarded("the job cannot be kept as it is now", item) { kept = JSON.generate(item, max_nesting: false) } if block
         tell_death_handlers(item, error)
-        item["dead"] == false ? job.failed_done : job.dead(kept)
+        item["dead"] == false ? job.discard : job.dead(kept)
       end
 
       def tell_death_handlers(item, error)

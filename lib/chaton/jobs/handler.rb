@@ -53,7 +53,7 @@ module Chaton
         unlock(job) if entry.unlocks_first?
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
         # An interrupted iteration has sent itself back.
-        job.done if job.open?
+        job.ack if job.open?
         log_done(job, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
         settle_failed(job, e, instance, started_s)
@@ -91,11 +91,11 @@ module Chaton
       def push_due(job)
         item = JSON.parse(job.payload, max_nesting: false)
         stored = Jobs.client.push_due(item)
-        job.done
+        job.ack
         @log.info("client middleware stopped a due job", class: job.class_name, jid: job.jid) unless stored
       rescue Exception => e # rubocop:disable Lint/RescueException -- it must not get lost
         @log.exception(e, "a due job could not be pushed; it is tried again", class: job.class_name, jid: job.jid)
-        job.later(Clock.now_s + Failures::AGAIN_S, nil) if job.open?
+        job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
       def settle_failed(job, error, instance, started_s)
@@ -104,7 +104,7 @@ module Chaton
       rescue Exception => e # rubocop:disable Lint/RescueException -- a job is never left open
         @log.exception(e, "settling a failed job failed; it is run again later", jid: job.jid)
         # Not at once: what fails here would fail again.
-        job.later(Clock.now_s + Failures::AGAIN_S, nil) if job.open?
+        job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
       # A child that a job forked without a block came back out of the job. It is no worker, and what becomes of the
@@ -119,7 +119,7 @@ module Chaton
       end
 
       def settle_killed(job, started_s)
-        return job.back(nil) if Jobs.stopping?
+        return job.requeue if Jobs.stopping?
 
         settle_failed(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
       end

@@ -36,7 +36,7 @@ class ActiveJobTest < JobsUnitCase
     wrapper = "ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper"
     assert_includes seen, %(["mail", {"wrapped"=>"Send", "class"=>"#{wrapper}", "retry"=>true}, true])
     assert_includes seen, '["hello", "me", :plain, "'
-    assert seen.end_with?("[[:done]]"), seen
+    assert seen.end_with?("[[:ack]]"), seen
   end
 
   def test_later_and_many
@@ -53,7 +53,7 @@ class ActiveJobTest < JobsUnitCase
 
   def test_jobs_of_the_adapter_for_sidekiq_run_without_the_gem
     %w[ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper Sidekiq::ActiveJob::Wrapper].each do |wrapper|
-      assert_equal '["x", "all", :plain, "j"][[:done]]nil', printed(<<~RUBY)
+      assert_equal '["x", "all", :plain, "j"][[:ack]]nil', printed(<<~RUBY)
         run("class" => #{wrapper.inspect}, "wrapped" => "Send", "queue" => "mail", "jid" => "j",
             "args" => [Send.new("x").serialize])
         print defined?(Sidekiq).inspect
@@ -86,7 +86,7 @@ class ActiveJobTest < JobsUnitCase
   end
 
   def test_inside_rails_jobs_run_in_its_executor
-    assert_equal "[run]hello[complete][[:done]][run][complete]dead", in_process(<<~RUBY).lines.last
+    assert_equal "[run]hello[complete][[:ack]][run][complete]dead", in_process(<<~RUBY).lines.last
       require "logger"
       require "rails"
       require "active_job/railtie"

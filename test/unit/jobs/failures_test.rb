@@ -69,7 +69,7 @@ class FailuresTest < JobsUnitCase
   def test_when_retries_are_used_up_it_dies
     { { retry: 2, retry_count: 1 } => :dead, { retry: 2, retry_count: 0 } => :retry, { retry: 0 } => :dead,
       { retry: true, retry_count: 24 } => :dead, { retry: true, retry_count: 23 } => :retry,
-      { retry: 0, dead: false } => :failed_done, { retry: false } => :failed_done }.each do |fields, outcome|
+      { retry: 0, dead: false } => :discard, { retry: false } => :discard }.each do |fields, outcome|
       assert_equal outcome, run_job(Plain, **fields).outcome, fields.inspect
     end
     assert_equal 5, @told.size
@@ -78,10 +78,10 @@ class FailuresTest < JobsUnitCase
   def test_a_document_without_retry_has_that_of_the_class
     one = FakeJob.new({ "class" => Quiet.name, "args" => [], "jid" => "j", "queue" => "q" })
     handler.call(one)
-    assert_equal :failed_done, one.outcome
+    assert_equal :discard, one.outcome
     one = FakeJob.new({ "class" => "Nowhere", "args" => [], "jid" => "j", "queue" => "q" })
     handler.call(one)
-    assert_equal :failed_done, one.outcome, "no class, no word of retries"
+    assert_equal :discard, one.outcome, "no class, no word of retries"
   end
 
   def test_a_time_to_retry_in_counts_instead_of_a_number
@@ -110,7 +110,7 @@ class FailuresTest < JobsUnitCase
     assert_equal :dead, run_job(Broken).outcome
     assert_equal %w[b4a577edbccf1d805744efa9 boom], Broken.exhausted
     Broken.answer = :discard
-    assert_equal :done, run_job(Broken).outcome
+    assert_equal :ack, run_job(Broken).outcome
     assert_equal 2, @told.size
   end
 

@@ -60,9 +60,9 @@ class HandlerTest < JobsUnitCase
   end
 
   def test_a_job_is_run_and_acknowledged
-    assert_equal [[:done]], run_job(Good, 1, "b").outcomes
+    assert_equal [[:ack]], run_job(Good, 1, "b").outcomes
     assert_equal [[1, "b"], "b4a577edbccf1d805744efa9", nil, false, nil, nil], Good.seen
-    assert_equal [[:done]], run_job(Bare).outcomes
+    assert_equal [[:ack]], run_job(Bare).outcomes
     assert_equal "b4a577edbccf1d805744efa9", Good.seen
     assert_empty logged
   end
@@ -75,10 +75,10 @@ class HandlerTest < JobsUnitCase
 
   def test_server_middleware_is_around_it
     @config.server_middleware.add(Around)
-    assert_equal [[:done]], run_job(Good, 1).outcomes
+    assert_equal [[:ack]], run_job(Good, 1).outcomes
     assert_equal ["other"], Good.seen.first
     @config.server_middleware.add(Swallow)
-    assert_equal [[:done]], run_job(Good, 1).outcomes, "as with Sidekiq: not run is not failed"
+    assert_equal [[:ack]], run_job(Good, 1).outcomes, "as with Sidekiq: not run is not failed"
   end
 
   def test_whatever_a_job_does_it_is_settled
@@ -99,24 +99,24 @@ class HandlerTest < JobsUnitCase
     Chaton::Jobs.stopping = true
     one = job(Bad, "killed")
     Thread.new { handler.call(one) }.join
-    assert_equal [[:back, nil]], one.outcomes
+    assert_equal [[:requeue]], one.outcomes
   end
 
   def test_an_interrupted_job_goes_back_uncounted
-    assert_equal [[:back, nil]], run_job(Bad, "stopping").outcomes
-    assert_equal [[:back, nil]], run_job(Bad, "wrapped_stop").outcomes
+    assert_equal [[:requeue]], run_job(Bad, "stopping").outcomes
+    assert_equal [[:requeue]], run_job(Bad, "wrapped_stop").outcomes
     assert_empty logged
   end
 
   def test_a_due_job_is_pushed_after_client_middleware
     one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
     handler.call(one)
-    assert_equal [[:done]], one.outcomes
+    assert_equal [[:ack]], one.outcomes
     assert_equal "q", @native.rows.first.queue
     @config.client_middleware.add(Swallow)
     one = FakeJob.new(one.payload, due: true)
     handler.call(one)
-    assert_equal [[:done]], one.outcomes
+    assert_equal [[:ack]], one.outcomes
     assert_equal 1, @native.rows.size
   end
 
@@ -124,7 +124,7 @@ class HandlerTest < JobsUnitCase
     Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(BrokenStore.new, setup: @config))
     one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
     handler.call(one)
-    assert_equal :later, one.outcome
+    assert_equal :reschedule, one.outcome
     assert_includes logged, "the store is away"
   end
 

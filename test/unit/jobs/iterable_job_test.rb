@@ -37,7 +37,7 @@ class IterableJobTest < JobsUnitCase
   end
 
   def test_goes_through_all_and_leaves_nothing_behind
-    assert_equal [[:done]], run_job(Each, 3).outcomes
+    assert_equal [[:ack]], run_job(Each, 3).outcomes
     assert_equal [:start, 1, 2, 3, :stop, :complete], Each.seen
     assert_empty @native.hashes
   end
@@ -45,11 +45,11 @@ class IterableJobTest < JobsUnitCase
   def test_is_interrupted_between_two_items_and_continued
     Each.at = ->(item, _) { Chaton::Jobs.stopping = item == 2 }
     one = run_job(Each, 4)
-    assert_equal [[:back, nil]], one.outcomes
+    assert_equal [[:requeue]], one.outcomes
     assert_equal({ "ex" => "1", "c" => "2" }, @native.hashes["it-#{one.jid}"].slice("ex", "c"))
     Chaton::Jobs.stopping = false
     Each.at = nil
-    assert_equal [[:done]], run_job(Each, 4).outcomes
+    assert_equal [[:ack]], run_job(Each, 4).outcomes
     assert_equal [:start, 1, 2, :stop, :resume, 3, 4, :stop, :complete], Each.seen
     assert_empty @native.hashes
   end
@@ -64,7 +64,7 @@ class IterableJobTest < JobsUnitCase
 
   def test_is_cancelled_by_itself_by_the_engine_and_by_the_store
     Each.at = ->(item, job) { job.cancel! if item == 2 }
-    assert_equal [[:done]], run_job(Each, 9).outcomes
+    assert_equal [[:ack]], run_job(Each, 9).outcomes
     assert_equal [:start, 1, 2, :cancel, :stop], Each.seen
     Each.seen = []
     one = FakeJob.new(job(Each, 9).payload, cancelled: true)
@@ -78,7 +78,7 @@ class IterableJobTest < JobsUnitCase
   end
 
   def test_nothing_to_do_is_complete_and_what_is_no_enumerator_is_an_error
-    assert_equal :done, run_job(Nothing, 1).outcome
+    assert_equal :ack, run_job(Nothing, 1).outcome
     assert_equal [:stop, :complete], Each.seen
     assert_includes run_job(Wrong, 1).written["error_message"], "must be an Enumerator"
   end

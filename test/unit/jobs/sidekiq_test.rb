@@ -91,7 +91,7 @@ class SidekiqTest < JobsUnitCase
     seen = with_file(file) do |path|
       in_process("#{WORKER}boot(#{path.inspect})\np run('Skipping').outcomes, run('Stopping').outcomes")
     end
-    assert_equal "[[:done]]\n[[:back, nil]]\n", seen.lines.last(2).join
+    assert_equal "[[:ack]]\n[[:requeue]]\n", seen.lines.last(2).join
   end
 
   def test_a_gem_beside_another_store_is_told_of
@@ -168,7 +168,7 @@ class SidekiqTest < JobsUnitCase
   end
 
   def assert_served(lines)
-    assert_equal "[true, true, [[:done]]]", lines[0].chomp
+    assert_equal "[true, true, [[:ack]]]", lines[0].chomp
     assert_equal "[:retry, true]", lines[1].chomp
     around = '[:around, "Old", "j", "q"]'
     assert_equal "[:startup, #{around}, [:ran, \"ok\", \"j\"], #{around}, [:error, \"boom\", \"j\"]]", lines[2].chomp

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Limit, LimitRule};
+use crate::limit::{Limit, LimitRule};
 
 /// The value of the key `chaton`. Absent members are left out when written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

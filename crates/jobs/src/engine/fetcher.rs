@@ -11,7 +11,8 @@ use super::backoff::Backoff;
 use super::intake::{Intake, SUSPECT_WAIT};
 use super::order::Order;
 use super::shared::{Book, Shared};
-use crate::store::{Claimed, Held, Result, Settle, Store, StoreError, Turn, Want};
+use crate::outcome::Completion;
+use crate::store::{Claimed, Held, Result, Store, StoreError, Turn, Want};
 use chaton_core::random::Random;
 
 /// Settles written in one round trip at most.
@@ -24,7 +25,7 @@ const STALE_MIN: Duration = Duration::from_millis(100);
 
 /// What the next round does.
 struct Plan {
-    settles: Vec<Settle>,
+    settles: Vec<Completion>,
     unlocks: Vec<(String, String)>,
     queues: Vec<Arc<str>>,
     count: usize,
@@ -270,7 +271,7 @@ impl Fetcher {
         let book = self.shared.book.lock();
         let ending = |ticket| {
             let mut all = plan.settles.iter().chain(&book.settles);
-            all.any(|settle: &Settle| settle.ticket == ticket)
+            all.any(|settle: &Completion| settle.ticket == ticket)
         };
         let reserved = |ticket| book.reserved.is_some_and(|(a, b)| (a..b).contains(&ticket));
         let unknown: Vec<_> = held
@@ -373,7 +374,7 @@ impl Fetcher {
     }
 }
 
-fn take_some(settles: &mut Vec<Settle>) -> Vec<Settle> {
+fn take_some(settles: &mut Vec<Completion>) -> Vec<Completion> {
     if settles.len() <= SETTLES_MAX {
         return std::mem::take(settles);
     }

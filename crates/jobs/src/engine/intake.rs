@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use chaton_core::clock;
 
-use super::job::{effects, Ending, Job};
+use super::job::Job;
 use super::shared::Shared;
 use crate::document::{Document, Malformed};
-use crate::store::{Ask, BatchEvent, Claimed, Grant, Limit, Outcome, Result, Settle, Store};
+use crate::limit::Limit;
+use crate::outcome::{Completion, Outcome};
+use crate::store::{Ask, Claimed, Grant, Result, Store};
 use chaton_core::random::Random;
 
 /// A job that was running in so many workers when they died runs alone.
@@ -103,7 +105,7 @@ impl Intake {
         let (from, to) = SUSPECT_AGAIN_S;
         let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
         let at = self.shared.wall_s() + from + (to - from) * share;
-        job.finish(Ending::Later { at, payload: None });
+        job.finish(Outcome::Reschedule { at });
     }
 
     fn read(&self, claimed: Claimed) -> Option<Arc<Job>> {
@@ -132,7 +134,7 @@ impl Intake {
             .sink
             .warn(&format!("jobs: {} (queue {queue}); it is in the dead set, whole", malformed.0));
         let outcome = Outcome::Dead { payload: None, at: self.shared.wall_s() };
-        let settle = Settle { ticket, queue, outcome, effects: None };
+        let settle = Completion { ticket, queue, outcome, releases: None };
         let mut book = self.shared.book.lock();
         if book.settles.is_empty() {
             book.settles_since_ns = clock::now_ns();
@@ -146,7 +148,7 @@ impl Intake {
             return true;
         }
         self.shared.counters.expired.fetch_add(1, Ordering::Relaxed);
-        job.finish(Ending::Done);
+        job.finish(Outcome::Ack);
         false
     }
 
@@ -197,7 +199,7 @@ impl Intake {
                 Grant::At(at) => {
                     self.shared.counters.limited.fetch_add(1, Ordering::Relaxed);
                     let at = at.unwrap_or_else(|| self.spread(limits, now_s));
-                    job.finish(Ending::Later { at, payload: None });
+                    job.finish(Outcome::Reschedule { at });
                 }
             }
         }
@@ -219,14 +221,4 @@ impl Intake {
         *count += 1;
         now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.unit())
     }
-}
-
-/// What the end of a job that its worker died of sets free.
-pub(super) fn effects_of_death(doc: &Document) -> Option<Box<crate::store::Effects>> {
-    effects(doc, Some(BatchEvent::Died), true)
-}
-
-/// What is set free when a job goes back to its queue.
-pub(super) fn effects_of_return(doc: &Document) -> Option<Box<crate::store::Effects>> {
-    effects(doc, None, true)
 }

@@ -7,44 +7,12 @@ use chaton_core::clock;
 
 use super::shared::Shared;
 use crate::document::Document;
-use crate::store::{BatchEvent, BatchStep, Effects, Limit, LimitRule, Outcome, Settle};
+use crate::limit::Limit;
+use crate::outcome::{Completion, Outcome, Releases};
 
 const WAITING: u8 = 0;
 const STARTED: u8 = 1;
 const ENDED: u8 = 2;
-
-/// How a job ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
-    /// It ran.
-    Done,
-    /// It failed and is tried again.
-    Retry {
-        /// When (s since 1970).
-        at: f64,
-        /// The document to store.
-        payload: Vec<u8>,
-    },
-    /// It failed for good: into the dead set.
-    Dead {
-        /// The document to store; `None`: as it was.
-        payload: Option<Vec<u8>>,
-    },
-    /// It failed, is not tried again and not kept.
-    Failed,
-    /// It shall run later; not a failure.
-    Later {
-        /// When (s since 1970).
-        at: f64,
-        /// The document to store; `None`: as it was.
-        payload: Option<Vec<u8>>,
-    },
-    /// Back to the front of its queue; not a failure.
-    Back {
-        /// The document to store; `None`: as it was.
-        payload: Option<Vec<u8>>,
-    },
-}
 
 /// A claimed job. It ends once; whoever comes second is told so.
 pub struct Job {
@@ -128,23 +96,22 @@ impl Job {
     }
 
     /// Ends it. `false`: it had ended before, nothing was done.
-    pub fn finish(&self, ending: Ending) -> bool {
+    pub fn finish(&self, outcome: Outcome) -> bool {
         let was = self.phase.swap(ENDED, Ordering::AcqRel);
         if was == ENDED {
             return false;
         }
         let ran_ns = (was == STARTED)
             .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
-        let failed = matches!(ending, Ending::Retry { .. } | Ending::Dead { .. } | Ending::Failed);
-        let counts = !self.due && (failed || ending == Ending::Done);
-        let settle = self.settle(ending);
-        self.shared.job_ended(settle, ran_ns, counts, failed);
+        let failed = outcome.is_failure();
+        let counts = !self.due && (failed || outcome == Outcome::Ack);
+        self.shared.job_ended(self.completion(outcome), ran_ns, counts, failed);
         true
     }
 
     /// Nobody ended it: back to the front, uncounted. No-op when it has ended.
     pub fn abandon(&self) {
-        self.finish(Ending::Back { payload: None });
+        self.finish(Outcome::requeue());
     }
 
     /// Whether it has not ended.
@@ -203,56 +170,16 @@ impl Job {
         self.doc.extra().map(|extra| extra.limits()).unwrap_or_default()
     }
 
-    fn settle(&self, ending: Ending) -> Settle {
-        let event = match &ending {
-            Ending::Done => Some(BatchEvent::Done),
-            Ending::Retry { .. } => Some(BatchEvent::Failed),
-            Ending::Dead { .. } | Ending::Failed => Some(BatchEvent::Died),
-            Ending::Later { .. } | Ending::Back { .. } => None,
-        };
-        let outcome = match ending {
-            Ending::Done | Ending::Failed => Outcome::Done,
-            Ending::Retry { at, payload } => Outcome::Retry { at, payload },
-            Ending::Dead { payload } => Outcome::Dead { payload, at: self.shared.wall_s() },
-            Ending::Later { at, payload } => Outcome::Later { at, payload },
-            Ending::Back { payload } => {
-                Outcome::Back { payload, queue: self.due.then(|| self.queue.clone()) }
-            }
-        };
+    fn completion(&self, mut outcome: Outcome) -> Completion {
+        let acked_due = self.due && outcome == Outcome::Ack;
+        if let Outcome::Requeue { queue, .. } = &mut outcome {
+            *queue = self.due.then(|| self.queue.clone());
+        }
         let granted = self.granted.load(Ordering::Relaxed);
-        // What was pushed again lives on: its lock and its batch wait for it.
-        let effects = if self.due && event == Some(BatchEvent::Done) {
-            None
-        } else {
-            effects(&self.doc, event, granted)
-        };
+        // A due job that was pushed keeps its lock, and its batch still waits for it.
+        let releases =
+            if acked_due { None } else { Releases::of(&self.doc, outcome.batch_event(), granted) };
         let queue = if self.due { Arc::from("") } else { self.queue.clone() };
-        Settle { ticket: self.ticket, queue, outcome, effects }
+        Completion { ticket: self.ticket, queue, outcome, releases }
     }
-}
-
-/// What a job's end sets free.
-pub(super) fn effects(
-    doc: &Document,
-    event: Option<BatchEvent>,
-    granted: bool,
-) -> Option<Box<Effects>> {
-    if doc.extra().is_none() && doc.bid().is_none() {
-        return None;
-    }
-    let over = matches!(event, Some(BatchEvent::Done | BatchEvent::Died));
-    let lock = doc.extra().filter(|_| over).and_then(|extra| extra.lock.clone());
-    let slots = doc.extra().filter(|_| granted).map(|extra| extra.limits()).unwrap_or_default();
-    let concurrent = |limit: &Limit| matches!(limit.rule, LimitRule::Concurrent { .. });
-    let batch = doc.bid().zip(event).map(|(bid, what)| BatchStep {
-        bid: bid.to_string(),
-        jid: doc.jid().to_string(),
-        what,
-    });
-    let effects = Effects {
-        unlock: lock.map(|key| (key, doc.jid().to_string())),
-        release: slots.into_iter().filter(concurrent).map(|limit| limit.key).collect(),
-        batch,
-    };
-    (effects != Effects::default()).then(|| Box::new(effects))
 }

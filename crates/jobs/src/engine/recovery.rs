@@ -6,9 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::intake::{effects_of_death, effects_of_return};
 use crate::document::{Document, Extra, Fields};
-use crate::store::{Claimed, Outcome, Result, Settle, Store};
+use crate::outcome::{Completion, Outcome, Releases};
+use crate::store::{Claimed, Result, Store};
 
 /// Deaths after which a job is given up.
 pub const DEATHS_MAX: u32 = 3;
@@ -44,16 +44,16 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
     let started: HashSet<u64> = death.tickets.iter().copied().collect();
     let jobs = store.in_flight(&death.identity)?;
     let mut recovered = Recovered::default();
-    let mut settles: Vec<Settle> = jobs
+    let mut completions: Vec<Completion> = jobs
         .into_iter()
         .map(|job| {
             let blamed = started.contains(&job.ticket).then_some(death.cause.as_deref()).flatten();
-            settle(job, blamed, now_s, &mut recovered)
+            completion(job, blamed, now_s, &mut recovered)
         })
         .collect();
     // Each chunk goes to the front: the last one written is taken first.
-    while !settles.is_empty() {
-        let chunk = settles.split_off(settles.len().saturating_sub(CHUNK));
+    while !completions.is_empty() {
+        let chunk = completions.split_off(completions.len().saturating_sub(CHUNK));
         let fenced = store.turn(&death.identity, &chunk, None)?.fenced;
         recovered.returned = recovered.returned.saturating_sub(fenced);
     }
@@ -61,46 +61,48 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
     Ok(recovered)
 }
 
-fn settle(job: Claimed, cause: Option<&str>, now_s: f64, recovered: &mut Recovered) -> Settle {
+/// How a job of the owner that died ends. `cause`: the job was running then,
+/// and is held responsible.
+fn completion(
+    job: Claimed,
+    cause: Option<&str>,
+    now_s: f64,
+    recovered: &mut Recovered,
+) -> Completion {
     let Claimed { ticket, queue, payload } = job;
-    let parsed = Document::parse(payload.as_slice().into()).ok();
-    let named = parsed.as_ref().map(|doc| doc.queue().to_string()).filter(|name| !name.is_empty());
-    let home = queue.is_empty().then(|| named.unwrap_or_else(|| "default".into()).into());
-    let Some(doc) = parsed else {
-        // Nobody could run it from its queue either.
+    let Ok(doc) = Document::parse(payload.as_slice().into()) else {
+        // No worker could run it from its queue either.
         recovered.buried += 1;
         let outcome = Outcome::Dead { payload: None, at: now_s };
-        return Settle { ticket, queue, outcome, effects: None };
+        return Completion { ticket, queue, outcome, releases: None };
     };
-    let Some(cause) = cause else {
-        recovered.returned += 1;
-        let effects = effects_of_return(&doc);
-        return Settle {
-            ticket,
-            queue,
-            outcome: Outcome::Back { payload: None, queue: home },
-            effects,
-        };
+    let named = Some(doc.queue()).filter(|name| !name.is_empty()).unwrap_or("default");
+    let home = queue.is_empty().then(|| named.into());
+    let outcome = match cause {
+        None => Outcome::Requeue { payload: None, queue: home },
+        Some(cause) => {
+            let mut extra = doc.extra().cloned().unwrap_or_default();
+            extra.deaths += 1;
+            let dead = extra.deaths >= DEATHS_MAX;
+            let payload = mark(&payload, &extra, dead.then_some(cause), now_s);
+            if dead {
+                recovered.lines.push(format!(
+                    "jobs: {} jid={} was running in {} workers when they died ({cause} the last \
+                     time): it is in the dead set",
+                    doc.class(),
+                    doc.jid(),
+                    extra.deaths
+                ));
+                Outcome::Dead { payload, at: now_s }
+            } else {
+                Outcome::Requeue { payload, queue: home }
+            }
+        }
     };
-    let mut extra = doc.extra().cloned().unwrap_or_default();
-    extra.deaths += 1;
-    let dead = extra.deaths >= DEATHS_MAX;
-    let payload = mark(&payload, &extra, dead.then_some(cause), now_s);
-    if dead {
-        recovered.buried += 1;
-        recovered.lines.push(format!(
-            "jobs: {} jid={} was running in {} workers when they died ({cause} the last time): \
-             it is in the dead set",
-            doc.class(),
-            doc.jid(),
-            extra.deaths
-        ));
-        let effects = effects_of_death(&doc);
-        return Settle { ticket, queue, outcome: Outcome::Dead { payload, at: now_s }, effects };
-    }
-    recovered.returned += 1;
-    let effects = effects_of_return(&doc);
-    Settle { ticket, queue, outcome: Outcome::Back { payload, queue: home }, effects }
+    let count = if outcome.is_failure() { &mut recovered.buried } else { &mut recovered.returned };
+    *count += 1;
+    let releases = Releases::of(&doc, outcome.batch_event(), true);
+    Completion { ticket, queue, outcome, releases }
 }
 
 /// The document with its deaths, and with the error when they were too many.

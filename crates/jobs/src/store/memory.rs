@@ -98,7 +98,12 @@ impl Store for MemoryStore {
         self.step(|data| data.push_once(key, ttl, job))
     }
 
-    fn turn(&mut self, owner: &str, settles: &[Settle], want: Option<&Want<'_>>) -> Result<Turn> {
+    fn turn(
+        &mut self,
+        owner: &str,
+        settles: &[Completion],
+        want: Option<&Want<'_>>,
+    ) -> Result<Turn> {
         self.step(|data| data.turn(owner, settles, want, &self.options))
     }
 

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::limit::Limit;
+
 /// A job to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct NewJob<'a> {
@@ -71,88 +73,6 @@ pub struct Claimed {
     pub payload: Vec<u8>,
 }
 
-/// How a claimed job ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// It ran, or will not run and is not wanted any more: acknowledge.
-    Done,
-    /// Into the retry set with this document.
-    Retry {
-        /// When it is due.
-        at: f64,
-        /// The document to store.
-        payload: Vec<u8>,
-    },
-    /// Into the schedule with this document (limited, interrupted, snoozed).
-    Later {
-        /// When it is due.
-        at: f64,
-        /// The document to store; `None`: as it was claimed.
-        payload: Option<Vec<u8>>,
-    },
-    /// Into the dead set with this document.
-    Dead {
-        /// The document to store; `None`: as it was claimed.
-        payload: Option<Vec<u8>>,
-        /// Time of death.
-        at: f64,
-    },
-    /// Back to the front of the queue it came from. Several of one call keep
-    /// their order: the lowest ticket will be claimed first.
-    Back {
-        /// The document to store; `None`: as it was claimed.
-        payload: Option<Vec<u8>>,
-        /// The queue, where the claimed one is empty.
-        queue: Option<Arc<str>>,
-    },
-}
-
-/// One claimed job's end, and what it sets free.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settle {
-    /// Its number in the owner's in-flight set.
-    pub ticket: u64,
-    /// The queue it was claimed from, as in [`Claimed::queue`].
-    pub queue: Arc<str>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What goes with it; `None` for nearly all.
-    pub effects: Option<Box<Effects>>,
-}
-
-/// What a job's end sets free. Applied only if the entry was still there.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Effects {
-    /// A lock (key, jid) to give up.
-    pub unlock: Option<(String, String)>,
-    /// Concurrency limits whose slot it held.
-    pub release: Vec<String>,
-    /// What its batch is told.
-    pub batch: Option<BatchStep>,
-}
-
-/// What a batch is told of one of its jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchStep {
-    /// The batch.
-    pub bid: String,
-    /// The job.
-    pub jid: String,
-    /// What happened.
-    pub what: BatchEvent,
-}
-
-/// What happened to a job of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchEvent {
-    /// It succeeded (or was discarded): no longer pending.
-    Done,
-    /// It failed and will be tried again.
-    Failed,
-    /// It failed for good.
-    Died,
-}
-
 /// Answer of [`super::Store::turn`].
 #[derive(Clone, Debug, Default)]
 pub struct Turn {
@@ -171,42 +91,6 @@ pub struct Ask<'a> {
     pub ticket: u64,
     /// Its limits; granted together or not at all.
     pub limits: &'a [Limit],
-}
-
-/// One limit that a job is under.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limit {
-    /// What is limited, shared by all jobs that name it.
-    pub key: String,
-    /// How.
-    pub rule: LimitRule,
-}
-
-/// How something is limited.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LimitRule {
-    /// At most `max` jobs run at once. A slot is held by (owner, ticket) until
-    /// the job is settled with [`Effects::release`], at most `hold_s`.
-    Concurrent {
-        /// Jobs at once.
-        max: u32,
-        /// Longest hold in seconds.
-        hold_s: f64,
-    },
-    /// At most `max` starts in any `per_s` seconds (sliding).
-    Window {
-        /// Starts.
-        max: u32,
-        /// Seconds.
-        per_s: f64,
-    },
-    /// A bucket of `max` that refills evenly within `per_s`.
-    Bucket {
-        /// Size of the bucket.
-        max: u32,
-        /// Seconds to fill it.
-        per_s: f64,
-    },
 }
 
 /// Answer of a limiter.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use chaton_core::process::in_flight::InFlightTable;
 use chaton_jobs::document::Fields;
-use chaton_jobs::engine::{Ending, Job};
+use chaton_jobs::engine::Job;
+use chaton_jobs::outcome::Outcome;
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -111,7 +112,7 @@ impl RbJob {
         Some(ruby.obj_wrap(unit).as_value())
     }
 
-    fn end(&self, ending: Ending) -> Result<(), Error> {
+    fn end(&self, outcome: Outcome) -> Result<(), Error> {
         if self.made_in != handle::generation() {
             return Err(error::forked());
         }
@@ -120,7 +121,7 @@ impl RbJob {
         }
         self.notes.end(self.thread, &self.job);
         // Nothing is done when it was given back meanwhile: its next run counts.
-        self.job.finish(ending);
+        self.job.finish(outcome);
         Ok(())
     }
 
@@ -190,32 +191,32 @@ impl RbJob {
         self.job.is_past_deadline()
     }
 
-    fn done(&self) -> Result<(), Error> {
-        self.end(Ending::Done)
+    fn ack(&self) -> Result<(), Error> {
+        self.end(Outcome::Ack)
     }
 
     fn retry(&self, at: f64, payload: RString) -> Result<(), Error> {
-        self.end(Ending::Retry { at: time(at)?, payload: copy(payload) })
+        self.end(Outcome::Retry { at: time(at)?, payload: copy(payload) })
+    }
+
+    fn discard(&self) -> Result<(), Error> {
+        self.end(Outcome::Discard)
     }
 
     fn dead(&self, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Ending::Dead { payload: payload.map(copy) })
+        self.end(Outcome::Dead { at: now_s(), payload: payload.map(copy) })
     }
 
-    fn failed_done(&self) -> Result<(), Error> {
-        self.end(Ending::Failed)
+    fn reschedule(&self, at: f64) -> Result<(), Error> {
+        self.end(Outcome::Reschedule { at: time(at)? })
     }
 
-    fn later(&self, at: f64, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Ending::Later { at: time(at)?, payload: payload.map(copy) })
-    }
-
-    fn back(&self, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Ending::Back { payload: payload.map(copy) })
+    fn requeue(&self) -> Result<(), Error> {
+        self.end(Outcome::requeue())
     }
 }
 
-/// No store keeps a job until a time that is none.
+/// Refuses infinity and NaN.
 fn time(at: f64) -> Result<f64, Error> {
     let finite = at.is_finite().then_some(at);
     finite.ok_or_else(|| error::argument(format!("a time must be a finite number, not {at}")))
@@ -241,11 +242,11 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("describe", method!(RbJob::describe, 0))?;
     class.define_method("cancelled?", method!(RbJob::is_cancelled, 0))?;
     class.define_method("deadline_over?", method!(RbJob::is_past_deadline, 0))?;
-    class.define_method("done", method!(RbJob::done, 0))?;
+    class.define_method("ack", method!(RbJob::ack, 0))?;
     class.define_method("retry", method!(RbJob::retry, 2))?;
+    class.define_method("discard", method!(RbJob::discard, 0))?;
     class.define_method("dead", method!(RbJob::dead, 1))?;
-    class.define_method("failed_done", method!(RbJob::failed_done, 0))?;
-    class.define_method("later", method!(RbJob::later, 2))?;
-    class.define_method("back", method!(RbJob::back, 1))?;
+    class.define_method("reschedule", method!(RbJob::reschedule, 1))?;
+    class.define_method("requeue", method!(RbJob::requeue, 0))?;
     Ok(())
 }

@@ -97,12 +97,12 @@ class FakeJob
   def open? = @outcome.nil?
   def describe = "#{class_name} #{jid}"
 
-  def done = settle(:done)
+  def ack = settle(:ack)
   def retry(at, payload) = settle(:retry, at, payload)
   def dead(payload) = settle(:dead, payload)
-  def failed_done = settle(:failed_done)
-  def later(at, payload) = settle(:later, at, payload)
-  def back(payload) = settle(:back, payload)
+  def discard = settle(:discard)
+  def reschedule(at) = settle(:reschedule, at)
+  def requeue = settle(:requeue)
 
   # The document that it was settled with.
   def written = JSON.parse(@outcomes.first.last)

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
 use super::flaky::Flaky;
-use crate::engine::job::{Ending, Job};
+use crate::engine::job::Job;
 use crate::engine::recovery::Death;
+use crate::outcome::Outcome;
 use crate::store::{Kit, Place, Store};
 use chaton_core::random::Random;
 
@@ -97,14 +98,14 @@ impl World {
         let job = self.nodes[index].1.swap_remove(one);
         let payload = job.document().payload().to_vec();
         let ending = match self.pick(8) {
-            0 => Ending::Retry { at: 1.0, payload },
-            1 => Ending::Dead { payload: None },
-            2 => Ending::Failed,
-            3 => Ending::Later { at: 1.0, payload: None },
-            4 => Ending::Back { payload: None },
-            _ => Ending::Done,
+            0 => Outcome::Retry { at: 1.0, payload },
+            1 => Outcome::Dead { at: 1.0, payload: None },
+            2 => Outcome::Discard,
+            3 => Outcome::Reschedule { at: 1.0 },
+            4 => Outcome::requeue(),
+            _ => Outcome::Ack,
         };
-        let over = matches!(ending, Ending::Done | Ending::Failed | Ending::Dead { .. });
+        let over = matches!(ending, Outcome::Ack | Outcome::Discard | Outcome::Dead { .. });
         let jid = job.document().jid().to_string();
         if over {
             // Noted before: from here on it may be gone.
@@ -112,7 +113,7 @@ impl World {
             *self.ends.entry(jid).or_default() += 1;
         }
         job.finish(ending);
-        assert!(!job.finish(Ending::Done));
+        assert!(!job.finish(Outcome::Ack));
     }
 
     fn crash(&mut self, index: usize) {
@@ -174,7 +175,7 @@ impl World {
                 running.extend(node.start_one());
                 for job in running.drain(..) {
                     self.ended.insert(job.document().jid().to_string());
-                    job.finish(Ending::Done);
+                    job.finish(Outcome::Ack);
                 }
             }
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
-use crate::engine::job::Ending;
 use crate::engine::recovery::Death;
+use crate::outcome::Outcome;
 use crate::store::Place;
 
 #[test]
@@ -16,8 +16,8 @@ fn a_job_is_claimed_started_and_acknowledged() {
     assert!(node.fetch());
     assert_eq!(store.stats().unwrap().in_flight, 1);
     let job = node.start_one().unwrap();
-    assert!(job.is_running() && job.finish(Ending::Done));
-    assert!(!job.finish(Ending::Done), "a job ends once");
+    assert!(job.is_running() && job.finish(Outcome::Ack));
+    assert!(!job.finish(Outcome::Ack), "a job ends once");
     node.fetch();
     assert_eq!(store.stats().unwrap().in_flight, 0);
     node.shared.book.lock().beat_now = true;
@@ -57,7 +57,7 @@ fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "urgent");
     assert_eq!(jids(&mut *store, &queue("low")), ["b", "c"]);
-    first.finish(Ending::Done);
+    first.finish(Outcome::Ack);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn only_started_jobs_are_blamed_for_a_death() {
         heir.keeper.round();
         // The dead one speaks once more: too late.
         victim.shared.book.lock().quiet = true;
-        running.finish(Ending::Done);
+        running.finish(Outcome::Ack);
         victim.fetch();
     }
     let dead = store.list(&Place::Dead, 0, 10).unwrap();
@@ -136,7 +136,7 @@ fn limits_hold_jobs_back_and_let_them_go() {
     assert!(node.start_one().is_none());
     node.fetch();
     assert_eq!(store.stats().unwrap().scheduled, 1);
-    first.finish(Ending::Done);
+    first.finish(Outcome::Ack);
     node.fetch();
     let waiting = store.list(&Place::Scheduled, 0, 1).unwrap();
     assert!(store.requeue(&Place::Scheduled, &waiting[0], 0.0).unwrap());
@@ -157,7 +157,7 @@ fn an_owner_that_was_taken_for_dead_changes_nothing() {
     heir.shared.add_death(Death { identity, ..Death::default() });
     heir.keeper.round();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
-    job.finish(Ending::Retry { at: 1.0, payload: b"{}".to_vec() });
+    job.finish(Outcome::Retry { at: 1.0, payload: b"{}".to_vec() });
     node.shared.book.lock().quiet = true;
     node.fetch();
     assert_eq!(node.shared.counters.read().fenced, 1);
@@ -183,7 +183,7 @@ fn a_suspect_that_cannot_be_alone_is_sent_away() {
     assert_eq!(jids(&mut *store, &Place::Scheduled), ["suspect"]);
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "innocent");
-    long.finish(Ending::Done);
+    long.finish(Outcome::Ack);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_lost_claim_of_due_jobs_is_found_again() {
     node.fetch();
     let found = node.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
-    found.finish(Ending::Done);
+    found.finish(Outcome::Ack);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::bench_of_nodes::{config, jids, kit, push, queue};
 use crate::cron::Cron;
-use crate::engine::job::{Ending, Job};
+use crate::engine::job::Job;
 use crate::engine::sink::Sink;
 use crate::engine::{Config, Engine};
+use crate::outcome::Outcome;
 use crate::store::Place;
 
 /// How long a condition may take to come true.
@@ -31,7 +32,7 @@ struct Pool {
 impl Pool {
     fn start(
         threads: usize,
-        body: impl Fn(&Job) -> Ending + Send + Sync + 'static,
+        body: impl Fn(&Job) -> Outcome + Send + Sync + 'static,
     ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let pool = Arc::new(Self {
             jobs: Mutex::default(),
@@ -50,7 +51,7 @@ impl Pool {
         (pool, handles)
     }
 
-    fn serve(&self, index: usize, body: &(impl Fn(&Job) -> Ending + ?Sized)) {
+    fn serve(&self, index: usize, body: &(impl Fn(&Job) -> Outcome + ?Sized)) {
         loop {
             let mut jobs = self.jobs.lock();
             while jobs.is_empty() {
@@ -120,7 +121,7 @@ fn runs_ten_thousand_jobs_each_once() {
     for n in 0..10_000 {
         push(&mut *store, ["high", "low"][n % 2], &format!("j{n}"), "", None);
     }
-    let (pool, handles) = Pool::start(4, |_| Ending::Done);
+    let (pool, handles) = Pool::start(4, |_| Outcome::Ack);
     let engine = started(config(), "threads-many", &pool);
     until("all jobs done", || pool.done.lock().len() >= 10_000);
     assert!(engine.wait_idle(PATIENCE));
@@ -138,7 +139,7 @@ fn runs_ten_thousand_jobs_each_once() {
 #[test]
 fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
     let mut store = kit("threads-idle").store();
-    let (pool, handles) = Pool::start(2, |_| Ending::Done);
+    let (pool, handles) = Pool::start(2, |_| Outcome::Ack);
     let engine = started(config(), "threads-idle", &pool);
     until("the queues were seen empty", || engine.stats().empty_turns > 0);
     push(&mut *store, "low", "a", "", None);
@@ -164,7 +165,7 @@ fn stopping_sends_everything_back_to_the_front_in_order() {
         while !*open {
             wait.1.wait(&mut open);
         }
-        Ending::Done
+        Outcome::Ack
     });
     let engine = started(config(), "threads-stop", &pool);
     until("one runs", || engine.stats().running == 1);
@@ -188,7 +189,7 @@ fn two_engines_enqueue_each_tick_once() {
         Cron::new(name, "* * * * * *", "UTC", "low", r#"{"class":"A","args":[],"queue":"low""#)
     };
     let settings = || Config { crons: vec![every("tick").unwrap()], ..config() };
-    let (pool, handles) = Pool::start(2, |_| Ending::Done);
+    let (pool, handles) = Pool::start(2, |_| Outcome::Ack);
     let engines =
         [started(settings(), "threads-cron", &pool), started(settings(), "threads-cron", &pool)];
     let began = crate::engine::shared::wall_s();
@@ -206,7 +207,7 @@ fn a_cancel_reaches_a_running_job() {
     push(&mut *store, "low", "a", "", None);
     let (pool, handles) = Pool::start(1, |job| {
         until("cancelled", || job.is_cancelled());
-        Ending::Done
+        Outcome::Ack
     });
     let engine = started(config(), "threads-cancel", &pool);
     until("it runs", || engine.stats().running == 1);

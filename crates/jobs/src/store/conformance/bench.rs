@@ -52,18 +52,23 @@ pub(crate) fn names(queues: &[&str]) -> Vec<Arc<str>> {
 }
 
 /// An end without effects.
-pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Settle {
-    Settle { ticket, queue: queue.into(), outcome, effects: None }
+pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Completion {
+    Completion { ticket, queue: queue.into(), outcome, releases: None }
 }
 
 /// An end with effects.
-pub(crate) fn settle_with(ticket: u64, queue: &str, outcome: Outcome, effects: Effects) -> Settle {
-    Settle { ticket, queue: queue.into(), outcome, effects: Some(Box::new(effects)) }
+pub(crate) fn settle_with(
+    ticket: u64,
+    queue: &str,
+    outcome: Outcome,
+    effects: Releases,
+) -> Completion {
+    Completion { ticket, queue: queue.into(), outcome, releases: Some(Box::new(effects)) }
 }
 
 /// Back to the front, as it was claimed.
 pub(crate) fn back() -> Outcome {
-    Outcome::Back { payload: None, queue: None }
+    Outcome::requeue()
 }
 
 /// A queue as a place.
@@ -122,7 +127,7 @@ impl Desk {
         let payload = payload.to_vec();
         let outcome = match place {
             Place::Retry => Outcome::Retry { at, payload },
-            Place::Scheduled => Outcome::Later { at, payload: None },
+            Place::Scheduled => Outcome::Reschedule { at },
             Place::Dead => Outcome::Dead { payload: None, at },
             Place::Queue(_) => back(),
         };
@@ -144,7 +149,7 @@ impl Desk {
     }
 
     /// Settles; how many were gone.
-    pub fn end(&mut self, owner: &str, settles: &[Settle]) -> usize {
+    pub fn end(&mut self, owner: &str, settles: &[Completion]) -> usize {
         self.store.turn(owner, settles, None).unwrap().fenced
     }
 

@@ -40,7 +40,7 @@ fn claim_until(
         let turn = store.turn(owner, &ends, Some(&want)).unwrap();
         assert_eq!(turn.fenced, 0);
         first_ticket += turn.jobs.len() as u64;
-        ends = turn.jobs.iter().map(|job| settle(job.ticket, &job.queue, Outcome::Done)).collect();
+        ends = turn.jobs.iter().map(|job| settle(job.ticket, &job.queue, Outcome::Ack)).collect();
         got.extend(jids(&turn.jobs));
         if !turn.jobs.is_empty() {
             sizes.push(turn.jobs.len());
@@ -127,7 +127,7 @@ pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
     let fenced = together(4, |_| {
         let mut store = kit.store();
         let jobs = store.in_flight("dead").unwrap();
-        let ends: Vec<Settle> =
+        let ends: Vec<Completion> =
             jobs.iter().map(|job| settle(job.ticket, &job.queue, back())).collect();
         let mut fenced = 0;
         for chunk in ends.chunks(20) {

@@ -127,9 +127,9 @@ pub(crate) fn due_jobs_are_claimed_as_they_are(fresh: Fresh<'_>) {
     assert!(due.next_at.is_some_and(|at| (at - (now + 9.0)).abs() < 0.001), "{due:?}");
     let flying = desk.store.in_flight("me").unwrap();
     assert_eq!(flying, [jobs, more].concat());
-    assert_eq!(desk.end("me", &[settle(40, "", Outcome::Done)]), 0);
+    assert_eq!(desk.end("me", &[settle(40, "", Outcome::Ack)]), 0);
     assert_eq!(desk.store.in_flight("me").unwrap().len(), 2);
-    assert_eq!(desk.end("me", &[settle(40, "", Outcome::Done)]), 1, "fenced like the others");
+    assert_eq!(desk.end("me", &[settle(40, "", Outcome::Ack)]), 1, "fenced like the others");
 }
 
 pub(crate) fn a_claim_of_due_jobs_buries_what_is_no_job(fresh: Fresh<'_>) {
@@ -162,7 +162,7 @@ pub(crate) fn a_claimed_due_job_goes_back_to_its_queue(fresh: Fresh<'_>) {
     desk.put_at(now - 2.0, &doc("r", "a"));
     desk.put_at(now - 1.0, &doc("r", "b"));
     assert_eq!(desk.store.claim_due("me", 1, now, 10).unwrap().0.len(), 2);
-    let to_r = || Outcome::Back { payload: None, queue: Some("r".into()) };
+    let to_r = || Outcome::Requeue { payload: None, queue: Some("r".into()) };
     assert_eq!(desk.end("me", &[settle(2, "", to_r()), settle(1, "", to_r())]), 0);
     assert_eq!(desk.listed(&queue("r")), ["a", "b", "waiting"]);
 }

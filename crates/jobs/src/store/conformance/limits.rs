@@ -31,8 +31,8 @@ fn assert_at(grant: Grant, expected: f64) {
     assert!(near, "{grant:?} is not {expected}");
 }
 
-fn release(ticket: u64, key: &str, outcome: Outcome) -> Settle {
-    let effects = Effects { release: vec![key.into()], ..Effects::default() };
+fn release(ticket: u64, key: &str, outcome: Outcome) -> Completion {
+    let effects = Releases { release: vec![key.into()], ..Releases::default() };
     settle_with(ticket, "q", outcome, effects)
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn so_many_run_at_once_and_no_more(fresh: Fresh<'_>) {
     let now = now_s();
     let grants = desk.store.acquire("me", &asks, now).unwrap();
     assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None), Grant::At(None)]);
-    desk.end("me", &[release(2, "api", Outcome::Done)]);
+    desk.end("me", &[release(2, "api", Outcome::Ack)]);
     let grants = desk.store.acquire("me", &asks[2..], now).unwrap();
     assert_eq!(grants, [Grant::Now, Grant::At(None)]);
     // A job that ends without a word on its slot keeps it.
-    desk.end("me", &[settle(1, "q", Outcome::Done)]);
+    desk.end("me", &[settle(1, "q", Outcome::Ack)]);
     assert_eq!(ask(&mut desk, 4, &limits, now), Grant::At(None));
     let retry = Outcome::Retry { at: now, payload: doc("q", "c") };
     desk.end("me", &[release(3, "api", retry)]);

@@ -59,18 +59,18 @@ pub(crate) fn a_settle_gives_a_lock_up(fresh: Fresh<'_>) {
     holder(&mut desk, "k", "a");
     holder(&mut desk, "k2", "b");
     desk.claim("me", &["q"], 2, 1);
-    let unlock = |key: &str, jid: &str| Effects {
+    let unlock = |key: &str, jid: &str| Releases {
         unlock: Some((key.into(), jid.into())),
-        ..Effects::default()
+        ..Releases::default()
     };
     let retry = Outcome::Retry { at: now_s() + 99.0, payload: doc("q", "b") };
-    let ends = [settle_with(1, "q", Outcome::Done, unlock("k", "a")), settle(2, "q", retry)];
+    let ends = [settle_with(1, "q", Outcome::Ack, unlock("k", "a")), settle(2, "q", retry)];
     assert_eq!(desk.end("me", &ends), 0);
     assert_eq!(holder(&mut desk, "k", "c"), None);
     assert_eq!(holder(&mut desk, "k2", "d").as_deref(), Some("b"), "a retry keeps its lock");
     // Somebody else's lock by now.
     desk.claim("me", &["q"], 1, 3);
-    desk.end("me", &[settle_with(3, "q", Outcome::Done, unlock("k", "a"))]);
+    desk.end("me", &[settle_with(3, "q", Outcome::Ack, unlock("k", "a"))]);
     assert_eq!(holder(&mut desk, "k", "d").as_deref(), Some("c"));
 }
 

@@ -47,12 +47,11 @@ fn every_step(desk: &mut Desk, payload: &[u8]) {
     let now = now_s();
     let given = || Some(payload.to_vec());
     let ends = [
-        (Place::Scheduled, Outcome::Later { at: now, payload: None }),
-        (Place::Scheduled, Outcome::Later { at: now, payload: given() }),
+        (Place::Scheduled, Outcome::Reschedule { at: now }),
         (Place::Retry, Outcome::Retry { at: now, payload: payload.to_vec() }),
         (Place::Dead, Outcome::Dead { at: now, payload: None }),
         (Place::Dead, Outcome::Dead { at: now, payload: given() }),
-        (queue("q"), Outcome::Back { payload: given(), queue: None }),
+        (queue("q"), Outcome::Requeue { payload: given(), queue: None }),
     ];
     for (place, end) in ends {
         desk.claim("me", &["q"], 1, 1);

@@ -117,7 +117,7 @@ pub(crate) fn an_owner_with_jobs_is_not_forgotten(fresh: Fresh<'_>) {
     desk.store.beat(&beat("me")).unwrap();
     desk.claim("me", &["q"], 2, 1);
     assert!(!desk.store.forget("me").unwrap());
-    desk.end("me", &[settle(1, "q", Outcome::Done)]);
+    desk.end("me", &[settle(1, "q", Outcome::Ack)]);
     assert!(!desk.kit.store().forget("me").unwrap());
     assert_eq!(owners(&mut desk), ["me"]);
     assert_eq!(desk.store.in_flight("me").unwrap().len(), 1);

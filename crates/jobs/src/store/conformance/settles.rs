@@ -5,14 +5,14 @@ use crate::store::*;
 
 pub(crate) fn each_outcome_goes_to_its_place(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    desk.put("q", &["done", "retry", "later", "later2", "dead", "dead2", "held"]);
+    desk.put("q", &["done", "retry", "later", "discarded", "dead", "dead2", "held"]);
     assert_eq!(desk.claim("me", &["q"], 10, 1).jobs.len(), 7);
     let now = now_s();
     let ends = [
-        settle(1, "q", Outcome::Done),
+        settle(1, "q", Outcome::Ack),
         settle(2, "q", Outcome::Retry { at: now + 20.5, payload: b"new retry".to_vec() }),
-        settle(3, "q", Outcome::Later { at: now + 30.0, payload: None }),
-        settle(4, "q", Outcome::Later { at: now + 40.0, payload: Some(b"new later".to_vec()) }),
+        settle(3, "q", Outcome::Reschedule { at: now + 30.0 }),
+        settle(4, "q", Outcome::Discard),
         settle(5, "q", Outcome::Dead { payload: None, at: now }),
         settle(6, "q", Outcome::Dead { payload: Some(b"new dead".to_vec()), at: now + 1.0 }),
     ];
@@ -23,7 +23,7 @@ pub(crate) fn each_outcome_goes_to_its_place(fresh: Fresh<'_>) {
     };
     let (retry, scheduled) = (desk.all(&Place::Retry), desk.all(&Place::Scheduled));
     assert_eq!(seen(retry), [(20_500, b"new retry".to_vec())]);
-    assert_eq!(seen(scheduled), [(30_000, doc("q", "later")), (40_000, b"new later".to_vec())]);
+    assert_eq!(seen(scheduled), [(30_000, doc("q", "later"))]);
     let dead = desk.all(&Place::Dead);
     assert_eq!(seen(dead), [(1000, b"new dead".to_vec()), (0, doc("q", "dead"))]);
     assert_eq!(jids(&desk.store.in_flight("me").unwrap()), ["held"]);
@@ -38,8 +38,8 @@ pub(crate) fn back_is_the_front_in_the_old_order(fresh: Fresh<'_>) {
     let ends = [
         settle(10, "q", back()),
         settle(8, "q", back()),
-        settle(11, "q", Outcome::Done),
-        settle(9, "q", Outcome::Back { payload: Some(changed.clone()), queue: None }),
+        settle(11, "q", Outcome::Ack),
+        settle(9, "q", Outcome::Requeue { payload: Some(changed.clone()), queue: None }),
     ];
     assert_eq!(desk.end("me", &ends), 0);
     assert_eq!(desk.listed(&queue("q")), ["a", "b", "c", "e"]);
@@ -64,7 +64,7 @@ pub(crate) fn a_settle_comes_before_the_claim(fresh: Fresh<'_>) {
     desk.claim("me", &["q"], 2, 1);
     let queues = names(&["q"]);
     let want = Want { queues: &queues, count: 2, first_ticket: 3 };
-    let ends = [settle(1, "q", Outcome::Done), settle(2, "q", back())];
+    let ends = [settle(1, "q", Outcome::Ack), settle(2, "q", back())];
     let turn = desk.store.turn("me", &ends, Some(&want)).unwrap();
     assert_eq!(jids(&turn.jobs), ["b", "c"]);
     assert_eq!(turn.jobs.iter().map(|job| job.ticket).collect::<Vec<_>>(), [3, 4]);
@@ -74,14 +74,14 @@ pub(crate) fn what_is_gone_is_counted_and_left_alone(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a"]);
     desk.claim("me", &["q"], 1, 1);
-    assert_eq!(desk.end("me", &[settle(1, "q", Outcome::Done)]), 0);
+    assert_eq!(desk.end("me", &[settle(1, "q", Outcome::Ack)]), 0);
     let (at, payload) = (now_s(), doc("q", "a"));
     let late = [
-        settle(1, "q", Outcome::Done),
+        settle(1, "q", Outcome::Ack),
         settle(1, "q", Outcome::Retry { at, payload: payload.clone() }),
-        settle(1, "q", Outcome::Later { at, payload: Some(payload.clone()) }),
+        settle(1, "q", Outcome::Reschedule { at }),
         settle(1, "q", Outcome::Dead { payload: Some(payload.clone()), at }),
-        settle(1, "q", Outcome::Back { payload: Some(payload), queue: None }),
+        settle(1, "q", Outcome::Requeue { payload: Some(payload), queue: None }),
         settle(77, "q", back()),
     ];
     assert_eq!(desk.end("me", &late), 6);
@@ -94,12 +94,12 @@ pub(crate) fn a_settle_for_another_owner_does_nothing(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a"]);
     desk.claim("me", &["q"], 1, 1);
-    assert_eq!(desk.end("you", &[settle(1, "q", Outcome::Done)]), 1);
+    assert_eq!(desk.end("you", &[settle(1, "q", Outcome::Ack)]), 1);
     assert_eq!(desk.store.in_flight("me").unwrap().len(), 1);
     // Another connection may speak for the owner: so it is recovered.
     let mut other = desk.kit.store();
     assert_eq!(other.turn("me", &[settle(1, "q", back())], None).unwrap().fenced, 0);
-    assert_eq!(desk.end("me", &[settle(1, "q", Outcome::Done)]), 1, "taken over");
+    assert_eq!(desk.end("me", &[settle(1, "q", Outcome::Ack)]), 1, "taken over");
     assert_eq!(desk.listed(&queue("q")), ["a"]);
 }
 
@@ -126,12 +126,12 @@ pub(crate) fn a_fenced_settle_sets_nothing_free(fresh: Fresh<'_>) {
         desk.store.acquire("me", &asks, now_s()).unwrap()[0]
     };
     assert_eq!(ask(&mut desk, 5), Grant::Now);
-    let effects = Effects {
+    let effects = Releases {
         unlock: Some(("k".into(), "a".into())),
         release: vec!["slots".into()],
         batch: Some(BatchStep { bid: "b".into(), jid: "a".into(), what: BatchEvent::Done }),
     };
-    assert_eq!(desk.end("me", &[settle_with(5, "q", Outcome::Done, effects)]), 1);
+    assert_eq!(desk.end("me", &[settle_with(5, "q", Outcome::Ack, effects)]), 1);
     assert_eq!(ask(&mut desk, 6), Grant::At(None));
     assert_eq!(desk.store.batch("b").unwrap().unwrap().pending, 1);
     let again = NewJob { lock: Some(NewLock { jid: "z", ..lock }), ..job("q", &payload) };

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::data::Data;
 use crate::document::Document;
-use crate::store::{Claimed, Effects, NewJob, Outcome, Pushed, Settle, StoreOptions, Turn, Want};
+use crate::store::{
+    Claimed, Completion, NewJob, Outcome, Pushed, Releases, StoreOptions, Turn, Want,
+};
 
 /// The queue of a document that names none.
 const DEFAULT_QUEUE: &str = "default";
@@ -50,13 +52,14 @@ impl Data {
     pub fn turn(
         &mut self,
         owner: &str,
-        settles: &[Settle],
+        settles: &[Completion],
         want: Option<&Want<'_>>,
         options: &StoreOptions,
     ) -> Turn {
         let mut turn = Turn::default();
-        let is_back = |settle: &&Settle| matches!(settle.outcome, Outcome::Back { .. });
-        let (mut back, rest): (Vec<&Settle>, Vec<&Settle>) = settles.iter().partition(is_back);
+        let is_back = |settle: &&Completion| matches!(settle.outcome, Outcome::Requeue { .. });
+        let (mut back, rest): (Vec<&Completion>, Vec<&Completion>) =
+            settles.iter().partition(is_back);
         // Each goes before the last one: the lowest ticket last.
         back.sort_by_key(|settle| Reverse(settle.ticket));
         for settle in rest.into_iter().chain(back) {
@@ -71,37 +74,37 @@ impl Data {
     }
 
     /// `false`: the entry was gone.
-    fn settle(&mut self, owner: &str, settle: &Settle, options: &StoreOptions) -> bool {
+    fn settle(&mut self, owner: &str, settle: &Completion, options: &StoreOptions) -> bool {
         let flights = self.flights.get_mut(owner);
         let Some((from, was)) = flights.and_then(|flights| flights.remove(&settle.ticket)) else {
             return false;
         };
         match &settle.outcome {
-            Outcome::Done => {}
+            Outcome::Ack | Outcome::Discard => {}
             Outcome::Retry { at, payload } => {
                 self.retry.add(*at, payload.clone());
                 self.touch();
             }
-            Outcome::Later { at, payload } => {
-                self.schedule.add(*at, payload.clone().unwrap_or(was));
+            Outcome::Reschedule { at } => {
+                self.schedule.add(*at, was);
                 self.touch();
             }
             Outcome::Dead { payload, at } => {
                 self.bury(*at, payload.clone().unwrap_or(was), options);
             }
-            Outcome::Back { payload, queue } => {
+            Outcome::Requeue { payload, queue } => {
                 let payload = payload.clone().unwrap_or(was);
                 let queue = home(&from, queue.as_deref(), &payload);
                 self.filling(&queue).jobs.push_front(payload);
             }
         }
-        if let Some(effects) = &settle.effects {
+        if let Some(effects) = &settle.releases {
             self.set_free(owner, settle.ticket, effects);
         }
         true
     }
 
-    fn set_free(&mut self, owner: &str, ticket: u64, effects: &Effects) {
+    fn set_free(&mut self, owner: &str, ticket: u64, effects: &Releases) {
         if let Some((key, jid)) = &effects.unlock {
             self.unlock(key, jid);
         }

@@ -1,4 +1,4 @@
-//! Settle and claim, in one round trip.
+//! Completion and claim, in one round trip.
 //!
 //! Plain ends are one HDEL. Others go through a script that puts the job where
 //! it belongs only if its entry was still there. The claim comes last in the
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
-use crate::store::{BatchEvent, Claimed, Effects, Outcome, Result, Settle, Turn, Want};
+use crate::store::{BatchEvent, Claimed, Completion, Outcome, Releases, Result, Turn, Want};
 
 /// Jobs settled by one call of the script.
 const SETTLE_MAX: usize = 200;
@@ -24,7 +24,7 @@ impl RedisStore {
     pub(super) fn take_turn(
         &mut self,
         owner: &str,
-        settles: &[Settle],
+        settles: &[Completion],
         want: Option<&Want<'_>>,
     ) -> Result<Turn> {
         self.conn.ensure()?;
@@ -36,10 +36,10 @@ impl RedisStore {
                 field(&mut pack, settle);
             }
         }
-        let mut others: Vec<&Settle> = settles.iter().filter(|s| !is_plain(s)).collect();
+        let mut others: Vec<&Completion> = settles.iter().filter(|s| !is_plain(s)).collect();
         // The one put back last is at the front: the lowest ticket.
         others.sort_by_key(|s| {
-            matches!(s.outcome, Outcome::Back { .. }).then_some(u64::MAX - s.ticket)
+            matches!(s.outcome, Outcome::Requeue { .. }).then_some(u64::MAX - s.ticket)
         });
         for some in others.chunks(SETTLE_MAX) {
             self.settle(&mut pack, owner, some)?;
@@ -72,9 +72,10 @@ impl RedisStore {
         Ok(turn)
     }
 
-    fn settle(&mut self, pack: &mut Pack, owner: &str, settles: &[&Settle]) -> Result<()> {
-        let none = Effects::default();
-        let effects = |settle: &Settle| settle.effects.as_deref().unwrap_or(&none).release.len();
+    fn settle(&mut self, pack: &mut Pack, owner: &str, settles: &[&Completion]) -> Result<()> {
+        let none = Releases::default();
+        let effects =
+            |settle: &Completion| settle.releases.as_deref().unwrap_or(&none).release.len();
         let words = settles.iter().map(|settle| 13 + effects(settle)).sum::<usize>();
         self.conn.script(pack, Script::Settle, 3 + words)?;
         pack.word(owner).number(self.rules.dead_max as u64).number(self.rules.dead_age.as_secs());
@@ -87,20 +88,20 @@ impl RedisStore {
                 None => pack.word("0").word(""),
             };
             pack.word(match &settle.outcome {
-                Outcome::Back { queue: Some(queue), .. } if settle.queue.is_empty() => queue,
+                Outcome::Requeue { queue: Some(queue), .. } if settle.queue.is_empty() => queue,
                 _ => &*settle.queue,
             });
-            add_effects(pack, settle.effects.as_deref().unwrap_or(&none));
+            add_effects(pack, settle.releases.as_deref().unwrap_or(&none));
         }
         Ok(())
     }
 }
 
-fn is_plain(settle: &Settle) -> bool {
-    settle.outcome == Outcome::Done && settle.effects.is_none()
+fn is_plain(settle: &Completion) -> bool {
+    settle.outcome.is_removal() && settle.releases.is_none()
 }
 
-fn field(pack: &mut Pack, settle: &Settle) {
+fn field(pack: &mut Pack, settle: &Completion) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = settle.ticket;
@@ -117,15 +118,15 @@ fn field(pack: &mut Pack, settle: &Settle) {
 
 fn outcome(outcome: &Outcome) -> (&'static str, f64, Option<&[u8]>) {
     match outcome {
-        Outcome::Done => ("done", 0.0, None),
+        Outcome::Ack | Outcome::Discard => ("done", 0.0, None),
         Outcome::Retry { at, payload } => ("retry", *at, Some(payload)),
-        Outcome::Later { at, payload } => ("later", *at, payload.as_deref()),
+        Outcome::Reschedule { at } => ("later", *at, None),
         Outcome::Dead { payload, at } => ("dead", *at, payload.as_deref()),
-        Outcome::Back { payload, .. } => ("back", 0.0, payload.as_deref()),
+        Outcome::Requeue { payload, .. } => ("back", 0.0, payload.as_deref()),
     }
 }
 
-fn add_effects(pack: &mut Pack, effects: &Effects) {
+fn add_effects(pack: &mut Pack, effects: &Releases) {
     match &effects.unlock {
         Some((key, jid)) => pack.word(key).word(jid),
         None => pack.word("").word(""),

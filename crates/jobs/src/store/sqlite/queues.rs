@@ -8,7 +8,7 @@ use super::entries::{self, Rules};
 use super::{batches, limits, owners, Tx};
 use crate::document::{Document, Fields};
 use crate::store::{
-    BatchEvent, BatchStep, Claimed, NewJob, Outcome, Place, Pushed, Settle, Turn, Want,
+    BatchEvent, BatchStep, Claimed, Completion, NewJob, Outcome, Place, Pushed, Turn, Want,
 };
 
 /// Rowids of one owner's in-flight set; half of those of a queue. Room for a
@@ -131,7 +131,7 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
 pub(super) fn turn(
     tx: &Tx<'_>,
     owner: &str,
-    settles: &[Settle],
+    settles: &[Completion],
     want: Option<&Want<'_>>,
     rules: &Rules,
 ) -> Result<Turn> {
@@ -148,14 +148,15 @@ pub(super) fn turn(
 }
 
 /// Answers how many were gone.
-fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Settle]) -> Result<usize> {
+fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Completion]) -> Result<usize> {
     let mut fenced = 0;
     let mut done: Vec<u64> = Vec::with_capacity(settles.len());
-    let mut others: Vec<&Settle> = Vec::new();
+    let mut others: Vec<&Completion> = Vec::new();
     for settle in settles {
-        match (&settle.outcome, &settle.effects) {
-            (Outcome::Done, None) => done.push(settle.ticket),
-            _ => others.push(settle),
+        if settle.outcome.is_removal() && settle.releases.is_none() {
+            done.push(settle.ticket);
+        } else {
+            others.push(settle);
         }
     }
     // Neighbours go in one statement: mostly a whole batch ended.
@@ -174,7 +175,7 @@ fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Settle]) -> Result<usi
 }
 
 /// `false`: the entry was gone.
-fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Settle) -> Result<bool> {
+fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Completion) -> Result<bool> {
     let was: Option<Vec<u8>> = tx
         .conn
         .prepare_cached("DELETE FROM flights WHERE id=?1 RETURNING payload")?
@@ -182,7 +183,7 @@ fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Settle) -> Result<bool> 
         .optional()?;
     let Some(was) = was else { return Ok(false) };
     place(tx, settle, &was)?;
-    let Some(effects) = &settle.effects else { return Ok(true) };
+    let Some(effects) = &settle.releases else { return Ok(true) };
     if let Some((key, jid)) = &effects.unlock {
         limits::unlock(tx, key, jid)?;
     }
@@ -195,17 +196,15 @@ fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Settle) -> Result<bool> 
     Ok(true)
 }
 
-fn place(tx: &Tx<'_>, settle: &Settle, was: &[u8]) -> Result<()> {
+fn place(tx: &Tx<'_>, settle: &Completion, was: &[u8]) -> Result<()> {
     match &settle.outcome {
-        Outcome::Done => Ok(()),
+        Outcome::Ack | Outcome::Discard => Ok(()),
         Outcome::Retry { at, payload } => entries::add(tx, &Place::Retry, *at, payload),
-        Outcome::Later { at, payload } => {
-            entries::add(tx, &Place::Scheduled, *at, payload.as_deref().unwrap_or(was))
-        }
+        Outcome::Reschedule { at } => entries::add(tx, &Place::Scheduled, *at, was),
         Outcome::Dead { payload, at } => {
             entries::add(tx, &Place::Dead, *at, payload.as_deref().unwrap_or(was))
         }
-        Outcome::Back { payload, queue } => {
+        Outcome::Requeue { payload, queue } => {
             let payload = payload.as_deref().unwrap_or(was);
             match (&*settle.queue, queue) {
                 ("", Some(queue)) => prepend(tx, queue, payload),
