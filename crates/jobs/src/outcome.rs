@@ -1,0 +1,142 @@
+//! How a claimed job ends: the same enum from Ruby to the store.
+
+use std::sync::Arc;
+
+use crate::document::Document;
+use crate::limit::{Limit, LimitRule};
+
+/// How a claimed job ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It ran, or need not run any more.
+    Ack,
+    /// It failed, is not tried again and is not kept.
+    Discard,
+    /// It failed and is tried again: into the retry set.
+    Retry {
+        /// When it is due (s since 1970).
+        at: f64,
+        /// The document to store.
+        payload: Vec<u8>,
+    },
+    /// It failed for good and is kept: into the dead set.
+    Dead {
+        /// Time of death (s since 1970).
+        at: f64,
+        /// The document to store; `None`: as it was claimed.
+        payload: Option<Vec<u8>>,
+    },
+    /// It runs later (limited, snoozed): into the schedule. Not a failure.
+    Reschedule {
+        /// When it is due (s since 1970).
+        at: f64,
+    },
+    /// Back to the front of its queue; not a failure. Several of one call keep
+    /// their order: the lowest ticket is claimed first.
+    Requeue {
+        /// The document to store; `None`: as it was claimed.
+        payload: Option<Vec<u8>>,
+        /// The queue of a job that was not claimed from one
+        /// ([`Completion::queue`] is empty).
+        queue: Option<Arc<str>>,
+    },
+}
+
+impl Outcome {
+    /// Back to the front of its queue, unchanged.
+    pub fn requeue() -> Self {
+        Self::Requeue { payload: None, queue: None }
+    }
+
+    /// Whether it counts as a failed run.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Retry { .. } | Self::Dead { .. } | Self::Discard)
+    }
+
+    /// Whether the job leaves the store.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Self::Ack | Self::Discard)
+    }
+
+    /// What it means for the job's batch; `None`: the job only waits again.
+    pub fn batch_event(&self) -> Option<BatchEvent> {
+        match self {
+            Self::Ack => Some(BatchEvent::Done),
+            Self::Retry { .. } => Some(BatchEvent::Failed),
+            Self::Dead { .. } | Self::Discard => Some(BatchEvent::Died),
+            Self::Reschedule { .. } | Self::Requeue { .. } => None,
+        }
+    }
+}
+
+/// The end of one claimed job, and what it releases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Completion {
+    /// Its number in the owner's in-flight set.
+    pub ticket: u64,
+    /// The queue it was claimed from; empty when it came from the schedule or
+    /// the retry set.
+    pub queue: Arc<str>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// `None` for nearly all jobs.
+    pub releases: Option<Box<Releases>>,
+}
+
+/// What a job's end releases. Applied only if the in-flight entry still exists.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Releases {
+    /// A lock (key, jid) to give up.
+    pub unlock: Option<(String, String)>,
+    /// Concurrency limits whose slot it held.
+    pub release: Vec<String>,
+    /// The change of its batch's counts.
+    pub batch: Option<BatchStep>,
+}
+
+impl Releases {
+    /// What the end of this job releases. `granted`: it may hold slots of its
+    /// concurrency limits.
+    pub fn of(doc: &Document, event: Option<BatchEvent>, granted: bool) -> Option<Box<Self>> {
+        if doc.extra().is_none() && doc.bid().is_none() {
+            return None;
+        }
+        let over = matches!(event, Some(BatchEvent::Done | BatchEvent::Died));
+        let lock = doc.extra().filter(|_| over).and_then(|extra| extra.lock.clone());
+        let limits = doc.extra().filter(|_| granted).map(|extra| extra.limits());
+        let concurrent = |limit: &Limit| matches!(limit.rule, LimitRule::Concurrent { .. });
+        let slots = limits.unwrap_or_default().into_iter().filter(concurrent);
+        let releases = Self {
+            unlock: lock.map(|key| (key, doc.jid().to_string())),
+            release: slots.map(|limit| limit.key).collect(),
+            batch: doc.bid().zip(event).map(|(bid, what)| BatchStep {
+                bid: bid.to_string(),
+                jid: doc.jid().to_string(),
+                what,
+            }),
+        };
+        (releases != Self::default()).then(|| Box::new(releases))
+    }
+}
+
+/// A change of a batch's counts, caused by one of its jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchStep {
+    /// The batch.
+    pub bid: String,
+    /// The job.
+    pub jid: String,
+    /// What happened to the job.
+    pub what: BatchEvent,
+}
+
+/// What happened to a job of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEvent {
+    /// It succeeded (or was discarded by its own rule): no longer pending.
+    Done,
+    /// It failed and will be tried again.
+    Failed,
+    /// It failed for good.
+    Died,
+}
