@@ -6,8 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Claimed, Completion, Kit, NewJob, Outcome, Place, Result, Store, StoreError,
-    StoreOptions, Want,
+    open, Ack, Claimed, Kit, NewJob, Outcome, Place, Result, Store, StoreError, StoreOptions, Want,
 };
 
 /// Jobs a push or a turn.
@@ -119,13 +118,8 @@ fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     })
 }
 
-fn done(job: &Claimed) -> Completion {
-    Completion {
-        ticket: job.ticket,
-        queue: job.queue.clone(),
-        outcome: Outcome::Ack,
-        releases: None,
-    }
+fn done(job: &Claimed) -> Ack {
+    Ack { ticket: job.ticket, queue: job.queue.clone(), outcome: Outcome::Ack, effects: None }
 }
 
 fn document(n: usize) -> Vec<u8> {

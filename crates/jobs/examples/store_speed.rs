@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use chaton_jobs::store::{open, Completion, NewJob, Outcome, Store, StoreOptions, Want};
+use chaton_jobs::store::{open, Ack, NewJob, Outcome, Store, StoreOptions, Want};
 
 /// Jobs of one push.
 const BULK: usize = 1000;
@@ -56,7 +56,7 @@ fn drain(
 ) -> Result<(), Box<dyn std::error::Error>> {
     let queues: [Arc<str>; 1] = ["default".into()];
     let (mut ticket, mut seen, mut turns) = (1, 0, 0);
-    let mut settles: Vec<Completion> = Vec::new();
+    let mut settles: Vec<Ack> = Vec::new();
     let began = Instant::now();
     while seen < count || !settles.is_empty() {
         let want = Want { queues: &queues, count: turn, first_ticket: ticket };
@@ -64,8 +64,7 @@ fn drain(
         ticket += turn as u64;
         turns += 1;
         seen += answer.jobs.len();
-        let done =
-            |ticket, queue| Completion { ticket, queue, outcome: Outcome::Ack, releases: None };
+        let done = |ticket, queue| Ack { ticket, queue, outcome: Outcome::Ack, effects: None };
         settles = answer.jobs.into_iter().map(|job| done(job.ticket, job.queue)).collect();
     }
     tell(&format!("claim and settle by {turn} ({turns} turns)"), count, began);

@@ -13,7 +13,7 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LimitRule {
     /// At most `max` jobs run at once. A slot is held by (owner, ticket) until
-    /// the job ends with it in [`Releases::release`](crate::outcome::Releases::release), at most `hold_s`.
+    /// the job ends with it in [`SideEffects::release`](crate::outcome::SideEffects::release), at most `hold_s`.
     Concurrent {
         /// Jobs at once.
         max: u32,

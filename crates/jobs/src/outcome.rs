@@ -37,7 +37,7 @@ pub enum Outcome {
         /// The document to store; `None`: as it was claimed.
         payload: Option<Vec<u8>>,
         /// The queue of a job that was not claimed from one
-        /// ([`Completion::queue`] is empty).
+        /// ([`Ack::queue`] is empty).
         queue: Option<Arc<str>>,
     },
 }
@@ -71,7 +71,7 @@ impl Outcome {
 
 /// The end of one claimed job, and what it releases.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Completion {
+pub struct Ack {
     /// Its number in the owner's in-flight set.
     pub ticket: u64,
     /// The queue it was claimed from; empty when it came from the schedule or
@@ -80,21 +80,21 @@ pub struct Completion {
     /// How it ended.
     pub outcome: Outcome,
     /// `None` for nearly all jobs.
-    pub releases: Option<Box<Releases>>,
+    pub effects: Option<Box<SideEffects>>,
 }
 
 /// What a job's end releases. Applied only if the in-flight entry still exists.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Releases {
+pub struct SideEffects {
     /// A lock (key, jid) to give up.
     pub unlock: Option<(String, String)>,
     /// Concurrency limits whose slot it held.
     pub release: Vec<String>,
     /// The change of its batch's counts.
-    pub batch: Option<BatchStep>,
+    pub batch: Option<BatchUpdate>,
 }
 
-impl Releases {
+impl SideEffects {
     /// What the end of this job releases. `granted`: it may hold slots of its
     /// concurrency limits.
     pub fn of(doc: &Document, event: Option<BatchEvent>, granted: bool) -> Option<Box<Self>> {
@@ -106,22 +106,22 @@ impl Releases {
         let limits = doc.extra().filter(|_| granted).map(|extra| extra.limits());
         let concurrent = |limit: &Limit| matches!(limit.rule, LimitRule::Concurrent { .. });
         let slots = limits.unwrap_or_default().into_iter().filter(concurrent);
-        let releases = Self {
+        let effects = Self {
             unlock: lock.map(|key| (key, doc.jid().to_string())),
             release: slots.map(|limit| limit.key).collect(),
-            batch: doc.bid().zip(event).map(|(bid, what)| BatchStep {
+            batch: doc.bid().zip(event).map(|(bid, what)| BatchUpdate {
                 bid: bid.to_string(),
                 jid: doc.jid().to_string(),
                 what,
             }),
         };
-        (releases != Self::default()).then(|| Box::new(releases))
+        (effects != Self::default()).then(|| Box::new(effects))
     }
 }
 
 /// A change of a batch's counts, caused by one of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchStep {
+pub struct BatchUpdate {
     /// The batch.
     pub bid: String,
     /// The job.

@@ -24,7 +24,7 @@ mod options;
 mod types;
 
 pub use crate::limit::{Limit, LimitRule};
-pub use crate::outcome::{BatchEvent, BatchStep, Completion, Outcome, Releases};
+pub use crate::outcome::{Ack, BatchEvent, BatchUpdate, Outcome, SideEffects};
 pub use error::{Kind, StoreError};
 pub use options::StoreOptions;
 pub use types::*;
@@ -50,12 +50,7 @@ pub trait Store: Send {
     /// first one under ticket `want.first_ticket`, the next under the one
     /// after it; an owner never uses a ticket twice. Paused queues give nothing. Settles of entries that are gone
     /// do nothing and are counted in [`Turn::fenced`].
-    fn turn(
-        &mut self,
-        owner: &str,
-        settles: &[Completion],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn>;
+    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn>;
 
     /// Asks the limiters of claimed jobs, each all-or-nothing for the limits
     /// it names: granted, or when to ask again.

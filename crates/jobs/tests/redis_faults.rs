@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Ask, Beat, Completion, Grant, Kind, Limit, LimitRule, Outcome, Place, Store,
-    StoreOptions, Want,
+    open, Ack, Ask, Beat, Grant, Kind, Limit, LimitRule, Outcome, Place, Store, StoreOptions, Want,
 };
 use redis_server::{claim, done, job, push, settle, wait_for, Server};
 
@@ -59,7 +58,7 @@ fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
 /// settled with an answer must not come again.
 fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>>) {
     let (mut ticket, mut cuts) = (1, 0);
-    let mut held: Vec<Completion> = Vec::new();
+    let mut held: Vec<Ack> = Vec::new();
     let queues = ["q".into()];
     loop {
         let want = Want { queues: &queues, count: 7, first_ticket: ticket };
@@ -147,7 +146,7 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     assert_eq!(server.cli(&["SCARD", "queues"]), "1");
     let turn = claim(&mut *store, "me", &["q"], 30, 1).unwrap();
     assert_eq!(turn.jobs.len(), 30);
-    let mut settles: Vec<Completion> = turn.jobs[..20].iter().map(done).collect();
+    let mut settles: Vec<Ack> = turn.jobs[..20].iter().map(done).collect();
     let retry = Outcome::Retry { at: 5.0, payload: turn.jobs[20].payload.clone() };
     settles.push(settle(&turn.jobs[20], retry));
     settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
@@ -242,7 +241,7 @@ fn payloads_are_kept_byte_for_byte() {
     let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
     assert!(payloads == [&every[..], b"", &long]);
     assert!(store.in_flight("me").unwrap() == turn.jobs);
-    let settles: Vec<Completion> = turn
+    let settles: Vec<Ack> = turn
         .jobs
         .iter()
         .map(|job| settle(job, Outcome::Requeue { payload: None, queue: None }))
@@ -288,7 +287,7 @@ fn a_job_goes_to_one_of_many_claimers() {
                     loop {
                         let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
                         ticket += turn.jobs.len() as u64;
-                        let settles: Vec<Completion> = turn.jobs.iter().map(done).collect();
+                        let settles: Vec<Ack> = turn.jobs.iter().map(done).collect();
                         assert_eq!(store.turn(&owner, &settles, None).unwrap().fenced, 0);
                         seen.extend(turn.jobs.into_iter().map(|job| job.payload));
                         if turn.drained {

@@ -6,7 +6,7 @@ mod redis_server;
 
 use std::time::Duration;
 
-use chaton_jobs::store::{open, Beat, Completion, NewJob, Outcome, Place, Working};
+use chaton_jobs::store::{open, Ack, Beat, NewJob, Outcome, Place, Working};
 use redis_server::{claim, job, push, settle, Server};
 
 const JOB: &str = r#"{"class":"A","args":[{},[],1.50,12345678901234567890],"jid":"j1","queue":"low","retry_count":2,"enqueued_at":1.5}"#;
@@ -80,7 +80,7 @@ fn keeps_no_more_dead_than_asked() {
         push(&mut *store, "q", &[&[b'a' + n]]);
     }
     let turn = claim(&mut *store, "me", &["q"], 6, 1).unwrap();
-    let settles: Vec<Completion> = turn
+    let settles: Vec<Ack> = turn
         .jobs
         .iter()
         .map(|job| {

@@ -7,8 +7,8 @@ mod redis_server;
 use std::time::Duration;
 
 use chaton_jobs::store::{
-    Ask, BatchEvent, BatchStep, Claimed, Completion, Grant, Held, Limit, LimitRule, NewBatch,
-    NewJob, NewLock, Outcome, Place, Pushed, Releases, Store,
+    Ack, Ask, BatchEvent, BatchUpdate, Claimed, Grant, Held, Limit, LimitRule, NewBatch, NewJob,
+    NewLock, Outcome, Place, Pushed, SideEffects, Store,
 };
 use redis_server::{claim, done, job, push, Server};
 
@@ -28,13 +28,13 @@ fn ask(store: &mut dyn Store, ticket: u64, limits: &[Limit], now_s: f64) -> Gran
 
 fn step(store: &mut dyn Store, job: &Claimed, bid: &str, what: BatchEvent) {
     let jid = String::from_utf8(job.payload.clone()).unwrap();
-    let batch = Some(BatchStep { bid: bid.into(), jid, what });
-    let effects = Some(Box::new(Releases { batch, ..Releases::default() }));
+    let batch = Some(BatchUpdate { bid: bid.into(), jid, what });
+    let effects = Some(Box::new(SideEffects { batch, ..SideEffects::default() }));
     let outcome = match what {
         BatchEvent::Failed => Outcome::Retry { at: 1.0, payload: job.payload.clone() },
         _ => Outcome::Ack,
     };
-    let settle = Completion { releases: effects, outcome, ..done(job) };
+    let settle = Ack { effects, outcome, ..done(job) };
     assert_eq!(store.turn("me", &[settle], None).unwrap().fenced, 0);
 }
 
@@ -66,8 +66,8 @@ fn a_lock_admits_one_and_ends_with_its_holder() {
     assert!(server.cli(&["PTTL", "chaton:lock:k"]).parse::<u64>().unwrap() > 90_000);
     let turn = claim(&mut *store, "me", &["q"], 1, 1).unwrap();
     let unlock = Some(("k".into(), "a".into()));
-    let effects = Some(Box::new(Releases { unlock, ..Releases::default() }));
-    let end = Completion { releases: effects, ..done(&turn.jobs[0]) };
+    let effects = Some(Box::new(SideEffects { unlock, ..SideEffects::default() }));
+    let end = Ack { effects, ..done(&turn.jobs[0]) };
     // An owner that was given up frees nothing any more.
     assert_eq!(store.turn("gone", std::slice::from_ref(&end), None).unwrap().fenced, 1);
     assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Locked("a".into())]);
@@ -96,8 +96,9 @@ fn slots_are_held_until_they_are_released_or_too_old() {
     assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None)]);
     // Asked again, who holds one is not counted twice.
     assert_eq!(ask(&mut *store, 1, &two, 100.0), Grant::Now);
-    let effects = Some(Box::new(Releases { release: vec!["k".into()], ..Releases::default() }));
-    let end = Completion { releases: effects, ..done(&turn.jobs[0]) };
+    let effects =
+        Some(Box::new(SideEffects { release: vec!["k".into()], ..SideEffects::default() }));
+    let end = Ack { effects, ..done(&turn.jobs[0]) };
     store.turn("me", &[end], None).unwrap();
     assert_eq!(ask(&mut *store, 3, &two, 101.0), Grant::Now);
     assert_eq!(ask(&mut *store, 4, &two, 101.0), Grant::At(None));

@@ -11,7 +11,7 @@ use super::backoff::Backoff;
 use super::intake::{Intake, SUSPECT_WAIT};
 use super::order::Order;
 use super::shared::{Book, Shared};
-use crate::outcome::Completion;
+use crate::outcome::Ack;
 use crate::store::{Claimed, Held, Result, Store, StoreError, Turn, Want};
 use chaton_core::random::Random;
 
@@ -25,7 +25,7 @@ const STALE_MIN: Duration = Duration::from_millis(100);
 
 /// What the next round does.
 struct Plan {
-    settles: Vec<Completion>,
+    settles: Vec<Ack>,
     unlocks: Vec<(String, String)>,
     queues: Vec<Arc<str>>,
     count: usize,
@@ -271,7 +271,7 @@ impl Fetcher {
         let book = self.shared.book.lock();
         let ending = |ticket| {
             let mut all = plan.settles.iter().chain(&book.settles);
-            all.any(|settle: &Completion| settle.ticket == ticket)
+            all.any(|settle: &Ack| settle.ticket == ticket)
         };
         let reserved = |ticket| book.reserved.is_some_and(|(a, b)| (a..b).contains(&ticket));
         let unknown: Vec<_> = held
@@ -374,7 +374,7 @@ impl Fetcher {
     }
 }
 
-fn take_some(settles: &mut Vec<Completion>) -> Vec<Completion> {
+fn take_some(settles: &mut Vec<Ack>) -> Vec<Ack> {
     if settles.len() <= SETTLES_MAX {
         return std::mem::take(settles);
     }

@@ -13,7 +13,7 @@ use super::job::Job;
 use super::shared::Shared;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
-use crate::outcome::{Completion, Outcome};
+use crate::outcome::{Ack, Outcome};
 use crate::store::{Ask, Claimed, Grant, Result, Store};
 use chaton_core::random::Random;
 
@@ -134,7 +134,7 @@ impl Intake {
             .sink
             .warn(&format!("jobs: {} (queue {queue}); it is in the dead set, whole", malformed.0));
         let outcome = Outcome::Dead { payload: None, at: self.shared.wall_s() };
-        let settle = Completion { ticket, queue, outcome, releases: None };
+        let settle = Ack { ticket, queue, outcome, effects: None };
         let mut book = self.shared.book.lock();
         if book.settles.is_empty() {
             book.settles_since_ns = clock::now_ns();

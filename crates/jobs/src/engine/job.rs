@@ -8,7 +8,7 @@ use chaton_core::clock;
 use super::shared::Shared;
 use crate::document::Document;
 use crate::limit::Limit;
-use crate::outcome::{Completion, Outcome, Releases};
+use crate::outcome::{Ack, Outcome, SideEffects};
 
 const WAITING: u8 = 0;
 const STARTED: u8 = 1;
@@ -105,7 +105,7 @@ impl Job {
             .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
         let failed = outcome.is_failure();
         let counts = !self.due && (failed || outcome == Outcome::Ack);
-        self.shared.job_ended(self.completion(outcome), ran_ns, counts, failed);
+        self.shared.job_ended(self.ack(outcome), ran_ns, counts, failed);
         true
     }
 
@@ -170,16 +170,19 @@ impl Job {
         self.doc.extra().map(|extra| extra.limits()).unwrap_or_default()
     }
 
-    fn completion(&self, mut outcome: Outcome) -> Completion {
+    fn ack(&self, mut outcome: Outcome) -> Ack {
         let acked_due = self.due && outcome == Outcome::Ack;
         if let Outcome::Requeue { queue, .. } = &mut outcome {
             *queue = self.due.then(|| self.queue.clone());
         }
         let granted = self.granted.load(Ordering::Relaxed);
         // A due job that was pushed keeps its lock, and its batch still waits for it.
-        let releases =
-            if acked_due { None } else { Releases::of(&self.doc, outcome.batch_event(), granted) };
+        let effects = if acked_due {
+            None
+        } else {
+            SideEffects::of(&self.doc, outcome.batch_event(), granted)
+        };
         let queue = if self.due { Arc::from("") } else { self.queue.clone() };
-        Completion { ticket: self.ticket, queue, outcome, releases }
+        Ack { ticket: self.ticket, queue, outcome, effects }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::document::{Document, Extra, Fields};
-use crate::outcome::{Completion, Outcome, Releases};
+use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::{Claimed, Result, Store};
 
 /// Deaths after which a job is given up.
@@ -44,16 +44,16 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
     let started: HashSet<u64> = death.tickets.iter().copied().collect();
     let jobs = store.in_flight(&death.identity)?;
     let mut recovered = Recovered::default();
-    let mut completions: Vec<Completion> = jobs
+    let mut acks: Vec<Ack> = jobs
         .into_iter()
         .map(|job| {
             let blamed = started.contains(&job.ticket).then_some(death.cause.as_deref()).flatten();
-            completion(job, blamed, now_s, &mut recovered)
+            ack(job, blamed, now_s, &mut recovered)
         })
         .collect();
     // Each chunk goes to the front: the last one written is taken first.
-    while !completions.is_empty() {
-        let chunk = completions.split_off(completions.len().saturating_sub(CHUNK));
+    while !acks.is_empty() {
+        let chunk = acks.split_off(acks.len().saturating_sub(CHUNK));
         let fenced = store.turn(&death.identity, &chunk, None)?.fenced;
         recovered.returned = recovered.returned.saturating_sub(fenced);
     }
@@ -63,18 +63,13 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
 
 /// How a job of the owner that died ends. `cause`: the job was running then,
 /// and is held responsible.
-fn completion(
-    job: Claimed,
-    cause: Option<&str>,
-    now_s: f64,
-    recovered: &mut Recovered,
-) -> Completion {
+fn ack(job: Claimed, cause: Option<&str>, now_s: f64, recovered: &mut Recovered) -> Ack {
     let Claimed { ticket, queue, payload } = job;
     let Ok(doc) = Document::parse(payload.as_slice().into()) else {
         // No worker could run it from its queue either.
         recovered.buried += 1;
         let outcome = Outcome::Dead { payload: None, at: now_s };
-        return Completion { ticket, queue, outcome, releases: None };
+        return Ack { ticket, queue, outcome, effects: None };
     };
     let named = Some(doc.queue()).filter(|name| !name.is_empty()).unwrap_or("default");
     let home = queue.is_empty().then(|| named.into());
@@ -101,8 +96,8 @@ fn completion(
     };
     let count = if outcome.is_failure() { &mut recovered.buried } else { &mut recovered.returned };
     *count += 1;
-    let releases = Releases::of(&doc, outcome.batch_event(), true);
-    Completion { ticket, queue, outcome, releases }
+    let effects = SideEffects::of(&doc, outcome.batch_event(), true);
+    Ack { ticket, queue, outcome, effects }
 }
 
 /// The document with its deaths, and with the error when they were too many.

@@ -14,7 +14,7 @@ use super::job::Job;
 use super::recovery::Death;
 use super::sink::Sink;
 use super::stats::Counters;
-use crate::store::{Completion, Interrupt};
+use crate::store::{Ack, Interrupt};
 
 /// Weight of the newest run in the mean time of a job.
 const SERVICE_WEIGHT: f64 = 0.05;
@@ -26,7 +26,7 @@ pub(super) struct Book {
     /// Claimed and not ended.
     pub jobs: HashMap<u64, Arc<Job>>,
     /// Ended and not written.
-    pub settles: Vec<Completion>,
+    pub settles: Vec<Ack>,
     /// When the first of them ended (ns).
     pub settles_since_ns: u64,
     /// Being written now.
@@ -189,13 +189,7 @@ impl Shared {
     }
 
     /// `ran_ns`: how long it ran; `None`: it was not started.
-    pub(super) fn job_ended(
-        &self,
-        settle: Completion,
-        ran_ns: Option<u64>,
-        counts: bool,
-        failed: bool,
-    ) {
+    pub(super) fn job_ended(&self, settle: Ack, ran_ns: Option<u64>, counts: bool, failed: bool) {
         if counts {
             self.counters.processed.fetch_add(1, Ordering::Relaxed);
             self.counters.failed.fetch_add(u64::from(failed), Ordering::Relaxed);

@@ -98,12 +98,7 @@ impl Store for MemoryStore {
         self.step(|data| data.push_once(key, ttl, job))
     }
 
-    fn turn(
-        &mut self,
-        owner: &str,
-        settles: &[Completion],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn> {
+    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
         self.step(|data| data.turn(owner, settles, want, &self.options))
     }
 

@@ -150,12 +150,7 @@ impl Store for RedisStore {
         self.push_tick(key, ttl, job)
     }
 
-    fn turn(
-        &mut self,
-        owner: &str,
-        settles: &[Completion],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn> {
+    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
         self.take_turn(owner, settles, want)
     }
 

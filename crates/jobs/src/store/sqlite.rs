@@ -206,12 +206,7 @@ impl Store for SqliteStore {
         self.write(|tx, _| small::push_once(tx, key, ttl.as_secs_f64(), job))
     }
 
-    fn turn(
-        &mut self,
-        owner: &str,
-        settles: &[Completion],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn> {
+    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
         let turn = |tx: &Tx<'_>, rules: &Rules| queues::turn(tx, owner, settles, want, rules);
         if settles.is_empty() {
             return self.write_soon(turn);

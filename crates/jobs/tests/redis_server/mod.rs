@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Claimed, Completion, Kit, NewJob, Outcome, Pushed, Store, StoreOptions, Turn, Want,
+    open, Ack, Claimed, Kit, NewJob, Outcome, Pushed, Store, StoreOptions, Turn, Want,
 };
 
 /// Longest wait for a condition.
@@ -147,12 +147,12 @@ pub fn push(store: &mut dyn Store, queue: &str, payloads: &[&[u8]]) {
     assert!(store.push(&jobs).unwrap().iter().all(|pushed| *pushed == Pushed::Stored));
 }
 
-pub fn done(claimed: &Claimed) -> Completion {
+pub fn done(claimed: &Claimed) -> Ack {
     settle(claimed, Outcome::Ack)
 }
 
-pub fn settle(claimed: &Claimed, outcome: Outcome) -> Completion {
-    Completion { ticket: claimed.ticket, queue: claimed.queue.clone(), outcome, releases: None }
+pub fn settle(claimed: &Claimed, outcome: Outcome) -> Ack {
+    Ack { ticket: claimed.ticket, queue: claimed.queue.clone(), outcome, effects: None }
 }
 
 pub fn claim(

@@ -27,12 +27,7 @@ macro_rules! pass {
 }
 
 impl Store for Flaky {
-    fn turn(
-        &mut self,
-        owner: &str,
-        settles: &[Completion],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn> {
+    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
         let fate = self.random.draw() % 16;
         if fate == 0 {
             return Err(StoreError::unavailable("lost on the way there"));

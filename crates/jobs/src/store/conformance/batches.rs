@@ -6,14 +6,14 @@ use super::bench::*;
 use crate::store::*;
 
 /// An end that its batch is told of.
-pub(crate) fn told(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Completion {
+pub(crate) fn told(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Ack {
     let outcome = match what {
         BatchEvent::Done => Outcome::Ack,
         BatchEvent::Failed => Outcome::Retry { at: now_s(), payload: doc("q", jid) },
         BatchEvent::Died => Outcome::Dead { payload: None, at: now_s() },
     };
-    let step = BatchStep { bid: bid.into(), jid: jid.into(), what };
-    settle_with(ticket, "q", outcome, Releases { batch: Some(step), ..Releases::default() })
+    let step = BatchUpdate { bid: bid.into(), jid: jid.into(), what };
+    settle_with(ticket, "q", outcome, SideEffects { batch: Some(step), ..SideEffects::default() })
 }
 
 /// Opens a batch that calls back to the queue `calls`: documents `BID EVENT`.

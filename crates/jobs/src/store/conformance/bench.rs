@@ -52,18 +52,13 @@ pub(crate) fn names(queues: &[&str]) -> Vec<Arc<str>> {
 }
 
 /// An end without effects.
-pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Completion {
-    Completion { ticket, queue: queue.into(), outcome, releases: None }
+pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Ack {
+    Ack { ticket, queue: queue.into(), outcome, effects: None }
 }
 
 /// An end with effects.
-pub(crate) fn settle_with(
-    ticket: u64,
-    queue: &str,
-    outcome: Outcome,
-    effects: Releases,
-) -> Completion {
-    Completion { ticket, queue: queue.into(), outcome, releases: Some(Box::new(effects)) }
+pub(crate) fn settle_with(ticket: u64, queue: &str, outcome: Outcome, effects: SideEffects) -> Ack {
+    Ack { ticket, queue: queue.into(), outcome, effects: Some(Box::new(effects)) }
 }
 
 /// Back to the front, as it was claimed.
@@ -149,7 +144,7 @@ impl Desk {
     }
 
     /// Settles; how many were gone.
-    pub fn end(&mut self, owner: &str, settles: &[Completion]) -> usize {
+    pub fn end(&mut self, owner: &str, settles: &[Ack]) -> usize {
         self.store.turn(owner, settles, None).unwrap().fenced
     }
 

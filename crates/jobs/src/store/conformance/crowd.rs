@@ -127,7 +127,7 @@ pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
     let fenced = together(4, |_| {
         let mut store = kit.store();
         let jobs = store.in_flight("dead").unwrap();
-        let ends: Vec<Completion> =
+        let ends: Vec<Ack> =
             jobs.iter().map(|job| settle(job.ticket, &job.queue, back())).collect();
         let mut fenced = 0;
         for chunk in ends.chunks(20) {

@@ -31,8 +31,8 @@ fn assert_at(grant: Grant, expected: f64) {
     assert!(near, "{grant:?} is not {expected}");
 }
 
-fn release(ticket: u64, key: &str, outcome: Outcome) -> Completion {
-    let effects = Releases { release: vec![key.into()], ..Releases::default() };
+fn release(ticket: u64, key: &str, outcome: Outcome) -> Ack {
+    let effects = SideEffects { release: vec![key.into()], ..SideEffects::default() };
     settle_with(ticket, "q", outcome, effects)
 }
 

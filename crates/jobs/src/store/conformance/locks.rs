@@ -59,9 +59,9 @@ pub(crate) fn a_settle_gives_a_lock_up(fresh: Fresh<'_>) {
     holder(&mut desk, "k", "a");
     holder(&mut desk, "k2", "b");
     desk.claim("me", &["q"], 2, 1);
-    let unlock = |key: &str, jid: &str| Releases {
+    let unlock = |key: &str, jid: &str| SideEffects {
         unlock: Some((key.into(), jid.into())),
-        ..Releases::default()
+        ..SideEffects::default()
     };
     let retry = Outcome::Retry { at: now_s() + 99.0, payload: doc("q", "b") };
     let ends = [settle_with(1, "q", Outcome::Ack, unlock("k", "a")), settle(2, "q", retry)];

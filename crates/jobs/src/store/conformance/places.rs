@@ -114,7 +114,7 @@ fn bury(desk: &mut Desk, first: usize, last: usize, at: f64) {
         let end = |(job, n): (&Claimed, &usize)| {
             settle(job.ticket, "q", Outcome::Dead { payload: None, at: at + *n as f64 / 1000.0 })
         };
-        let ends: Vec<Completion> = claimed.iter().zip(chunk).map(end).collect();
+        let ends: Vec<Ack> = claimed.iter().zip(chunk).map(end).collect();
         assert_eq!(desk.end("me", &ends), 0);
     }
 }

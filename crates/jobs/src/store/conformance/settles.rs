@@ -126,10 +126,10 @@ pub(crate) fn a_fenced_settle_sets_nothing_free(fresh: Fresh<'_>) {
         desk.store.acquire("me", &asks, now_s()).unwrap()[0]
     };
     assert_eq!(ask(&mut desk, 5), Grant::Now);
-    let effects = Releases {
+    let effects = SideEffects {
         unlock: Some(("k".into(), "a".into())),
         release: vec!["slots".into()],
-        batch: Some(BatchStep { bid: "b".into(), jid: "a".into(), what: BatchEvent::Done }),
+        batch: Some(BatchUpdate { bid: "b".into(), jid: "a".into(), what: BatchEvent::Done }),
     };
     assert_eq!(desk.end("me", &[settle_with(5, "q", Outcome::Ack, effects)]), 1);
     assert_eq!(ask(&mut desk, 6), Grant::At(None));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::data::Data;
-use crate::store::{BatchEvent, BatchStatus, BatchStep, NewBatch};
+use crate::store::{BatchEvent, BatchStatus, BatchUpdate, NewBatch};
 
 /// Failed jobs that a status names.
 const NAMED_MAX: usize = 1000;
@@ -71,7 +71,7 @@ impl Data {
         }
     }
 
-    pub fn batch_step(&mut self, step: &BatchStep) {
+    pub fn batch_step(&mut self, step: &BatchUpdate) {
         let Some(batch) = self.batches.get_mut(&step.bid) else { return };
         if step.what == BatchEvent::Done {
             batch.failed.remove(&step.jid);

@@ -6,7 +6,7 @@ use super::data::{Data, Queue};
 use super::set::Set;
 use crate::document::{enqueued_at, stamped, Document, Fields};
 use crate::store::{
-    BatchEvent, BatchStep, Entry, Place, QueueSeen, Result, Stats, StoreError, StoreOptions,
+    BatchEvent, BatchUpdate, Entry, Place, QueueSeen, Result, Stats, StoreError, StoreOptions,
 };
 
 impl Data {
@@ -150,7 +150,7 @@ impl Data {
         }
         if let Some(bid) = doc.bid() {
             let (bid, jid) = (bid.to_string(), doc.jid().to_string());
-            self.batch_step(&BatchStep { bid, jid, what: BatchEvent::Died });
+            self.batch_step(&BatchUpdate { bid, jid, what: BatchEvent::Died });
         }
     }
 }

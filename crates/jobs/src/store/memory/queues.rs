@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use super::data::Data;
 use crate::document::Document;
-use crate::store::{
-    Claimed, Completion, NewJob, Outcome, Pushed, Releases, StoreOptions, Turn, Want,
-};
+use crate::store::{Ack, Claimed, NewJob, Outcome, Pushed, SideEffects, StoreOptions, Turn, Want};
 
 /// The queue of a document that names none.
 const DEFAULT_QUEUE: &str = "default";
@@ -52,14 +50,13 @@ impl Data {
     pub fn turn(
         &mut self,
         owner: &str,
-        settles: &[Completion],
+        settles: &[Ack],
         want: Option<&Want<'_>>,
         options: &StoreOptions,
     ) -> Turn {
         let mut turn = Turn::default();
-        let is_back = |settle: &&Completion| matches!(settle.outcome, Outcome::Requeue { .. });
-        let (mut back, rest): (Vec<&Completion>, Vec<&Completion>) =
-            settles.iter().partition(is_back);
+        let is_back = |settle: &&Ack| matches!(settle.outcome, Outcome::Requeue { .. });
+        let (mut back, rest): (Vec<&Ack>, Vec<&Ack>) = settles.iter().partition(is_back);
         // Each goes before the last one: the lowest ticket last.
         back.sort_by_key(|settle| Reverse(settle.ticket));
         for settle in rest.into_iter().chain(back) {
@@ -74,7 +71,7 @@ impl Data {
     }
 
     /// `false`: the entry was gone.
-    fn settle(&mut self, owner: &str, settle: &Completion, options: &StoreOptions) -> bool {
+    fn settle(&mut self, owner: &str, settle: &Ack, options: &StoreOptions) -> bool {
         let flights = self.flights.get_mut(owner);
         let Some((from, was)) = flights.and_then(|flights| flights.remove(&settle.ticket)) else {
             return false;
@@ -98,13 +95,13 @@ impl Data {
                 self.filling(&queue).jobs.push_front(payload);
             }
         }
-        if let Some(effects) = &settle.releases {
+        if let Some(effects) = &settle.effects {
             self.set_free(owner, settle.ticket, effects);
         }
         true
     }
 
-    fn set_free(&mut self, owner: &str, ticket: u64, effects: &Releases) {
+    fn set_free(&mut self, owner: &str, ticket: u64, effects: &SideEffects) {
         if let Some((key, jid)) = &effects.unlock {
             self.unlock(key, jid);
         }

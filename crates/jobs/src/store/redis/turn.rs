@@ -1,4 +1,4 @@
-//! Completion and claim, in one round trip.
+//! Ack and claim, in one round trip.
 //!
 //! Plain ends are one HDEL. Others go through a script that puts the job where
 //! it belongs only if its entry was still there. The claim comes last in the
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
-use crate::store::{BatchEvent, Claimed, Completion, Outcome, Releases, Result, Turn, Want};
+use crate::store::{Ack, BatchEvent, Claimed, Outcome, Result, SideEffects, Turn, Want};
 
 /// Jobs settled by one call of the script.
 const SETTLE_MAX: usize = 200;
@@ -24,7 +24,7 @@ impl RedisStore {
     pub(super) fn take_turn(
         &mut self,
         owner: &str,
-        settles: &[Completion],
+        settles: &[Ack],
         want: Option<&Want<'_>>,
     ) -> Result<Turn> {
         self.conn.ensure()?;
@@ -36,7 +36,7 @@ impl RedisStore {
                 field(&mut pack, settle);
             }
         }
-        let mut others: Vec<&Completion> = settles.iter().filter(|s| !is_plain(s)).collect();
+        let mut others: Vec<&Ack> = settles.iter().filter(|s| !is_plain(s)).collect();
         // The one put back last is at the front: the lowest ticket.
         others.sort_by_key(|s| {
             matches!(s.outcome, Outcome::Requeue { .. }).then_some(u64::MAX - s.ticket)
@@ -72,10 +72,9 @@ impl RedisStore {
         Ok(turn)
     }
 
-    fn settle(&mut self, pack: &mut Pack, owner: &str, settles: &[&Completion]) -> Result<()> {
-        let none = Releases::default();
-        let effects =
-            |settle: &Completion| settle.releases.as_deref().unwrap_or(&none).release.len();
+    fn settle(&mut self, pack: &mut Pack, owner: &str, settles: &[&Ack]) -> Result<()> {
+        let none = SideEffects::default();
+        let effects = |settle: &Ack| settle.effects.as_deref().unwrap_or(&none).release.len();
         let words = settles.iter().map(|settle| 13 + effects(settle)).sum::<usize>();
         self.conn.script(pack, Script::Settle, 3 + words)?;
         pack.word(owner).number(self.rules.dead_max as u64).number(self.rules.dead_age.as_secs());
@@ -91,17 +90,17 @@ impl RedisStore {
                 Outcome::Requeue { queue: Some(queue), .. } if settle.queue.is_empty() => queue,
                 _ => &*settle.queue,
             });
-            add_effects(pack, settle.releases.as_deref().unwrap_or(&none));
+            add_effects(pack, settle.effects.as_deref().unwrap_or(&none));
         }
         Ok(())
     }
 }
 
-fn is_plain(settle: &Completion) -> bool {
-    settle.outcome.is_removal() && settle.releases.is_none()
+fn is_plain(settle: &Ack) -> bool {
+    settle.outcome.is_removal() && settle.effects.is_none()
 }
 
-fn field(pack: &mut Pack, settle: &Completion) {
+fn field(pack: &mut Pack, settle: &Ack) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = settle.ticket;
@@ -126,7 +125,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, f64, Option<&[u8]>) {
     }
 }
 
-fn add_effects(pack: &mut Pack, effects: &Releases) {
+fn add_effects(pack: &mut Pack, effects: &SideEffects) {
     match &effects.unlock {
         Some((key, jid)) => pack.word(key).word(jid),
         None => pack.word("").word(""),

@@ -3,7 +3,7 @@
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
 use super::{queues, unix_s, Tx};
-use crate::store::{BatchEvent, BatchStatus, BatchStep, NewBatch};
+use crate::store::{BatchEvent, BatchStatus, BatchUpdate, NewBatch};
 
 /// Jids of failed jobs that a status names at most.
 const FAILED_SHOWN: i64 = 1000;
@@ -97,7 +97,7 @@ pub(super) fn add(tx: &Tx<'_>, bid: &str) -> Result<()> {
 }
 
 /// A job of a batch was run.
-pub(super) fn step(tx: &Tx<'_>, step: &BatchStep) -> Result<()> {
+pub(super) fn step(tx: &Tx<'_>, step: &BatchUpdate) -> Result<()> {
     let (bid, jid) = (&*step.bid, &*step.jid);
     let conn = tx.conn;
     let known: Option<bool> = conn

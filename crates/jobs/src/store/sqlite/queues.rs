@@ -8,7 +8,7 @@ use super::entries::{self, Rules};
 use super::{batches, limits, owners, Tx};
 use crate::document::{Document, Fields};
 use crate::store::{
-    BatchEvent, BatchStep, Claimed, Completion, NewJob, Outcome, Place, Pushed, Turn, Want,
+    Ack, BatchEvent, BatchUpdate, Claimed, NewJob, Outcome, Place, Pushed, Turn, Want,
 };
 
 /// Rowids of one owner's in-flight set; half of those of a queue. Room for a
@@ -131,7 +131,7 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
 pub(super) fn turn(
     tx: &Tx<'_>,
     owner: &str,
-    settles: &[Completion],
+    settles: &[Ack],
     want: Option<&Want<'_>>,
     rules: &Rules,
 ) -> Result<Turn> {
@@ -148,12 +148,12 @@ pub(super) fn turn(
 }
 
 /// Answers how many were gone.
-fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Completion]) -> Result<usize> {
+fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Ack]) -> Result<usize> {
     let mut fenced = 0;
     let mut done: Vec<u64> = Vec::with_capacity(settles.len());
-    let mut others: Vec<&Completion> = Vec::new();
+    let mut others: Vec<&Ack> = Vec::new();
     for settle in settles {
-        if settle.outcome.is_removal() && settle.releases.is_none() {
+        if settle.outcome.is_removal() && settle.effects.is_none() {
             done.push(settle.ticket);
         } else {
             others.push(settle);
@@ -175,7 +175,7 @@ fn settle_all(tx: &Tx<'_>, owner: (&str, i64), settles: &[Completion]) -> Result
 }
 
 /// `false`: the entry was gone.
-fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Completion) -> Result<bool> {
+fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Ack) -> Result<bool> {
     let was: Option<Vec<u8>> = tx
         .conn
         .prepare_cached("DELETE FROM flights WHERE id=?1 RETURNING payload")?
@@ -183,7 +183,7 @@ fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Completion) -> Result<bo
         .optional()?;
     let Some(was) = was else { return Ok(false) };
     place(tx, settle, &was)?;
-    let Some(effects) = &settle.releases else { return Ok(true) };
+    let Some(effects) = &settle.effects else { return Ok(true) };
     if let Some((key, jid)) = &effects.unlock {
         limits::unlock(tx, key, jid)?;
     }
@@ -196,7 +196,7 @@ fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Completion) -> Result<bo
     Ok(true)
 }
 
-fn place(tx: &Tx<'_>, settle: &Completion, was: &[u8]) -> Result<()> {
+fn place(tx: &Tx<'_>, settle: &Ack, was: &[u8]) -> Result<()> {
     match &settle.outcome {
         Outcome::Ack | Outcome::Discard => Ok(()),
         Outcome::Retry { at, payload } => entries::add(tx, &Place::Retry, *at, payload),
@@ -293,5 +293,5 @@ pub(super) fn discard(tx: &Tx<'_>, payload: &[u8]) -> Result<()> {
     }
     let Some(bid) = doc.bid() else { return Ok(()) };
     let (bid, jid) = (bid.to_string(), doc.jid().to_string());
-    batches::step(tx, &BatchStep { bid, jid, what: BatchEvent::Died })
+    batches::step(tx, &BatchUpdate { bid, jid, what: BatchEvent::Died })
 }

@@ -66,8 +66,8 @@ fn claim(store: &mut dyn Store, owner: &str, first_ticket: u64, count: usize) ->
     store.turn(owner, &[], Some(&want)).unwrap().jobs
 }
 
-fn done(ticket: u64) -> Completion {
-    Completion { ticket, queue: "q".into(), outcome: Outcome::Ack, releases: None }
+fn done(ticket: u64) -> Ack {
+    Ack { ticket, queue: "q".into(), outcome: Outcome::Ack, effects: None }
 }
 
 #[test]
