@@ -13,8 +13,8 @@ use chaton_streams::engine::{
     Ending, Engine, EngineSettings, GroupRoutes, Kind, Order, RouteSettings, Sink, Tools, Turn,
 };
 use chaton_streams::log::{
-    Admin, Assigned, Commit, ErrorKind, Limits, Log, LogError, Member, MemberEvent, Partition,
-    Position, Producer, Reader, Result, Transactor,
+    AdminClient, Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent,
+    Partition, PartitionReader, Position, Producer, RecordLog, Result, TransactionalProducer,
 };
 use chaton_streams::record::{Chunk, ChunkBuilder};
 use chaton_streams::settings::GroupSettings;
@@ -28,12 +28,12 @@ fn refused<T>() -> Result<T> {
 
 struct MadeUp(i32);
 
-impl Log for MadeUp {
+impl RecordLog for MadeUp {
     fn address(&self) -> &str {
         "nowhere:"
     }
 
-    fn member(&self, _: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
+    fn member(&self, _: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
         Ok(Box::new(Reading {
             partitions: self.0,
             positions: HashMap::new(),
@@ -47,15 +47,15 @@ impl Log for MadeUp {
         refused()
     }
 
-    fn transactor(&self, _: &str) -> Result<Box<dyn Transactor>> {
+    fn transactional_producer(&self, _: &str) -> Result<Box<dyn TransactionalProducer>> {
         refused()
     }
 
-    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn Reader>> {
+    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn PartitionReader>> {
         refused()
     }
 
-    fn admin(&self) -> Result<Box<dyn Admin>> {
+    fn admin(&self) -> Result<Box<dyn AdminClient>> {
         refused()
     }
 }
@@ -70,7 +70,7 @@ struct Reading {
     joined: bool,
 }
 
-impl Member for Reading {
+impl GroupMember for Reading {
     fn wait(&mut self, timeout: Duration) {
         let mut fd = libc::pollfd { fd: self.bell.fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one descriptor that lives as long as the bell.
@@ -83,7 +83,7 @@ impl Member for Reading {
         }
         let partitions = (0..self.partitions)
             .map(|number| Partition { topic: "speed".into(), number })
-            .map(|partition| Assigned { partition, committed: Some(0), metadata: String::new() });
+            .map(|partition| Assignment { partition, committed: Some(0), metadata: String::new() });
         events.push(MemberEvent::Assigned(partitions.collect()));
     }
 

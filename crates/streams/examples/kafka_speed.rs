@@ -1,5 +1,5 @@
 //! How fast the Kafka log is beside a real broker: records of 100 bytes,
-//! librdkafka's own batch call against `Member::fetch` (which copies into
+//! librdkafka's own batch call against `GroupMember::fetch` (which copies into
 //! chunks), and the producer with receipts. Prints rates and CPU per million.
 //!
 //! `cargo run --release -p chaton-streams --example kafka_speed HOST:PORT [RECORDS] [PARTITIONS] [produce|latency]`
@@ -21,7 +21,9 @@ mod speed {
     use std::time::{Duration, Instant};
 
     use chaton_core::event_fd::EventFd;
-    use chaton_streams::log::{open, ErrorKind, Limits, Log, MemberEvent, NewTopic, Partition};
+    use chaton_streams::log::{
+        open, ErrorKind, Limits, MemberEvent, NewTopic, Partition, RecordLog,
+    };
     use chaton_streams::receipt::Receipt;
     use chaton_streams::record::NewRecord;
     use chaton_streams::settings::{GroupSettings, LogSettings};
@@ -80,7 +82,7 @@ mod speed {
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
     }
 
-    fn produce(log: &dyn Log, topic: &str, records: usize) {
+    fn produce(log: &dyn RecordLog, topic: &str, records: usize) {
         let producer = log.producer().unwrap();
         let value = [b'x'; VALUE_BYTES];
         let (began, cpu) = (Instant::now(), cpu_s());
@@ -137,7 +139,7 @@ mod speed {
         report("producer, a receipt each", records, began, cpu);
     }
 
-    fn fetch(log: &dyn Log, topic: &str, records: usize, round: usize) {
+    fn fetch(log: &dyn RecordLog, topic: &str, records: usize, round: usize) {
         let bell = Arc::new(EventFd::new().unwrap());
         let group = GroupSettings::new(&format!("{topic}-{round}"), &[topic]);
         let mut member = log.member(&group, &bell).unwrap();
@@ -173,7 +175,7 @@ mod speed {
 
     /// Records one by one, 1,000 a second: from before the send to after the
     /// fetch.
-    fn latency(log: &dyn Log, topic: &str) {
+    fn latency(log: &dyn RecordLog, topic: &str) {
         let mut settings = LogSettings::new(&format!("kafka://{}", &log.address()[8..]));
         settings.linger_ms = 0.0;
         let producer = open(&settings).unwrap().producer().unwrap();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
-use chaton_streams::log::{Limits, Log, Member, MemberEvent, NewTopic, Partition, Position};
+use chaton_streams::log::{
+    GroupMember, Limits, MemberEvent, NewTopic, Partition, Position, RecordLog,
+};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::NewRecord;
 use chaton_streams::settings::{GroupSettings, LogSettings};
@@ -18,7 +20,7 @@ fn record<'a>(topic: &'a str, partition: Option<i32>, value: &'a [u8]) -> NewRec
     NewRecord { topic, partition, key: None, value: Some(value), headers: &[], timestamp_ms: None }
 }
 
-fn make(log: &dyn Log, name: &str, partitions: i32) {
+fn make(log: &dyn RecordLog, name: &str, partitions: i32) {
     let new = NewTopic {
         name: name.to_owned(),
         partitions: Some(partitions),
@@ -48,7 +50,7 @@ fn quantiles(what: &str, mut times: Vec<Duration>) {
     println!("{what}: p50 {:.2} ms, p99 {:.2} ms, longest {:.2} ms", at(0.5), at(0.99), at(1.0));
 }
 
-fn produce(log: &dyn Log, topic: &str) {
+fn produce(log: &dyn RecordLog, topic: &str) {
     let producer = log.producer().unwrap();
     let (began, cpu) = (Instant::now(), cpu_s());
     let receipt = Arc::new(Receipt::new(RECORDS));
@@ -61,7 +63,7 @@ fn produce(log: &dyn Log, topic: &str) {
     report(&format!("produce to {topic}, durable, with receipts"), RECORDS, began, cpu);
 }
 
-fn produce_singly(log: &dyn Log) {
+fn produce_singly(log: &dyn RecordLog) {
     let producer = log.producer().unwrap();
     let mut times = Vec::new();
     for _ in 0..2000 {
@@ -74,7 +76,7 @@ fn produce_singly(log: &dyn Log) {
     quantiles("one durable record at a time", times);
 }
 
-fn join(log: &dyn Log, topic: &str) -> (Box<dyn Member>, Vec<Partition>) {
+fn join(log: &dyn RecordLog, topic: &str) -> (Box<dyn GroupMember>, Vec<Partition>) {
     let bell = Arc::new(EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("speed", &[topic]), &bell).unwrap();
     loop {
@@ -89,7 +91,7 @@ fn join(log: &dyn Log, topic: &str) -> (Box<dyn Member>, Vec<Partition>) {
     }
 }
 
-fn consume(log: &dyn Log, topic: &str, records: usize) {
+fn consume(log: &dyn RecordLog, topic: &str, records: usize) {
     let (mut member, partitions) = join(log, topic);
     let (began, cpu) = (Instant::now(), cpu_s());
     let (mut count, mut bytes) = (0, 0);
@@ -109,7 +111,7 @@ fn consume(log: &dyn Log, topic: &str, records: usize) {
 }
 
 /// A thousand records a second for some seconds, each with its time in it.
-fn end_to_end(log: &Arc<dyn Log>) {
+fn end_to_end(log: &Arc<dyn RecordLog>) {
     const COUNT: usize = 5000;
     make(&**log, "trip", 4);
     let (mut member, partitions) = join(&**log, "trip");
@@ -161,7 +163,7 @@ fn main() {
     end_to_end(&log);
 }
 
-fn consume_alone(log: &dyn Log) {
+fn consume_alone(log: &dyn RecordLog) {
     let partition = Partition { topic: "events1".into(), number: 0 };
     let mut reader = log.reader(&partition, Position::Earliest).unwrap();
     let (began, cpu) = (Instant::now(), cpu_s());

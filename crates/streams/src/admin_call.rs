@@ -1,4 +1,4 @@
-//! What [`Admin`] can do, asked for and answered as JSON: looking after topics
+//! What [`AdminClient`] can do, asked for and answered as JSON: looking after topics
 //! is rare, and one call is less to keep apart than ten.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{json, Value};
 
-use crate::log::{Admin, Commit, ErrorKind, LogError, NewTopic, Result};
+use crate::log::{AdminClient, Commit, ErrorKind, LogError, NewTopic, Result};
 
 /// A call, named by its field `do`.
 #[derive(Debug, Deserialize)]
@@ -61,13 +61,13 @@ struct Given {
 ///
 /// # Errors
 /// `Invalid` for a call that is none; otherwise as the admin's own.
-pub fn answer(admin: &mut dyn Admin, call: &str) -> Result<String> {
+pub fn answer(admin: &mut dyn AdminClient, call: &str) -> Result<String> {
     let call = serde_json::from_str(call)
         .map_err(|e| LogError::new(ErrorKind::Invalid, format!("the call {call}: {e}")))?;
     Ok(carry_out(admin, call)?.to_string())
 }
 
-fn carry_out(admin: &mut dyn Admin, call: Call) -> Result<Value> {
+fn carry_out(admin: &mut dyn AdminClient, call: Call) -> Result<Value> {
     match call {
         Call::Topics => Ok(json!(admin.topics()?)),
         Call::Topic { name } => Ok(json!(admin.topic(&name)?)),

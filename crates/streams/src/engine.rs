@@ -1,7 +1,7 @@
 //! The engine: reads the topics of consumer groups and hands batches to Ruby's
 //! threads through a [`Sink`].
 //!
-//! A thread per group polls its [`Member`](crate::log::Member) for ever,
+//! A thread per group polls its [`GroupMember`](crate::log::GroupMember) for ever,
 //! whatever user code does, fetches where little is ready and commits what is
 //! done. A partition's life is one state machine; a turn's end moves it on,
 //! on the thread that ran the turn, so that the next one follows without a
@@ -31,7 +31,7 @@ use std::time::Duration;
 use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
-use crate::log::{self, ErrorKind, Log, LogError, Producer};
+use crate::log::{self, ErrorKind, LogError, Producer, RecordLog};
 use group::{Group, Route};
 use life::{Now, Rules};
 use poller::Poller;
@@ -51,7 +51,7 @@ pub type ProducerMaker = Arc<dyn Fn() -> log::Result<Arc<dyn Producer>> + Send +
 #[derive(Clone)]
 pub struct Tools {
     /// Where the records are.
-    pub log: Arc<dyn Log>,
+    pub log: Arc<dyn RecordLog>,
     /// Writes dead letters; asked for when the first one is due.
     pub producer: ProducerMaker,
 }

@@ -1,9 +1,9 @@
 //! Streams: records of topics, read in batches by the members of consumer
 //! groups and written by producers.
 //!
-//! A [`log::Log`] is where records live: [`log::local`] on this machine, or
+//! A [`log::RecordLog`] is where records live: [`log::local`] on this machine, or
 //! `log::kafka` with the feature `kafka`. The [`engine`] reads one for Ruby:
-//! one thread per consumer group polls its [`log::Member`] for ever, whatever
+//! one thread per consumer group polls its [`log::GroupMember`] for ever, whatever
 //! user code does, and hands [`engine::Turn`]s to a [`engine::Sink`]. Nothing
 //! here knows Ruby.
 //!
@@ -18,6 +18,7 @@
 
 pub mod admin_call;
 pub mod engine;
+pub mod error;
 pub mod log;
 pub mod receipt;
 pub mod record;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chaton_core::event_fd::EventFd;
 use serde::Serialize;
 
+pub use crate::error::{ErrorKind, LogError, Result};
 use crate::receipt::Receipt;
 use crate::record::{Chunk, NewRecord, OwnedRecord};
 use crate::settings::{GroupSettings, LogSettings};
@@ -16,52 +17,6 @@ pub mod conformance;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod local;
-
-/// Which way out an error has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// Nobody answers, or not in time; trying again may help.
-    Unreachable,
-    /// The log does not take what was asked: settings, credentials, rights.
-    Refused,
-    /// No such topic or partition.
-    UnknownTopic,
-    /// No room: the disk, or the producer's buffer for longer than its limit.
-    Full,
-    /// What was read is damaged.
-    Corrupt,
-    /// Another one has taken this place: a rebalance, a newer transaction.
-    Fenced,
-    /// An argument is wrong, as a record larger than the log takes.
-    Invalid,
-}
-
-/// What went wrong, to which thing, and what to do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogError {
-    /// Which way out there is.
-    pub kind: ErrorKind,
-    /// A sentence.
-    pub message: String,
-}
-
-impl LogError {
-    /// An error.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
-    }
-}
-
-impl std::fmt::Display for LogError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for LogError {}
-
-/// Of a log.
-pub type Result<T> = std::result::Result<T, LogError>;
 
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,7 +64,7 @@ pub struct Commit {
 
 /// A partition that a member has got.
 #[derive(Clone, Debug)]
-pub struct Assigned {
+pub struct Assignment {
     /// Which.
     pub partition: Partition,
     /// Where the group has come to; `None`: nowhere yet (the member begins as
@@ -123,12 +78,12 @@ pub struct Assigned {
 #[derive(Clone, Debug)]
 pub enum MemberEvent {
     /// It may read these from now on.
-    Assigned(Vec<Assigned>),
+    Assigned(Vec<Assignment>),
     /// It shall give these up: finish what runs, commit, then call
-    /// [`Member::release`]. Nothing more is fetched of them.
+    /// [`GroupMember::release`]. Nothing more is fetched of them.
     Revoked(Vec<Partition>),
     /// Others have these already; nothing can be committed any more and
-    /// [`Member::release`] is not called.
+    /// [`GroupMember::release`] is not called.
     Lost(Vec<Partition>),
     /// All records that there are have been fetched (only with `eof` of the
     /// settings).
@@ -143,15 +98,15 @@ pub enum MemberEvent {
 }
 
 /// One member of a consumer group. Used by one thread.
-pub trait Member: Send {
+pub trait GroupMember: Send {
     /// Waits until something may be there to poll or to fetch, the bell given
-    /// to [`Log::member`] rings, or time is up. May return early.
+    /// to [`RecordLog::member`] rings, or time is up. May return early.
     fn wait(&mut self, timeout: Duration);
 
-    /// Whether the last [`Member::wait`] ended since something may be there;
+    /// Whether the last [`GroupMember::wait`] ended since something may be there;
     /// false: time was up and nothing was heard. Who cannot tell says yes, and
     /// is asked for every partition each second.
-    fn heard(&self) -> bool {
+    fn was_notified(&self) -> bool {
         true
     }
 
@@ -185,7 +140,7 @@ pub trait Member: Send {
     /// The first offset that is not written yet, as last heard.
     fn end_offset(&self, partition: &Partition) -> Option<i64>;
 
-    /// Names this member and its generation to a [`Transactor`].
+    /// Names this member and its generation to a [`TransactionalProducer`].
     fn identity(&self) -> Vec<u8>;
 
     /// Leaves the group; waits for commits under way no longer than this.
@@ -218,7 +173,7 @@ pub trait Producer: Send + Sync {
 }
 
 /// Writes records and commits in one: all of it or nothing is seen.
-pub trait Transactor: Send {
+pub trait TransactionalProducer: Send {
     /// One whole transaction.
     ///
     /// # Errors
@@ -233,7 +188,7 @@ pub trait Transactor: Send {
 }
 
 /// Reads one partition outside of any group.
-pub trait Reader: Send {
+pub trait PartitionReader: Send {
     /// The next records, waited for; `None` when time is up.
     ///
     /// # Errors
@@ -246,7 +201,7 @@ pub trait Reader: Send {
 
 /// A partition as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PartitionState {
+pub struct PartitionOffsets {
     /// Its number.
     pub number: i32,
     /// The first record that is kept.
@@ -257,11 +212,11 @@ pub struct PartitionState {
 
 /// A topic as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Topic {
+pub struct TopicDescription {
     /// Its name.
     pub name: String,
     /// Its partitions by number.
-    pub partitions: Vec<PartitionState>,
+    pub partitions: Vec<PartitionOffsets>,
     /// Copies of each partition.
     pub replication: i32,
     /// Its settings that differ from the log's defaults, Kafka's names
@@ -284,18 +239,18 @@ pub struct NewTopic {
 
 /// A consumer group as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct GroupDescription {
     /// Its name.
     pub name: String,
     /// As Kafka calls it: Stable, Empty, PreparingRebalance, …
     pub state: String,
     /// Who they are and what they read: `topic-partition`.
-    pub members: Vec<GroupMember>,
+    pub members: Vec<MemberDescription>,
 }
 
 /// A member as others see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GroupMember {
+pub struct MemberDescription {
     /// Its name in the group.
     pub id: String,
     /// Where it runs.
@@ -305,18 +260,18 @@ pub struct GroupMember {
 }
 
 /// Looks after topics and groups. Calls wait for the answer.
-pub trait Admin: Send {
+pub trait AdminClient: Send {
     /// All topics but the log's own.
     ///
     /// # Errors
     /// When the log does not answer, as with all calls here.
-    fn topics(&mut self) -> Result<Vec<Topic>>;
+    fn topics(&mut self) -> Result<Vec<TopicDescription>>;
 
     /// One topic; `None` when there is none of that name.
     ///
     /// # Errors
     /// When the log does not answer.
-    fn topic(&mut self, name: &str) -> Result<Option<Topic>>;
+    fn topic(&mut self, name: &str) -> Result<Option<TopicDescription>>;
 
     /// Makes a topic.
     ///
@@ -346,7 +301,7 @@ pub trait Admin: Send {
     ///
     /// # Errors
     /// When the log does not answer.
-    fn groups(&mut self) -> Result<Vec<Group>>;
+    fn groups(&mut self) -> Result<Vec<GroupDescription>>;
 
     /// How far a group has come.
     ///
@@ -362,7 +317,7 @@ pub trait Admin: Send {
 }
 
 /// Where records live.
-pub trait Log: Send + Sync {
+pub trait RecordLog: Send + Sync {
     /// For people, without a password.
     fn address(&self) -> &str;
 
@@ -370,7 +325,7 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// `Refused` for wrong settings.
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>>;
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>>;
 
     /// A new producer; a process needs one.
     ///
@@ -382,26 +337,26 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// `Refused`, `Unreachable`.
-    fn transactor(&self, id: &str) -> Result<Box<dyn Transactor>>;
+    fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>>;
 
     /// Reads a partition.
     ///
     /// # Errors
     /// `UnknownTopic`, `Unreachable`.
-    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn Reader>>;
+    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>>;
 
     /// Looks after topics and groups.
     ///
     /// # Errors
     /// `Refused` for wrong settings.
-    fn admin(&self) -> Result<Box<dyn Admin>>;
+    fn admin(&self) -> Result<Box<dyn AdminClient>>;
 }
 
 /// The log that the settings name. Connects to nothing yet.
 ///
 /// # Errors
 /// `Refused` for an address or property that is none.
-pub fn open(settings: &LogSettings) -> Result<Arc<dyn Log>> {
+pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     let address = settings.broker.as_str();
     if address.starts_with("log://") {
         return Ok(Arc::new(local::LocalLog::open(settings)?));

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::LogError;
+use crate::error::LogError;
 
 /// Where a record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct RecordMetadata {
     /// Partition.
     pub partition: i32,
     /// Its number there; -1 where the log did not say.
@@ -23,7 +23,7 @@ struct State {
     left: usize,
     failed: usize,
     failures: Vec<(usize, LogError)>,
-    last: Option<Placed>,
+    last: Option<RecordMetadata>,
     interrupts: u64,
 }
 
@@ -53,7 +53,7 @@ impl Receipt {
     }
 
     /// One record has ended. Called by logs, once for each.
-    pub fn settle(&self, index: usize, end: Result<Placed, LogError>) {
+    pub fn settle(&self, index: usize, end: Result<RecordMetadata, LogError>) {
         let mut state = self.state.lock();
         state.left = state.left.saturating_sub(1);
         match end {
@@ -112,7 +112,7 @@ impl Receipt {
     }
 
     /// Where the last record was written.
-    pub fn placed(&self) -> Option<Placed> {
+    pub fn metadata(&self) -> Option<RecordMetadata> {
         self.state.lock().last
     }
 }
@@ -122,19 +122,19 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::log::ErrorKind;
+    use crate::error::ErrorKind;
 
     #[test]
     fn it_is_done_when_each_record_has_ended() {
         let (told, heard) = mpsc::channel();
         let receipt = Receipt::with(2, move |end| told.send(end.failed()).unwrap());
-        receipt.settle(0, Ok(Placed { partition: 1, offset: 4 }));
+        receipt.settle(0, Ok(RecordMetadata { partition: 1, offset: 4 }));
         assert!(!receipt.is_done());
         assert!(!receipt.wait(Duration::ZERO));
         receipt.settle(1, Err(LogError::new(ErrorKind::Unreachable, "gone")));
         assert!(receipt.wait(Duration::ZERO));
         assert_eq!(heard.try_recv(), Ok(1));
-        assert_eq!(receipt.placed(), Some(Placed { partition: 1, offset: 4 }));
+        assert_eq!(receipt.metadata(), Some(RecordMetadata { partition: 1, offset: 4 }));
         assert_eq!(receipt.failures()[0].0, 1);
     }
 

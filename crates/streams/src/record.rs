@@ -22,7 +22,7 @@ impl Span {
 
 /// Where one record lies in its chunk.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct RecordLayout {
     /// Its number in its partition.
     pub offset: i64,
     /// Milliseconds since 1970; -1 where the log has none.
@@ -41,7 +41,7 @@ pub struct Entry {
 #[derive(Debug, Default)]
 pub struct Chunk {
     data: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<RecordLayout>,
     headers: Vec<(Span, Span)>,
 }
 
@@ -59,12 +59,12 @@ impl Chunk {
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> usize {
         self.data.capacity()
-            + self.entries.capacity() * size_of::<Entry>()
+            + self.entries.capacity() * size_of::<RecordLayout>()
             + self.headers.capacity() * size_of::<(Span, Span)>()
     }
 
     /// Where each record lies.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[RecordLayout] {
         &self.entries
     }
 
@@ -78,7 +78,7 @@ impl Chunk {
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     chunk: &'a Chunk,
-    entry: &'a Entry,
+    entry: &'a RecordLayout,
 }
 
 impl<'a> Record<'a> {
@@ -170,7 +170,7 @@ impl ChunkBuilder {
             self.0.headers.push(spans);
         }
         let headers_len = self.0.headers.len() as u32 - headers_start;
-        let entry = Entry { offset, timestamp_ms, key, value, headers_start, headers_len };
+        let entry = RecordLayout { offset, timestamp_ms, key, value, headers_start, headers_len };
         self.0.entries.push(entry);
     }
 
@@ -186,7 +186,7 @@ impl ChunkBuilder {
         let headers_start = self.0.headers.len() as u32;
         self.0.headers.extend(headers);
         let headers_len = self.0.headers.len() as u32 - headers_start;
-        let entry = Entry { offset, timestamp_ms, key, value, headers_start, headers_len };
+        let entry = RecordLayout { offset, timestamp_ms, key, value, headers_start, headers_len };
         self.0.entries.push(entry);
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_streams::engine::{Ending, Engine, EngineSettings, Kind, Order, RouteSettings, Tools};
-use chaton_streams::log::{self, Log, NewTopic, Producer};
+use chaton_streams::log::{self, NewTopic, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::OwnedRecord;
 use chaton_streams::settings::LogSettings;
@@ -17,7 +17,7 @@ use engine_support::{failed, offsets, route, settings, until, LONG};
 /// A folder with a log, and the process's producer.
 struct Place {
     folder: tempfile::TempDir,
-    log: Arc<dyn Log>,
+    log: Arc<dyn RecordLog>,
     producer: Arc<dyn Producer>,
 }
 
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-fn open(folder: &std::path::Path) -> Arc<dyn Log> {
+fn open(folder: &std::path::Path) -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::new(&format!("log://{}", folder.display()));
     settings.durable = false;
     log::open(&settings).unwrap()
@@ -204,7 +204,7 @@ fn a_dead_letter_and_a_transaction_are_written_to_the_same_log() {
     until("the commits", || place.committed() == 30);
     end(&engine, &queue);
     let mut admin = place.log.admin().unwrap();
-    let count = |topic: Option<log::Topic>| -> i64 {
+    let count = |topic: Option<log::TopicDescription>| -> i64 {
         topic.unwrap().partitions.iter().map(|partition| partition.end - partition.start).sum()
     };
     assert_eq!(count(admin.topic("copies").unwrap()), 29);

@@ -9,28 +9,28 @@ use chaton_streams::conformance;
 mod classic {
     use super::conformance;
 
-    fn bench() -> crate::kafka_support::KafkaBench {
-        crate::kafka_support::KafkaBench
+    fn fixture() -> crate::kafka_support::KafkaFixture {
+        crate::kafka_support::KafkaFixture
     }
 
-    conformance!(bench);
+    conformance!(fixture);
 }
 
 mod newer {
     use std::sync::Arc;
 
-    use chaton_streams::log::conformance::bench::Bench;
-    use chaton_streams::log::Log;
+    use chaton_streams::log::conformance::fixture::LogFixture;
+    use chaton_streams::log::RecordLog;
     use chaton_streams::settings::{GroupSettings, LogSettings, Protocol};
 
     use super::conformance;
-    use crate::kafka_support::KafkaBench;
+    use crate::kafka_support::KafkaFixture;
 
     struct Newer;
 
-    impl Bench for Newer {
-        fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn Log> {
-            KafkaBench.open(change)
+    impl LogFixture for Newer {
+        fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
+            KafkaFixture.open(change)
         }
 
         fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
@@ -39,9 +39,9 @@ mod newer {
         }
     }
 
-    fn bench() -> Newer {
+    fn fixture() -> Newer {
         Newer
     }
 
-    conformance!(bench);
+    conformance!(fixture);
 }

@@ -7,8 +7,8 @@ mod kafka_support;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use chaton_streams::log::conformance::bench::{fill, read, record, topic, until, MOMENT};
-use chaton_streams::log::{open, ErrorKind, Log, LogError, MemberEvent, Position};
+use chaton_streams::log::conformance::fixture::{fill, read, record, topic, until, MOMENT};
+use chaton_streams::log::{open, ErrorKind, LogError, MemberEvent, Position, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::{GroupSettings, LogSettings};
 use kafka_support::{Broker, Secured};
@@ -21,7 +21,7 @@ static SECURED: LazyLock<(String, Secured)> = LazyLock::new(|| {
 });
 
 /// A log with credentials, or with one of them wrong.
-fn with(scheme: &str, port: u16, change: impl FnOnce(&mut LogSettings)) -> Arc<dyn Log> {
+fn with(scheme: &str, port: u16, change: impl FnOnce(&mut LogSettings)) -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::new(&format!("{scheme}://127.0.0.1:{port}"));
     settings.answer_timeout_ms = 5_000;
     change(&mut settings);
@@ -34,14 +34,14 @@ fn user(settings: &mut LogSettings, password: &str, mechanism: Option<&str>) {
     settings.mechanism = mechanism.map(str::to_owned);
 }
 
-fn round_trip(log: &dyn Log) {
+fn round_trip(log: &dyn RecordLog) {
     let topic = topic(log, 1);
     fill(log, &topic, 0, 0..3);
     assert_eq!(read(log, &topic, 0, Position::Earliest, 3), ["0", "1", "2"]);
 }
 
 /// What a member tells first, and in a while after that.
-fn told(log: &dyn Log) -> Vec<MemberEvent> {
+fn told(log: &dyn RecordLog) -> Vec<MemberEvent> {
     let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
     let mut events = Vec::new();
@@ -61,7 +61,7 @@ fn told(log: &dyn Log) -> Vec<MemberEvent> {
 }
 
 /// That all of a log refuse to work, each with this in its message.
-fn refused(log: &dyn Log, hint: &str) {
+fn refused(log: &dyn RecordLog, hint: &str) {
     let check = |error: &LogError| {
         assert_eq!(error.kind, ErrorKind::Refused, "{error}");
         assert!(error.message.contains(hint), "{error}");

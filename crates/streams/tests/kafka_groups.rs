@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chaton_streams::log::conformance::bench::{
-    commit, fill, name, partition, record, topic, until, Party, LIMITS, MOMENT,
+use chaton_streams::log::conformance::fixture::{
+    commit, fill, name, partition, record, topic, until, TestMember, LIMITS, MOMENT,
 };
-use chaton_streams::log::{ErrorKind, Log, MemberEvent, Partition, Position};
+use chaton_streams::log::{ErrorKind, MemberEvent, Partition, Position, RecordLog};
 use chaton_streams::record::NewRecord;
 use chaton_streams::settings::{GroupSettings, Protocol};
 use kafka_support::Broker;
@@ -36,20 +36,20 @@ struct Done {
 
 /// A member that commits what it has read, chunk by chunk, until it is told to
 /// stop.
-fn work(log: &dyn Log, group: &GroupSettings, done: &Done) {
-    let mut party = Party::join(log, group);
+fn work(log: &dyn RecordLog, group: &GroupSettings, done: &Done) {
+    let mut member = TestMember::join(log, group);
     while !done.is_stopped() {
-        party.step(MOMENT);
-        for assigned in party.has.clone() {
+        member.step(MOMENT);
+        for assigned in member.has.clone() {
             let partition = assigned.partition;
-            while let Some(chunk) = party.member.fetch(&partition, LIMITS).unwrap() {
+            while let Some(chunk) = member.member.fetch(&partition, LIMITS).unwrap() {
                 let offsets = chunk.entries().iter().map(|entry| entry.offset);
                 let last = chunk.entries()[chunk.len() - 1].offset;
                 let taken = commit(&partition.topic, partition.number, last + 1, "");
-                if party.member.commit(&[taken], true).is_err() {
+                if member.member.commit(&[taken], true).is_err() {
                     // Not now, as others join: it is read again.
                     let first = Position::Offset(chunk.entries()[0].offset);
-                    party.member.seek(&partition, first).unwrap();
+                    member.member.seek(&partition, first).unwrap();
                     break;
                 }
                 let mut seen = done.seen.lock().unwrap();
@@ -57,7 +57,7 @@ fn work(log: &dyn Log, group: &GroupSettings, done: &Done) {
             }
         }
     }
-    party.member.leave(Duration::from_secs(10));
+    member.member.leave(Duration::from_secs(10));
 }
 
 /// Ends the other threads, also when this one panics.
@@ -93,7 +93,7 @@ impl Done {
 }
 
 /// Sends records to all partitions until it is told to stop; how many it was.
-fn pour(log: &dyn Log, topic: &str, stop: &Done) -> usize {
+fn pour(log: &dyn RecordLog, topic: &str, stop: &Done) -> usize {
     let producer = log.producer().unwrap();
     let mut sent = 0;
     while !stop.is_stopped() {
@@ -166,8 +166,8 @@ fn a_lasting_member_comes_back_to_its_partitions() {
     let topic = topic(&*log, 4);
     let settings = group("lasting", &topic, Protocol::Classic);
     let named = |id: &str| GroupSettings { instance_id: Some(id.into()), ..settings.clone() };
-    let mut one = Party::join(&*log, &named("one"));
-    let mut two = Party::join(&*log, &named("two"));
+    let mut one = TestMember::join(&*log, &named("one"));
+    let mut two = TestMember::join(&*log, &named("two"));
     until("they share", || {
         one.step(MOMENT);
         two.step(MOMENT);
@@ -175,7 +175,7 @@ fn a_lasting_member_comes_back_to_its_partitions() {
     });
     let mut had: Vec<_> = two.has.iter().map(|one| one.partition.clone()).collect();
     two.member.leave(Duration::from_secs(5));
-    let mut two = Party::join(&*log, &named("two"));
+    let mut two = TestMember::join(&*log, &named("two"));
     until("it is back", || {
         one.step(MOMENT);
         two.step(MOMENT);
@@ -194,9 +194,9 @@ fn a_second_one_with_its_name_fences_it() {
     let topic = topic(&*log, 1);
     let mut settings = group("fenced", &topic, Protocol::Classic);
     settings.instance_id = Some("only".into());
-    let mut one = Party::join(&*log, &settings);
+    let mut one = TestMember::join(&*log, &settings);
     one.has(1);
-    let mut two = Party::join(&*log, &settings);
+    let mut two = TestMember::join(&*log, &settings);
     until("the first is told", || {
         one.step(MOMENT);
         two.step(MOMENT);
@@ -213,15 +213,15 @@ fn who_polls_but_does_not_fetch_stays() {
     let mut settings = group("slow", &topic, Protocol::Classic);
     settings.max_poll_interval_ms = 3_000;
     settings.session_timeout_ms = 3_000;
-    let mut party = Party::join(&*log, &settings);
-    party.read(5);
+    let mut member = TestMember::join(&*log, &settings);
+    member.read(5);
     // Three times as long as a member may be silent.
     let end = Instant::now() + Duration::from_millis(9_000);
     while Instant::now() < end {
-        party.step(MOMENT);
+        member.step(MOMENT);
     }
-    assert_eq!((party.has.len(), party.troubles.len()), (2, 0), "{:?}", party.troubles);
-    party.member.commit(&[commit(&topic, 0, 10, "")], true).unwrap();
+    assert_eq!((member.has.len(), member.troubles.len()), (2, 0), "{:?}", member.troubles);
+    member.member.commit(&[commit(&topic, 0, 10, "")], true).unwrap();
 }
 
 #[test]
@@ -231,21 +231,21 @@ fn a_commit_of_who_was_put_out_fails() {
     let mut settings = group("out", &topic, Protocol::Classic);
     settings.max_poll_interval_ms = 1_000;
     settings.session_timeout_ms = 1_000;
-    let mut party = Party::join(&*log, &settings);
-    party.has(1);
+    let mut member = TestMember::join(&*log, &settings);
+    member.has(1);
     let mut lost = false;
     until("it is put out", || {
         std::thread::sleep(Duration::from_millis(1_500));
         let mut events = Vec::new();
-        party.member.poll(&mut events);
+        member.member.poll(&mut events);
         lost = events.iter().any(|event| matches!(event, MemberEvent::Lost(_)));
         lost
     });
-    let error = party.member.commit(&[commit(&topic, 0, 1, "")], true).unwrap_err();
+    let error = member.member.commit(&[commit(&topic, 0, 1, "")], true).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     assert_eq!(log.admin().unwrap().committed(&settings.name).unwrap(), []);
-    party.has.clear();
-    party.has(1);
+    member.has.clear();
+    member.has(1);
 }
 
 #[test]

@@ -7,12 +7,12 @@ mod kafka_support;
 
 use std::time::Duration;
 
-use chaton_streams::log::conformance::bench::{
-    name, partition, record, topic, until, Bench, Party, LIMITS, MOMENT,
+use chaton_streams::log::conformance::fixture::{
+    name, partition, record, topic, until, LogFixture, TestMember, LIMITS, MOMENT,
 };
-use chaton_streams::log::Log;
+use chaton_streams::log::RecordLog;
 use chaton_streams::settings::GroupSettings;
-use kafka_support::KafkaBench;
+use kafka_support::KafkaFixture;
 
 const PARTITIONS: i32 = 4;
 const RECORDS: usize = 300_000;
@@ -24,7 +24,7 @@ fn resident_bytes() -> usize {
     pages * 4096
 }
 
-fn pour(log: &dyn Log, topic: &str) {
+fn pour(log: &dyn RecordLog, topic: &str) {
     let producer = log.producer().unwrap();
     let value = [b'x'; 100];
     for index in 0..RECORDS {
@@ -40,19 +40,19 @@ fn pour(log: &dyn Log, topic: &str) {
 
 #[test]
 fn a_lag_is_not_held_in_memory() {
-    let log = KafkaBench.open(&|settings| {
+    let log = KafkaFixture.open(&|settings| {
         settings.buffer_bytes = BUFFER_BYTES;
         settings.produce_buffer_records = 10_000;
     });
     let topic = topic(&*log, PARTITIONS);
     pour(&*log, &topic);
-    let mut party = Party::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
-    party.has(PARTITIONS as usize);
+    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    member.has(PARTITIONS as usize);
     let before = resident_bytes();
     let mut most = before;
     let mut steps = 0;
     until("it would have fetched all", || {
-        party.step(MOMENT);
+        member.step(MOMENT);
         most = most.max(resident_bytes());
         steps += 1;
         steps == 40
@@ -65,12 +65,12 @@ fn a_lag_is_not_held_in_memory() {
     let mut got = 0;
     until("all is read", || {
         for number in 0..PARTITIONS {
-            while let Some(chunk) = party.member.fetch(&partition(&topic, number), LIMITS).unwrap()
+            while let Some(chunk) = member.member.fetch(&partition(&topic, number), LIMITS).unwrap()
             {
                 got += chunk.len();
             }
         }
-        party.step(MOMENT);
+        member.step(MOMENT);
         got == RECORDS
     });
     println!("{grown} bytes while nothing was fetched");

@@ -6,20 +6,20 @@ mod kafka_support;
 
 use std::sync::Arc;
 
-use chaton_streams::log::conformance::bench::{
-    commit, name, partition, read, record, send, texts, topic, topic_with, until, Bench, Party,
-    LIMITS, MOMENT,
+use chaton_streams::log::conformance::fixture::{
+    commit, name, partition, read, record, send, texts, topic, topic_with, until, LogFixture,
+    TestMember, LIMITS, MOMENT,
 };
 use chaton_streams::log::{ErrorKind, Limits, Position};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::{NewRecord, OwnedRecord};
 use chaton_streams::settings::GroupSettings;
-use kafka_support::KafkaBench;
+use kafka_support::KafkaFixture;
 
 #[test]
 fn each_compression_is_read_again() {
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
-        let log = KafkaBench.open(&|settings| settings.compression = Some(codec.into()));
+        let log = KafkaFixture.open(&|settings| settings.compression = Some(codec.into()));
         let topic = topic(&*log, 1);
         let value = "compress me ".repeat(500);
         let producer = log.producer().unwrap();
@@ -99,20 +99,20 @@ fn a_record_that_the_topic_does_not_take_is_told_with_the_way_out() {
 
 #[test]
 fn a_record_may_be_larger_than_the_buffer() {
-    let log = KafkaBench.open(&|settings| {
+    let log = KafkaFixture.open(&|settings| {
         settings.buffer_bytes = 256 << 10;
         settings.producer_properties.insert("message.max.bytes".into(), "6000000".into());
     });
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "6000000")]);
     let large = vec![b'x'; 5_000_000];
     send(&*log.producer().unwrap(), &record(&topic, &large)).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
-    party.has(1);
+    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    member.has(1);
     let mut length = 0;
     until("it is read", || {
-        party.step(MOMENT);
+        member.step(MOMENT);
         let limits = Limits { records: 10, bytes: 1000 };
-        if let Some(chunk) = party.member.fetch(&partition(&topic, 0), limits).unwrap() {
+        if let Some(chunk) = member.member.fetch(&partition(&topic, 0), limits).unwrap() {
             length += chunk.record(0).value().unwrap().len();
         }
         length > 0
@@ -133,16 +133,16 @@ fn owned(topic: &str, value: &[u8]) -> OwnedRecord {
 fn what_was_aborted_is_not_seen() {
     let log = kafka_support::log();
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "2000")]);
-    let mut transactor = log.transactor(&name("id")).unwrap();
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let records = [owned(&topic, b"0"), owned(&topic, &[b'x'; 10_000])];
     let error = transactor.transact(&records, "g", b"", &[]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     assert!(error.message.contains(&topic), "{error}");
     transactor.transact(&[owned(&topic, b"1")], "g", b"", &[]).unwrap();
     assert_eq!(read(&*log, &topic, 0, Position::Earliest, 1), ["1"]);
-    let mut party = Party::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
-    party.read(1);
-    assert_eq!(party.numbers(), [1]);
+    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    member.read(1);
+    assert_eq!(member.numbers(), [1]);
 }
 
 #[test]
@@ -150,9 +150,9 @@ fn a_second_transactor_takes_the_place_of_the_first() {
     let log = kafka_support::log();
     let topic = topic(&*log, 1);
     let id = name("id");
-    let mut first = log.transactor(&id).unwrap();
+    let mut first = log.transactional_producer(&id).unwrap();
     first.transact(&[owned(&topic, b"0")], "g", b"", &[]).unwrap();
-    let mut second = log.transactor(&id).unwrap();
+    let mut second = log.transactional_producer(&id).unwrap();
     second.transact(&[owned(&topic, b"1")], "g", b"", &[]).unwrap();
     let error = first.transact(&[owned(&topic, b"2")], "g", b"", &[]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
@@ -163,13 +163,13 @@ fn a_second_transactor_takes_the_place_of_the_first() {
 
 #[test]
 fn a_topic_that_is_none_fails_its_transaction() {
-    let log = KafkaBench.open(&|settings| settings.answer_timeout_ms = 20_000);
+    let log = KafkaFixture.open(&|settings| settings.answer_timeout_ms = 20_000);
     let topic = topic(&*log, 1);
     let group = GroupSettings::new(&name("group"), &[&topic]);
-    let mut party = Party::join(&*log, &group);
-    party.has(1);
-    let mut transactor = log.transactor(&name("id")).unwrap();
-    let member = party.member.identity();
+    let mut member = TestMember::join(&*log, &group);
+    member.has(1);
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
+    let member = member.member.identity();
     let commits = [commit(&topic, 0, 7, "")];
     let records = [owned(&topic, b"0"), owned(&name("none"), b"1")];
     let error = transactor.transact(&records, &group.name, &member, &commits).unwrap_err();

@@ -7,10 +7,10 @@ mod kafka_support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_streams::log::conformance::bench::{
-    commit, fill, new_topic, partition, record, topic, until, Party, LIMITS, MOMENT,
+use chaton_streams::log::conformance::fixture::{
+    commit, fill, new_topic, partition, record, topic, until, TestMember, LIMITS, MOMENT,
 };
-use chaton_streams::log::{open, ErrorKind, Log, LogError, MemberEvent, Position};
+use chaton_streams::log::{open, ErrorKind, LogError, MemberEvent, Position, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::{GroupSettings, LogSettings};
 use kafka_support::{free_ports, Broker};
@@ -18,7 +18,7 @@ use kafka_support::{free_ports, Broker};
 /// Long enough for a second report of the same cause to come.
 const A_WHILE: Duration = Duration::from_secs(4);
 
-fn nobody() -> Arc<dyn Log> {
+fn nobody() -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::new(&format!("kafka://127.0.0.1:{}", free_ports(1)[0]));
     settings.answer_timeout_ms = 2_000;
     settings.delivery_timeout_ms = 1_500;
@@ -26,7 +26,7 @@ fn nobody() -> Arc<dyn Log> {
 }
 
 /// All that a member tells in a while.
-fn told(log: &dyn Log) -> Vec<MemberEvent> {
+fn told(log: &dyn RecordLog) -> Vec<MemberEvent> {
     let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
     let mut events = Vec::new();
@@ -39,7 +39,7 @@ fn told(log: &dyn Log) -> Vec<MemberEvent> {
 }
 
 /// Why a record was not written.
-fn failure(log: &dyn Log, topic: &str) -> LogError {
+fn failure(log: &dyn RecordLog, topic: &str) -> LogError {
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(1));
     producer.send(&record(topic, b"v"), Some((&receipt, 0))).unwrap();
@@ -71,7 +71,7 @@ fn nobody_answers_any_other_either() {
     }
     let error = log.reader(&partition("none", 0), Position::Earliest).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
-    let mut transactor = log.transactor("t").unwrap();
+    let mut transactor = log.transactional_producer("t").unwrap();
     let error = transactor.transact(&[], "g", b"", &[]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
 }
@@ -89,23 +89,23 @@ fn a_host_without_an_address_is_told() {
 #[test]
 fn a_topic_that_comes_later_is_told_and_then_read() {
     let log = kafka_support::log();
-    let name = chaton_streams::log::conformance::bench::name("late");
-    let mut party = Party::join(&*log, &GroupSettings::new(&name, &[&name]));
+    let name = chaton_streams::log::conformance::fixture::name("late");
+    let mut member = TestMember::join(&*log, &GroupSettings::new(&name, &[&name]));
     until("the topic is missed", || {
-        party.step(MOMENT);
-        !party.troubles.is_empty()
+        member.step(MOMENT);
+        !member.troubles.is_empty()
     });
-    assert_eq!(party.troubles[0].kind, ErrorKind::UnknownTopic);
-    assert!(party.troubles[0].message.contains(&name), "{:?}", party.troubles);
+    assert_eq!(member.troubles[0].kind, ErrorKind::UnknownTopic);
+    assert!(member.troubles[0].message.contains(&name), "{:?}", member.troubles);
     log.admin().unwrap().create(&new_topic(&name, 1, &[])).unwrap();
     fill(&*log, &name, 0, 0..5);
-    party.read(5);
-    assert_eq!(party.troubles.len(), 1, "{:?}", party.troubles);
+    member.read(5);
+    assert_eq!(member.troubles.len(), 1, "{:?}", member.troubles);
 }
 
 #[test]
 fn a_topic_that_nobody_has_fails_its_records() {
-    let name = chaton_streams::log::conformance::bench::name("none");
+    let name = chaton_streams::log::conformance::fixture::name("none");
     let error = failure(&*kafka_support::log(), &name);
     assert_eq!(error.kind, ErrorKind::UnknownTopic);
     assert!(error.message.contains(&name), "{error}");
@@ -117,7 +117,7 @@ fn all_go_on_when_the_broker_was_killed_and_comes_back() {
     let log = broker.log();
     let topic = topic(&*log, 2);
     let group = GroupSettings::new("survivors", &[&topic]);
-    let mut party = Party::join(&*log, &group);
+    let mut member = TestMember::join(&*log, &group);
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(3000));
     let send = |values: std::ops::Range<usize>| {
@@ -129,29 +129,29 @@ fn all_go_on_when_the_broker_was_killed_and_comes_back() {
         }
     };
     send(0..1000);
-    party.read(1000);
+    member.read(1000);
     broker.kill();
     send(1000..2000);
     until("the broker is missed", || {
-        party.step(MOMENT);
-        !party.troubles.is_empty()
+        member.step(MOMENT);
+        !member.troubles.is_empty()
     });
     broker.again();
     send(2000..3000);
-    party.read(3000);
+    member.read(3000);
     assert!(receipt.wait(Duration::from_secs(60)));
     assert_eq!(receipt.failures(), []);
-    let mut numbers = party.numbers();
+    let mut numbers = member.numbers();
     numbers.dedup();
     assert_eq!(numbers, (0..3000).collect::<Vec<_>>());
-    party.has(2);
+    member.has(2);
     until("a commit is taken", || {
-        party.step(MOMENT);
-        party.member.commit(&[commit(&topic, 0, 1500, "")], true).is_ok()
+        member.step(MOMENT);
+        member.member.commit(&[commit(&topic, 0, 1500, "")], true).is_ok()
     });
     assert_eq!(log.admin().unwrap().committed("survivors").unwrap()[0].offset, 1500);
-    let outages = party.troubles.iter().filter(|one| one.message.contains("no broker answers"));
-    assert_eq!(outages.count(), 1, "{:?}", party.troubles);
+    let outages = member.troubles.iter().filter(|one| one.message.contains("no broker answers"));
+    assert_eq!(outages.count(), 1, "{:?}", member.troubles);
 }
 
 #[test]
@@ -160,19 +160,19 @@ fn all_go_on_when_the_broker_was_paused() {
     let log = broker.log();
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
-    let mut party = Party::join(&*log, &GroupSettings::new("paused", &[&topic]));
-    party.read(10);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("paused", &[&topic]));
+    member.read(10);
     broker.pause();
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(1));
     producer.send(&record(&topic, b"10"), Some((&receipt, 0))).unwrap();
     let until = Instant::now() + A_WHILE;
     while Instant::now() < until {
-        party.step(MOMENT);
-        assert!(party.member.fetch(&partition(&topic, 0), LIMITS).unwrap().is_none());
+        member.step(MOMENT);
+        assert!(member.member.fetch(&partition(&topic, 0), LIMITS).unwrap().is_none());
     }
     broker.resume();
-    party.read(11);
+    member.read(11);
     assert!(receipt.wait(Duration::from_secs(30)));
     assert_eq!(receipt.failures(), []);
 }

@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_streams::log::conformance::bench::*;
-use chaton_streams::log::{ErrorKind, Log, Position};
+use chaton_streams::log::conformance::fixture::*;
+use chaton_streams::log::{ErrorKind, Position, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::{NewRecord, OwnedRecord};
 use chaton_streams::settings::{GroupSettings, LogSettings};
@@ -19,7 +19,7 @@ const ROLE: &str = "CHATON_LOCAL_TEST_ROLE";
 const FOLDER: &str = "CHATON_LOCAL_TEST_FOLDER";
 const NAME: &str = "CHATON_LOCAL_TEST_NAME";
 
-fn open(folder: &str) -> Arc<dyn Log> {
+fn open(folder: &str) -> Arc<dyn RecordLog> {
     chaton_streams::log::open(&LogSettings::new(&format!("log://{folder}"))).unwrap()
 }
 
@@ -152,16 +152,16 @@ fn what_was_acknowledged_survives_twenty_kills() {
 /// have at the same time is found by a lock that is not the log's.
 fn read_as_member(folder: &str) {
     let log = open(folder);
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.keeps = true;
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.keeps = true;
     let mut locks = BTreeMap::new();
     loop {
-        party.step(PATIENCE);
-        for gone in std::mem::take(&mut party.revoked) {
+        member.step(PATIENCE);
+        for gone in std::mem::take(&mut member.revoked) {
             locks.remove(&gone.number);
-            party.member.release(&[gone]);
+            member.member.release(&[gone]);
         }
-        for number in party.has.iter().map(|assigned| assigned.partition.number) {
+        for number in member.has.iter().map(|assigned| assigned.partition.number) {
             locks.entry(number).or_insert_with(|| {
                 let file = std::fs::File::create(format!("{folder}/reads-{number}")).unwrap();
                 // SAFETY: a descriptor of ours.
@@ -174,11 +174,11 @@ fn read_as_member(folder: &str) {
         }
         let has: Vec<_> = locks.keys().map(ToString::to_string).collect();
         say(&format!("has {}", has.join(" ")));
-        party.fetch();
-        for (partition, offset, text) in party.values.drain(..) {
+        member.fetch();
+        for (partition, offset, text) in member.values.drain(..) {
             // In this order: what is committed has been read.
             say(&format!("read {text}"));
-            party.member.commit(&[commit("t", partition.number, offset + 1, "")], false).unwrap();
+            member.member.commit(&[commit("t", partition.number, offset + 1, "")], false).unwrap();
         }
     }
 }
@@ -250,10 +250,10 @@ fn the_partitions_of_the_dead_go_to_the_living() {
 /// Writes one record to each of two partitions and commits it, for ever.
 fn transact(folder: &str) {
     let log = open(folder);
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["from"]));
-    party.has(1);
-    let mut transactor = log.transactor("one").unwrap();
-    let mut number = party.has[0].committed.unwrap_or_default();
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["from"]));
+    member.has(1);
+    let mut transactor = log.transactional_producer("one").unwrap();
+    let mut number = member.has[0].committed.unwrap_or_default();
     loop {
         let record = |partition| OwnedRecord {
             topic: "to".into(),
@@ -262,7 +262,7 @@ fn transact(folder: &str) {
             ..OwnedRecord::default()
         };
         let commits = [commit("from", 0, number + 1, "")];
-        let member = party.member.identity();
+        let member = member.member.identity();
         transactor.transact(&[record(0), record(1)], "g", &member, &commits).unwrap();
         say(&number.to_string());
         number += 1;
@@ -313,7 +313,7 @@ fn fill_the_disk(folder: &str) {
 
 /// All that was acknowledged is there, what was refused is said to be, and it
 /// goes on when there is room.
-fn until_full_and_again(log: &dyn Log, make_room: impl Fn()) {
+fn until_full_and_again(log: &dyn RecordLog, make_room: impl Fn()) {
     let producer = log.producer().unwrap();
     let value = [b'v'; 5000];
     let mut sent = 0;
@@ -378,8 +378,8 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
     until_full_and_again(&*log, || std::fs::remove_file(&ballast).unwrap());
     // A transaction that finds no room is none.
     std::fs::write(&ballast, vec![1; 900 << 10]).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(1);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(1);
     let end = || log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].end;
     let before = end();
     let large = OwnedRecord {
@@ -388,8 +388,8 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
         value: Some(vec![0; 900_000]),
         ..OwnedRecord::default()
     };
-    let mut transactor = log.transactor("one").unwrap();
-    let member = party.member.identity();
+    let mut transactor = log.transactional_producer("one").unwrap();
+    let member = member.member.identity();
     let commits = [commit("t", 0, 1, "")];
     let error = transactor.transact(&[large], "g", &member, &commits).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Full, "{error}");

@@ -13,7 +13,7 @@ use super::group::{Group, Route};
 use super::life::{Give, Letter, Life, Now, Promise};
 use super::stats::PartitionStats;
 use super::turn::{Parts, Turn};
-use crate::log::{self, Assigned, Commit, ErrorKind, Limits, LogError, Partition, Position};
+use crate::log::{self, Assignment, Commit, ErrorKind, Limits, LogError, Partition, Position};
 use crate::record::{Chunk, OwnedRecord};
 use chaton_core::random::Random;
 
@@ -68,7 +68,7 @@ impl Cell {
     pub fn new(
         group: &Arc<Group>,
         route: &Arc<Route>,
-        assigned: &Assigned,
+        assigned: &Assignment,
         generation: u64,
     ) -> Arc<Self> {
         let now = Now::read();

@@ -24,7 +24,7 @@ use super::settings::RouteSettings;
 use super::stats::Counters;
 use super::tracker::metadata;
 use super::tracker::{Range, Tracker};
-use crate::log::{Assigned, Position};
+use crate::log::{Assignment, Position};
 use chaton_core::random::Random;
 pub(super) use letter::Letter;
 pub(super) use promise::Promise;
@@ -105,7 +105,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub fn new(rules: Arc<Rules>, assigned: &Assigned, now: Now, random: Random) -> Self {
+    pub fn new(rules: Arc<Rules>, assigned: &Assignment, now: Now, random: Random) -> Self {
         let strands = (0..rules.settings.strands()).map(|_| Strand::default()).collect();
         let note = assigned.committed.map(|head| metadata::decode(head, &assigned.metadata));
         Self {

@@ -17,7 +17,7 @@ use super::backoff::Backoff;
 use super::cell::{Cell, Errands};
 use super::group::Group;
 use super::life::Now;
-use crate::log::{Limits, Member, MemberEvent, Partition, Position, Producer};
+use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position, Producer};
 
 /// After so many rounds without a wait each partition is looked at again.
 const ROUNDS_BETWEEN_LOOKS: u32 = 64;
@@ -44,7 +44,7 @@ struct Unread {
 /// The thread.
 pub(super) struct Poller {
     group: Arc<Group>,
-    member: Option<Box<dyn Member>>,
+    member: Option<Box<dyn GroupMember>>,
     /// Without a member: when the next one is tried.
     member_at_ns: u64,
     member_backoff: Backoff,

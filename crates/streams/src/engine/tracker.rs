@@ -10,7 +10,7 @@ pub(super) mod metadata;
 
 use std::collections::VecDeque;
 
-use crate::record::Entry;
+use crate::record::RecordLayout;
 
 /// Offsets from the first up to and without the second.
 pub(super) type Range = (i64, i64);
@@ -156,7 +156,7 @@ impl Tracker {
 
 /// The offsets that these records of a chunk stand for, each up to the next
 /// record of the chunk, put together where they touch.
-pub(super) fn ranges_of(entries: &[Entry], picks: &[u32], ranges: &mut Vec<Range>) {
+pub(super) fn ranges_of(entries: &[RecordLayout], picks: &[u32], ranges: &mut Vec<Range>) {
     ranges.clear();
     let (Some(first), Some(last)) = (picks.first(), picks.last()) else { return };
     if (last - first) as usize + 1 == picks.len() {
@@ -174,7 +174,7 @@ pub(super) fn ranges_of(entries: &[Entry], picks: &[u32], ranges: &mut Vec<Range
 }
 
 /// Where the record's offsets end.
-pub(super) fn end_of(entries: &[Entry], pick: u32) -> i64 {
+pub(super) fn end_of(entries: &[RecordLayout], pick: u32) -> i64 {
     let next = entries.get(pick as usize + 1);
     next.map_or_else(|| entries[pick as usize].offset + 1, |entry| entry.offset)
 }

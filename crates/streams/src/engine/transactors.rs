@@ -5,16 +5,16 @@ use std::sync::atomic::Ordering;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::group::Group;
-use crate::log::{self, Commit, ErrorKind, Transactor};
+use crate::log::{self, Commit, ErrorKind, TransactionalProducer};
 use crate::record::OwnedRecord;
 use chaton_core::random::Random;
 
 /// One at a time.
 #[derive(Default)]
-pub(super) struct Transactors(Mutex<Option<Box<dyn Transactor>>>);
+pub(super) struct Transactors(Mutex<Option<Box<dyn TransactionalProducer>>>);
 
 /// The one that has it.
-pub(super) struct Taken<'a>(MutexGuard<'a, Option<Box<dyn Transactor>>>);
+pub(super) struct Taken<'a>(MutexGuard<'a, Option<Box<dyn TransactionalProducer>>>);
 
 impl Transactors {
     /// Waits for it.
@@ -39,7 +39,7 @@ impl Taken<'_> {
     ) -> log::Result<()> {
         let transactor = match &mut *self.0 {
             Some(transactor) => transactor,
-            none => none.insert(group.shared.tools.log.transactor(&id(group, topic))?),
+            none => none.insert(group.shared.tools.log.transactional_producer(&id(group, topic))?),
         };
         let name = &group.settings.name;
         let result = transactor.transact(records, name, &group.identity(), commits);

@@ -1,13 +1,13 @@
 //! What every log must do: the same cases for all of them.
 //!
-//! A log's tests write `conformance!(bench)`, where `bench` is a function
-//! without arguments that gives something that is a [`bench::Bench`]. The
+//! A log's tests write `conformance!(fixture)`, where `fixture` is a function
+//! without arguments that gives something that is a [`fixture::LogFixture`]. The
 //! cases run at the same time on one log: each makes topics and groups of its
 //! own. They take nothing for granted about offsets but that they rise: a
 //! log may leave some out.
 
 pub mod admin;
-pub mod bench;
+pub mod fixture;
 pub mod groups;
 pub mod produce;
 pub mod read;
@@ -17,8 +17,8 @@ pub mod transact;
 /// One `#[test]` for each case.
 #[macro_export]
 macro_rules! conformance {
-    ($bench:expr) => {
-        $crate::conformance! { @cases $bench =>
+    ($fixture:expr) => {
+        $crate::conformance! { @cases $fixture =>
             produce: records_come_back_as_they_were_sent, a_receipt_tells_where,
                 keys_go_where_kafka_puts_them, order_is_kept, a_partition_can_be_named,
                 a_partition_that_is_none_is_refused, a_record_too_large_is_refused,
@@ -40,11 +40,11 @@ macro_rules! conformance {
                 what_is_wrong_is_said, groups_are_described, offsets_are_set;
         }
     };
-    (@cases $bench:expr => $($theme:ident: $($case:ident),+;)+) => {
+    (@cases $fixture:expr => $($theme:ident: $($case:ident),+;)+) => {
         $($(
             #[test]
             fn $case() {
-                $crate::log::conformance::$theme::$case(&$bench());
+                $crate::log::conformance::$theme::$case(&$fixture());
             }
         )+)+
     };

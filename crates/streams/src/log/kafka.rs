@@ -30,7 +30,10 @@ use std::time::Duration;
 use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
-use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
+use super::{
+    AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
+    TransactionalProducer,
+};
 use crate::settings::{GroupSettings, LogSettings};
 use config::Config;
 use raw::{Handle, TopicList};
@@ -53,12 +56,12 @@ impl KafkaLog {
     }
 }
 
-impl Log for KafkaLog {
+impl RecordLog for KafkaLog {
     fn address(&self) -> &str {
         &self.url
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
         Ok(Box::new(member::KafkaMember::new(&self.config, group, bell)?))
     }
 
@@ -66,15 +69,15 @@ impl Log for KafkaLog {
         Ok(Arc::new(producer::KafkaProducer::new(&self.config)?))
     }
 
-    fn transactor(&self, id: &str) -> Result<Box<dyn Transactor>> {
-        Ok(Box::new(transactor::KafkaTransactor::new(&self.config, id)?))
+    fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {
+        Ok(Box::new(transactor::KafkaTransactionalProducer::new(&self.config, id)?))
     }
 
-    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn Reader>> {
+    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {
         Ok(Box::new(reader::KafkaReader::new(&self.config, partition, from)?))
     }
 
-    fn admin(&self) -> Result<Box<dyn Admin>> {
+    fn admin(&self) -> Result<Box<dyn AdminClient>> {
         Ok(Box::new(admin::KafkaAdmin::new(&self.config)?))
     }
 }

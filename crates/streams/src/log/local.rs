@@ -19,7 +19,10 @@ use std::sync::Arc;
 
 use chaton_core::event_fd::EventFd;
 
-use super::{Admin, Log, Member, Partition, Position, Producer, Reader, Result, Transactor};
+use super::{
+    AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
+    TransactionalProducer,
+};
 use crate::settings::{GroupSettings, LogSettings};
 
 mod admin;
@@ -68,12 +71,12 @@ impl LocalLog {
     }
 }
 
-impl Log for LocalLog {
+impl RecordLog for LocalLog {
     fn address(&self) -> &str {
         &self.place.settings.broker
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
         Ok(Box::new(member::LocalMember::new(&self.place, group, bell)?))
     }
 
@@ -81,15 +84,15 @@ impl Log for LocalLog {
         Ok(Arc::new(producer::LocalProducer::new(&self.place)))
     }
 
-    fn transactor(&self, _id: &str) -> Result<Box<dyn Transactor>> {
-        Ok(Box::new(transactor::LocalTransactor::new(&self.place)))
+    fn transactional_producer(&self, _id: &str) -> Result<Box<dyn TransactionalProducer>> {
+        Ok(Box::new(transactor::LocalTransactionalProducer::new(&self.place)))
     }
 
-    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn Reader>> {
+    fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {
         Ok(Box::new(reader::LocalReader::open(&self.place, partition, from)?))
     }
 
-    fn admin(&self) -> Result<Box<dyn Admin>> {
+    fn admin(&self) -> Result<Box<dyn AdminClient>> {
         Ok(Box::new(admin::LocalAdmin::new(&self.place)))
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
 use chaton_streams::log::{
-    Admin, Assigned, Commit, ErrorKind, Limits, Log, LogError, Member, MemberEvent, Partition,
-    Position, Producer, Reader, Result, Transactor,
+    AdminClient, Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent,
+    Partition, PartitionReader, Position, Producer, RecordLog, Result, TransactionalProducer,
 };
-use chaton_streams::receipt::{Placed, Receipt};
+use chaton_streams::receipt::{Receipt, RecordMetadata};
 use chaton_streams::record::{Chunk, ChunkBuilder, NewRecord, OwnedRecord};
 use chaton_streams::settings::GroupSettings;
 use parking_lot::{Condvar, Mutex};
@@ -123,7 +123,7 @@ impl MemoryLog {
         state.bells.iter().for_each(|bell| bell.notify());
     }
 
-    pub fn assigned(&self, number: i32) -> Assigned {
+    pub fn assigned(&self, number: i32) -> Assignment {
         assigned(&self.state.lock(), "events", number)
     }
 
@@ -139,9 +139,9 @@ impl MemoryLog {
     }
 }
 
-fn assigned(state: &State, topic: &str, number: i32) -> Assigned {
+fn assigned(state: &State, topic: &str, number: i32) -> Assignment {
     let last = state.commits.get(&(topic.into(), number)).and_then(|list| list.last());
-    Assigned {
+    Assignment {
         partition: partition(topic, number),
         committed: last.map(|commit| commit.offset),
         metadata: last.map(|commit| commit.metadata.clone()).unwrap_or_default(),
@@ -152,12 +152,12 @@ pub fn partition(topic: &str, number: i32) -> Partition {
     Partition { topic: topic.into(), number }
 }
 
-impl Log for MemoryLog {
+impl RecordLog for MemoryLog {
     fn address(&self) -> &str {
         "memory:"
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn Member>> {
+    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
         let mut state = self.state.lock();
         fails(&mut state.fail_joins, "joining")?;
         state.members += 1;
@@ -177,16 +177,16 @@ impl Log for MemoryLog {
         Ok(self.me())
     }
 
-    fn transactor(&self, id: &str) -> Result<Box<dyn Transactor>> {
+    fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {
         self.state.lock().transactors.push(id.into());
-        Ok(Box::new(MemoryTransactor(self.me())))
+        Ok(Box::new(MemoryTransactionalProducer(self.me())))
     }
 
-    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn Reader>> {
+    fn reader(&self, _: &Partition, _: Position) -> Result<Box<dyn PartitionReader>> {
         Err(gone("a reader"))
     }
 
-    fn admin(&self) -> Result<Box<dyn Admin>> {
+    fn admin(&self) -> Result<Box<dyn AdminClient>> {
         Err(gone("an admin"))
     }
 }
@@ -205,7 +205,7 @@ impl Producer for MemoryLog {
         };
         let placed = failure.map(|()| {
             let offset = self.append(record.topic, 0, owned);
-            Placed { partition: 0, offset }
+            RecordMetadata { partition: 0, offset }
         });
         if let Some((receipt, index)) = receipt {
             // As a real log: on another thread, later.
@@ -230,9 +230,9 @@ impl Producer for MemoryLog {
     }
 }
 
-struct MemoryTransactor(Arc<MemoryLog>);
+struct MemoryTransactionalProducer(Arc<MemoryLog>);
 
-impl Transactor for MemoryTransactor {
+impl TransactionalProducer for MemoryTransactionalProducer {
     fn transact(
         &mut self,
         records: &[OwnedRecord],
@@ -267,7 +267,7 @@ struct MemoryMember {
     heard: bool,
 }
 
-impl Member for MemoryMember {
+impl GroupMember for MemoryMember {
     fn wait(&mut self, timeout: Duration) {
         self.log.state.lock().waits += 1;
         let mut fd = libc::pollfd { fd: self.bell.fd(), events: libc::POLLIN, revents: 0 };
@@ -280,7 +280,7 @@ impl Member for MemoryMember {
         }
     }
 
-    fn heard(&self) -> bool {
+    fn was_notified(&self) -> bool {
         self.heard
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use chaton_streams::engine::{
     Ending, Engine, EngineSettings, GroupRoutes, Kind, RouteSettings, Tools, Turn,
 };
-use chaton_streams::log::Log;
+use chaton_streams::log::RecordLog;
 use chaton_streams::settings::GroupSettings;
 use memory::MemoryLog;
 use sink::Queue;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use chaton_streams::log::conformance::bench::Bench;
-use chaton_streams::log::{open, Log};
+use chaton_streams::log::conformance::fixture::LogFixture;
+use chaton_streams::log::{open, RecordLog};
 use chaton_streams::settings::{GroupSettings, LogSettings};
 use tempfile::TempDir;
 
@@ -125,7 +125,7 @@ impl Broker {
     }
 
     /// The log at it.
-    pub fn log(&self) -> Arc<dyn Log> {
+    pub fn log(&self) -> Arc<dyn RecordLog> {
         open(&self.settings()).unwrap()
     }
 
@@ -194,15 +194,15 @@ pub fn settings() -> LogSettings {
 }
 
 /// The log at the shared broker.
-pub fn log() -> Arc<dyn Log> {
+pub fn log() -> Arc<dyn RecordLog> {
     open(&settings()).unwrap()
 }
 
 /// The shared broker, for the suite that all logs have in common.
-pub struct KafkaBench;
+pub struct KafkaFixture;
 
-impl Bench for KafkaBench {
-    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn Log> {
+impl LogFixture for KafkaFixture {
+    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
         let mut settings = settings();
         settings.linger_ms = 1.0;
         change(&mut settings);

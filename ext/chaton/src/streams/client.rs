@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_streams::admin_call;
-use chaton_streams::log::{self, ErrorKind, Log, LogError, Partition, Producer};
+use chaton_streams::log::{self, ErrorKind, LogError, Partition, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::LogSettings;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, Value};
@@ -23,7 +23,7 @@ use crate::{error, handle};
 /// What one process has opened of a log.
 pub struct Parts {
     /// The log.
-    pub log: Arc<dyn Log>,
+    pub log: Arc<dyn RecordLog>,
     producer: Mutex<Option<Arc<dyn Producer>>>,
 }
 
@@ -31,7 +31,7 @@ impl Parts {
     /// The process's producer, made at the first call.
     ///
     /// # Errors
-    /// As [`Log::producer`].
+    /// As [`RecordLog::producer`].
     pub fn producer(&self) -> log::Result<Arc<dyn Producer>> {
         let mut made = self.producer.lock();
         if let Some(producer) = &*made {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 use chaton_streams::engine::Turn;
-use chaton_streams::log::{Limits, Partition, Reader};
+use chaton_streams::log::{Limits, Partition, PartitionReader};
 use chaton_streams::record::Chunk;
 use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::handle::Handle;
 const BYTES_MAX: usize = 1 << 20;
 
 struct Parts {
-    reader: Mutex<Option<Box<dyn Reader>>>,
+    reader: Mutex<Option<Box<dyn PartitionReader>>>,
     event_fd: Arc<EventFd>,
     partition: Partition,
 }
@@ -31,7 +31,7 @@ pub struct RbReader(Handle<Parts>);
 
 impl RbReader {
     /// Around a reader.
-    pub fn new(reader: Box<dyn Reader>, partition: Partition) -> Self {
+    pub fn new(reader: Box<dyn PartitionReader>, partition: Partition) -> Self {
         let event_fd = reader.interrupter();
         Self(Handle::new(Parts { reader: Mutex::new(Some(reader)), event_fd, partition }))
     }

@@ -55,11 +55,11 @@ impl RbReceipt {
     }
 
     fn partition(&self) -> Result<Option<i32>, Error> {
-        Ok(self.0.get()?.placed().map(|placed| placed.partition))
+        Ok(self.0.get()?.metadata().map(|placed| placed.partition))
     }
 
     fn offset(&self) -> Result<Option<i64>, Error> {
-        Ok(self.0.get()?.placed().map(|placed| placed.offset))
+        Ok(self.0.get()?.metadata().map(|placed| placed.offset))
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::tracker::ranges_of;
 use super::strand::{Batch, Hold, Piece};
 use super::{Life, Now, Phase};
 use crate::log::Limits;
-use crate::record::{Chunk, Entry};
+use crate::record::{Chunk, RecordLayout};
 
 impl Life {
     /// How much to fetch now: where little is ready, what is held is within
@@ -92,7 +92,7 @@ impl Life {
     }
 
     /// The records but those that were done before this assignment.
-    fn skip_done(&mut self, entries: &[Entry]) -> Vec<u32> {
+    fn skip_done(&mut self, entries: &[RecordLayout]) -> Vec<u32> {
         if self.skip.is_empty() {
             return (0..entries.len() as u32).collect();
         }
@@ -151,7 +151,7 @@ fn fitting(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
     fit.count().max(1)
 }
 
-fn size(entry: &Entry) -> usize {
+fn size(entry: &RecordLayout) -> usize {
     let len = |len: u32| if len == u32::MAX { 0 } else { len as usize };
     len(entry.key.len) + len(entry.value.len)
 }

@@ -26,9 +26,9 @@ fn rules(settings: RouteSettings, ready_batches: usize) -> Arc<Rules> {
     })
 }
 
-fn assigned(committed: Option<i64>, metadata: &str) -> Assigned {
+fn assigned(committed: Option<i64>, metadata: &str) -> Assignment {
     let partition = Partition { topic: "events".into(), number: 0 };
-    Assigned { partition, committed, metadata: metadata.into() }
+    Assignment { partition, committed, metadata: metadata.into() }
 }
 
 fn at(ms: u64) -> Now {

@@ -7,7 +7,7 @@ use super::super::cell::Cell;
 use super::super::ending::Kind;
 use super::super::life::Now;
 use super::{name, Handover, Poller, TROUBLE_KEPT_NS};
-use crate::log::{Assigned, LogError, MemberEvent, Partition};
+use crate::log::{Assignment, LogError, MemberEvent, Partition};
 
 impl Poller {
     /// Makes sure that there is a member, unless it is too early to try again.
@@ -102,7 +102,7 @@ impl Poller {
         }
     }
 
-    fn assign(&mut self, assigned: &Assigned) {
+    fn assign(&mut self, assigned: &Assignment) {
         let group = self.group.clone();
         let shared = &group.shared;
         // Given without having been taken: what was before does not count.

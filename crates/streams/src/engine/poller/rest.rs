@@ -27,7 +27,7 @@ impl Poller {
             let heard = match &mut self.member {
                 Some(member) => {
                     member.wait(time);
-                    member.heard()
+                    member.was_notified()
                 }
                 None => nap::nap(&self.group.bell, time),
             };

@@ -5,14 +5,21 @@ use std::collections::BTreeSet;
 use super::*;
 use chaton_core::random::Random;
 
-fn entry(offset: i64) -> Entry {
+fn entry(offset: i64) -> RecordLayout {
     let span = crate::record::Span::NULL;
-    Entry { offset, timestamp_ms: -1, key: span, value: span, headers_start: 0, headers_len: 0 }
+    RecordLayout {
+        offset,
+        timestamp_ms: -1,
+        key: span,
+        value: span,
+        headers_start: 0,
+        headers_len: 0,
+    }
 }
 
 #[test]
 fn the_head_goes_from_record_to_record_over_gaps() {
-    let entries: Vec<Entry> = [5, 9, 10, 20].into_iter().map(entry).collect();
+    let entries: Vec<RecordLayout> = [5, 9, 10, 20].into_iter().map(entry).collect();
     let mut tracker = Tracker::new(Some(2));
     assert_eq!(tracker.head(), Some(2));
     tracker.fetched(5, 21);

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-use super::bench::*;
-use crate::log::{ErrorKind, PartitionState};
+use super::fixture::*;
+use crate::log::{ErrorKind, PartitionOffsets};
 
 /// Partitions with their first and last offsets.
-pub fn a_topic_is_described(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_topic_is_described(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = topic(&*log, 2);
     fill(&*log, &name, 1, 0..5);
     let mut admin = log.admin().unwrap();
     let found = admin.topic(&name).unwrap().unwrap();
     assert_eq!((found.name.as_str(), found.replication), (name.as_str(), 1));
-    let state = |number, end| PartitionState { number, start: 0, end };
+    let state = |number, end| PartitionOffsets { number, start: 0, end };
     assert_eq!(found.partitions, [state(0, 0), state(1, 5)]);
     assert!(admin.topics().unwrap().iter().any(|topic| topic.name == name));
 }
 
 /// And not again.
-pub fn a_topic_is_made_once(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_topic_is_made_once(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = topic(&*log, 1);
     let error = log.admin().unwrap().create(&new_topic(&name, 1, &[])).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
@@ -28,8 +28,8 @@ pub fn a_topic_is_made_once(bench: &dyn Bench) {
 }
 
 /// And not back.
-pub fn a_topic_grows(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_topic_grows(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = topic(&*log, 2);
     let mut admin = log.admin().unwrap();
     admin.grow(&name, 5).unwrap();
@@ -38,8 +38,8 @@ pub fn a_topic_grows(bench: &dyn Bench) {
 }
 
 /// Those that were given first, and those that came later.
-pub fn settings_are_kept(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn settings_are_kept(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = topic_with(&*log, 1, &[("retention.ms", "60000"), ("segment.bytes", "1048576")]);
     let mut admin = log.admin().unwrap();
     admin.configure(&name, &[("retention.ms".to_owned(), "70000".to_owned())].into()).unwrap();
@@ -52,8 +52,8 @@ pub fn settings_are_kept(bench: &dyn Bench) {
 }
 
 /// With its records.
-pub fn a_deleted_topic_is_gone(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_deleted_topic_is_gone(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = topic(&*log, 1);
     fill(&*log, &name, 0, 0..5);
     let mut admin = log.admin().unwrap();
@@ -66,8 +66,8 @@ pub fn a_deleted_topic_is_gone(bench: &dyn Bench) {
 }
 
 /// By each call.
-pub fn what_is_unknown_is_said(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn what_is_unknown_is_said(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let name = name("nowhere");
     let mut admin = log.admin().unwrap();
     assert_eq!(admin.topic(&name).unwrap(), None);
@@ -82,8 +82,8 @@ pub fn what_is_unknown_is_said(bench: &dyn Bench) {
 }
 
 /// Names, numbers and settings.
-pub fn what_is_wrong_is_said(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn what_is_wrong_is_said(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let mut admin = log.admin().unwrap();
     let wrong = [
         new_topic("no/slash", 1, &[]),
@@ -98,17 +98,17 @@ pub fn what_is_wrong_is_said(bench: &dyn Bench) {
 }
 
 /// With their members and what these read.
-pub fn groups_are_described(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn groups_are_described(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 2);
     let group = name("group");
-    let mut party = Party::join(&*log, &bench.group(&group, &[&topic]));
-    party.has(2);
-    party.member.commit(&[commit(&topic, 0, 0, "")], true).unwrap();
+    let mut member = TestMember::join(&*log, &fixture.group(&group, &[&topic]));
+    member.has(2);
+    member.member.commit(&[commit(&topic, 0, 0, "")], true).unwrap();
     let mut admin = log.admin().unwrap();
     let mut find = || admin.groups().unwrap().into_iter().find(|one| one.name == group);
     until("the group is stable", || {
-        party.step(MOMENT);
+        member.step(MOMENT);
         find().is_some_and(|group| group.state == "Stable")
     });
     let found = find().unwrap();
@@ -116,7 +116,7 @@ pub fn groups_are_described(bench: &dyn Bench) {
     let mut partitions = found.members[0].partitions.clone();
     partitions.sort();
     assert_eq!(partitions, [format!("{topic}-0"), format!("{topic}-1")]);
-    party.member.leave(PATIENCE);
+    member.member.leave(PATIENCE);
     until("the group is empty", || {
         std::thread::sleep(Duration::from_millis(5));
         find().is_some_and(|group| group.state == "Empty" && group.members.is_empty())
@@ -124,8 +124,8 @@ pub fn groups_are_described(bench: &dyn Bench) {
 }
 
 /// While nobody reads.
-pub fn offsets_are_set(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn offsets_are_set(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 2);
     let group = name("group");
     fill(&*log, &topic, 0, 0..10);
@@ -135,12 +135,12 @@ pub fn offsets_are_set(bench: &dyn Bench) {
     let mut found = admin.committed(&group).unwrap();
     found.sort_by_key(|commit| commit.partition);
     assert_eq!(found, commits);
-    let mut party = Party::join(&*log, &bench.group(&group, &[&topic]));
-    party.read(4);
-    assert_eq!(party.numbers(), [6, 7, 8, 9]);
+    let mut member = TestMember::join(&*log, &fixture.group(&group, &[&topic]));
+    member.read(4);
+    assert_eq!(member.numbers(), [6, 7, 8, 9]);
     let error = admin.set_committed(&group, &[commit(&topic, 0, 0, "")]).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Refused, "{error}");
-    party.member.leave(PATIENCE);
+    member.member.leave(PATIENCE);
     until("it can be set again", || {
         std::thread::sleep(Duration::from_millis(5));
         admin.set_committed(&group, &[commit(&topic, 0, 0, "")]).is_ok()

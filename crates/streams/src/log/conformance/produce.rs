@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::log::{ErrorKind, Position};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
 
 /// Key, value, headers and timestamp, any bytes and none.
-pub fn records_come_back_as_they_were_sent(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn records_come_back_as_they_were_sent(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     let all: Vec<u8> = (0..=255).collect();
@@ -45,8 +45,8 @@ pub fn records_come_back_as_they_were_sent(bench: &dyn Bench) {
 }
 
 /// Partition and offset.
-pub fn a_receipt_tells_where(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_receipt_tells_where(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 2);
     let producer = log.producer().unwrap();
     let to = |number| NewRecord { partition: Some(number), ..record(&topic, b"x") };
@@ -57,8 +57,8 @@ pub fn a_receipt_tells_where(bench: &dyn Bench) {
 }
 
 /// By murmur2, as Java's client.
-pub fn keys_go_where_kafka_puts_them(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn keys_go_where_kafka_puts_them(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 10);
     let producer = log.producer().unwrap();
     // (murmur2 & 0x7fffffff) % 10 of vectors that Kafka's own tests have.
@@ -76,8 +76,8 @@ pub fn keys_go_where_kafka_puts_them(bench: &dyn Bench) {
 }
 
 /// Of what was sent to one partition.
-pub fn order_is_kept(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn order_is_kept(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..5000);
     let read = read(&*log, &topic, 0, Position::Earliest, 5000);
@@ -85,8 +85,8 @@ pub fn order_is_kept(bench: &dyn Bench) {
 }
 
 /// And goes there whatever its key.
-pub fn a_partition_can_be_named(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_partition_can_be_named(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 3);
     let producer = log.producer().unwrap();
     for number in 0..3 {
@@ -96,8 +96,8 @@ pub fn a_partition_can_be_named(bench: &dyn Bench) {
 }
 
 /// At once, or by the receipt.
-pub fn a_partition_that_is_none_is_refused(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_partition_that_is_none_is_refused(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 2);
     let producer = log.producer().unwrap();
     let wrong = NewRecord { partition: Some(7), ..record(&topic, b"") };
@@ -105,8 +105,8 @@ pub fn a_partition_that_is_none_is_refused(bench: &dyn Bench) {
 }
 
 /// At once, or by the receipt; the next one is taken.
-pub fn a_record_too_large_is_refused(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_record_too_large_is_refused(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     let large = vec![0; 3 << 20];
@@ -116,8 +116,8 @@ pub fn a_record_too_large_is_refused(bench: &dyn Bench) {
 }
 
 /// And there is room again; nothing is lost over it.
-pub fn a_full_buffer_says_so(bench: &dyn Bench) {
-    let log = bench.open(&|settings| settings.produce_buffer_records = 20);
+pub fn a_full_buffer_says_so(fixture: &dyn LogFixture) {
+    let log = fixture.open(&|settings| settings.produce_buffer_records = 20);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(2000));
@@ -140,8 +140,8 @@ pub fn a_full_buffer_says_so(bench: &dyn Bench) {
 }
 
 /// Of what was sent before.
-pub fn a_flush_leaves_nothing(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_flush_leaves_nothing(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     assert_eq!(producer.flush(Duration::ZERO), 0);
@@ -155,8 +155,8 @@ pub fn a_flush_leaves_nothing(bench: &dyn Bench) {
 }
 
 /// At once, each record once.
-pub fn many_threads_produce(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn many_threads_produce(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     std::thread::scope(|scope| {
@@ -184,8 +184,8 @@ pub fn many_threads_produce(bench: &dyn Bench) {
 }
 
 /// By who does not want to know.
-pub fn a_receipt_is_not_needed(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_receipt_is_not_needed(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     producer.send(&record(&topic, b"quiet"), None).unwrap();

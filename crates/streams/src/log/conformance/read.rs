@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use super::bench::*;
+use super::fixture::*;
 use crate::log::{ErrorKind, Limits, Position};
 use crate::record::NewRecord;
 
 /// The beginning, the end, an offset.
-pub fn reading_begins_where_told(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn reading_begins_where_told(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
     let from = |position| read(&*log, &topic, 0, position, 1)[0].clone();
@@ -26,8 +26,8 @@ pub fn reading_begins_where_told(bench: &dyn Bench) {
 }
 
 /// The first record of that time or later.
-pub fn reading_begins_at_a_time(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn reading_begins_at_a_time(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     let base = 1_700_000_000_000;
@@ -48,8 +48,8 @@ pub fn reading_begins_at_a_time(bench: &dyn Bench) {
 }
 
 /// Of records, and of bytes as far as records allow.
-pub fn limits_hold(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn limits_hold(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..100);
     for limits in [Limits { records: 7, bytes: 1 << 20 }, Limits { records: 100, bytes: 1 }] {
@@ -68,8 +68,8 @@ pub fn limits_hold(bench: &dyn Bench) {
 }
 
 /// Which another one writes.
-pub fn a_wait_ends_with_a_record(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_wait_ends_with_a_record(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let mut reader = log.reader(&partition(&topic, 0), Position::Earliest).unwrap();
     std::thread::scope(|scope| {
@@ -80,8 +80,8 @@ pub fn a_wait_ends_with_a_record(bench: &dyn Bench) {
 }
 
 /// From another thread.
-pub fn a_wait_is_interrupted(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_wait_is_interrupted(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let mut reader = log.reader(&partition(&topic, 0), Position::Earliest).unwrap();
     let interrupter = reader.interrupter();
@@ -95,8 +95,8 @@ pub fn a_wait_is_interrupted(bench: &dyn Bench) {
 }
 
 /// When nothing comes.
-pub fn a_wait_ends_in_time(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_wait_ends_in_time(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let mut reader = log.reader(&partition(&topic, 0), Position::Earliest).unwrap();
     let began = Instant::now();
@@ -105,8 +105,8 @@ pub fn a_wait_ends_in_time(bench: &dyn Bench) {
 }
 
 /// At once, or by the first read.
-pub fn what_is_not_there_is_not_read(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn what_is_not_there_is_not_read(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     for wrong in [partition(&name("nowhere"), 0), partition(&topic, 5)] {
         let read = log
@@ -117,8 +117,8 @@ pub fn what_is_not_there_is_not_read(bench: &dyn Bench) {
 }
 
 /// Larger than what is asked for.
-pub fn a_large_record_comes_whole(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_large_record_comes_whole(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
     let large: Vec<u8> = (0..900_000).map(|at| (at % 251) as u8).collect();

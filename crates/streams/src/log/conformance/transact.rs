@@ -1,7 +1,7 @@
 //! Records and commits in one.
 
-use super::bench::*;
-use crate::log::{ErrorKind, Log, Position};
+use super::fixture::*;
+use crate::log::{ErrorKind, Position, RecordLog};
 use crate::record::OwnedRecord;
 
 fn records(topic: &str, number: i32, values: std::ops::Range<usize>) -> Vec<OwnedRecord> {
@@ -14,25 +14,25 @@ fn records(topic: &str, number: i32, values: std::ops::Range<usize>) -> Vec<Owne
     values.map(one).collect()
 }
 
-fn committed(log: &dyn Log, group: &str) -> Vec<(i32, i64)> {
+fn committed(log: &dyn RecordLog, group: &str) -> Vec<(i32, i64)> {
     let all = log.admin().unwrap().committed(group).unwrap();
     all.into_iter().map(|commit| (commit.partition, commit.offset)).collect()
 }
 
 /// Records and how far the group has come.
-pub fn a_transaction_is_seen_whole(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_transaction_is_seen_whole(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let (from, to) = (topic(&*log, 1), topic(&*log, 1));
     let group = name("group");
     fill(&*log, &from, 0, 0..10);
-    let mut party = Party::join(&*log, &bench.group(&group, &[&from]));
-    party.read(10);
-    let mut transactor = log.transactor(&name("id")).unwrap();
+    let mut consumer = TestMember::join(&*log, &fixture.group(&group, &[&from]));
+    consumer.read(10);
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
     for (values, offset) in [(0..5, 5), (5..10, 10)] {
-        let member = party.member.identity();
+        let member = consumer.member.identity();
         let commits = [commit(&from, 0, offset, "")];
         transactor.transact(&records(&to, 0, values), &group, &member, &commits).unwrap();
-        party.step(MOMENT);
+        consumer.step(MOMENT);
         until("the commit is seen", || committed(&*log, &group) == [(0, offset)]);
     }
     let values = read(&*log, &to, 0, Position::Earliest, 10);
@@ -40,17 +40,17 @@ pub fn a_transaction_is_seen_whole(bench: &dyn Bench) {
 }
 
 /// And topics.
-pub fn a_transaction_goes_to_several_partitions(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn a_transaction_goes_to_several_partitions(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let (from, one, two) = (topic(&*log, 1), topic(&*log, 2), topic(&*log, 1));
     let group = name("group");
-    let mut party = Party::join(&*log, &bench.group(&group, &[&from]));
-    party.has(1);
+    let mut consumer = TestMember::join(&*log, &fixture.group(&group, &[&from]));
+    consumer.has(1);
     let mut all = records(&one, 0, 0..3);
     all.extend(records(&one, 1, 3..6));
     all.extend(records(&two, 0, 6..9));
-    let mut transactor = log.transactor(&name("id")).unwrap();
-    let member = party.member.identity();
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
+    let member = consumer.member.identity();
     transactor.transact(&all, &group, &member, &[commit(&from, 0, 1, "")]).unwrap();
     assert_eq!(read(&*log, &one, 0, Position::Earliest, 3), ["0", "1", "2"]);
     assert_eq!(read(&*log, &one, 1, Position::Earliest, 3), ["3", "4", "5"]);
@@ -58,37 +58,37 @@ pub fn a_transaction_goes_to_several_partitions(bench: &dyn Bench) {
 }
 
 /// Nothing of its transaction is seen.
-pub fn who_left_is_fenced(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn who_left_is_fenced(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let (from, to) = (topic(&*log, 1), topic(&*log, 1));
     let group = name("group");
-    let mut party = Party::join(&*log, &bench.group(&group, &[&from]));
-    party.has(1);
-    let gone = party.member.identity();
-    party.member.leave(PATIENCE);
-    let mut next = Party::join(&*log, &bench.group(&group, &[&from]));
+    let mut consumer = TestMember::join(&*log, &fixture.group(&group, &[&from]));
+    consumer.has(1);
+    let gone = consumer.member.identity();
+    consumer.member.leave(PATIENCE);
+    let mut next = TestMember::join(&*log, &fixture.group(&group, &[&from]));
     next.has(1);
-    let mut transactor = log.transactor(&name("id")).unwrap();
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let commits = [commit(&from, 0, 5, "")];
     let error = transactor.transact(&records(&to, 0, 0..3), &group, &gone, &commits).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
     assert_eq!(committed(&*log, &group), []);
     // Another transactor: one that was fenced may not go on.
-    let mut transactor = log.transactor(&name("id")).unwrap();
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
     let member = next.member.identity();
     transactor.transact(&records(&to, 0, 3..4), &group, &member, &commits).unwrap();
     assert_eq!(read(&*log, &to, 0, Position::Earliest, 1), ["3"]);
 }
 
 /// Without a record.
-pub fn commits_alone_are_a_transaction(bench: &dyn Bench) {
-    let log = log(bench);
+pub fn commits_alone_are_a_transaction(fixture: &dyn LogFixture) {
+    let log = log(fixture);
     let from = topic(&*log, 1);
     let group = name("group");
-    let mut party = Party::join(&*log, &bench.group(&group, &[&from]));
-    party.has(1);
-    let mut transactor = log.transactor(&name("id")).unwrap();
-    let member = party.member.identity();
+    let mut consumer = TestMember::join(&*log, &fixture.group(&group, &[&from]));
+    consumer.has(1);
+    let mut transactor = log.transactional_producer(&name("id")).unwrap();
+    let member = consumer.member.identity();
     transactor.transact(&[], &group, &member, &[commit(&from, 0, 4, "n")]).unwrap();
     until("the commit is seen", || committed(&*log, &group) == [(0, 4)]);
 }

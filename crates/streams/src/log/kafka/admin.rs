@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rdkafka_sys as sys;
 
 use super::super::{
-    Admin, Commit, ErrorKind, Group, LogError, NewTopic, PartitionState, Result, Topic,
+    AdminClient, Commit, ErrorKind, GroupDescription, LogError, NewTopic, PartitionOffsets, Result,
+    TopicDescription,
 };
 use super::config::Config;
 use super::raw::ask::{self, Answer, TopicShape};
@@ -139,7 +140,7 @@ impl KafkaAdmin {
     }
 
     /// The topics for which `wanted` holds.
-    fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Topic>> {
+    fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<TopicDescription>> {
         // librdkafka's call for the list waits by itself and tells no cause; so
         // whether anybody answers is asked first.
         let anybody = |queue: &Queue| Ok(ask::cluster(queue, self.timeout));
@@ -161,16 +162,16 @@ impl KafkaAdmin {
             let state = |number: &i32| {
                 let place = (shape.name.clone(), *number);
                 let of = |ends: &Ends| ends.get(&place).copied().unwrap_or(0);
-                PartitionState { number: *number, start: of(&starts), end: of(&ends) }
+                PartitionOffsets { number: *number, start: of(&starts), end: of(&ends) }
             };
-            Topic {
+            TopicDescription {
                 partitions: shape.partitions.iter().map(state).collect(),
                 replication: shape.replication,
                 settings: settings.remove(&shape.name).unwrap_or_default(),
                 name: shape.name,
             }
         };
-        let mut topics: Vec<Topic> = shapes.into_iter().map(topic).collect();
+        let mut topics: Vec<TopicDescription> = shapes.into_iter().map(topic).collect();
         topics.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
     }
@@ -188,12 +189,12 @@ impl KafkaAdmin {
     }
 }
 
-impl Admin for KafkaAdmin {
-    fn topics(&mut self) -> Result<Vec<Topic>> {
+impl AdminClient for KafkaAdmin {
+    fn topics(&mut self) -> Result<Vec<TopicDescription>> {
         self.find(|name| !name.starts_with("__"))
     }
 
-    fn topic(&mut self, name: &str) -> Result<Option<Topic>> {
+    fn topic(&mut self, name: &str) -> Result<Option<TopicDescription>> {
         Ok(self.find(|one| one == name)?.pop())
     }
 
@@ -224,7 +225,7 @@ impl Admin for KafkaAdmin {
         self.ask(&what, |queue| ask::delete(queue, name, self.timeout), ask::read_done)
     }
 
-    fn groups(&mut self) -> Result<Vec<Group>> {
+    fn groups(&mut self) -> Result<Vec<GroupDescription>> {
         let put = |queue: &Queue| Ok(ask::list_groups(queue, self.timeout));
         let mut names = self.ask("the list of groups", put, |event, _| ask::read_names(event))?;
         if names.is_empty() {

@@ -125,7 +125,7 @@ impl Config {
     ///
     /// # Errors
     /// `Refused`, naming the property.
-    pub fn transactor(&self, id: &str) -> Result<Conf> {
+    pub fn transactional_producer(&self, id: &str) -> Result<Conf> {
         let mut properties = self.for_producer();
         set(&mut properties, "transactional.id", id);
         // No record may take longer, so neither need a transaction: the broker

@@ -18,7 +18,7 @@ use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
 use super::super::{
-    Commit, ErrorKind, Limits, LogError, Member, MemberEvent, Partition, Position, Result,
+    Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
 use super::config::Config;
 use super::raw::{Code, Event, EventKind, Failure, Handle, Kind, Queue, TopicList};
@@ -248,7 +248,7 @@ impl KafkaMember {
     }
 }
 
-impl Member for KafkaMember {
+impl GroupMember for KafkaMember {
     fn wait(&mut self, timeout: Duration) {
         let soonest = self.joining.as_ref().map_or(timeout, |joining| joining.wait(timeout));
         wait::on(&self.bell, soonest);

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
-use super::super::{ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Reader, Result};
+use super::super::{
+    ErrorKind, Limits, LogError, MemberEvent, Partition, PartitionReader, Position, Result,
+};
 use super::config::Config;
 use super::member::Reading;
 use super::raw::{ask, Code, EventKind, Handle, Kind, Queue, TopicHandle};
@@ -79,7 +81,7 @@ impl KafkaReader {
     }
 }
 
-impl Reader for KafkaReader {
+impl PartitionReader for KafkaReader {
     fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>> {
         let until = Instant::now() + timeout;
         loop {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::{Commit, LogError, Result, Transactor};
+use super::super::{Commit, LogError, Result, TransactionalProducer};
 use super::config::Config;
 use super::raw::{Code, Failure, Handle, Kind, TopicHandle, TopicList, Transaction};
 use super::trouble::explain;
@@ -16,7 +16,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 type Outcome = std::result::Result<(), Failure>;
 
 /// A producer of transactions of Kafka's.
-pub struct KafkaTransactor {
+pub struct KafkaTransactionalProducer {
     config: Config,
     id: String,
     /// None before the first transaction, and after it has become useless: the
@@ -24,11 +24,11 @@ pub struct KafkaTransactor {
     open: Option<Transaction>,
 }
 
-impl KafkaTransactor {
+impl KafkaTransactionalProducer {
     /// Connects with its first transaction.
     pub fn new(config: &Config, id: &str) -> Result<Self> {
         // So that a wrong property is told here.
-        config.transactor(id)?;
+        config.transactional_producer(id)?;
         Ok(Self { config: config.clone(), id: id.to_owned(), open: None })
     }
 
@@ -46,7 +46,7 @@ impl KafkaTransactor {
         if let Some(open) = self.open.take() {
             return Ok(open);
         }
-        let conf = self.config.transactor(&self.id)?;
+        let conf = self.config.transactional_producer(&self.id)?;
         let open = Transaction::new(conf, |conf| self.config.open(Kind::Producer, conf))?;
         let until = self.until();
         again(until, |left| open.init(left)).map_err(|failure| self.explain(&failure))?;
@@ -54,7 +54,7 @@ impl KafkaTransactor {
     }
 }
 
-impl Transactor for KafkaTransactor {
+impl TransactionalProducer for KafkaTransactionalProducer {
     fn transact(
         &mut self,
         records: &[OwnedRecord],

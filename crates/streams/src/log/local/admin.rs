@@ -9,8 +9,8 @@ use super::place::{folders, unescaped, Place};
 use super::topics;
 use super::{failure, offsets, segment};
 use crate::log::{
-    self, Commit, ErrorKind, Group, GroupMember, LogError, NewTopic, Partition, PartitionState,
-    Position, Result, Topic,
+    self, Commit, ErrorKind, GroupDescription, LogError, MemberDescription, NewTopic, Partition,
+    PartitionOffsets, Position, Result, TopicDescription,
 };
 
 /// See above.
@@ -22,13 +22,13 @@ impl LocalAdmin {
         Self(place.clone())
     }
 
-    fn describe(&self, topic: topics::Topic) -> Result<Topic> {
+    fn describe(&self, topic: topics::LocalTopic) -> Result<TopicDescription> {
         let mut partitions = Vec::new();
         for number in 0..topic.partitions {
             let partition = Partition { topic: topic.name.clone(), number };
             partitions.push(self.look_at(&partition)?);
         }
-        Ok(Topic {
+        Ok(TopicDescription {
             name: topic.name.to_string(),
             partitions,
             replication: 1,
@@ -36,18 +36,18 @@ impl LocalAdmin {
         })
     }
 
-    fn look_at(&self, partition: &Partition) -> Result<PartitionState> {
+    fn look_at(&self, partition: &Partition) -> Result<PartitionOffsets> {
         let number = partition.number;
         let mut cursor = match Cursor::open(&self.0, partition, Position::Latest) {
             // Who looks first makes the lock, which a full disk has no room for.
             Err(error) if error.kind == ErrorKind::Full && self.is_blank(partition) => {
-                return Ok(PartitionState { number, start: 0, end: 0 });
+                return Ok(PartitionOffsets { number, start: 0, end: 0 });
             }
             opened => opened?,
         };
         cursor.settle()?;
         let (start, end) = (cursor.start()?, cursor.end());
-        Ok(PartitionState { number, start: start.min(end), end })
+        Ok(PartitionOffsets { number, start: start.min(end), end })
     }
 
     /// Whether nothing was ever written there.
@@ -81,8 +81,8 @@ impl LocalAdmin {
     }
 }
 
-impl log::Admin for LocalAdmin {
-    fn topics(&mut self) -> Result<Vec<Topic>> {
+impl log::AdminClient for LocalAdmin {
+    fn topics(&mut self) -> Result<Vec<TopicDescription>> {
         let mut all = Vec::new();
         for name in topics::names(&self.0)? {
             all.extend(self.topic(&name)?);
@@ -90,7 +90,7 @@ impl log::Admin for LocalAdmin {
         Ok(all)
     }
 
-    fn topic(&mut self, name: &str) -> Result<Option<Topic>> {
+    fn topic(&mut self, name: &str) -> Result<Option<TopicDescription>> {
         let Some(topic) = topics::find(&self.0, name)? else { return Ok(None) };
         match self.describe(topic) {
             Ok(topic) => Ok(Some(topic)),
@@ -123,7 +123,7 @@ impl log::Admin for LocalAdmin {
         Ok(())
     }
 
-    fn groups(&mut self) -> Result<Vec<Group>> {
+    fn groups(&mut self) -> Result<Vec<GroupDescription>> {
         let mut groups = Vec::new();
         for name in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
             let files = GroupFiles::open(&self.0, &name)?;
@@ -131,7 +131,7 @@ impl log::Admin for LocalAdmin {
             let mut state = files.load()?;
             files.bury(&mut state)?;
             if !state.members.is_empty() || offsets::exist(&files.folder) {
-                groups.push(Group {
+                groups.push(GroupDescription {
                     name,
                     state: state_of(&state).into(),
                     members: members(&state),
@@ -176,7 +176,7 @@ fn state_of(state: &State) -> &'static str {
     }
 }
 
-fn members(state: &State) -> Vec<GroupMember> {
+fn members(state: &State) -> Vec<MemberDescription> {
     let owned = |id: &String| {
         let mut keys: Vec<_> =
             state.owners.iter().filter(|(_, owner)| *owner == id).map(|(key, _)| key).collect();
@@ -186,7 +186,7 @@ fn members(state: &State) -> Vec<GroupMember> {
             .map(|Partition { topic, number }| format!("{topic}-{number}"))
             .collect()
     };
-    let describe = |(id, info): (&String, &super::group::MemberInfo)| GroupMember {
+    let describe = |(id, info): (&String, &super::group::MemberInfo)| MemberDescription {
         id: id.clone(),
         host: info.host.clone(),
         partitions: owned(id),

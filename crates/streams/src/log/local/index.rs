@@ -14,7 +14,7 @@ const BYTES: usize = 32;
 
 /// One entry: 32 bytes, the last four of them a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// Of the record at `pos`.
     pub offset: i64,
     /// First byte of the record.
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub newest_ms: i64,
 }
 
-impl Entry {
+impl IndexEntry {
     fn encode(self) -> [u8; BYTES] {
         let mut out = [0; BYTES];
         out[..8].copy_from_slice(&self.offset.to_le_bytes());
@@ -43,11 +43,11 @@ impl Entry {
 
 /// The entries of an index that can be believed: none behind the first one
 /// that is damaged or out of order, and none past `limit` bytes of the segment.
-pub(super) fn load(path: &Path, limit: u64) -> Vec<Entry> {
+pub(super) fn load(path: &Path, limit: u64) -> Vec<IndexEntry> {
     let bytes = std::fs::read(path).unwrap_or_default();
-    let mut entries: Vec<Entry> = Vec::with_capacity(bytes.len() / BYTES);
-    for entry in bytes.chunks_exact(BYTES).map_while(Entry::decode) {
-        let rises = |last: &Entry| entry.offset > last.offset && entry.pos > last.pos;
+    let mut entries: Vec<IndexEntry> = Vec::with_capacity(bytes.len() / BYTES);
+    for entry in bytes.chunks_exact(BYTES).map_while(IndexEntry::decode) {
+        let rises = |last: &IndexEntry| entry.offset > last.offset && entry.pos > last.pos;
         if entry.pos > limit || !entries.last().is_none_or(rises) {
             break;
         }
@@ -57,7 +57,7 @@ pub(super) fn load(path: &Path, limit: u64) -> Vec<Entry> {
 }
 
 /// Adds entries.
-pub(super) fn append(file: &mut File, entries: &[Entry]) -> io::Result<()> {
+pub(super) fn append(file: &mut File, entries: &[IndexEntry]) -> io::Result<()> {
     let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.encode()).collect();
     file.write_all(&bytes)
 }
@@ -73,14 +73,14 @@ pub(super) fn open(path: &Path, limit: u64) -> io::Result<File> {
 }
 
 /// Where to begin reading for this offset: at or before it.
-pub(super) fn before_offset(entries: &[Entry], offset: i64) -> Option<Entry> {
+pub(super) fn before_offset(entries: &[IndexEntry], offset: i64) -> Option<IndexEntry> {
     let after = entries.partition_point(|entry| entry.offset <= offset);
     after.checked_sub(1).map(|at| entries[at])
 }
 
 /// Where to begin reading for the first record of this time: all records
 /// before it are older.
-pub(super) fn before_time(entries: &[Entry], time_ms: i64) -> Option<Entry> {
+pub(super) fn before_time(entries: &[IndexEntry], time_ms: i64) -> Option<IndexEntry> {
     let after = entries.partition_point(|entry| entry.newest_ms < time_ms);
     after.checked_sub(1).map(|at| entries[at])
 }
@@ -89,8 +89,8 @@ pub(super) fn before_time(entries: &[Entry], time_ms: i64) -> Option<Entry> {
 mod tests {
     use super::*;
 
-    fn entry(number: i64) -> Entry {
-        Entry { offset: number * 10, pos: number as u64 * 100, newest_ms: number * 1000 }
+    fn entry(number: i64) -> IndexEntry {
+        IndexEntry { offset: number * 10, pos: number as u64 * 100, newest_ms: number * 1000 }
     }
 
     #[test]

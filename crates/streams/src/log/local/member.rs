@@ -14,7 +14,7 @@ use super::place::Place;
 use super::presence::{Deathwatch, Presence, Process};
 use super::{failure, files, offsets, transactor};
 use crate::log::{
-    self, Assigned, Commit, ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Result,
+    self, Assignment, Commit, ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
@@ -168,7 +168,7 @@ impl LocalMember {
             if let (Some(commit), Some(end)) = (&mut commit, end) {
                 self.pending.extend(clamp(commit, end).map(MemberEvent::Trouble));
             }
-            assigned.push(Assigned {
+            assigned.push(Assignment {
                 partition,
                 committed: commit.as_ref().map(|commit| commit.offset),
                 metadata: commit.map(|commit| commit.metadata).unwrap_or_default(),
@@ -229,7 +229,7 @@ impl LocalMember {
     }
 }
 
-impl log::Member for LocalMember {
+impl log::GroupMember for LocalMember {
     fn wait(&mut self, timeout: Duration) {
         let due = self.changed && self.failing.is_none() && self.busy.is_none();
         // A poll may have heard of records that were not fetched since.
@@ -247,7 +247,7 @@ impl log::Member for LocalMember {
         self.heard = std::mem::take(&mut self.written) || self.changed || ready.contains(&true);
     }
 
-    fn heard(&self) -> bool {
+    fn was_notified(&self) -> bool {
         self.heard
     }
 
@@ -357,7 +357,7 @@ impl log::Member for LocalMember {
 
 impl Drop for LocalMember {
     fn drop(&mut self) {
-        log::Member::leave(self, self.files.place.patience());
+        log::GroupMember::leave(self, self.files.place.patience());
     }
 }
 

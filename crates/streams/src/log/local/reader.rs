@@ -50,7 +50,7 @@ impl LocalReader {
     }
 }
 
-impl log::Reader for LocalReader {
+impl log::PartitionReader for LocalReader {
     fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>> {
         let until = Instant::now() + timeout;
         loop {

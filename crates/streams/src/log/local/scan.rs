@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 
 use super::frame::{self, Frame, Look};
-use super::index::{Entry, EVERY};
+use super::index::{IndexEntry, EVERY};
 use super::{files, segment};
 
 /// Bytes read at once.
@@ -93,7 +93,7 @@ pub(super) struct Scanned {
     /// The newest timestamp.
     pub newest_ms: i64,
     /// For the index.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<IndexEntry>,
 }
 
 /// Where a scan begins.
@@ -132,7 +132,7 @@ pub(super) fn scan(file: &File, from: From, limit: u64) -> io::Result<Scanned> {
         };
         if at >= indexed + EVERY {
             let (offset, newest_ms) = (frame.offset, found.newest_ms);
-            found.entries.push(Entry { offset, pos: at, newest_ms });
+            found.entries.push(IndexEntry { offset, pos: at, newest_ms });
             indexed = at;
         }
         at += frame.len as u64;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::*;
-use crate::log::conformance::bench::Bench;
+use crate::log::conformance::fixture::LogFixture;
 
 /// A log in a folder that goes with it.
 pub(super) struct Temporary(tempfile::TempDir);
@@ -28,8 +28,8 @@ impl Temporary {
     }
 }
 
-impl Bench for Temporary {
-    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn Log> {
+impl LogFixture for Temporary {
+    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
         let mut settings = LogSettings::new(&format!("log://{}", self.path().display()));
         change(&mut settings);
         Arc::new(LocalLog::open(&settings).unwrap())
@@ -39,8 +39,8 @@ impl Bench for Temporary {
 /// One for all cases: they run side by side on it.
 struct Shared;
 
-impl Bench for Shared {
-    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn Log> {
+impl LogFixture for Shared {
+    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
         static PLACE: OnceLock<Temporary> = OnceLock::new();
         PLACE.get_or_init(Temporary::new).open(change)
     }

@@ -26,7 +26,7 @@ struct Meta {
 
 /// A topic as it was when it was looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Topic {
+pub(super) struct LocalTopic {
     pub name: Arc<str>,
     pub partitions: i32,
     pub settings: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ pub(super) struct Topic {
 }
 
 /// A topic; `None` when there is none of that name.
-pub(super) fn find(place: &Place, name: &str) -> Result<Option<Topic>> {
+pub(super) fn find(place: &Place, name: &str) -> Result<Option<LocalTopic>> {
     check_name(name)?;
     let path = place.meta(name);
     let identity = files::identity(&path);
@@ -50,16 +50,16 @@ pub(super) fn find(place: &Place, name: &str) -> Result<Option<Topic>> {
     })?;
     let rules = Arc::new(Rules::of(&place.settings, &meta.settings)?);
     let Meta { partitions, settings } = meta;
-    Ok(Some(Topic { name: name.into(), partitions, settings, rules, identity }))
+    Ok(Some(LocalTopic { name: name.into(), partitions, settings, rules, identity }))
 }
 
 /// A topic that must be there.
-pub(super) fn get(place: &Place, name: &str) -> Result<Topic> {
+pub(super) fn get(place: &Place, name: &str) -> Result<LocalTopic> {
     find(place, name)?.ok_or_else(|| failure::unknown_topic(name))
 }
 
 /// The topic, made with default settings when it is not there.
-pub(super) fn get_or_make(place: &Place, name: &str) -> Result<Topic> {
+pub(super) fn get_or_make(place: &Place, name: &str) -> Result<LocalTopic> {
     match find(place, name)? {
         Some(topic) => Ok(topic),
         None => make(place, name, None),
@@ -69,11 +69,11 @@ pub(super) fn get_or_make(place: &Place, name: &str) -> Result<Topic> {
 /// A topic that was there and is not any more, made as one by its first
 /// record. Records wait that were given a partition of so many: unless it is
 /// declared otherwise, it gets as many again.
-pub(super) fn make_again(place: &Place, known: &Topic) -> Result<Topic> {
+pub(super) fn make_again(place: &Place, known: &LocalTopic) -> Result<LocalTopic> {
     make(place, &known.name, Some(known.partitions))
 }
 
-fn make(place: &Place, name: &str, partitions: Option<i32>) -> Result<Topic> {
+fn make(place: &Place, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
     let new = NewTopic {
         name: name.into(),
         partitions: place.settings.topics.get(name).copied().or(partitions),

@@ -12,13 +12,13 @@ use crate::log::{self, Commit, ErrorKind, LogError, Result};
 use crate::record::{NewRecord, OwnedRecord};
 
 /// See above.
-pub(super) struct LocalTransactor {
+pub(super) struct LocalTransactionalProducer {
     place: Arc<Place>,
     /// Where the next record without a key goes.
     turn: i32,
 }
 
-impl LocalTransactor {
+impl LocalTransactionalProducer {
     /// Of a log.
     pub fn new(place: &Arc<Place>) -> Self {
         Self { place: place.clone(), turn: 0 }
@@ -54,7 +54,7 @@ impl LocalTransactor {
     }
 }
 
-impl log::Transactor for LocalTransactor {
+impl log::TransactionalProducer for LocalTransactionalProducer {
     fn transact(
         &mut self,
         records: &[OwnedRecord],

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::head::{self, Head};
-use super::index::{self, Entry, EVERY};
+use super::index::{self, IndexEntry, EVERY};
 use super::rules::Rules;
 use super::scan::{scan, From};
 use super::{failure, files, frame, retention, segment};
@@ -35,7 +35,7 @@ pub(super) struct Piece {
     pub len: usize,
     pub count: usize,
     newest_ms: i64,
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 /// See above.
@@ -196,7 +196,7 @@ impl Writer {
             let (offset, pos) =
                 (self.head.end + piece.count as i64, self.head.pos + piece.len as u64);
             if pos >= indexed + EVERY {
-                piece.entries.push(Entry { offset, pos, newest_ms: piece.newest_ms });
+                piece.entries.push(IndexEntry { offset, pos, newest_ms: piece.newest_ms });
                 indexed = pos;
             }
             let (len, timestamp_ms) = frame::seal(rest, offset);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka_sys as sys;
 
-use super::super::super::{Assigned, Partition};
+use super::super::super::{Assignment, Partition};
 use super::super::raw::{Failure, Handle, Place, TopicList};
 use crate::settings::Start;
 
@@ -41,7 +41,7 @@ impl Joining {
     }
 
     /// Asks, if it is time: where the group has come to in each.
-    pub fn ask(&mut self, handle: &Handle) -> Option<Result<Vec<Assigned>, Failure>> {
+    pub fn ask(&mut self, handle: &Handle) -> Option<Result<Vec<Assignment>, Failure>> {
         if Instant::now() < self.next {
             return None;
         }
@@ -49,7 +49,7 @@ impl Joining {
         let end = end.and_then(|()| self.list.places().failure().map_or(Ok(()), Err));
         self.next = Instant::now() + ASK_AGAIN;
         Some(end.map(|()| {
-            let assigned = |place: Place<'_>| Assigned {
+            let assigned = |place: Place<'_>| Assignment {
                 partition: partition_of(&place),
                 committed: place.offset(),
                 metadata: place.note(),

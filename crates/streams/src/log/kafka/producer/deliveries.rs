@@ -11,7 +11,7 @@ use super::super::config::Config;
 use super::super::raw::{Code, Delivered, Event, EventKind, Failure, Handle, Queue};
 use super::super::trouble::{explain, Troubles};
 use super::ticket::Ticket;
-use crate::receipt::Placed;
+use crate::receipt::RecordMetadata;
 
 /// How long the end waits for records that are under way in librdkafka.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -161,7 +161,7 @@ impl Deliveries {
         let end = match record.code() {
             Code::NoError => {
                 let (partition, offset) = record.place();
-                Ok(Placed { partition, offset })
+                Ok(RecordMetadata { partition, offset })
             }
             code => Err(self.explain(record, code)),
         };

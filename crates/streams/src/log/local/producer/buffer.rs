@@ -3,10 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::log::local::topics::Topic;
+use crate::log::local::topics::LocalTopic;
 use crate::log::local::{failure, frame, murmur};
 use crate::log::{LogError, Result};
-use crate::receipt::{Placed, Receipt};
+use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::NewRecord;
 
 /// Records without a key stay with one partition until it has gathered so many
@@ -36,14 +36,15 @@ impl Batch {
             let Some((receipt, index)) = waiting else { continue };
             match error {
                 Some(error) if at >= count => receipt.settle(index, Err(error.clone())),
-                _ => receipt.settle(index, Ok(Placed { partition, offset: first + at as i64 })),
+                _ => receipt
+                    .settle(index, Ok(RecordMetadata { partition, offset: first + at as i64 })),
             }
         }
     }
 }
 
 struct Slot {
-    topic: Topic,
+    topic: LocalTopic,
     batches: Vec<Batch>,
     sticky: i32,
 }
@@ -74,7 +75,7 @@ impl Buffer {
     }
 
     /// Remembers a topic as it is now.
-    pub fn learn(&mut self, topic: Topic) -> usize {
+    pub fn learn(&mut self, topic: LocalTopic) -> usize {
         let slots = &mut self.slots;
         let slot = *self.names.entry(topic.name.to_string()).or_insert_with(|| {
             slots.push(Slot { topic: topic.clone(), batches: Vec::new(), sticky: 0 });
@@ -96,7 +97,7 @@ impl Buffer {
     }
 
     /// As it was seen last.
-    pub fn topic(&self, slot: usize) -> &Topic {
+    pub fn topic(&self, slot: usize) -> &LocalTopic {
         &self.slots[slot].topic
     }
 

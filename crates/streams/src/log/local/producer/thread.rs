@@ -8,7 +8,7 @@ use super::buffer::Batch;
 use super::Shared;
 use crate::log::local::lock::FileLock;
 use crate::log::local::place::Place;
-use crate::log::local::topics::{self, Topic};
+use crate::log::local::topics::{self, LocalTopic};
 use crate::log::local::writer::{Writer, Written};
 use crate::log::local::{failure, files, intents};
 use crate::log::{LogError, Result};
@@ -55,7 +55,7 @@ fn write(
     shared: &Shared,
     pool: &mut Pool,
     slot: usize,
-    known: Topic,
+    known: LocalTopic,
     partition: i32,
     mut batch: Batch,
 ) {
@@ -70,7 +70,7 @@ fn write(
 }
 
 /// The topic as it is now.
-fn current(shared: &Shared, pool: &mut Pool, slot: usize, known: Topic) -> Result<Topic> {
+fn current(shared: &Shared, pool: &mut Pool, slot: usize, known: LocalTopic) -> Result<LocalTopic> {
     if files::identity(&shared.place.meta(&known.name)) == known.identity {
         return Ok(known);
     }
@@ -104,7 +104,7 @@ impl Pool {
         &mut self,
         place: &Place,
         slot: usize,
-        topic: &Topic,
+        topic: &LocalTopic,
         partition: i32,
         frames: &mut [u8],
     ) -> Result<Written> {

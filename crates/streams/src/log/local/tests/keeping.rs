@@ -4,11 +4,11 @@ use std::fs::File;
 use std::time::SystemTime;
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::segment;
-use crate::log::{ErrorKind, Limits, PartitionState};
+use crate::log::{ErrorKind, Limits, PartitionOffsets};
 
-fn state(log: &dyn Log) -> PartitionState {
+fn state(log: &dyn RecordLog) -> PartitionOffsets {
     log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].clone()
 }
 

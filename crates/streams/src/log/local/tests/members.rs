@@ -1,7 +1,7 @@
 //! Members of groups where the local log has its own way.
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::segment;
 use crate::log::ErrorKind;
 
@@ -9,15 +9,15 @@ use crate::log::ErrorKind;
 fn a_topic_that_is_made_later_is_found() {
     let place = Temporary::new();
     let log = place.open(&|settings| settings.partitions = 3);
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     for _ in 0..3 {
-        party.step(Duration::ZERO);
+        member.step(Duration::ZERO);
     }
-    assert_eq!(party.troubles.len(), 1, "said once: {:?}", party.troubles);
-    assert_eq!(party.troubles[0].kind, ErrorKind::UnknownTopic);
+    assert_eq!(member.troubles.len(), 1, "said once: {:?}", member.troubles);
+    assert_eq!(member.troubles[0].kind, ErrorKind::UnknownTopic);
     fill(&*log, "t", 0, 0..5);
-    party.read(5);
-    assert_eq!(party.has.len(), 3);
+    member.read(5);
+    assert_eq!(member.has.len(), 3);
 }
 
 #[test]
@@ -25,12 +25,12 @@ fn a_topic_that_grows_is_read_whole() {
     let place = Temporary::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(1);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(1);
     log.admin().unwrap().grow("t", 4).unwrap();
-    party.has(4);
+    member.has(4);
     fill(&*log, "t", 3, 0..5);
-    party.read(5);
+    member.read(5);
 }
 
 #[test]
@@ -40,13 +40,13 @@ fn a_topic_that_is_made_again_is_read_from_its_start() {
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..7);
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.read(7);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.read(7);
     admin.delete("t").unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 7..10);
-    party.read(10);
-    assert_eq!(party.numbers(), (0..10).collect::<Vec<_>>());
+    member.read(10);
+    assert_eq!(member.numbers(), (0..10).collect::<Vec<_>>());
 }
 
 #[test]
@@ -59,14 +59,14 @@ fn damage_is_told_and_read_over() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1000] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.read(99);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.read(99);
     until("the damage is told", || {
-        party.step(MOMENT);
-        !party.troubles.is_empty()
+        member.step(MOMENT);
+        !member.troubles.is_empty()
     });
-    assert_eq!((party.troubles.len(), party.troubles[0].kind), (1, ErrorKind::Corrupt));
-    assert!(party.troubles[0].message.contains(path.to_str().unwrap()), "{}", party.troubles[0]);
+    assert_eq!((member.troubles.len(), member.troubles[0].kind), (1, ErrorKind::Corrupt));
+    assert!(member.troubles[0].message.contains(path.to_str().unwrap()), "{}", member.troubles[0]);
 }
 
 #[test]
@@ -74,26 +74,26 @@ fn who_has_lost_its_place_hears_of_it() {
     let place = Temporary::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(2);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(2);
     // Somebody took it for dead.
     let state = place.path().join("groups/g/state.json");
     let beside = place.path().join("groups/g/new");
     std::fs::write(&beside, "{}").unwrap();
     std::fs::rename(&beside, &state).unwrap();
-    let late = party.member.commit(&[commit("t", 0, 1, "")], true).unwrap_err();
+    let late = member.member.commit(&[commit("t", 0, 1, "")], true).unwrap_err();
     assert_eq!(late.kind, ErrorKind::Fenced);
     let mut events = Vec::new();
     until("it is lost", || {
-        party.member.poll(&mut events);
+        member.member.poll(&mut events);
         events.iter().any(|event| matches!(event, crate::log::MemberEvent::Lost(_)))
     });
     until("it has its place again", || {
-        party.member.wait(MOMENT);
-        party.member.poll(&mut events);
+        member.member.wait(MOMENT);
+        member.member.poll(&mut events);
         events.iter().any(|event| matches!(event, crate::log::MemberEvent::Assigned(_)))
     });
-    party.member.commit(&[commit("t", 0, 1, "")], true).unwrap();
+    member.member.commit(&[commit("t", 0, 1, "")], true).unwrap();
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn a_member_that_is_dropped_has_left() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
-    let mut first = Party::join(&*log, &group);
+    let mut first = TestMember::join(&*log, &group);
     first.has(2);
     drop(first);
     assert!(log.admin().unwrap().groups().unwrap().is_empty(), "no members and no commits");
-    Party::join(&*log, &group).has(2);
+    TestMember::join(&*log, &group).has(2);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn many_partitions_need_few_descriptors() {
         producer.send(&to, Some((&receipt, number as usize))).unwrap();
     }
     assert!(receipt.wait(PATIENCE));
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.read(600);
-    assert_eq!(party.numbers(), (0..600).collect::<Vec<_>>());
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.read(600);
+    assert_eq!(member.numbers(), (0..600).collect::<Vec<_>>());
     let here = place.path().canonicalize().unwrap();
     let open = std::fs::read_dir("/proc/self/fd").unwrap();
     let ours = open
@@ -142,22 +142,22 @@ fn nothing_wakes_a_member_that_has_nothing_to_do() {
     let place = Temporary::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(4);
-    party.fetch();
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(4);
+    member.fetch();
     // Its own joining is heard once more at most.
-    party.step(MOMENT);
-    party.step(MOMENT);
+    member.step(MOMENT);
+    member.step(MOMENT);
     let began = std::time::Instant::now();
-    party.step(MOMENT * 3);
+    member.step(MOMENT * 3);
     assert!(began.elapsed() >= MOMENT * 3);
-    assert!(!party.member.heard());
+    assert!(!member.member.was_notified());
     fill(&*log, "t", 0, 0..1);
-    party.member.wait(PATIENCE);
-    assert!(party.member.heard());
-    party.bell.notify();
-    party.member.wait(PATIENCE);
-    assert!(party.member.heard());
+    member.member.wait(PATIENCE);
+    assert!(member.member.was_notified());
+    member.bell.notify();
+    member.member.wait(PATIENCE);
+    assert!(member.member.was_notified());
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn a_release_that_could_not_be_said_is_said_later() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
-    let mut first = Party::join(&*log, &group);
+    let mut first = TestMember::join(&*log, &group);
     first.keeps = true;
     first.has(4);
-    let mut second = Party::join(&*log, &group);
+    let mut second = TestMember::join(&*log, &group);
     second.step(MOMENT);
     first.has(2);
     let state = place.path().join("groups/g/state.json");
@@ -194,7 +194,7 @@ fn who_cannot_be_looked_at_keeps_its_partitions() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
-    let mut first = Party::join(&*log, &group);
+    let mut first = TestMember::join(&*log, &group);
     first.has(2);
     let members = place.path().join("groups/g/members");
     let name = std::fs::read_dir(&members).unwrap().next().unwrap().unwrap().path();
@@ -202,7 +202,7 @@ fn who_cannot_be_looked_at_keeps_its_partitions() {
     std::fs::rename(&name, &aside).unwrap();
     // Any error but that it is not there.
     std::os::unix::fs::symlink(&name, &name).unwrap();
-    let mut second = Party::join(&*log, &group);
+    let mut second = TestMember::join(&*log, &group);
     second.step(MOMENT);
     second.step(MOMENT);
     assert_eq!((second.has.len(), second.troubles.len()), (0, 1), "{:?}", second.troubles);
@@ -223,19 +223,19 @@ fn a_commit_beyond_the_end_is_told_and_the_end_counts() {
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..5);
     let group = GroupSettings::new("g", &["t"]);
-    let mut party = Party::join(&*log, &group);
-    party.has(1);
-    party.member.commit(&[commit("t", 0, 99, "beyond")], true).unwrap();
-    drop(party);
-    let mut party = Party::join(&*log, &group);
-    party.has(1);
-    assert_eq!((party.has[0].committed, party.has[0].metadata.as_str()), (Some(5), ""));
+    let mut member = TestMember::join(&*log, &group);
+    member.has(1);
+    member.member.commit(&[commit("t", 0, 99, "beyond")], true).unwrap();
+    drop(member);
+    let mut member = TestMember::join(&*log, &group);
+    member.has(1);
+    assert_eq!((member.has[0].committed, member.has[0].metadata.as_str()), (Some(5), ""));
     fill(&*log, "t", 0, 5..7);
-    party.read(2);
-    party.step(Duration::ZERO);
-    assert_eq!(party.numbers(), [5, 6]);
-    assert_eq!(party.troubles.len(), 1, "told once");
-    assert!(party.troubles[0].message.contains("99"), "{}", party.troubles[0]);
+    member.read(2);
+    member.step(Duration::ZERO);
+    assert_eq!(member.numbers(), [5, 6]);
+    assert_eq!(member.troubles.len(), 1, "told once");
+    assert!(member.troubles[0].message.contains("99"), "{}", member.troubles[0]);
 }
 
 #[test]
@@ -243,24 +243,24 @@ fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
     let place = Temporary::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 600_000);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(2);
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(2);
     let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
-    party.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
-    party.step(MOMENT);
-    assert_eq!(party.troubles.len(), 1, "the commit failed: {:?}", party.troubles);
+    member.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
+    member.step(MOMENT);
+    assert_eq!(member.troubles.len(), 1, "the commit failed: {:?}", member.troubles);
     log.admin().unwrap().grow("t", 3).unwrap();
-    party.step(MOMENT);
-    party.member.release(&[partition("t", 1)]);
-    party.step(MOMENT);
-    assert_eq!(party.troubles.len(), 1, "not yet one: {:?}", party.troubles);
+    member.step(MOMENT);
+    member.member.release(&[partition("t", 1)]);
+    member.step(MOMENT);
+    assert_eq!(member.troubles.len(), 1, "not yet one: {:?}", member.troubles);
     drop(held);
-    party.has.retain(|one| one.partition.number != 1);
-    party.has(3);
-    party.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
-    party.step(MOMENT);
-    assert_eq!(party.troubles.len(), 1);
+    member.has.retain(|one| one.partition.number != 1);
+    member.has(3);
+    member.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
+    member.step(MOMENT);
+    assert_eq!(member.troubles.len(), 1);
 }
 
 #[test]
@@ -268,16 +268,16 @@ fn a_lock_that_is_not_given_back_is_told() {
     let place = Temporary::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 300);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
     until("it is told", || {
-        party.step(MOMENT);
-        !party.troubles.is_empty()
+        member.step(MOMENT);
+        !member.troubles.is_empty()
     });
-    assert!(party.troubles[0].message.contains("stopped"), "{}", party.troubles[0]);
-    party.step(MOMENT);
-    assert_eq!(party.troubles.len(), 1, "once");
+    assert!(member.troubles[0].message.contains("stopped"), "{}", member.troubles[0]);
+    member.step(MOMENT);
+    assert_eq!(member.troubles.len(), 1, "once");
     drop(held);
-    party.has(2);
+    member.has(2);
 }

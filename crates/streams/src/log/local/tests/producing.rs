@@ -1,7 +1,7 @@
 //! The producer's buffer and its thread.
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::lock::FileLock;
 use crate::log::{ErrorKind, Producer};
 use crate::receipt::Receipt;

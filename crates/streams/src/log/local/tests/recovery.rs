@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::cursor::Cursor;
 use crate::log::local::{files, frame, head, index, segment};
 use crate::log::{ErrorKind, LogError};
@@ -100,7 +100,7 @@ impl Victim {
     }
 }
 
-fn log_of(place: &Temporary) -> Arc<dyn Log> {
+fn log_of(place: &Temporary) -> Arc<dyn RecordLog> {
     place.open(&|settings| settings.durable = false)
 }
 
@@ -314,7 +314,7 @@ fn an_index_that_lies_misleads_nobody() {
     };
     check();
     let shifted: Vec<_> =
-        entries.iter().map(|entry| index::Entry { pos: entry.pos + 5, ..*entry }).collect();
+        entries.iter().map(|entry| index::IndexEntry { pos: entry.pos + 5, ..*entry }).collect();
     fs::remove_file(&path).unwrap();
     check();
     index::append(&mut index::open(&path, u64::MAX).unwrap(), &shifted).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::cursor::Cursor;
 use crate::log::local::writer::Writer;
 use crate::log::local::{frame, segment, topics};
@@ -20,7 +20,7 @@ fn a_partition_that_is_removed_is_begun_anew() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     let folder = place.path().join("topics/t/0");
     let ways: [&dyn Fn(); 3] = [
         &|| fs::remove_dir_all(&folder).unwrap(),
@@ -34,7 +34,7 @@ fn a_partition_that_is_removed_is_begun_anew() {
         let text = round.to_string();
         assert_eq!(send(&*producer, &record("t", text.as_bytes())).unwrap().offset, 0);
         assert_eq!(read(&*log, "t", 0, Position::Earliest, 1), [text]);
-        party.read(round + 1);
+        member.read(round + 1);
         remove();
     }
     assert_eq!(send(&*producer, &record("t", b"3")).unwrap().offset, 0);

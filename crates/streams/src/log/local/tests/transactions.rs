@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::log::conformance::bench::*;
+use crate::log::conformance::fixture::*;
 use crate::log::local::intents::{self, Intent, Part};
 use crate::log::local::writer::Writer;
 use crate::log::local::{frame, topics};
@@ -11,7 +11,7 @@ use crate::log::{ErrorKind, LogError};
 
 /// A log with one record in each of two partitions, and a transaction that is
 /// decided: two more in each, and a commit.
-fn decided(place: &Temporary) -> (Arc<Place>, Arc<dyn Log>, Intent) {
+fn decided(place: &Temporary) -> (Arc<Place>, Arc<dyn RecordLog>, Intent) {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let settings = LogSettings::new(&format!("log://{}", place.path().display()));
@@ -41,7 +41,7 @@ fn decided(place: &Temporary) -> (Arc<Place>, Arc<dyn Log>, Intent) {
 }
 
 /// All of it is there once, and what is written next comes after it.
-fn check(log: &dyn Log, place: &Place) {
+fn check(log: &dyn RecordLog, place: &Place) {
     let producer = log.producer().unwrap();
     assert_eq!(send(&*producer, &record("t", b"3")).unwrap().offset, 3);
     for (number, wanted) in [(0, &["0", "1", "2", "3"][..]), (1, &["0", "1", "2"])] {
@@ -62,9 +62,9 @@ fn what_was_decided_is_done_by_the_next() {
 fn a_group_sees_it_before_it_goes_on() {
     let place = Temporary::new();
     let (local, log, _) = decided(&place);
-    let mut party = Party::join(&*log, &GroupSettings::new("g", &["t"]));
-    party.has(2);
-    assert!(party.has.iter().any(|one| one.committed == Some(1) && one.metadata == "noted"));
+    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    member.has(2);
+    assert!(member.has.iter().any(|one| one.committed == Some(1) && one.metadata == "noted"));
     check(&*log, &local);
 }
 

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::super::super::{Commit, Group, GroupMember, Result as LogResult};
+use super::super::super::super::{
+    Commit, GroupDescription, MemberDescription, Result as LogResult,
+};
 use super::super::{copied, text, Event, Failure, Places, Queue, TopicList};
 use super::{all, shown, Answer, Options};
 
@@ -50,7 +52,7 @@ pub fn describe_groups(queue: &Queue, names: &[String], timeout: Duration) -> Lo
 
 /// The groups that were asked for; those that went away meanwhile are left
 /// out.
-pub fn read_groups(event: &Event) -> Vec<Group> {
+pub fn read_groups(event: &Event) -> Vec<GroupDescription> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose lists and texts live as long.
     unsafe {
@@ -65,7 +67,7 @@ pub fn read_groups(event: &Event) -> Vec<Group> {
 
 /// # Safety
 /// `group` is whole.
-unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Group {
+unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> GroupDescription {
     // SAFETY: as the caller says.
     unsafe {
         let state = sys::rd_kafka_ConsumerGroupDescription_state(group);
@@ -76,13 +78,13 @@ unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Group
             let list = sys::rd_kafka_MemberAssignment_partitions(assigned);
             let name =
                 |place: super::super::Place<'_>| format!("{}-{}", place.topic(), place.partition());
-            GroupMember {
+            MemberDescription {
                 id: copied(sys::rd_kafka_MemberDescription_consumer_id(member)),
                 host: copied(sys::rd_kafka_MemberDescription_host(member)),
                 partitions: Places::of(list).iter().map(name).collect(),
             }
         };
-        Group {
+        GroupDescription {
             name: copied(sys::rd_kafka_ConsumerGroupDescription_group_id(group)),
             state: copied(sys::rd_kafka_consumer_group_state_name(state)),
             members: (0..count).map(member).collect(),

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 
 use crate::log::{
-    Admin, Assigned, Commit, Limits, Log, LogError, Member, MemberEvent, NewTopic, Partition,
-    Position, Producer,
+    AdminClient, Assignment, Commit, GroupMember, Limits, LogError, MemberEvent, NewTopic,
+    Partition, Position, Producer, RecordLog,
 };
-use crate::receipt::{Placed, Receipt};
+use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::{Chunk, NewRecord};
 use crate::settings::{GroupSettings, LogSettings};
 
 /// A log to try.
-pub trait Bench: Sync {
+pub trait LogFixture: Sync {
     /// Opens the log with its settings changed, as another process would.
-    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn Log>;
+    fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog>;
 
     /// Settings of a group, as the log needs them.
     fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
@@ -51,8 +51,8 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// The log as it is by default.
-pub fn log(bench: &dyn Bench) -> Arc<dyn Log> {
-    bench.open(&|_| {})
+pub fn log(fixture: &dyn LogFixture) -> Arc<dyn RecordLog> {
+    fixture.open(&|_| {})
 }
 
 /// A partition.
@@ -61,12 +61,12 @@ pub fn partition(topic: &str, number: i32) -> Partition {
 }
 
 /// A new topic of so many partitions, ready for use.
-pub fn topic(log: &dyn Log, partitions: i32) -> String {
+pub fn topic(log: &dyn RecordLog, partitions: i32) -> String {
     topic_with(log, partitions, &[])
 }
 
 /// The same with settings.
-pub fn topic_with(log: &dyn Log, partitions: i32, settings: &[(&str, &str)]) -> String {
+pub fn topic_with(log: &dyn RecordLog, partitions: i32, settings: &[(&str, &str)]) -> String {
     let name = name("topic");
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic(&name, partitions, settings)).unwrap();
@@ -86,7 +86,7 @@ pub fn new_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) -> NewT
 }
 
 /// Whether a topic has so many partitions by now; waits a moment if not.
-pub fn settled(admin: &mut dyn Admin, name: &str, partitions: i32) -> bool {
+pub fn settled(admin: &mut dyn AdminClient, name: &str, partitions: i32) -> bool {
     let found = admin.topic(name);
     let there = matches!(&found, Ok(Some(topic)) if topic.partitions.len() == partitions as usize);
     if !there {
@@ -108,18 +108,18 @@ pub fn record<'a>(topic: &'a str, value: &'a [u8]) -> NewRecord<'a> {
 }
 
 /// Sends one record and waits until it is durable.
-pub fn send(producer: &dyn Producer, record: &NewRecord<'_>) -> Result<Placed, LogError> {
+pub fn send(producer: &dyn Producer, record: &NewRecord<'_>) -> Result<RecordMetadata, LogError> {
     let receipt = Arc::new(Receipt::new(1));
     producer.send(record, Some((&receipt, 0)))?;
     assert!(receipt.wait(PATIENCE), "the record has not become durable");
     match receipt.failures().pop() {
         Some((_, error)) => Err(error),
-        None => Ok(receipt.placed().expect("a record that did not fail was placed")),
+        None => Ok(receipt.metadata().expect("a record that did not fail was placed")),
     }
 }
 
 /// Sends values `from..to`, as text, to one partition and waits for them.
-pub fn fill(log: &dyn Log, topic: &str, number: i32, values: std::ops::Range<usize>) {
+pub fn fill(log: &dyn RecordLog, topic: &str, number: i32, values: std::ops::Range<usize>) {
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(values.len()));
     for (index, value) in values.enumerate() {
@@ -138,7 +138,13 @@ pub fn texts(chunk: &Chunk) -> Vec<String> {
 }
 
 /// Reads so many values of a partition.
-pub fn read(log: &dyn Log, topic: &str, number: i32, from: Position, count: usize) -> Vec<String> {
+pub fn read(
+    log: &dyn RecordLog,
+    topic: &str,
+    number: i32,
+    from: Position,
+    count: usize,
+) -> Vec<String> {
     let mut reader = log.reader(&partition(topic, number), from).unwrap();
     let mut values = Vec::new();
     until("the records are read", || {
@@ -150,14 +156,14 @@ pub fn read(log: &dyn Log, topic: &str, number: i32, from: Position, count: usiz
 }
 
 /// A member of a group with what it has got.
-pub struct Party {
+pub struct TestMember {
     /// The member.
-    pub member: Box<dyn Member>,
+    pub member: Box<dyn GroupMember>,
     /// Ends its waits.
     pub bell: Arc<EventFd>,
     /// What it may read.
-    pub has: Vec<Assigned>,
-    /// What was revoked and is not released: with [`Party::keeps`].
+    pub has: Vec<Assignment>,
+    /// What was revoked and is not released: with [`TestMember::keeps`].
     pub revoked: Vec<Partition>,
     /// Revoked partitions are kept until the case releases them.
     pub keeps: bool,
@@ -169,9 +175,9 @@ pub struct Party {
     pub troubles: Vec<LogError>,
 }
 
-impl Party {
+impl TestMember {
     /// Joins a group.
-    pub fn join(log: &dyn Log, group: &GroupSettings) -> Self {
+    pub fn join(log: &dyn RecordLog, group: &GroupSettings) -> Self {
         let bell = Arc::new(EventFd::new().unwrap());
         let member = log.member(group, &bell).unwrap();
         Self {
