@@ -6,7 +6,8 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Ack, Claimed, Kit, NewJob, Outcome, Place, Result, Store, StoreError, StoreOptions, Want,
+    open, Ack, ClaimRequest, ClaimedJob, JobLocation, NewJob, Outcome, Result, Store, StoreError,
+    StoreFactory, StoreOptions,
 };
 
 /// Jobs a push or a turn.
@@ -19,13 +20,13 @@ fn main() -> std::result::Result<(), StoreError> {
     let mut args = std::env::args().skip(1);
     let url = args.next().unwrap_or_else(|| "redis://127.0.0.1:6379/15".into());
     let jobs = args.next().and_then(|n| n.parse().ok()).unwrap_or(100_000usize);
-    let kit = open(&StoreOptions::new(url))?;
-    println!("{}: {jobs} jobs", kit.address());
-    let mut store = kit.store();
-    store.clear(&Place::Queue(QUEUE.into()), 0)?;
+    let factory = open(&StoreOptions::new(url))?;
+    println!("{}: {jobs} jobs", factory.address());
+    let mut store = factory.store();
+    store.clear(&JobLocation::Queue(QUEUE.into()), 0)?;
     for owner in ["speed:1:abc", "speed:2:abc"] {
         let left = store.in_flight(owner)?;
-        store.turn(owner, &left.iter().map(done).collect::<Vec<_>>(), None)?;
+        store.ack_and_claim(owner, &left.iter().map(done).collect::<Vec<_>>(), None)?;
     }
     for round in 1..=3 {
         println!("round {round}");
@@ -35,15 +36,15 @@ fn main() -> std::result::Result<(), StoreError> {
         turns(&mut *store, jobs / 20, 1)?;
         push(&mut *store, jobs, BATCH)?;
         turns(&mut *store, jobs, 100)?;
-        latency(&*kit, &mut *store)?;
+        latency(&*factory, &mut *store)?;
     }
     Ok(())
 }
 
 /// From the begin of a push to the end of a wait in another thread.
-fn latency(kit: &dyn Kit, store: &mut dyn Store) -> Result<()> {
+fn latency(factory: &dyn StoreFactory, store: &mut dyn Store) -> Result<()> {
     let queues: [Arc<str>; 1] = [QUEUE.into()];
-    let mut watch = kit.watch();
+    let mut watch = factory.watch();
     let (armed, told) = (Barrier::new(2), Barrier::new(2));
     let mut delays = std::thread::scope(|scope| {
         let (armed, told) = (&armed, &told);
@@ -72,8 +73,8 @@ fn latency(kit: &dyn Kit, store: &mut dyn Store) -> Result<()> {
                 bid: None,
             }])?;
             told.wait();
-            let want = Want { queues: &queues, count: 1, first_ticket: ticket };
-            store.turn("speed:2:abc", &[], Some(&want))?;
+            let want = ClaimRequest { queues: &queues, count: 1, first_ticket: ticket };
+            store.ack_and_claim("speed:2:abc", &[], Some(&want))?;
         }
         let ends = watcher.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
         Ok::<_, StoreError>(ends.iter().zip(&begins).map(|(e, b)| *e - *b).collect::<Vec<_>>())
@@ -104,8 +105,8 @@ fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     measure(&format!("turn by {batch}"), jobs, || {
         let mut got = 0;
         loop {
-            let want = Want { queues: &queues, count: batch, first_ticket: ticket };
-            let turn = store.turn("speed:1:abc", &settles, Some(&want))?;
+            let want = ClaimRequest { queues: &queues, count: batch, first_ticket: ticket };
+            let turn = store.ack_and_claim("speed:1:abc", &settles, Some(&want))?;
             settles.clear();
             got += turn.jobs.len();
             if turn.jobs.is_empty() {
@@ -118,7 +119,7 @@ fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     })
 }
 
-fn done(job: &Claimed) -> Ack {
+fn done(job: &ClaimedJob) -> Ack {
     Ack { ticket: job.ticket, queue: job.queue.clone(), outcome: Outcome::Ack, effects: None }
 }
 

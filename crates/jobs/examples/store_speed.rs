@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use chaton_jobs::store::{open, Ack, NewJob, Outcome, Store, StoreOptions, Want};
+use chaton_jobs::store::{open, Ack, ClaimRequest, NewJob, Outcome, Store, StoreOptions};
 
 /// Jobs of one push.
 const BULK: usize = 1000;
@@ -15,9 +15,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("store-speed-{}", std::process::id()));
     let url = words.next().unwrap_or_else(|| format!("sqlite://{}/jobs.db", folder.display()));
     let jobs: usize = words.next().map_or(Ok(100_000), |word| word.parse())?;
-    let kit = open(&StoreOptions::new(url))?;
-    println!("{}", kit.address());
-    let mut store = kit.store();
+    let factory = open(&StoreOptions::new(url))?;
+    println!("{}", factory.address());
+    let mut store = factory.store();
     for turn in [1000, 100, 10, 1] {
         let count = (jobs / (1000 / turn).min(100)).max(turn);
         push(&mut *store, count)?;
@@ -59,8 +59,8 @@ fn drain(
     let mut settles: Vec<Ack> = Vec::new();
     let began = Instant::now();
     while seen < count || !settles.is_empty() {
-        let want = Want { queues: &queues, count: turn, first_ticket: ticket };
-        let answer = store.turn("speed:1:x", &settles, Some(&want))?;
+        let want = ClaimRequest { queues: &queues, count: turn, first_ticket: ticket };
+        let answer = store.ack_and_claim("speed:1:x", &settles, Some(&want))?;
         ticket += turn as u64;
         turns += 1;
         seen += answer.jobs.len();

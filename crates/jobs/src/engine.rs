@@ -30,7 +30,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::outcome::Outcome;
-use crate::store::{Kind, Kit, StoreError};
+use crate::store::{StoreError, StoreErrorKind, StoreFactory};
 use chaton_core::random::Random;
 use fetcher::Fetcher;
 use identity::Identity;
@@ -59,12 +59,16 @@ impl Engine {
     /// A wrong address, password, version or setting, a damaged file.
     pub fn start(
         config: Config,
-        kit: &Arc<dyn Kit>,
+        factory: &Arc<dyn StoreFactory>,
         sink: Arc<dyn Sink>,
     ) -> Result<Self, StoreError> {
-        let mut probe = kit.store();
+        let mut probe = factory.store();
         match probe.stats() {
-            Err(error) if matches!(error.kind, Kind::Refused | Kind::Corrupt) => return Err(error),
+            Err(error)
+                if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Corrupt) =>
+            {
+                return Err(error)
+            }
             Err(error) => {
                 sink.warn(&format!("jobs: {error}; starting all the same, and trying on"))
             }
@@ -73,10 +77,10 @@ impl Engine {
         drop(probe);
         let identity = Identity::new(config.supervised);
         let shared = Shared::new(config, identity, sink);
-        let watch = kit.watch();
+        let watch = factory.watch();
         let _ = shared.watch.set(watch.interrupter());
-        let fetcher = Fetcher::new(&shared, kit.store(), Random::new());
-        let keeper = Keeper::new(&shared, kit.store(), is_local(kit.address()));
+        let fetcher = Fetcher::new(&shared, factory.store(), Random::new());
+        let keeper = Keeper::new(&shared, factory.store(), is_local(factory.address()));
         let watcher = Watcher::new(&shared, watch);
         let engine = Self { shared, threads: Arc::default() };
         engine.spawn("chaton jobs", move || fetcher.run())?;

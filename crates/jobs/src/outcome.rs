@@ -109,10 +109,10 @@ impl SideEffects {
         let effects = Self {
             unlock: lock.map(|key| (key, doc.jid().to_string())),
             release: slots.map(|limit| limit.key).collect(),
-            batch: doc.bid().zip(event).map(|(bid, what)| BatchUpdate {
+            batch: doc.bid().zip(event).map(|(bid, event)| BatchUpdate {
                 bid: bid.to_string(),
                 jid: doc.jid().to_string(),
-                what,
+                event,
             }),
         };
         (effects != Self::default()).then(|| Box::new(effects))
@@ -127,7 +127,7 @@ pub struct BatchUpdate {
     /// The job.
     pub jid: String,
     /// What happened to the job.
-    pub what: BatchEvent,
+    pub event: BatchEvent,
 }
 
 /// What happened to a job of a batch.

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Ack, Ask, Beat, Grant, Kind, Limit, LimitRule, Outcome, Place, Store, StoreOptions, Want,
+    open, Ack, ClaimRequest, Grant, JobLocation, Limit, LimitRequest, LimitRule, Outcome,
+    ProcessReport, Store, StoreErrorKind, StoreOptions,
 };
 use redis_server::{claim, done, job, push, settle, wait_for, Server};
 
-const NOTHING: Beat<'static> = Beat {
+const NOTHING: ProcessReport<'static> = ProcessReport {
     identity: "",
-    place: "",
+    process_key: "",
     info: "",
     concurrency: 1,
     busy: 0,
@@ -61,8 +62,8 @@ fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>
     let mut held: Vec<Ack> = Vec::new();
     let queues = ["q".into()];
     loop {
-        let want = Want { queues: &queues, count: 7, first_ticket: ticket };
-        match store.turn("me", &held, Some(&want)) {
+        let want = ClaimRequest { queues: &queues, count: 7, first_ticket: ticket };
+        match store.ack_and_claim("me", &held, Some(&want)) {
             Ok(turn) => {
                 assert_eq!(turn.fenced, 0);
                 held = turn.jobs.iter().map(done).collect();
@@ -76,7 +77,7 @@ fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>
                 turns.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => {
-                assert_eq!(error.kind, Kind::Unavailable, "{error}");
+                assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
                 cuts += 1;
                 assert!(cuts < 100_000);
                 // The turn may have run: what is in flight tells.
@@ -108,11 +109,11 @@ fn a_server_that_hangs_is_given_up_in_time_and_found_again() {
     let begun = Instant::now();
     let error = claim(&mut *store, "me", &["q"], 1, 1).unwrap_err();
     let taken = begun.elapsed();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     assert!(taken >= Duration::from_millis(450) && taken < Duration::from_secs(2), "{taken:?}");
     // A new connection gets no greeting either.
     let error = store.stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     while begun.elapsed() < Duration::from_secs(3) {
         assert!(store.stats().is_err());
     }
@@ -139,10 +140,10 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", &limit]), "OK");
     for jobs in [vec![job("q", &payload)], vec![job("q", b"{}"), job("r", b"{}")]] {
         let error = store.push(&jobs).unwrap_err();
-        assert_eq!(error.kind, Kind::Full, "{error}");
+        assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
     }
     let error = store.push_once("k", Duration::from_secs(9), &job("q", b"{}")).unwrap_err();
-    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
     assert_eq!(server.cli(&["SCARD", "queues"]), "1");
     let turn = claim(&mut *store, "me", &["q"], 30, 1).unwrap();
     assert_eq!(turn.jobs.len(), 30);
@@ -151,18 +152,18 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     settles.push(settle(&turn.jobs[20], retry));
     settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
     settles.push(settle(&turn.jobs[22], Outcome::Requeue { payload: None, queue: None }));
-    assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
+    assert_eq!(store.ack_and_claim("me", &settles, None).unwrap().fenced, 0);
     assert_eq!(store.in_flight("me").unwrap().len(), 7);
     assert_eq!(store.move_due(10.0, 10).unwrap().moved, 1);
     let stats = store.stats().unwrap();
     assert_eq!((stats.enqueued, stats.dead, stats.retries), (22, 1, 0));
     // Who works must show that it lives, and limited jobs be drained as well.
-    let beat = Beat { identity: "me", place: "here", info: "{}", ..NOTHING };
-    assert!(store.beat(&beat).unwrap().is_new);
+    let beat = ProcessReport { identity: "me", process_key: "here", info: "{}", ..NOTHING };
+    assert!(store.heartbeat(&beat).unwrap().is_new);
     let limits = [Limit { key: "k".into(), rule: LimitRule::Bucket { max: 1, per_s: 1.0 } }];
-    let grants = store.acquire("me", &[Ask { ticket: 1, limits: &limits }], 5.0).unwrap();
+    let grants = store.acquire("me", &[LimitRequest { ticket: 1, limits: &limits }], 5.0).unwrap();
     assert_eq!(grants, [Grant::Now]);
-    assert_eq!(store.clear(&Place::Queue("q".into()), 0).unwrap(), 22);
+    assert_eq!(store.clear(&JobLocation::Queue("q".into()), 0).unwrap(), 22);
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
     push(&mut *store, "q", &[b"{}"]);
 }
@@ -175,12 +176,15 @@ fn who_is_not_let_in_is_named_without_the_password() {
     let bad = format!("redis://bob:wr0ng@127.0.0.1:{}/0", server.port);
     let none = server.url();
     for (url, user) in [(bad, "bob"), (none, "default")] {
-        let kit = open(&StoreOptions::new(url)).unwrap();
-        let error = kit.store().stats().unwrap_err();
-        assert_eq!(error.kind, Kind::Refused, "{error}");
+        let factory = open(&StoreOptions::new(url)).unwrap();
+        let error = factory.store().stats().unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
         assert!(error.message.contains(user), "{error}");
         assert!(error.message.contains(&server.port.to_string()), "{error}");
-        assert!(!error.message.contains("wr0ng") && !kit.address().contains("wr0ng"), "{error}");
+        assert!(
+            !error.message.contains("wr0ng") && !factory.address().contains("wr0ng"),
+            "{error}"
+        );
     }
     let mut options = StoreOptions::new(server.url());
     options.password = Some("right".into());
@@ -197,8 +201,8 @@ fn scripts_that_were_forgotten_are_loaded_again_and_run_once() {
     let back = Outcome::Requeue { payload: None, queue: None };
     let settles = [done(&first.jobs[0]), settle(&first.jobs[1], back)];
     let queues = ["q".into()];
-    let want = Want { queues: &queues, count: 9, first_ticket: 3 };
-    let turn = store.turn("me", &settles, Some(&want)).unwrap();
+    let want = ClaimRequest { queues: &queues, count: 9, first_ticket: 3 };
+    let turn = store.ack_and_claim("me", &settles, Some(&want)).unwrap();
     let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
     assert_eq!((turn.fenced, payloads), (0, vec![b"2".as_slice(), b"3", b"4"]));
     assert!(turn.drained);
@@ -222,10 +226,10 @@ fn a_server_that_is_not_there_is_unavailable() {
     let mut server = Server::plain();
     server.kill();
     let error = server.store().stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     let gone = format!("unix://{}", server.dir.path().join("none").display());
     let error = open(&StoreOptions::new(gone)).unwrap().store().stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn payloads_are_kept_byte_for_byte() {
         .iter()
         .map(|job| settle(job, Outcome::Requeue { payload: None, queue: None }))
         .collect();
-    assert_eq!(store.turn("me", &settles, None).unwrap().fenced, 0);
+    assert_eq!(store.ack_and_claim("me", &settles, None).unwrap().fenced, 0);
     let again = claim(&mut *store, "me", &["q"], 10, 1).unwrap();
     assert!(again.jobs.iter().map(|job| &job.payload[..]).eq(payloads));
     assert_eq!(server.cli(&["-n", "3", "HLEN", "chaton:inflight:me"]), "3");
@@ -274,21 +278,21 @@ fn a_claim_of_long_jobs_ends_early() {
 #[test]
 fn a_job_goes_to_one_of_many_claimers() {
     let server = Server::plain();
-    let kit = server.kit();
+    let factory = server.factory();
     let names: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
     let all: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-    push(&mut *kit.store(), "q", &all);
+    push(&mut *factory.store(), "q", &all);
     let mut seen: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let claimers: Vec<_> = (0..4)
             .map(|n| {
-                let mut store = kit.store();
+                let mut store = factory.store();
                 scope.spawn(move || {
                     let (owner, mut seen, mut ticket) = (format!("owner{n}"), Vec::new(), 1);
                     loop {
                         let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
                         ticket += turn.jobs.len() as u64;
                         let settles: Vec<Ack> = turn.jobs.iter().map(done).collect();
-                        assert_eq!(store.turn(&owner, &settles, None).unwrap().fenced, 0);
+                        assert_eq!(store.ack_and_claim(&owner, &settles, None).unwrap().fenced, 0);
                         seen.extend(turn.jobs.into_iter().map(|job| job.payload));
                         if turn.drained {
                             return seen;
@@ -318,6 +322,6 @@ fn a_server_that_throws_keys_away_is_warned_of() {
 fn a_cluster_is_refused() {
     let server = Server::start(&["--cluster-enabled", "yes"]);
     let error = server.store().stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("Cluster"), "{error}");
 }

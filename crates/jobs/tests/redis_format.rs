@@ -6,15 +6,15 @@ mod redis_server;
 
 use std::time::Duration;
 
-use chaton_jobs::store::{open, Ack, Beat, NewJob, Outcome, Place, Working};
+use chaton_jobs::store::{open, Ack, JobLocation, NewJob, Outcome, ProcessReport, RunningJob};
 use redis_server::{claim, job, push, settle, Server};
 
 const JOB: &str = r#"{"class":"A","args":[{},[],1.50,12345678901234567890],"jid":"j1","queue":"low","retry_count":2,"enqueued_at":1.5}"#;
 
-fn beat<'a>(work: &'a [Working]) -> Beat<'a> {
-    Beat {
+fn report<'a>(work: &'a [RunningJob]) -> ProcessReport<'a> {
+    ProcessReport {
         identity: "host:7:abc",
-        place: "boot:ns:7:99",
+        process_key: "boot:ns:7:99",
         info: r#"{"hostname":"host"}"#,
         concurrency: 5,
         busy: 1,
@@ -88,12 +88,12 @@ fn keeps_no_more_dead_than_asked() {
             settle(job, Outcome::Dead { payload: None, at })
         })
         .collect();
-    store.turn("me", &settles, None).unwrap();
+    store.ack_and_claim("me", &settles, None).unwrap();
     assert_eq!(server.cli(&["ZRANGE", "dead", "0", "-1"]), "d\ne\nf");
     push(&mut *store, "q", &[b"z"]);
     let turn = claim(&mut *store, "me", &["q"], 1, 9).unwrap();
     let late = settle(&turn.jobs[0], Outcome::Dead { payload: None, at: 6005.5 });
-    store.turn("me", &[late], None).unwrap();
+    store.ack_and_claim("me", &[late], None).unwrap();
     assert_eq!(server.cli(&["ZRANGE", "dead", "0", "-1"]), "f\nz");
 }
 
@@ -105,16 +105,16 @@ fn a_beat_shows_a_process_and_its_work() {
         let mut options = server.options();
         options.format = format;
         let mut store = open(&options).unwrap().store();
-        let work = [Working {
+        let work = [RunningJob {
             tid: "t1".into(),
             queue: "low".into(),
             payload: JOB.as_bytes().into(),
             run_at: 1_700_000_000,
         }];
-        assert!(store.beat(&beat(&work)).unwrap().is_new);
+        assert!(store.heartbeat(&report(&work)).unwrap().is_new);
         store.signal("host:7:abc", "TSTP").unwrap();
         store.signal("host:7:abc", "TERM").unwrap();
-        let second = store.beat(&beat(&work)).unwrap();
+        let second = store.heartbeat(&report(&work)).unwrap();
         assert!(!second.is_new);
         assert_eq!(second.signals, ["TSTP", "TERM"]);
         assert_eq!(server.cli(&["SMEMBERS", "processes"]), "host:7:abc");
@@ -141,11 +141,11 @@ fn a_beat_shows_a_process_and_its_work() {
             seen.work[0],
             ("t1".into(), "low".into(), JOB.as_bytes().to_vec(), 1_700_000_000)
         );
-        store.beat(&beat(&[])).unwrap();
+        store.heartbeat(&report(&[])).unwrap();
         assert!(store.processes().unwrap()[0].work.is_empty());
         let owner = &store.owners().unwrap()[0];
-        assert_eq!((&*owner.identity, &*owner.place), ("host:7:abc", "boot:ns:7:99"));
-        assert!(owner.beat_age < Duration::from_secs(5));
+        assert_eq!((&*owner.identity, &*owner.process_key), ("host:7:abc", "boot:ns:7:99"));
+        assert!(owner.heartbeat_age < Duration::from_secs(5));
         assert!(store.forget("host:7:abc").unwrap());
         assert_eq!(server.cli(&["KEYS", "host*"]), "");
         assert!(store.owners().unwrap().is_empty());
@@ -162,7 +162,9 @@ fn who_only_claimed_is_an_owner_too() {
     assert_eq!(store.in_flight("host:8:def").unwrap(), turn.jobs);
     assert_eq!(store.owners().unwrap()[0].identity, "host:8:def");
     assert!(!store.forget("host:8:def").unwrap());
-    assert!(store.beat(&Beat { identity: "host:8:def", ..beat(&[]) }).unwrap().is_new);
+    assert!(
+        store.heartbeat(&ProcessReport { identity: "host:8:def", ..report(&[]) }).unwrap().is_new
+    );
 }
 
 #[test]
@@ -172,9 +174,9 @@ fn requeues_with_one_retry_less() {
     push(&mut *store, "low", &[JOB.as_bytes()]);
     let turn = claim(&mut *store, "me", &["low"], 1, 1).unwrap();
     let retry = Outcome::Retry { at: 77.0, payload: turn.jobs[0].payload.clone() };
-    store.turn("me", &[settle(&turn.jobs[0], retry)], None).unwrap();
+    store.ack_and_claim("me", &[settle(&turn.jobs[0], retry)], None).unwrap();
     let (place, entry) = store.find("j1").unwrap().unwrap();
-    assert_eq!((place.clone(), entry.score), (Place::Retry, 77.0));
+    assert_eq!((place.clone(), entry.score), (JobLocation::Retry, 77.0));
     assert!(store.requeue(&place, &entry, 30.0).unwrap());
     assert!(!store.requeue(&place, &entry, 30.0).unwrap());
     let stored = server.cli(&["LINDEX", "queue:low", "0"]);

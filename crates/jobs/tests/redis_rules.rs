@@ -7,8 +7,8 @@ mod redis_server;
 use std::time::Duration;
 
 use chaton_jobs::store::{
-    Ack, Ask, BatchEvent, BatchUpdate, Claimed, Grant, Held, Limit, LimitRule, NewBatch, NewJob,
-    NewLock, Outcome, Place, Pushed, SideEffects, Store,
+    Ack, BatchEvent, BatchUpdate, ClaimedJob, Grant, HeldLock, JobLocation, Limit, LimitRequest,
+    LimitRule, NewBatch, NewJob, NewLock, Outcome, PushResult, SideEffects, Store,
 };
 use redis_server::{claim, done, job, push, Server};
 
@@ -23,19 +23,19 @@ fn limit(key: &str, rule: LimitRule) -> Limit {
 }
 
 fn ask(store: &mut dyn Store, ticket: u64, limits: &[Limit], now_s: f64) -> Grant {
-    store.acquire("me", &[Ask { ticket, limits }], now_s).unwrap()[0]
+    store.acquire("me", &[LimitRequest { ticket, limits }], now_s).unwrap()[0]
 }
 
-fn step(store: &mut dyn Store, job: &Claimed, bid: &str, what: BatchEvent) {
+fn step(store: &mut dyn Store, job: &ClaimedJob, bid: &str, what: BatchEvent) {
     let jid = String::from_utf8(job.payload.clone()).unwrap();
-    let batch = Some(BatchUpdate { bid: bid.into(), jid, what });
+    let batch = Some(BatchUpdate { bid: bid.into(), jid, event: what });
     let effects = Some(Box::new(SideEffects { batch, ..SideEffects::default() }));
     let outcome = match what {
         BatchEvent::Failed => Outcome::Retry { at: 1.0, payload: job.payload.clone() },
         _ => Outcome::Ack,
     };
     let settle = Ack { effects, outcome, ..done(job) };
-    assert_eq!(store.turn("me", &[settle], None).unwrap().fenced, 0);
+    assert_eq!(store.ack_and_claim("me", &[settle], None).unwrap().fenced, 0);
 }
 
 fn batch<'a>(bid: &'a str, parent: Option<&'a str>) -> NewBatch<'a> {
@@ -60,28 +60,28 @@ fn a_lock_admits_one_and_ends_with_its_holder() {
     let server = Server::plain();
     let mut store = server.store();
     let pushed = store.push(&[locked("k", "a"), locked("k", "b"), locked("l", "c")]).unwrap();
-    assert_eq!(pushed, [Pushed::Stored, Pushed::Locked("a".into()), Pushed::Stored]);
-    store.unlock(&[Held { key: "k", jid: "b" }]).unwrap();
-    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Locked("a".into())]);
+    assert_eq!(pushed, [PushResult::Stored, PushResult::Locked("a".into()), PushResult::Stored]);
+    store.unlock(&[HeldLock { key: "k", jid: "b" }]).unwrap();
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Locked("a".into())]);
     assert!(server.cli(&["PTTL", "chaton:lock:k"]).parse::<u64>().unwrap() > 90_000);
     let turn = claim(&mut *store, "me", &["q"], 1, 1).unwrap();
     let unlock = Some(("k".into(), "a".into()));
     let effects = Some(Box::new(SideEffects { unlock, ..SideEffects::default() }));
     let end = Ack { effects, ..done(&turn.jobs[0]) };
     // An owner that was given up frees nothing any more.
-    assert_eq!(store.turn("gone", std::slice::from_ref(&end), None).unwrap().fenced, 1);
-    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Locked("a".into())]);
-    assert_eq!(store.turn("me", &[end], None).unwrap().fenced, 0);
-    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [Pushed::Stored]);
+    assert_eq!(store.ack_and_claim("gone", std::slice::from_ref(&end), None).unwrap().fenced, 1);
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Locked("a".into())]);
+    assert_eq!(store.ack_and_claim("me", &[end], None).unwrap().fenced, 0);
+    assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Stored]);
 }
 
 #[test]
 fn a_tick_is_pushed_once() {
     let server = Server::plain();
-    let kit = server.kit();
-    let pushed = (0..4).filter(|_| kit.store().push_once("t1", TTL, &job("q", b"{}")).unwrap());
+    let factory = server.factory();
+    let pushed = (0..4).filter(|_| factory.store().push_once("t1", TTL, &job("q", b"{}")).unwrap());
     assert_eq!(pushed.count(), 1);
-    assert!(kit.store().push_once("t2", TTL, &job("q", b"{}")).unwrap());
+    assert!(factory.store().push_once("t2", TTL, &job("q", b"{}")).unwrap());
     assert_eq!(server.cli(&["LLEN", "queue:q"]), "2");
 }
 
@@ -99,7 +99,7 @@ fn slots_are_held_until_they_are_released_or_too_old() {
     let effects =
         Some(Box::new(SideEffects { release: vec!["k".into()], ..SideEffects::default() }));
     let end = Ack { effects, ..done(&turn.jobs[0]) };
-    store.turn("me", &[end], None).unwrap();
+    store.ack_and_claim("me", &[end], None).unwrap();
     assert_eq!(ask(&mut *store, 3, &two, 101.0), Grant::Now);
     assert_eq!(ask(&mut *store, 4, &two, 101.0), Grant::At(None));
     assert_eq!(ask(&mut *store, 4, &two, 110.5), Grant::Now);
@@ -189,9 +189,9 @@ fn what_is_removed_frees_its_lock_and_tells_its_batch() {
         br#"{"class":"A","args":[],"jid":"j","queue":"q","bid":"b","chaton":{"lock":"k"}}"#;
     let lock = Some(NewLock { key: "k", jid: "j", ttl: TTL });
     let new = NewJob { lock, bid: Some("b"), ..job("q", payload) };
-    let queue = Place::Queue("q".into());
+    let queue = JobLocation::Queue("q".into());
     for clear in [false, true] {
-        assert_eq!(store.push(&[new]).unwrap(), [Pushed::Stored]);
+        assert_eq!(store.push(&[new]).unwrap(), [PushResult::Stored]);
         if clear {
             assert_eq!(store.clear(&queue, 0).unwrap(), 1);
         } else {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use chaton_jobs::store::{open, Event, Kind, StoreOptions};
+use chaton_jobs::store::{open, StoreErrorKind, StoreOptions, WatchEvent};
 use redis_server::{claim, push, Server, WAIT};
 
 fn openssl(dir: &Path, words: &[&str]) {
@@ -55,25 +55,25 @@ fn works_with_the_authority_and_not_without() {
     for host in ["localhost", "127.0.0.1"] {
         let mut options = StoreOptions::new(format!("rediss://{host}:{port}/0"));
         options.tls_ca_file = Some(path("ca.pem"));
-        let kit = open(&options).unwrap();
-        let (mut store, mut watch) = (kit.store(), kit.watch());
+        let factory = open(&options).unwrap();
+        let (mut store, mut watch) = (factory.store(), factory.watch());
         let long = vec![7u8; 3_000_000];
         let queues = ["q".into()];
         watch.arm(&queues).unwrap();
         push(&mut *store, "q", &[b"1", &long]);
         let told = watch.wait(WAIT).unwrap();
-        assert_eq!(told, Event::Changed { queues: queues.to_vec(), other: false });
+        assert_eq!(told, WatchEvent::Changed { queues: queues.to_vec(), other: false });
         let turn = claim(&mut *store, host, &["q"], 2, 1).unwrap();
         assert!(turn.jobs.len() == 2 && turn.jobs[1].payload == long);
         watch.arm(&queues).unwrap();
-        assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), Event::Timeout);
+        assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), WatchEvent::Timeout);
     }
     let mut options = StoreOptions::new(format!("rediss://127.0.0.1:{port}/0"));
     let error = open(&options).unwrap().store().stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     options.tls_ca_file = Some(path("none.pem"));
     let error = open(&options).unwrap().store().stats().unwrap_err();
-    assert_eq!(error.kind, Kind::Refused, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("none.pem"), "{error}");
     // Encrypted where the server is not.
     options.url = format!("rediss://127.0.0.1:{}/0", server.port);

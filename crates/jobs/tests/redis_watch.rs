@@ -7,24 +7,26 @@ mod redis_server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_jobs::store::{open, Event, Kind, NewJob, Watch};
+use chaton_jobs::store::{open, NewJob, StoreErrorKind, StoreWatch, WatchEvent};
 use redis_server::{claim, push, Server, WAIT};
 
 fn queues() -> [Arc<str>; 2] {
     ["high".into(), "low".into()]
 }
 
-fn changed(event: Event) -> (Vec<String>, bool) {
+fn changed(event: WatchEvent) -> (Vec<String>, bool) {
     match event {
-        Event::Changed { queues, other } => (queues.iter().map(|q| q.to_string()).collect(), other),
+        WatchEvent::Changed { queues, other } => {
+            (queues.iter().map(|q| q.to_string()).collect(), other)
+        }
         other => panic!("{other:?}"),
     }
 }
 
 /// Arms until nothing is told that happened before.
-fn settle(watch: &mut dyn Watch) {
+fn settle(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
-    while watch.wait(Duration::ZERO).unwrap() != Event::Timeout {
+    while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {
         watch.arm(&queues()).unwrap();
     }
 }
@@ -32,13 +34,13 @@ fn settle(watch: &mut dyn Watch) {
 #[test]
 fn says_what_is_there_and_what_comes() {
     let server = Server::plain();
-    let kit = server.kit();
-    let (mut store, mut watch) = (kit.store(), kit.watch());
+    let factory = server.factory();
+    let (mut store, mut watch) = (factory.store(), factory.watch());
     // Never armed: the caller should look.
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
     let armed = watch.arm(&queues()).unwrap();
     assert_eq!((armed.ready, armed.next_at), (false, None));
-    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), Event::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), WatchEvent::Timeout);
     push(&mut *store, "low", &[b"1"]);
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec!["low".into()], false));
     assert!(watch.arm(&queues()).unwrap().ready);
@@ -47,7 +49,7 @@ fn says_what_is_there_and_what_comes() {
     assert!(!watch.arm(&queues()).unwrap().ready);
     // One that nobody asked about.
     push(&mut *store, "other", &[b"1"]);
-    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), Event::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), WatchEvent::Timeout);
     let later = NewJob { queue: "low", payload: b"{}", at: Some(5.5), lock: None, bid: None };
     store.push(&[later]).unwrap();
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
@@ -57,8 +59,8 @@ fn says_what_is_there_and_what_comes() {
 #[test]
 fn pauses_cancels_and_a_flush_are_told() {
     let server = Server::plain();
-    let kit = server.kit();
-    let (mut store, mut watch) = (kit.store(), kit.watch());
+    let factory = server.factory();
+    let (mut store, mut watch) = (factory.store(), factory.watch());
     push(&mut *store, "low", &[b"1"]);
     settle(&mut *watch);
     store.pause("low", true).unwrap();
@@ -78,27 +80,27 @@ fn pauses_cancels_and_a_flush_are_told() {
 #[test]
 fn is_interrupted_from_another_thread_also_before_it_waits() {
     let server = Server::plain();
-    let mut watch = server.kit().watch();
+    let mut watch = server.factory().watch();
     let interrupt = watch.interrupter();
     interrupt.interrupt();
     settle_after_interrupt(&mut *watch);
     std::thread::scope(|scope| {
         scope.spawn(|| interrupt.interrupt());
-        assert_eq!(watch.wait(WAIT).unwrap(), Event::Interrupted);
+        assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
     });
-    assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), Event::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), WatchEvent::Timeout);
 }
 
-fn settle_after_interrupt(watch: &mut dyn Watch) {
+fn settle_after_interrupt(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
-    assert_eq!(watch.wait(WAIT).unwrap(), Event::Interrupted);
+    assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
 }
 
 #[test]
 fn a_push_is_told_within_a_millisecond_or_so() {
     let server = Server::plain();
-    let kit = server.kit();
-    let (mut store, mut watch) = (kit.store(), kit.watch());
+    let factory = server.factory();
+    let (mut store, mut watch) = (factory.store(), factory.watch());
     let mut delays = Vec::new();
     for n in 0..50u64 {
         settle(&mut *watch);
@@ -125,23 +127,23 @@ fn a_server_that_goes_is_told_and_found_again() {
     let mut server = Server::plain();
     let mut options = server.options();
     options.answer_timeout = Duration::from_millis(300);
-    let kit = open(&options).unwrap();
-    let mut watch = kit.watch();
+    let factory = open(&options).unwrap();
+    let mut watch = factory.watch();
     settle(&mut *watch);
     server.kill();
     let error = watch.wait(WAIT).unwrap_err();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
-    assert_eq!(watch.arm(&queues()).unwrap_err().kind, Kind::Unavailable);
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+    assert_eq!(watch.arm(&queues()).unwrap_err().kind, StoreErrorKind::Unavailable);
     server.restart();
     settle(&mut *watch);
-    push(&mut *kit.store(), "high", &[b"1"]);
+    push(&mut *factory.store(), "high", &[b"1"]);
     assert_eq!(changed(watch.wait(WAIT).unwrap()).0, ["high"]);
     // One that hangs is asked after a while, and given up.
     settle(&mut *watch);
     server.pause();
     let began = Instant::now();
     let error = watch.wait(Duration::from_secs(60)).unwrap_err();
-    assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     server.resume();
 }
@@ -149,10 +151,10 @@ fn a_server_that_goes_is_told_and_found_again() {
 #[test]
 fn waiting_costs_nothing() {
     let server = Server::plain();
-    let mut watch = server.kit().watch();
+    let mut watch = server.factory().watch();
     settle(&mut *watch);
     let before = commands(&server);
-    assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), Event::Timeout);
+    assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), WatchEvent::Timeout);
     // The question itself is one.
     assert!(commands(&server) - before <= 1);
 }

@@ -55,13 +55,13 @@ pub fn batch_ended() -> Error {
 /// The store of jobs could not do it; the class says what to do about it.
 #[cfg(feature = "jobs")]
 pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
-    use chaton_jobs::store::Kind;
+    use chaton_jobs::store::StoreErrorKind;
     let name = match error.kind {
-        Kind::Unavailable => "StoreUnavailable",
-        Kind::Full => "StoreFull",
-        Kind::Busy => "StoreBusy",
-        Kind::Corrupt => "StoreCorrupt",
-        Kind::Refused => "StoreRefused",
+        StoreErrorKind::Unavailable => "StoreUnavailable",
+        StoreErrorKind::Full => "StoreFull",
+        StoreErrorKind::Busy => "StoreBusy",
+        StoreErrorKind::Corrupt => "StoreCorrupt",
+        StoreErrorKind::Refused => "StoreRefused",
     };
     named(name, error.message.as_str())
 }

@@ -12,7 +12,7 @@ use super::intake::{Intake, SUSPECT_WAIT};
 use super::order::Order;
 use super::shared::{Book, Shared};
 use crate::outcome::Ack;
-use crate::store::{Claimed, Held, Result, Store, StoreError, Turn, Want};
+use crate::store::{ClaimReply, ClaimRequest, ClaimedJob, HeldLock, Result, Store, StoreError};
 use chaton_core::random::Random;
 
 /// Settles written in one round trip at most.
@@ -176,29 +176,33 @@ impl Fetcher {
             || age >= self.shared.config.settle.as_nanos() as u64
     }
 
-    fn carry_out(&mut self, plan: &Plan) -> Result<Turn> {
+    fn carry_out(&mut self, plan: &Plan) -> Result<ClaimReply> {
         if self.reconcile {
             self.adopt_unknown(plan)?;
             self.reconcile = false;
         }
         if !plan.unlocks.is_empty() {
-            let held: Vec<_> = plan.unlocks.iter().map(|(key, jid)| Held { key, jid }).collect();
+            let held: Vec<_> =
+                plan.unlocks.iter().map(|(key, jid)| HeldLock { key, jid }).collect();
             self.store.unlock(&held)?;
         }
         if plan.settles.is_empty() && plan.count == 0 {
-            return Ok(Turn::default());
+            return Ok(ClaimReply::default());
         }
-        let want =
-            Want { queues: &plan.queues, count: plan.count, first_ticket: plan.first_ticket };
+        let want = ClaimRequest {
+            queues: &plan.queues,
+            count: plan.count,
+            first_ticket: plan.first_ticket,
+        };
         let began = clock::now_ns();
         let want = (plan.count > 0).then_some(&want);
-        let turn = self.store.turn(&self.shared.identity.name, &plan.settles, want)?;
+        let turn = self.store.ack_and_claim(&self.shared.identity.name, &plan.settles, want)?;
         let took = (clock::now_ns() - began) as f64;
         self.rtt_ns += if self.rtt_ns == 0.0 { took } else { 0.1 * (took - self.rtt_ns) };
         Ok(turn)
     }
 
-    fn conclude(&mut self, plan: Plan, result: Result<Turn>) {
+    fn conclude(&mut self, plan: Plan, result: Result<ClaimReply>) {
         match result {
             Ok(turn) => self.accept(&plan, turn),
             Err(error) => self.suffer(plan, &error),
@@ -206,7 +210,7 @@ impl Fetcher {
         self.shared.calm_bell.notify_all();
     }
 
-    fn accept(&mut self, plan: &Plan, turn: Turn) {
+    fn accept(&mut self, plan: &Plan, turn: ClaimReply) {
         self.retry_at_ns = 0;
         self.shared.warn(self.backoff.worked("claim"));
         let counters = &self.shared.counters;
@@ -236,7 +240,7 @@ impl Fetcher {
 
     /// The queues whose jobs would come before those just claimed; `None`:
     /// nothing was.
-    fn above(&self, claimed: &[Claimed]) -> Option<Vec<Arc<str>>> {
+    fn above(&self, claimed: &[ClaimedJob]) -> Option<Vec<Arc<str>>> {
         let mut queues: Vec<Arc<str>> = claimed.iter().map(|job| job.queue.clone()).collect();
         queues.dedup();
         (!queues.is_empty()).then(|| self.order.above(&queues))

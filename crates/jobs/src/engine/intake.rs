@@ -14,7 +14,7 @@ use super::shared::Shared;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome};
-use crate::store::{Ask, Claimed, Grant, Result, Store};
+use crate::store::{ClaimedJob, Grant, LimitRequest, Result, Store};
 use chaton_core::random::Random;
 
 /// A job that was running in so many workers when they died runs alone.
@@ -45,7 +45,7 @@ impl Intake {
 
     /// Takes claimed jobs in. On an error of the limiters all jobs that asked
     /// go back to their queues.
-    pub fn take_in(&mut self, store: &mut dyn Store, claimed: Vec<Claimed>) -> Result<()> {
+    pub fn take_in(&mut self, store: &mut dyn Store, claimed: Vec<ClaimedJob>) -> Result<()> {
         let mut limited = Vec::new();
         let mut any = false;
         for one in claimed {
@@ -108,8 +108,8 @@ impl Intake {
         job.finish(Outcome::Reschedule { at });
     }
 
-    fn read(&self, claimed: Claimed) -> Option<Arc<Job>> {
-        let Claimed { ticket, queue, payload } = claimed;
+    fn read(&self, claimed: ClaimedJob) -> Option<Arc<Job>> {
+        let ClaimedJob { ticket, queue, payload } = claimed;
         let payload: Arc<[u8]> = payload.into();
         match Document::parse(payload) {
             Ok(doc) => {
@@ -174,10 +174,10 @@ impl Intake {
     fn ask(&mut self, store: &mut dyn Store, jobs: Vec<Arc<Job>>, any: &mut bool) -> Result<()> {
         let now_s = self.shared.wall_s();
         let limits: Vec<Vec<Limit>> = jobs.iter().map(|job| job.limits()).collect();
-        let asks: Vec<Ask<'_>> = jobs
+        let asks: Vec<LimitRequest<'_>> = jobs
             .iter()
             .zip(&limits)
-            .map(|(job, limits)| Ask { ticket: job.ticket(), limits })
+            .map(|(job, limits)| LimitRequest { ticket: job.ticket(), limits })
             .collect();
         let grants = match store.acquire(&self.shared.identity.name, &asks, now_s) {
             Ok(grants) => grants,

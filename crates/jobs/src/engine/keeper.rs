@@ -13,7 +13,7 @@ use super::intake::Intake;
 use super::recovery::{self, Death};
 use super::report;
 use super::shared::{boot_ns, Book, Shared};
-use crate::store::{Beat, Due, NewJob, Result, Store, StoreError};
+use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
 use chaton_core::random::Random;
 
 /// Looks for dead owners this many times in a lease.
@@ -159,9 +159,9 @@ impl Keeper {
             (counters.processed.load(Ordering::Relaxed), counters.failed.load(Ordering::Relaxed));
         let quiet = shared.book.lock().quiet;
         let work = report::work(&shared);
-        let beat = Beat {
+        let beat = ProcessReport {
             identity: &shared.identity.name,
-            place: &shared.identity.place(),
+            process_key: &shared.identity.place(),
             info: &report::info(&shared),
             concurrency: shared.config.concurrency,
             busy: shared.running.load(Ordering::Relaxed),
@@ -174,7 +174,7 @@ impl Keeper {
             now_s,
         };
         let sent_ns = boot_ns();
-        let beaten = self.store.beat(&beat)?;
+        let beaten = self.store.heartbeat(&beat)?;
         self.told = totals;
         counters.rtt_us.store((boot_ns() - sent_ns) / 1000, Ordering::Relaxed);
         counters.beats.fetch_add(1, Ordering::Relaxed);
@@ -211,9 +211,9 @@ impl Keeper {
         let lease_ns = self.shared.config.lease.as_nanos() as u64;
         let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
         for owner in self.store.owners()? {
-            let silent = watched && owner.beat_age > self.shared.config.lease;
+            let silent = watched && owner.heartbeat_age > self.shared.config.lease;
             let other = owner.identity != self.shared.identity.name;
-            if other && (silent || identity::is_dead(&owner.place, self.local)) {
+            if other && (silent || identity::is_dead(&owner.process_key, self.local)) {
                 let death = Death { identity: owner.identity, ..Death::default() };
                 self.recover(&death, now_s)?;
             }
@@ -274,7 +274,7 @@ impl Keeper {
 
     /// Claims due jobs for Ruby. While that is on its way the fetcher leaves
     /// these tickets alone; when the answer is lost it looks for them.
-    fn claim_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
+    fn claim_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         let mut book = self.shared.book.lock();
         let first = book.next_ticket;
         book.next_ticket += max as u64;

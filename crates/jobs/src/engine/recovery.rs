@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use crate::document::{Document, Extra, Fields};
 use crate::outcome::{Ack, Outcome, SideEffects};
-use crate::store::{Claimed, Result, Store};
+use crate::store::{ClaimedJob, Result, Store};
 
 /// Deaths after which a job is given up.
 pub const DEATHS_MAX: u32 = 3;
@@ -54,7 +54,7 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
     // Each chunk goes to the front: the last one written is taken first.
     while !acks.is_empty() {
         let chunk = acks.split_off(acks.len().saturating_sub(CHUNK));
-        let fenced = store.turn(&death.identity, &chunk, None)?.fenced;
+        let fenced = store.ack_and_claim(&death.identity, &chunk, None)?.fenced;
         recovered.returned = recovered.returned.saturating_sub(fenced);
     }
     store.forget(&death.identity)?;
@@ -63,8 +63,8 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
 
 /// How a job of the owner that died ends. `cause`: the job was running then,
 /// and is held responsible.
-fn ack(job: Claimed, cause: Option<&str>, now_s: f64, recovered: &mut Recovered) -> Ack {
-    let Claimed { ticket, queue, payload } = job;
+fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recovered) -> Ack {
+    let ClaimedJob { ticket, queue, payload } = job;
     let Ok(doc) = Document::parse(payload.as_slice().into()) else {
         // No worker could run it from its queue either.
         recovered.buried += 1;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::config::Mode;
 use super::shared::Shared;
-use crate::store::Working;
+use crate::store::RunningJob;
 
 /// The process's description: the fields of every generation side by side,
 /// since readers take what they know.
@@ -46,11 +46,11 @@ pub(super) fn info(shared: &Shared) -> String {
 }
 
 /// What runs now.
-pub(super) fn work(shared: &Shared) -> Vec<Working> {
+pub(super) fn work(shared: &Shared) -> Vec<RunningJob> {
     let jobs: Vec<_> = shared.book.lock().jobs.values().cloned().collect();
     jobs.iter()
         .filter(|job| job.is_running())
-        .map(|job| Working {
+        .map(|job| RunningJob {
             tid: format!("{:x}t{}", std::process::id(), job.executor()),
             queue: job.queue().clone(),
             payload: Arc::clone(job.document().payload()),

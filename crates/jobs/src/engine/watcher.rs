@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::order::Order;
 use super::shared::Shared;
-use crate::store::{Event, Result, Watch};
+use crate::store::{Result, StoreWatch, WatchEvent};
 use chaton_core::random::Random;
 
 /// Longest wait for a change; then the connection is looked at.
@@ -19,13 +19,13 @@ const GAP: Duration = Duration::from_micros(500);
 /// The watcher.
 pub(super) struct Watcher {
     shared: Arc<Shared>,
-    watch: Box<dyn Watch>,
+    watch: Box<dyn StoreWatch>,
     order: Order,
     backoff: Backoff,
 }
 
 impl Watcher {
-    pub fn new(shared: &Arc<Shared>, watch: Box<dyn Watch>) -> Self {
+    pub fn new(shared: &Arc<Shared>, watch: Box<dyn StoreWatch>) -> Self {
         let config = &shared.config;
         Self {
             order: Order::new(config.queues.clone(), config.mode, Random::new()),
@@ -62,7 +62,7 @@ impl Watcher {
         }
         let event = self.watch.wait(WAIT_MAX)?;
         self.shared.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
-        if let Event::Changed { queues: changed, other } = event {
+        if let WatchEvent::Changed { queues: changed, other } = event {
             if !queues.is_empty() && (!changed.is_empty() || other) {
                 self.ring_fetcher(dry);
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What kind of failure it was: decides what the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StoreErrorKind {
     /// Not reachable, cut off or too slow: trying again may help.
     Unavailable,
     /// Memory or disk is full: what is stored can be drained, nothing added.
@@ -21,25 +21,25 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct StoreError {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: StoreErrorKind,
     /// What happened, where, and what to do next. No password in it.
     pub message: String,
 }
 
 impl StoreError {
     /// An error of that kind.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
-    /// [`Kind::Refused`].
+    /// [`StoreErrorKind::Refused`].
     pub fn refused(message: impl Into<String>) -> Self {
-        Self::new(Kind::Refused, message)
+        Self::new(StoreErrorKind::Refused, message)
     }
 
-    /// [`Kind::Unavailable`].
+    /// [`StoreErrorKind::Unavailable`].
     pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(Kind::Unavailable, message)
+        Self::new(StoreErrorKind::Unavailable, message)
     }
 }
 

@@ -35,7 +35,7 @@ struct Shared {
     bell: Condvar,
 }
 
-struct MemoryKit {
+struct MemoryFactory {
     shared: Arc<Shared>,
     options: Arc<StoreOptions>,
 }
@@ -48,8 +48,8 @@ struct MemoryStore {
 /// The kit for `memory://NAME`.
 ///
 /// # Errors
-/// [`Kind::Refused`] when the address has no name.
-pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
+/// [`StoreErrorKind::Refused`] when the address has no name.
+pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     let name = options.url.strip_prefix("memory://").unwrap_or_default();
     if name.is_empty() {
         return Err(StoreError::refused(format!(
@@ -59,15 +59,15 @@ pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
     }
     let new = || Arc::new(Shared { data: Mutex::default(), bell: Condvar::new() });
     let shared = PLACES.lock().entry(name.to_string()).or_insert_with(new).clone();
-    Ok(Arc::new(MemoryKit { shared, options: Arc::new(options.clone()) }))
+    Ok(Arc::new(MemoryFactory { shared, options: Arc::new(options.clone()) }))
 }
 
-impl Kit for MemoryKit {
+impl StoreFactory for MemoryFactory {
     fn store(&self) -> Box<dyn Store> {
         Box::new(MemoryStore { shared: self.shared.clone(), options: self.options.clone() })
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatch> {
         Box::new(watch::MemoryWatch::new(self.shared.clone()))
     }
 
@@ -90,7 +90,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         self.step(|data| data.push(jobs))
     }
 
@@ -98,19 +98,29 @@ impl Store for MemoryStore {
         self.step(|data| data.push_once(key, ttl, job))
     }
 
-    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
-        self.step(|data| data.turn(owner, settles, want, &self.options))
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        settles: &[Ack],
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        self.step(|data| data.ack_and_claim(owner, settles, want, &self.options))
     }
 
-    fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
+    fn acquire(
+        &mut self,
+        owner: &str,
+        asks: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>> {
         self.step(|data| data.limits.acquire(owner, asks, now_s))
     }
 
-    fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
+    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
         self.step(|data| locks.iter().for_each(|lock| data.unlock(lock.key, lock.jid)))
     }
 
-    fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         self.step(|data| data.move_due(now_s, max, &self.options))
     }
 
@@ -120,19 +130,19 @@ impl Store for MemoryStore {
         first_ticket: u64,
         now_s: f64,
         max: usize,
-    ) -> Result<(Vec<Claimed>, Due)> {
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
         self.step(|data| data.claim_due(owner, first_ticket, now_s, max, &self.options))
     }
 
-    fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
-        self.step(|data| data.beat(beat))
+    fn heartbeat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        self.step(|data| data.heartbeat(beat))
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerSeen>> {
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
         self.step(|data| data.owners_seen())
     }
 
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
         self.step(|data| data.in_flight(owner))
     }
 
@@ -190,35 +200,35 @@ impl Store for MemoryStore {
         self.step(|data| data.stats(self.options.lease))
     }
 
-    fn queues(&mut self) -> Result<Vec<QueueSeen>> {
+    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
         self.step(|data| data.queues_seen())
     }
 
-    fn processes(&mut self) -> Result<Vec<ProcessSeen>> {
+    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
         self.step(|data| data.processes(self.options.lease))
     }
 
-    fn list(&mut self, place: &Place, offset: usize, count: usize) -> Result<Vec<Entry>> {
+    fn list(&mut self, place: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
         self.step(|data| data.list(place, offset, count))
     }
 
-    fn find(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
+    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
         self.step(|data| data.find(jid))
     }
 
-    fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
+    fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
         self.step(|data| data.remove(place, entry))
     }
 
-    fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn requeue(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.step(|data| data.requeue(place, entry, now_s, &self.options))?
     }
 
-    fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn kill(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.step(|data| data.kill(place, entry, now_s, &self.options))
     }
 
-    fn clear(&mut self, place: &Place, max: usize) -> Result<usize> {
+    fn clear(&mut self, place: &JobLocation, max: usize) -> Result<usize> {
         self.step(|data| data.clear(place, max))
     }
 
@@ -242,18 +252,18 @@ mod tests {
     use super::*;
 
     /// A name that no other test has.
-    fn fresh() -> Arc<dyn Kit> {
+    fn fresh() -> Arc<dyn StoreFactory> {
         static NAMES: AtomicUsize = AtomicUsize::new(0);
         let name = NAMES.fetch_add(1, Ordering::Relaxed);
-        super::kit(&StoreOptions::new(format!("memory://conformance-{name}"))).unwrap()
+        super::factory(&StoreOptions::new(format!("memory://conformance-{name}"))).unwrap()
     }
 
     crate::store::conformance::conformance!(fresh);
 
     #[test]
     fn a_name_is_asked_for() {
-        let error = super::kit(&StoreOptions::new("memory://")).unwrap_err();
-        assert_eq!(error.kind, Kind::Refused);
+        let error = super::factory(&StoreOptions::new("memory://")).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused);
         assert!(error.message.contains("memory://NAME"), "{error}");
     }
 
@@ -268,11 +278,13 @@ mod tests {
         };
         for (format, stamp) in [(6, "7.25"), (7, "7.25"), (8, "7250")] {
             let name = format!("memory://stamp-{format}");
-            let mut store =
-                super::kit(&StoreOptions { format, ..StoreOptions::new(name) }).unwrap().store();
+            let mut store = super::factory(&StoreOptions { format, ..StoreOptions::new(name) })
+                .unwrap()
+                .store();
             store.push(&[new]).unwrap();
             assert_eq!(store.move_due(7.25, 1).unwrap().moved, 1);
-            let moved = store.list(&Place::Queue("q".into()), 0, 1).unwrap().remove(0).payload;
+            let moved =
+                store.list(&JobLocation::Queue("q".into()), 0, 1).unwrap().remove(0).payload;
             let expected = format!(r#"{{"queue":"q","enqueued_at":{stamp}}}"#);
             assert_eq!(String::from_utf8(moved).unwrap(), expected);
         }
@@ -281,6 +293,6 @@ mod tests {
     #[test]
     fn there_is_nothing_to_back_up() {
         let error = fresh().store().backup("/nowhere", &mut |_, _| ()).unwrap_err();
-        assert_eq!(error.kind, Kind::Refused);
+        assert_eq!(error.kind, StoreErrorKind::Refused);
     }
 }

@@ -45,7 +45,7 @@ use resp::{Pack, Value};
 const CANCEL_S: f64 = 24.0 * 3600.0;
 
 /// Opens connections to one Redis or Valkey.
-pub struct RedisKit {
+pub struct RedisFactory {
     shared: Arc<Shared>,
     rules: Rules,
 }
@@ -68,9 +68,9 @@ struct RedisStore {
 /// The kit for an address.
 ///
 /// # Errors
-/// [`Kind::Refused`] naming what is wrong with the address.
-pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
-    Ok(Arc::new(RedisKit::new(options)?))
+/// [`StoreErrorKind::Refused`] naming what is wrong with the address.
+pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
+    Ok(Arc::new(RedisFactory::new(options)?))
 }
 
 /// Connects once and says what the operator should know of the server, such
@@ -79,16 +79,16 @@ pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
 /// # Errors
 /// When it cannot be reached or will not do.
 pub fn warning(options: &StoreOptions) -> Result<Option<String>> {
-    let kit = RedisKit::new(options)?;
-    Conn::new(kit.shared.clone(), false).ensure()?;
-    Ok(kit.warning())
+    let factory = RedisFactory::new(options)?;
+    Conn::new(factory.shared.clone(), false).ensure()?;
+    Ok(factory.warning())
 }
 
-impl RedisKit {
+impl RedisFactory {
     /// Reads the options; connects to nothing yet.
     ///
     /// # Errors
-    /// [`Kind::Refused`] naming what is wrong with the address.
+    /// [`StoreErrorKind::Refused`] naming what is wrong with the address.
     pub fn new(options: &StoreOptions) -> Result<Self> {
         let shared = Shared { address: Address::read(options)?, warning: Mutex::new(None) };
         let rules = Rules {
@@ -107,12 +107,12 @@ impl RedisKit {
     }
 }
 
-impl Kit for RedisKit {
+impl StoreFactory for RedisFactory {
     fn store(&self) -> Box<dyn Store> {
         Box::new(RedisStore { conn: Conn::new(self.shared.clone(), false), rules: self.rules })
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatch> {
         Box::new(watch::RedisWatch::new(self.shared.clone()))
     }
 
@@ -142,7 +142,7 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         self.push_jobs(jobs)
     }
 
@@ -150,15 +150,25 @@ impl Store for RedisStore {
         self.push_tick(key, ttl, job)
     }
 
-    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        settles: &[Ack],
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
         self.take_turn(owner, settles, want)
     }
 
-    fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
+    fn acquire(
+        &mut self,
+        owner: &str,
+        asks: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>> {
         self.ask_limits(owner, asks, now_s)
     }
 
-    fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
+    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
         if locks.is_empty() {
             return Ok(());
         }
@@ -167,7 +177,7 @@ impl Store for RedisStore {
         self.call(scripts::Script::Unlock, &words).map(|_| ())
     }
 
-    fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         self.move_due_jobs(now_s, max)
     }
 
@@ -177,19 +187,19 @@ impl Store for RedisStore {
         first_ticket: u64,
         now_s: f64,
         max: usize,
-    ) -> Result<(Vec<Claimed>, Due)> {
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
         self.claim_due_jobs(owner, first_ticket, now_s, max)
     }
 
-    fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
+    fn heartbeat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         self.give_beat(beat)
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerSeen>> {
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
         self.list_owners()
     }
 
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
         self.list_in_flight(owner)
     }
 
@@ -263,35 +273,35 @@ impl Store for RedisStore {
         self.count_all()
     }
 
-    fn queues(&mut self) -> Result<Vec<QueueSeen>> {
+    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
         self.list_queues()
     }
 
-    fn processes(&mut self) -> Result<Vec<ProcessSeen>> {
+    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
         self.list_processes()
     }
 
-    fn list(&mut self, place: &Place, offset: usize, count: usize) -> Result<Vec<Entry>> {
+    fn list(&mut self, place: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
         self.page(place, offset, count)
     }
 
-    fn find(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
+    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
         self.search(jid)
     }
 
-    fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
+    fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
         self.drop_entry(place, entry)
     }
 
-    fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn requeue(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.requeue_entry(place, entry, now_s)
     }
 
-    fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn kill(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.kill_entry(place, entry, now_s)
     }
 
-    fn clear(&mut self, place: &Place, max: usize) -> Result<usize> {
+    fn clear(&mut self, place: &JobLocation, max: usize) -> Result<usize> {
         self.clear_place(place, max)
     }
 

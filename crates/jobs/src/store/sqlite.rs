@@ -71,7 +71,7 @@ const SCHEME: &str = "sqlite://";
 /// Between two sweeps of what is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 
-struct SqliteKit {
+struct SqliteFactory {
     address: String,
     path: PathBuf,
     options: StoreOptions,
@@ -81,7 +81,7 @@ struct SqliteKit {
 ///
 /// # Errors
 /// When the address has no path.
-pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
+pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     let path = options.url.strip_prefix(SCHEME).unwrap_or_default();
     if path.is_empty() || path.ends_with('/') {
         return Err(StoreError::refused(format!(
@@ -91,7 +91,7 @@ pub fn kit(options: &StoreOptions) -> Result<Arc<dyn Kit>> {
     }
     let path = canonical(Path::new(path))
         .map_err(|error| StoreError::refused(format!("store {:?}: {error}", options.url)))?;
-    Ok(Arc::new(SqliteKit { address: options.url.clone(), path, options: options.clone() }))
+    Ok(Arc::new(SqliteFactory { address: options.url.clone(), path, options: options.clone() }))
 }
 
 /// The same path for everybody, as far as it exists yet.
@@ -106,13 +106,13 @@ fn canonical(path: &Path) -> std::io::Result<PathBuf> {
     }
 }
 
-impl SqliteKit {
+impl SqliteFactory {
     fn manner(&self) -> Manner {
         Manner { durable: self.options.durable, busy: self.options.lock_timeout }
     }
 }
 
-impl Kit for SqliteKit {
+impl StoreFactory for SqliteFactory {
     fn store(&self) -> Box<dyn Store> {
         let options = &self.options;
         Box::new(SqliteStore {
@@ -129,7 +129,7 @@ impl Kit for SqliteKit {
         })
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
+    fn watch(&self) -> Box<dyn StoreWatch> {
         Box::new(wake::SqliteWatch::new(registry::shared(&self.path, self.manner())))
     }
 
@@ -198,7 +198,7 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         self.write(|tx, _| queues::push(tx, jobs, unix_s()))
     }
 
@@ -206,25 +206,36 @@ impl Store for SqliteStore {
         self.write(|tx, _| small::push_once(tx, key, ttl.as_secs_f64(), job))
     }
 
-    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
-        let turn = |tx: &Tx<'_>, rules: &Rules| queues::turn(tx, owner, settles, want, rules);
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        settles: &[Ack],
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        let turn =
+            |tx: &Tx<'_>, rules: &Rules| queues::ack_and_claim(tx, owner, settles, want, rules);
         if settles.is_empty() {
             return self.write_soon(turn);
         }
         self.write(turn)
     }
 
-    fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Result<Vec<Grant>> {
+    fn acquire(
+        &mut self,
+        owner: &str,
+        asks: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>> {
         self.write_soon(|tx, _| limits::acquire(tx, owner, asks, now_s))
     }
 
-    fn unlock(&mut self, locks: &[Held<'_>]) -> Result<()> {
+    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
         self.write_soon(|tx, _| {
             locks.iter().try_for_each(|lock| limits::unlock(tx, lock.key, lock.jid))
         })
     }
 
-    fn move_due(&mut self, now_s: f64, max: usize) -> Result<Due> {
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         self.write_soon(|tx, rules| entries::move_due(tx, now_s, max, rules))
     }
 
@@ -234,26 +245,26 @@ impl Store for SqliteStore {
         first_ticket: u64,
         now_s: f64,
         max: usize,
-    ) -> Result<(Vec<Claimed>, Due)> {
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
         self.write_soon(|tx, rules| entries::claim_due(tx, owner, first_ticket, now_s, max, rules))
     }
 
-    fn beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
+    fn heartbeat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         let sweeps = self.sweeps();
         self.write_soon(|tx, _| {
             if sweeps {
                 small::sweep(tx)?;
             }
-            owners::beat(tx, beat)
+            owners::heartbeat(tx, beat)
         })
     }
 
-    fn owners(&mut self) -> Result<Vec<OwnerSeen>> {
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
         let rules = self.rules;
         self.read(|conn| owners::all(conn, &rules))
     }
 
-    fn in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
         self.read(|conn| owners::in_flight(conn, owner))
     }
 
@@ -302,28 +313,28 @@ impl Store for SqliteStore {
         self.read(|conn| inspect::stats(conn, &rules))
     }
 
-    fn queues(&mut self) -> Result<Vec<QueueSeen>> {
+    fn queues(&mut self) -> Result<Vec<QueueStatus>> {
         self.read(|conn| inspect::queues(conn, unix_s()))
     }
 
-    fn processes(&mut self) -> Result<Vec<ProcessSeen>> {
+    fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
         let rules = self.rules;
         self.read(|conn| owners::processes(conn, &rules))
     }
 
-    fn list(&mut self, place: &Place, offset: usize, count: usize) -> Result<Vec<Entry>> {
+    fn list(&mut self, place: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
         self.read(|conn| inspect::list(conn, place, offset, count))
     }
 
-    fn find(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
+    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
         self.read(|conn| inspect::find(conn, jid))
     }
 
-    fn remove(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
+    fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
         self.write(|tx, _| entries::remove(tx, place, entry))
     }
 
-    fn requeue(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn requeue(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         let Some((queue, payload)) = entries::renewed(place, entry, now_s, self.rules.format)
         else {
             return Err(StoreError::refused(
@@ -333,11 +344,11 @@ impl Store for SqliteStore {
         self.write(|tx, _| entries::requeue(tx, place, entry, &queue, &payload))
     }
 
-    fn kill(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    fn kill(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.write(|tx, rules| entries::kill(tx, place, entry, now_s, rules))
     }
 
-    fn clear(&mut self, place: &Place, max: usize) -> Result<usize> {
+    fn clear(&mut self, place: &JobLocation, max: usize) -> Result<usize> {
         // In steps, so that others get in between.
         let max = if max == 0 { usize::MAX } else { max };
         let mut cleared = 0;

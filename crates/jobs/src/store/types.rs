@@ -1,5 +1,5 @@
-//! What goes into a store and comes out of it. Times are seconds since 1970
-//! as `f64` (Sidekiq's scores), unless a name says otherwise.
+//! The arguments and answers of a store. Times are seconds since 1970 as `f64`
+//! (Sidekiq's scores) unless a name says otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub struct NewJob<'a> {
     pub queue: &'a str,
     /// Its document, JSON.
     pub payload: &'a [u8],
-    /// When it is due; `None`: now.
+    /// When it is due; `None` for now.
     pub at: Option<f64>,
     /// The lock it needs (unique jobs).
     pub lock: Option<NewLock<'a>>,
@@ -21,49 +21,49 @@ pub struct NewJob<'a> {
     pub bid: Option<&'a str>,
 }
 
-/// A lock asked for by a push.
+/// The lock that a pushed unique job takes.
 #[derive(Clone, Copy, Debug)]
 pub struct NewLock<'a> {
-    /// What is locked.
+    /// The locked key.
     pub key: &'a str,
-    /// Who will hold it.
+    /// The job that will hold it.
     pub jid: &'a str,
-    /// When it ends by itself.
+    /// Time after which it expires.
     pub ttl: Duration,
 }
 
-/// A lock that is held.
+/// A lock to release.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
-    /// What is locked.
+pub struct HeldLock<'a> {
+    /// The locked key.
     pub key: &'a str,
-    /// Who holds it; another holder's lock is left alone.
+    /// The job that holds it; a lock held by another job is left alone.
     pub jid: &'a str,
 }
 
-/// What became of a pushed job.
+/// Result of pushing one job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushResult {
     /// Stored.
     Stored,
-    /// Not stored: its lock is held by this jid.
+    /// Not stored, because this jid holds its lock.
     Locked(String),
 }
 
-/// What an owner asks for.
+/// What an owner claims.
 #[derive(Clone, Debug)]
-pub struct Want<'a> {
-    /// Queues in the order in which they are emptied.
+pub struct ClaimRequest<'a> {
+    /// Queues, emptied in this order.
     pub queues: &'a [Arc<str>],
     /// Jobs at most (1 to 1,000).
     pub count: usize,
-    /// Ticket of the first one.
+    /// Ticket of the first claimed job.
     pub first_ticket: u64,
 }
 
 /// A claimed job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimedJob {
     /// Its number in the owner's in-flight set.
     pub ticket: u64,
     /// The queue it came from; empty when it came from the schedule or the
@@ -73,69 +73,69 @@ pub struct Claimed {
     pub payload: Vec<u8>,
 }
 
-/// Answer of [`super::Store::turn`].
+/// Answer of [`super::Store::ack_and_claim`].
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
-    /// What was claimed, in order.
-    pub jobs: Vec<Claimed>,
-    /// Settles whose entry was gone.
+pub struct ClaimReply {
+    /// The claimed jobs, in order.
+    pub jobs: Vec<ClaimedJob>,
+    /// Acknowledgements whose entry was gone.
     pub fenced: usize,
-    /// All queues asked were empty or paused when the claim ended.
+    /// All requested queues were empty or paused when the claim ended.
     pub drained: bool,
 }
 
-/// A job's question to its limiters.
+/// A job's request to its limiters.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct LimitRequest<'a> {
     /// Its ticket.
     pub ticket: u64,
-    /// Its limits; granted together or not at all.
+    /// Its limits, granted together or not at all.
     pub limits: &'a [Limit],
 }
 
-/// Answer of a limiter.
+/// Answer of the limiters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grant {
-    /// Start.
+    /// The job may start.
     Now,
-    /// Ask again at this time; `None`: when a slot is free, nobody knows when.
+    /// Ask again at this time; `None` when it is not known when a slot is free.
     At(Option<f64>),
 }
 
 /// Answer of [`super::Store::move_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Due {
+pub struct DueSummary {
     /// Entries taken out of the sets, malformed ones included.
     pub moved: usize,
-    /// When the next one is due, whichever set it is in.
+    /// When the next entry of either set is due.
     pub next_at: Option<f64>,
-    /// How late the latest of the moved ones was (s).
+    /// The longest time by which a moved entry was late (s).
     pub lag_max_s: f64,
 }
 
-/// A sign of life.
+/// What a process reports at each heartbeat.
 #[derive(Clone, Debug)]
-pub struct Beat<'a> {
+pub struct ProcessReport<'a> {
     /// `HOST:PID:NONCE`.
     pub identity: &'a str,
-    /// What a recoverer on the same machine needs to see that it is dead:
-    /// boot id, pid namespace, pid, start time.
-    pub place: &'a str,
-    /// The process's description: JSON as Sidekiq's `info`.
+    /// Boot id, pid namespace, pid and start time: lets another process of the
+    /// same machine see that this one is dead.
+    pub process_key: &'a str,
+    /// The process's description, JSON as in Sidekiq's `info`.
     pub info: &'a str,
     /// Threads it may run.
     pub concurrency: usize,
     /// Jobs running.
     pub busy: usize,
-    /// It takes no more jobs.
+    /// It claims no more jobs.
     pub quiet: bool,
     /// Resident memory in KB.
     pub rss_kb: u64,
     /// Last round trip in µs.
     pub rtt_us: u64,
-    /// What runs now.
-    pub work: &'a [Working],
-    /// Jobs ended since the last beat that succeeded in being written.
+    /// The running jobs.
+    pub work: &'a [RunningJob],
+    /// Jobs ended since the last heartbeat that was written.
     pub processed: u64,
     /// Of these, failed.
     pub failed: u64,
@@ -143,10 +143,10 @@ pub struct Beat<'a> {
     pub now_s: f64,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Clone, Debug)]
-pub struct Working {
-    /// The thread, a short name unique in the process.
+pub struct RunningJob {
+    /// Its thread, by a short name unique in the process.
     pub tid: String,
     /// Its queue.
     pub queue: Arc<str>,
@@ -156,10 +156,11 @@ pub struct Working {
     pub run_at: i64,
 }
 
-/// Answer to a beat.
+/// Answer to a heartbeat.
 #[derive(Clone, Debug, Default)]
-pub struct Beaten {
-    /// The process was not known (its first beat, or it had been given up).
+pub struct HeartbeatReply {
+    /// The process was unknown: this is its first heartbeat, or it had been
+    /// taken for dead.
     pub is_new: bool,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
@@ -167,28 +168,28 @@ pub struct Beaten {
 
 /// An owner of jobs in flight.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OwnerSeen {
+pub struct OwnerStatus {
     /// `HOST:PID:NONCE`.
     pub identity: String,
-    /// See [`Beat::place`]; empty when unknown.
-    pub place: String,
-    /// Since its last beat, by the store's clock.
-    pub beat_age: Duration,
+    /// See [`ProcessReport::process_key`]; empty when unknown.
+    pub process_key: String,
+    /// Age of its last heartbeat, by the store's clock.
+    pub heartbeat_age: Duration,
 }
 
 /// A new batch.
 #[derive(Clone, Debug)]
 pub struct NewBatch<'a> {
-    /// Its number.
+    /// Its id.
     pub bid: &'a str,
-    /// The batch whose jobs made it.
+    /// The batch that it is nested in.
     pub parent: Option<&'a str>,
     /// For people.
     pub description: &'a str,
-    /// `(event, queue, document)`: jobs pushed when the event comes; the event
-    /// is `success`, `complete` or `death`.
+    /// `(event, queue, document)`: a job pushed at the event, which is
+    /// `success`, `complete` or `death`.
     pub callbacks: &'a [(&'a str, &'a str, &'a [u8])],
-    /// Forgotten this long after it was made.
+    /// Time after which it expires.
     pub ttl: Duration,
     /// Now.
     pub now_s: f64,
@@ -197,7 +198,7 @@ pub struct NewBatch<'a> {
 /// The counts of a batch.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchStatus {
-    /// Its number.
+    /// Its id.
     pub bid: String,
     /// For people.
     pub description: String,
@@ -205,19 +206,19 @@ pub struct BatchStatus {
     pub parent: Option<String>,
     /// When it was made.
     pub created_at: f64,
-    /// Jobs it was ever given.
+    /// All its jobs so far.
     pub total: u64,
     /// Jobs that have not succeeded.
     pub pending: u64,
     /// Jobs whose last run failed.
     pub failures: u64,
-    /// Of these, jids (at most 1,000).
+    /// Jids of these (at most 1,000).
     pub failed_jids: Vec<String>,
     /// Nested batches that have not succeeded.
     pub children_pending: u64,
-    /// All jobs, and nested batches, ran at least once.
+    /// All jobs and nested batches ran at least once.
     pub complete: bool,
-    /// All succeeded.
+    /// All jobs and nested batches succeeded.
     pub success: bool,
     /// One of its jobs died.
     pub dead: bool,
@@ -244,41 +245,41 @@ pub struct Stats {
     pub processes: u64,
 }
 
-/// A queue.
+/// A queue as people see it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct QueueSeen {
+pub struct QueueStatus {
     /// Its name.
     pub name: String,
     /// Jobs waiting.
     pub size: u64,
-    /// Age of the next one (s), 0 when empty.
+    /// Age of the next job (s), 0 when empty.
     pub latency_s: f64,
-    /// It gives no jobs.
+    /// Its jobs are not claimed.
     pub paused: bool,
 }
 
 /// A process, as it described itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProcessSeen {
+pub struct ProcessStatus {
     /// `HOST:PID:NONCE`.
     pub identity: String,
     /// JSON.
     pub info: String,
     /// Jobs running.
     pub busy: u64,
-    /// It takes no more.
+    /// It claims no more jobs.
     pub quiet: bool,
     /// Resident memory in KB.
     pub rss_kb: u64,
-    /// Its last beat (s).
-    pub beat_at: f64,
-    /// `(tid, queue, document, run_at)` of what runs.
+    /// Its last heartbeat (s).
+    pub heartbeat_at: f64,
+    /// `(tid, queue, document, run_at)` of its running jobs.
     pub work: Vec<(String, String, Vec<u8>, i64)>,
 }
 
-/// A place where jobs wait.
+/// A list of jobs that do not run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum JobLocation {
     /// A queue.
     Queue(String),
     /// The schedule.
@@ -289,38 +290,39 @@ pub enum Place {
     Dead,
 }
 
-/// A job in a place.
+/// A job in a queue or a set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct JobEntry {
     /// Its score (s); 0 in a queue.
     pub score: f64,
-    /// The store's number of it where it has one (SQLite), else 0.
+    /// Its row in SQLite, else 0.
     pub row: i64,
     /// Its document.
     pub payload: Vec<u8>,
 }
 
-/// Answer of [`super::Watch::arm`].
+/// Answer of [`super::StoreWatch::arm`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Armed {
-    /// One of the queues that is not paused holds a job now.
+pub struct Availability {
+    /// One of the queues holds a job and is not paused.
     pub ready: bool,
     /// When the next scheduled job or retry is due.
     pub next_at: Option<f64>,
 }
 
-/// What ended a [`super::Watch::wait`].
+/// What ended a [`super::StoreWatch::wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// Something changed; names of queues where known (empty: could be any).
+pub enum WatchEvent {
+    /// Something changed.
     Changed {
-        /// Queues that got or lost a job.
+        /// Queues that got or lost a job, where known.
         queues: Vec<Arc<str>>,
-        /// The schedule, the retry set, pauses or cancels changed, or nobody knows.
+        /// The schedule, the retry set, pauses or cancels changed, or it is not
+        /// known what did.
         other: bool,
     },
-    /// Nothing within the time.
+    /// The time was up.
     Timeout,
-    /// [`super::Interrupt::interrupt`].
+    /// [`super::Interrupt::interrupt`] was called.
     Interrupted,
 }

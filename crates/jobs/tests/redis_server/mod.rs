@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{
-    open, Ack, Claimed, Kit, NewJob, Outcome, Pushed, Store, StoreOptions, Turn, Want,
+    open, Ack, ClaimReply, ClaimRequest, ClaimedJob, NewJob, Outcome, PushResult, Store,
+    StoreFactory, StoreOptions,
 };
 
 /// Longest wait for a condition.
@@ -54,12 +55,12 @@ impl Server {
         options
     }
 
-    pub fn kit(&self) -> Arc<dyn Kit> {
+    pub fn factory(&self) -> Arc<dyn StoreFactory> {
         open(&self.options()).unwrap()
     }
 
     pub fn store(&self) -> Box<dyn Store> {
-        self.kit().store()
+        self.factory().store()
     }
 
     pub fn pid(&self) -> i32 {
@@ -144,14 +145,14 @@ pub fn job<'a>(queue: &'a str, payload: &'a [u8]) -> NewJob<'a> {
 
 pub fn push(store: &mut dyn Store, queue: &str, payloads: &[&[u8]]) {
     let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
-    assert!(store.push(&jobs).unwrap().iter().all(|pushed| *pushed == Pushed::Stored));
+    assert!(store.push(&jobs).unwrap().iter().all(|pushed| *pushed == PushResult::Stored));
 }
 
-pub fn done(claimed: &Claimed) -> Ack {
+pub fn done(claimed: &ClaimedJob) -> Ack {
     settle(claimed, Outcome::Ack)
 }
 
-pub fn settle(claimed: &Claimed, outcome: Outcome) -> Ack {
+pub fn settle(claimed: &ClaimedJob, outcome: Outcome) -> Ack {
     Ack { ticket: claimed.ticket, queue: claimed.queue.clone(), outcome, effects: None }
 }
 
@@ -161,7 +162,7 @@ pub fn claim(
     queues: &[&str],
     count: usize,
     first_ticket: u64,
-) -> chaton_jobs::store::Result<Turn> {
+) -> chaton_jobs::store::Result<ClaimReply> {
     let queues: Vec<Arc<str>> = queues.iter().map(|queue| Arc::from(*queue)).collect();
-    store.turn(owner, &[], Some(&Want { queues: &queues, count, first_ticket }))
+    store.ack_and_claim(owner, &[], Some(&ClaimRequest { queues: &queues, count, first_ticket }))
 }

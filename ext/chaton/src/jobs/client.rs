@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use chaton_jobs::store::{Entry, NewBatch, NewJob, NewLock, Store, StoreOptions};
+use chaton_jobs::store::{JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions};
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
 use magnus::{
@@ -101,9 +101,9 @@ pub fn now_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-fn entry_of(value: RArray) -> Result<Entry, Error> {
+fn entry_of(value: RArray) -> Result<JobEntry, Error> {
     let (score, row, payload) = <(f64, i64, RString)>::try_convert(value.as_value())?;
-    Ok(Entry { score, row, payload: copy(payload) })
+    Ok(JobEntry { score, row, payload: copy(payload) })
 }
 
 type Done<T> = chaton_jobs::store::Result<T>;
@@ -292,7 +292,7 @@ impl RbJobsClient {
     }
 
     fn unlock(&self, key: String, jid: String) -> Result<(), Error> {
-        let held = chaton_jobs::store::Held { key: &key, jid: &jid };
+        let held = chaton_jobs::store::HeldLock { key: &key, jid: &jid };
         self.call(|store| store.unlock(&[held]))
     }
 

@@ -74,7 +74,7 @@ impl RbJobs {
         let settings = Settings(settings);
         let mut config = config(&settings)?;
         config.supervised = in_flight.is_some();
-        let kit = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
+        let factory = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
         let slot = settings.get("slot")?;
         let in_flight = match in_flight {
             Some(in_flight) => {
@@ -86,7 +86,7 @@ impl RbJobs {
         // Before the first job can be taken.
         in_flight.as_ref().inspect(|in_flight| in_flight.clear(slot));
         let _ = parts.notes.set(Box::leak(Box::new(Notes { in_flight: in_flight.clone(), slot })));
-        let engine = start_engine(&parts, config, &kit)?;
+        let engine = start_engine(&parts, config, &factory)?;
         in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))
     }
@@ -156,12 +156,12 @@ impl RbJobs {
 fn start_engine(
     parts: &PoolParts,
     config: Config,
-    kit: &Arc<dyn store::Kit>,
+    factory: &Arc<dyn store::StoreFactory>,
 ) -> Result<Engine, Error> {
     let sink = PoolSink(Feed::new(parts, JOBS_LANE));
     let mut given = Some((config, Arc::new(sink)));
     loop {
-        let begin = || given.take().map(|(config, sink)| Engine::start(config, kit, sink));
+        let begin = || given.take().map(|(config, sink)| Engine::start(config, factory, sink));
         match without_gvl(begin, &|| {}).flatten() {
             Some(started) => return started.map_err(|e| error::store(&e)),
             None => check_interrupts()?,

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use chaton_jobs::store::{self, Kit, Store, StoreOptions};
+use chaton_jobs::store::{self, Store, StoreFactory, StoreOptions};
 use magnus::Error;
 use parking_lot::{Condvar, Mutex};
 
@@ -24,7 +24,7 @@ struct State {
 
 /// The connections of one process.
 pub struct Pool {
-    kit: Arc<dyn Kit>,
+    factory: Arc<dyn StoreFactory>,
     state: Mutex<State>,
     freed: Condvar,
 }
@@ -35,13 +35,13 @@ impl Pool {
     /// # Errors
     /// `Chaton::StoreRefused` for a wrong address or option.
     pub fn new(options: &StoreOptions) -> Result<Self, Error> {
-        let kit = store::open(options).map_err(|e| error::store(&e))?;
-        Ok(Self { kit, state: Mutex::default(), freed: Condvar::new() })
+        let factory = store::open(options).map_err(|e| error::store(&e))?;
+        Ok(Self { factory, state: Mutex::default(), freed: Condvar::new() })
     }
 
     /// The store's address, without its password.
     pub fn address(&self) -> &str {
-        self.kit.address()
+        self.factory.address()
     }
 
     /// Runs a call without the GVL. What Ruby wants of the thread meanwhile is
@@ -114,7 +114,7 @@ struct Taken<'a> {
 
 impl Taken<'_> {
     fn get(&mut self) -> &mut Box<dyn Store> {
-        self.store.get_or_insert_with(|| self.pool.kit.store())
+        self.store.get_or_insert_with(|| self.pool.factory.store())
     }
 }
 

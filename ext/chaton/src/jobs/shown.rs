@@ -1,7 +1,7 @@
 //! What a store answers, as Ruby Hashes and Arrays.
 
 use chaton_jobs::store::{
-    BatchStatus, Entry, OwnerSeen, Place, ProcessSeen, Pushed, QueueSeen, Stats,
+    BatchStatus, JobEntry, JobLocation, OwnerStatus, ProcessStatus, PushResult, QueueStatus, Stats,
 };
 use magnus::{Error, IntoValue, RArray, RHash, Ruby};
 
@@ -32,13 +32,13 @@ impl Shown {
 ///
 /// # Errors
 /// `ArgumentError` when there is none.
-pub fn place(name: &str) -> Result<Place, Error> {
+pub fn place(name: &str) -> Result<JobLocation, Error> {
     match name {
-        "scheduled" => Ok(Place::Scheduled),
-        "retry" => Ok(Place::Retry),
-        "dead" => Ok(Place::Dead),
+        "scheduled" => Ok(JobLocation::Scheduled),
+        "retry" => Ok(JobLocation::Retry),
+        "dead" => Ok(JobLocation::Dead),
         _ => match name.strip_prefix("queue:") {
-            Some(queue) if !queue.is_empty() => Ok(Place::Queue(queue.into())),
+            Some(queue) if !queue.is_empty() => Ok(JobLocation::Queue(queue.into())),
             _ => Err(error::argument(format!(
                 "{name:?} is no place of jobs; use queue:NAME, scheduled, retry or dead"
             ))),
@@ -47,12 +47,12 @@ pub fn place(name: &str) -> Result<Place, Error> {
 }
 
 /// Its name.
-pub fn place_name(place: &Place) -> String {
+pub fn place_name(place: &JobLocation) -> String {
     match place {
-        Place::Queue(queue) => format!("queue:{queue}"),
-        Place::Scheduled => "scheduled".into(),
-        Place::Retry => "retry".into(),
-        Place::Dead => "dead".into(),
+        JobLocation::Queue(queue) => format!("queue:{queue}"),
+        JobLocation::Scheduled => "scheduled".into(),
+        JobLocation::Retry => "retry".into(),
+        JobLocation::Dead => "dead".into(),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn place_name(place: &Place) -> String {
 ///
 /// # Errors
 /// What Ruby raises.
-pub fn entry(ruby: &Ruby, entry: &Entry) -> Result<RArray, Error> {
+pub fn entry(ruby: &Ruby, entry: &JobEntry) -> Result<RArray, Error> {
     let shown = ruby.ary_new_capa(3);
     shown.push(entry.score)?;
     shown.push(entry.row)?;
@@ -69,10 +69,10 @@ pub fn entry(ruby: &Ruby, entry: &Entry) -> Result<RArray, Error> {
 }
 
 /// nil for stored, else who holds the lock.
-pub fn pushed(pushed: Pushed) -> Option<String> {
+pub fn pushed(pushed: PushResult) -> Option<String> {
     match pushed {
-        Pushed::Stored => None,
-        Pushed::Locked(jid) => Some(jid),
+        PushResult::Stored => None,
+        PushResult::Locked(jid) => Some(jid),
     }
 }
 
@@ -92,7 +92,7 @@ pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
 }
 
 /// A queue.
-pub fn queue(ruby: &Ruby, queue: QueueSeen) -> Result<RHash, Error> {
+pub fn queue(ruby: &Ruby, queue: QueueStatus) -> Result<RHash, Error> {
     let shown = Shown::new(ruby)
         .with("name", queue.name)?
         .with("size", queue.size)?
@@ -102,7 +102,7 @@ pub fn queue(ruby: &Ruby, queue: QueueSeen) -> Result<RHash, Error> {
 }
 
 /// A process with what it runs.
-pub fn process(ruby: &Ruby, process: ProcessSeen) -> Result<RHash, Error> {
+pub fn process(ruby: &Ruby, process: ProcessStatus) -> Result<RHash, Error> {
     let work = ruby.ary_new();
     for (tid, queue, payload, run_at) in process.work {
         work.push((tid, queue, text(&payload), run_at))?;
@@ -113,17 +113,17 @@ pub fn process(ruby: &Ruby, process: ProcessSeen) -> Result<RHash, Error> {
         .with("busy", process.busy)?
         .with("quiet", process.quiet)?
         .with("rss_kb", process.rss_kb)?
-        .with("beat_at", process.beat_at)?
+        .with("beat_at", process.heartbeat_at)?
         .with("work", work)?;
     Ok(shown.0)
 }
 
 /// An owner of jobs in flight.
-pub fn owner(ruby: &Ruby, owner: OwnerSeen) -> Result<RHash, Error> {
+pub fn owner(ruby: &Ruby, owner: OwnerStatus) -> Result<RHash, Error> {
     let shown = Shown::new(ruby)
         .with("identity", owner.identity)?
-        .with("place", owner.place)?
-        .with("beat_age_s", owner.beat_age.as_secs_f64())?;
+        .with("place", owner.process_key)?
+        .with("beat_age_s", owner.heartbeat_age.as_secs_f64())?;
     Ok(shown.0)
 }
 

@@ -13,7 +13,7 @@ use crate::engine::job::Job;
 use crate::engine::keeper::Keeper;
 use crate::engine::shared::Shared;
 use crate::engine::sink::Sink;
-use crate::store::{self, Kit, NewJob, Place, Store, StoreOptions};
+use crate::store::{self, JobLocation, NewJob, Store, StoreFactory, StoreOptions};
 use chaton_core::random::Random;
 
 /// A sink that keeps what it gets.
@@ -52,21 +52,21 @@ pub struct Node {
 
 impl Node {
     /// Registered by its first beat.
-    pub fn new(kit: &Arc<dyn Kit>, config: Config, seed: u64) -> Self {
-        Self::with_store(kit.store(), kit, config, seed)
+    pub fn new(factory: &Arc<dyn StoreFactory>, config: Config, seed: u64) -> Self {
+        Self::with_store(factory.store(), factory, config, seed)
     }
 
     /// With another connection for its fetcher.
     pub fn with_store(
         store: Box<dyn Store>,
-        kit: &Arc<dyn Kit>,
+        factory: &Arc<dyn StoreFactory>,
         config: Config,
         seed: u64,
     ) -> Self {
         let basket = Arc::new(Basket { idle: Mutex::new(4), ..Basket::default() });
         let shared = Shared::new(config, Identity::new(false), basket.clone());
         let fetcher = Fetcher::new(&shared, store, Random::seeded(seed));
-        let mut keeper = Keeper::new(&shared, kit.store(), false);
+        let mut keeper = Keeper::new(&shared, factory.store(), false);
         keeper.round();
         Self { shared, basket, fetcher, keeper }
     }
@@ -99,7 +99,7 @@ pub fn config() -> Config {
 }
 
 /// An empty store of its own.
-pub fn kit(name: &str) -> Arc<dyn Kit> {
+pub fn factory(name: &str) -> Arc<dyn StoreFactory> {
     store::open(&StoreOptions::new(format!("memory://{name}"))).unwrap()
 }
 
@@ -111,13 +111,13 @@ pub fn push(store: &mut dyn Store, queue: &str, jid: &str, more: &str, at: Optio
 }
 
 /// The jids of a place, first to be claimed first.
-pub fn jids(store: &mut dyn Store, place: &Place) -> Vec<String> {
+pub fn jids(store: &mut dyn Store, place: &JobLocation) -> Vec<String> {
     let entries = store.list(place, 0, 10_000).unwrap();
     let jid = |payload: &[u8]| crate::document::Fields::parse(payload).unwrap().text("jid");
     entries.iter().filter_map(|entry| jid(&entry.payload)).collect()
 }
 
 /// A queue as a place.
-pub fn queue(name: &str) -> Place {
-    Place::Queue(name.into())
+pub fn queue(name: &str) -> JobLocation {
+    JobLocation::Queue(name.into())
 }

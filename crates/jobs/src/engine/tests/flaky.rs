@@ -27,12 +27,17 @@ macro_rules! pass {
 }
 
 impl Store for Flaky {
-    fn turn(&mut self, owner: &str, settles: &[Ack], want: Option<&Want<'_>>) -> Result<Turn> {
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        settles: &[Ack],
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
         let fate = self.random.draw() % 16;
         if fate == 0 {
             return Err(StoreError::unavailable("lost on the way there"));
         }
-        let turn = self.inner.turn(owner, settles, want)?;
+        let turn = self.inner.ack_and_claim(owner, settles, want)?;
         if fate == 1 {
             return Err(StoreError::unavailable("lost on the way back"));
         }
@@ -40,15 +45,15 @@ impl Store for Flaky {
     }
 
     pass! {
-        push(jobs: &[NewJob<'_>]) -> Vec<Pushed>;
+        push(jobs: &[NewJob<'_>]) -> Vec<PushResult>;
         push_once(key: &str, ttl: Duration, job: &NewJob<'_>) -> bool;
-        acquire(owner: &str, asks: &[Ask<'_>], now_s: f64) -> Vec<Grant>;
-        unlock(locks: &[Held<'_>]) -> ();
-        move_due(now_s: f64, max: usize) -> Due;
-        claim_due(owner: &str, first: u64, now_s: f64, max: usize) -> (Vec<Claimed>, Due);
-        beat(beat: &Beat<'_>) -> Beaten;
-        owners() -> Vec<OwnerSeen>;
-        in_flight(owner: &str) -> Vec<Claimed>;
+        acquire(owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Vec<Grant>;
+        unlock(locks: &[HeldLock<'_>]) -> ();
+        move_due(now_s: f64, max: usize) -> DueSummary;
+        claim_due(owner: &str, first: u64, now_s: f64, max: usize) -> (Vec<ClaimedJob>, DueSummary);
+        heartbeat(report: &ProcessReport<'_>) -> HeartbeatReply;
+        owners() -> Vec<OwnerStatus>;
+        in_flight(owner: &str) -> Vec<ClaimedJob>;
         forget(owner: &str) -> bool;
         pause(queue: &str, paused: bool) -> ();
         cancel(jid: &str) -> ();
@@ -60,14 +65,14 @@ impl Store for Flaky {
         batch_close(bid: &str) -> ();
         batch(bid: &str) -> Option<BatchStatus>;
         stats() -> Stats;
-        queues() -> Vec<QueueSeen>;
-        processes() -> Vec<ProcessSeen>;
-        list(place: &Place, offset: usize, count: usize) -> Vec<Entry>;
-        find(jid: &str) -> Option<(Place, Entry)>;
-        remove(place: &Place, entry: &Entry) -> bool;
-        requeue(place: &Place, entry: &Entry, now_s: f64) -> bool;
-        kill(place: &Place, entry: &Entry, now_s: f64) -> bool;
-        clear(place: &Place, max: usize) -> usize;
+        queues() -> Vec<QueueStatus>;
+        processes() -> Vec<ProcessStatus>;
+        list(place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
+        find(jid: &str) -> Option<(JobLocation, JobEntry)>;
+        remove(place: &JobLocation, entry: &JobEntry) -> bool;
+        requeue(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
+        kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
+        clear(place: &JobLocation, max: usize) -> usize;
         signal(identity: &str, signal: &str) -> ();
         backup(path: &str, progress: &mut dyn FnMut(u64, u64)) -> ();
     }

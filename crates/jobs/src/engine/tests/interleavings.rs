@@ -5,12 +5,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
+use super::bench_of_nodes::{config, factory, jids, push, queue, Node};
 use super::flaky::Flaky;
 use crate::engine::job::Job;
 use crate::engine::recovery::Death;
 use crate::outcome::Outcome;
-use crate::store::{Kit, Place, Store};
+use crate::store::{JobLocation, Store, StoreFactory};
 use chaton_core::random::Random;
 
 /// Steps of one run.
@@ -19,7 +19,7 @@ const STEPS: usize = 400;
 const SEEDS: u64 = 150;
 
 struct World {
-    kit: Arc<dyn Kit>,
+    factory: Arc<dyn StoreFactory>,
     store: Box<dyn Store>,
     nodes: Vec<(Node, Vec<Arc<Job>>)>,
     /// Owners that crashed and were not yet recovered, with their death.
@@ -33,10 +33,10 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let kit = kit(&format!("interleavings-{seed}"));
+        let factory = factory(&format!("interleavings-{seed}"));
         let mut world = Self {
-            store: kit.store(),
-            kit,
+            store: factory.store(),
+            factory,
             nodes: vec![],
             crashed: vec![],
             random: Random::seeded(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
@@ -51,8 +51,8 @@ impl World {
     }
 
     fn add_node(&mut self) {
-        let flaky = Flaky::over(self.kit.store(), self.random.draw());
-        let node = Node::with_store(Box::new(flaky), &self.kit, config(), self.random.draw());
+        let flaky = Flaky::over(self.factory.store(), self.random.draw());
+        let node = Node::with_store(Box::new(flaky), &self.factory, config(), self.random.draw());
         self.nodes.push((node, vec![]));
     }
 
@@ -141,7 +141,13 @@ impl World {
     }
 
     fn stored(&mut self) -> HashSet<String> {
-        let places = [queue("high"), queue("low"), Place::Scheduled, Place::Retry, Place::Dead];
+        let places = [
+            queue("high"),
+            queue("low"),
+            JobLocation::Scheduled,
+            JobLocation::Retry,
+            JobLocation::Dead,
+        ];
         let mut all: Vec<String> =
             places.iter().flat_map(|place| jids(&mut *self.store, place)).collect();
         for owner in self.store.owners().unwrap() {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::bench_of_nodes::{config, jids, kit, push, queue, Node};
+use super::bench_of_nodes::{config, factory, jids, push, queue, Node};
 use crate::engine::recovery::Death;
 use crate::outcome::Outcome;
-use crate::store::Place;
+use crate::store::JobLocation;
 
 #[test]
 fn a_job_is_claimed_started_and_acknowledged() {
-    let kit = kit("acknowledged");
-    let mut store = kit.store();
+    let factory = factory("acknowledged");
+    let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     assert!(node.fetch());
     assert_eq!(store.stats().unwrap().in_flight, 1);
     let job = node.start_one().unwrap();
@@ -28,12 +28,12 @@ fn a_job_is_claimed_started_and_acknowledged() {
 
 #[test]
 fn strict_queues_come_in_their_order() {
-    let kit = kit("strict");
-    let mut store = kit.store();
+    let factory = factory("strict");
+    let mut store = factory.store();
     for (queue, jid) in [("low", "c"), ("high", "a"), ("low", "d"), ("high", "b")] {
         push(&mut *store, queue, jid, "", None);
     }
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     let order: Vec<_> =
         std::iter::from_fn(|| node.start_one()).map(|j| j.document().jid().to_string()).collect();
@@ -42,12 +42,12 @@ fn strict_queues_come_in_their_order() {
 
 #[test]
 fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
-    let kit = kit("preempt");
-    let mut store = kit.store();
+    let factory = factory("preempt");
+    let mut store = factory.store();
     for jid in ["a", "b", "c"] {
         push(&mut *store, "low", jid, "", None);
     }
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     let first = node.start_one().unwrap();
     push(&mut *store, "high", "urgent", "", None);
@@ -62,8 +62,8 @@ fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
 
 #[test]
 fn broken_and_expired_jobs_never_reach_a_thread() {
-    let kit = kit("broken");
-    let mut store = kit.store();
+    let factory = factory("broken");
+    let mut store = factory.store();
     let broken = crate::store::NewJob {
         queue: "low",
         payload: b"{\"class\":",
@@ -73,11 +73,11 @@ fn broken_and_expired_jobs_never_reach_a_thread() {
     };
     store.push(&[broken]).unwrap();
     push(&mut *store, "low", "old", r#","chaton":{"expires_at":1}"#, None);
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     node.fetch();
     assert!(node.start_one().is_none());
-    let dead = store.list(&Place::Dead, 0, 10).unwrap();
+    let dead = store.list(&JobLocation::Dead, 0, 10).unwrap();
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].payload, b"{\"class\":", "whole");
     assert_eq!(store.stats().unwrap().in_flight, 0);
@@ -86,13 +86,13 @@ fn broken_and_expired_jobs_never_reach_a_thread() {
 
 #[test]
 fn only_started_jobs_are_blamed_for_a_death() {
-    let kit = kit("blame");
-    let mut store = kit.store();
+    let factory = factory("blame");
+    let mut store = factory.store();
     for jid in ["poison", "innocent"] {
         push(&mut *store, "low", jid, "", None);
     }
     for death in 1..=3 {
-        let mut victim = Node::new(&kit, config(), death);
+        let mut victim = Node::new(&factory, config(), death);
         victim.fetch();
         let mut running = victim.start_one().unwrap();
         if death == 3 {
@@ -104,7 +104,7 @@ fn only_started_jobs_are_blamed_for_a_death() {
             assert!(victim.basket.jobs.lock().is_empty(), "nothing runs beside it");
         }
         assert_eq!(running.document().jid(), "poison", "it was at the front");
-        let mut heir = Node::new(&kit, config(), death);
+        let mut heir = Node::new(&factory, config(), death);
         heir.shared.add_death(Death {
             identity: victim.shared.identity.name.clone(),
             cause: Some("SIGSEGV".into()),
@@ -116,21 +116,21 @@ fn only_started_jobs_are_blamed_for_a_death() {
         running.finish(Outcome::Ack);
         victim.fetch();
     }
-    let dead = store.list(&Place::Dead, 0, 10).unwrap();
-    assert_eq!(jids(&mut *store, &Place::Dead), ["poison"]);
+    let dead = store.list(&JobLocation::Dead, 0, 10).unwrap();
+    assert_eq!(jids(&mut *store, &JobLocation::Dead), ["poison"]);
     assert!(String::from_utf8_lossy(&dead[0].payload).contains("SIGSEGV"));
     assert_eq!(jids(&mut *store, &queue("low")), ["innocent"]);
 }
 
 #[test]
 fn limits_hold_jobs_back_and_let_them_go() {
-    let kit = kit("limits");
-    let mut store = kit.store();
+    let factory = factory("limits");
+    let mut store = factory.store();
     let limit = r#","chaton":{"limits":[{"key":"api","max":1}]}"#;
     for jid in ["a", "b"] {
         push(&mut *store, "low", jid, limit, None);
     }
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     let first = node.start_one().unwrap();
     assert!(node.start_one().is_none());
@@ -138,21 +138,21 @@ fn limits_hold_jobs_back_and_let_them_go() {
     assert_eq!(store.stats().unwrap().scheduled, 1);
     first.finish(Outcome::Ack);
     node.fetch();
-    let waiting = store.list(&Place::Scheduled, 0, 1).unwrap();
-    assert!(store.requeue(&Place::Scheduled, &waiting[0], 0.0).unwrap());
+    let waiting = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
+    assert!(store.requeue(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "b");
 }
 
 #[test]
 fn an_owner_that_was_taken_for_dead_changes_nothing() {
-    let kit = kit("fenced");
-    let mut store = kit.store();
+    let factory = factory("fenced");
+    let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     let job = node.start_one().unwrap();
-    let mut heir = Node::new(&kit, config(), 2);
+    let mut heir = Node::new(&factory, config(), 2);
     let identity = node.shared.identity.name.clone();
     heir.shared.add_death(Death { identity, ..Death::default() });
     heir.keeper.round();
@@ -167,11 +167,11 @@ fn an_owner_that_was_taken_for_dead_changes_nothing() {
 
 #[test]
 fn a_suspect_that_cannot_be_alone_is_sent_away() {
-    let kit = kit("suspect-waits");
-    let mut store = kit.store();
+    let factory = factory("suspect-waits");
+    let mut store = factory.store();
     push(&mut *store, "high", "long", "", None);
     push(&mut *store, "low", "suspect", r#","chaton":{"deaths":2}"#, None);
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     node.fetch();
     let long = node.start_one().unwrap();
     assert!(node.start_one().is_none());
@@ -180,7 +180,7 @@ fn a_suspect_that_cannot_be_alone_is_sent_away() {
     assert!(node.start_one().is_none(), "nothing is claimed while a suspect waits");
     node.shared.book.lock().suspects[0].1 = 0;
     node.fetch();
-    assert_eq!(jids(&mut *store, &Place::Scheduled), ["suspect"]);
+    assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"]);
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "innocent");
     long.finish(Outcome::Ack);
@@ -188,14 +188,14 @@ fn a_suspect_that_cannot_be_alone_is_sent_away() {
 
 #[test]
 fn what_was_claimed_before_quiet_is_not_started_after_it() {
-    let kit = kit("quiet-claim");
-    let mut store = kit.store();
+    let factory = factory("quiet-claim");
+    let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&kit, config(), 1);
+    let mut node = Node::new(&factory, config(), 1);
     let claimed = {
         let queues = ["low".into()];
-        let want = crate::store::Want { queues: &queues, count: 1, first_ticket: 1 };
-        store.turn(&node.shared.identity.name, &[], Some(&want)).unwrap().jobs
+        let want = crate::store::ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
+        store.ack_and_claim(&node.shared.identity.name, &[], Some(&want)).unwrap().jobs
     };
     node.shared.book.lock().quiet = true;
     let mut intake = crate::engine::intake::Intake::new(&node.shared);
@@ -207,11 +207,11 @@ fn what_was_claimed_before_quiet_is_not_started_after_it() {
 
 #[test]
 fn a_lost_claim_of_due_jobs_is_found_again() {
-    let kit = kit("lost-due");
-    let mut store = kit.store();
+    let factory = factory("lost-due");
+    let mut store = factory.store();
     push(&mut *store, "low", "a", "", Some(1.0));
     let settings = || crate::engine::Config { claim_due: true, ..config() };
-    let mut node = Node::new(&kit, settings(), 1);
+    let mut node = Node::new(&factory, settings(), 1);
     // The keeper's first round took it in; as if that had been lost:
     let job = node.start_one().unwrap();
     let ticket = job.ticket();
@@ -230,10 +230,10 @@ fn a_lost_claim_of_due_jobs_is_found_again() {
 
 #[test]
 fn a_quiet_keeper_rests() {
-    let kit = kit("quiet-keeper");
-    let mut store = kit.store();
+    let factory = factory("quiet-keeper");
+    let mut store = factory.store();
     let settings = crate::engine::Config { claim_due: true, ..config() };
-    let mut node = Node::new(&kit, settings, 1);
+    let mut node = Node::new(&factory, settings, 1);
     node.shared.book.lock().quiet = true;
     push(&mut *store, "low", "a", "", Some(1.0));
     node.shared.book.lock().due_at = Some(1.0);

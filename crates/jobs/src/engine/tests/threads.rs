@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::bench_of_nodes::{config, jids, kit, push, queue};
+use super::bench_of_nodes::{config, factory, jids, push, queue};
 use crate::cron::Cron;
 use crate::engine::job::Job;
 use crate::engine::sink::Sink;
 use crate::engine::{Config, Engine};
 use crate::outcome::Outcome;
-use crate::store::Place;
+use crate::store::JobLocation;
 
 /// How long a condition may take to come true.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -112,12 +112,12 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 fn started(config: Config, name: &str, pool: &Arc<Pool>) -> Engine {
-    Engine::start(config, &kit(name), pool.clone()).unwrap()
+    Engine::start(config, &factory(name), pool.clone()).unwrap()
 }
 
 #[test]
 fn runs_ten_thousand_jobs_each_once() {
-    let mut store = kit("threads-many").store();
+    let mut store = factory("threads-many").store();
     for n in 0..10_000 {
         push(&mut *store, ["high", "low"][n % 2], &format!("j{n}"), "", None);
     }
@@ -138,7 +138,7 @@ fn runs_ten_thousand_jobs_each_once() {
 
 #[test]
 fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
-    let mut store = kit("threads-idle").store();
+    let mut store = factory("threads-idle").store();
     let (pool, handles) = Pool::start(2, |_| Outcome::Ack);
     let engine = started(config(), "threads-idle", &pool);
     until("the queues were seen empty", || engine.stats().empty_turns > 0);
@@ -154,7 +154,7 @@ fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
 
 #[test]
 fn stopping_sends_everything_back_to_the_front_in_order() {
-    let mut store = kit("threads-stop").store();
+    let mut store = factory("threads-stop").store();
     for jid in ["a", "b", "c"] {
         push(&mut *store, "low", jid, "", None);
     }
@@ -184,7 +184,7 @@ fn stopping_sends_everything_back_to_the_front_in_order() {
 
 #[test]
 fn two_engines_enqueue_each_tick_once() {
-    let mut store = kit("threads-cron").store();
+    let mut store = factory("threads-cron").store();
     let every = |name| {
         Cron::new(name, "* * * * * *", "UTC", "low", r#"{"class":"A","args":[],"queue":"low""#)
     };
@@ -198,12 +198,12 @@ fn two_engines_enqueue_each_tick_once() {
     assert!(pool.done.lock().len() <= seconds + 1, "more ticks than seconds");
     engines.iter().for_each(Engine::stop);
     pool.end(handles);
-    assert_eq!(store.list(&Place::Dead, 0, 1).unwrap().len(), 0);
+    assert_eq!(store.list(&JobLocation::Dead, 0, 1).unwrap().len(), 0);
 }
 
 #[test]
 fn a_cancel_reaches_a_running_job() {
-    let mut store = kit("threads-cancel").store();
+    let mut store = factory("threads-cancel").store();
     push(&mut *store, "low", "a", "", None);
     let (pool, handles) = Pool::start(1, |job| {
         until("cancelled", || job.is_cancelled());

@@ -12,7 +12,7 @@ pub(crate) fn told(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Ack {
         BatchEvent::Failed => Outcome::Retry { at: now_s(), payload: doc("q", jid) },
         BatchEvent::Died => Outcome::Dead { payload: None, at: now_s() },
     };
-    let step = BatchUpdate { bid: bid.into(), jid: jid.into(), what };
+    let step = BatchUpdate { bid: bid.into(), jid: jid.into(), event: what };
     settle_with(ticket, "q", outcome, SideEffects { batch: Some(step), ..SideEffects::default() })
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn fill(desk: &mut Desk, bid: &str, jids: &[&str]) {
     for jid in jids {
         let payload = doc_with("q", jid, &format!(r#","bid":"{bid}""#));
         let new = NewJob { bid: Some(bid), ..job("q", &payload) };
-        assert_eq!(desk.store.push(&[new]).unwrap(), [Pushed::Stored]);
+        assert_eq!(desk.store.push(&[new]).unwrap(), [PushResult::Stored]);
     }
 }
 
@@ -152,8 +152,8 @@ pub(crate) fn what_died_may_still_succeed(fresh: Fresh<'_>) {
     desk.claim("me", &["q"], 9, 1);
     desk.end("me", &[told(1, "b", "x", BatchEvent::Died)]);
     assert_eq!(calls(&mut desk), ["b complete", "b death"]);
-    let dead = desk.all(&Place::Dead);
-    assert!(desk.store.requeue(&Place::Dead, &dead[0], now_s()).unwrap());
+    let dead = desk.all(&JobLocation::Dead);
+    assert!(desk.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap());
     desk.claim("me", &["q"], 9, 2);
     assert_eq!(desk.end("me", &[told(2, "b", "x", BatchEvent::Done)]), 0);
     assert_eq!(counts(&mut desk, "b"), (1, 0, 0, true, true, true));
@@ -217,6 +217,6 @@ pub(crate) fn only_stored_jobs_count(fresh: Fresh<'_>) {
         of_b(&payloads[2], None, Some(now_s() + 99.0)),
     ];
     let answers = desk.store.push(&jobs).unwrap();
-    assert_eq!(answers, [Pushed::Stored, Pushed::Locked("x".into()), Pushed::Stored]);
+    assert_eq!(answers, [PushResult::Stored, PushResult::Locked("x".into()), PushResult::Stored]);
     assert_eq!(counts(&mut desk, "b"), (2, 2, 0, false, false, false));
 }

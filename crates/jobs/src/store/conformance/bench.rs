@@ -7,14 +7,14 @@ use crate::document::Fields;
 use crate::store::*;
 
 /// Opens an empty place.
-pub(crate) type Fresh<'a> = &'a dyn Fn() -> Arc<dyn Kit>;
+pub(crate) type Fresh<'a> = &'a dyn Fn() -> Arc<dyn StoreFactory>;
 
 /// How long a condition may take to come true.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A place and a connection to it.
 pub(crate) struct Desk {
-    pub kit: Arc<dyn Kit>,
+    pub factory: Arc<dyn StoreFactory>,
     pub store: Box<dyn Store>,
     /// Of [`Desk::claim_all`]: an owner uses each once.
     next_ticket: u64,
@@ -42,7 +42,7 @@ pub(crate) fn jid_of(payload: &[u8]) -> String {
 }
 
 /// The jids of claimed jobs, in order.
-pub(crate) fn jids(jobs: &[Claimed]) -> Vec<String> {
+pub(crate) fn jids(jobs: &[ClaimedJob]) -> Vec<String> {
     jobs.iter().map(|job| jid_of(&job.payload)).collect()
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn back() -> Outcome {
 }
 
 /// A queue as a place.
-pub(crate) fn queue(name: &str) -> Place {
-    Place::Queue(name.into())
+pub(crate) fn queue(name: &str) -> JobLocation {
+    JobLocation::Queue(name.into())
 }
 
 /// Now, as stores count.
@@ -97,43 +97,43 @@ pub(crate) fn together<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync
 
 impl Desk {
     pub fn new(fresh: Fresh<'_>) -> Self {
-        let kit = fresh();
-        Self { store: kit.store(), kit, next_ticket: 1_000_000 }
+        let factory = fresh();
+        Self { store: factory.store(), factory, next_ticket: 1_000_000 }
     }
 
     /// Pushes jobs by their jids.
     pub fn put(&mut self, queue: &str, jids: &[&str]) {
         let payloads: Vec<Vec<u8>> = jids.iter().map(|jid| doc(queue, jid)).collect();
         let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
-        let stored = vec![Pushed::Stored; jobs.len()];
+        let stored = vec![PushResult::Stored; jobs.len()];
         assert_eq!(self.store.push(&jobs).unwrap(), stored);
     }
 
     /// Pushes one document at a time.
     pub fn put_at(&mut self, at: f64, payload: &[u8]) {
         let job = NewJob { at: Some(at), ..job("q", payload) };
-        assert_eq!(self.store.push(&[job]).unwrap(), [Pushed::Stored]);
+        assert_eq!(self.store.push(&[job]).unwrap(), [PushResult::Stored]);
     }
 
     /// Puts documents into the retry set or the dead set, by way of a claim.
-    pub fn put_in(&mut self, place: &Place, at: f64, payload: &[u8]) {
+    pub fn put_in(&mut self, place: &JobLocation, at: f64, payload: &[u8]) {
         self.store.push(&[job("by-way", payload)]).unwrap();
         let ticket = self.claim("by-way", &["by-way"], 1, 1).jobs[0].ticket;
         let payload = payload.to_vec();
         let outcome = match place {
-            Place::Retry => Outcome::Retry { at, payload },
-            Place::Scheduled => Outcome::Reschedule { at },
-            Place::Dead => Outcome::Dead { payload: None, at },
-            Place::Queue(_) => back(),
+            JobLocation::Retry => Outcome::Retry { at, payload },
+            JobLocation::Scheduled => Outcome::Reschedule { at },
+            JobLocation::Dead => Outcome::Dead { payload: None, at },
+            JobLocation::Queue(_) => back(),
         };
         assert_eq!(self.end("by-way", &[settle(ticket, "by-way", outcome)]), 0);
     }
 
     /// Claims.
-    pub fn claim(&mut self, owner: &str, queues: &[&str], count: usize, first: u64) -> Turn {
+    pub fn claim(&mut self, owner: &str, queues: &[&str], count: usize, first: u64) -> ClaimReply {
         let queues = names(queues);
-        let want = Want { queues: &queues, count, first_ticket: first };
-        self.store.turn(owner, &[], Some(&want)).unwrap()
+        let want = ClaimRequest { queues: &queues, count, first_ticket: first };
+        self.store.ack_and_claim(owner, &[], Some(&want)).unwrap()
     }
 
     /// Claims everything under tickets that nothing else here uses; the jids.
@@ -145,16 +145,16 @@ impl Desk {
 
     /// Settles; how many were gone.
     pub fn end(&mut self, owner: &str, settles: &[Ack]) -> usize {
-        self.store.turn(owner, settles, None).unwrap().fenced
+        self.store.ack_and_claim(owner, settles, None).unwrap().fenced
     }
 
     /// Everything in a place.
-    pub fn all(&mut self, place: &Place) -> Vec<Entry> {
+    pub fn all(&mut self, place: &JobLocation) -> Vec<JobEntry> {
         self.store.list(place, 0, 100_000).unwrap()
     }
 
     /// The jids in a place, in order.
-    pub fn listed(&mut self, place: &Place) -> Vec<String> {
+    pub fn listed(&mut self, place: &JobLocation) -> Vec<String> {
         self.all(place).iter().map(|entry| jid_of(&entry.payload)).collect()
     }
 }

@@ -31,11 +31,11 @@ pub(crate) fn a_claim_takes_no_more_than_asked(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a", "b", "c"]);
     let turn = desk.claim("me", &["q"], 2, 7);
-    let claimed = |ticket, jid| Claimed { ticket, queue: "q".into(), payload: doc("q", jid) };
+    let claimed = |ticket, jid| ClaimedJob { ticket, queue: "q".into(), payload: doc("q", jid) };
     assert_eq!(turn.jobs, [claimed(7, "a"), claimed(8, "b")]);
     assert_eq!((turn.fenced, turn.drained), (0, false));
     assert_eq!(desk.listed(&queue("q")), ["c"]);
-    let nothing = desk.store.turn("me", &[], None).unwrap();
+    let nothing = desk.store.ack_and_claim("me", &[], None).unwrap();
     assert!(nothing.jobs.is_empty() && nothing.fenced == 0);
 }
 
@@ -97,10 +97,10 @@ pub(crate) fn one_push_goes_to_several_queues_and_the_schedule(fresh: Fresh<'_>)
         job("r", &payloads[3]),
     ];
     jobs[2].at = Some(1_900_000_000.125);
-    assert_eq!(desk.store.push(&jobs).unwrap(), vec![Pushed::Stored; 4]);
+    assert_eq!(desk.store.push(&jobs).unwrap(), vec![PushResult::Stored; 4]);
     assert_eq!(desk.listed(&queue("q")), ["a"]);
     assert_eq!(desk.listed(&queue("r")), ["b", "d"]);
-    let scheduled = desk.all(&Place::Scheduled);
+    let scheduled = desk.all(&JobLocation::Scheduled);
     assert_eq!(scheduled.len(), 1);
     assert_eq!(scheduled[0].score, 1_900_000_000.125);
     assert_eq!(scheduled[0].payload, payloads[2]);

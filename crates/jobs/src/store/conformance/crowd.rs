@@ -24,20 +24,20 @@ fn put_many(desk: &mut Desk, queue: &str, count: usize) {
 /// Claims by the batch, each turn settling what the last one claimed, until
 /// `over` says so when nothing comes. Tells of each claim how many it had.
 fn claim_until(
-    kit: &Arc<dyn Kit>,
+    factory: &Arc<dyn StoreFactory>,
     owner: &str,
     count: usize,
     over: impl Fn() -> bool,
 ) -> (Vec<String>, Vec<usize>) {
-    let mut store = kit.store();
+    let mut store = factory.store();
     let queues = names(&["q", "r"]);
     let (mut got, mut sizes, mut ends) = (vec![], vec![], vec![]);
     let mut first_ticket = 1;
     loop {
         // Before the look: what was pushed until then must be seen by it.
         let last = over();
-        let want = Want { queues: &queues, count, first_ticket };
-        let turn = store.turn(owner, &ends, Some(&want)).unwrap();
+        let want = ClaimRequest { queues: &queues, count, first_ticket };
+        let turn = store.ack_and_claim(owner, &ends, Some(&want)).unwrap();
         assert_eq!(turn.fenced, 0);
         first_ticket += turn.jobs.len() as u64;
         ends = turn.jobs.iter().map(|job| settle(job.ticket, &job.queue, Outcome::Ack)).collect();
@@ -60,8 +60,8 @@ fn assert_each_once(all: &[String], expected: usize) {
 pub(crate) fn eight_claim_each_job_once(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     put_many(&mut desk, "q", MANY);
-    let kit = desk.kit.clone();
-    let got = together(THREADS, |n| claim_until(&kit, &format!("owner{n}"), 50, || true).0);
+    let factory = desk.factory.clone();
+    let got = together(THREADS, |n| claim_until(&factory, &format!("owner{n}"), 50, || true).0);
     assert_each_once(&got.concat(), MANY);
     let left = desk.store.stats().unwrap();
     assert_eq!((left.enqueued, left.in_flight), (0, 0));
@@ -71,13 +71,13 @@ pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
     const PUSHES: usize = 20;
     const EACH: usize = 25;
     let desk = Desk::new(fresh);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     let pushing = AtomicUsize::new(2);
     let results = together(3, |n| {
         if n == 2 {
-            return claim_until(&kit, "me", 1000, || pushing.load(Ordering::SeqCst) == 0);
+            return claim_until(&factory, "me", 1000, || pushing.load(Ordering::SeqCst) == 0);
         }
-        let mut store = kit.store();
+        let mut store = factory.store();
         for push in 0..PUSHES {
             let payloads: Vec<Vec<u8>> =
                 (0..EACH).map(|index| doc("q", &format!("{n}-{push}-{index}"))).collect();
@@ -98,14 +98,14 @@ pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
 pub(crate) fn pushers_and_claimers_at_once(fresh: Fresh<'_>) {
     const EACH: usize = 200;
     let mut desk = Desk::new(fresh);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     let pushing = AtomicUsize::new(4);
     let got = together(8, |n| {
         if n >= 4 {
             let over = || pushing.load(Ordering::SeqCst) == 0;
-            return claim_until(&kit, &format!("owner{n}"), 7, over).0;
+            return claim_until(&factory, &format!("owner{n}"), 7, over).0;
         }
-        let mut store = kit.store();
+        let mut store = factory.store();
         for index in 0..EACH {
             let queue = if index % 2 == 0 { "q" } else { "r" };
             let payload = doc(queue, &format!("{n}-{index}"));
@@ -123,15 +123,15 @@ pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     put_many(&mut desk, "q", JOBS);
     assert_eq!(desk.claim("dead", &["q"], JOBS, 1).jobs.len(), JOBS);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     let fenced = together(4, |_| {
-        let mut store = kit.store();
+        let mut store = factory.store();
         let jobs = store.in_flight("dead").unwrap();
         let ends: Vec<Ack> =
             jobs.iter().map(|job| settle(job.ticket, &job.queue, back())).collect();
         let mut fenced = 0;
         for chunk in ends.chunks(20) {
-            fenced += store.turn("dead", chunk, None).unwrap().fenced;
+            fenced += store.ack_and_claim("dead", chunk, None).unwrap().fenced;
         }
         ends.len() - fenced
     });
@@ -148,9 +148,9 @@ pub(crate) fn due_jobs_are_moved_once(fresh: Fresh<'_>) {
     let due = |payload| NewJob { at: Some(now - 1.0), ..job("q", payload) };
     let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| due(payload)).collect();
     desk.store.push(&jobs).unwrap();
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     let moved = together(4, |n| {
-        let mut store = kit.store();
+        let mut store = factory.store();
         let owner = format!("owner{n}");
         let (mut moved, mut claimed) = (0, vec![]);
         while store.stats().unwrap().scheduled > 0 {
@@ -172,12 +172,12 @@ pub(crate) fn due_jobs_are_moved_once(fresh: Fresh<'_>) {
 
 pub(crate) fn a_tick_is_pushed_by_one(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     for tick in 0..20 {
         let key = format!("cron:{tick}");
         let pushed = together(4, |n| {
             let payload = doc("q", &format!("{tick}-{n}"));
-            kit.store().push_once(&key, PATIENCE, &job("q", &payload)).unwrap()
+            factory.store().push_once(&key, PATIENCE, &job("q", &payload)).unwrap()
         });
         assert_eq!(pushed.into_iter().filter(|pushed| *pushed).count(), 1);
     }
@@ -186,21 +186,22 @@ pub(crate) fn a_tick_is_pushed_by_one(fresh: Fresh<'_>) {
 
 pub(crate) fn a_lock_has_one_holder(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     for round in 0..20 {
         let key = format!("k{round}");
         let answers = together(4, |n| {
             let jid = format!("{round}-{n}");
             let payload = doc("q", &jid);
             let lock = NewLock { key: &key, jid: &jid, ttl: PATIENCE };
-            kit.store()
+            factory
+                .store()
                 .push(&[NewJob { lock: Some(lock), ..job("q", &payload) }])
                 .unwrap()
                 .remove(0)
         });
         let winner = jid_of(&desk.all(&queue("q"))[round].payload);
-        let stored = answers.iter().filter(|answer| **answer == Pushed::Stored).count();
-        let held = answers.iter().filter(|answer| **answer == Pushed::Locked(winner.clone()));
+        let stored = answers.iter().filter(|answer| **answer == PushResult::Stored).count();
+        let held = answers.iter().filter(|answer| **answer == PushResult::Locked(winner.clone()));
         assert_eq!((stored, held.count()), (1, 3), "{answers:?}");
     }
 }
@@ -209,9 +210,9 @@ pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
     const EACH: usize = 50;
     let mut desk = Desk::new(fresh);
     open(&mut desk, "b", None);
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     together(4, |n| {
-        let mut store = kit.store();
+        let mut store = factory.store();
         for index in 0..EACH {
             let jid = format!("{n}-{index}");
             let payload = doc("q", &jid);
@@ -224,10 +225,10 @@ pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
     let jobs = desk.store.in_flight("me").unwrap();
     let share = |n: usize| jobs.iter().skip(n).step_by(4);
     together(4, |n| {
-        let mut store = kit.store();
+        let mut store = factory.store();
         for one in share(n) {
             let end = told(one.ticket, "b", &jid_of(&one.payload), BatchEvent::Done);
-            assert_eq!(store.turn("me", &[end], None).unwrap().fenced, 0);
+            assert_eq!(store.ack_and_claim("me", &[end], None).unwrap().fenced, 0);
         }
     });
     let total = 4 * EACH as u64;
@@ -238,17 +239,17 @@ pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
 pub(crate) fn limits_hold_in_a_crowd(fresh: Fresh<'_>) {
     let desk = Desk::new(fresh);
     let now = now_s();
-    let kit = desk.kit.clone();
+    let factory = desk.factory.clone();
     let limits = [
         Limit { key: "w".into(), rule: LimitRule::Window { max: 30, per_s: 600.0 } },
         Limit { key: "c".into(), rule: LimitRule::Concurrent { max: 20, hold_s: 600.0 } },
         Limit { key: "b".into(), rule: LimitRule::Bucket { max: 25, per_s: 600.0 } },
     ];
     let granted = together(4, |n| {
-        let mut store = kit.store();
+        let mut store = factory.store();
         let owner = format!("owner{n}");
         let mut ask = |ticket| {
-            let asks = [Ask { ticket, limits: &limits }];
+            let asks = [LimitRequest { ticket, limits: &limits }];
             store.acquire(&owner, &asks, now).unwrap()[0] == Grant::Now
         };
         (0..20).filter(|ticket| ask(*ticket)).count()

@@ -19,8 +19,8 @@ pub(crate) fn due_jobs_move_in_the_order_of_their_times(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     let now = now_s();
     desk.put("q", &["waited"]);
-    desk.put_in(&Place::Retry, now - 3.0, &doc("q", "second"));
-    desk.put_in(&Place::Retry, now - 1.0, &doc("q", "fourth"));
+    desk.put_in(&JobLocation::Retry, now - 3.0, &doc("q", "second"));
+    desk.put_in(&JobLocation::Retry, now - 1.0, &doc("q", "fourth"));
     desk.put_at(now - 4.0, &doc("q", "first"));
     desk.put_at(now - 2.0, &doc("q", "third"));
     desk.put_at(now, &doc("r", "just now"));
@@ -31,8 +31,8 @@ pub(crate) fn due_jobs_move_in_the_order_of_their_times(fresh: Fresh<'_>) {
     assert!(due.next_at.is_some_and(|at| (at - now - 50.0).abs() < 0.001), "{due:?}");
     assert_eq!(desk.listed(&queue("q")), ["waited", "first", "second", "third", "fourth"]);
     assert_eq!(desk.listed(&queue("r")), ["just now"]);
-    assert_eq!(desk.listed(&Place::Scheduled), ["not yet"]);
-    assert_eq!(desk.all(&Place::Retry), []);
+    assert_eq!(desk.listed(&JobLocation::Scheduled), ["not yet"]);
+    assert_eq!(desk.all(&JobLocation::Retry), []);
 }
 
 pub(crate) fn no_more_move_than_asked(fresh: Fresh<'_>) {
@@ -41,7 +41,7 @@ pub(crate) fn no_more_move_than_asked(fresh: Fresh<'_>) {
     for (index, jid) in ["a", "b", "c", "d"].into_iter().enumerate() {
         desk.put_at(now - 10.0 + index as f64, &doc("q", jid));
     }
-    desk.put_in(&Place::Retry, now - 9.5, &doc("q", "retry"));
+    desk.put_in(&JobLocation::Retry, now - 9.5, &doc("q", "retry"));
     let due = desk.store.move_due(now, 2).unwrap();
     assert_eq!(due.moved, 2);
     assert!(due.next_at.is_some_and(|at| (at - (now - 9.0)).abs() < 0.001), "{due:?}");
@@ -53,11 +53,14 @@ pub(crate) fn no_more_move_than_asked(fresh: Fresh<'_>) {
 
 pub(crate) fn nothing_due_tells_when_something_is(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    assert_eq!(desk.store.move_due(now_s(), 10).unwrap(), Due::default());
-    assert_eq!(desk.store.claim_due("me", 1, now_s(), 10).unwrap(), (vec![], Due::default()));
+    assert_eq!(desk.store.move_due(now_s(), 10).unwrap(), DueSummary::default());
+    assert_eq!(
+        desk.store.claim_due("me", 1, now_s(), 10).unwrap(),
+        (vec![], DueSummary::default())
+    );
     desk.put_at(1_900_000_500.0, &doc("q", "a"));
-    desk.put_in(&Place::Retry, 1_900_000_000.5, &doc("q", "b"));
-    let expected = Due { next_at: Some(1_900_000_000.5), ..Due::default() };
+    desk.put_in(&JobLocation::Retry, 1_900_000_000.5, &doc("q", "b"));
+    let expected = DueSummary { next_at: Some(1_900_000_000.5), ..DueSummary::default() };
     assert_eq!(desk.store.move_due(now_s(), 10).unwrap(), expected);
     assert_eq!(desk.store.claim_due("me", 1, now_s(), 10).unwrap(), (vec![], expected));
 }
@@ -94,30 +97,30 @@ pub(crate) fn what_is_no_job_goes_to_the_dead_set_whole(fresh: Fresh<'_>) {
     for payload in MALFORMED {
         desk.put_at(now - 5.0, payload);
     }
-    desk.put_in(&Place::Retry, now - 6.0, b"{broken");
+    desk.put_in(&JobLocation::Retry, now - 6.0, b"{broken");
     desk.put_at(now - 1.0, &doc("q", "good"));
     while desk.store.move_due(now, 10).unwrap().moved > 0 {}
     assert_eq!(desk.listed(&queue("q")), ["good"]);
-    assert_eq!(desk.all(&Place::Scheduled), []);
+    assert_eq!(desk.all(&JobLocation::Scheduled), []);
     let mut dead: Vec<Vec<u8>> =
-        desk.all(&Place::Dead).into_iter().map(|entry| entry.payload).collect();
+        desk.all(&JobLocation::Dead).into_iter().map(|entry| entry.payload).collect();
     let mut expected: Vec<Vec<u8>> = MALFORMED.iter().map(|payload| payload.to_vec()).collect();
     expected.push(b"{broken".to_vec());
     dead.sort();
     expected.sort();
     assert_eq!(dead, expected);
-    assert!(desk.all(&Place::Dead).iter().all(|entry| (entry.score - now).abs() < 0.01));
+    assert!(desk.all(&JobLocation::Dead).iter().all(|entry| (entry.score - now).abs() < 0.01));
 }
 
 pub(crate) fn due_jobs_are_claimed_as_they_are(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     let now = now_s();
     desk.put_at(now - 1.0, &doc_with("q", "c", r#","enqueued_at":1.5"#));
-    desk.put_in(&Place::Retry, now - 2.0, &doc("r", "b"));
+    desk.put_in(&JobLocation::Retry, now - 2.0, &doc("r", "b"));
     desk.put_at(now - 3.0, &doc("q", "a"));
     desk.put_at(now + 9.0, &doc("q", "later"));
     let (jobs, due) = desk.store.claim_due("me", 40, now, 2).unwrap();
-    let claimed = |ticket, payload| Claimed { ticket, queue: "".into(), payload };
+    let claimed = |ticket, payload| ClaimedJob { ticket, queue: "".into(), payload };
     assert_eq!(jobs, [claimed(40, doc("q", "a")), claimed(41, doc("r", "b"))]);
     assert_eq!(due.moved, 2);
     assert!((due.lag_max_s - 3.0).abs() < 0.001, "{due:?}");
@@ -151,7 +154,7 @@ pub(crate) fn a_claim_of_due_jobs_buries_what_is_no_job(fresh: Fresh<'_>) {
     }
     let tickets: Vec<u64> = jobs.iter().map(|job| job.ticket).collect();
     assert_eq!((jids(&jobs), tickets), (vec!["a".into(), "b".into()], vec![1, 2]));
-    assert_eq!(desk.all(&Place::Dead).len(), MALFORMED.len());
+    assert_eq!(desk.all(&JobLocation::Dead).len(), MALFORMED.len());
     assert_eq!(desk.store.in_flight("me").unwrap(), jobs);
 }
 
@@ -169,7 +172,7 @@ pub(crate) fn a_claimed_due_job_goes_back_to_its_queue(fresh: Fresh<'_>) {
 
 pub(crate) fn a_key_pushes_once(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    let mut other = desk.kit.store();
+    let mut other = desk.factory.store();
     let payload = doc("q", "a");
     assert!(desk.store.push_once("tick:1", PATIENCE, &job("q", &payload)).unwrap());
     assert!(!other.push_once("tick:1", PATIENCE, &job("q", &payload)).unwrap());

@@ -5,23 +5,23 @@ use super::bench::*;
 use crate::document::Fields;
 use crate::store::*;
 
-fn places() -> [Place; 4] {
-    [queue("q"), Place::Scheduled, Place::Retry, Place::Dead]
+fn places() -> [JobLocation; 4] {
+    [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
 }
 
 /// Three jobs in each place; the middle one's entry.
-fn middle(desk: &mut Desk, place: &Place) -> Entry {
+fn middle(desk: &mut Desk, place: &JobLocation) -> JobEntry {
     for (index, jid) in ["a", "b", "c"].into_iter().enumerate() {
         match place {
-            Place::Queue(queue) => desk.put(queue, &[jid]),
+            JobLocation::Queue(queue) => desk.put(queue, &[jid]),
             set => desk.put_in(set, now_s() + index as f64, &doc("q", jid)),
         }
     }
     desk.all(place).remove(1)
 }
 
-fn rest(place: &Place) -> [&'static str; 2] {
-    if *place == Place::Dead {
+fn rest(place: &JobLocation) -> [&'static str; 2] {
+    if *place == JobLocation::Dead {
         ["c", "a"]
     } else {
         ["a", "c"]
@@ -39,7 +39,7 @@ pub(crate) fn an_entry_is_removed_once(fresh: Fresh<'_>) {
 }
 
 /// Takes away the only two jobs of a batch, one of which holds a lock.
-fn given_up(fresh: Fresh<'_>, take: impl Fn(&mut dyn Store, &Entry) -> bool) {
+fn given_up(fresh: Fresh<'_>, take: impl Fn(&mut dyn Store, &JobEntry) -> bool) {
     let mut desk = Desk::new(fresh);
     open(&mut desk, "b", None);
     fill(&mut desk, "b", &["x"]);
@@ -54,7 +54,7 @@ fn given_up(fresh: Fresh<'_>, take: impl Fn(&mut dyn Store, &Entry) -> bool) {
     assert_eq!(counts(&mut desk, "b"), (2, 2, 2, true, false, true));
     assert_eq!(calls(&mut desk), ["b complete", "b death"]);
     let next = NewJob { lock: lock("z"), ..job("q", &payload) };
-    assert_eq!(desk.store.push(&[next]).unwrap(), [Pushed::Stored]);
+    assert_eq!(desk.store.push(&[next]).unwrap(), [PushResult::Stored]);
 }
 
 pub(crate) fn removing_frees_the_lock_and_tells_the_batch(fresh: Fresh<'_>) {
@@ -72,11 +72,11 @@ pub(crate) fn requeueing_frees_nothing(fresh: Fresh<'_>) {
     let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
     let new = NewJob { lock: lock("y"), bid: Some("b"), ..job("q", &payload) };
     desk.store.push(&[NewJob { at: Some(now_s()), ..new }]).unwrap();
-    let entry = desk.all(&Place::Scheduled).remove(0);
-    assert!(desk.store.requeue(&Place::Scheduled, &entry, now_s()).unwrap());
+    let entry = desk.all(&JobLocation::Scheduled).remove(0);
+    assert!(desk.store.requeue(&JobLocation::Scheduled, &entry, now_s()).unwrap());
     assert_eq!(counts(&mut desk, "b"), (1, 1, 0, false, false, false));
     let next = NewJob { lock: lock("z"), ..new };
-    assert_eq!(desk.store.push(&[next]).unwrap(), [Pushed::Locked("y".into())]);
+    assert_eq!(desk.store.push(&[next]).unwrap(), [PushResult::Locked("y".into())]);
 }
 
 pub(crate) fn an_entry_is_requeued_once(fresh: Fresh<'_>) {
@@ -93,7 +93,7 @@ pub(crate) fn an_entry_is_requeued_once(fresh: Fresh<'_>) {
         assert!((fields.number("enqueued_at").unwrap() - now).abs() < 0.01, "{place:?}");
         fields.remove("enqueued_at");
         assert_eq!(fields.to_vec(), doc("q", "b"), "{place:?}");
-        if !matches!(place, Place::Queue(_)) {
+        if !matches!(place, JobLocation::Queue(_)) {
             assert_eq!(desk.listed(&place), rest(&place));
         }
         assert!(!desk.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
@@ -108,10 +108,10 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: Fresh<'_>) {
         doc_with("r", "a", &format!(r#","retry_count":{count},"error_message":"x","n":1.50"#))
     };
     let cases = [
-        (Place::Retry, 3, 2),
-        (Place::Retry, 0, -1),
-        (Place::Scheduled, 3, 3),
-        (Place::Dead, 3, 3),
+        (JobLocation::Retry, 3, 2),
+        (JobLocation::Retry, 0, -1),
+        (JobLocation::Scheduled, 3, 3),
+        (JobLocation::Dead, 3, 3),
     ];
     for (ticket, (place, before, after)) in (1..).zip(cases) {
         desk.put_in(&place, now, &with(before));
@@ -137,13 +137,13 @@ pub(crate) fn what_is_gone_cannot_be_requeued(fresh: Fresh<'_>) {
 
 pub(crate) fn an_entry_is_killed_once(fresh: Fresh<'_>) {
     let at = now_s() + 60.0;
-    for place in [queue("q"), Place::Scheduled, Place::Retry] {
+    for place in [queue("q"), JobLocation::Scheduled, JobLocation::Retry] {
         let mut desk = Desk::new(fresh);
         let entry = middle(&mut desk, &place);
         assert!(desk.store.kill(&place, &entry, at).unwrap(), "{place:?}");
         assert!(!desk.store.kill(&place, &entry, at).unwrap(), "{place:?}");
         assert_eq!(desk.listed(&place), rest(&place));
-        let dead = desk.all(&Place::Dead);
+        let dead = desk.all(&JobLocation::Dead);
         assert_eq!(dead.len(), 1, "{place:?}");
         assert_eq!(dead[0].payload, entry.payload, "whole");
         assert!((dead[0].score - at).abs() < 0.001, "{place:?}");

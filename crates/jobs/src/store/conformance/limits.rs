@@ -20,7 +20,7 @@ fn bucket(key: &str, max: u32, per_s: f64) -> Limit {
 }
 
 fn ask(desk: &mut Desk, ticket: u64, limits: &[Limit], now: f64) -> Grant {
-    let answers = desk.store.acquire("me", &[Ask { ticket, limits }], now).unwrap();
+    let answers = desk.store.acquire("me", &[LimitRequest { ticket, limits }], now).unwrap();
     assert_eq!(answers.len(), 1);
     answers[0]
 }
@@ -47,7 +47,7 @@ pub(crate) fn so_many_run_at_once_and_no_more(fresh: Fresh<'_>) {
     desk.put("q", &["a", "b", "c", "d"]);
     desk.claim("me", &["q"], 4, 1);
     let limits = [at_once("api", 2)];
-    let asks = [1, 2, 3, 4].map(|ticket| Ask { ticket, limits: &limits });
+    let asks = [1, 2, 3, 4].map(|ticket| LimitRequest { ticket, limits: &limits });
     let now = now_s();
     let grants = desk.store.acquire("me", &asks, now).unwrap();
     assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None), Grant::At(None)]);
@@ -71,7 +71,7 @@ pub(crate) fn a_slot_belongs_to_owner_and_ticket(fresh: Fresh<'_>) {
     let now = now_s();
     assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now);
     assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now, "it has it already");
-    let asks = [Ask { ticket: 1, limits: &limits }];
+    let asks = [LimitRequest { ticket: 1, limits: &limits }];
     assert_eq!(desk.store.acquire("you", &asks, now).unwrap(), [Grant::At(None)]);
     desk.end("you", &[release(1, "api", back())]);
     assert_eq!(ask(&mut desk, 2, &limits, now), Grant::At(None), "it was not theirs to free");
@@ -83,7 +83,7 @@ pub(crate) fn recovering_an_owner_frees_its_slots(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a"]);
     let limits = [at_once("api", 1)];
-    let asks = [Ask { ticket: 9, limits: &limits }];
+    let asks = [LimitRequest { ticket: 9, limits: &limits }];
     desk.claim("dead", &["q"], 1, 9);
     assert_eq!(desk.store.acquire("dead", &asks, now_s()).unwrap(), [Grant::Now]);
     let left = desk.store.in_flight("dead").unwrap();

@@ -14,8 +14,8 @@ fn locked<'a>(payload: &'a [u8], key: &'a str, jid: &'a str) -> NewJob<'a> {
 fn holder(desk: &mut Desk, key: &str, jid: &str) -> Option<String> {
     let payload = doc("q", jid);
     match desk.store.push(&[locked(&payload, key, jid)]).unwrap().remove(0) {
-        Pushed::Stored => None,
-        Pushed::Locked(holder) => Some(holder),
+        PushResult::Stored => None,
+        PushResult::Locked(holder) => Some(holder),
     }
 }
 
@@ -25,8 +25,8 @@ pub(crate) fn a_held_lock_keeps_only_its_own_job_out(fresh: Fresh<'_>) {
     let payloads = ["b", "c", "d"].map(|jid| doc("q", jid));
     let jobs =
         [job("q", &payloads[0]), locked(&payloads[1], "k", "c"), locked(&payloads[2], "k2", "d")];
-    let answers = desk.kit.store().push(&jobs).unwrap();
-    assert_eq!(answers, [Pushed::Stored, Pushed::Locked("a".into()), Pushed::Stored]);
+    let answers = desk.factory.store().push(&jobs).unwrap();
+    assert_eq!(answers, [PushResult::Stored, PushResult::Locked("a".into()), PushResult::Stored]);
     assert_eq!(desk.listed(&queue("q")), ["a", "b", "d"]);
     // Claimed or not, it is held until it is given up.
     desk.claim_all("me", "q");
@@ -38,18 +38,18 @@ pub(crate) fn a_lock_works_within_one_push(fresh: Fresh<'_>) {
     let payloads = ["a", "b"].map(|jid| doc("q", jid));
     let jobs = [locked(&payloads[0], "k", "a"), locked(&payloads[1], "k", "b")];
     let answers = desk.store.push(&jobs).unwrap();
-    assert_eq!(answers, [Pushed::Stored, Pushed::Locked("a".into())]);
+    assert_eq!(answers, [PushResult::Stored, PushResult::Locked("a".into())]);
     assert_eq!(desk.listed(&queue("q")), ["a"]);
 }
 
 pub(crate) fn only_its_holder_gives_a_lock_up(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     holder(&mut desk, "k", "a");
-    let others = [Held { key: "k", jid: "b" }, Held { key: "unknown", jid: "a" }];
+    let others = [HeldLock { key: "k", jid: "b" }, HeldLock { key: "unknown", jid: "a" }];
     desk.store.unlock(&others).unwrap();
     desk.store.unlock(&[]).unwrap();
     assert_eq!(holder(&mut desk, "k", "b").as_deref(), Some("a"));
-    desk.kit.store().unlock(&[Held { key: "k", jid: "a" }]).unwrap();
+    desk.factory.store().unlock(&[HeldLock { key: "k", jid: "a" }]).unwrap();
     assert_eq!(holder(&mut desk, "k", "b"), None);
     assert_eq!(holder(&mut desk, "k", "c").as_deref(), Some("b"));
 }
@@ -79,10 +79,10 @@ pub(crate) fn a_lock_ends_by_itself(fresh: Fresh<'_>) {
     let payload = doc("q", "a");
     let ttl = Duration::from_millis(30);
     let brief = NewJob { lock: Some(NewLock { key: "k", jid: "a", ttl }), ..job("q", &payload) };
-    assert_eq!(desk.store.push(&[brief]).unwrap(), [Pushed::Stored]);
+    assert_eq!(desk.store.push(&[brief]).unwrap(), [PushResult::Stored]);
     until("the lock ends", || holder(&mut desk, "k", "b").is_none());
     // The first one's end comes too late to free the second one's lock.
-    desk.store.unlock(&[Held { key: "k", jid: "a" }]).unwrap();
+    desk.store.unlock(&[HeldLock { key: "k", jid: "a" }]).unwrap();
     assert_eq!(holder(&mut desk, "k", "c").as_deref(), Some("b"));
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn a_scheduled_job_holds_its_lock(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     let payload = doc("q", "a");
     let new = NewJob { at: Some(now_s() - 1.0), ..locked(&payload, "k", "a") };
-    assert_eq!(desk.store.push(&[new]).unwrap(), [Pushed::Stored]);
+    assert_eq!(desk.store.push(&[new]).unwrap(), [PushResult::Stored]);
     assert_eq!(holder(&mut desk, "k", "b").as_deref(), Some("a"));
     assert_eq!(desk.store.move_due(now_s(), 10).unwrap().moved, 1);
     assert_eq!(holder(&mut desk, "k", "b").as_deref(), Some("a"));

@@ -69,8 +69,8 @@ pub(crate) fn success_climbs_up(fresh: Fresh<'_>) {
     assert_eq!(calls(&mut desk), ["c complete", "c success"]);
     desk.end("me", &[told(2, "d", "d1", BatchEvent::Died)]);
     assert_eq!(calls(&mut desk), ["a complete", "b complete", "d complete", "d death"]);
-    let dead = desk.all(&Place::Dead);
-    desk.store.requeue(&Place::Dead, &dead[0], now_s()).unwrap();
+    let dead = desk.all(&JobLocation::Dead);
+    desk.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap();
     desk.claim("me", &["q"], 9, 3);
     desk.end("me", &[told(3, "d", "d1", BatchEvent::Done)]);
     assert_eq!(calls(&mut desk), ["a success", "b success", "d success"]);

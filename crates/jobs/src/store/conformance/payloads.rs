@@ -33,7 +33,7 @@ pub(crate) fn a_megabyte_survives_every_step(fresh: Fresh<'_>) {
 /// Through the queue, in flight, back, and into each set.
 fn every_step(desk: &mut Desk, payload: &[u8]) {
     // No assert_eq: a megabyte in a message helps nobody.
-    let same = |what: &str, entries: &[Entry]| {
+    let same = |what: &str, entries: &[JobEntry]| {
         let ok = entries.len() == 1 && entries[0].payload == payload;
         assert!(ok, "{what} changed {:?}…", &payload[..payload.len().min(40)]);
     };
@@ -47,10 +47,10 @@ fn every_step(desk: &mut Desk, payload: &[u8]) {
     let now = now_s();
     let given = || Some(payload.to_vec());
     let ends = [
-        (Place::Scheduled, Outcome::Reschedule { at: now }),
-        (Place::Retry, Outcome::Retry { at: now, payload: payload.to_vec() }),
-        (Place::Dead, Outcome::Dead { at: now, payload: None }),
-        (Place::Dead, Outcome::Dead { at: now, payload: given() }),
+        (JobLocation::Scheduled, Outcome::Reschedule { at: now }),
+        (JobLocation::Retry, Outcome::Retry { at: now, payload: payload.to_vec() }),
+        (JobLocation::Dead, Outcome::Dead { at: now, payload: None }),
+        (JobLocation::Dead, Outcome::Dead { at: now, payload: given() }),
         (queue("q"), Outcome::Requeue { payload: given(), queue: None }),
     ];
     for (place, end) in ends {
@@ -62,8 +62,8 @@ fn every_step(desk: &mut Desk, payload: &[u8]) {
         desk.store.push(&[job("q", payload)]).unwrap();
     }
     desk.put_at(now, payload);
-    same("the push to the schedule", &desk.all(&Place::Scheduled));
-    for place in [Place::Scheduled, queue("q")] {
+    same("the push to the schedule", &desk.all(&JobLocation::Scheduled));
+    for place in [JobLocation::Scheduled, queue("q")] {
         assert_eq!(desk.store.clear(&place, 0).unwrap(), 1);
     }
 }

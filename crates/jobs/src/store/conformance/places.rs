@@ -13,18 +13,20 @@ pub(crate) fn a_place_is_listed_by_pages(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a", "b", "c", "d", "e"]);
     let now = now_s();
-    for (place, at) in [(Place::Scheduled, 100.0), (Place::Retry, 200.0), (Place::Dead, 0.0)] {
+    for (place, at) in
+        [(JobLocation::Scheduled, 100.0), (JobLocation::Retry, 200.0), (JobLocation::Dead, 0.0)]
+    {
         for jid in ["c", "a", "e", "b", "d"] {
             let step = f64::from(jid.as_bytes()[0] - b'a');
             desk.put_in(&place, now + at + step, &doc("q", jid));
         }
     }
-    for place in [queue("q"), Place::Scheduled, Place::Retry, Place::Dead] {
+    for place in [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
         let mut page = |offset, count| -> Vec<String> {
             let entries = desk.store.list(&place, offset, count).unwrap();
             entries.iter().map(|entry| jid_of(&entry.payload)).collect()
         };
-        let newest_first = place == Place::Dead;
+        let newest_first = place == JobLocation::Dead;
         let order =
             if newest_first { ["e", "d", "c", "b", "a"] } else { ["a", "b", "c", "d", "e"] };
         assert_eq!(page(0, 2), order[..2], "{place:?}");
@@ -40,18 +42,20 @@ pub(crate) fn a_place_is_listed_by_pages(fresh: Fresh<'_>) {
 pub(crate) fn a_job_is_found_wherever_it_is(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     let now = now_s();
-    for place in [queue("q"), queue("r"), Place::Scheduled, Place::Retry, Place::Dead] {
+    for place in
+        [queue("q"), queue("r"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
+    {
         let name = format!("{place:?}");
         let jids = [format!("{name}1"), format!("{name}2")].map(|jid| jid.replace('"', ""));
         for jid in &jids {
             match &place {
-                Place::Queue(queue) => desk.put(queue, &[jid]),
+                JobLocation::Queue(queue) => desk.put(queue, &[jid]),
                 set => desk.put_in(set, now + 5.5, &doc("q", jid)),
             }
         }
         let (found, entry) = desk.store.find(&jids[1]).unwrap().unwrap();
         assert_eq!((&found, jid_of(&entry.payload)), (&place, jids[1].clone()));
-        let set = !matches!(place, Place::Queue(_));
+        let set = !matches!(place, JobLocation::Queue(_));
         assert!((entry.score - if set { now + 5.5 } else { 0.0 }).abs() < 0.001);
         assert!(desk.store.remove(&found, &entry).unwrap());
         assert_eq!(desk.store.find(&jids[1]).unwrap(), None);
@@ -66,11 +70,11 @@ pub(crate) fn a_job_is_found_wherever_it_is(fresh: Fresh<'_>) {
 pub(crate) fn places_are_cleared(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     let now = now_s();
-    let places = [queue("q"), Place::Scheduled, Place::Retry, Place::Dead];
+    let places = [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead];
     for place in &places {
         for jid in ["a", "b", "c", "d", "e"] {
             match place {
-                Place::Queue(queue) => desk.put(queue, &[jid]),
+                JobLocation::Queue(queue) => desk.put(queue, &[jid]),
                 set => desk.put_in(set, now, &doc("q", jid)),
             }
         }
@@ -93,12 +97,12 @@ pub(crate) fn clearing_frees_locks(fresh: Fresh<'_>) {
     let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
     for at in [None, Some(now_s())] {
         let new = NewJob { at, lock: lock("a"), ..job("q", &payload) };
-        assert_eq!(desk.store.push(&[new]).unwrap(), [Pushed::Stored]);
-        let place = if at.is_some() { Place::Scheduled } else { queue("q") };
+        assert_eq!(desk.store.push(&[new]).unwrap(), [PushResult::Stored]);
+        let place = if at.is_some() { JobLocation::Scheduled } else { queue("q") };
         assert_eq!(desk.store.clear(&place, 0).unwrap(), 1);
         let next = NewJob { lock: lock("b"), ..job("r", &payload) };
-        assert_eq!(desk.store.push(&[next]).unwrap(), [Pushed::Stored]);
-        desk.store.unlock(&[Held { key: "k", jid: "b" }]).unwrap();
+        assert_eq!(desk.store.push(&[next]).unwrap(), [PushResult::Stored]);
+        desk.store.unlock(&[HeldLock { key: "k", jid: "b" }]).unwrap();
     }
 }
 
@@ -111,7 +115,7 @@ fn bury(desk: &mut Desk, first: usize, last: usize, at: f64) {
         desk.store.push(&jobs).unwrap();
         let claimed = desk.claim("me", &["q"], CHUNK, 1).jobs;
         assert_eq!(claimed.len(), chunk.len());
-        let end = |(job, n): (&Claimed, &usize)| {
+        let end = |(job, n): (&ClaimedJob, &usize)| {
             settle(job.ticket, "q", Outcome::Dead { payload: None, at: at + *n as f64 / 1000.0 })
         };
         let ends: Vec<Ack> = claimed.iter().zip(chunk).map(end).collect();
@@ -123,7 +127,7 @@ pub(crate) fn the_dead_set_has_a_size(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     bury(&mut desk, 0, DEAD_MAX + 5, now_s() - 100.0);
     assert_eq!(desk.store.stats().unwrap().dead, DEAD_MAX as u64);
-    let oldest = desk.store.list(&Place::Dead, DEAD_MAX - 1, 10).unwrap();
+    let oldest = desk.store.list(&JobLocation::Dead, DEAD_MAX - 1, 10).unwrap();
     assert_eq!(oldest.iter().map(|entry| jid_of(&entry.payload)).collect::<Vec<_>>(), ["j5"]);
     desk.put("q", &["killed"]);
     let entry = desk.all(&queue("q")).remove(0);
@@ -137,9 +141,9 @@ pub(crate) fn the_dead_set_forgets(fresh: Fresh<'_>) {
     let now = now_s();
     bury(&mut desk, 0, 2, now - DEAD_AGE_S - 3600.0);
     bury(&mut desk, 2, 4, now - DEAD_AGE_S + 3600.0);
-    assert_eq!(desk.all(&Place::Dead).len(), 4, "not too old for each other");
+    assert_eq!(desk.all(&JobLocation::Dead).len(), 4, "not too old for each other");
     bury(&mut desk, 4, 5, now);
-    assert_eq!(desk.listed(&Place::Dead), ["j4", "j3", "j2"]);
+    assert_eq!(desk.listed(&JobLocation::Dead), ["j4", "j3", "j2"]);
 }
 
 pub(crate) fn sizes_are_counted(fresh: Fresh<'_>) {

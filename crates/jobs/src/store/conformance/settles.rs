@@ -17,14 +17,14 @@ pub(crate) fn each_outcome_goes_to_its_place(fresh: Fresh<'_>) {
         settle(6, "q", Outcome::Dead { payload: Some(b"new dead".to_vec()), at: now + 1.0 }),
     ];
     assert_eq!(desk.end("me", &ends), 0);
-    let seen = |entries: Vec<Entry>| -> Vec<(i64, Vec<u8>)> {
-        let ms = |entry: &Entry| ((entry.score - now) * 1000.0).round() as i64;
+    let seen = |entries: Vec<JobEntry>| -> Vec<(i64, Vec<u8>)> {
+        let ms = |entry: &JobEntry| ((entry.score - now) * 1000.0).round() as i64;
         entries.into_iter().map(|entry| (ms(&entry), entry.payload)).collect()
     };
-    let (retry, scheduled) = (desk.all(&Place::Retry), desk.all(&Place::Scheduled));
+    let (retry, scheduled) = (desk.all(&JobLocation::Retry), desk.all(&JobLocation::Scheduled));
     assert_eq!(seen(retry), [(20_500, b"new retry".to_vec())]);
     assert_eq!(seen(scheduled), [(30_000, doc("q", "later"))]);
-    let dead = desk.all(&Place::Dead);
+    let dead = desk.all(&JobLocation::Dead);
     assert_eq!(seen(dead), [(1000, b"new dead".to_vec()), (0, doc("q", "dead"))]);
     assert_eq!(jids(&desk.store.in_flight("me").unwrap()), ["held"]);
     assert_eq!(desk.all(&queue("q")), []);
@@ -63,9 +63,9 @@ pub(crate) fn a_settle_comes_before_the_claim(fresh: Fresh<'_>) {
     desk.put("q", &["a", "b", "c"]);
     desk.claim("me", &["q"], 2, 1);
     let queues = names(&["q"]);
-    let want = Want { queues: &queues, count: 2, first_ticket: 3 };
+    let want = ClaimRequest { queues: &queues, count: 2, first_ticket: 3 };
     let ends = [settle(1, "q", Outcome::Ack), settle(2, "q", back())];
-    let turn = desk.store.turn("me", &ends, Some(&want)).unwrap();
+    let turn = desk.store.ack_and_claim("me", &ends, Some(&want)).unwrap();
     assert_eq!(jids(&turn.jobs), ["b", "c"]);
     assert_eq!(turn.jobs.iter().map(|job| job.ticket).collect::<Vec<_>>(), [3, 4]);
 }
@@ -85,7 +85,7 @@ pub(crate) fn what_is_gone_is_counted_and_left_alone(fresh: Fresh<'_>) {
         settle(77, "q", back()),
     ];
     assert_eq!(desk.end("me", &late), 6);
-    for place in [queue("q"), Place::Retry, Place::Scheduled, Place::Dead] {
+    for place in [queue("q"), JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead] {
         assert_eq!(desk.all(&place), [], "{place:?}");
     }
 }
@@ -97,8 +97,8 @@ pub(crate) fn a_settle_for_another_owner_does_nothing(fresh: Fresh<'_>) {
     assert_eq!(desk.end("you", &[settle(1, "q", Outcome::Ack)]), 1);
     assert_eq!(desk.store.in_flight("me").unwrap().len(), 1);
     // Another connection may speak for the owner: so it is recovered.
-    let mut other = desk.kit.store();
-    assert_eq!(other.turn("me", &[settle(1, "q", back())], None).unwrap().fenced, 0);
+    let mut other = desk.factory.store();
+    assert_eq!(other.ack_and_claim("me", &[settle(1, "q", back())], None).unwrap().fenced, 0);
     assert_eq!(desk.end("me", &[settle(1, "q", Outcome::Ack)]), 1, "taken over");
     assert_eq!(desk.listed(&queue("q")), ["a"]);
 }
@@ -122,18 +122,18 @@ pub(crate) fn a_fenced_settle_sets_nothing_free(fresh: Fresh<'_>) {
         Limit { key: "slots".into(), rule: LimitRule::Concurrent { max: 1, hold_s: 3600.0 } };
     let limits = [limit];
     let ask = |desk: &mut Desk, ticket| {
-        let asks = [Ask { ticket, limits: &limits }];
+        let asks = [LimitRequest { ticket, limits: &limits }];
         desk.store.acquire("me", &asks, now_s()).unwrap()[0]
     };
     assert_eq!(ask(&mut desk, 5), Grant::Now);
     let effects = SideEffects {
         unlock: Some(("k".into(), "a".into())),
         release: vec!["slots".into()],
-        batch: Some(BatchUpdate { bid: "b".into(), jid: "a".into(), what: BatchEvent::Done }),
+        batch: Some(BatchUpdate { bid: "b".into(), jid: "a".into(), event: BatchEvent::Done }),
     };
     assert_eq!(desk.end("me", &[settle_with(5, "q", Outcome::Ack, effects)]), 1);
     assert_eq!(ask(&mut desk, 6), Grant::At(None));
     assert_eq!(desk.store.batch("b").unwrap().unwrap().pending, 1);
     let again = NewJob { lock: Some(NewLock { jid: "z", ..lock }), ..job("q", &payload) };
-    assert_eq!(desk.store.push(&[again]).unwrap(), [Pushed::Locked("a".into())]);
+    assert_eq!(desk.store.push(&[again]).unwrap(), [PushResult::Locked("a".into())]);
 }

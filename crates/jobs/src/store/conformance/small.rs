@@ -10,7 +10,7 @@ pub(crate) fn a_cancel_is_remembered(fresh: Fresh<'_>) {
     assert_eq!(desk.store.cancelled(&["a", "b"]).unwrap(), [false, false]);
     desk.store.cancel("b").unwrap();
     desk.store.cancel("b").unwrap();
-    let mut other = desk.kit.store();
+    let mut other = desk.factory.store();
     assert_eq!(other.cancelled(&["a", "b", "c"]).unwrap(), [false, true, false]);
     assert_eq!(desk.store.cancelled(&["b"]).unwrap(), [true]);
 }
@@ -26,7 +26,7 @@ pub(crate) fn a_small_hash_is_kept(fresh: Fresh<'_>) {
     let hour = Duration::from_secs(3600);
     assert_eq!(sorted(&mut desk, "it-a"), []);
     desk.store.save("it-a", &[("c", b"[1]"), ("ex", b"1")], hour).unwrap();
-    desk.kit.store().save("it-a", &[("c", b"\xff\0"), ("rt", b"")], hour).unwrap();
+    desk.factory.store().save("it-a", &[("c", b"\xff\0"), ("rt", b"")], hour).unwrap();
     desk.store.save("it-b", &[("c", b"other")], hour).unwrap();
     let field = |name: &str, value: &[u8]| (name.to_string(), value.to_vec());
     let expected = [field("c", b"\xff\0"), field("ex", b"1"), field("rt", b"")];

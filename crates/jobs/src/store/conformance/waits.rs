@@ -9,13 +9,13 @@ use crate::store::*;
 /// A wait in which nothing happens.
 const SHORT: Duration = Duration::from_millis(50);
 
-fn arm(watch: &mut dyn Watch) -> Armed {
+fn arm(watch: &mut dyn StoreWatch) -> Availability {
     watch.arm(&names(&["q", "r"])).unwrap()
 }
 
 /// What ends a wait that runs while `change` is made from another connection.
-fn ended_by(desk: &mut Desk, change: impl FnOnce(&mut dyn Store)) -> Event {
-    let mut watch = desk.kit.watch();
+fn ended_by(desk: &mut Desk, change: impl FnOnce(&mut dyn Store)) -> WatchEvent {
+    let mut watch = desk.factory.watch();
     let (armed, is_armed) = mpsc::channel();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(move || {
@@ -32,22 +32,22 @@ fn ended_by(desk: &mut Desk, change: impl FnOnce(&mut dyn Store)) -> Event {
     })
 }
 
-fn assert_other(event: Event) {
-    assert!(matches!(event, Event::Changed { other: true, .. }), "{event:?}");
+fn assert_other(event: WatchEvent) {
+    assert!(matches!(event, WatchEvent::Changed { other: true, .. }), "{event:?}");
 }
 
 /// The queue is named, or everything may have changed.
-fn assert_queue(event: Event, name: &str) {
-    let Event::Changed { queues, other } = &event else { panic!("{event:?}") };
+fn assert_queue(event: WatchEvent, name: &str) {
+    let WatchEvent::Changed { queues, other } = &event else { panic!("{event:?}") };
     let named = queues.iter().any(|queue| &**queue == name);
     assert!(named || *other && queues.is_empty(), "{event:?}");
 }
 
 pub(crate) fn arm_says_what_is_there(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    let mut watch = desk.kit.watch();
-    assert_eq!(arm(&mut *watch), Armed::default());
-    assert_eq!(watch.arm(&[]).unwrap(), Armed::default());
+    let mut watch = desk.factory.watch();
+    assert_eq!(arm(&mut *watch), Availability::default());
+    assert_eq!(watch.arm(&[]).unwrap(), Availability::default());
     desk.put("elsewhere", &["a"]);
     assert!(!arm(&mut *watch).ready);
     desk.put("r", &["b"]);
@@ -58,12 +58,12 @@ pub(crate) fn arm_says_what_is_there(fresh: Fresh<'_>) {
     assert!(arm(&mut *watch).ready);
     desk.put_at(1_900_000_500.5, &doc("q", "d"));
     assert_eq!(arm(&mut *watch).next_at, Some(1_900_000_500.5));
-    desk.put_in(&Place::Retry, 1_900_000_400.5, &doc("q", "e"));
+    desk.put_in(&JobLocation::Retry, 1_900_000_400.5, &doc("q", "e"));
     assert_eq!(arm(&mut *watch).next_at, Some(1_900_000_400.5));
-    desk.store.clear(&Place::Retry, 0).unwrap();
+    desk.store.clear(&JobLocation::Retry, 0).unwrap();
     desk.claim_all("me", "q");
     let armed = arm(&mut *watch);
-    assert_eq!(armed, Armed { ready: false, next_at: Some(1_900_000_500.5) });
+    assert_eq!(armed, Availability { ready: false, next_at: Some(1_900_000_500.5) });
 }
 
 pub(crate) fn a_push_ends_the_wait(fresh: Fresh<'_>) {
@@ -83,7 +83,7 @@ pub(crate) fn a_push_ends_the_wait(fresh: Fresh<'_>) {
 
 pub(crate) fn a_push_between_arm_and_wait_counts(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
-    let mut watch = desk.kit.watch();
+    let mut watch = desk.factory.watch();
     for round in 0..20 {
         arm(&mut *watch);
         desk.put("q", &["a"]);
@@ -102,7 +102,7 @@ pub(crate) fn the_schedule_ends_the_wait(fresh: Fresh<'_>) {
             store.push(&[new]).unwrap();
         });
         assert_other(event);
-        assert_eq!(arm(&mut *desk.kit.watch()).next_at, Some(at));
+        assert_eq!(arm(&mut *desk.factory.watch()).next_at, Some(at));
     }
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn a_resumed_queue_ends_the_wait(fresh: Fresh<'_>) {
     desk.put("q", &["a"]);
     desk.store.pause("q", true).unwrap();
     assert_other(ended_by(&mut desk, |store| store.pause("q", false).unwrap()));
-    assert!(arm(&mut *desk.kit.watch()).ready);
+    assert!(arm(&mut *desk.factory.watch()).ready);
 }
 
 pub(crate) fn what_goes_back_ends_the_wait(fresh: Fresh<'_>) {
@@ -125,26 +125,26 @@ pub(crate) fn what_goes_back_ends_the_wait(fresh: Fresh<'_>) {
     desk.put("q", &["a", "b"]);
     desk.claim("me", &["q"], 2, 1);
     let event = ended_by(&mut desk, |store| {
-        store.turn("me", &[settle(1, "q", back())], None).unwrap();
+        store.ack_and_claim("me", &[settle(1, "q", back())], None).unwrap();
     });
     assert_queue(event, "q");
     desk.claim("me", &["q"], 1, 3);
     let at = now_s() + 500.0;
     let event = ended_by(&mut desk, |store| {
         let retry = Outcome::Retry { at, payload: doc("q", "b") };
-        store.turn("me", &[settle(2, "q", retry)], None).unwrap();
+        store.ack_and_claim("me", &[settle(2, "q", retry)], None).unwrap();
     });
     assert_other(event);
-    assert!((arm(&mut *desk.kit.watch()).next_at.unwrap() - at).abs() < 0.001);
+    assert!((arm(&mut *desk.factory.watch()).next_at.unwrap() - at).abs() < 0.001);
     let event = ended_by(&mut desk, |store| {
         assert_eq!(store.move_due(at + 1.0, 10).unwrap().moved, 1);
     });
-    assert!(matches!(event, Event::Changed { .. }), "{event:?}");
+    assert!(matches!(event, WatchEvent::Changed { .. }), "{event:?}");
 }
 
 pub(crate) fn an_interrupt_ends_the_wait(fresh: Fresh<'_>) {
     let desk = Desk::new(fresh);
-    let mut watch = desk.kit.watch();
+    let mut watch = desk.factory.watch();
     let interrupt = watch.interrupter();
     let (armed, is_armed) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -155,32 +155,32 @@ pub(crate) fn an_interrupt_ends_the_wait(fresh: Fresh<'_>) {
         });
         is_armed.recv().unwrap();
         interrupt.interrupt();
-        assert_eq!(waiter.join().unwrap(), Event::Interrupted);
+        assert_eq!(waiter.join().unwrap(), WatchEvent::Interrupted);
     });
 }
 
 pub(crate) fn an_interrupt_is_kept_for_the_next_wait(fresh: Fresh<'_>) {
     let desk = Desk::new(fresh);
-    let (mut watch, mut other) = (desk.kit.watch(), desk.kit.watch());
+    let (mut watch, mut other) = (desk.factory.watch(), desk.factory.watch());
     let interrupt = watch.interrupter();
     interrupt.interrupt();
     interrupt.interrupt();
     arm(&mut *watch);
     arm(&mut *other);
-    assert_eq!(watch.wait(PATIENCE).unwrap(), Event::Interrupted);
+    assert_eq!(watch.wait(PATIENCE).unwrap(), WatchEvent::Interrupted);
     arm(&mut *watch);
-    assert_eq!(watch.wait(SHORT).unwrap(), Event::Timeout, "one wait");
-    assert_eq!(other.wait(SHORT).unwrap(), Event::Timeout, "one watcher");
+    assert_eq!(watch.wait(SHORT).unwrap(), WatchEvent::Timeout, "one wait");
+    assert_eq!(other.wait(SHORT).unwrap(), WatchEvent::Timeout, "one watcher");
 }
 
 pub(crate) fn time_ends_the_wait(fresh: Fresh<'_>) {
     let mut desk = Desk::new(fresh);
     desk.put("q", &["a"]);
-    let mut watch = desk.kit.watch();
+    let mut watch = desk.factory.watch();
     for timeout in [SHORT, Duration::ZERO, SHORT] {
         arm(&mut *watch);
         let began = Instant::now();
-        assert_eq!(watch.wait(timeout).unwrap(), Event::Timeout);
+        assert_eq!(watch.wait(timeout).unwrap(), WatchEvent::Timeout);
         // Descriptors wait whole milliseconds.
         assert!(began.elapsed() + Duration::from_millis(1) >= timeout);
     }

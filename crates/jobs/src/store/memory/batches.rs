@@ -73,13 +73,13 @@ impl Data {
 
     pub fn batch_step(&mut self, step: &BatchUpdate) {
         let Some(batch) = self.batches.get_mut(&step.bid) else { return };
-        if step.what == BatchEvent::Done {
+        if step.event == BatchEvent::Done {
             batch.failed.remove(&step.jid);
             batch.pending = batch.pending.saturating_sub(1);
         } else {
             batch.failed.insert(step.jid.clone());
         }
-        if step.what == BatchEvent::Died && !batch.dead {
+        if step.event == BatchEvent::Died && !batch.dead {
             batch.dead = true;
             self.call_back(&step.bid, "death");
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::data::Data;
 use crate::document::{stamped, Fields};
-use crate::store::{Claimed, Due, Entry, StoreOptions};
+use crate::store::{ClaimedJob, DueSummary, JobEntry, StoreOptions};
 
 impl Data {
-    pub fn move_due(&mut self, now_s: f64, max: usize, options: &StoreOptions) -> Due {
-        let mut due = Due::default();
+    pub fn move_due(&mut self, now_s: f64, max: usize, options: &StoreOptions) -> DueSummary {
+        let mut due = DueSummary::default();
         while let Some(entry) = self.pop_due(now_s, max, &mut due) {
             match stamped(&entry.payload, now_s, options.format, false) {
                 Some((queue, payload)) => self.enqueue(&queue, payload),
@@ -26,24 +26,24 @@ impl Data {
         now_s: f64,
         max: usize,
         options: &StoreOptions,
-    ) -> (Vec<Claimed>, Due) {
+    ) -> (Vec<ClaimedJob>, DueSummary) {
         let mut claimed = Vec::new();
-        let mut due = Due::default();
-        while let Some(Entry { payload, .. }) = self.pop_due(now_s, max, &mut due) {
+        let mut due = DueSummary::default();
+        while let Some(JobEntry { payload, .. }) = self.pop_due(now_s, max, &mut due) {
             if queue_of(&payload).is_none() {
                 self.bury(now_s, payload, options);
                 continue;
             }
             let (ticket, queue) = (first_ticket + claimed.len() as u64, Arc::<str>::from(""));
             self.fly(owner, ticket, queue.clone(), payload.clone());
-            claimed.push(Claimed { ticket, queue, payload });
+            claimed.push(ClaimedJob { ticket, queue, payload });
         }
         due.next_at = self.next_at();
         (claimed, due)
     }
 
     /// The one that is due for longest, whichever set it is in.
-    fn pop_due(&mut self, now_s: f64, max: usize, due: &mut Due) -> Option<Entry> {
+    fn pop_due(&mut self, now_s: f64, max: usize, due: &mut DueSummary) -> Option<JobEntry> {
         if due.moved >= max {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::store::{Ask, Grant, Limit, LimitRule};
+use crate::store::{Grant, Limit, LimitRequest, LimitRule};
 
 /// Less than this is missing to a whole start only by rounding.
 const HAIR: f64 = 1e-9;
@@ -37,8 +37,9 @@ struct Asker<'a> {
 }
 
 impl Limits {
-    pub fn acquire(&mut self, owner: &str, asks: &[Ask<'_>], now_s: f64) -> Vec<Grant> {
-        let grant = |ask: &Ask<'_>| self.ask(&Asker { owner, ticket: ask.ticket, now_s }, ask);
+    pub fn acquire(&mut self, owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Vec<Grant> {
+        let grant =
+            |ask: &LimitRequest<'_>| self.ask(&Asker { owner, ticket: ask.ticket, now_s }, ask);
         asks.iter().map(grant).collect()
     }
 
@@ -57,7 +58,7 @@ impl Limits {
         self.buckets.retain(|_, bucket| bucket.full_s > now_s);
     }
 
-    fn ask(&mut self, asker: &Asker<'_>, ask: &Ask<'_>) -> Grant {
+    fn ask(&mut self, asker: &Asker<'_>, ask: &LimitRequest<'_>) -> Grant {
         let refusals: Vec<Option<f64>> =
             ask.limits.iter().filter_map(|limit| self.refusal(asker, limit)).collect();
         if refusals.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::data::Data;
-use crate::store::{Beat, Beaten, Claimed, OwnerSeen, ProcessSeen};
+use crate::store::{ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus};
 
 /// How long a signal waits for its process.
 const SIGNAL_KEPT: Duration = Duration::from_secs(60);
@@ -15,7 +15,7 @@ pub(super) struct Owner {
     place: String,
     beat: Instant,
     /// What it said of itself; none before its first beat.
-    shown: Option<ProcessSeen>,
+    shown: Option<ProcessStatus>,
 }
 
 impl Data {
@@ -27,7 +27,7 @@ impl Data {
         }
     }
 
-    pub fn beat(&mut self, beat: &Beat<'_>) -> Beaten {
+    pub fn heartbeat(&mut self, beat: &ProcessReport<'_>) -> HeartbeatReply {
         self.prune(beat.now_s);
         self.processed += beat.processed;
         self.failed += beat.failed;
@@ -35,33 +35,37 @@ impl Data {
             .work
             .iter()
             .map(|one| (one.tid.clone(), one.queue.to_string(), one.payload.to_vec(), one.run_at));
-        let shown = ProcessSeen {
+        let shown = ProcessStatus {
             identity: beat.identity.to_string(),
             info: beat.info.to_string(),
             busy: beat.busy as u64,
             quiet: beat.quiet,
             rss_kb: beat.rss_kb,
-            beat_at: beat.now_s,
+            heartbeat_at: beat.now_s,
             work: work.collect(),
         };
-        let now = Owner { place: beat.place.into(), beat: Instant::now(), shown: Some(shown) };
+        let now =
+            Owner { place: beat.process_key.into(), beat: Instant::now(), shown: Some(shown) };
         let before = self.owners.insert(beat.identity.to_string(), now);
         let signals = self.signals.get_mut(beat.identity).map(std::mem::take).unwrap_or_default();
-        Beaten { is_new: before.is_none_or(|owner| owner.shown.is_none()), signals: signals.into() }
+        HeartbeatReply {
+            is_new: before.is_none_or(|owner| owner.shown.is_none()),
+            signals: signals.into(),
+        }
     }
 
-    pub fn owners_seen(&self) -> Vec<OwnerSeen> {
-        let seen = |(identity, owner): (&String, &Owner)| OwnerSeen {
+    pub fn owners_seen(&self) -> Vec<OwnerStatus> {
+        let seen = |(identity, owner): (&String, &Owner)| OwnerStatus {
             identity: identity.clone(),
-            place: owner.place.clone(),
-            beat_age: owner.beat.elapsed(),
+            process_key: owner.place.clone(),
+            heartbeat_age: owner.beat.elapsed(),
         };
         self.owners.iter().map(seen).collect()
     }
 
-    pub fn in_flight(&self, owner: &str) -> Vec<Claimed> {
+    pub fn in_flight(&self, owner: &str) -> Vec<ClaimedJob> {
         let flights = self.flights.get(owner).into_iter().flatten();
-        let claimed = |(ticket, (queue, payload)): (&u64, &(Arc<str>, Vec<u8>))| Claimed {
+        let claimed = |(ticket, (queue, payload)): (&u64, &(Arc<str>, Vec<u8>))| ClaimedJob {
             ticket: *ticket,
             queue: Arc::clone(queue),
             payload: payload.clone(),
@@ -80,7 +84,7 @@ impl Data {
     }
 
     /// Processes whose last beat is not older than the lease.
-    pub fn processes(&self, lease: Duration) -> Vec<ProcessSeen> {
+    pub fn processes(&self, lease: Duration) -> Vec<ProcessStatus> {
         let living = self.owners.values().filter(|owner| owner.beat.elapsed() <= lease);
         living.filter_map(|owner| owner.shown.clone()).collect()
     }

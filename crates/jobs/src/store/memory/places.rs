@@ -6,7 +6,8 @@ use super::data::{Data, Queue};
 use super::set::Set;
 use crate::document::{enqueued_at, stamped, Document, Fields};
 use crate::store::{
-    BatchEvent, BatchUpdate, Entry, Place, QueueSeen, Result, Stats, StoreError, StoreOptions,
+    BatchEvent, BatchUpdate, JobEntry, JobLocation, QueueStatus, Result, Stats, StoreError,
+    StoreOptions,
 };
 
 impl Data {
@@ -23,11 +24,11 @@ impl Data {
         }
     }
 
-    pub fn queues_seen(&self) -> Vec<QueueSeen> {
+    pub fn queues_seen(&self) -> Vec<QueueStatus> {
         let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let seen = |(name, queue): (&String, &Queue)| {
             let since = queue.jobs.front().and_then(|payload| enqueued_at(payload));
-            QueueSeen {
+            QueueStatus {
                 name: name.clone(),
                 size: queue.jobs.len() as u64,
                 latency_s: since.map_or(0.0, |since| (now_s.as_secs_f64() - since).max(0.0)),
@@ -37,24 +38,26 @@ impl Data {
         self.queues.iter().map(seen).collect()
     }
 
-    pub fn list(&self, place: &Place, offset: usize, count: usize) -> Vec<Entry> {
-        let waiting = |payload: &Vec<u8>| Entry { score: 0.0, row: 0, payload: payload.clone() };
+    pub fn list(&self, place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry> {
+        let waiting = |payload: &Vec<u8>| JobEntry { score: 0.0, row: 0, payload: payload.clone() };
         match place {
-            Place::Queue(name) => {
+            JobLocation::Queue(name) => {
                 let jobs = self.queues.get(name).into_iter().flat_map(|queue| &queue.jobs);
                 jobs.skip(offset).take(count).map(waiting).collect()
             }
-            Place::Dead => {
+            JobLocation::Dead => {
                 self.dead.entries().iter().rev().skip(offset).take(count).cloned().collect()
             }
-            Place::Scheduled => page(&self.schedule, offset, count),
-            Place::Retry => page(&self.retry, offset, count),
+            JobLocation::Scheduled => page(&self.schedule, offset, count),
+            JobLocation::Retry => page(&self.retry, offset, count),
         }
     }
 
-    pub fn find(&self, jid: &str) -> Option<(Place, Entry)> {
-        let queues = self.queues.keys().map(|name| Place::Queue(name.clone()));
-        let places = [Place::Scheduled, Place::Retry, Place::Dead].into_iter().chain(queues);
+    pub fn find(&self, jid: &str) -> Option<(JobLocation, JobEntry)> {
+        let queues = self.queues.keys().map(|name| JobLocation::Queue(name.clone()));
+        let places = [JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
+            .into_iter()
+            .chain(queues);
         places.into_iter().find_map(|place| {
             let mut entries = self.list(&place, 0, usize::MAX).into_iter();
             let entry = entries.find(|entry| is_job(&entry.payload, jid))?;
@@ -62,7 +65,7 @@ impl Data {
         })
     }
 
-    pub fn remove(&mut self, place: &Place, entry: &Entry) -> bool {
+    pub fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> bool {
         let taken = self.take(place, entry);
         if taken {
             self.discard(&entry.payload);
@@ -72,16 +75,16 @@ impl Data {
 
     pub fn requeue(
         &mut self,
-        place: &Place,
-        entry: &Entry,
+        place: &JobLocation,
+        entry: &JobEntry,
         now_s: f64,
         options: &StoreOptions,
     ) -> Result<bool> {
-        let one_less = *place == Place::Retry;
+        let one_less = *place == JobLocation::Retry;
         let ready = match (stamped(&entry.payload, now_s, options.format, one_less), place) {
             // Its back is that of the queue where it stands.
-            (Some((_, payload)), Place::Queue(name)) => (name.clone(), payload),
-            (None, Place::Queue(name)) => (name.clone(), entry.payload.clone()),
+            (Some((_, payload)), JobLocation::Queue(name)) => (name.clone(), payload),
+            (None, JobLocation::Queue(name)) => (name.clone(), entry.payload.clone()),
             (Some(ready), _) => ready,
             (None, _) => {
                 return Err(StoreError::refused(
@@ -98,8 +101,8 @@ impl Data {
 
     pub fn kill(
         &mut self,
-        place: &Place,
-        entry: &Entry,
+        place: &JobLocation,
+        entry: &JobEntry,
         now_s: f64,
         options: &StoreOptions,
     ) -> bool {
@@ -111,10 +114,10 @@ impl Data {
         taken
     }
 
-    pub fn clear(&mut self, place: &Place, max: usize) -> usize {
+    pub fn clear(&mut self, place: &JobLocation, max: usize) -> usize {
         let max = if max == 0 { usize::MAX } else { max };
         let gone: Vec<Vec<u8>> = match place {
-            Place::Queue(name) => {
+            JobLocation::Queue(name) => {
                 let Some(queue) = self.queues.get_mut(name) else { return 0 };
                 queue.jobs.drain(..max.min(queue.jobs.len())).collect()
             }
@@ -125,16 +128,16 @@ impl Data {
     }
 
     /// A set. A queue has none: callers look at queues first.
-    fn set(&mut self, place: &Place) -> &mut Set {
+    fn set(&mut self, place: &JobLocation) -> &mut Set {
         match place {
-            Place::Retry => &mut self.retry,
-            Place::Dead => &mut self.dead,
-            Place::Scheduled | Place::Queue(_) => &mut self.schedule,
+            JobLocation::Retry => &mut self.retry,
+            JobLocation::Dead => &mut self.dead,
+            JobLocation::Scheduled | JobLocation::Queue(_) => &mut self.schedule,
         }
     }
 
-    fn take(&mut self, place: &Place, entry: &Entry) -> bool {
-        let Place::Queue(name) = place else {
+    fn take(&mut self, place: &JobLocation, entry: &JobEntry) -> bool {
+        let JobLocation::Queue(name) = place else {
             return self.set(place).take(&entry.payload).is_some();
         };
         let Some(queue) = self.queues.get_mut(name) else { return false };
@@ -150,12 +153,12 @@ impl Data {
         }
         if let Some(bid) = doc.bid() {
             let (bid, jid) = (bid.to_string(), doc.jid().to_string());
-            self.batch_step(&BatchUpdate { bid, jid, what: BatchEvent::Died });
+            self.batch_step(&BatchUpdate { bid, jid, event: BatchEvent::Died });
         }
     }
 }
 
-fn page(set: &Set, offset: usize, count: usize) -> Vec<Entry> {
+fn page(set: &Set, offset: usize, count: usize) -> Vec<JobEntry> {
     set.entries().iter().skip(offset).take(count).cloned().collect()
 }
 

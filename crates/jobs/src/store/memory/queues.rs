@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use super::data::Data;
 use crate::document::Document;
-use crate::store::{Ack, Claimed, NewJob, Outcome, Pushed, SideEffects, StoreOptions, Turn, Want};
+use crate::store::{
+    Ack, ClaimReply, ClaimRequest, ClaimedJob, NewJob, Outcome, PushResult, SideEffects,
+    StoreOptions,
+};
 
 /// The queue of a document that names none.
 const DEFAULT_QUEUE: &str = "default";
 
 impl Data {
-    pub fn push(&mut self, jobs: &[NewJob<'_>]) -> Vec<Pushed> {
+    pub fn push(&mut self, jobs: &[NewJob<'_>]) -> Vec<PushResult> {
         jobs.iter().map(|job| self.push_one(job)).collect()
     }
 
@@ -25,12 +28,12 @@ impl Data {
         true
     }
 
-    fn push_one(&mut self, job: &NewJob<'_>) -> Pushed {
+    fn push_one(&mut self, job: &NewJob<'_>) -> PushResult {
         if let Some(lock) = job.lock {
             // Its own lock does not hold it up: it was claimed when it became
             // due, and is pushed again.
             match self.locks.get(lock.key) {
-                Some(holder) if holder != lock.jid => return Pushed::Locked(holder.clone()),
+                Some(holder) if holder != lock.jid => return PushResult::Locked(holder.clone()),
                 _ => self.locks.put(lock.key, lock.jid.to_string(), lock.ttl),
             }
         }
@@ -44,17 +47,17 @@ impl Data {
             }
             None => self.enqueue(job.queue, job.payload.to_vec()),
         }
-        Pushed::Stored
+        PushResult::Stored
     }
 
-    pub fn turn(
+    pub fn ack_and_claim(
         &mut self,
         owner: &str,
         settles: &[Ack],
-        want: Option<&Want<'_>>,
+        want: Option<&ClaimRequest<'_>>,
         options: &StoreOptions,
-    ) -> Turn {
-        let mut turn = Turn::default();
+    ) -> ClaimReply {
+        let mut turn = ClaimReply::default();
         let is_back = |settle: &&Ack| matches!(settle.outcome, Outcome::Requeue { .. });
         let (mut back, rest): (Vec<&Ack>, Vec<&Ack>) = settles.iter().partition(is_back);
         // Each goes before the last one: the lowest ticket last.
@@ -113,14 +116,14 @@ impl Data {
         }
     }
 
-    fn claim(&mut self, owner: &str, want: &Want<'_>, turn: &mut Turn) {
+    fn claim(&mut self, owner: &str, want: &ClaimRequest<'_>, turn: &mut ClaimReply) {
         let mut ticket = want.first_ticket;
         for name in want.queues {
             while turn.jobs.len() < want.count {
                 let queue = self.queues.get_mut(&**name).filter(|queue| !queue.paused);
                 let Some(payload) = queue.and_then(|queue| queue.jobs.pop_front()) else { break };
                 self.fly(owner, ticket, Arc::clone(name), payload.clone());
-                turn.jobs.push(Claimed { ticket, queue: Arc::clone(name), payload });
+                turn.jobs.push(ClaimedJob { ticket, queue: Arc::clone(name), payload });
                 ticket += 1;
             }
         }

@@ -1,18 +1,18 @@
 //! Jobs by a time: the schedule, the retry set, the dead set.
 
-use crate::store::Entry;
+use crate::store::JobEntry;
 
 /// Entries, the lowest score first; of equal ones the first that came.
 #[derive(Default)]
-pub(super) struct Set(Vec<Entry>);
+pub(super) struct Set(Vec<JobEntry>);
 
 impl Set {
     pub fn add(&mut self, score: f64, payload: Vec<u8>) {
         let place = self.0.partition_point(|entry| entry.score.total_cmp(&score).is_le());
-        self.0.insert(place, Entry { score, row: 0, payload });
+        self.0.insert(place, JobEntry { score, row: 0, payload });
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[JobEntry] {
         &self.0
     }
 
@@ -26,18 +26,18 @@ impl Set {
     }
 
     /// Takes the first one out if its time has come.
-    pub fn pop_due(&mut self, now_s: f64) -> Option<Entry> {
+    pub fn pop_due(&mut self, now_s: f64) -> Option<JobEntry> {
         (self.first()? <= now_s).then(|| self.0.remove(0))
     }
 
     /// Takes out the entry with this document.
-    pub fn take(&mut self, payload: &[u8]) -> Option<Entry> {
+    pub fn take(&mut self, payload: &[u8]) -> Option<JobEntry> {
         let place = self.0.iter().position(|entry| entry.payload == payload)?;
         Some(self.0.remove(place))
     }
 
     /// Takes the first ones out.
-    pub fn drain(&mut self, count: usize) -> Vec<Entry> {
+    pub fn drain(&mut self, count: usize) -> Vec<JobEntry> {
         self.0.drain(..count.min(self.0.len())).collect()
     }
 

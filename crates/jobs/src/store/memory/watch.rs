@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::data::Data;
 use super::Shared;
-use crate::store::{Armed, Event, Interrupt, Result, Watch};
+use crate::store::{Availability, Interrupt, Result, StoreWatch, WatchEvent};
 
 /// A watcher.
 pub(super) struct MemoryWatch {
@@ -36,34 +36,34 @@ impl MemoryWatch {
         Self { bell, queues: Vec::new(), seen: None }
     }
 
-    fn news(&self, data: &Data) -> Option<Event> {
+    fn news(&self, data: &Data) -> Option<WatchEvent> {
         let Some(seen) = self.seen else {
             // Never armed: look first.
-            return Some(Event::Changed { queues: Vec::new(), other: true });
+            return Some(WatchEvent::Changed { queues: Vec::new(), other: true });
         };
         let changed =
             |name: &&Arc<str>| data.queues.get(&***name).is_some_and(|queue| queue.changed > seen);
         let queues: Vec<Arc<str>> = self.queues.iter().filter(changed).cloned().collect();
         let other = data.other_changed() > seen;
-        (other || !queues.is_empty()).then_some(Event::Changed { queues, other })
+        (other || !queues.is_empty()).then_some(WatchEvent::Changed { queues, other })
     }
 }
 
-impl Watch for MemoryWatch {
-    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Armed> {
+impl StoreWatch for MemoryWatch {
+    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         self.queues = queues.to_vec();
         let data = self.bell.shared.data.lock();
         self.seen = Some(data.changes());
         let ready = queues.iter().any(|name| data.has_work(name));
-        Ok(Armed { ready, next_at: data.next_at() })
+        Ok(Availability { ready, next_at: data.next_at() })
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<Event> {
+    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
         let until = Instant::now().checked_add(timeout);
         let mut data = self.bell.shared.data.lock();
         loop {
             if self.bell.rung.swap(false, Ordering::AcqRel) {
-                return Ok(Event::Interrupted);
+                return Ok(WatchEvent::Interrupted);
             }
             if let Some(event) = self.news(&data) {
                 return Ok(event);
@@ -73,7 +73,7 @@ impl Watch for MemoryWatch {
                 continue;
             };
             if Instant::now() >= until {
-                return Ok(Event::Timeout);
+                return Ok(WatchEvent::Timeout);
             }
             self.bell.shared.bell.wait_until(&mut data, until);
         }

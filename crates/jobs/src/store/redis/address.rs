@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
-use crate::store::{fmt_address, Result, StoreError, StoreOptions};
+use crate::store::{without_password, Result, StoreError, StoreOptions};
 
 /// Where to connect.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl Address {
     /// Reads the address as the crate `redis` and most clients do.
     ///
     /// # Errors
-    /// [`crate::store::Kind::Refused`] saying what is wrong with it.
+    /// [`crate::store::StoreErrorKind::Refused`] saying what is wrong with it.
     pub fn read(options: &StoreOptions) -> Result<Self> {
         let shown = shown(&options.url);
         let refused = |why: String| {
@@ -98,7 +98,7 @@ impl Address {
 
 /// The address without its password, which a socket's has in its query.
 fn shown(url: &str) -> String {
-    let shown = fmt_address(url);
+    let shown = without_password(url);
     match shown.split_once('?') {
         Some((place, query)) if query.contains("pass=") => {
             let kept: Vec<&str> = query.split('&').filter(|p| !p.starts_with("pass=")).collect();

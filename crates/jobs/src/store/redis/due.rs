@@ -9,7 +9,7 @@ use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
 use crate::document::stamped;
-use crate::store::{Claimed, Due, Result};
+use crate::store::{ClaimedJob, DueSummary, Result};
 
 /// Jobs moved by one call of the script: it holds up the server no longer.
 const MOVE_MAX: usize = 500;
@@ -25,7 +25,7 @@ struct Member {
 }
 
 impl RedisStore {
-    pub(super) fn move_due_jobs(&mut self, now_s: f64, max: usize) -> Result<Due> {
+    pub(super) fn move_due_jobs(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
         let (members, mut due) = self.due(now_s, max)?;
         let mut rest = &members[..];
         while !rest.is_empty() {
@@ -59,7 +59,7 @@ impl RedisStore {
         first_ticket: u64,
         now_s: f64,
         max: usize,
-    ) -> Result<(Vec<Claimed>, Due)> {
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
         let (members, mut due) = self.due(now_s, max)?;
         if members.is_empty() {
             return Ok((Vec::new(), due));
@@ -84,7 +84,7 @@ impl RedisStore {
             }
             due.moved += 1;
             if member.ready.is_some() {
-                claimed.push(Claimed { ticket, queue: "".into(), payload: member.payload });
+                claimed.push(ClaimedJob { ticket, queue: "".into(), payload: member.payload });
                 ticket += 1;
             }
         }
@@ -92,7 +92,7 @@ impl RedisStore {
     }
 
     /// What is due, and when the next one is if nothing is.
-    fn due(&mut self, now_s: f64, max: usize) -> Result<(Vec<Member>, Due)> {
+    fn due(&mut self, now_s: f64, max: usize) -> Result<(Vec<Member>, DueSummary)> {
         let mut pack = Pack::new();
         for set in SETS {
             pack.begin(8).word("ZRANGEBYSCORE").word(set).word("-inf").float(now_s);
@@ -101,7 +101,7 @@ impl RedisStore {
         next(&mut pack);
         let mut replies = self.run(&pack)?;
         let mut members = Vec::new();
-        let mut due = Due::default();
+        let mut due = DueSummary::default();
         for set in SETS {
             for (payload, score) in replies.next().unwrap_or(Value::Nil).scored() {
                 members.push(Member { set, score, payload, ready: None });

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::address::Address;
-use crate::store::{Kind, StoreError};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// The server could not be reached, or did not greet us.
 pub fn unreachable(address: &Address, error: &io::Error) -> StoreError {
@@ -32,7 +32,9 @@ pub fn broken(address: &Address, error: &io::Error) -> StoreError {
             "{shown}: no answer within {} s; the server is stopped, busy or too far away",
             address.answer_timeout.as_secs_f64()
         )),
-        io::ErrorKind::InvalidData => StoreError::new(Kind::Corrupt, format!("{shown}: {error}")),
+        io::ErrorKind::InvalidData => {
+            StoreError::new(StoreErrorKind::Corrupt, format!("{shown}: {error}"))
+        }
         io::ErrorKind::UnexpectedEof => StoreError::unavailable(format!(
             "{shown}: the server closed the connection; it was stopped, or a client was killed"
         )),
@@ -60,7 +62,7 @@ pub fn server(address: &Address, error: &str) -> StoreError {
     let is = |name: &str| code == name || error.contains(&format!("-{name} "));
     if is("OOM") || error.contains("OOM command not allowed") {
         return StoreError::new(
-            Kind::Full,
+            StoreErrorKind::Full,
             format!("{shown}: out of memory (maxmemory); jobs can be taken out but none added"),
         );
     }
@@ -94,13 +96,13 @@ pub fn server(address: &Address, error: &str) -> StoreError {
     }
     if is("BUSY") {
         return StoreError::new(
-            Kind::Busy,
+            StoreErrorKind::Busy,
             format!("{shown}: a script or function of somebody runs for too long: {error}"),
         );
     }
     if is("WRONGTYPE") {
         return StoreError::new(
-            Kind::Corrupt,
+            StoreErrorKind::Corrupt,
             format!("{shown}: a key holds something that is not Sidekiq's: {error}"),
         );
     }
@@ -116,20 +118,20 @@ mod tests {
     fn sorts_what_servers_say() {
         let address = Address::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
         for (error, kind) in [
-            ("OOM command not allowed when used memory > 'maxmemory'.", Kind::Full),
-            ("OOM allow-oom flag is not set on the script", Kind::Full),
+            ("OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
+            ("OOM allow-oom flag is not set on the script", StoreErrorKind::Full),
             // Redis 6.2, from within a script.
-            ("ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.", Kind::Full),
-            ("WRONGPASS invalid username-password pair or user is disabled.", Kind::Refused),
-            ("NOAUTH HELLO must be called with the client already authenticated", Kind::Refused),
-            ("NOPERM this user has no permissions to run the 'evalsha' command", Kind::Refused),
-            ("LOADING Redis is loading the dataset in memory", Kind::Unavailable),
-            ("MASTERDOWN Link with MASTER is down", Kind::Unavailable),
-            ("READONLY You can't write against a read only replica.", Kind::Unavailable),
-            ("ERR max number of clients reached", Kind::Unavailable),
-            ("BUSY Redis is busy running a script.", Kind::Busy),
-            ("WRONGTYPE Operation against a key holding the wrong kind of value", Kind::Corrupt),
-            ("ERR unknown command", Kind::Refused),
+            ("ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
+            ("WRONGPASS invalid username-password pair or user is disabled.", StoreErrorKind::Refused),
+            ("NOAUTH HELLO must be called with the client already authenticated", StoreErrorKind::Refused),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", StoreErrorKind::Refused),
+            ("LOADING Redis is loading the dataset in memory", StoreErrorKind::Unavailable),
+            ("MASTERDOWN Link with MASTER is down", StoreErrorKind::Unavailable),
+            ("READONLY You can't write against a read only replica.", StoreErrorKind::Unavailable),
+            ("ERR max number of clients reached", StoreErrorKind::Unavailable),
+            ("BUSY Redis is busy running a script.", StoreErrorKind::Busy),
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", StoreErrorKind::Corrupt),
+            ("ERR unknown command", StoreErrorKind::Refused),
         ] {
             let found = server(&address, error);
             assert_eq!(found.kind, kind, "{error}");

@@ -7,7 +7,9 @@ use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
 use crate::document::Fields;
-use crate::store::{Beat, Beaten, Claimed, OwnerSeen, ProcessSeen, Result, Working};
+use crate::store::{
+    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, Result, RunningJob,
+};
 
 /// Shortest life of what Sidekiq's API shows of a process.
 const SHOWN_S_MIN: u64 = 60;
@@ -16,14 +18,14 @@ const SHOWN_S_MIN: u64 = 60;
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 impl RedisStore {
-    pub(super) fn give_beat(&mut self, beat: &Beat<'_>) -> Result<Beaten> {
+    pub(super) fn give_beat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         let mut pack = Pack::new();
         let keys = self.work_keys(beat.identity);
         let words = 7 + 14 + 1 + keys.len() + 2 * beat.work.len();
-        self.conn.script(&mut pack, Script::Beat, words)?;
+        self.conn.script(&mut pack, Script::Heartbeat, words)?;
         let lease = self.rules.lease;
         let ttl = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
-        pack.word(beat.identity).word(beat.place).number(ttl.max(SHOWN_S_MIN));
+        pack.word(beat.identity).word(beat.process_key).number(ttl.max(SHOWN_S_MIN));
         pack.word(day(beat.now_s)).number(beat.processed).number(beat.failed);
         pack.number(14).word("info").word(beat.info).word("busy").number(beat.busy as u64);
         pack.word("beat").float(beat.now_s).word("rtt_us").number(beat.rtt_us);
@@ -39,7 +41,7 @@ impl RedisStore {
         }
         let mut answer = self.run(&pack)?.next().unwrap_or(Value::Nil).items().into_iter();
         let is_new = answer.next().is_some_and(|new| new.count() == 1);
-        Ok(Beaten { is_new, signals: answer.map(Value::text).collect() })
+        Ok(HeartbeatReply { is_new, signals: answer.map(Value::text).collect() })
     }
 
     /// Sidekiq renamed the key between two patches of 6.4: there both are kept.
@@ -51,7 +53,7 @@ impl RedisStore {
         keys
     }
 
-    pub(super) fn list_owners(&mut self) -> Result<Vec<OwnerSeen>> {
+    pub(super) fn list_owners(&mut self) -> Result<Vec<OwnerStatus>> {
         let mut pack = Pack::new();
         pack.command(&[b"TIME"]);
         pack.command(&[b"ZRANGE", b"chaton:owners", b"0", b"-1", b"WITHSCORES"]);
@@ -70,18 +72,18 @@ impl RedisStore {
             .collect();
         let seen = |(identity, at): (Vec<u8>, f64)| {
             let identity = String::from_utf8_lossy(&identity).into_owned();
-            let place = places.get(&identity).cloned().unwrap_or_default();
-            let beat_age = Duration::try_from_secs_f64(now_s - at).unwrap_or_default();
-            OwnerSeen { identity, place, beat_age }
+            let process_key = places.get(&identity).cloned().unwrap_or_default();
+            let heartbeat_age = Duration::try_from_secs_f64(now_s - at).unwrap_or_default();
+            OwnerStatus { identity, process_key, heartbeat_age }
         };
         Ok(owners.into_iter().map(seen).collect())
     }
 
-    pub(super) fn list_in_flight(&mut self, owner: &str) -> Result<Vec<Claimed>> {
+    pub(super) fn list_in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
         let mut pack = Pack::new();
         pack.begin(2).word("HGETALL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
         let hash = self.run(&pack)?.next().unwrap_or(Value::Nil);
-        let mut claimed: Vec<Claimed> = Vec::new();
+        let mut claimed: Vec<ClaimedJob> = Vec::new();
         for (field, payload) in hash.pairs() {
             let field = field.text();
             let Some((ticket, queue)) = field.split_once(':') else { continue };
@@ -90,13 +92,13 @@ impl RedisStore {
                 Some(last) if &*last.queue == queue => Arc::clone(&last.queue),
                 _ => queue.into(),
             };
-            claimed.push(Claimed { ticket, queue, payload: payload.bytes() });
+            claimed.push(ClaimedJob { ticket, queue, payload: payload.bytes() });
         }
         claimed.sort_by_key(|job| job.ticket);
         Ok(claimed)
     }
 
-    pub(super) fn list_processes(&mut self) -> Result<Vec<ProcessSeen>> {
+    pub(super) fn list_processes(&mut self) -> Result<Vec<ProcessStatus>> {
         let mut identities: Vec<String> =
             self.one(&[b"SMEMBERS", b"processes"])?.items().into_iter().map(Value::text).collect();
         identities.sort_unstable();
@@ -128,14 +130,14 @@ fn process(
     identity: String,
     hash: Vec<(Value, Value)>,
     work: Vec<(Value, Value)>,
-) -> Option<ProcessSeen> {
-    let mut seen = ProcessSeen {
+) -> Option<ProcessStatus> {
+    let mut seen = ProcessStatus {
         identity,
         info: String::new(),
         busy: 0,
         quiet: false,
         rss_kb: 0,
-        beat_at: 0.0,
+        heartbeat_at: 0.0,
         work: work.into_iter().filter_map(read_work).collect(),
     };
     for (field, value) in hash {
@@ -144,7 +146,7 @@ fn process(
             "busy" => seen.busy = value.count(),
             "quiet" => seen.quiet = value == Value::Bulk(b"true".to_vec()),
             "rss" => seen.rss_kb = value.count(),
-            "beat" => seen.beat_at = value.float().unwrap_or_default(),
+            "beat" => seen.heartbeat_at = value.float().unwrap_or_default(),
             _ => {}
         }
     }
@@ -165,7 +167,7 @@ fn read_work((tid, entry): (Value, Value)) -> Option<(String, String, Vec<u8>, i
 }
 
 /// A running job as Sidekiq's API reads it.
-fn shown(work: &Working) -> String {
+fn shown(work: &RunningJob) -> String {
     let text = if work.payload.len() <= SHOWN_BYTES_MAX {
         String::from_utf8_lossy(&work.payload).into_owned()
     } else {
@@ -214,7 +216,7 @@ mod tests {
     fn shows_a_long_job_without_its_arguments() {
         let args = "x".repeat(SHOWN_BYTES_MAX);
         let payload = format!("{{\"class\":\"A\",\"args\":[\"{args}\"],\"jid\":\"j\"}}");
-        let work = Working {
+        let work = RunningJob {
             tid: "t".into(),
             queue: "q\"".into(),
             payload: payload.into_bytes().into(),

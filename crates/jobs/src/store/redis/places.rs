@@ -4,7 +4,7 @@ use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::{unix_s, RedisStore};
 use crate::document::{enqueued_at, stamped, Document, Fields};
-use crate::store::{Entry, Place, QueueSeen, Result, Stats, StoreError};
+use crate::store::{JobEntry, JobLocation, QueueStatus, Result, Stats, StoreError};
 
 /// Entries looked at in one round trip.
 const PAGE: usize = 500;
@@ -25,7 +25,7 @@ impl RedisStore {
         })
     }
 
-    pub(super) fn list_queues(&mut self) -> Result<Vec<QueueSeen>> {
+    pub(super) fn list_queues(&mut self) -> Result<Vec<QueueStatus>> {
         let mut items = self.call(Script::Queues, &[])?.items().into_iter();
         let now_s = unix_s();
         let mut queues = Vec::new();
@@ -34,7 +34,7 @@ impl RedisStore {
         {
             let latency_s = enqueued_at(&job.bytes()).map_or(0.0, |at| (now_s - at).max(0.0));
             let (name, paused) = (name.text(), paused.count() == 1);
-            queues.push(QueueSeen { name, size: size.count(), latency_s, paused });
+            queues.push(QueueStatus { name, size: size.count(), latency_s, paused });
         }
         queues.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(queues)
@@ -42,10 +42,10 @@ impl RedisStore {
 
     pub(super) fn page(
         &mut self,
-        place: &Place,
+        place: &JobLocation,
         offset: usize,
         count: usize,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<JobEntry>> {
         if count == 0 {
             return Ok(Vec::new());
         }
@@ -54,17 +54,17 @@ impl RedisStore {
         let mut pack = Pack::new();
         match place {
             // The front of a queue is its right end.
-            Place::Queue(_) => {
+            JobLocation::Queue(_) => {
                 pack.begin(4).word("LRANGE").word(&key).number(-offset - count).number(-offset - 1)
             }
-            Place::Dead => pack
+            JobLocation::Dead => pack
                 .begin(5)
                 .word("ZREVRANGE")
                 .word(&key)
                 .number(offset)
                 .number(offset + count - 1)
                 .word("WITHSCORES"),
-            Place::Scheduled | Place::Retry => pack
+            JobLocation::Scheduled | JobLocation::Retry => pack
                 .begin(5)
                 .word("ZRANGE")
                 .word(&key)
@@ -74,20 +74,22 @@ impl RedisStore {
         };
         let reply = self.run(&pack)?.next().unwrap_or(Value::Nil);
         Ok(match place {
-            Place::Queue(_) => {
+            JobLocation::Queue(_) => {
                 reply.items().into_iter().rev().map(|job| entry(job.bytes(), 0.0)).collect()
             }
             _ => reply.scored().into_iter().map(|(job, score)| entry(job, score)).collect(),
         })
     }
 
-    pub(super) fn search(&mut self, jid: &str) -> Result<Option<(Place, Entry)>> {
+    pub(super) fn search(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
         if jid.is_empty() {
             return Ok(None);
         }
         let names = self.one(&[b"SMEMBERS", b"queues"])?.items();
-        let queues = names.into_iter().map(|name| Place::Queue(name.text()));
-        let places = [Place::Retry, Place::Scheduled, Place::Dead].into_iter().chain(queues);
+        let queues = names.into_iter().map(|name| JobLocation::Queue(name.text()));
+        let places = [JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead]
+            .into_iter()
+            .chain(queues);
         for place in places {
             // A page may shift while jobs come and go; one that moves past us
             // is taken by a worker, not lost.
@@ -107,26 +109,31 @@ impl RedisStore {
         Ok(None)
     }
 
-    pub(super) fn drop_entry(&mut self, place: &Place, entry: &Entry) -> Result<bool> {
+    pub(super) fn drop_entry(&mut self, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
         self.take(place, entry, "drop", None, unix_s())
     }
 
-    pub(super) fn kill_entry(&mut self, place: &Place, entry: &Entry, now_s: f64) -> Result<bool> {
+    pub(super) fn kill_entry(
+        &mut self,
+        place: &JobLocation,
+        entry: &JobEntry,
+        now_s: f64,
+    ) -> Result<bool> {
         self.take(place, entry, "bury", None, now_s)
     }
 
     pub(super) fn requeue_entry(
         &mut self,
-        place: &Place,
-        entry: &Entry,
+        place: &JobLocation,
+        entry: &JobEntry,
         now_s: f64,
     ) -> Result<bool> {
-        let one_less = *place == Place::Retry;
+        let one_less = *place == JobLocation::Retry;
         let ready = stamped(&entry.payload, now_s, self.rules.format, one_less);
         let ready = match (ready, place) {
-            (Some((_, payload)), Place::Queue(queue)) => (queue.clone(), payload),
+            (Some((_, payload)), JobLocation::Queue(queue)) => (queue.clone(), payload),
             (Some(ready), _) => ready,
-            (None, Place::Queue(queue)) => (queue.clone(), entry.payload.clone()),
+            (None, JobLocation::Queue(queue)) => (queue.clone(), entry.payload.clone()),
             (None, _) => {
                 return Err(StoreError::refused(
                     "this entry is no job document with a queue: it can only be removed",
@@ -138,8 +145,8 @@ impl RedisStore {
 
     fn take(
         &mut self,
-        place: &Place,
-        entry: &Entry,
+        place: &JobLocation,
+        entry: &JobEntry,
         action: &str,
         ready: Option<(String, Vec<u8>)>,
         now_s: f64,
@@ -150,12 +157,16 @@ impl RedisStore {
         let (queue, payload) = ready.unwrap_or_default();
         pack.word(payload).word(queue);
         self.burial(&mut pack, now_s);
-        let held = if action == "push" { Held::default() } else { Held::of(&entry.payload) };
+        let held = if action == "push" {
+            JobResources::default()
+        } else {
+            JobResources::of(&entry.payload)
+        };
         held.pack(&mut pack);
         Ok(self.run(&pack)?.next().is_some_and(|taken| taken.count() == 1))
     }
 
-    pub(super) fn clear_place(&mut self, place: &Place, max: usize) -> Result<usize> {
+    pub(super) fn clear_place(&mut self, place: &JobLocation, max: usize) -> Result<usize> {
         let (key, mut cleared) = (key(place), 0);
         let max = if max == 0 { usize::MAX } else { max };
         loop {
@@ -165,8 +176,8 @@ impl RedisStore {
             let mut answer = self.call(Script::Clear, &words)?.items().into_iter();
             let gone = answer.next().map_or(0, |gone| gone.count()) as usize;
             cleared += gone;
-            let held: Vec<Held> = answer
-                .map(|job| Held::of(&job.bytes()))
+            let held: Vec<JobResources> = answer
+                .map(|job| JobResources::of(&job.bytes()))
                 .filter(|held| held.lock.is_some() || held.bid.is_some())
                 .collect();
             if !held.is_empty() {
@@ -184,13 +195,13 @@ impl RedisStore {
 
 /// What a job that is taken away holds.
 #[derive(Default)]
-struct Held {
+struct JobResources {
     jid: String,
     lock: Option<String>,
     bid: Option<String>,
 }
 
-impl Held {
+impl JobResources {
     fn of(payload: &[u8]) -> Self {
         match Document::parse(payload.into()) {
             Ok(job) => Self {
@@ -208,24 +219,24 @@ impl Held {
     }
 }
 
-fn key(place: &Place) -> String {
+fn key(place: &JobLocation) -> String {
     match place {
-        Place::Queue(name) => format!("queue:{name}"),
-        Place::Scheduled => "schedule".into(),
-        Place::Retry => "retry".into(),
-        Place::Dead => "dead".into(),
+        JobLocation::Queue(name) => format!("queue:{name}"),
+        JobLocation::Scheduled => "schedule".into(),
+        JobLocation::Retry => "retry".into(),
+        JobLocation::Dead => "dead".into(),
     }
 }
 
-fn kind(place: &Place) -> &'static str {
+fn kind(place: &JobLocation) -> &'static str {
     match place {
-        Place::Queue(_) => "list",
+        JobLocation::Queue(_) => "list",
         _ => "zset",
     }
 }
 
-fn entry(payload: Vec<u8>, score: f64) -> Entry {
-    Entry { score, row: 0, payload }
+fn entry(payload: Vec<u8>, score: f64) -> JobEntry {
+    JobEntry { score, row: 0, payload }
 }
 
 fn is_job(payload: &[u8], jid: &str) -> bool {

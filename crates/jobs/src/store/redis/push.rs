@@ -5,18 +5,18 @@ use std::time::Duration;
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::{ms, RedisStore};
-use crate::store::{NewJob, Pushed, Result};
+use crate::store::{NewJob, PushResult, Result};
 
 impl RedisStore {
-    pub(super) fn push_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<Pushed>> {
+    pub(super) fn push_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
         if jobs.iter().any(|job| job.lock.is_some() || job.bid.is_some()) {
             let answers = self.push_script("", Duration::ZERO, jobs)?.items();
             let pushed = |holder: Value| match holder.text() {
-                holder if holder.is_empty() => Pushed::Stored,
-                holder => Pushed::Locked(holder),
+                holder if holder.is_empty() => PushResult::Stored,
+                holder => PushResult::Locked(holder),
             };
             return Ok(answers.into_iter().map(pushed).collect());
         }
@@ -33,7 +33,7 @@ impl RedisStore {
         } else {
             self.conn.atomic(&pack)?;
         }
-        Ok(vec![Pushed::Stored; jobs.len()])
+        Ok(vec![PushResult::Stored; jobs.len()])
     }
 
     pub(super) fn push_tick(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {

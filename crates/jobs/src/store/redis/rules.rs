@@ -3,7 +3,7 @@
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::{ms, RedisStore};
-use crate::store::{Ask, BatchStatus, Grant, LimitRule, NewBatch, Result};
+use crate::store::{BatchStatus, Grant, LimitRequest, LimitRule, NewBatch, Result};
 
 /// Failed jids that are shown.
 const FAILED_SHOWN: usize = 1000;
@@ -12,7 +12,7 @@ impl RedisStore {
     pub(super) fn ask_limits(
         &mut self,
         owner: &str,
-        asks: &[Ask<'_>],
+        asks: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
         if asks.is_empty() {

@@ -7,7 +7,7 @@ pub enum Script {
     /// Into the in-flight set.
     Claim,
     /// Out of it, with what goes with that.
-    Settle,
+    Ack,
     /// Jobs with locks or batches, or once.
     Push,
     /// Due jobs to their queues.
@@ -15,7 +15,7 @@ pub enum Script {
     /// Due jobs into the in-flight set.
     ClaimDue,
     /// A sign of life.
-    Beat,
+    Heartbeat,
     /// The end of an owner.
     Forget,
     /// Limiters.

@@ -11,22 +11,22 @@ const START: Duration = Duration::from_secs(20);
 
 /// A kit that ends its server when it is dropped.
 struct OwnKit {
-    kit: Arc<dyn Kit>,
+    factory: Arc<dyn StoreFactory>,
     child: Child,
     _dir: tempfile::TempDir,
 }
 
-impl Kit for OwnKit {
+impl StoreFactory for OwnKit {
     fn store(&self) -> Box<dyn Store> {
-        self.kit.store()
+        self.factory.store()
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
-        self.kit.watch()
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        self.factory.watch()
     }
 
     fn address(&self) -> &str {
-        self.kit.address()
+        self.factory.address()
     }
 }
 
@@ -37,7 +37,7 @@ impl Drop for OwnKit {
     }
 }
 
-fn fresh() -> Arc<dyn Kit> {
+fn fresh() -> Arc<dyn StoreFactory> {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let child = Command::new("redis-server")
@@ -48,13 +48,14 @@ fn fresh() -> Arc<dyn Kit> {
         .spawn()
         .expect("redis-server must be installed");
     let url = format!("unix://{}?db=0", socket.display());
-    let kit = Arc::new(OwnKit { kit: open(&StoreOptions::new(url)).unwrap(), child, _dir: dir });
+    let factory =
+        Arc::new(OwnKit { factory: open(&StoreOptions::new(url)).unwrap(), child, _dir: dir });
     let began = Instant::now();
-    while kit.store().stats().is_err() {
+    while factory.store().stats().is_err() {
         assert!(began.elapsed() < START, "redis-server does not start");
         std::thread::sleep(Duration::from_millis(2));
     }
-    kit
+    factory
 }
 
 conformance!(fresh);

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use super::resp::{Pack, Value};
 use super::scripts::Script;
 use super::RedisStore;
-use crate::store::{Ack, BatchEvent, Claimed, Outcome, Result, SideEffects, Turn, Want};
+use crate::store::{
+    Ack, BatchEvent, ClaimReply, ClaimRequest, ClaimedJob, Outcome, Result, SideEffects,
+};
 
 /// Jobs settled by one call of the script.
 const SETTLE_MAX: usize = 200;
@@ -25,8 +27,8 @@ impl RedisStore {
         &mut self,
         owner: &str,
         settles: &[Ack],
-        want: Option<&Want<'_>>,
-    ) -> Result<Turn> {
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
         self.conn.ensure()?;
         let mut pack = Pack::new();
         let plain = settles.iter().filter(|settle| is_plain(settle)).count();
@@ -55,10 +57,10 @@ impl RedisStore {
             }
         }
         if pack.is_empty() {
-            return Ok(Turn::default());
+            return Ok(ClaimReply::default());
         }
         let mut replies = self.run(&pack)?;
-        let mut turn = Turn::default();
+        let mut turn = ClaimReply::default();
         if plain > 0 {
             let gone = replies.next().map_or(0, |reply| reply.count());
             turn.fenced = plain.saturating_sub(gone as usize);
@@ -76,7 +78,7 @@ impl RedisStore {
         let none = SideEffects::default();
         let effects = |settle: &Ack| settle.effects.as_deref().unwrap_or(&none).release.len();
         let words = settles.iter().map(|settle| 13 + effects(settle)).sum::<usize>();
-        self.conn.script(pack, Script::Settle, 3 + words)?;
+        self.conn.script(pack, Script::Ack, 3 + words)?;
         pack.word(owner).number(self.rules.dead_max as u64).number(self.rules.dead_age.as_secs());
         for settle in settles {
             pack.number(settle.ticket).word(settle.queue.as_bytes());
@@ -135,7 +137,7 @@ fn add_effects(pack: &mut Pack, effects: &SideEffects) {
         pack.word(key);
     }
     match &effects.batch {
-        Some(step) => pack.word(&step.bid).word(&step.jid).word(match step.what {
+        Some(step) => pack.word(&step.bid).word(&step.jid).word(match step.event {
             BatchEvent::Done => "done",
             BatchEvent::Failed => "failed",
             BatchEvent::Died => "died",
@@ -144,7 +146,7 @@ fn add_effects(pack: &mut Pack, effects: &SideEffects) {
     };
 }
 
-fn read_claim(turn: &mut Turn, want: &Want<'_>, reply: Value) {
+fn read_claim(turn: &mut ClaimReply, want: &ClaimRequest<'_>, reply: Value) {
     let mut parts = reply.items().into_iter();
     turn.drained = parts.next().is_some_and(|drained| drained.count() == 1);
     let mut ticket = want.first_ticket;
@@ -153,7 +155,7 @@ fn read_claim(turn: &mut Turn, want: &Want<'_>, reply: Value) {
         let jobs = jobs.items();
         turn.jobs.reserve(jobs.len());
         for job in jobs {
-            turn.jobs.push(Claimed { ticket, queue: Arc::clone(queue), payload: job.bytes() });
+            turn.jobs.push(ClaimedJob { ticket, queue: Arc::clone(queue), payload: job.bytes() });
             ticket += 1;
         }
     }

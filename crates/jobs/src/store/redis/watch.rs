@@ -10,7 +10,7 @@ use super::conn::{Conn, Shared};
 use super::due::read_next;
 use super::link::{Ready, Wake};
 use super::resp::{Pack, Value};
-use crate::store::{Armed, Event, Interrupt, Result, StoreError, Watch};
+use crate::store::{Availability, Interrupt, Result, StoreError, StoreWatch, WatchEvent};
 
 /// Silence after which the server is asked whether it lives.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ impl RedisWatch {
         Self { conn: Conn::new(shared.clone(), true), shared, wake, queues: Vec::new() }
     }
 
-    fn heard(&mut self) -> Option<Event> {
+    fn heard(&mut self) -> Option<WatchEvent> {
         let messages = self.conn.pushes();
         let (mut queues, mut other, mut any) = (Vec::new(), false, false);
         for message in messages {
@@ -68,7 +68,7 @@ impl RedisWatch {
                 _ => other = true,
             }
         }
-        any.then_some(Event::Changed { queues, other })
+        any.then_some(WatchEvent::Changed { queues, other })
     }
 
     fn queue(&self, key: &[u8]) -> Option<Arc<str>> {
@@ -77,8 +77,8 @@ impl RedisWatch {
     }
 }
 
-impl Watch for RedisWatch {
-    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Armed> {
+impl StoreWatch for RedisWatch {
+    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         self.queues = queues.to_vec();
         let mut pack = Pack::new();
         for queue in queues {
@@ -96,10 +96,10 @@ impl Watch for RedisWatch {
         let paused = replies.next().unwrap_or(Value::Nil).items();
         let is_paused = |queue: &str| paused.contains(&Value::Bulk(queue.as_bytes().to_vec()));
         let ready = queues.iter().zip(sizes).any(|(queue, size)| size > 0 && !is_paused(queue));
-        Ok(Armed { ready, next_at: read_next(replies) })
+        Ok(Availability { ready, next_at: read_next(replies) })
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<Event> {
+    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
         let Some(wake) = self.wake.clone() else {
             return Err(StoreError::unavailable(format!(
                 "{}: no descriptor left to wait with; raise the limit of open files",
@@ -112,11 +112,11 @@ impl Watch for RedisWatch {
         let mut asked = false;
         loop {
             if wake.0.take() {
-                return Ok(Event::Interrupted);
+                return Ok(WatchEvent::Interrupted);
             }
             // Not armed, or armed on a connection that is gone: look again.
             if !self.conn.is_live() {
-                return Ok(Event::Changed { queues: Vec::new(), other: true });
+                return Ok(WatchEvent::Changed { queues: Vec::new(), other: true });
             }
             if let Some(event) = self.heard() {
                 return Ok(event);
@@ -143,7 +143,7 @@ impl Watch for RedisWatch {
                     asked = false;
                     quiet_since = Instant::now();
                 }
-                Ready::Nothing if now >= deadline => return Ok(Event::Timeout),
+                Ready::Nothing if now >= deadline => return Ok(WatchEvent::Timeout),
                 _ => {}
             }
         }

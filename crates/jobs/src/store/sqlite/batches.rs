@@ -105,7 +105,7 @@ pub(super) fn step(tx: &Tx<'_>, step: &BatchUpdate) -> Result<()> {
         .query_row([bid], |row| row.get(0))
         .optional()?;
     let Some(dead) = known else { return Ok(()) };
-    if step.what == BatchEvent::Done {
+    if step.event == BatchEvent::Done {
         conn.prepare_cached("DELETE FROM batch_failures WHERE bid=?1 AND jid=?2")?
             .execute([bid, jid])?;
         conn.prepare_cached("UPDATE batches SET pending=pending-1 WHERE bid=?1")?.execute([bid])?;
@@ -113,7 +113,7 @@ pub(super) fn step(tx: &Tx<'_>, step: &BatchUpdate) -> Result<()> {
         conn.prepare_cached("INSERT OR IGNORE INTO batch_failures(bid, jid) VALUES(?1, ?2)")?
             .execute([bid, jid])?;
     }
-    if step.what == BatchEvent::Died && !dead {
+    if step.event == BatchEvent::Died && !dead {
         conn.prepare_cached("UPDATE batches SET dead=1 WHERE bid=?1")?.execute([bid])?;
         call_back(tx, bid, "death")?;
     }

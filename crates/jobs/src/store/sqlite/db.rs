@@ -20,7 +20,7 @@ use super::connections::{Connections, Writer};
 use super::schema::{self, Manner};
 use super::wake::Wake;
 use super::{beside, failure, registry, Tx};
-use crate::store::{Kind, Result, StoreError};
+use crate::store::{Result, StoreError, StoreErrorKind};
 
 /// Operations carried out by one transaction at most: the others' wait is
 /// bounded by it.
@@ -153,11 +153,11 @@ impl Db {
         match &result {
             // What was committed went into a file that nobody will find.
             Ok(()) if !still => return Err(self.vanished(&mut writer)),
-            Err(error) if error.kind == Kind::Full => {
+            Err(error) if error.kind == StoreErrorKind::Full => {
                 // Makes the log's own room usable again, to drain the queues.
                 let _ = open.conn.execute_batch("PRAGMA wal_checkpoint(RESTART)");
             }
-            Err(error) if error.kind != Kind::Busy => *writer = None,
+            Err(error) if error.kind != StoreErrorKind::Busy => *writer = None,
             _ => {}
         }
         result
@@ -183,7 +183,7 @@ impl Db {
         let lock = lock.map_err(|error| failure::of_io(&self.path, "its lock file", &error))?;
         let Some(_held) = lock else {
             return Err(StoreError::new(
-                Kind::Busy,
+                StoreErrorKind::Busy,
                 format!(
                     "jobs database {}: another process of ours held its lock for {wait:?}; \
                      it may be stopped or stuck, or the disk is very slow",

@@ -6,7 +6,7 @@ use rusqlite::{params, OptionalExtension, Result};
 
 use super::{owners, queues, Tx};
 use crate::document::{stamped, Fields};
-use crate::store::{Claimed, Due, Entry, Place};
+use crate::store::{ClaimedJob, DueSummary, JobEntry, JobLocation};
 
 /// What a store was told to keep, and how it writes times.
 #[derive(Clone, Copy)]
@@ -22,18 +22,18 @@ pub(super) struct Rules {
 }
 
 /// What a set is called in the table; `None` for a queue.
-pub(super) fn kind(place: &Place) -> Option<i64> {
+pub(super) fn kind(place: &JobLocation) -> Option<i64> {
     match place {
-        Place::Queue(_) => None,
-        Place::Scheduled => Some(0),
-        Place::Retry => Some(1),
-        Place::Dead => Some(2),
+        JobLocation::Queue(_) => None,
+        JobLocation::Scheduled => Some(0),
+        JobLocation::Retry => Some(1),
+        JobLocation::Dead => Some(2),
     }
 }
 
-pub(super) fn add(tx: &Tx<'_>, place: &Place, at: f64, payload: &[u8]) -> Result<()> {
+pub(super) fn add(tx: &Tx<'_>, place: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
     match place {
-        Place::Dead => tx.buried(at),
+        JobLocation::Dead => tx.buried(at),
         _ => tx.wake(),
     }
     tx.conn
@@ -92,15 +92,15 @@ pub(super) fn next_at(conn: &rusqlite::Connection) -> Result<Option<f64>> {
     Ok(times.into_iter().flatten().min_by(f64::total_cmp))
 }
 
-pub(super) fn move_due(tx: &Tx<'_>, now_s: f64, max: usize, rules: &Rules) -> Result<Due> {
-    let mut due = Due::default();
+pub(super) fn move_due(tx: &Tx<'_>, now_s: f64, max: usize, rules: &Rules) -> Result<DueSummary> {
+    let mut due = DueSummary::default();
     for row in due_rows(tx, now_s, max)? {
         delete(tx, row.id)?;
         due.moved += 1;
         due.lag_max_s = due.lag_max_s.max(now_s - row.at);
         match stamped(&row.payload, now_s, rules.format, false) {
             Some((queue, payload)) => queues::append(tx, &queue, &payload)?,
-            None => add(tx, &Place::Dead, now_s, &row.payload)?,
+            None => add(tx, &JobLocation::Dead, now_s, &row.payload)?,
         }
     }
     trim_dead(tx, rules)?;
@@ -115,22 +115,22 @@ pub(super) fn claim_due(
     now_s: f64,
     max: usize,
     rules: &Rules,
-) -> Result<(Vec<Claimed>, Due)> {
-    let mut due = Due::default();
-    let mut jobs: Vec<Claimed> = Vec::new();
+) -> Result<(Vec<ClaimedJob>, DueSummary)> {
+    let mut due = DueSummary::default();
+    let mut jobs: Vec<ClaimedJob> = Vec::new();
     let nowhere: Arc<str> = Arc::from("");
     for row in due_rows(tx, now_s, max)? {
         delete(tx, row.id)?;
         due.moved += 1;
         due.lag_max_s = due.lag_max_s.max(now_s - row.at);
         if stamped(&row.payload, now_s, rules.format, false).is_none() {
-            add(tx, &Place::Dead, now_s, &row.payload)?;
+            add(tx, &JobLocation::Dead, now_s, &row.payload)?;
             continue;
         }
         let ticket = first_ticket + jobs.len() as u64;
         let flight = queues::flight(owners::id_of(tx, owner)?, ticket);
         queues::fly(tx, flight, queues::NOWHERE, &row.payload)?;
-        jobs.push(Claimed { ticket, queue: nowhere.clone(), payload: row.payload });
+        jobs.push(ClaimedJob { ticket, queue: nowhere.clone(), payload: row.payload });
     }
     trim_dead(tx, rules)?;
     due.next_at = next_at(tx.conn)?;
@@ -138,7 +138,7 @@ pub(super) fn claim_due(
 }
 
 /// Takes one entry out of its place; `false` when it is gone.
-fn take(tx: &Tx<'_>, place: &Place, entry: &Entry) -> Result<bool> {
+fn take(tx: &Tx<'_>, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
     let Some(kind) = kind(place) else {
         let mut delete =
             tx.conn.prepare_cached("DELETE FROM waiting WHERE id=?1 AND payload=?2")?;
@@ -149,7 +149,7 @@ fn take(tx: &Tx<'_>, place: &Place, entry: &Entry) -> Result<bool> {
     Ok(delete.execute(params![entry.row, kind, entry.payload])? > 0)
 }
 
-pub(super) fn remove(tx: &Tx<'_>, place: &Place, entry: &Entry) -> Result<bool> {
+pub(super) fn remove(tx: &Tx<'_>, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
     if !take(tx, place, entry)? {
         return Ok(false);
     }
@@ -160,8 +160,8 @@ pub(super) fn remove(tx: &Tx<'_>, place: &Place, entry: &Entry) -> Result<bool> 
 /// Puts an entry with its new document at the back of a queue.
 pub(super) fn requeue(
     tx: &Tx<'_>,
-    place: &Place,
-    entry: &Entry,
+    place: &JobLocation,
+    entry: &JobEntry,
     queue: &str,
     payload: &[u8],
 ) -> Result<bool> {
@@ -174,24 +174,24 @@ pub(super) fn requeue(
 
 pub(super) fn kill(
     tx: &Tx<'_>,
-    place: &Place,
-    entry: &Entry,
+    place: &JobLocation,
+    entry: &JobEntry,
     now_s: f64,
     rules: &Rules,
 ) -> Result<bool> {
     if !take(tx, place, entry)? {
         return Ok(false);
     }
-    add(tx, &Place::Dead, now_s, &entry.payload)?;
+    add(tx, &JobLocation::Dead, now_s, &entry.payload)?;
     queues::discard(tx, &entry.payload)?;
     trim_dead(tx, rules)?;
     Ok(true)
 }
 
 /// Removes up to `max` entries; `discard` looks at each.
-pub(super) fn clear(tx: &Tx<'_>, place: &Place, max: usize) -> Result<usize> {
+pub(super) fn clear(tx: &Tx<'_>, place: &JobLocation, max: usize) -> Result<usize> {
     let gone: Vec<Vec<u8>> = match (kind(place), place) {
-        (None, Place::Queue(name)) => {
+        (None, JobLocation::Queue(name)) => {
             let Some(queue) = queues::known(tx, name)? else { return Ok(0) };
             let (first, last) = queues::span(queue);
             tx.conn
@@ -218,16 +218,16 @@ pub(super) fn clear(tx: &Tx<'_>, place: &Place, max: usize) -> Result<usize> {
 /// Where an entry goes that is asked for again, and as what; `None` when it
 /// names no queue and came from none.
 pub(super) fn renewed(
-    place: &Place,
-    entry: &Entry,
+    place: &JobLocation,
+    entry: &JobEntry,
     now_s: f64,
     format: u8,
 ) -> Option<(String, Vec<u8>)> {
-    let ready = stamped(&entry.payload, now_s, format, *place == Place::Retry);
+    let ready = stamped(&entry.payload, now_s, format, *place == JobLocation::Retry);
     match (ready, place) {
-        (Some((_, payload)), Place::Queue(queue)) => Some((queue.clone(), payload)),
+        (Some((_, payload)), JobLocation::Queue(queue)) => Some((queue.clone(), payload)),
         (Some(ready), _) => Some(ready),
-        (None, Place::Queue(queue)) => Some((queue.clone(), entry.payload.clone())),
+        (None, JobLocation::Queue(queue)) => Some((queue.clone(), entry.payload.clone())),
         (None, _) => None,
     }
 }

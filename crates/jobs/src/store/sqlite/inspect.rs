@@ -7,9 +7,9 @@ use rusqlite::{params, Connection, OptionalExtension, Result};
 use super::entries::{self, Rules};
 use super::{owners, queues};
 use crate::document::enqueued_at;
-use crate::store::{Armed, Entry, Place, QueueSeen, Stats};
+use crate::store::{Availability, JobEntry, JobLocation, QueueStatus, Stats};
 
-pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Armed> {
+pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Availability> {
     let mut ready = false;
     for name in names {
         let id: Option<i64> = conn
@@ -20,7 +20,7 @@ pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Armed> {
             ready = ready || queues::holds_any(conn, id)?;
         }
     }
-    Ok(Armed { ready, next_at: entries::next_at(conn)? })
+    Ok(Availability { ready, next_at: entries::next_at(conn)? })
 }
 
 pub(super) fn stats(conn: &Connection, rules: &Rules) -> Result<Stats> {
@@ -39,7 +39,7 @@ pub(super) fn stats(conn: &Connection, rules: &Rules) -> Result<Stats> {
     })
 }
 
-pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueSeen>> {
+pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueStatus>> {
     let mut select = conn.prepare_cached("SELECT id, name, paused FROM queues ORDER BY name")?;
     let rows: Vec<(i64, String, bool)> = select
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
@@ -57,20 +57,20 @@ pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueSeen>> {
             .optional()?;
         let latency_s =
             next.and_then(|payload| enqueued_at(&payload)).map_or(0.0, |at| (now_s - at).max(0.0));
-        Ok(QueueSeen { name, size: size as u64, latency_s, paused })
+        Ok(QueueStatus { name, size: size as u64, latency_s, paused })
     };
     rows.into_iter().map(seen).collect()
 }
 
 pub(super) fn list(
     conn: &Connection,
-    place: &Place,
+    place: &JobLocation,
     offset: usize,
     count: usize,
-) -> Result<Vec<Entry>> {
+) -> Result<Vec<JobEntry>> {
     let bound = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let (offset, count) = (bound(offset), bound(count));
-    if let Place::Queue(name) = place {
+    if let JobLocation::Queue(name) = place {
         let id: Option<i64> = conn
             .prepare_cached("SELECT id FROM queues WHERE name=?1")?
             .query_row([name], |row| row.get(0))
@@ -84,7 +84,7 @@ pub(super) fn list(
         let rows = select.query_map([first, last, count, offset], entry)?;
         return rows.collect();
     }
-    let order = if *place == Place::Dead { "DESC" } else { "ASC" };
+    let order = if *place == JobLocation::Dead { "DESC" } else { "ASC" };
     let mut select = conn.prepare_cached(&format!(
         "SELECT id, at, payload FROM entries WHERE kind=?1 ORDER BY at {order}, id {order}
          LIMIT ?2 OFFSET ?3"
@@ -93,18 +93,18 @@ pub(super) fn list(
     rows.collect()
 }
 
-fn entry(row: &rusqlite::Row<'_>) -> Result<Entry> {
-    Ok(Entry { row: row.get(0)?, score: row.get(1)?, payload: row.get(2)? })
+fn entry(row: &rusqlite::Row<'_>) -> Result<JobEntry> {
+    Ok(JobEntry { row: row.get(0)?, score: row.get(1)?, payload: row.get(2)? })
 }
 
 /// Looks for a jid. The text is searched first: reading every document would
 /// take much longer.
-pub(super) fn find(conn: &Connection, jid: &str) -> Result<Option<(Place, Entry)>> {
+pub(super) fn find(conn: &Connection, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
     if jid.is_empty() {
         return Ok(None);
     }
-    let is_it = |entry: &Entry| entries::jid_of(&entry.payload).as_deref() == Some(jid);
-    for place in [Place::Retry, Place::Scheduled, Place::Dead] {
+    let is_it = |entry: &JobEntry| entries::jid_of(&entry.payload).as_deref() == Some(jid);
+    for place in [JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead] {
         let mut select = conn.prepare_cached(
             "SELECT id, at, payload FROM entries
              WHERE kind=?1 AND instr(payload, CAST(?2 AS BLOB))>0",
@@ -125,7 +125,7 @@ pub(super) fn find(conn: &Connection, jid: &str) -> Result<Option<(Place, Entry)
     while let Some(row) = rows.next()? {
         let found = entry(row)?;
         if is_it(&found) {
-            return Ok(Some((Place::Queue(row.get(3)?), found)));
+            return Ok(Some((JobLocation::Queue(row.get(3)?), found)));
         }
     }
     Ok(None)

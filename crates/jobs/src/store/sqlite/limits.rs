@@ -3,7 +3,7 @@
 use rusqlite::{params, OptionalExtension, Result};
 
 use super::Tx;
-use crate::store::{Ask, Grant, Limit, LimitRule};
+use crate::store::{Grant, Limit, LimitRequest, LimitRule};
 
 /// What a bucket may lack of one start and still give it: rounding.
 const BUCKET_SLACK: f64 = 1e-9;
@@ -54,10 +54,10 @@ fn holder(owner: &str, ticket: u64) -> String {
 pub(super) fn acquire(
     tx: &Tx<'_>,
     owner: &str,
-    asks: &[Ask<'_>],
+    asks: &[LimitRequest<'_>],
     now_s: f64,
 ) -> Result<Vec<Grant>> {
-    let one = |ask: &Ask<'_>| {
+    let one = |ask: &LimitRequest<'_>| {
         let holder = holder(owner, ask.ticket);
         let mut waits = Vec::new();
         // All are asked before one is used: together or not at all.

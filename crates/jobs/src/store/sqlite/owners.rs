@@ -14,7 +14,7 @@ use rusqlite::{params, Connection, OptionalExtension, Result};
 
 use super::entries::Rules;
 use super::{queues, unix_s, Tx};
-use crate::store::{Beat, Beaten, Claimed, OwnerSeen, ProcessSeen};
+use crate::store::{ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus};
 
 /// How long a signal waits for its process (s).
 const SIGNAL_S: f64 = 60.0;
@@ -63,7 +63,7 @@ pub(super) fn known(conn: &Connection, identity: &str) -> Result<Option<i64>> {
         .optional()
 }
 
-pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>) -> Result<Beaten> {
+pub(super) fn heartbeat(tx: &Tx<'_>, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
     let conn = tx.conn;
     let id = id_of(tx, beat.identity)?;
     // One that only claimed has no place yet.
@@ -76,7 +76,7 @@ pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>) -> Result<Beaten> {
     )?
     .execute(params![
         id,
-        beat.place,
+        beat.process_key,
         boot(),
         clock_s(),
         beat.now_s,
@@ -102,7 +102,7 @@ pub(super) fn beat(tx: &Tx<'_>, beat: &Beat<'_>) -> Result<Beaten> {
             .execute(params![name, count as i64])?;
         }
     }
-    Ok(Beaten { is_new, signals: signals(tx, beat.identity)? })
+    Ok(HeartbeatReply { is_new, signals: signals(tx, beat.identity)? })
 }
 
 fn signals(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>> {
@@ -125,23 +125,23 @@ pub(super) fn signal(tx: &Tx<'_>, identity: &str, name: &str) -> Result<()> {
         .map(|_| ())
 }
 
-pub(super) fn all(conn: &Connection, rules: &Rules) -> Result<Vec<OwnerSeen>> {
+pub(super) fn all(conn: &Connection, rules: &Rules) -> Result<Vec<OwnerStatus>> {
     conn.prepare_cached(
         "SELECT identity, coalesce(place, ''), boot, clock, beat_at FROM owners ORDER BY id",
     )?
     .query_map([], |row| {
         let boot: String = row.get(2)?;
         let age_s = age_s(&boot, row.get(3)?, row.get(4)?, rules.lease_s);
-        Ok(OwnerSeen {
+        Ok(OwnerStatus {
             identity: row.get(0)?,
-            place: row.get(1)?,
-            beat_age: Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX),
+            process_key: row.get(1)?,
+            heartbeat_age: Duration::try_from_secs_f64(age_s).unwrap_or(Duration::MAX),
         })
     })?
     .collect()
 }
 
-pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<Claimed>> {
+pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<ClaimedJob>> {
     let Some(owner) = known(conn, identity)? else { return Ok(vec![]) };
     let (first, last) = queues::flight_span(owner);
     let mut select = conn.prepare_cached(
@@ -152,7 +152,7 @@ pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<Claimed
     let rows = select.query_map([first, last], |row| {
         let name: String = row.get(1)?;
         let ticket = queues::ticket_of(row.get(0)?);
-        Ok(Claimed { ticket, queue: Arc::from(name), payload: row.get(2)? })
+        Ok(ClaimedJob { ticket, queue: Arc::from(name), payload: row.get(2)? })
     })?;
     rows.collect()
 }
@@ -174,28 +174,28 @@ pub(super) fn forget(tx: &Tx<'_>, identity: &str) -> Result<bool> {
 }
 
 /// Owners that beat within their lease.
-pub(super) fn processes(conn: &Connection, rules: &Rules) -> Result<Vec<ProcessSeen>> {
+pub(super) fn processes(conn: &Connection, rules: &Rules) -> Result<Vec<ProcessStatus>> {
     let mut select = conn.prepare_cached(
         "SELECT id, identity, info, busy, quiet, rss_kb, beat_at, boot, clock FROM owners
          WHERE place IS NOT NULL ORDER BY identity",
     )?;
     let rows = select.query_map([], |row| {
-        let seen = ProcessSeen {
+        let seen = ProcessStatus {
             identity: row.get(1)?,
             info: row.get(2)?,
             busy: row.get::<_, i64>(3)? as u64,
             quiet: row.get(4)?,
             rss_kb: row.get::<_, i64>(5)? as u64,
-            beat_at: row.get(6)?,
+            heartbeat_at: row.get(6)?,
             work: vec![],
         };
         let boot: String = row.get(7)?;
-        let age_s = age_s(&boot, row.get(8)?, seen.beat_at, rules.lease_s);
+        let age_s = age_s(&boot, row.get(8)?, seen.heartbeat_at, rules.lease_s);
         Ok((row.get::<_, i64>(0)?, age_s, seen))
     })?;
-    let rows: Vec<(i64, f64, ProcessSeen)> = rows.collect::<Result<_>>()?;
+    let rows: Vec<(i64, f64, ProcessStatus)> = rows.collect::<Result<_>>()?;
     let living = rows.into_iter().filter(|(_, age_s, _)| *age_s <= rules.lease_s);
-    living.map(|(id, _, seen)| Ok(ProcessSeen { work: work(conn, id)?, ..seen })).collect()
+    living.map(|(id, _, seen)| Ok(ProcessStatus { work: work(conn, id)?, ..seen })).collect()
 }
 
 type Work = (String, String, Vec<u8>, i64);

@@ -8,7 +8,8 @@ use super::entries::{self, Rules};
 use super::{batches, limits, owners, Tx};
 use crate::document::{Document, Fields};
 use crate::store::{
-    Ack, BatchEvent, BatchUpdate, Claimed, NewJob, Outcome, Place, Pushed, Turn, Want,
+    Ack, BatchEvent, BatchUpdate, ClaimReply, ClaimRequest, ClaimedJob, JobLocation, NewJob,
+    Outcome, PushResult,
 };
 
 /// Rowids of one owner's in-flight set; half of those of a queue. Room for a
@@ -97,7 +98,7 @@ fn prepend(tx: &Tx<'_>, queue: &str, payload: &[u8]) -> Result<()> {
     insert(tx, min.map_or(first + SPAN, |min| min - 1), payload)
 }
 
-pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<Pushed>> {
+pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<PushResult>> {
     // The last queue and its next position: a bulk push has one queue.
     let mut last: Option<(&str, i64)> = None;
     let mut answers = Vec::with_capacity(jobs.len());
@@ -105,7 +106,7 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
         if let Some(lock) = job.lock {
             let until = now_s + lock.ttl.as_secs_f64();
             if let Some(holder) = limits::lock(tx, lock.key, lock.jid, until, now_s)? {
-                answers.push(Pushed::Locked(holder));
+                answers.push(PushResult::Locked(holder));
                 continue;
             }
         }
@@ -113,7 +114,7 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
             batches::add(tx, bid)?;
         }
         match job.at {
-            Some(at) => entries::add(tx, &Place::Scheduled, at, job.payload)?,
+            Some(at) => entries::add(tx, &JobLocation::Scheduled, at, job.payload)?,
             None => {
                 let position = match last {
                     Some((name, position)) if name == job.queue => position,
@@ -123,19 +124,19 @@ pub(super) fn push(tx: &Tx<'_>, jobs: &[NewJob<'_>], now_s: f64) -> Result<Vec<P
                 last = Some((job.queue, position + 1));
             }
         }
-        answers.push(Pushed::Stored);
+        answers.push(PushResult::Stored);
     }
     Ok(answers)
 }
 
-pub(super) fn turn(
+pub(super) fn ack_and_claim(
     tx: &Tx<'_>,
     owner: &str,
     settles: &[Ack],
-    want: Option<&Want<'_>>,
+    want: Option<&ClaimRequest<'_>>,
     rules: &Rules,
-) -> Result<Turn> {
-    let mut turn = Turn::default();
+) -> Result<ClaimReply> {
+    let mut turn = ClaimReply::default();
     match owners::known(tx.conn, owner)? {
         Some(id) => turn.fenced = settle_all(tx, (owner, id), settles)?,
         None => turn.fenced = settles.len(),
@@ -199,10 +200,10 @@ fn settle_one(tx: &Tx<'_>, owner: (&str, i64), settle: &Ack) -> Result<bool> {
 fn place(tx: &Tx<'_>, settle: &Ack, was: &[u8]) -> Result<()> {
     match &settle.outcome {
         Outcome::Ack | Outcome::Discard => Ok(()),
-        Outcome::Retry { at, payload } => entries::add(tx, &Place::Retry, *at, payload),
-        Outcome::Reschedule { at } => entries::add(tx, &Place::Scheduled, *at, was),
+        Outcome::Retry { at, payload } => entries::add(tx, &JobLocation::Retry, *at, payload),
+        Outcome::Reschedule { at } => entries::add(tx, &JobLocation::Scheduled, *at, was),
         Outcome::Dead { payload, at } => {
-            entries::add(tx, &Place::Dead, *at, payload.as_deref().unwrap_or(was))
+            entries::add(tx, &JobLocation::Dead, *at, payload.as_deref().unwrap_or(was))
         }
         Outcome::Requeue { payload, queue } => {
             let payload = payload.as_deref().unwrap_or(was);
@@ -221,7 +222,7 @@ fn home(payload: &[u8]) -> String {
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".into())
 }
 
-fn claim(tx: &Tx<'_>, owner: &str, want: &Want<'_>, turn: &mut Turn) -> Result<()> {
+fn claim(tx: &Tx<'_>, owner: &str, want: &ClaimRequest<'_>, turn: &mut ClaimReply) -> Result<()> {
     let count = want.count.clamp(1, CLAIM_MAX);
     turn.drained = true;
     for name in want.queues {
@@ -250,7 +251,7 @@ fn take(
     (queue, name): (i64, &Arc<str>),
     count: usize,
     first_ticket: u64,
-    jobs: &mut Vec<Claimed>,
+    jobs: &mut Vec<ClaimedJob>,
 ) -> Result<()> {
     let (first, last) = span(queue);
     let mut select = tx.conn.prepare_cached(
@@ -263,7 +264,7 @@ fn take(
         let id: i64 = row.get(0)?;
         ends = Some((ends.map_or(id, |(first, _)| first), id));
         let ticket = first_ticket + (jobs.len() - before) as u64;
-        jobs.push(Claimed { ticket, queue: Arc::clone(name), payload: row.get(1)? });
+        jobs.push(ClaimedJob { ticket, queue: Arc::clone(name), payload: row.get(1)? });
     }
     drop(rows);
     let Some((first, last)) = ends else { return Ok(()) };
@@ -293,5 +294,5 @@ pub(super) fn discard(tx: &Tx<'_>, payload: &[u8]) -> Result<()> {
     }
     let Some(bid) = doc.bid() else { return Ok(()) };
     let (bid, jid) = (bid.to_string(), doc.jid().to_string());
-    batches::step(tx, &BatchUpdate { bid, jid, what: BatchEvent::Died })
+    batches::step(tx, &BatchUpdate { bid, jid, event: BatchEvent::Died })
 }

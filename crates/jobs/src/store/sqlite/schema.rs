@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::failure;
-use crate::store::{Kind, Result, StoreError};
+use crate::store::{Result, StoreError, StoreErrorKind};
 
 /// "CHTN": tells our files from others'.
 const APPLICATION: i32 = 0x4348_544E;
@@ -141,7 +141,7 @@ fn check(path: &Path, conn: &Connection) -> Result<()> {
     // A file of ours that was cut short still has its first page.
     if version == i64::from(VERSION) && tables == 0 {
         return Err(StoreError::new(
-            Kind::Corrupt,
+            StoreErrorKind::Corrupt,
             format!("jobs database {file}: its tables are gone; restore a copy of it"),
         ));
     }

@@ -72,7 +72,7 @@ pub(super) fn push_once(tx: &Tx<'_>, key: &str, ttl_s: f64, job: &NewJob<'_>) ->
         .prepare_cached("INSERT OR REPLACE INTO ticks(key, until) VALUES(?1, ?2)")?
         .execute(params![key, now_s + ttl_s])?;
     let pushed = queues::push(tx, std::slice::from_ref(job), now_s)?;
-    Ok(pushed == [crate::store::Pushed::Stored])
+    Ok(pushed == [crate::store::PushResult::Stored])
 }
 
 /// Removes what is over. Reads leave it out anyway.

@@ -11,7 +11,7 @@ use crate::store::conformance::conformance;
 
 /// A kit whose file goes when it does.
 struct Temporary {
-    kit: Arc<dyn Kit>,
+    factory: Arc<dyn StoreFactory>,
     folder: tempfile::TempDir,
 }
 
@@ -21,7 +21,7 @@ impl Temporary {
         let path = folder.path().join("jobs.db");
         let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
         tune(&mut options);
-        Self { kit: kit(&options).unwrap(), folder }
+        Self { factory: factory(&options).unwrap(), folder }
     }
 
     fn path(&self) -> PathBuf {
@@ -29,17 +29,17 @@ impl Temporary {
     }
 }
 
-impl Kit for Temporary {
+impl StoreFactory for Temporary {
     fn store(&self) -> Box<dyn Store> {
-        self.kit.store()
+        self.factory.store()
     }
 
-    fn watch(&self) -> Box<dyn Watch> {
-        self.kit.watch()
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        self.factory.watch()
     }
 
     fn address(&self) -> &str {
-        self.kit.address()
+        self.factory.address()
     }
 }
 
@@ -48,7 +48,7 @@ impl Kit for Temporary {
 static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 /// Nothing here cuts the power: without waiting for the disk it is faster.
-fn fresh() -> Arc<dyn Kit> {
+fn fresh() -> Arc<dyn StoreFactory> {
     Arc::new(Temporary::new(|options| options.durable = false))
 }
 
@@ -60,10 +60,10 @@ fn push(store: &mut dyn Store, payload: &str) -> Result<()> {
 }
 
 /// Claims from the queue `q`.
-fn claim(store: &mut dyn Store, owner: &str, first_ticket: u64, count: usize) -> Vec<Claimed> {
+fn claim(store: &mut dyn Store, owner: &str, first_ticket: u64, count: usize) -> Vec<ClaimedJob> {
     let queues = ["q".into()];
-    let want = Want { queues: &queues, count, first_ticket };
-    store.turn(owner, &[], Some(&want)).unwrap().jobs
+    let want = ClaimRequest { queues: &queues, count, first_ticket };
+    store.ack_and_claim(owner, &[], Some(&want)).unwrap().jobs
 }
 
 fn done(ticket: u64) -> Ack {
@@ -73,8 +73,8 @@ fn done(ticket: u64) -> Ack {
 #[test]
 fn an_address_needs_a_file() {
     for url in ["sqlite://", "sqlite:///tmp/", "sqlite:x"] {
-        let error = kit(&StoreOptions::new(url)).unwrap_err();
-        assert_eq!(error.kind, Kind::Refused);
+        let error = factory(&StoreOptions::new(url)).unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused);
         assert!(error.message.contains(url), "{error}");
     }
 }
@@ -92,8 +92,8 @@ fn a_backup_is_a_store() {
     store.backup(copy.to_str().unwrap(), &mut |done, all| told.push((done, all))).unwrap();
     assert!(told.len() > 1 && told.last().is_some_and(|(done, all)| done == all), "{told:?}");
     let again = store.backup(copy.to_str().unwrap(), &mut |_, _| {}).unwrap_err();
-    assert_eq!(again.kind, Kind::Refused);
-    let copy = kit(&StoreOptions::new(format!("sqlite://{}", copy.display()))).unwrap();
+    assert_eq!(again.kind, StoreErrorKind::Refused);
+    let copy = factory(&StoreOptions::new(format!("sqlite://{}", copy.display()))).unwrap();
     assert_eq!(claim(&mut *copy.store(), "o", 1, 1000).len(), 500);
     assert_eq!(store.stats().unwrap().enqueued, 500);
 }
@@ -102,9 +102,9 @@ fn a_backup_is_a_store() {
 fn only_the_living_are_processes() {
     let place = Temporary::new(|options| options.lease = Duration::from_millis(50));
     let mut store = place.store();
-    let beat = Beat {
+    let beat = ProcessReport {
         identity: "o",
-        place: "p",
+        process_key: "p",
         info: "{}",
         concurrency: 1,
         busy: 0,
@@ -116,7 +116,7 @@ fn only_the_living_are_processes() {
         failed: 0,
         now_s: unix_s(),
     };
-    store.beat(&beat).unwrap();
+    store.heartbeat(&beat).unwrap();
     let began = std::time::Instant::now();
     while !store.processes().unwrap().is_empty() {
         assert!(began.elapsed() < Duration::from_secs(20), "the lease does not end");

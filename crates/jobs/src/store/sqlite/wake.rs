@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::beside::{self, with_suffix};
 use super::db::{self, Db};
 use super::{failure, inspect};
-use crate::store::{Armed, Event, Interrupt, Result, StoreError, Watch};
+use crate::store::{Availability, Interrupt, Result, StoreError, StoreWatch, WatchEvent};
 
 /// Of the bell's file.
 const SUFFIX: &str = "-wake";
@@ -125,18 +125,18 @@ fn drain(fd: i32) {
     while unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) } > 0 {}
 }
 
-impl Watch for SqliteWatch {
-    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Armed> {
+impl StoreWatch for SqliteWatch {
+    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         let fd = self.listen()?;
         // Emptied first: what comes during the look ends the next wait.
         drain(fd);
         self.db.read(|conn| inspect::armed(conn, queues))
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<Event> {
+    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
         let Some(ear) = &self.inotify else {
             // Never armed: there is something to look at.
-            return Ok(Event::Changed { queues: vec![], other: true });
+            return Ok(WatchEvent::Changed { queues: vec![], other: true });
         };
         let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut fds = [entry(ear.fd.as_raw_fd()), entry(self.bell.0.as_raw_fd())];
@@ -158,13 +158,13 @@ impl Watch for SqliteWatch {
             }
             if fds[1].revents != 0 {
                 drain(fds[1].fd);
-                return Ok(Event::Interrupted);
+                return Ok(WatchEvent::Interrupted);
             }
             if fds[0].revents != 0 {
                 drain(fds[0].fd);
-                return Ok(Event::Changed { queues: vec![], other: true });
+                return Ok(WatchEvent::Changed { queues: vec![], other: true });
             }
-            return Ok(Event::Timeout);
+            return Ok(WatchEvent::Timeout);
         }
     }
 

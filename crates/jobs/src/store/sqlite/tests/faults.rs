@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 
-fn kind_of(result: Result<()>) -> (Kind, String) {
+fn kind_of(result: Result<()>) -> (StoreErrorKind, String) {
     let error = result.unwrap_err();
     (error.kind, error.message)
 }
@@ -13,7 +13,7 @@ fn kind_of(result: Result<()>) -> (Kind, String) {
 fn open(path: &Path) -> Box<dyn Store> {
     let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
     options.lock_timeout = Duration::from_millis(50);
-    kit(&options).unwrap().store()
+    factory(&options).unwrap().store()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_file_of_another_program_is_refused() {
     let path = folder.path().join("app.db");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE users(id)").unwrap();
     let (kind, message) = kind_of(push(&mut *open(&path), "a"));
-    assert_eq!(kind, Kind::Refused);
+    assert_eq!(kind, StoreErrorKind::Refused);
     assert!(message.contains("app.db") && message.contains("another program"), "{message}");
     let journal: String = Connection::open(&path)
         .unwrap()
@@ -43,7 +43,7 @@ fn a_newer_file_is_refused() {
     let copy = place.folder.path().join("newer.db");
     Connection::open(place.path()).unwrap().execute("VACUUM INTO ?1", [copy.to_str()]).unwrap();
     let (kind, message) = kind_of(push(&mut *open(&copy), "b"));
-    assert_eq!(kind, Kind::Refused);
+    assert_eq!(kind, StoreErrorKind::Refused);
     assert!(message.contains("newer Chaton") && message.contains("99"), "{message}");
 }
 
@@ -53,11 +53,11 @@ fn a_missing_folder_is_made_and_a_bad_one_named() {
     push(&mut *open(&folder.path().join("a/b/jobs.db")), "a").unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
     let (kind, message) = kind_of(push(&mut *open(&folder.path().join("file/jobs.db")), "a"));
-    assert_eq!(kind, Kind::Refused);
+    assert_eq!(kind, StoreErrorKind::Refused);
     assert!(message.contains("file/jobs.db"), "{message}");
     std::fs::create_dir(folder.path().join("dir.db")).unwrap();
     let (kind, _) = kind_of(push(&mut *open(&folder.path().join("dir.db")), "a"));
-    assert_eq!(kind, Kind::Refused);
+    assert_eq!(kind, StoreErrorKind::Refused);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_damaged_file_is_told() {
     let path = folder.path().join("jobs.db");
     std::fs::write(&path, vec![b'x'; 8192]).unwrap();
     let (kind, message) = kind_of(push(&mut *open(&path), "a"));
-    assert_eq!(kind, Kind::Corrupt);
+    assert_eq!(kind, StoreErrorKind::Corrupt);
     assert!(message.contains("jobs.db") && message.contains("backup"), "{message}");
 }
 
@@ -79,7 +79,7 @@ fn a_lock_of_another_program_is_waited_for_and_told() {
     let other = Connection::open(place.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (kind, message) = kind_of(push(&mut *store, "b"));
-    assert_eq!(kind, Kind::Busy);
+    assert_eq!(kind, StoreErrorKind::Busy);
     assert!(message.contains("jobs.db"), "{message}");
     assert_eq!(store.stats().unwrap().enqueued, 1, "looking is allowed");
     other.execute_batch("ROLLBACK").unwrap();
@@ -94,20 +94,20 @@ fn a_removed_file_is_told_once() {
     push(&mut *store, "a").unwrap();
     let mut watch = place.watch();
     watch.arm(&["q".into()]).unwrap();
-    while watch.wait(Duration::ZERO).unwrap() != Event::Timeout {}
+    while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {}
     for end in ["", "-wal", "-shm"] {
         std::fs::remove_file(beside::with_suffix(&place.path(), end)).unwrap();
     }
     let event = watch.wait(Duration::from_secs(20)).unwrap();
-    assert!(matches!(event, Event::Changed { .. }), "{event:?}");
+    assert!(matches!(event, WatchEvent::Changed { .. }), "{event:?}");
     let (kind, message) = kind_of(push(&mut *store, "b"));
-    assert_eq!(kind, Kind::Unavailable);
+    assert_eq!(kind, StoreErrorKind::Unavailable);
     assert!(message.contains("removed") && message.contains("jobs.db"), "{message}");
     push(&mut *store, "c").unwrap();
     assert_eq!(store.stats().unwrap().enqueued, 1);
     assert!(watch.arm(&["q".into()]).unwrap().ready);
     push(&mut *store, "d").unwrap();
-    assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), Event::Changed { .. }));
+    assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), WatchEvent::Changed { .. }));
 }
 
 /// A small disk in memory, for as long as it lives.
@@ -151,14 +151,14 @@ fn a_full_disk_is_told_and_loses_nothing() {
         }
         assert!(stored < 1000, "the disk never got full");
     };
-    assert_eq!(error.kind, Kind::Full, "{error}");
+    assert_eq!(error.kind, StoreErrorKind::Full, "{error}");
     assert!(error.message.contains("jobs.db") && error.message.contains("full"), "{error}");
     assert_eq!(store.stats().unwrap().enqueued, stored, "what was acknowledged is there");
-    assert_eq!(push(&mut *store, &payload).unwrap_err().kind, Kind::Full);
+    assert_eq!(push(&mut *store, &payload).unwrap_err().kind, StoreErrorKind::Full);
     std::fs::remove_file(ballast).unwrap();
     let jobs = claim(&mut *store, "o", 1, 1000);
     assert_eq!(jobs.len() as u64, stored);
     let ends: Vec<_> = jobs.iter().map(|job| done(job.ticket)).collect();
-    assert_eq!(store.turn("o", &ends, None).unwrap().fenced, 0);
+    assert_eq!(store.ack_and_claim("o", &ends, None).unwrap().fenced, 0);
     push(&mut *store, &payload).unwrap();
 }

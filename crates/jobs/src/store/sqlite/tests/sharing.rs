@@ -112,8 +112,8 @@ fn one_failure_does_not_undo_the_others() {
                     }
                     // The ticket is in use: the claim fails and takes nothing.
                     let queues = ["q".into()];
-                    let want = Want { queues: &queues, count: 1, first_ticket: 1 };
-                    let turn = store.turn("o", &[], Some(&want));
+                    let want = ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
+                    let turn = store.ack_and_claim("o", &[], Some(&want));
                     assert!(turn.is_err() || turn.unwrap().jobs.is_empty());
                 }
             });
@@ -187,8 +187,8 @@ fn work(place: &Temporary, number: usize) -> bool {
     let (mut ticket, mut settles) = (1, Vec::new());
     let queues: [Arc<str>; 1] = ["q".into()];
     loop {
-        let want = Want { queues: &queues, count: 20, first_ticket: ticket };
-        let turn = match store.turn(&owner, &settles, Some(&want)) {
+        let want = ClaimRequest { queues: &queues, count: 20, first_ticket: ticket };
+        let turn = match store.ack_and_claim(&owner, &settles, Some(&want)) {
             Ok(turn) => turn,
             Err(error) => {
                 eprintln!("{owner}: {error}");
@@ -249,7 +249,7 @@ fn a_push_of_another_process_ends_the_wait_soon() {
     let child = in_child(|| push(&mut *place.store(), "a").is_ok());
     let began = Instant::now();
     while !watch.arm(&queues).unwrap().ready {
-        assert_ne!(watch.wait(PATIENCE).unwrap(), Event::Timeout);
+        assert_ne!(watch.wait(PATIENCE).unwrap(), WatchEvent::Timeout);
     }
     assert!(began.elapsed() < PATIENCE);
     assert_eq!(child.ended(), 0);

@@ -1,0 +1,202 @@
+//! What every store does: the traits that SQLite and Redis implement.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::StoreError;
+use super::types::*;
+use crate::outcome::Ack;
+
+/// Result of a store's call.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// One connection to a store of jobs. Not shared between threads: each user
+/// opens its own by [`StoreFactory::store`].
+///
+/// A claimed job is named by its owner (`HOST:PID:NONCE`) and a *ticket*, a
+/// number that its owner gave it. Every later call names both and does nothing
+/// when that in-flight entry is gone. This is the fence: an owner that was
+/// taken for dead cannot undo what its successor did.
+///
+/// All calls block the calling thread; none starts a thread.
+pub trait Store: Send {
+    /// Appends jobs to their queues, or to the schedule when they have a time.
+    /// All jobs of one call are stored or none, except that a job whose lock is
+    /// held by another jid is left out and answered with the holder's jid.
+    /// Jobs of a batch count as pending in it.
+    fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>>;
+
+    /// Pushes the job unless `key` was used within `ttl`, so that a cron tick
+    /// is enqueued once across all processes. Returns whether it was pushed.
+    fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool>;
+
+    /// Acknowledges jobs that ended and claims new ones, in one round trip.
+    /// Claimed jobs move atomically into the owner's in-flight set, under
+    /// tickets counted up from `request.first_ticket`; an owner never uses a
+    /// ticket twice. Paused queues give nothing. An acknowledgement whose entry
+    /// is gone does nothing and is counted in [`ClaimReply::fenced`].
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply>;
+
+    /// Acknowledges jobs; returns how many entries were gone.
+    fn ack(&mut self, owner: &str, acks: &[Ack]) -> Result<usize> {
+        Ok(self.ack_and_claim(owner, acks, None)?.fenced)
+    }
+
+    /// Claims jobs.
+    fn claim(&mut self, owner: &str, request: &ClaimRequest<'_>) -> Result<ClaimReply> {
+        self.ack_and_claim(owner, &[], Some(request))
+    }
+
+    /// Asks the limiters of claimed jobs. Each request is granted for all the
+    /// limits it names or for none.
+    fn acquire(
+        &mut self,
+        owner: &str,
+        requests: &[LimitRequest<'_>],
+        now_s: f64,
+    ) -> Result<Vec<Grant>>;
+
+    /// Releases locks of unique jobs.
+    fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()>;
+
+    /// Moves at most `max` due jobs from the retry set and the schedule to the
+    /// queue that each document names, with a new `enqueued_at`. Members that
+    /// are no JSON object with a queue go to the dead set unchanged.
+    fn move_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary>;
+
+    /// Moves due jobs into the in-flight set of `owner` instead, so that client
+    /// middleware runs before they are pushed.
+    fn claim_due(
+        &mut self,
+        owner: &str,
+        first_ticket: u64,
+        now_s: f64,
+        max: usize,
+    ) -> Result<(Vec<ClaimedJob>, DueSummary)>;
+
+    /// Renews the process's lease and writes what Sidekiq's API and UI show of
+    /// a process.
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply>;
+
+    /// Every known owner, alive or dead, with the age of its last heartbeat by
+    /// the store's own clock.
+    fn owners(&mut self) -> Result<Vec<OwnerStatus>>;
+
+    /// The jobs that an owner has in flight, lowest ticket first.
+    fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>>;
+
+    /// Forgets an owner after a clean exit or its recovery. Returns `false` and
+    /// does nothing while the owner has jobs in flight.
+    fn forget(&mut self, owner: &str) -> Result<bool>;
+
+    /// Pauses or resumes a queue.
+    fn pause(&mut self, queue: &str, paused: bool) -> Result<()>;
+
+    /// Asks a job, running or not, to end cooperatively. Kept for a day.
+    fn cancel(&mut self, jid: &str) -> Result<()>;
+
+    /// Which of these jobs were cancelled.
+    fn cancelled(&mut self, jids: &[&str]) -> Result<Vec<bool>>;
+
+    /// The fields of a small hash (`it-JID`: the cursor of an iterable job).
+    fn load(&mut self, key: &str) -> Result<Vec<(String, Vec<u8>)>>;
+
+    /// Writes fields of a small hash, which then lives for `ttl`.
+    fn save(&mut self, key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> Result<()>;
+
+    /// Removes a small hash.
+    fn remove_hash(&mut self, key: &str) -> Result<()>;
+
+    /// Opens a batch, or replaces the callbacks of one that is still open.
+    fn batch_open(&mut self, batch: &NewBatch<'_>) -> Result<()>;
+
+    /// Closes a batch: all its jobs are pushed, and its callbacks may fire.
+    fn batch_close(&mut self, bid: &str) -> Result<()>;
+
+    /// The counts of a batch; `None` when it is unknown or has expired.
+    fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>>;
+
+    /// Counters and sizes.
+    fn stats(&mut self) -> Result<Stats>;
+
+    /// All queues that ever were, with size, latency and pause.
+    fn queues(&mut self) -> Result<Vec<QueueStatus>>;
+
+    /// The processes whose lease has not expired.
+    fn processes(&mut self) -> Result<Vec<ProcessStatus>>;
+
+    /// A page of a queue, the next job to be claimed first, or of a set, lowest
+    /// score first (the dead set: newest first).
+    fn list(&mut self, from: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>>;
+
+    /// Finds a job by its jid. Reads every set and queue: slow on long queues.
+    fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>>;
+
+    /// Removes one entry; `false` when it is no longer there. Its lock is
+    /// released, and its batch counts it as dead.
+    fn remove(&mut self, from: &JobLocation, entry: &JobEntry) -> Result<bool>;
+
+    /// Moves one entry to the back of its queue; `false` when it is gone. As in
+    /// Sidekiq, `retry_count` is reduced by one for an entry of the retry set.
+    /// An entry that is no document with a queue is refused and stays.
+    fn requeue(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
+
+    /// Moves one entry to the dead set; `false` when it is gone. Its lock is
+    /// released, and its batch counts it as dead.
+    fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
+
+    /// Removes up to `max` entries (0: all); returns how many.
+    fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize>;
+
+    /// Leaves a signal (TSTP, TERM, TTIN) for a process's next heartbeat.
+    fn signal(&mut self, identity: &str, signal: &str) -> Result<()>;
+
+    /// Copies the store into a file and calls `progress(pages done, pages)` on
+    /// the way. Stores that have a tool of their own refuse and name it.
+    fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()>;
+}
+
+/// Waits until a store has something to do. Owned by one thread.
+pub trait StoreWatch: Send {
+    /// Returns what is there now and makes sure that a change after this moment
+    /// ends the next [`StoreWatch::wait`].
+    fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability>;
+
+    /// Blocks until something changed since [`StoreWatch::arm`], the time is
+    /// up, or [`Interrupt::interrupt`] was called, which also ends a wait that
+    /// begins later.
+    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent>;
+
+    /// How another thread ends a wait.
+    fn interrupter(&self) -> Arc<dyn Interrupt>;
+}
+
+/// Ends a [`StoreWatch::wait`] from another thread.
+pub trait Interrupt: Send + Sync {
+    /// Ends the running wait, or the next one.
+    fn interrupt(&self);
+}
+
+/// Opens connections to one store.
+pub trait StoreFactory: Send + Sync {
+    /// A new connection. It connects at its first call, and again at the call
+    /// that follows a failure.
+    fn store(&self) -> Box<dyn Store>;
+
+    /// A watch with a connection of its own.
+    fn watch(&self) -> Box<dyn StoreWatch>;
+
+    /// The address, without its password.
+    fn address(&self) -> &str;
+}
+
+impl std::fmt::Debug for dyn StoreFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StoreFactory({})", self.address())
+    }
+}
