@@ -9,7 +9,7 @@ module Chaton
     # jobs, and are nil where the plan's own hold.
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
-      :prefetch_s, :prefetch_max, :settle_s, :beat_s, :limit_retry_s, :sidekiq_file, keyword_init: true
+      :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :sidekiq_file, keyword_init: true
     ) do
       # @return [String] where jobs live
       def store = store_settings.fetch(:url)
@@ -36,7 +36,7 @@ module Chaton
     # Makes them of a draft.
     class JobsBuilder
       # Options that {JobsSettings} has under their own name and as they are.
-      PLAIN = %i[retries_max prefetch_s prefetch_max settle_s beat_s limit_retry_s].freeze
+      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s].freeze
       # Options of the store under their own name and as they are.
       OF_STORE = %i[username password connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s dead_max
                     dead_age_s].freeze

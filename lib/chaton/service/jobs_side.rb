@@ -94,7 +94,7 @@ module Chaton
         jobs = @plan.jobs
         jobs.store_settings.merge(
           queues: jobs.queues, mode: jobs.mode, prefetch_s: jobs.prefetch_s, prefetch_max: jobs.prefetch_max,
-          settle_s: jobs.settle_s, beat_s: jobs.beat_s, limit_retry_s: jobs.limit_retry_s, labels: jobs.labels,
+          ack_delay_s: jobs.ack_delay_s, beat_s: jobs.beat_s, limit_retry_s: jobs.limit_retry_s, labels: jobs.labels,
           crons: Jobs::Runtime.crons(@plan), threads: @plan.threads_max, tag: @plan.tag, slot: @place.slot,
           version: VERSION, claim_due: Jobs::Runtime.claims_due?
         )

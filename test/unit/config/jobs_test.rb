@@ -18,7 +18,7 @@ class JobsConfigTest < ConfigCase
                  [jobs.store, *jobs.store_settings.values_at(:durable, :lease_s, :dead_max)]
     assert_equal [[["default", 1]], "strict", [], [], 25], [jobs.queues, jobs.mode, jobs.load, jobs.crons,
                                                             jobs.retries_max]
-    assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.settle_s, jobs.beat_s,
+    assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s,
                                                    jobs.limit_retry_s]
     assert_equal "#{@root}/storage/chaton.db", jobs.store_file
   end

@@ -7,7 +7,7 @@ use crate::cron::Cron;
 
 /// In which order queues are emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum QueueMode {
     /// As listed: a queue gives only while all before it are empty.
     Strict,
     /// At each claim in an order drawn by weight.
@@ -23,7 +23,7 @@ pub struct Config {
     /// Queues, each with its weight.
     pub queues: Vec<(Arc<str>, u32)>,
     /// Their order.
-    pub mode: Mode,
+    pub mode: QueueMode,
     /// Threads that run jobs at most.
     pub concurrency: usize,
     /// How far ahead jobs are claimed: what will start within this time.
@@ -31,9 +31,9 @@ pub struct Config {
     /// Jobs claimed and not started, at most.
     pub prefetch_max: usize,
     /// Longest wait of an acknowledgement for company.
-    pub settle: Duration,
+    pub ack_delay: Duration,
     /// Between two signs of life.
-    pub beat: Duration,
+    pub heartbeat: Duration,
     /// An owner whose last beat is older is dead.
     pub lease: Duration,
     /// How long a job waits that met a limit whose end nobody knows.
@@ -63,12 +63,12 @@ impl Config {
     pub fn new(queues: &[&str]) -> Self {
         Self {
             queues: queues.iter().map(|name| (Arc::from(*name), 1)).collect(),
-            mode: Mode::Strict,
+            mode: QueueMode::Strict,
             concurrency: 10,
             prefetch: Duration::from_millis(5),
             prefetch_max: 1000,
-            settle: Duration::from_millis(2),
-            beat: Duration::from_secs(5),
+            ack_delay: Duration::from_millis(2),
+            heartbeat: Duration::from_secs(5),
             lease: Duration::from_secs(60),
             limit_retry: Duration::from_millis(250),
             due_max: 1000,

@@ -1,4 +1,4 @@
-//! The fetcher: one thread that settles what has ended and claims what comes
+//! The fetcher: one thread that acks what has ended and claims what comes
 //! next, both in one round trip, and routes what it claimed.
 
 use std::sync::atomic::Ordering;
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use chaton_core::clock;
 
+use super::admission::{Admission, SUSPECT_WAIT};
 use super::backoff::Backoff;
-use super::intake::{Intake, SUSPECT_WAIT};
-use super::order::Order;
-use super::shared::{Book, Shared};
+use super::queue_order::QueueOrder;
+use super::state::{EngineState, LockedState};
 use crate::outcome::Ack;
 use crate::store::{ClaimReply, ClaimRequest, ClaimedJob, HeldLock, Result, Store, StoreError};
 use chaton_core::random::Random;
 
 /// Settles written in one round trip at most.
-const SETTLES_MAX: usize = 2000;
+const ACKS_MAX: usize = 2000;
 /// Unstarted jobs go back when the oldest waited this many prefetch times (and
 /// at least [`STALE_MIN`]): a long job holds them up, others may run them.
 const STALE_PREFETCHES: u32 = 20;
@@ -24,8 +24,8 @@ const STALE_PREFETCHES: u32 = 20;
 const STALE_MIN: Duration = Duration::from_millis(100);
 
 /// What the next round does.
-struct Plan {
-    settles: Vec<Ack>,
+struct FetchPlan {
+    acks: Vec<Ack>,
     unlocks: Vec<(String, String)>,
     queues: Vec<Arc<str>>,
     count: usize,
@@ -35,17 +35,17 @@ struct Plan {
 /// The fetcher. [`Fetcher::round`] does one round without waiting, so that a
 /// test can drive it step by step; [`Fetcher::run`] is the thread.
 pub(super) struct Fetcher {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     store: Box<dyn Store>,
-    order: Order,
-    intake: Intake,
+    order: QueueOrder,
+    admission: Admission,
     backoff: Backoff,
     /// No call before this time (ns).
     retry_at_ns: u64,
     /// A call failed: what it claimed may be ours without our knowing.
     reconcile: bool,
     /// The engine ends, and the last try to write everything was begun.
-    parting: bool,
+    fetcher_done: bool,
     /// Smoothed round trip in ns.
     rtt_ns: f64,
     /// Since when jobs wait without one being started (ns).
@@ -57,17 +57,17 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    pub fn new(shared: &Arc<Shared>, store: Box<dyn Store>, random: Random) -> Self {
+    pub fn new(shared: &Arc<EngineState>, store: Box<dyn Store>, random: Random) -> Self {
         let config = &shared.config;
         Self {
-            order: Order::new(config.queues.clone(), config.mode, random),
-            intake: Intake::new(shared),
+            order: QueueOrder::new(config.queues.clone(), config.mode, random),
+            admission: Admission::new(shared),
             backoff: Backoff::new(config.retry_max),
             shared: shared.clone(),
             store,
             retry_at_ns: 0,
             reconcile: false,
-            parting: false,
+            fetcher_done: false,
             rtt_ns: 0.0,
             stuck_since_ns: 0,
             starts_seen: 0,
@@ -80,21 +80,21 @@ impl Fetcher {
     pub fn run(mut self) {
         loop {
             let worked = self.round();
-            let book = self.shared.book.lock();
-            if book.stopping && self.shared.is_idle(&book) {
+            let locked = self.shared.locked.lock();
+            if locked.stopping && self.shared.is_idle(&locked) {
                 return;
             }
-            if book.stopping && !self.parting {
+            if locked.stopping && !self.fetcher_done {
                 // Whatever failed before: the store may be back.
-                self.parting = true;
+                self.fetcher_done = true;
                 self.retry_at_ns = 0;
                 continue;
             }
-            if book.stopping && self.retry_at_ns > 0 {
+            if locked.stopping && self.retry_at_ns > 0 {
                 return;
             }
             if !worked {
-                self.rest(book);
+                self.wait(locked);
             }
         }
     }
@@ -104,50 +104,50 @@ impl Fetcher {
         if clock::now_ns() < self.retry_at_ns {
             return false;
         }
-        self.give_back_if_stuck();
-        self.intake.run_a_suspect();
+        self.return_stuck();
+        self.admission.start_suspect();
         let plan = self.plan();
-        let nothing = plan.settles.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
+        let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
         if nothing && !self.reconcile {
             return false;
         }
-        let result = self.carry_out(&plan);
-        self.conclude(plan, result);
+        let result = self.execute(&plan);
+        self.finish_round(plan, result);
         true
     }
 
-    fn plan(&mut self) -> Plan {
+    fn plan(&mut self) -> FetchPlan {
         let target = self.target();
-        let mut book = self.shared.book.lock();
-        let preempted = std::mem::take(&mut book.preempt);
+        let mut locked = self.shared.locked.lock();
+        let preempted = std::mem::take(&mut locked.preempt);
         if preempted {
-            book.dry = false;
-            drop(book);
-            self.give_back();
-            book = self.shared.book.lock();
+            locked.dry = false;
+            drop(locked);
+            self.return_unstarted();
+            locked = self.shared.locked.lock();
         }
-        self.reconcile |= std::mem::take(&mut book.reconcile);
+        self.reconcile |= std::mem::take(&mut locked.reconcile);
         let unstarted = self.shared.unstarted.load(Ordering::Acquire);
         let low = target / 2;
         self.shared.low_water.store(low, Ordering::Relaxed);
-        let may = !book.quiet
-            && !book.stopping
-            && !book.dry
-            && book.suspects.is_empty()
-            && book.alone.is_none()
+        let may = !locked.quiet
+            && !locked.stopping
+            && !locked.dry
+            && locked.suspects.is_empty()
+            && locked.alone.is_none()
             && self.shared.holds_lease();
         let count = if may && unstarted <= low { target.saturating_sub(unstarted) } else { 0 };
-        let due = self.settles_are_due(&book);
-        let settles = if count > 0 || due { take_some(&mut book.settles) } else { vec![] };
-        book.settling = settles.len();
-        let first_ticket = book.next_ticket;
+        let due = self.acks_are_due(&locked);
+        let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
+        locked.acks_in_write = acks.len();
+        let first_ticket = locked.next_ticket;
         // Never used twice, even when the call fails half-way.
-        book.next_ticket += count as u64;
-        book.claiming += usize::from(count > 0);
-        let unlocks = std::mem::take(&mut book.unlocks);
-        drop(book);
+        locked.next_ticket += count as u64;
+        locked.claims_pending += usize::from(count > 0);
+        let unlocks = std::mem::take(&mut locked.unlocks);
+        drop(locked);
         let queues = if count > 0 { self.order.draw() } else { vec![] };
-        Plan { settles, unlocks, queues, count, first_ticket }
+        FetchPlan { acks, unlocks, queues, count, first_ticket }
     }
 
     /// Jobs to have unstarted: at least a job for each free thread, at most
@@ -156,7 +156,7 @@ impl Fetcher {
     fn target(&self) -> usize {
         let config = &self.shared.config;
         let running = self.shared.running.load(Ordering::Relaxed).max(1) as f64;
-        let service_ns = self.shared.book.lock().service_ns;
+        let service_ns = self.shared.locked.lock().service_ns;
         let ahead_ns = config.prefetch.as_nanos() as f64 + self.rtt_ns;
         let ahead = if service_ns > 0.0 { running / service_ns * ahead_ns } else { 0.0 };
         let free = self.shared.sink.idle_threads();
@@ -166,19 +166,19 @@ impl Fetcher {
         (ahead as usize).max(free).min(config.prefetch_max)
     }
 
-    fn settles_are_due(&self, book: &Book) -> bool {
-        if book.settles.is_empty() {
+    fn acks_are_due(&self, locked: &LockedState) -> bool {
+        if locked.acks.is_empty() {
             return false;
         }
-        let age = clock::now_ns().saturating_sub(book.settles_since_ns);
-        book.stopping
-            || book.settles.len() >= SETTLES_MAX
-            || age >= self.shared.config.settle.as_nanos() as u64
+        let age = clock::now_ns().saturating_sub(locked.acks_since_ns);
+        locked.stopping
+            || locked.acks.len() >= ACKS_MAX
+            || age >= self.shared.config.ack_delay.as_nanos() as u64
     }
 
-    fn carry_out(&mut self, plan: &Plan) -> Result<ClaimReply> {
+    fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
         if self.reconcile {
-            self.adopt_unknown(plan)?;
+            self.adopt_lost_claims(plan)?;
             self.reconcile = false;
         }
         if !plan.unlocks.is_empty() {
@@ -186,7 +186,7 @@ impl Fetcher {
                 plan.unlocks.iter().map(|(key, jid)| HeldLock { key, jid }).collect();
             self.store.unlock(&held)?;
         }
-        if plan.settles.is_empty() && plan.count == 0 {
+        if plan.acks.is_empty() && plan.count == 0 {
             return Ok(ClaimReply::default());
         }
         let want = ClaimRequest {
@@ -196,45 +196,45 @@ impl Fetcher {
         };
         let began = clock::now_ns();
         let want = (plan.count > 0).then_some(&want);
-        let turn = self.store.ack_and_claim(&self.shared.identity.name, &plan.settles, want)?;
+        let turn = self.store.ack_and_claim(&self.shared.identity.name, &plan.acks, want)?;
         let took = (clock::now_ns() - began) as f64;
         self.rtt_ns += if self.rtt_ns == 0.0 { took } else { 0.1 * (took - self.rtt_ns) };
         Ok(turn)
     }
 
-    fn conclude(&mut self, plan: Plan, result: Result<ClaimReply>) {
+    fn finish_round(&mut self, plan: FetchPlan, result: Result<ClaimReply>) {
         match result {
-            Ok(turn) => self.accept(&plan, turn),
-            Err(error) => self.suffer(plan, &error),
+            Ok(turn) => self.on_reply(&plan, turn),
+            Err(error) => self.on_failure(plan, &error),
         }
-        self.shared.calm_bell.notify_all();
+        self.shared.idle_cond.notify_all();
     }
 
-    fn accept(&mut self, plan: &Plan, turn: ClaimReply) {
+    fn on_reply(&mut self, plan: &FetchPlan, turn: ClaimReply) {
         self.retry_at_ns = 0;
         self.shared.warn(self.backoff.worked("claim"));
         let counters = &self.shared.counters;
-        counters.turns.fetch_add(1, Ordering::Relaxed);
+        counters.round_trips.fetch_add(1, Ordering::Relaxed);
         counters.fenced.fetch_add(turn.fenced as u64, Ordering::Relaxed);
         counters.claimed.fetch_add(turn.jobs.len() as u64, Ordering::Relaxed);
         if plan.count > 0 && turn.jobs.is_empty() {
-            counters.empty_turns.fetch_add(1, Ordering::Relaxed);
+            counters.empty_claims.fetch_add(1, Ordering::Relaxed);
         }
         let dry = plan.count > 0 && turn.drained && turn.jobs.len() < plan.count;
         let above = self.above(&turn.jobs);
-        // Claimed jobs enter the book before it can look idle.
-        if let Err(error) = self.intake.take_in(&mut *self.store, turn.jobs) {
-            self.suffer_nothing_lost(&error);
+        // Claimed jobs enter the locked before it can look idle.
+        if let Err(error) = self.admission.admit(&mut *self.store, turn.jobs) {
+            self.note_failure(&error);
         }
-        let mut book = self.shared.book.lock();
-        book.settling = 0;
-        book.claiming -= usize::from(plan.count > 0);
-        book.dry |= dry;
-        let watch = dry || above.as_ref().is_some_and(|above| *above != book.above);
-        book.above = above.unwrap_or_else(|| std::mem::take(&mut book.above));
-        drop(book);
+        let mut locked = self.shared.locked.lock();
+        locked.acks_in_write = 0;
+        locked.claims_pending -= usize::from(plan.count > 0);
+        locked.dry |= dry;
+        let watch = dry || above.as_ref().is_some_and(|above| *above != locked.above);
+        locked.above = above.unwrap_or_else(|| std::mem::take(&mut locked.above));
+        drop(locked);
         if watch {
-            self.shared.rewatch();
+            self.shared.wake_watcher();
         }
     }
 
@@ -248,20 +248,20 @@ impl Fetcher {
 
     /// What was to be written stays to be written: writing it twice does
     /// nothing, since the entry is gone after the first time.
-    fn suffer(&mut self, plan: Plan, error: &StoreError) {
-        let mut book = self.shared.book.lock();
-        book.settling = 0;
-        book.claiming -= usize::from(plan.count > 0);
-        let newer = std::mem::replace(&mut book.settles, plan.settles);
-        book.settles.extend(newer);
-        let newer = std::mem::replace(&mut book.unlocks, plan.unlocks);
-        book.unlocks.extend(newer);
-        drop(book);
+    fn on_failure(&mut self, plan: FetchPlan, error: &StoreError) {
+        let mut locked = self.shared.locked.lock();
+        locked.acks_in_write = 0;
+        locked.claims_pending -= usize::from(plan.count > 0);
+        let newer = std::mem::replace(&mut locked.acks, plan.acks);
+        locked.acks.extend(newer);
+        let newer = std::mem::replace(&mut locked.unlocks, plan.unlocks);
+        locked.unlocks.extend(newer);
+        drop(locked);
         self.reconcile = true;
-        self.suffer_nothing_lost(error);
+        self.note_failure(error);
     }
 
-    fn suffer_nothing_lost(&mut self, error: &StoreError) {
+    fn note_failure(&mut self, error: &StoreError) {
         self.shared.counters.failures.fetch_add(1, Ordering::Relaxed);
         let (pause, line) = self.backoff.failed("claim", error);
         self.shared.warn(line);
@@ -270,25 +270,26 @@ impl Fetcher {
 
     /// After a call that failed: what the store holds for us and we do not
     /// know was claimed by an answer that never came.
-    fn adopt_unknown(&mut self, plan: &Plan) -> Result<()> {
+    fn adopt_lost_claims(&mut self, plan: &FetchPlan) -> Result<()> {
         let held = self.store.in_flight(&self.shared.identity.name)?;
-        let book = self.shared.book.lock();
+        let locked = self.shared.locked.lock();
         let ending = |ticket| {
-            let mut all = plan.settles.iter().chain(&book.settles);
-            all.any(|settle: &Ack| settle.ticket == ticket)
+            let mut all = plan.acks.iter().chain(&locked.acks);
+            all.any(|ack: &Ack| ack.ticket == ticket)
         };
-        let reserved = |ticket| book.reserved.is_some_and(|(a, b)| (a..b).contains(&ticket));
+        let reserved_tickets =
+            |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
         let unknown: Vec<_> = held
             .into_iter()
-            .filter(|job| !reserved(job.ticket))
-            .filter(|job| !book.jobs.contains_key(&job.ticket) && !ending(job.ticket))
+            .filter(|job| !reserved_tickets(job.ticket))
+            .filter(|job| !locked.jobs.contains_key(&job.ticket) && !ending(job.ticket))
             .collect();
-        drop(book);
-        self.intake.take_in(&mut *self.store, unknown)
+        drop(locked);
+        self.admission.admit(&mut *self.store, unknown)
     }
 
     /// Jobs that wait behind a long one go back, for other processes to run.
-    fn give_back_if_stuck(&mut self) {
+    fn return_stuck(&mut self) {
         let now = clock::now_ns();
         let starts = self.shared.starts.load(Ordering::Relaxed);
         let moves = starts != self.starts_seen;
@@ -297,13 +298,13 @@ impl Fetcher {
             self.starts_seen = starts;
             self.stuck_since_ns = now;
         } else if now.saturating_sub(self.stuck_since_ns) >= self.stale_ns() {
-            self.give_back();
+            self.return_unstarted();
             self.held_up = true;
             self.stuck_since_ns = now;
         }
         // What would be taken for another owner's may not be started here.
-        if !self.shared.holds_lease() && self.shared.beat_ns.load(Ordering::Relaxed) != 0 {
-            self.give_back();
+        if !self.shared.holds_lease() && self.shared.heartbeat_ns.load(Ordering::Relaxed) != 0 {
+            self.return_unstarted();
         }
     }
 
@@ -311,53 +312,53 @@ impl Fetcher {
         (self.shared.config.prefetch * STALE_PREFETCHES).max(STALE_MIN).as_nanos() as u64
     }
 
-    fn give_back(&self) {
+    fn return_unstarted(&self) {
         let waiting = self.shared.sink.take_waiting();
         let count = waiting.len() as u64;
         waiting.into_iter().for_each(|job| job.abandon());
         self.shared.counters.given_back.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Waits until there may be something to do. The book was held since the
+    /// Waits until there may be something to do. The locked was held since the
     /// round found nothing, or is looked at again here.
-    fn rest(&self, mut book: parking_lot::MutexGuard<'_, Book>) {
-        self.shared.fetch_asleep.store(true, Ordering::SeqCst);
-        let wants = self.wants_now(&book);
+    fn wait(&self, mut locked: parking_lot::MutexGuard<'_, LockedState>) {
+        self.shared.fetcher_waits.store(true, Ordering::SeqCst);
+        let wants = self.has_work(&locked);
         if !wants {
-            match self.rest_time(&book) {
+            match self.wait_time(&locked) {
                 Some(time) => {
-                    self.shared.fetch_bell.wait_for(&mut book, time);
+                    self.shared.fetcher_cond.wait_for(&mut locked, time);
                 }
-                None => self.shared.fetch_bell.wait(&mut book),
+                None => self.shared.fetcher_cond.wait(&mut locked),
             }
         }
-        self.shared.fetch_asleep.store(false, Ordering::SeqCst);
+        self.shared.fetcher_waits.store(false, Ordering::SeqCst);
         self.shared.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether a job started or ended between the round and the lock.
-    fn wants_now(&self, book: &Book) -> bool {
+    fn has_work(&self, locked: &LockedState) -> bool {
         if clock::now_ns() < self.retry_at_ns {
             return false;
         }
         let unstarted = self.shared.unstarted.load(Ordering::SeqCst);
-        let claims = !book.quiet
-            && !book.stopping
-            && !book.dry
-            && book.suspects.is_empty()
-            && book.alone.is_none()
+        let claims = !locked.quiet
+            && !locked.stopping
+            && !locked.dry
+            && locked.suspects.is_empty()
+            && locked.alone.is_none()
             && self.shared.holds_lease()
             && unstarted <= self.shared.low_water.load(Ordering::Relaxed)
             && self.shared.sink.idle_threads() > unstarted;
         claims
-            || book.preempt
-            || book.reconcile
-            || !book.unlocks.is_empty()
-            || self.settles_are_due(book)
+            || locked.preempt
+            || locked.reconcile
+            || !locked.unlocks.is_empty()
+            || self.acks_are_due(locked)
     }
 
     /// How long nothing can be due by itself.
-    fn rest_time(&self, book: &Book) -> Option<Duration> {
+    fn wait_time(&self, locked: &LockedState) -> Option<Duration> {
         let now = clock::now_ns();
         let mut until: Option<u64> = None;
         let mut at = |ns: u64| until = Some(until.map_or(ns, |first| first.min(ns)));
@@ -365,11 +366,11 @@ impl Fetcher {
             // Until then nothing is done, whatever is due.
             return Some(Duration::from_nanos(self.retry_at_ns - now));
         }
-        if let Some((_, since_ns)) = book.suspects.front() {
+        if let Some((_, since_ns)) = locked.suspects.front() {
             at(since_ns + SUSPECT_WAIT.as_nanos() as u64);
         }
-        if !book.settles.is_empty() {
-            at(book.settles_since_ns + self.shared.config.settle.as_nanos() as u64);
+        if !locked.acks.is_empty() {
+            at(locked.acks_since_ns + self.shared.config.ack_delay.as_nanos() as u64);
         }
         if self.shared.unstarted.load(Ordering::Relaxed) > 0 {
             at(self.stuck_since_ns + self.stale_ns());
@@ -378,10 +379,10 @@ impl Fetcher {
     }
 }
 
-fn take_some(settles: &mut Vec<Ack>) -> Vec<Ack> {
-    if settles.len() <= SETTLES_MAX {
-        return std::mem::take(settles);
+fn take_batch(acks: &mut Vec<Ack>) -> Vec<Ack> {
+    if acks.len() <= ACKS_MAX {
+        return std::mem::take(acks);
     }
-    let rest = settles.split_off(SETTLES_MAX);
-    std::mem::replace(settles, rest)
+    let rest = acks.split_off(ACKS_MAX);
+    std::mem::replace(acks, rest)
 }

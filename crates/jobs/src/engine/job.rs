@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chaton_core::clock;
 
-use super::shared::Shared;
+use super::state::EngineState;
 use crate::document::Document;
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome, SideEffects};
@@ -14,7 +14,7 @@ const WAITING: u8 = 0;
 const STARTED: u8 = 1;
 const ENDED: u8 = 2;
 
-/// A claimed job. It ends once; whoever comes second is told so.
+/// A claimed job. It ends once; whoever comes second is reported so.
 pub struct Job {
     doc: Document,
     ticket: u64,
@@ -27,7 +27,7 @@ pub struct Job {
     cancelled: AtomicBool,
     /// It holds slots of concurrency limits.
     granted: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
 }
 
 impl Job {
@@ -36,7 +36,7 @@ impl Job {
         ticket: u64,
         queue: Arc<str>,
         due: bool,
-        shared: &Arc<Shared>,
+        shared: &Arc<EngineState>,
     ) -> Arc<Self> {
         Arc::new(Self {
             doc,
@@ -89,7 +89,7 @@ impl Job {
         if went.is_err() {
             return;
         }
-        self.started_s.store(self.shared.started_now_s(), Ordering::Relaxed);
+        self.started_s.store(self.shared.coarse_now_s(), Ordering::Relaxed);
         let unlock = self.doc.extra().filter(|extra| extra.unlocks_at_start());
         let unlock = unlock.and_then(|extra| extra.lock.clone());
         self.shared.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));

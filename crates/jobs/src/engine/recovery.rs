@@ -17,7 +17,7 @@ const CHUNK: usize = 500;
 
 /// A worker that died, as its supervisor saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Death {
+pub struct WorkerDeath {
     /// Its engine: `HOST:PID:NONCE`.
     pub identity: String,
     /// What it died of (`SIGSEGV`, `exit 3`); `None`: somebody ended it, and
@@ -29,7 +29,7 @@ pub struct Death {
 
 /// What a recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recovered {
+pub(super) struct Recovery {
     /// Jobs back in their queues.
     pub returned: usize,
     /// Jobs in the dead set.
@@ -40,10 +40,10 @@ pub(super) struct Recovered {
 
 /// Returns everything that `death.identity` had in flight and forgets it. Safe
 /// to run twice, or by two at once: each entry is settled once.
-pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Result<Recovered> {
+pub(super) fn recover(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) -> Result<Recovery> {
     let started: HashSet<u64> = death.tickets.iter().copied().collect();
     let jobs = store.in_flight(&death.identity)?;
-    let mut recovered = Recovered::default();
+    let mut recovered = Recovery::default();
     let mut acks: Vec<Ack> = jobs
         .into_iter()
         .map(|job| {
@@ -63,7 +63,7 @@ pub(super) fn recover(store: &mut dyn Store, death: &Death, now_s: f64) -> Resul
 
 /// How a job of the owner that died ends. `cause`: the job was running then,
 /// and is held responsible.
-fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recovered) -> Ack {
+fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recovery) -> Ack {
     let ClaimedJob { ticket, queue, payload } = job;
     let Ok(doc) = Document::parse(payload.as_slice().into()) else {
         // No worker could run it from its queue either.

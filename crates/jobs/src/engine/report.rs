@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::config::Mode;
-use super::shared::Shared;
+use super::config::QueueMode;
+use super::state::EngineState;
 use crate::store::RunningJob;
 
 /// The process's description: the fields of every generation side by side,
 /// since readers take what they know.
-pub(super) fn info(shared: &Shared) -> String {
+pub(super) fn info(shared: &EngineState) -> String {
     let config = &shared.config;
     let queues: Vec<&str> = config.queues.iter().map(|(name, _)| &**name).collect();
     let weights: BTreeMap<&str, u32> = config
         .queues
         .iter()
-        .map(|(name, weight)| (&**name, if config.mode == Mode::Strict { 0 } else { *weight }))
+        .map(|(name, weight)| (&**name, if config.mode == QueueMode::Strict { 0 } else { *weight }))
         .collect();
     let mode = match config.mode {
-        Mode::Strict => "strict",
-        Mode::Weighted => "weighted",
-        Mode::Random => "random",
+        QueueMode::Strict => "strict",
+        QueueMode::Weighted => "weighted",
+        QueueMode::Random => "random",
     };
     let started_at = shared.started_at_s;
     json!({
@@ -46,8 +46,8 @@ pub(super) fn info(shared: &Shared) -> String {
 }
 
 /// What runs now.
-pub(super) fn work(shared: &Shared) -> Vec<RunningJob> {
-    let jobs: Vec<_> = shared.book.lock().jobs.values().cloned().collect();
+pub(super) fn work(shared: &EngineState) -> Vec<RunningJob> {
+    let jobs: Vec<_> = shared.locked.lock().jobs.values().cloned().collect();
     jobs.iter()
         .filter(|job| job.is_running())
         .map(|job| RunningJob {

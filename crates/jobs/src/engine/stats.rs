@@ -1,11 +1,11 @@
-//! Counters of the engine.
+//! JobCounters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[derive(Default)]
-        pub(super) struct Counters { $(pub $name: AtomicU64,)* }
+        pub(super) struct JobCounters { $(pub $name: AtomicU64,)* }
 
         /// The counters at one moment. Gauges beside totals.
         #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ macro_rules! counters {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl Counters {
+        impl JobCounters {
             pub fn read(&self) -> Stats {
                 Stats { $($name: self.$name.load(Ordering::Relaxed),)* ..Stats::default() }
             }
@@ -48,9 +48,9 @@ counters! {
     /// Jobs claimed.
     claimed,
     /// Round trips that settled or claimed.
-    turns,
+    round_trips,
     /// Round trips that claimed nothing though they asked.
-    empty_turns,
+    empty_claims,
     /// Settles that came after the job was taken over.
     fenced,
     /// Jobs that were no job documents: in the dead set.
@@ -68,7 +68,7 @@ counters! {
     /// Jobs enqueued by the clock.
     cron_pushed,
     /// Signs of life that were answered.
-    beats,
+    heartbeats,
     /// Round trip of the last one (µs).
     rtt_us,
     /// Jobs returned from owners that died.

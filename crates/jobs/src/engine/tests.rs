@@ -1,7 +1,7 @@
 //! The engine's parts driven step by step, without its threads.
 
-mod bench_of_nodes;
-mod flaky;
+mod flaky_store;
 mod interleavings;
 mod single;
+mod stepped_engine;
 mod threads;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backoff::Backoff;
-use super::order::Order;
-use super::shared::Shared;
+use super::queue_order::QueueOrder;
+use super::state::EngineState;
 use crate::store::{Result, StoreWatch, WatchEvent};
 use chaton_core::random::Random;
 
@@ -18,17 +18,17 @@ const GAP: Duration = Duration::from_micros(500);
 
 /// The watcher.
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<EngineState>,
     watch: Box<dyn StoreWatch>,
-    order: Order,
+    order: QueueOrder,
     backoff: Backoff,
 }
 
 impl Watcher {
-    pub fn new(shared: &Arc<Shared>, watch: Box<dyn StoreWatch>) -> Self {
+    pub fn new(shared: &Arc<EngineState>, watch: Box<dyn StoreWatch>) -> Self {
         let config = &shared.config;
         Self {
-            order: Order::new(config.queues.clone(), config.mode, Random::new()),
+            order: QueueOrder::new(config.queues.clone(), config.mode, Random::new()),
             backoff: Backoff::new(config.retry_max),
             shared: shared.clone(),
             watch,
@@ -37,7 +37,7 @@ impl Watcher {
 
     /// Works until the engine stops.
     pub fn run(mut self) {
-        while !self.shared.book.lock().stopping {
+        while !self.shared.locked.lock().stopping {
             match self.round() {
                 Ok(()) => self.shared.warn(self.backoff.worked("watch")),
                 Err(error) => {
@@ -52,9 +52,9 @@ impl Watcher {
     fn round(&mut self) -> Result<()> {
         let (queues, dry) = self.wanted();
         let armed = self.watch.arm(&queues)?;
-        self.hear(armed.next_at);
+        self.note_due(armed.next_at);
         if armed.ready {
-            self.ring_fetcher(dry);
+            self.request_fetch(dry);
             if dry {
                 return Ok(());
             }
@@ -64,7 +64,7 @@ impl Watcher {
         self.shared.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
         if let WatchEvent::Changed { queues: changed, other } = event {
             if !queues.is_empty() && (!changed.is_empty() || other) {
-                self.ring_fetcher(dry);
+                self.request_fetch(dry);
             }
             if !dry {
                 self.pause(GAP);
@@ -75,35 +75,35 @@ impl Watcher {
 
     /// The queues to watch, and whether it is because they were empty.
     fn wanted(&self) -> (Vec<Arc<str>>, bool) {
-        let book = self.shared.book.lock();
-        if book.dry && !book.quiet {
+        let locked = self.shared.locked.lock();
+        if locked.dry && !locked.quiet {
             return (self.order.listed(), true);
         }
-        (book.above.clone(), false)
+        (locked.above.clone(), false)
     }
 
-    fn ring_fetcher(&self, dry: bool) {
-        let mut book = self.shared.book.lock();
+    fn request_fetch(&self, dry: bool) {
+        let mut locked = self.shared.locked.lock();
         if dry {
-            book.dry = false;
+            locked.dry = false;
         } else {
-            book.preempt = true;
+            locked.preempt = true;
         }
-        drop(book);
-        self.shared.fetch_bell.notify_one();
+        drop(locked);
+        self.shared.fetcher_cond.notify_one();
     }
 
     /// Queues and due times are in what `arm` answered. A cancel between the
-    /// last wait and this look is not: the keeper asks for those.
-    fn hear(&self, next_at: Option<f64>) {
-        let mut book = self.shared.book.lock();
-        let wanted = book.due_at != next_at || self.shared.running.load(Ordering::Relaxed) > 0;
-        book.due_at = next_at;
-        book.due_heard += 1;
-        book.changed = true;
-        drop(book);
+    /// last wait and this look is not: the maintenance asks for those.
+    fn note_due(&self, next_at: Option<f64>) {
+        let mut locked = self.shared.locked.lock();
+        let wanted = locked.due_at != next_at || self.shared.running.load(Ordering::Relaxed) > 0;
+        locked.due_at = next_at;
+        locked.due_updates += 1;
+        locked.changed = true;
+        drop(locked);
         if wanted {
-            self.shared.keep_bell.notify_one();
+            self.shared.maintenance_cond.notify_one();
         }
     }
 

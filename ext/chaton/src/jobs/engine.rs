@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chaton_core::process::events::SupportEvent;
 use chaton_jobs::cron::Cron;
-use chaton_jobs::engine::{Config, Death, Engine, Job, Mode, Sink};
+use chaton_jobs::engine::{Config, Engine, Job, QueueMode, Sink, WorkerDeath};
 use chaton_jobs::store;
 use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
@@ -147,7 +147,7 @@ impl RbJobs {
         cause: Option<String>,
         tickets: Vec<u64>,
     ) -> Result<(), Error> {
-        self.0.get()?.recover(Death { identity, cause, tickets });
+        self.0.get()?.recover(WorkerDeath { identity, cause, tickets });
         Ok(())
     }
 }
@@ -180,8 +180,8 @@ fn config(settings: &Settings) -> Result<Config, Error> {
     config.concurrency = settings.get("threads")?;
     config.prefetch = settings.seconds("prefetch_s")?;
     config.prefetch_max = settings.get("prefetch_max")?;
-    config.settle = settings.seconds("settle_s")?;
-    config.beat = settings.seconds("beat_s")?;
+    config.ack_delay = settings.seconds("ack_delay_s")?;
+    config.heartbeat = settings.seconds("beat_s")?;
     config.lease = settings.seconds("lease_s")?;
     config.limit_retry = settings.seconds("limit_retry_s")?;
     config.claim_due = settings.get("claim_due")?;
@@ -203,15 +203,15 @@ fn config(settings: &Settings) -> Result<Config, Error> {
     Ok(config)
 }
 
-fn mode(value: Value) -> Result<Mode, Error> {
+fn mode(value: Value) -> Result<QueueMode, Error> {
     let name = match Symbol::from_value(value) {
         Some(symbol) => symbol.name()?.into_owned(),
         None => String::try_convert(value)?,
     };
     match &*name {
-        "strict" => Ok(Mode::Strict),
-        "weighted" => Ok(Mode::Weighted),
-        "random" => Ok(Mode::Random),
+        "strict" => Ok(QueueMode::Strict),
+        "weighted" => Ok(QueueMode::Weighted),
+        "random" => Ok(QueueMode::Random),
         _ => Err(error::argument(format!(
             "setting mode: {name} is none of strict, weighted, random"
         ))),

@@ -88,7 +88,7 @@ module Chaton
                        "time."),
         JobsShort.jobs(:prefetch_max, :jobs, Types::Number.new(1..1000), 1000,
                        "Jobs of one process that are taken and have not started."),
-        JobsShort.time(:settle_s, :jobs, 0.0..1.0, 0.002,
+        JobsShort.time(:ack_delay_s, :jobs, 0.0..1.0, 0.002,
                        "The longest an ended job waits to be acknowledged together with others."),
         JobsShort.time(:beat_s, :jobs, 0.1..60.0, 5.0, "Between two signs of life in the store."),
         JobsShort.time(:lease_s, :jobs, 1.0..86_400.0, 60.0,

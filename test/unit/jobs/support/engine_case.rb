@@ -12,7 +12,7 @@ class EngineCase < JobsUnitCase
   HUB = { threads_min: 1, threads_max: 8, queue_limit: 1000, queue_bytes_max: 1_000_000, queue_age_s: 60.0, slot: 0,
           stall_ms: 0.4, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
   ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
-             settle_s: 0.002, beat_s: 5.0, threads: 8, tag: "test", labels: [], slot: 0, limit_retry_s: 0.05,
+             ack_delay_s: 0.002, beat_s: 5.0, threads: 8, tag: "test", labels: [], slot: 0, limit_retry_s: 0.05,
              claim_due: false, crons: [], version: "0" }.freeze
   # Longest wait for anything.
   WAIT_S = 30

@@ -5,10 +5,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::bench_of_nodes::{config, factory, jids, push, queue, Node};
-use super::flaky::Flaky;
+use super::flaky_store::FlakyStore;
+use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::job::Job;
-use crate::engine::recovery::Death;
+use crate::engine::recovery::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::{JobLocation, Store, StoreFactory};
 use chaton_core::random::Random;
@@ -18,12 +18,12 @@ const STEPS: usize = 400;
 /// Runs, each with a seed of its own.
 const SEEDS: u64 = 150;
 
-struct World {
+struct Simulation {
     factory: Arc<dyn StoreFactory>,
     store: Box<dyn Store>,
-    nodes: Vec<(Node, Vec<Arc<Job>>)>,
+    nodes: Vec<(SteppedEngine, Vec<Arc<Job>>)>,
     /// Owners that crashed and were not yet recovered, with their death.
-    crashed: Vec<Death>,
+    crashed: Vec<WorkerDeath>,
     random: Random,
     pushed: usize,
     ended: HashSet<String>,
@@ -31,7 +31,7 @@ struct World {
     seed: u64,
 }
 
-impl World {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let factory = factory(&format!("interleavings-{seed}"));
         let mut world = Self {
@@ -51,8 +51,9 @@ impl World {
     }
 
     fn add_node(&mut self) {
-        let flaky = Flaky::over(self.factory.store(), self.random.draw());
-        let node = Node::with_store(Box::new(flaky), &self.factory, config(), self.random.draw());
+        let flaky = FlakyStore::over(self.factory.store(), self.random.draw());
+        let node =
+            SteppedEngine::with_store(Box::new(flaky), &self.factory, config(), self.random.draw());
         self.nodes.push((node, vec![]));
     }
 
@@ -74,8 +75,8 @@ impl World {
             13..=16 => self.end_one(index),
             17 => {
                 let node = &mut self.nodes[index].0;
-                node.shared.book.lock().due_at = Some(0.0);
-                node.keeper.round();
+                node.shared.locked.lock().due_at = Some(0.0);
+                node.maintenance.round();
             }
             18 => self.crash(index),
             _ => self.recover(index),
@@ -119,7 +120,7 @@ impl World {
     fn crash(&mut self, index: usize) {
         let (node, running) = self.nodes.swap_remove(index);
         let cause = (self.pick(2) == 0).then(|| "SIGKILL".to_string());
-        self.crashed.push(Death {
+        self.crashed.push(WorkerDeath {
             identity: node.shared.identity.name.clone(),
             cause,
             tickets: running.iter().map(|job| job.ticket()).collect(),
@@ -132,11 +133,11 @@ impl World {
         let again = self.pick(2) == 0;
         let node = &mut self.nodes[index].0;
         node.shared.add_death(death.clone());
-        node.keeper.round();
+        node.maintenance.round();
         if again {
             // Told twice: by the supervisor and by the lease.
             node.shared.add_death(death);
-            node.keeper.round();
+            node.maintenance.round();
         }
     }
 
@@ -174,8 +175,8 @@ impl World {
         for _ in 0..200 {
             self.recover(0);
             let node = &mut self.nodes[0].0;
-            node.shared.book.lock().due_at = Some(0.0);
-            node.keeper.round();
+            node.shared.locked.lock().due_at = Some(0.0);
+            node.maintenance.round();
             for (node, running) in &mut self.nodes {
                 node.fetch();
                 running.extend(node.start_one());
@@ -195,7 +196,7 @@ impl World {
 #[test]
 fn no_job_is_lost_whatever_happens() {
     for seed in 1..=SEEDS {
-        let mut world = World::new(seed);
+        let mut world = Simulation::new(seed);
         for step in 0..STEPS {
             world.step();
             if step % 20 == 0 {

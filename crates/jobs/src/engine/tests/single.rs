@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::bench_of_nodes::{config, factory, jids, push, queue, Node};
-use crate::engine::recovery::Death;
+use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
+use crate::engine::recovery::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
 
@@ -12,7 +12,7 @@ fn a_job_is_claimed_started_and_acknowledged() {
     let factory = factory("acknowledged");
     let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     assert!(node.fetch());
     assert_eq!(store.stats().unwrap().in_flight, 1);
     let job = node.start_one().unwrap();
@@ -20,8 +20,8 @@ fn a_job_is_claimed_started_and_acknowledged() {
     assert!(!job.finish(Outcome::Ack), "a job ends once");
     node.fetch();
     assert_eq!(store.stats().unwrap().in_flight, 0);
-    node.shared.book.lock().beat_now = true;
-    node.keeper.round();
+    node.shared.locked.lock().heartbeat_now = true;
+    node.maintenance.round();
     assert_eq!(store.stats().unwrap().processed, 1);
     assert!(node.shared.wait_idle(Duration::ZERO));
 }
@@ -33,7 +33,7 @@ fn strict_queues_come_in_their_order() {
     for (queue, jid) in [("low", "c"), ("high", "a"), ("low", "d"), ("high", "b")] {
         push(&mut *store, queue, jid, "", None);
     }
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     let order: Vec<_> =
         std::iter::from_fn(|| node.start_one()).map(|j| j.document().jid().to_string()).collect();
@@ -47,12 +47,12 @@ fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
     for jid in ["a", "b", "c"] {
         push(&mut *store, "low", jid, "", None);
     }
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     let first = node.start_one().unwrap();
     push(&mut *store, "high", "urgent", "", None);
-    *node.basket.idle.lock() = 1;
-    node.shared.book.lock().preempt = true;
+    *node.sink.idle.lock() = 1;
+    node.shared.locked.lock().preempt = true;
     node.fetch();
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "urgent");
@@ -73,7 +73,7 @@ fn broken_and_expired_jobs_never_reach_a_thread() {
     };
     store.push(&[broken]).unwrap();
     push(&mut *store, "low", "old", r#","chaton":{"expires_at":1}"#, None);
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     node.fetch();
     assert!(node.start_one().is_none());
@@ -81,7 +81,7 @@ fn broken_and_expired_jobs_never_reach_a_thread() {
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].payload, b"{\"class\":", "whole");
     assert_eq!(store.stats().unwrap().in_flight, 0);
-    assert!(node.basket.lines.lock().iter().any(|line| line.contains("dead set")));
+    assert!(node.sink.lines.lock().iter().any(|line| line.contains("dead set")));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn only_started_jobs_are_blamed_for_a_death() {
         push(&mut *store, "low", jid, "", None);
     }
     for death in 1..=3 {
-        let mut victim = Node::new(&factory, config(), death);
+        let mut victim = SteppedEngine::new(&factory, config(), death);
         victim.fetch();
         let mut running = victim.start_one().unwrap();
         if death == 3 {
@@ -101,18 +101,18 @@ fn only_started_jobs_are_blamed_for_a_death() {
             victim.fetch();
             victim.fetch();
             running = victim.start_one().unwrap();
-            assert!(victim.basket.jobs.lock().is_empty(), "nothing runs beside it");
+            assert!(victim.sink.jobs.lock().is_empty(), "nothing runs beside it");
         }
         assert_eq!(running.document().jid(), "poison", "it was at the front");
-        let mut heir = Node::new(&factory, config(), death);
-        heir.shared.add_death(Death {
+        let mut heir = SteppedEngine::new(&factory, config(), death);
+        heir.shared.add_death(WorkerDeath {
             identity: victim.shared.identity.name.clone(),
             cause: Some("SIGSEGV".into()),
             tickets: vec![running.ticket()],
         });
-        heir.keeper.round();
+        heir.maintenance.round();
         // The dead one speaks once more: too late.
-        victim.shared.book.lock().quiet = true;
+        victim.shared.locked.lock().quiet = true;
         running.finish(Outcome::Ack);
         victim.fetch();
     }
@@ -130,7 +130,7 @@ fn limits_hold_jobs_back_and_let_them_go() {
     for jid in ["a", "b"] {
         push(&mut *store, "low", jid, limit, None);
     }
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     let first = node.start_one().unwrap();
     assert!(node.start_one().is_none());
@@ -149,16 +149,16 @@ fn an_owner_that_was_taken_for_dead_changes_nothing() {
     let factory = factory("fenced");
     let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     let job = node.start_one().unwrap();
-    let mut heir = Node::new(&factory, config(), 2);
+    let mut heir = SteppedEngine::new(&factory, config(), 2);
     let identity = node.shared.identity.name.clone();
-    heir.shared.add_death(Death { identity, ..Death::default() });
-    heir.keeper.round();
+    heir.shared.add_death(WorkerDeath { identity, ..WorkerDeath::default() });
+    heir.maintenance.round();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
     job.finish(Outcome::Retry { at: 1.0, payload: b"{}".to_vec() });
-    node.shared.book.lock().quiet = true;
+    node.shared.locked.lock().quiet = true;
     node.fetch();
     assert_eq!(node.shared.counters.read().fenced, 1);
     assert_eq!(store.stats().unwrap().retries, 0);
@@ -171,14 +171,14 @@ fn a_suspect_that_cannot_be_alone_is_sent_away() {
     let mut store = factory.store();
     push(&mut *store, "high", "long", "", None);
     push(&mut *store, "low", "suspect", r#","chaton":{"deaths":2}"#, None);
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     node.fetch();
     let long = node.start_one().unwrap();
     assert!(node.start_one().is_none());
     push(&mut *store, "low", "innocent", "", None);
     node.fetch();
     assert!(node.start_one().is_none(), "nothing is claimed while a suspect waits");
-    node.shared.book.lock().suspects[0].1 = 0;
+    node.shared.locked.lock().suspects[0].1 = 0;
     node.fetch();
     assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"]);
     node.fetch();
@@ -191,16 +191,16 @@ fn what_was_claimed_before_quiet_is_not_started_after_it() {
     let factory = factory("quiet-claim");
     let mut store = factory.store();
     push(&mut *store, "low", "a", "", None);
-    let mut node = Node::new(&factory, config(), 1);
+    let mut node = SteppedEngine::new(&factory, config(), 1);
     let claimed = {
         let queues = ["low".into()];
         let want = crate::store::ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
         store.ack_and_claim(&node.shared.identity.name, &[], Some(&want)).unwrap().jobs
     };
-    node.shared.book.lock().quiet = true;
-    let mut intake = crate::engine::intake::Intake::new(&node.shared);
-    intake.take_in(&mut *store, claimed).unwrap();
-    assert!(node.basket.jobs.lock().is_empty());
+    node.shared.locked.lock().quiet = true;
+    let mut admission = crate::engine::admission::Admission::new(&node.shared);
+    admission.admit(&mut *store, claimed).unwrap();
+    assert!(node.sink.jobs.lock().is_empty());
     node.fetch();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }
@@ -211,17 +211,17 @@ fn a_lost_claim_of_due_jobs_is_found_again() {
     let mut store = factory.store();
     push(&mut *store, "low", "a", "", Some(1.0));
     let settings = || crate::engine::Config { claim_due: true, ..config() };
-    let mut node = Node::new(&factory, settings(), 1);
-    // The keeper's first round took it in; as if that had been lost:
+    let mut node = SteppedEngine::new(&factory, settings(), 1);
+    // The maintenance's first round took it in; as if that had been lost:
     let job = node.start_one().unwrap();
     let ticket = job.ticket();
-    node.shared.book.lock().jobs.clear();
-    node.shared.book.lock().reconcile = true;
-    node.shared.book.lock().reserved = Some((ticket, ticket + 1));
+    node.shared.locked.lock().jobs.clear();
+    node.shared.locked.lock().reconcile = true;
+    node.shared.locked.lock().reserved_tickets = Some((ticket, ticket + 1));
     node.fetch();
-    assert!(node.start_one().is_none(), "the keeper is about to take it in itself");
-    node.shared.book.lock().reserved = None;
-    node.shared.book.lock().reconcile = true;
+    assert!(node.start_one().is_none(), "the maintenance is about to take it in itself");
+    node.shared.locked.lock().reserved_tickets = None;
+    node.shared.locked.lock().reconcile = true;
     node.fetch();
     let found = node.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
@@ -230,13 +230,13 @@ fn a_lost_claim_of_due_jobs_is_found_again() {
 
 #[test]
 fn a_quiet_keeper_rests() {
-    let factory = factory("quiet-keeper");
+    let factory = factory("quiet-maintenance");
     let mut store = factory.store();
     let settings = crate::engine::Config { claim_due: true, ..config() };
-    let mut node = Node::new(&factory, settings, 1);
-    node.shared.book.lock().quiet = true;
+    let mut node = SteppedEngine::new(&factory, settings, 1);
+    node.shared.locked.lock().quiet = true;
     push(&mut *store, "low", "a", "", Some(1.0));
-    node.shared.book.lock().due_at = Some(1.0);
-    let until = node.keeper.round();
+    node.shared.locked.lock().due_at = Some(1.0);
+    let until = node.maintenance.round();
     assert!(until > node.shared.wall_s(), "a due job that may not be moved is no reason to go on");
 }

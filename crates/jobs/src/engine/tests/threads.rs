@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::bench_of_nodes::{config, factory, jids, push, queue};
+use super::stepped_engine::{config, factory, jids, push, queue};
 use crate::cron::Cron;
 use crate::engine::job::Job;
 use crate::engine::sink::Sink;
@@ -20,7 +20,7 @@ use crate::store::JobLocation;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Threads that run jobs: `body` says how each ends.
-struct Pool {
+struct TestPool {
     jobs: Mutex<Vec<Arc<Job>>>,
     bell: Condvar,
     over: AtomicBool,
@@ -29,7 +29,7 @@ struct Pool {
     done: Mutex<Vec<String>>,
 }
 
-impl Pool {
+impl TestPool {
     fn start(
         threads: usize,
         body: impl Fn(&Job) -> Outcome + Send + Sync + 'static,
@@ -85,7 +85,7 @@ impl Pool {
     }
 }
 
-impl Sink for Pool {
+impl Sink for TestPool {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
         self.jobs.lock().push(job);
         Ok(())
@@ -111,7 +111,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-fn started(config: Config, name: &str, pool: &Arc<Pool>) -> Engine {
+fn started(config: Config, name: &str, pool: &Arc<TestPool>) -> Engine {
     Engine::start(config, &factory(name), pool.clone()).unwrap()
 }
 
@@ -121,14 +121,14 @@ fn runs_ten_thousand_jobs_each_once() {
     for n in 0..10_000 {
         push(&mut *store, ["high", "low"][n % 2], &format!("j{n}"), "", None);
     }
-    let (pool, handles) = Pool::start(4, |_| Outcome::Ack);
+    let (pool, handles) = TestPool::start(4, |_| Outcome::Ack);
     let engine = started(config(), "threads-many", &pool);
     until("all jobs done", || pool.done.lock().len() >= 10_000);
     assert!(engine.wait_idle(PATIENCE));
     assert_eq!(pool.done.lock().iter().collect::<HashSet<_>>().len(), 10_000);
     assert_eq!(pool.done.lock().len(), 10_000);
     let stats = engine.stats();
-    assert!(stats.turns < 2_000, "batches, not single jobs: {stats:?}");
+    assert!(stats.round_trips < 2_000, "batches, not single jobs: {stats:?}");
     engine.stop();
     let left = store.stats().unwrap();
     assert_eq!((left.processed, left.in_flight, left.enqueued), (10_000, 0, 0));
@@ -139,15 +139,15 @@ fn runs_ten_thousand_jobs_each_once() {
 #[test]
 fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
     let mut store = factory("threads-idle").store();
-    let (pool, handles) = Pool::start(2, |_| Outcome::Ack);
+    let (pool, handles) = TestPool::start(2, |_| Outcome::Ack);
     let engine = started(config(), "threads-idle", &pool);
-    until("the queues were seen empty", || engine.stats().empty_turns > 0);
+    until("the queues were seen empty", || engine.stats().empty_claims > 0);
     push(&mut *store, "low", "a", "", None);
     until("the push was heard", || pool.done.lock().len() == 1);
-    let soon = crate::engine::shared::wall_s() + 0.05;
+    let soon = crate::engine::state::wall_s() + 0.05;
     push(&mut *store, "low", "b", "", Some(soon));
     until("the schedule was heard", || pool.done.lock().len() == 2);
-    assert!(crate::engine::shared::wall_s() >= soon);
+    assert!(crate::engine::state::wall_s() >= soon);
     engine.stop();
     pool.end(handles);
 }
@@ -160,7 +160,7 @@ fn stopping_sends_everything_back_to_the_front_in_order() {
     }
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let wait = gate.clone();
-    let (pool, handles) = Pool::start(1, move |_| {
+    let (pool, handles) = TestPool::start(1, move |_| {
         let mut open = wait.0.lock();
         while !*open {
             wait.1.wait(&mut open);
@@ -189,12 +189,12 @@ fn two_engines_enqueue_each_tick_once() {
         Cron::new(name, "* * * * * *", "UTC", "low", r#"{"class":"A","args":[],"queue":"low""#)
     };
     let settings = || Config { crons: vec![every("tick").unwrap()], ..config() };
-    let (pool, handles) = Pool::start(2, |_| Outcome::Ack);
+    let (pool, handles) = TestPool::start(2, |_| Outcome::Ack);
     let engines =
         [started(settings(), "threads-cron", &pool), started(settings(), "threads-cron", &pool)];
-    let began = crate::engine::shared::wall_s();
+    let began = crate::engine::state::wall_s();
     until("three ticks", || pool.done.lock().len() >= 3);
-    let seconds = (crate::engine::shared::wall_s() - began).ceil() as usize;
+    let seconds = (crate::engine::state::wall_s() - began).ceil() as usize;
     assert!(pool.done.lock().len() <= seconds + 1, "more ticks than seconds");
     engines.iter().for_each(Engine::stop);
     pool.end(handles);
@@ -205,7 +205,7 @@ fn two_engines_enqueue_each_tick_once() {
 fn a_cancel_reaches_a_running_job() {
     let mut store = factory("threads-cancel").store();
     push(&mut *store, "low", "a", "", None);
-    let (pool, handles) = Pool::start(1, |job| {
+    let (pool, handles) = TestPool::start(1, |job| {
         until("cancelled", || job.is_cancelled());
         Outcome::Ack
     });

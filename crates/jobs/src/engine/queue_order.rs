@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::config::Mode;
+use super::config::QueueMode;
 use chaton_core::random::Random;
 
 /// The queues and how they are ordered.
-pub struct Order {
+pub struct QueueOrder {
     queues: Vec<(Arc<str>, u32)>,
-    mode: Mode,
+    mode: QueueMode,
     random: Random,
 }
 
-impl Order {
+impl QueueOrder {
     /// Over these queues.
-    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: Mode, random: Random) -> Self {
+    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: QueueMode, random: Random) -> Self {
         Self { queues, mode, random }
     }
 
@@ -23,12 +23,12 @@ impl Order {
     /// `u^(1/w)`, largest first).
     pub fn draw(&mut self) -> Vec<Arc<str>> {
         let mut keyed: Vec<(f64, &Arc<str>)> = match self.mode {
-            Mode::Strict => return self.listed(),
+            QueueMode::Strict => return self.listed(),
             mode => self
                 .queues
                 .iter()
                 .map(|(name, weight)| {
-                    let weight = if mode == Mode::Random { 1 } else { (*weight).max(1) };
+                    let weight = if mode == QueueMode::Random { 1 } else { (*weight).max(1) };
                     (self.random.unit().powf(1.0 / f64::from(weight)), name)
                 })
                 .collect(),
@@ -44,7 +44,7 @@ impl Order {
 
     /// Under strict order, the queues that come before the last of `waiting`.
     pub fn above(&self, waiting: &[Arc<str>]) -> Vec<Arc<str>> {
-        if self.mode != Mode::Strict {
+        if self.mode != QueueMode::Strict {
             return vec![];
         }
         let rank = |name: &Arc<str>| self.queues.iter().position(|(queue, _)| queue == name);
@@ -57,12 +57,12 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn order(mode: Mode) -> Order {
+    fn order(mode: QueueMode) -> QueueOrder {
         let queues = [("a", 6), ("b", 3), ("c", 1)].map(|(name, weight)| (Arc::from(name), weight));
-        Order::new(queues.to_vec(), mode, Random::seeded(7))
+        QueueOrder::new(queues.to_vec(), mode, Random::seeded(7))
     }
 
-    fn firsts(mode: Mode) -> [usize; 3] {
+    fn firsts(mode: QueueMode) -> [usize; 3] {
         let mut order = order(mode);
         let mut counts = [0; 3];
         for _ in 0..10_000 {
@@ -76,17 +76,17 @@ mod tests {
     #[test]
     fn draws_by_weight() {
         let near = |count: usize, share: usize| count.abs_diff(share) < 300;
-        let weighted = firsts(Mode::Weighted);
+        let weighted = firsts(QueueMode::Weighted);
         assert!(near(weighted[0], 6000) && near(weighted[1], 3000), "{weighted:?}");
-        assert!(firsts(Mode::Random).iter().all(|count| near(*count, 3333)));
-        assert_eq!(firsts(Mode::Strict), [10_000, 0, 0]);
+        assert!(firsts(QueueMode::Random).iter().all(|count| near(*count, 3333)));
+        assert_eq!(firsts(QueueMode::Strict), [10_000, 0, 0]);
     }
 
     #[test]
     fn knows_what_comes_before() {
         let above = |mode| order(mode).above(&["b".into(), "c".into()]);
-        assert_eq!(above(Mode::Strict), ["a", "b"].map(Arc::<str>::from));
-        assert!(above(Mode::Weighted).is_empty());
-        assert!(order(Mode::Strict).above(&[]).is_empty());
+        assert_eq!(above(QueueMode::Strict), ["a", "b"].map(Arc::<str>::from));
+        assert!(above(QueueMode::Weighted).is_empty());
+        assert!(order(QueueMode::Strict).above(&[]).is_empty());
     }
 }

@@ -7,12 +7,12 @@ use chaton_core::random::Random;
 
 /// Passes everything on; one `turn` in eight fails, half of these before it
 /// was carried out and half after, when only the answer is lost.
-pub struct Flaky {
+pub struct FlakyStore {
     inner: Box<dyn Store>,
     random: Random,
 }
 
-impl Flaky {
+impl FlakyStore {
     pub fn over(inner: Box<dyn Store>, seed: u64) -> Self {
         Self { inner, random: Random::seeded(seed) }
     }
@@ -26,18 +26,18 @@ macro_rules! pass {
     };
 }
 
-impl Store for Flaky {
+impl Store for FlakyStore {
     fn ack_and_claim(
         &mut self,
         owner: &str,
-        settles: &[Ack],
+        acks: &[Ack],
         want: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
         let fate = self.random.draw() % 16;
         if fate == 0 {
             return Err(StoreError::unavailable("lost on the way there"));
         }
-        let turn = self.inner.ack_and_claim(owner, settles, want)?;
+        let turn = self.inner.ack_and_claim(owner, acks, want)?;
         if fate == 1 {
             return Err(StoreError::unavailable("lost on the way back"));
         }

@@ -8,23 +8,23 @@ use parking_lot::Mutex;
 
 use crate::engine::config::Config;
 use crate::engine::fetcher::Fetcher;
-use crate::engine::identity::Identity;
 use crate::engine::job::Job;
-use crate::engine::keeper::Keeper;
-use crate::engine::shared::Shared;
+use crate::engine::maintenance::Maintenance;
+use crate::engine::owner_identity::OwnerIdentity;
 use crate::engine::sink::Sink;
+use crate::engine::state::EngineState;
 use crate::store::{self, JobLocation, NewJob, Store, StoreFactory, StoreOptions};
 use chaton_core::random::Random;
 
 /// A sink that keeps what it gets.
 #[derive(Default)]
-pub struct Basket {
+pub struct CollectingSink {
     pub jobs: Mutex<VecDeque<Arc<Job>>>,
     pub lines: Mutex<Vec<String>>,
     pub idle: Mutex<usize>,
 }
 
-impl Sink for Basket {
+impl Sink for CollectingSink {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
         self.jobs.lock().push_back(job);
         Ok(())
@@ -43,14 +43,14 @@ impl Sink for Basket {
 }
 
 /// One engine, driven by hand.
-pub struct Node {
-    pub shared: Arc<Shared>,
-    pub basket: Arc<Basket>,
+pub struct SteppedEngine {
+    pub shared: Arc<EngineState>,
+    pub sink: Arc<CollectingSink>,
     pub fetcher: Fetcher,
-    pub keeper: Keeper,
+    pub maintenance: Maintenance,
 }
 
-impl Node {
+impl SteppedEngine {
     /// Registered by its first beat.
     pub fn new(factory: &Arc<dyn StoreFactory>, config: Config, seed: u64) -> Self {
         Self::with_store(factory.store(), factory, config, seed)
@@ -63,23 +63,23 @@ impl Node {
         config: Config,
         seed: u64,
     ) -> Self {
-        let basket = Arc::new(Basket { idle: Mutex::new(4), ..Basket::default() });
-        let shared = Shared::new(config, Identity::new(false), basket.clone());
+        let sink = Arc::new(CollectingSink { idle: Mutex::new(4), ..CollectingSink::default() });
+        let shared = EngineState::new(config, OwnerIdentity::new(false), sink.clone());
         let fetcher = Fetcher::new(&shared, store, Random::seeded(seed));
-        let mut keeper = Keeper::new(&shared, factory.store(), false);
-        keeper.round();
-        Self { shared, basket, fetcher, keeper }
+        let mut maintenance = Maintenance::new(&shared, factory.store(), false);
+        maintenance.round();
+        Self { shared, sink, fetcher, maintenance }
     }
 
     /// Fetches whatever there is, dry or not.
     pub fn fetch(&mut self) -> bool {
-        self.shared.book.lock().dry = false;
+        self.shared.locked.lock().dry = false;
         self.fetcher.round()
     }
 
     /// The next job, started.
     pub fn start_one(&self) -> Option<Arc<Job>> {
-        let job = self.basket.jobs.lock().pop_front()?;
+        let job = self.sink.jobs.lock().pop_front()?;
         if !job.may_start() {
             job.abandon();
             return None;
@@ -92,7 +92,7 @@ impl Node {
 /// Settings without pauses.
 pub fn config() -> Config {
     Config {
-        settle: Duration::ZERO,
+        ack_delay: Duration::ZERO,
         retry_max: Duration::from_nanos(1),
         ..Config::new(&["high", "low"])
     }

@@ -9,11 +9,11 @@ use chaton_core::clock;
 use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
-use super::identity::Identity;
 use super::job::Job;
-use super::recovery::Death;
+use super::owner_identity::OwnerIdentity;
+use super::recovery::WorkerDeath;
 use super::sink::Sink;
-use super::stats::Counters;
+use super::stats::JobCounters;
 use crate::store::{Ack, Interrupt};
 
 /// Weight of the newest run in the mean time of a job.
@@ -22,24 +22,24 @@ const SERVICE_WEIGHT: f64 = 0.05;
 const DEATHS_MAX: usize = 64;
 
 /// What is known of the jobs in hand.
-pub(super) struct Book {
+pub(super) struct LockedState {
     /// Claimed and not ended.
     pub jobs: HashMap<u64, Arc<Job>>,
     /// Ended and not written.
-    pub settles: Vec<Ack>,
+    pub acks: Vec<Ack>,
     /// When the first of them ended (ns).
-    pub settles_since_ns: u64,
+    pub acks_since_ns: u64,
     /// Being written now.
-    pub settling: usize,
+    pub acks_in_write: usize,
     /// Locks (key, jid) to give up because their job started.
     pub unlocks: Vec<(String, String)>,
     /// Suspects wait here until they can run alone, each with the time (ns)
     /// at which it came.
     pub suspects: VecDeque<(Arc<Job>, u64)>,
     /// Claims that are on their way.
-    pub claiming: usize,
-    /// Tickets, first and one past the last, that the keeper claims now.
-    pub reserved: Option<(u64, u64)>,
+    pub claims_pending: usize,
+    /// Tickets, first and one past the last, that the maintenance claims now.
+    pub reserved_tickets: Option<(u64, u64)>,
     /// A claim's answer was lost: ask what is ours.
     pub reconcile: bool,
     /// The suspect that runs, alone.
@@ -52,8 +52,8 @@ pub(super) struct Book {
     pub quiet: bool,
     /// The engine ends.
     pub stopping: bool,
-    /// The fetcher has written all it could: the keeper may say good-bye.
-    pub parting: bool,
+    /// The fetcher has written all it could: the maintenance may say good-bye.
+    pub fetcher_done: bool,
     /// All queues were empty when last seen.
     pub dry: bool,
     /// Strict order: the queues before the last of those that the waiting
@@ -64,31 +64,31 @@ pub(super) struct Book {
     /// When the next scheduled job is due (s); `None`: nothing is.
     pub due_at: Option<f64>,
     /// How often the watcher has said so.
-    pub due_heard: u64,
+    pub due_updates: u64,
     /// Pauses or cancels may have changed.
     pub changed: bool,
     /// A beat is wanted now.
-    pub beat_now: bool,
+    pub heartbeat_now: bool,
     /// Siblings that died.
-    pub deaths: VecDeque<Death>,
+    pub deaths: VecDeque<WorkerDeath>,
 }
 
-/// Shared by all.
-pub struct Shared {
+/// EngineState by all.
+pub struct EngineState {
     pub(super) config: Config,
-    pub(super) identity: Identity,
+    pub(super) identity: OwnerIdentity,
     pub(super) sink: Arc<dyn Sink>,
-    pub(super) book: Mutex<Book>,
+    pub(super) locked: Mutex<LockedState>,
     /// The fetcher waits here.
-    pub(super) fetch_bell: Condvar,
-    /// The keeper waits here.
-    pub(super) keep_bell: Condvar,
+    pub(super) fetcher_cond: Condvar,
+    /// The maintenance waits here.
+    pub(super) maintenance_cond: Condvar,
     /// Who waits for the engine to be idle waits here.
-    pub(super) calm_bell: Condvar,
+    pub(super) idle_cond: Condvar,
     /// Somebody no longer wants to wait for that.
-    pub(super) calm_interrupted: AtomicBool,
-    /// The fetcher waits (set under the book's lock).
-    pub(super) fetch_asleep: AtomicBool,
+    pub(super) idle_wait_interrupted: AtomicBool,
+    /// The fetcher waits (set under the locked's lock).
+    pub(super) fetcher_waits: AtomicBool,
     /// Claimed, not started.
     pub(super) unstarted: AtomicUsize,
     /// Started, not ended.
@@ -98,61 +98,61 @@ pub struct Shared {
     /// The fetcher wants to hear when no more than this are unstarted.
     pub(super) low_water: AtomicUsize,
     /// When the last beat that was answered was sent (ns since boot); 0: never.
-    pub(super) beat_ns: AtomicU64,
+    pub(super) heartbeat_ns: AtomicU64,
     /// When the engine began (s since 1970).
     pub(super) started_at_s: f64,
-    /// Seconds since 1970 at the last look of the keeper: good enough for what
+    /// Seconds since 1970 at the last look of the maintenance: good enough for what
     /// people read.
     pub(super) seconds: AtomicU64,
-    pub(super) counters: Counters,
+    pub(super) counters: JobCounters,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
 }
 
-impl Shared {
-    pub(super) fn new(config: Config, identity: Identity, sink: Arc<dyn Sink>) -> Arc<Self> {
-        let book = Book {
+impl EngineState {
+    pub(super) fn new(config: Config, identity: OwnerIdentity, sink: Arc<dyn Sink>) -> Arc<Self> {
+        let locked = LockedState {
             jobs: HashMap::new(),
-            settles: Vec::new(),
-            settles_since_ns: 0,
-            settling: 0,
+            acks: Vec::new(),
+            acks_since_ns: 0,
+            acks_in_write: 0,
             unlocks: Vec::new(),
             suspects: VecDeque::new(),
-            claiming: 0,
-            reserved: None,
+            claims_pending: 0,
+            reserved_tickets: None,
             reconcile: false,
             alone: None,
             service_ns: 0.0,
             next_ticket: 1,
             quiet: false,
             stopping: false,
-            parting: false,
+            fetcher_done: false,
             dry: false,
             above: Vec::new(),
             preempt: false,
             due_at: Some(0.0),
-            due_heard: 0,
+            due_updates: 0,
             changed: false,
-            beat_now: false,
+            heartbeat_now: false,
             deaths: VecDeque::new(),
         };
         Arc::new(Self {
             config,
             identity,
             sink,
-            book: Mutex::new(book),
-            fetch_bell: Condvar::new(),
-            keep_bell: Condvar::new(),
-            calm_bell: Condvar::new(),
-            calm_interrupted: AtomicBool::new(false),
-            fetch_asleep: AtomicBool::new(false),
+            locked: Mutex::new(locked),
+            fetcher_cond: Condvar::new(),
+            maintenance_cond: Condvar::new(),
+            idle_cond: Condvar::new(),
+            idle_wait_interrupted: AtomicBool::new(false),
+            fetcher_waits: AtomicBool::new(false),
             unstarted: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             starts: AtomicU64::new(0),
             low_water: AtomicUsize::new(0),
-            beat_ns: AtomicU64::new(0),
+            heartbeat_ns: AtomicU64::new(0),
             started_at_s: wall_s(),
             seconds: AtomicU64::new(wall_s() as u64),
-            counters: Counters::default(),
+            counters: JobCounters::default(),
             watch: OnceLock::new(),
         })
     }
@@ -162,14 +162,14 @@ impl Shared {
         wall_s()
     }
 
-    pub(super) fn started_now_s(&self) -> u64 {
+    pub(super) fn coarse_now_s(&self) -> u64 {
         self.seconds.load(Ordering::Relaxed)
     }
 
     /// Whether the last beat is younger than the lease: what was claimed is
     /// still ours.
     pub(super) fn holds_lease(&self) -> bool {
-        let beat = self.beat_ns.load(Ordering::Relaxed);
+        let beat = self.heartbeat_ns.load(Ordering::Relaxed);
         beat != 0 && boot_ns().saturating_sub(beat) < self.config.lease.as_nanos() as u64
     }
 
@@ -178,83 +178,83 @@ impl Shared {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.starts.fetch_add(1, Ordering::Relaxed);
         let left = self.unstarted.fetch_sub(1, Ordering::AcqRel) - 1;
-        let asleep = self.fetch_asleep.load(Ordering::SeqCst);
+        let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         if let Some(unlock) = unlock {
-            self.book.lock().unlocks.push(unlock);
-            self.fetch_bell.notify_one();
+            self.locked.lock().unlocks.push(unlock);
+            self.fetcher_cond.notify_one();
         } else if asleep && left <= self.low_water.load(Ordering::Relaxed) {
-            let _held = self.book.lock();
-            self.fetch_bell.notify_one();
+            let _held = self.locked.lock();
+            self.fetcher_cond.notify_one();
         }
     }
 
     /// `ran_ns`: how long it ran; `None`: it was not started.
-    pub(super) fn job_ended(&self, settle: Ack, ran_ns: Option<u64>, counts: bool, failed: bool) {
+    pub(super) fn job_ended(&self, ack: Ack, ran_ns: Option<u64>, counts: bool, failed: bool) {
         if counts {
             self.counters.processed.fetch_add(1, Ordering::Relaxed);
             self.counters.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
         }
-        let mut book = self.book.lock();
-        book.jobs.remove(&settle.ticket);
-        if book.alone == Some(settle.ticket) {
-            book.alone = None;
+        let mut locked = self.locked.lock();
+        locked.jobs.remove(&ack.ticket);
+        if locked.alone == Some(ack.ticket) {
+            locked.alone = None;
         }
-        if book.settles.is_empty() {
-            book.settles_since_ns = clock::now_ns();
+        if locked.acks.is_empty() {
+            locked.acks_since_ns = clock::now_ns();
         }
-        book.settles.push(settle);
+        locked.acks.push(ack);
         match ran_ns {
             Some(ran_ns) => {
                 self.running.fetch_sub(1, Ordering::AcqRel);
                 let ran = ran_ns as f64;
-                let old = if book.service_ns == 0.0 { ran } else { book.service_ns };
-                book.service_ns = old + SERVICE_WEIGHT * (ran - old);
+                let old = if locked.service_ns == 0.0 { ran } else { locked.service_ns };
+                locked.service_ns = old + SERVICE_WEIGHT * (ran - old);
             }
             None => {
                 self.unstarted.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        let asleep = self.fetch_asleep.load(Ordering::SeqCst);
+        let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         let low = self.unstarted.load(Ordering::Relaxed) <= self.low_water.load(Ordering::Relaxed);
-        let wake = asleep && (book.settles.len() == 1 || low && !book.dry);
-        drop(book);
+        let wake = asleep && (locked.acks.len() == 1 || low && !locked.dry);
+        drop(locked);
         if wake {
-            self.fetch_bell.notify_one();
+            self.fetcher_cond.notify_one();
         }
     }
 
     /// Something may be there to claim.
-    pub(super) fn nudge(&self) {
-        self.book.lock().dry = false;
-        self.fetch_bell.notify_one();
+    pub(super) fn wake_fetcher(&self) {
+        self.locked.lock().dry = false;
+        self.fetcher_cond.notify_one();
     }
 
     /// Makes the watcher look again at what it shall watch.
-    pub(super) fn rewatch(&self) {
+    pub(super) fn wake_watcher(&self) {
         self.watch.get().inspect(|watch| watch.interrupt());
     }
 
     /// A sibling died. The oldest of too many is left to the lease.
-    pub(super) fn add_death(&self, death: Death) {
-        let mut book = self.book.lock();
-        if book.deaths.len() >= DEATHS_MAX {
-            book.deaths.pop_front();
+    pub(super) fn add_death(&self, death: WorkerDeath) {
+        let mut locked = self.locked.lock();
+        if locked.deaths.len() >= DEATHS_MAX {
+            locked.deaths.pop_front();
         }
-        book.deaths.push_back(death);
-        drop(book);
-        self.keep_bell.notify_one();
+        locked.deaths.push_back(death);
+        drop(locked);
+        self.maintenance_cond.notify_one();
     }
 
     /// Whether nothing is claimed, running or unwritten.
-    pub(super) fn is_idle(&self, book: &Book) -> bool {
-        let written = book.settles.is_empty() && book.settling == 0;
-        book.jobs.is_empty() && book.claiming == 0 && written
+    pub(super) fn is_idle(&self, locked: &LockedState) -> bool {
+        let written = locked.acks.is_empty() && locked.acks_in_write == 0;
+        locked.jobs.is_empty() && locked.claims_pending == 0 && written
     }
 
     /// Whether due jobs may be moved now: not by one who is leaving, and not
     /// through a Ruby that takes no more.
-    pub(super) fn may_move(&self, book: &Book) -> bool {
-        !(book.stopping || self.config.claim_due && book.quiet)
+    pub(super) fn may_move_due(&self, locked: &LockedState) -> bool {
+        !(locked.stopping || self.config.claim_due && locked.quiet)
     }
 
     pub(super) fn warn(&self, line: Option<String>) {
@@ -264,16 +264,16 @@ impl Shared {
     /// Waits until idle; false when the time is up or somebody interrupted.
     pub(super) fn wait_idle(&self, timeout: Duration) -> bool {
         let until = std::time::Instant::now() + timeout;
-        let mut book = self.book.lock();
+        let mut locked = self.locked.lock();
         loop {
-            if self.is_idle(&book) {
+            if self.is_idle(&locked) {
                 return true;
             }
-            if self.calm_interrupted.swap(false, Ordering::AcqRel) {
+            if self.idle_wait_interrupted.swap(false, Ordering::AcqRel) {
                 return false;
             }
-            if self.calm_bell.wait_until(&mut book, until).timed_out() {
-                return self.is_idle(&book);
+            if self.idle_cond.wait_until(&mut locked, until).timed_out() {
+                return self.is_idle(&locked);
             }
         }
     }

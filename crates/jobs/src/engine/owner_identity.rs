@@ -5,7 +5,7 @@ use std::io::Read;
 
 /// The name of an owner.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct OwnerIdentity {
     /// `HOST:PID:NONCE`, as Sidekiq's.
     pub name: String,
     /// Name of the machine (`DYNO` where it is set).
@@ -13,7 +13,7 @@ pub struct Identity {
     supervised: bool,
 }
 
-impl Identity {
+impl OwnerIdentity {
     /// This process's, with a new nonce. `supervised`: its parent sees its
     /// death and tells a sibling.
     pub fn new(supervised: bool) -> Self {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn tells_the_living_from_the_dead() {
-        let me = Identity::new(false);
+        let me = OwnerIdentity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
         assert!(!is_dead(&me.place(), true));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();

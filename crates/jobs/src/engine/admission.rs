@@ -10,7 +10,7 @@ use std::time::Duration;
 use chaton_core::clock;
 
 use super::job::Job;
-use super::shared::Shared;
+use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome};
@@ -31,21 +31,21 @@ const RETRY_GROUP: u32 = 100;
 const KEYS_MAX: usize = 10_000;
 
 /// The way in.
-pub(super) struct Intake {
-    shared: Arc<Shared>,
+pub(super) struct Admission {
+    shared: Arc<EngineState>,
     random: Random,
     /// Limit → jobs sent away lately, and since when (s).
     denied: HashMap<String, (u32, f64)>,
 }
 
-impl Intake {
-    pub fn new(shared: &Arc<Shared>) -> Self {
+impl Admission {
+    pub fn new(shared: &Arc<EngineState>) -> Self {
         Self { shared: shared.clone(), random: Random::new(), denied: HashMap::new() }
     }
 
     /// Takes claimed jobs in. On an error of the limiters all jobs that asked
     /// go back to their queues.
-    pub fn take_in(&mut self, store: &mut dyn Store, claimed: Vec<ClaimedJob>) -> Result<()> {
+    pub fn admit(&mut self, store: &mut dyn Store, claimed: Vec<ClaimedJob>) -> Result<()> {
         let mut limited = Vec::new();
         let mut any = false;
         for one in claimed {
@@ -73,34 +73,34 @@ impl Intake {
         if job.is_due() || deaths < SUSPECT_DEATHS {
             return self.submit(job);
         }
-        self.shared.book.lock().suspects.push_back((job, clock::now_ns()));
+        self.shared.locked.lock().suspects.push_back((job, clock::now_ns()));
         false
     }
 
     /// Lets the first suspect run when nothing else does, and sends it away
     /// when that does not come.
-    pub fn run_a_suspect(&self) {
-        let mut book = self.shared.book.lock();
-        let waiting = book.suspects.len();
-        let Some((_, since_ns)) = book.suspects.front() else { return };
-        if book.alone.is_some() || book.jobs.len() > waiting {
+    pub fn start_suspect(&self) {
+        let mut locked = self.shared.locked.lock();
+        let waiting = locked.suspects.len();
+        let Some((_, since_ns)) = locked.suspects.front() else { return };
+        if locked.alone.is_some() || locked.jobs.len() > waiting {
             if clock::now_ns() - since_ns < SUSPECT_WAIT.as_nanos() as u64 {
                 return;
             }
-            let late: Vec<_> = book.suspects.drain(..).collect();
-            drop(book);
-            late.into_iter().for_each(|(job, _)| self.send_away(&job));
+            let late: Vec<_> = locked.suspects.drain(..).collect();
+            drop(locked);
+            late.into_iter().for_each(|(job, _)| self.postpone(&job));
             return;
         }
-        let Some((job, _)) = book.suspects.pop_front() else { return };
-        book.alone = Some(job.ticket());
-        drop(book);
+        let Some((job, _)) = locked.suspects.pop_front() else { return };
+        locked.alone = Some(job.ticket());
+        drop(locked);
         if self.submit(job) {
             self.shared.sink.flush();
         }
     }
 
-    fn send_away(&self, job: &Job) {
+    fn postpone(&self, job: &Job) {
         // Spread by the clock's last digits: that is enough.
         let (from, to) = SUSPECT_AGAIN_S;
         let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
@@ -116,30 +116,30 @@ impl Intake {
                 let due = queue.is_empty();
                 let queue = if due { Arc::from(doc.queue()) } else { queue };
                 let job = Job::new(doc, ticket, queue, due, &self.shared);
-                self.shared.book.lock().jobs.insert(ticket, job.clone());
+                self.shared.locked.lock().jobs.insert(ticket, job.clone());
                 self.shared.unstarted.fetch_add(1, Ordering::AcqRel);
                 Some(job)
             }
             Err(malformed) => {
-                self.bury(ticket, queue, &malformed);
+                self.move_to_dead(ticket, queue, &malformed);
                 None
             }
         }
     }
 
     /// A broken document goes to the dead set as it is.
-    fn bury(&self, ticket: u64, queue: Arc<str>, malformed: &Malformed) {
+    fn move_to_dead(&self, ticket: u64, queue: Arc<str>, malformed: &Malformed) {
         self.shared.counters.malformed.fetch_add(1, Ordering::Relaxed);
         self.shared
             .sink
             .warn(&format!("jobs: {} (queue {queue}); it is in the dead set, whole", malformed.0));
         let outcome = Outcome::Dead { payload: None, at: self.shared.wall_s() };
-        let settle = Ack { ticket, queue, outcome, effects: None };
-        let mut book = self.shared.book.lock();
-        if book.settles.is_empty() {
-            book.settles_since_ns = clock::now_ns();
+        let ack = Ack { ticket, queue, outcome, effects: None };
+        let mut locked = self.shared.locked.lock();
+        if locked.acks.is_empty() {
+            locked.acks_since_ns = clock::now_ns();
         }
-        book.settles.push(settle);
+        locked.acks.push(ack);
     }
 
     fn is_wanted(&self, job: &Arc<Job>) -> bool {
@@ -154,9 +154,9 @@ impl Intake {
 
     fn submit(&self, job: Arc<Job>) -> bool {
         // Claimed before somebody said quiet: it is not started any more.
-        let book = self.shared.book.lock();
-        let taken = !book.quiet && !book.stopping;
-        drop(book);
+        let locked = self.shared.locked.lock();
+        let taken = !locked.quiet && !locked.stopping;
+        drop(locked);
         if !taken {
             job.abandon();
             return false;
@@ -198,7 +198,7 @@ impl Intake {
                 }
                 Grant::At(at) => {
                     self.shared.counters.limited.fetch_add(1, Ordering::Relaxed);
-                    let at = at.unwrap_or_else(|| self.spread(limits, now_s));
+                    let at = at.unwrap_or_else(|| self.next_try_s(limits, now_s));
                     job.finish(Outcome::Reschedule { at });
                 }
             }
@@ -208,7 +208,7 @@ impl Intake {
 
     /// When a job asks again whose slot nobody can foretell: the more were
     /// sent away lately, the later, so that they do not come all at once.
-    fn spread(&mut self, limits: &[Limit], now_s: f64) -> f64 {
+    fn next_try_s(&mut self, limits: &[Limit], now_s: f64) -> f64 {
         let pause = self.shared.config.limit_retry.as_secs_f64();
         if self.denied.len() > KEYS_MAX {
             self.denied.clear();
