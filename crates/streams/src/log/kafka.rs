@@ -13,15 +13,16 @@
 //! A handle has threads, so none is made before it is asked for, and none may
 //! be in a process that forks.
 
-mod address;
 mod admin;
+mod broker_address;
 mod config;
+mod error_reporter;
 mod member;
+mod partition_queue;
 mod producer;
 mod raw;
 mod reader;
-mod transactor;
-mod trouble;
+mod transactional_producer;
 mod wait;
 
 use std::sync::Arc;
@@ -36,7 +37,7 @@ use super::{
 };
 use crate::settings::{GroupSettings, LogSettings};
 use config::Config;
-use raw::{Handle, TopicList};
+use raw::{ClientHandle, TopicPartitionList};
 
 /// The brokers of one address.
 pub struct KafkaLog {
@@ -70,7 +71,7 @@ impl RecordLog for KafkaLog {
     }
 
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>> {
-        Ok(Box::new(transactor::KafkaTransactionalProducer::new(&self.config, id)?))
+        Ok(Box::new(transactional_producer::KafkaTransactionalProducer::new(&self.config, id)?))
     }
 
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {
@@ -85,7 +86,7 @@ impl RecordLog for KafkaLog {
 /// The offset of a position, as librdkafka takes it: asked for when it is a
 /// time.
 fn offset_of(
-    handle: &Handle,
+    handle: &ClientHandle,
     partition: &Partition,
     position: Position,
     timeout: Duration,
@@ -95,14 +96,16 @@ fn offset_of(
         Position::Latest => i64::from(sys::RD_KAFKA_OFFSET_END),
         Position::Offset(offset) => offset.max(0),
         Position::Time(ms) => {
-            let mut list = TopicList::new();
+            let mut list = TopicPartitionList::new();
             list.add(&partition.topic, partition.number, ms.max(0), "")?;
             let end = handle.offsets_for_times(&mut list, timeout);
-            end.and_then(|()| list.places().failure().map_or(Ok(()), Err)).map_err(|failure| {
-                let what = format!("{}/{}", partition.topic, partition.number);
-                trouble::explain(&what, &failure)
-            })?;
-            let found = list.places().iter().next().and_then(|place| place.offset());
+            end.and_then(|()| list.partitions().failure().map_or(Ok(()), Err)).map_err(
+                |failure| {
+                    let what = format!("{}/{}", partition.topic, partition.number);
+                    error_reporter::explain(&what, &failure)
+                },
+            )?;
+            let found = list.partitions().iter().next().and_then(|place| place.offset());
             // None is as late as that: behind the last one.
             found.unwrap_or(i64::from(sys::RD_KAFKA_OFFSET_END))
         }

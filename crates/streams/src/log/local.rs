@@ -26,38 +26,40 @@ use super::{
 use crate::settings::{GroupSettings, LogSettings};
 
 mod admin;
-mod cursor;
-mod ear;
-mod failure;
+mod assignor;
+mod committed_offsets;
+mod errors;
+mod file_watch;
 mod files;
-mod frame;
-mod group;
-mod head;
-mod index;
-mod intents;
-mod lock;
+mod group_files;
+mod group_state;
+mod high_watermark;
+mod liveness;
+mod log_dir;
 mod member;
-mod murmur;
-mod offsets;
-mod place;
-mod presence;
+mod offset_index;
+mod partition_cursor;
+mod partition_writer;
+mod partitioner;
+mod path_lock;
 mod producer;
 mod reader;
+mod record_frame;
 mod retention;
-mod rules;
 mod scan;
 mod segment;
 #[cfg(test)]
 mod tests;
+mod topic_config;
 mod topics;
-mod transactor;
-mod writer;
+mod transactional_producer;
+mod txn_log;
 
-use place::Place;
+use log_dir::LogDir;
 
 /// See above.
 pub struct LocalLog {
-    place: Arc<Place>,
+    dir: Arc<LogDir>,
 }
 
 impl LocalLog {
@@ -67,32 +69,32 @@ impl LocalLog {
     /// `Refused` for an address that is none and a folder that cannot be
     /// used, `Full` when there is no room to make it.
     pub fn open(settings: &LogSettings) -> Result<Self> {
-        Ok(Self { place: Arc::new(Place::open(settings)?) })
+        Ok(Self { dir: Arc::new(LogDir::open(settings)?) })
     }
 }
 
 impl RecordLog for LocalLog {
     fn address(&self) -> &str {
-        &self.place.settings.broker
+        &self.dir.settings.broker
     }
 
     fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
-        Ok(Box::new(member::LocalMember::new(&self.place, group, bell)?))
+        Ok(Box::new(member::LocalMember::new(&self.dir, group, bell)?))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
-        Ok(Arc::new(producer::LocalProducer::new(&self.place)))
+        Ok(Arc::new(producer::LocalProducer::new(&self.dir)))
     }
 
     fn transactional_producer(&self, _id: &str) -> Result<Box<dyn TransactionalProducer>> {
-        Ok(Box::new(transactor::LocalTransactionalProducer::new(&self.place)))
+        Ok(Box::new(transactional_producer::LocalTransactionalProducer::new(&self.dir)))
     }
 
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>> {
-        Ok(Box::new(reader::LocalReader::open(&self.place, partition, from)?))
+        Ok(Box::new(reader::LocalReader::open(&self.dir, partition, from)?))
     }
 
     fn admin(&self) -> Result<Box<dyn AdminClient>> {
-        Ok(Box::new(admin::LocalAdmin::new(&self.place)))
+        Ok(Box::new(admin::LocalAdmin::new(&self.dir)))
     }
 }

@@ -12,9 +12,12 @@ use super::super::{
     TopicDescription,
 };
 use super::config::Config;
-use super::raw::ask::{self, Answer, TopicShape};
-use super::raw::{Code, Event, EventKind, Failure, Handle, Kind, Queue, TopicList};
-use super::trouble::{explain, Troubles};
+use super::error_reporter::{explain, ErrorReporter};
+use super::raw::requests::{self, EventType, TopicLayout};
+use super::raw::{
+    ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
+    TopicPartitionList,
+};
 
 /// How long an answer is still waited for when no broker is connected: one may
 /// be coming back.
@@ -25,33 +28,33 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Whether it is only that somebody is being elected or looked for, as after a
 /// topic was made.
-fn passes(code: Code) -> bool {
+fn passes(code: ErrorCode) -> bool {
     matches!(
         code,
-        Code::NotLeaderForPartition
-            | Code::LeaderNotAvailable
-            | Code::UnknownLeaderEpoch
-            | Code::FencedLeaderEpoch
-            | Code::OffsetNotAvailable
-            | Code::CoordinatorLoadInProgress
-            | Code::CoordinatorNotAvailable
-            | Code::NotCoordinator
-            | Code::NotController
+        ErrorCode::NotLeaderForPartition
+            | ErrorCode::LeaderNotAvailable
+            | ErrorCode::UnknownLeaderEpoch
+            | ErrorCode::FencedLeaderEpoch
+            | ErrorCode::OffsetNotAvailable
+            | ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+            | ErrorCode::NotController
     )
 }
 
 /// The brokers' administration.
 pub struct KafkaAdmin {
-    main: Queue,
-    handle: Arc<Handle>,
+    main: EventQueue,
+    handle: Arc<ClientHandle>,
     config: Config,
     timeout: Duration,
     /// Why a question has no answer.
-    troubles: RefCell<Troubles>,
+    errors: RefCell<ErrorReporter>,
 }
 
 /// What a question brought.
-type Answered<T> = std::result::Result<T, Failure>;
+type Answered<T> = std::result::Result<T, KafkaError>;
 
 /// First and last offsets by topic and partition.
 type Ends = HashMap<(String, i32), i64>;
@@ -61,11 +64,11 @@ impl KafkaAdmin {
     pub fn new(config: &Config) -> Result<Self> {
         let mut conf = config.admin()?;
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
-        let handle = config.open(Kind::Producer, conf)?;
-        let main = Queue::of_handle(&handle);
+        let handle = config.open(ClientKind::Producer, conf)?;
+        let main = EventQueue::of_handle(&handle);
         let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
-        let troubles = RefCell::new(Troubles::new(&config.address));
-        Ok(Self { main, handle, config: config.clone(), timeout, troubles })
+        let errors = RefCell::new(ErrorReporter::new(&config.address));
+        Ok(Self { main, handle, config: config.clone(), timeout, errors })
     }
 
     /// Puts a question and waits for its answer. What is wrong with the
@@ -73,15 +76,15 @@ impl KafkaAdmin {
     fn ask<T>(
         &self,
         what: &str,
-        put: impl Fn(&Queue) -> Result<Answer>,
-        read: impl Fn(&Event, Answer) -> Answered<T>,
+        put: impl Fn(&EventQueue) -> Result<EventType>,
+        read: impl Fn(&QueueEvent, EventType) -> Answered<T>,
     ) -> Result<T> {
         let until = Instant::now() + self.timeout;
         loop {
             while let Some(event) = self.main.poll(Some(Duration::ZERO)) {
-                self.troubles.borrow_mut().hear(&event.failure());
+                self.errors.borrow_mut().hear(&event.failure());
             }
-            let queue = Queue::new(&self.handle);
+            let queue = EventQueue::new(&self.handle);
             self.main.forward_to(&queue);
             let answer = put(&queue)?;
             let end = self.answer(&queue, answer).and_then(|event| read(&event, answer));
@@ -97,35 +100,35 @@ impl KafkaAdmin {
         }
     }
 
-    fn answer(&self, queue: &Queue, answer: Answer) -> Answered<Event> {
+    fn answer(&self, queue: &EventQueue, answer: EventType) -> Answered<QueueEvent> {
         let mut until = Instant::now() + self.timeout + DOWN_MAX;
-        let mut troubles = self.troubles.borrow_mut();
+        let mut errors = self.errors.borrow_mut();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let Some(event) = queue.poll(Some(left)) else {
-                let cause = troubles.cause().unwrap_or("no answer in time").to_owned();
-                return Err(Failure::new(Code::OperationTimedOut, cause));
+                let cause = errors.cause().unwrap_or("no answer in time").to_owned();
+                return Err(KafkaError::new(ErrorCode::OperationTimedOut, cause));
             };
             match event.kind() {
                 EventKind::Error => {
                     let failure = event.failure();
-                    troubles.hear(&failure);
+                    errors.hear(&failure);
                     match failure.code {
-                        Code::Authentication | Code::SSL => return Err(failure),
-                        Code::AllBrokersDown => until = until.min(Instant::now() + DOWN_MAX),
+                        ErrorCode::Authentication | ErrorCode::SSL => return Err(failure),
+                        ErrorCode::AllBrokersDown => until = until.min(Instant::now() + DOWN_MAX),
                         _ => {}
                     }
                 }
                 EventKind::Other(kind) if kind == answer => {
                     return match event.code() {
-                        Code::NoError => {
-                            troubles.forget();
+                        ErrorCode::NoError => {
+                            errors.forget();
                             Ok(event)
                         }
-                        Code::OperationTimedOut => {
-                            let cause = troubles.cause().map(str::to_owned);
+                        ErrorCode::OperationTimedOut => {
+                            let cause = errors.cause().map(str::to_owned);
                             let text = cause.unwrap_or_else(|| event.failure().text);
-                            Err(Failure::new(Code::OperationTimedOut, text))
+                            Err(KafkaError::new(ErrorCode::OperationTimedOut, text))
                         }
                         _ => Err(event.failure()),
                     };
@@ -143,9 +146,9 @@ impl KafkaAdmin {
     fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<TopicDescription>> {
         // librdkafka's call for the list waits by itself and tells no cause; so
         // whether anybody answers is asked first.
-        let anybody = |queue: &Queue| Ok(ask::cluster(queue, self.timeout));
+        let anybody = |queue: &EventQueue| Ok(requests::cluster(queue, self.timeout));
         self.ask("the list of topics", anybody, |_, _| Ok(()))?;
-        let shapes = ask::metadata(&self.handle, self.timeout).map_err(|failure| {
+        let shapes = requests::metadata(&self.handle, self.timeout).map_err(|failure| {
             explain(&format!("the list of topics at {}", self.url()), &failure)
         })?;
         let shapes: Vec<_> = shapes.into_iter().filter(|shape| wanted(&shape.name)).collect();
@@ -155,10 +158,10 @@ impl KafkaAdmin {
         let starts = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_BEGINNING))?;
         let ends = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_END))?;
         let names: Vec<&str> = shapes.iter().map(|shape| &*shape.name).collect();
-        let put = |queue: &Queue| ask::settings(queue, &names, self.timeout);
+        let put = |queue: &EventQueue| requests::settings(queue, &names, self.timeout);
         let mut settings =
-            self.ask("the settings of topics", put, |event, _| ask::read_settings(event))?;
-        let topic = |shape: TopicShape| {
+            self.ask("the settings of topics", put, |event, _| requests::read_settings(event))?;
+        let topic = |shape: TopicLayout| {
             let state = |number: &i32| {
                 let place = (shape.name.clone(), *number);
                 let of = |ends: &Ends| ends.get(&place).copied().unwrap_or(0);
@@ -176,15 +179,16 @@ impl KafkaAdmin {
         Ok(topics)
     }
 
-    fn ends(&self, shapes: &[TopicShape], which: i64) -> Result<Ends> {
-        let mut list = TopicList::new();
+    fn ends(&self, shapes: &[TopicLayout], which: i64) -> Result<Ends> {
+        let mut list = TopicPartitionList::new();
         for shape in shapes {
             for number in &shape.partitions {
                 list.add(&shape.name, *number, which, "")?;
             }
         }
-        let put = |queue: &Queue| Ok(ask::ends(queue, &list, self.timeout));
-        let found = self.ask("the offsets of topics", put, |event, _| ask::read_ends(event))?;
+        let put = |queue: &EventQueue| Ok(requests::ends(queue, &list, self.timeout));
+        let found =
+            self.ask("the offsets of topics", put, |event, _| requests::read_ends(event))?;
         Ok(found.into_iter().map(|(topic, number, offset)| ((topic, number), offset)).collect())
     }
 }
@@ -200,7 +204,7 @@ impl AdminClient for KafkaAdmin {
 
     fn create(&mut self, topic: &NewTopic) -> Result<()> {
         let what = format!("creating topic {:?}", topic.name);
-        self.ask(&what, |queue| ask::create(queue, topic, self.timeout), ask::read_done)
+        self.ask(&what, |queue| requests::create(queue, topic, self.timeout), requests::read_done)
     }
 
     fn grow(&mut self, name: &str, total: i32) -> Result<()> {
@@ -208,7 +212,11 @@ impl AdminClient for KafkaAdmin {
         let total = usize::try_from(total).map_err(|_| {
             LogError::new(ErrorKind::Invalid, format!("{what}: there is no such number"))
         })?;
-        self.ask(&what, |queue| ask::grow(queue, name, total, self.timeout), ask::read_done)
+        self.ask(
+            &what,
+            |queue| requests::grow(queue, name, total, self.timeout),
+            requests::read_done,
+        )
     }
 
     fn configure(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<()> {
@@ -216,30 +224,31 @@ impl AdminClient for KafkaAdmin {
             return Ok(());
         }
         let what = format!("setting {:?} of topic {name:?}", settings.keys().collect::<Vec<_>>());
-        let put = |queue: &Queue| ask::configure(queue, name, settings, self.timeout);
-        self.ask(&what, put, ask::read_done)
+        let put = |queue: &EventQueue| requests::configure(queue, name, settings, self.timeout);
+        self.ask(&what, put, requests::read_done)
     }
 
     fn delete(&mut self, name: &str) -> Result<()> {
         let what = format!("deleting topic {name:?}");
-        self.ask(&what, |queue| ask::delete(queue, name, self.timeout), ask::read_done)
+        self.ask(&what, |queue| requests::delete(queue, name, self.timeout), requests::read_done)
     }
 
     fn groups(&mut self) -> Result<Vec<GroupDescription>> {
-        let put = |queue: &Queue| Ok(ask::list_groups(queue, self.timeout));
-        let mut names = self.ask("the list of groups", put, |event, _| ask::read_names(event))?;
+        let put = |queue: &EventQueue| Ok(requests::list_groups(queue, self.timeout));
+        let mut names =
+            self.ask("the list of groups", put, |event, _| requests::read_names(event))?;
         if names.is_empty() {
             return Ok(Vec::new());
         }
         names.sort();
-        let put = |queue: &Queue| ask::describe_groups(queue, &names, self.timeout);
-        self.ask("the members of groups", put, |event, _| Ok(ask::read_groups(event)))
+        let put = |queue: &EventQueue| requests::describe_groups(queue, &names, self.timeout);
+        self.ask("the members of groups", put, |event, _| Ok(requests::read_groups(event)))
     }
 
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
         let what = format!("the offsets of group {group:?}");
-        let put = |queue: &Queue| ask::committed(queue, group, self.timeout);
-        let found = self.ask(&what, put, |event, _| ask::read_committed(event));
+        let put = |queue: &EventQueue| requests::committed(queue, group, self.timeout);
+        let found = self.ask(&what, put, |event, _| requests::read_committed(event));
         let mut commits = match found {
             // A group of which nobody has heard has come nowhere.
             Err(error) if error.message.contains("group id does not exist") => Vec::new(),
@@ -255,17 +264,19 @@ impl AdminClient for KafkaAdmin {
         if commits.is_empty() {
             return Ok(());
         }
-        let mut list = TopicList::new();
+        let mut list = TopicPartitionList::new();
         for commit in commits {
             list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
         }
         let what = format!("the offsets of group {group:?}");
-        let put = |queue: &Queue| ask::set_committed(queue, group, &list, self.timeout);
-        let read = |event: &Event, _| {
-            ask::read_set_committed(event).map_err(|failure| match failure.code {
+        let put = |queue: &EventQueue| requests::set_committed(queue, group, &list, self.timeout);
+        let read = |event: &QueueEvent, _| {
+            requests::read_set_committed(event).map_err(|failure| match failure.code {
                 // So the brokers say that somebody is in the group.
-                Code::UnknownMemberId | Code::NonEmptyGroup | Code::StaleMemberEpoch => {
-                    Failure { code: Code::NonEmptyGroup, ..failure }
+                ErrorCode::UnknownMemberId
+                | ErrorCode::NonEmptyGroup
+                | ErrorCode::StaleMemberEpoch => {
+                    KafkaError { code: ErrorCode::NonEmptyGroup, ..failure }
                 }
                 _ => failure,
             })

@@ -1,13 +1,13 @@
 //! The properties of each kind of handle.
 
-mod names;
+mod property_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::{ErrorKind, LogError, Result};
-use super::address::Address;
-use super::raw::{Conf, Handle, Kind, Refusal};
+use super::broker_address::BrokerAddress;
+use super::raw::{ClientHandle, ClientKind, Conf, ConfError};
 use crate::settings::{GroupSettings, LogSettings, Protocol, Start};
 
 /// What is known of a log before anything connects.
@@ -16,7 +16,7 @@ pub struct Config {
     /// As they were given.
     pub settings: LogSettings,
     /// Where the brokers are.
-    pub address: Address,
+    pub address: BrokerAddress,
 }
 
 /// A handle's properties, in the order they are set.
@@ -50,7 +50,7 @@ impl Config {
     /// # Errors
     /// `Refused`, naming the property.
     pub fn new(settings: &LogSettings) -> Result<Self> {
-        let address = Address::parse(&settings.broker)?;
+        let address = BrokerAddress::parse(&settings.broker)?;
         let config = Self { settings: settings.clone(), address };
         if settings.password.is_some() != settings.username.is_some() {
             let message = "username and password go together; set both or neither";
@@ -63,8 +63,8 @@ impl Config {
                 return Err(LogError::new(ErrorKind::Refused, message));
             }
         }
-        names::check(&settings.properties)?;
-        names::check(&settings.producer_properties)?;
+        property_names::check(&settings.properties)?;
+        property_names::check(&settings.producer_properties)?;
         config.conf(config.for_producer())?;
         config.conf(config.for_reader())?;
         Ok(config)
@@ -151,8 +151,8 @@ impl Config {
     ///
     /// # Errors
     /// `Refused`, with what it says.
-    pub fn open(&self, kind: Kind, conf: Conf) -> Result<Arc<Handle>> {
-        Handle::new(kind, conf).map_err(|why| {
+    pub fn open(&self, kind: ClientKind, conf: Conf) -> Result<Arc<ClientHandle>> {
+        ClientHandle::new(kind, conf).map_err(|why| {
             let message = format!("the settings for {} do not work: {why}", self.address.url());
             LogError::new(ErrorKind::Refused, message)
         })
@@ -163,8 +163,8 @@ impl Config {
         for (name, value) in properties {
             match conf.set(&name, &value) {
                 Ok(()) => {}
-                Err(Refusal::Unknown) => return Err(names::unknown(&name)),
-                Err(Refusal::Invalid(why)) => {
+                Err(ConfError::Unknown) => return Err(property_names::unknown(&name)),
+                Err(ConfError::Invalid(why)) => {
                     let message = format!("property {name:?} of Kafka is wrong: {why}");
                     return Err(LogError::new(ErrorKind::Refused, message));
                 }
@@ -265,7 +265,7 @@ fn set(properties: &mut Properties, name: &str, value: impl ToString) {
 }
 
 fn add(properties: &mut Properties, given: &BTreeMap<String, String>) -> Result<()> {
-    names::check(given)?;
+    property_names::check(given)?;
     properties.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(())
 }

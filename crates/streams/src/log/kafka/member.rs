@@ -6,9 +6,8 @@
 //! bell when it was empty and gets something, and then not again until it is
 //! looked at: who stops fetching before `None` must come back by himself.
 
-mod commits;
-mod joining;
-mod reading;
+mod pending_assignment;
+mod pending_commits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +20,17 @@ use super::super::{
     Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
 use super::config::Config;
-use super::raw::{Code, Event, EventKind, Failure, Handle, Kind, Queue, TopicList};
-use super::trouble::{explain, Troubles};
+use super::error_reporter::{explain, ErrorReporter};
+use super::partition_queue::PartitionQueue;
+use super::raw::{
+    ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
+    TopicPartitionList,
+};
 use super::wait;
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
-use commits::Commits;
-use joining::Joining;
-pub(super) use reading::Reading;
+use pending_assignment::PendingAssignment;
+use pending_commits::PendingCommits;
 
 /// How long a member that is dropped without having left takes to leave.
 const LEAVE_WHEN_DROPPED: Duration = Duration::from_secs(2);
@@ -36,14 +38,14 @@ const LEAVE_WHEN_DROPPED: Duration = Duration::from_secs(2);
 /// A member of a group of Kafka's.
 pub struct KafkaMember {
     // Records and queues go before the handle.
-    readings: HashMap<Partition, Reading>,
-    joining: Option<Joining>,
-    commits: Commits,
-    queue: Queue,
-    handle: Arc<Handle>,
+    queues: HashMap<Partition, PartitionQueue>,
+    pending: Option<PendingAssignment>,
+    commits: PendingCommits,
+    queue: EventQueue,
+    handle: Arc<ClientHandle>,
     bell: Arc<EventFd>,
     later: Vec<MemberEvent>,
-    troubles: Troubles,
+    errors: ErrorReporter,
     start: Start,
     name: String,
     answer_timeout: Duration,
@@ -63,25 +65,25 @@ impl KafkaMember {
                 | sys::RD_KAFKA_EVENT_OFFSET_COMMIT
                 | sys::RD_KAFKA_EVENT_ERROR,
         );
-        let handle = config.open(Kind::Consumer, conf)?;
+        let handle = config.open(ClientKind::Consumer, conf)?;
         handle.join_queues();
-        let queue = Queue::of_consumer(&handle);
+        let queue = EventQueue::of_consumer(&handle);
         queue.notify(bell.fd());
-        let mut topics = TopicList::new();
+        let mut topics = TopicPartitionList::new();
         for topic in &group.topics {
             topics.add(topic, -1, -1, "")?;
         }
         let name = format!("group {:?} at {}", group.name, config.address.url());
         handle.subscribe(&topics).map_err(|failure| explain(&name, &failure))?;
         Ok(Self {
-            readings: HashMap::new(),
-            joining: None,
-            commits: Commits::new(&handle),
+            queues: HashMap::new(),
+            pending: None,
+            commits: PendingCommits::new(&handle),
             queue,
             handle,
             bell: bell.clone(),
             later: Vec::new(),
-            troubles: Troubles::new(&config.address),
+            errors: ErrorReporter::new(&config.address),
             start: group.start,
             name,
             answer_timeout: Duration::from_millis(config.settings.answer_timeout_ms),
@@ -89,11 +91,11 @@ impl KafkaMember {
         })
     }
 
-    fn hear(&mut self, event: &Event, events: &mut Vec<MemberEvent>) {
+    fn hear(&mut self, event: &QueueEvent, events: &mut Vec<MemberEvent>) {
         match event.kind() {
             EventKind::Rebalance => self.rebalance(event, events),
             EventKind::Commit => match self.commits.ended(event) {
-                Ok(()) => self.troubles.forget(),
+                Ok(()) => self.errors.forget(),
                 Err(failure) => {
                     events.push(MemberEvent::CommitFailed(explain(&self.name, &failure)));
                 }
@@ -104,29 +106,29 @@ impl KafkaMember {
                 if let Some(fatal) = failure.fatal.then(|| self.handle.fatal()).flatten() {
                     failure = fatal;
                 }
-                events.extend(self.troubles.hear(&failure));
+                events.extend(self.errors.hear(&failure));
             }
             EventKind::Delivery | EventKind::Other(_) => {}
         }
     }
 
-    fn rebalance(&mut self, event: &Event, events: &mut Vec<MemberEvent>) {
+    fn rebalance(&mut self, event: &QueueEvent, events: &mut Vec<MemberEvent>) {
         let list = event.list();
         match event.code() {
-            Code::AssignPartitions if list.places().is_empty() => {
+            ErrorCode::AssignPartitions if list.partitions().is_empty() => {
                 self.answer(&list, true, events);
                 // Nothing came, but who the member is has changed: its generation.
                 events.push(MemberEvent::Assigned(Vec::new()));
             }
-            Code::AssignPartitions => {
+            ErrorCode::AssignPartitions => {
                 if let Err(error) = self.open_queues(&list) {
                     events.push(MemberEvent::Trouble(error));
                 }
-                self.joining = Some(Joining::new(list));
+                self.pending = Some(PendingAssignment::new(list));
             }
-            Code::RevokePartitions => {
+            ErrorCode::RevokePartitions => {
                 let partitions = self.partitions(&list);
-                self.joining = None;
+                self.pending = None;
                 let lost = self.handle.is_assignment_lost();
                 if lost || partitions.is_empty() {
                     self.drop_queues(&partitions);
@@ -140,70 +142,70 @@ impl KafkaMember {
             }
             _ => {
                 self.answer(&list, false, events);
-                events.extend(self.troubles.hear(&event.failure()));
+                events.extend(self.errors.hear(&event.failure()));
             }
         }
     }
 
     /// Takes what the group gave, or gives what it takes.
-    fn answer(&mut self, list: &TopicList, take: bool, events: &mut Vec<MemberEvent>) {
+    fn answer(&mut self, list: &TopicPartitionList, take: bool, events: &mut Vec<MemberEvent>) {
         let end = if take { self.handle.assign(list) } else { self.handle.unassign(list) };
         if let Err(failure) = end {
-            events.extend(self.troubles.hear(&failure));
+            events.extend(self.errors.hear(&failure));
         }
     }
 
     /// Before they are read, so that no record goes to the group's own queue.
-    fn open_queues(&mut self, list: &TopicList) -> Result<()> {
+    fn open_queues(&mut self, list: &TopicPartitionList) -> Result<()> {
         for partition in self.partitions_of(list) {
             let Some(queue) =
-                Queue::of_partition(&self.handle, &partition.topic, partition.number)?
+                EventQueue::of_partition(&self.handle, &partition.topic, partition.number)?
             else {
                 continue;
             };
             queue.notify(self.bell.fd());
-            self.readings.insert(partition, Reading::new(queue));
+            self.queues.insert(partition, PartitionQueue::new(queue));
         }
         Ok(())
     }
 
     fn drop_queues(&mut self, partitions: &[Partition]) {
         for partition in partitions {
-            self.readings.remove(partition);
+            self.queues.remove(partition);
         }
     }
 
     /// Those of the list that are being read.
-    fn partitions(&self, list: &TopicList) -> Vec<Partition> {
+    fn partitions(&self, list: &TopicPartitionList) -> Vec<Partition> {
         let mut all = self.partitions_of(list);
-        if let Some(joining) = &self.joining {
+        if let Some(pending) = &self.pending {
             // The engine has not heard of these.
-            all.retain(|partition| !joining.holds(partition));
+            all.retain(|partition| !pending.holds(partition));
         }
-        all.retain(|partition| self.readings.contains_key(partition));
+        all.retain(|partition| self.queues.contains_key(partition));
         all
     }
 
-    fn partitions_of(&self, list: &TopicList) -> Vec<Partition> {
-        list.places().iter().map(|place| joining::partition_of(&place)).collect()
+    fn partitions_of(&self, list: &TopicPartitionList) -> Vec<Partition> {
+        list.partitions().iter().map(|place| pending_assignment::partition_of(&place)).collect()
     }
 
     /// Asks where to begin, and begins.
     fn join(&mut self, events: &mut Vec<MemberEvent>) {
-        let Some(mut joining) = self.joining.take() else { return };
-        match joining.ask(&self.handle) {
-            None => self.joining = Some(joining),
+        let Some(mut pending) = self.pending.take() else { return };
+        match pending.ask(&self.handle) {
+            None => self.pending = Some(pending),
             Some(Err(failure)) => {
-                self.joining = Some(joining);
-                let failure = Failure {
+                self.pending = Some(pending);
+                let failure = KafkaError {
                     text: format!("where the group has come to is not known: {}", failure.text),
                     ..failure
                 };
-                events.extend(self.troubles.unanswered(&failure));
+                events.extend(self.errors.unanswered(&failure));
             }
             Some(Ok(assigned)) => {
-                self.troubles.forget();
-                let list = joining.starting(self.start);
+                self.errors.forget();
+                let list = pending.starting(self.start);
                 self.answer(&list, true, events);
                 events.push(MemberEvent::Assigned(assigned));
             }
@@ -215,12 +217,12 @@ impl KafkaMember {
         while let Some(event) = self.queue.poll(Some(Duration::ZERO)) {
             self.hear(&event, events);
         }
-        events.extend(self.troubles.overdue());
+        events.extend(self.errors.overdue());
         self.join(events);
     }
 
-    fn reading(&mut self, partition: &Partition) -> Result<&mut Reading> {
-        self.readings.get_mut(partition).ok_or_else(|| {
+    fn queue(&mut self, partition: &Partition) -> Result<&mut PartitionQueue> {
+        self.queues.get_mut(partition).ok_or_else(|| {
             let message = format!("{}/{} is not this member's", partition.topic, partition.number);
             LogError::new(ErrorKind::Fenced, message)
         })
@@ -238,7 +240,7 @@ impl KafkaMember {
             match event.kind() {
                 EventKind::Rebalance => {
                     let list = event.list();
-                    self.readings.clear();
+                    self.queues.clear();
                     self.answer(&list, false, &mut unheard);
                 }
                 EventKind::Commit => drop(self.commits.ended(&event)),
@@ -250,7 +252,7 @@ impl KafkaMember {
 
 impl GroupMember for KafkaMember {
     fn wait(&mut self, timeout: Duration) {
-        let soonest = self.joining.as_ref().map_or(timeout, |joining| joining.wait(timeout));
+        let soonest = self.pending.as_ref().map_or(timeout, |pending| pending.wait(timeout));
         wait::on(&self.bell, soonest);
     }
 
@@ -259,30 +261,30 @@ impl GroupMember for KafkaMember {
     }
 
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
-        let Some(reading) = self.readings.get_mut(partition) else { return Ok(None) };
-        let chunk = reading.fetch(limits);
-        for failure in reading.failures.drain(..) {
+        let Some(queue) = self.queues.get_mut(partition) else { return Ok(None) };
+        let chunk = queue.fetch(limits);
+        for failure in queue.failures.drain(..) {
             let event = match failure.code {
-                Code::PartitionEOF => Some(MemberEvent::End(partition.clone())),
-                _ => self.troubles.hear(&failure),
+                ErrorCode::PartitionEOF => Some(MemberEvent::End(partition.clone())),
+                _ => self.errors.hear(&failure),
             };
             self.later.extend(event);
             self.bell.notify();
         }
         if chunk.is_some() {
-            self.troubles.forget();
+            self.errors.forget();
         }
         Ok(chunk)
     }
 
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
-        self.reading(partition)?;
+        self.queue(partition)?;
         let offset = super::offset_of(&self.handle, partition, position, self.answer_timeout)?;
-        let mut list = TopicList::new();
+        let mut list = TopicPartitionList::new();
         list.add(&partition.topic, partition.number, offset, "")?;
         let end = self.handle.seek(&mut list, self.answer_timeout);
-        let end = end.and_then(|()| list.places().failure().map_or(Ok(()), Err));
-        self.reading(partition)?.forget();
+        let end = end.and_then(|()| list.partitions().failure().map_or(Ok(()), Err));
+        self.queue(partition)?.forget();
         // What came meanwhile rang before it was asked for.
         self.bell.notify();
         end.map_err(|failure| {
@@ -294,7 +296,7 @@ impl GroupMember for KafkaMember {
         if commits.is_empty() {
             return Ok(());
         }
-        let mut list = TopicList::new();
+        let mut list = TopicPartitionList::new();
         for commit in commits {
             list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
         }
@@ -308,7 +310,7 @@ impl GroupMember for KafkaMember {
 
     fn release(&mut self, partitions: &[Partition]) {
         self.drop_queues(partitions);
-        let mut list = TopicList::new();
+        let mut list = TopicPartitionList::new();
         for partition in partitions {
             if let Err(error) = list.add(&partition.topic, partition.number, -1001, "") {
                 self.later.push(MemberEvent::Trouble(error));
@@ -343,8 +345,8 @@ impl GroupMember for KafkaMember {
                 self.hear(&event, &mut unheard);
             }
         }
-        self.joining = None;
-        self.readings.clear();
+        self.pending = None;
+        self.queues.clear();
         self.close(until);
         self.queue.silence();
     }

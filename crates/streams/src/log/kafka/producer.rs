@@ -2,9 +2,9 @@
 //! delivery. Nobody polls: the thread sleeps in librdkafka's queue, and whoever
 //! waits for room sleeps until it has heard.
 
-mod deliveries;
-mod ticket;
-mod topics;
+mod delivery_thread;
+mod message_opaque;
+mod topic_handles;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,21 +14,21 @@ use rdkafka_sys as sys;
 
 use super::super::{ErrorKind, LogError, Producer, Result};
 use super::config::Config;
-use super::raw::{Code, Failure, Kind};
-use super::trouble::{explain, kind};
+use super::error_reporter::{explain, kind};
+use super::raw::{ClientKind, ErrorCode, KafkaError};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
-use deliveries::Deliveries;
-use ticket::Ticket;
-use topics::Topics;
+use delivery_thread::DeliveryThread;
+use message_opaque::MessageOpaque;
+use topic_handles::TopicHandles;
 
 /// Any partition: by the key's hash.
 const BY_KEY: i32 = -1;
 
 /// A producer of Kafka's.
 pub struct KafkaProducer {
-    topics: Topics,
-    deliveries: Arc<Deliveries>,
+    topics: TopicHandles,
+    deliveries: Arc<DeliveryThread>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,25 +37,25 @@ impl KafkaProducer {
     pub(super) fn new(config: &Config) -> Result<Self> {
         let mut conf = config.producer()?;
         conf.events(sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR);
-        let handle = config.open(Kind::Producer, conf)?;
-        let deliveries = Arc::new(Deliveries::new(&handle, config));
+        let handle = config.open(ClientKind::Producer, conf)?;
+        let deliveries = Arc::new(DeliveryThread::new(&handle, config));
         let heard = deliveries.clone();
         let thread = chaton_core::thread::spawn("chaton-kafka-out", move || heard.run());
         let thread = thread.map_err(|error| {
             let message = format!("no thread for the producer of Kafka: {error}");
             LogError::new(ErrorKind::Unreachable, message)
         })?;
-        Ok(Self { topics: Topics::new(&handle), deliveries, thread: Some(thread) })
+        Ok(Self { topics: TopicHandles::new(&handle), deliveries, thread: Some(thread) })
     }
 
-    fn explain(&self, record: &NewRecord<'_>, failure: &Failure) -> LogError {
+    fn explain(&self, record: &NewRecord<'_>, failure: &KafkaError) -> LogError {
         match kind(failure.code) {
             ErrorKind::Full => {
                 self.deliveries.full();
                 let message = "the producer's buffer is full; wait, or raise produce_buffer";
                 LogError::new(ErrorKind::Full, message)
             }
-            _ if failure.code == Code::UnknownPartition => {
+            _ if failure.code == ErrorCode::UnknownPartition => {
                 let partition = record.partition.unwrap_or(BY_KEY);
                 let message = format!(
                     "topic {:?} has no partition {partition}; leave the partition out, or \
@@ -74,8 +74,8 @@ impl KafkaProducer {
 
 impl Producer for KafkaProducer {
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
-        let ticket = receipt.map(|(receipt, index)| Ticket::new(receipt.clone(), index));
-        let opaque = ticket.as_ref().map_or(std::ptr::null_mut(), Ticket::as_opaque);
+        let ticket = receipt.map(|(receipt, index)| MessageOpaque::new(receipt.clone(), index));
+        let opaque = ticket.as_ref().map_or(std::ptr::null_mut(), MessageOpaque::as_opaque);
         let partition = record.partition.unwrap_or(BY_KEY);
         let end = self.topics.with(record.topic, |topic| {
             if record.headers.is_empty() && record.timestamp_ms.is_none() {
@@ -94,7 +94,7 @@ impl Producer for KafkaProducer {
         match end {
             Ok(()) => {
                 // librdkafka has it now, and gives it back with the delivery.
-                ticket.into_iter().for_each(Ticket::given);
+                ticket.into_iter().for_each(MessageOpaque::given);
                 Ok(())
             }
             Err(failure) => Err(self.explain(record, &failure)),

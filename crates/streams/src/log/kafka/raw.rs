@@ -1,24 +1,24 @@
 //! librdkafka, safe to use: each of its things is an owner here that gives it
 //! back, and all of them keep their handle alive. Nothing here decides.
 
-pub mod ask;
+mod client_handle;
 mod conf;
-mod failure;
-mod handle;
-mod list;
+mod event_queue;
+mod kafka_error;
 mod message;
-mod queue;
-mod topic;
-mod transaction;
+pub mod requests;
+mod topic_handle;
+mod topic_partitions;
+mod transactional_handle;
 
-pub use conf::{Conf, Refusal};
-pub use failure::{Code, Failure};
-pub use handle::{Handle, Kind};
-pub use list::{Place, Places, TopicList};
-pub use message::{Delivered, Message};
-pub use queue::{Event, EventKind, Queue};
-pub use topic::TopicHandle;
-pub use transaction::Transaction;
+pub use client_handle::{ClientHandle, ClientKind};
+pub use conf::{Conf, ConfError};
+pub use event_queue::{EventKind, EventQueue, QueueEvent};
+pub use kafka_error::{ErrorCode, KafkaError};
+pub use message::{DeliveryReport, FetchedMessage};
+pub use topic_handle::TopicHandle;
+pub use topic_partitions::{TopicPartition, TopicPartitionList, TopicPartitions};
+pub use transactional_handle::TransactionalHandle;
 
 use std::ffi::{c_char, CStr, CString};
 use std::time::Duration;

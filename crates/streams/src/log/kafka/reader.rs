@@ -10,20 +10,22 @@ use super::super::{
     ErrorKind, Limits, LogError, MemberEvent, Partition, PartitionReader, Position, Result,
 };
 use super::config::Config;
-use super::member::Reading;
-use super::raw::{ask, Code, EventKind, Handle, Kind, Queue, TopicHandle};
-use super::trouble::{explain, Troubles};
+use super::error_reporter::{explain, ErrorReporter};
+use super::partition_queue::PartitionQueue;
+use super::raw::{
+    requests, ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, TopicHandle,
+};
 use super::wait;
 use crate::record::Chunk;
 
 /// A reader of Kafka's.
 pub struct KafkaReader {
     // Records and queues go before the handle.
-    reading: Reading,
-    main: Queue,
+    reading: PartitionQueue,
+    main: EventQueue,
     topic: TopicHandle,
     partition: Partition,
-    troubles: Troubles,
+    errors: ErrorReporter,
     /// librdkafka's.
     bell: EventFd,
     /// Of whoever interrupts.
@@ -35,8 +37,8 @@ impl KafkaReader {
     pub fn new(config: &Config, partition: &Partition, from: Position) -> Result<Self> {
         let mut conf = config.reader()?;
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
-        let handle = config.open(Kind::Consumer, conf)?;
-        let main = Queue::of_handle(&handle);
+        let handle = config.open(ClientKind::Consumer, conf)?;
+        let main = EventQueue::of_handle(&handle);
         let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
         let what = format!("{}/{} at {}", partition.topic, partition.number, config.address.url());
         find(&handle, &main, partition, &what, timeout)?;
@@ -49,16 +51,16 @@ impl KafkaReader {
             })
         };
         let (bell, stop) = (event_fd()?, Arc::new(event_fd()?));
-        let queue = Queue::new(&handle);
+        let queue = EventQueue::new(&handle);
         queue.notify(bell.fd());
         main.notify(bell.fd());
         topic.read(partition.number, offset, &queue).map_err(explained)?;
         Ok(Self {
-            reading: Reading::new(queue),
+            reading: PartitionQueue::new(queue),
             main,
             topic,
             partition: partition.clone(),
-            troubles: Troubles::new(&config.address),
+            errors: ErrorReporter::new(&config.address),
             bell,
             stop,
         })
@@ -69,12 +71,12 @@ impl KafkaReader {
         while let Some(event) = self.main.poll(Some(Duration::ZERO)) {
             if event.kind() == EventKind::Error {
                 let failure = event.failure();
-                check(self.troubles.hear(&failure))?;
+                check(self.errors.hear(&failure))?;
             }
         }
         for failure in std::mem::take(&mut self.reading.failures) {
-            if failure.code != Code::PartitionEOF {
-                check(self.troubles.hear(&failure))?;
+            if failure.code != ErrorCode::PartitionEOF {
+                check(self.errors.hear(&failure))?;
             }
         }
         Ok(())
@@ -86,7 +88,7 @@ impl PartitionReader for KafkaReader {
         let until = Instant::now() + timeout;
         loop {
             if let Some(chunk) = self.reading.fetch(limits) {
-                self.troubles.forget();
+                self.errors.forget();
                 return Ok(Some(chunk));
             }
             self.trouble()?;
@@ -118,18 +120,18 @@ fn check(event: Option<MemberEvent>) -> Result<()> {
 
 /// Whether there is such a partition.
 fn find(
-    handle: &Handle,
-    main: &Queue,
+    handle: &ClientHandle,
+    main: &EventQueue,
     partition: &Partition,
     what: &str,
     timeout: Duration,
 ) -> Result<()> {
-    let shapes = ask::metadata(handle, timeout).map_err(|failure| {
+    let shapes = requests::metadata(handle, timeout).map_err(|failure| {
         // Why nobody answered has come meanwhile.
         let mut cause = failure;
         while let Some(event) = main.poll(Some(Duration::ZERO)) {
             let heard = event.failure();
-            if event.kind() == EventKind::Error && heard.code != Code::AllBrokersDown {
+            if event.kind() == EventKind::Error && heard.code != ErrorCode::AllBrokersDown {
                 cause = heard;
             }
         }

@@ -3,23 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::cursor::Cursor;
-use super::group::{partition_of, GroupFiles, State};
-use super::place::{folders, unescaped, Place};
+use super::group_files::GroupFiles;
+use super::group_state::{GroupState, MemberInfo};
+use super::log_dir::{folders, parse_partition_key, unescaped, LogDir};
+use super::partition_cursor::PartitionCursor;
 use super::topics;
-use super::{failure, offsets, segment};
+use super::{committed_offsets, errors, segment};
 use crate::log::{
     self, Commit, ErrorKind, GroupDescription, LogError, MemberDescription, NewTopic, Partition,
     PartitionOffsets, Position, Result, TopicDescription,
 };
 
 /// See above.
-pub(super) struct LocalAdmin(Arc<Place>);
+pub(super) struct LocalAdmin(Arc<LogDir>);
 
 impl LocalAdmin {
     /// Of a log.
-    pub fn new(place: &Arc<Place>) -> Self {
-        Self(place.clone())
+    pub fn new(dir: &Arc<LogDir>) -> Self {
+        Self(dir.clone())
     }
 
     fn describe(&self, topic: topics::LocalTopic) -> Result<TopicDescription> {
@@ -38,7 +39,7 @@ impl LocalAdmin {
 
     fn look_at(&self, partition: &Partition) -> Result<PartitionOffsets> {
         let number = partition.number;
-        let mut cursor = match Cursor::open(&self.0, partition, Position::Latest) {
+        let mut cursor = match PartitionCursor::open(&self.0, partition, Position::Latest) {
             // Who looks first makes the lock, which a full disk has no room for.
             Err(error) if error.kind == ErrorKind::Full && self.is_blank(partition) => {
                 return Ok(PartitionOffsets { number, start: 0, end: 0 });
@@ -61,7 +62,7 @@ impl LocalAdmin {
         let topic = topics::get(&self.0, &commit.topic)?;
         let Commit { topic: name, partition: number, offset, .. } = commit;
         if !(0..topic.partitions).contains(number) {
-            return Err(failure::unknown_partition(name, *number, topic.partitions));
+            return Err(errors::unknown_partition(name, *number, topic.partitions));
         }
         let partition = Partition { topic: topic.name.clone(), number: *number };
         let end = self.look_at(&partition)?.end;
@@ -69,7 +70,7 @@ impl LocalAdmin {
         if *offset <= end {
             return Ok(());
         }
-        Err(failure::invalid(format!(
+        Err(errors::invalid(format!(
             "{name}/{number} has no offset {offset} yet: {end} is written next; choose one up to {end}"
         )))
     }
@@ -118,7 +119,7 @@ impl log::AdminClient for LocalAdmin {
         for group in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
             let files = GroupFiles::open(&self.0, &group)?;
             let _held = files.hold()?;
-            offsets::forget(&files.folder, name, self.0.settings.durable)?;
+            committed_offsets::forget(&files.folder, name, self.0.settings.durable)?;
         }
         Ok(())
     }
@@ -130,7 +131,7 @@ impl log::AdminClient for LocalAdmin {
             let _held = files.hold()?;
             let mut state = files.load()?;
             files.bury(&mut state)?;
-            if !state.members.is_empty() || offsets::exist(&files.folder) {
+            if !state.members.is_empty() || committed_offsets::exist(&files.folder) {
                 groups.push(GroupDescription {
                     name,
                     state: state_of(&state).into(),
@@ -144,11 +145,11 @@ impl log::AdminClient for LocalAdmin {
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
         let Some(files) = self.find(group)? else { return Ok(Vec::new()) };
         let _held = files.hold()?;
-        Ok(offsets::load(&files.folder)?.into_values().collect())
+        Ok(committed_offsets::load(&files.folder)?.into_values().collect())
     }
 
     fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()> {
-        offsets::check(commits)?;
+        committed_offsets::check(commits)?;
         commits.iter().try_for_each(|commit| self.check(commit))?;
         let files = GroupFiles::open(&self.0, group)?;
         let _held = files.hold()?;
@@ -161,12 +162,12 @@ impl log::AdminClient for LocalAdmin {
                 format!("group {group:?} has members ({count}); stop them, then set its offsets"),
             ));
         }
-        offsets::append(&files.folder, commits, self.0.settings.durable)
+        committed_offsets::append(&files.folder, commits, self.0.settings.durable)
     }
 }
 
 /// As Kafka calls it.
-fn state_of(state: &State) -> &'static str {
+fn state_of(state: &GroupState) -> &'static str {
     if state.members.is_empty() {
         "Empty"
     } else if state.owners == state.target {
@@ -176,17 +177,17 @@ fn state_of(state: &State) -> &'static str {
     }
 }
 
-fn members(state: &State) -> Vec<MemberDescription> {
+fn members(state: &GroupState) -> Vec<MemberDescription> {
     let owned = |id: &String| {
         let mut keys: Vec<_> =
             state.owners.iter().filter(|(_, owner)| *owner == id).map(|(key, _)| key).collect();
         keys.sort();
         keys.into_iter()
-            .filter_map(|key| partition_of(key))
+            .filter_map(|key| parse_partition_key(key))
             .map(|Partition { topic, number }| format!("{topic}-{number}"))
             .collect()
     };
-    let describe = |(id, info): (&String, &super::group::MemberInfo)| MemberDescription {
+    let describe = |(id, info): (&String, &MemberInfo)| MemberDescription {
         id: id.clone(),
         host: info.host.clone(),
         partitions: owned(id),

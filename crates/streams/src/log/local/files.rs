@@ -11,16 +11,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Which file this is, of which version: a file that is replaced whole gets
 /// another inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct FileId {
     device: u64,
     inode: u64,
     changed: (i64, i64),
 }
 
 /// Of the file that has this name now.
-pub(super) fn identity(path: &Path) -> Option<Identity> {
+pub(super) fn file_id(path: &Path) -> Option<FileId> {
     let found = fs::metadata(path).ok()?;
-    Some(Identity {
+    Some(FileId {
         device: found.dev(),
         inode: found.ino(),
         changed: (found.mtime(), found.mtime_nsec()),
@@ -45,7 +45,7 @@ pub(super) fn now_ms() -> i64 {
 }
 
 /// A name that nobody else on this machine has used.
-pub(super) fn unique() -> String {
+pub(super) fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -55,7 +55,7 @@ pub(super) fn unique() -> String {
 /// Replaces a file by new content: others see the old or the new one.
 pub(super) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", unique()));
+    name.push(format!(".{}.tmp", unique_name()));
     let beside = path.with_file_name(name);
     let written = write_whole(&beside, content, durable).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
@@ -83,7 +83,7 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Opens for reading and writing; made if it is not there.
-pub(super) fn open_or_make(path: &Path) -> io::Result<File> {
+pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn read_vec(file: &File, len: usize, at: u64) -> io::Result<Vec<u8>> 
 }
 
 /// `PATH.SUFFIX`.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -118,7 +118,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// A number that changes with each start of the machine: what was in the
 /// operating system's cache then is gone.
-pub(super) fn boot() -> u64 {
+pub(super) fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(read_boot)
 }
@@ -137,16 +137,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         replace(&path, b"one", true).unwrap();
-        let first = identity(&path);
+        let first = file_id(&path);
         replace(&path, b"two", false).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_ne!(identity(&path), first);
+        assert_ne!(file_id(&path), first);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn a_boot_has_one_number() {
-        assert_eq!(boot(), boot());
-        assert_ne!(unique(), unique());
+        assert_eq!(boot_id(), boot_id());
+        assert_ne!(unique_name(), unique_name());
     }
 }

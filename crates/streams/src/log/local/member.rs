@@ -8,28 +8,29 @@ use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::ear::{self, wait_for, Ear};
-use super::group::{key_of, partition_of, GroupFiles, MemberInfo, State};
-use super::place::Place;
-use super::presence::{Deathwatch, Presence, Process};
-use super::{failure, files, offsets, transactor};
+use super::file_watch::{self, wait_for, FileWatch};
+use super::group_files::GroupFiles;
+use super::group_state::{GroupState, MemberInfo};
+use super::liveness::{MemberLock, ProcessIdentity, ProcessWatch};
+use super::log_dir::{parse_partition_key, partition_key, LogDir};
+use super::{committed_offsets, errors, files, transactional_producer};
 use crate::log::{
     self, Assignment, Commit, ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
 
-mod holdings;
+mod owned_partitions;
 
-use holdings::Holdings;
+use owned_partitions::OwnedPartitions;
 
 /// How often members in another PID namespace are looked at, whose deaths are
 /// not heard.
-const FAR_LOOK: Duration = Duration::from_secs(1);
+const UNWATCHED_CHECK: Duration = Duration::from_secs(1);
 
 /// Longest wait for the group's lock by what is tried again by itself: the
 /// thread has other groups' and partitions' things to do.
-const HASTE: Duration = Duration::from_millis(200);
+const SHORT_LOCK_WAIT: Duration = Duration::from_millis(200);
 
 /// See above.
 pub(super) struct LocalMember {
@@ -37,10 +38,10 @@ pub(super) struct LocalMember {
     settings: GroupSettings,
     files: GroupFiles,
     bell: Arc<EventFd>,
-    ear: Ear,
-    deaths: Deathwatch,
-    presence: Option<Presence>,
-    holdings: Holdings,
+    watch: FileWatch,
+    deaths: ProcessWatch,
+    member_lock: Option<MemberLock>,
+    owned: OwnedPartitions,
     /// Something about the group or its topics may have changed.
     changed: bool,
     /// Records were written since the last wait.
@@ -58,29 +59,32 @@ pub(super) struct LocalMember {
 
 impl LocalMember {
     /// Comes into the group with its first poll.
-    pub fn new(place: &Arc<Place>, settings: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
+    pub fn new(dir: &Arc<LogDir>, settings: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
         if settings.name.is_empty() {
             return Err(LogError::new(ErrorKind::Refused, "a consumer group needs a name"));
         }
         for topic in &settings.topics {
-            super::place::check_name(topic)?;
+            super::log_dir::check_name(topic)?;
         }
-        let files = GroupFiles::open(place, &settings.name)?;
-        let ear = Ear::new()?;
-        ear.listen(&files.folder, ear::NAMES)?;
-        ear.listen(&place.topics(), ear::NAMES)?;
-        let id =
-            format!("{}-{}", super::place::escaped(&place.settings.client_id), files::unique());
-        let presence = Some(Presence::enter(&files.folder.join("members"), &id)?);
+        let files = GroupFiles::open(dir, &settings.name)?;
+        let watch = FileWatch::new()?;
+        watch.add(&files.folder, file_watch::RENAMED)?;
+        watch.add(&dir.topics(), file_watch::RENAMED)?;
+        let id = format!(
+            "{}-{}",
+            super::log_dir::escaped(&dir.settings.client_id),
+            files::unique_name()
+        );
+        let member_lock = Some(MemberLock::enter(&files.folder.join("members"), &id)?);
         Ok(Self {
             id,
             settings: settings.clone(),
-            holdings: Holdings::new(place),
+            owned: OwnedPartitions::new(dir),
             files,
             bell: bell.clone(),
-            ear,
-            deaths: Deathwatch::default(),
-            presence,
+            watch,
+            deaths: ProcessWatch::default(),
+            member_lock,
             changed: true,
             written: false,
             heard: true,
@@ -94,11 +98,13 @@ impl LocalMember {
 
     /// Takes note of what was heard.
     fn hear(&mut self) {
-        let (holdings, changed, written) = (&self.holdings, &mut self.changed, &mut self.written);
-        self.ear.drain(|heard| match heard {
-            ear::Heard::At(spot) if holdings.is_of_records(spot) => *written = true,
-            ear::Heard::At(_) => *changed = true,
-            ear::Heard::Overflow => (*changed, *written) = (true, true),
+        let (owned, changed, written) = (&self.owned, &mut self.changed, &mut self.written);
+        self.watch.read_events(|heard| match heard {
+            file_watch::WatchEvent::Changed(watch_id) if owned.is_of_records(watch_id) => {
+                *written = true
+            }
+            file_watch::WatchEvent::Changed(_) => *changed = true,
+            file_watch::WatchEvent::Overflow => (*changed, *written) = (true, true),
         });
     }
 
@@ -107,23 +113,23 @@ impl LocalMember {
     fn look(&mut self) -> Result<bool> {
         // Before the look: what changes during it is heard after it.
         for topic in &self.settings.topics {
-            let folder = self.files.place.topic(topic);
+            let folder = self.files.dir.topic(topic);
             if folder.is_dir() {
-                let _ = self.ear.listen(&folder, ear::NAMES);
+                let _ = self.watch.add(&folder, file_watch::RENAMED);
             }
         }
-        let Some(held) = self.files.hold_within(HASTE)? else { return Ok(false) };
+        let Some(held) = self.files.hold_within(SHORT_LOCK_WAIT)? else { return Ok(false) };
         let before = self.files.load()?;
-        let committed = offsets::load(&self.files.folder)?;
+        let committed = committed_offsets::load(&self.files.folder)?;
         let mut state = before.clone();
-        let process = Process::own()?;
+        let process = ProcessIdentity::own()?;
         let info = || MemberInfo { process, host: host(), topics: self.settings.topics.clone() };
         state.members.entry(self.id.clone()).or_insert_with(info);
         self.files.bury(&mut state)?;
-        state.give_up(&self.id, |partition| self.holdings.has(partition));
+        state.give_up(&self.id, |partition| self.owned.has(partition));
         let partitions = self.files.partitions(&state)?;
         state.balance(&partitions);
-        let lost = self.holdings.lost(&state, &self.id);
+        let lost = self.owned.lost(&state, &self.id);
         // Some of what was lost may be given again: it is told in this order.
         let taken = state.take(&self.id);
         if state != before {
@@ -140,21 +146,21 @@ impl LocalMember {
 
     fn tell(
         &mut self,
-        state: &State,
+        state: &GroupState,
         lost: Vec<Partition>,
         taken: &[String],
-        committed: &offsets::Commits,
+        committed: &committed_offsets::CommittedOffsets,
     ) {
         if !lost.is_empty() {
-            self.holdings.drop_all(&lost, &self.ear);
+            self.owned.drop_all(&lost, &self.watch);
             self.pending.push(MemberEvent::Lost(lost));
         }
-        let revoked = self.holdings.revoke(state, &self.id);
+        let revoked = self.owned.revoke(state, &self.id);
         if !revoked.is_empty() {
             self.pending.push(MemberEvent::Revoked(revoked));
         }
         let mut assigned = Vec::new();
-        for partition in taken.iter().filter_map(|key| partition_of(key)) {
+        for partition in taken.iter().filter_map(|key| parse_partition_key(key)) {
             let key = (partition.topic.to_string(), partition.number);
             let mut commit = committed.get(&key).cloned();
             let from = match (&commit, self.settings.start) {
@@ -162,9 +168,9 @@ impl LocalMember {
                 (None, Start::Earliest) => Position::Earliest,
                 (None, Start::Latest) => Position::Latest,
             };
-            let failed = self.holdings.add(&partition, from, &self.ear);
+            let failed = self.owned.add(&partition, from, &self.watch);
             self.pending.extend(failed.map(MemberEvent::Trouble));
-            let end = self.holdings.end_offset(&partition);
+            let end = self.owned.end_offset(&partition);
             if let (Some(commit), Some(end)) = (&mut commit, end) {
                 self.pending.extend(clamp(commit, end).map(MemberEvent::Trouble));
             }
@@ -177,13 +183,13 @@ impl LocalMember {
         if !assigned.is_empty() {
             self.pending.push(MemberEvent::Assigned(assigned));
         }
-        self.holdings.renew(&self.ear);
+        self.owned.renew(&self.watch);
     }
 
     /// Looks again later; that others have the lock is trouble when it lasts.
     fn is_busy(&mut self) {
         self.changed = true;
-        let patience = self.files.place.patience();
+        let patience = self.files.dir.answer_timeout();
         if self.busy.get_or_insert_with(Instant::now).elapsed() >= patience {
             self.has_failed(self.files.busy(patience));
         }
@@ -204,19 +210,19 @@ impl LocalMember {
             if known.contains(topic) {
                 self.unknown.remove(topic);
             } else if self.unknown.insert(topic.clone()) {
-                self.pending.push(MemberEvent::Trouble(failure::unknown_topic(topic)));
+                self.pending.push(MemberEvent::Trouble(errors::unknown_topic(topic)));
             }
         }
     }
 
     fn descriptors(&self) -> Vec<RawFd> {
-        let mut all = vec![self.ear.fd(), self.bell.fd()];
+        let mut all = vec![self.watch.fd(), self.bell.fd()];
         all.extend(self.deaths.descriptors());
         all
     }
 
     /// Changes the group's state, if this member is in it.
-    fn change(&self, patience: Duration, change: impl FnOnce(&mut State)) -> Result<()> {
+    fn change(&self, patience: Duration, change: impl FnOnce(&mut GroupState)) -> Result<()> {
         let held = self.files.hold_within(patience)?;
         let _held = held.ok_or_else(|| self.files.busy(patience))?;
         let before = self.files.load()?;
@@ -237,7 +243,8 @@ impl log::GroupMember for LocalMember {
             self.heard = true;
             return;
         }
-        let timeout = if self.deaths.has_far { timeout.min(FAR_LOOK) } else { timeout };
+        let timeout =
+            if self.deaths.has_unwatched { timeout.min(UNWATCHED_CHECK) } else { timeout };
         let ready = wait_for(&self.descriptors(), timeout);
         if ready[1] {
             self.bell.clear();
@@ -252,11 +259,11 @@ impl log::GroupMember for LocalMember {
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
-        if self.presence.is_none() {
+        if self.member_lock.is_none() {
             return;
         }
         self.hear();
-        let far = self.deaths.has_far && self.looked.elapsed() >= FAR_LOOK;
+        let far = self.deaths.has_unwatched && self.looked.elapsed() >= UNWATCHED_CHECK;
         if self.changed || far {
             self.changed = false;
             self.looked = Instant::now();
@@ -270,10 +277,10 @@ impl log::GroupMember for LocalMember {
     }
 
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
-        let fetched = self.holdings.fetch(partition, limits, &self.ear);
-        self.pending.extend(self.holdings.damage(partition).map(MemberEvent::Trouble));
+        let fetched = self.owned.fetch(partition, limits, &self.watch);
+        self.pending.extend(self.owned.damage(partition).map(MemberEvent::Trouble));
         if let Ok(None) = fetched {
-            if self.settings.eof && self.holdings.is_newly_at_end(partition) {
+            if self.settings.eof && self.owned.is_newly_at_end(partition) {
                 self.pending.push(MemberEvent::End(partition.clone()));
             }
         }
@@ -281,12 +288,12 @@ impl log::GroupMember for LocalMember {
     }
 
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
-        self.holdings.seek(partition, position, &self.ear)
+        self.owned.seek(partition, position, &self.watch)
     }
 
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
-        offsets::check(commits)?;
-        let patience = if wait { self.files.place.patience() } else { HASTE };
+        committed_offsets::check(commits)?;
+        let patience = if wait { self.files.dir.answer_timeout() } else { SHORT_LOCK_WAIT };
         let Some(_held) = self.files.hold_within(patience)? else {
             let error = self.files.busy(patience);
             if wait {
@@ -297,18 +304,18 @@ impl log::GroupMember for LocalMember {
         };
         let state = self.files.load()?;
         let is_mine = |commit: &&Commit| {
-            let owner = state.owners.get(&key_of(&commit.topic, commit.partition));
+            let owner = state.owners.get(&partition_key(&commit.topic, commit.partition));
             owner == Some(&self.id)
         };
         let (mine, others): (Vec<_>, Vec<_>) = commits.iter().partition(is_mine);
         let mine: Vec<_> = mine.into_iter().cloned().collect();
         if !mine.is_empty() {
-            let durable = wait && self.files.place.settings.durable;
-            offsets::append(&self.files.folder, &mine, durable)?;
+            let durable = wait && self.files.dir.settings.durable;
+            committed_offsets::append(&self.files.folder, &mine, durable)?;
         }
         let Some(other) = others.first() else { return Ok(()) };
         self.changed = true;
-        let error = transactor::fenced(&self.files.name, other);
+        let error = transactional_producer::fenced(&self.files.name, other);
         if wait {
             return Err(error);
         }
@@ -317,19 +324,20 @@ impl log::GroupMember for LocalMember {
     }
 
     fn release(&mut self, partitions: &[Partition]) {
-        self.holdings.drop_all(partitions, &self.ear);
+        self.owned.drop_all(partitions, &self.watch);
         let id = self.id.clone();
-        let keys: Vec<_> = partitions.iter().map(|one| key_of(&one.topic, one.number)).collect();
+        let keys: Vec<_> =
+            partitions.iter().map(|one| partition_key(&one.topic, one.number)).collect();
         // Where this does not work, the next look finds that they are not read
         // here and gives them up, or says what stands in the way.
-        let _ = self.change(HASTE, |state| {
+        let _ = self.change(SHORT_LOCK_WAIT, |state| {
             state.owners.retain(|key, owner| *owner != id || !keys.contains(key));
         });
         self.changed = true;
     }
 
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
-        self.holdings.end_offset(partition)
+        self.owned.end_offset(partition)
     }
 
     fn identity(&self) -> Vec<u8> {
@@ -337,27 +345,27 @@ impl log::GroupMember for LocalMember {
     }
 
     fn leave(&mut self, timeout: Duration) {
-        if self.presence.is_none() {
+        if self.member_lock.is_none() {
             return;
         }
-        self.holdings.clear(&self.ear);
+        self.owned.clear(&self.watch);
         let id = self.id.clone();
         let files = &self.files;
         // When this does not work, the others find its lock free.
-        let patience = self.files.place.patience().min(timeout);
+        let patience = self.files.dir.answer_timeout().min(timeout);
         let _ = self.change(patience, |state| {
             state.remove(&id);
             if let Ok(partitions) = files.partitions(state) {
                 state.balance(&partitions);
             }
         });
-        self.presence = None;
+        self.member_lock = None;
     }
 }
 
 impl Drop for LocalMember {
     fn drop(&mut self) {
-        log::GroupMember::leave(self, self.files.place.patience());
+        log::GroupMember::leave(self, self.files.dir.answer_timeout());
     }
 }
 

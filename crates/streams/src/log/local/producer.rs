@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::place::Place;
-use super::{failure, files, frame, topics};
+use super::log_dir::LogDir;
+use super::{errors, files, record_frame, topics};
 use crate::log::{self, ErrorKind, LogError, Result};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
@@ -17,12 +17,12 @@ use crate::record::NewRecord;
 mod buffer;
 mod thread;
 
-use buffer::Buffer;
+use buffer::ProducerBuffer;
 
 /// Of the threads that send and the one that writes.
-struct Shared {
-    place: Arc<Place>,
-    buffer: Mutex<Buffer>,
+struct SharedBuffer {
+    dir: Arc<LogDir>,
+    buffer: Mutex<ProducerBuffer>,
     /// Records were added to an empty buffer, or it ends.
     added: Condvar,
     /// Records have ended, or waits shall.
@@ -30,27 +30,27 @@ struct Shared {
 }
 
 /// See above.
-pub(super) struct LocalProducer(Arc<Shared>);
+pub(super) struct LocalProducer(Arc<SharedBuffer>);
 
 impl LocalProducer {
     /// With an empty buffer and no thread yet.
-    pub fn new(place: &Arc<Place>) -> Self {
-        Self(Arc::new(Shared {
-            place: place.clone(),
-            buffer: Mutex::new(Buffer::default()),
+    pub fn new(dir: &Arc<LogDir>) -> Self {
+        Self(Arc::new(SharedBuffer {
+            dir: dir.clone(),
+            buffer: Mutex::new(ProducerBuffer::default()),
             added: Condvar::new(),
             ended: Condvar::new(),
         }))
     }
 
-    fn is_full(&self, buffer: &Buffer) -> bool {
-        let settings = &self.0.place.settings;
+    fn is_full(&self, buffer: &ProducerBuffer) -> bool {
+        let settings = &self.0.dir.settings;
         buffer.records >= settings.produce_buffer_records
             || buffer.bytes >= settings.produce_buffer_bytes
     }
 
     /// Waits until `over` is true of the buffer.
-    fn wait(&self, timeout: Duration, over: impl Fn(&Buffer) -> bool) -> bool {
+    fn wait(&self, timeout: Duration, over: impl Fn(&ProducerBuffer) -> bool) -> bool {
         let until = Instant::now() + timeout;
         let mut buffer = self.0.buffer.lock();
         let interrupts = buffer.interrupts;
@@ -64,7 +64,7 @@ impl LocalProducer {
         true
     }
 
-    fn start_thread(&self, buffer: &mut Buffer) -> Result<()> {
+    fn start_thread(&self, buffer: &mut ProducerBuffer) -> Result<()> {
         if buffer.thread {
             return Ok(());
         }
@@ -81,13 +81,13 @@ impl LocalProducer {
 
 impl log::Producer for LocalProducer {
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
-        let size = frame::size(record);
+        let size = record_frame::size(record);
         let mut buffer = self.0.buffer.lock();
         let slot = match buffer.slot(record.topic) {
             Some(slot) => slot,
             None => {
                 drop(buffer);
-                let topic = topics::get_or_make(&self.0.place, record.topic)?;
+                let topic = topics::get_or_make(&self.0.dir, record.topic)?;
                 buffer = self.0.buffer.lock();
                 buffer.learn(topic)
             }
@@ -101,7 +101,7 @@ impl log::Producer for LocalProducer {
                 ),
             ));
         }
-        check_size(record, size, buffer.topic(slot).rules.message_bytes_max)?;
+        check_size(record, size, buffer.topic(slot).config.message_bytes_max)?;
         let partition = buffer.choose(slot, record)?;
         self.start_thread(&mut buffer)?;
         if buffer.add(slot, partition, record, size, files::now_ms(), receipt) {
@@ -142,7 +142,7 @@ pub(super) fn check_size(record: &NewRecord<'_>, size: usize, max: u64) -> Resul
     if size as u64 <= max {
         return Ok(());
     }
-    Err(failure::invalid(format!(
+    Err(errors::invalid(format!(
         "a record of {size} bytes is larger than topic {:?} takes ({max}, its max.message.bytes)",
         record.topic
     )))

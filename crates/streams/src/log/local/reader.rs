@@ -6,46 +6,46 @@ use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::cursor::Cursor;
-use super::ear::{self, wait_for, Ear};
-use super::place::Place;
-use super::{failure, head, topics};
+use super::file_watch::{self, wait_for, FileWatch};
+use super::log_dir::LogDir;
+use super::partition_cursor::PartitionCursor;
+use super::{errors, high_watermark, topics};
 use crate::log::{self, ErrorKind, Limits, LogError, Partition, Position, Result};
 use crate::record::Chunk;
 
 /// See above.
 pub(super) struct LocalReader {
-    cursor: Cursor,
-    head: PathBuf,
+    cursor: PartitionCursor,
+    watermark: PathBuf,
     /// Made by the first wait: the kernel has few of them for a user, and who
     /// reads what is there needs none.
-    ear: Option<Ear>,
+    watch: Option<FileWatch>,
     event_fd: Arc<EventFd>,
 }
 
 impl LocalReader {
     /// From a place on.
-    pub fn open(place: &Arc<Place>, partition: &Partition, from: Position) -> Result<Self> {
+    pub fn open(dir: &Arc<LogDir>, partition: &Partition, from: Position) -> Result<Self> {
         let Partition { topic, number } = partition;
-        let found = topics::get(place, topic)?;
+        let found = topics::get(dir, topic)?;
         if !(0..found.partitions).contains(number) {
-            return Err(failure::unknown_partition(topic, *number, found.partitions));
+            return Err(errors::unknown_partition(topic, *number, found.partitions));
         }
-        let mut cursor = Cursor::open(place, partition, from)?;
+        let mut cursor = PartitionCursor::open(dir, partition, from)?;
         if cursor.settle()? {
             cursor.seek(from)?;
         }
-        let head = head::path(&place.partition(topic, *number));
+        let watermark = high_watermark::path(&dir.partition(topic, *number));
         let event_fd = EventFd::new().map_err(|error| {
             LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
         })?;
-        Ok(Self { cursor, head, ear: None, event_fd: Arc::new(event_fd) })
+        Ok(Self { cursor, watermark, watch: None, event_fd: Arc::new(event_fd) })
     }
 
     fn listen(&mut self) -> Result<()> {
-        let ear = Ear::new()?;
-        ear.listen(&self.head, ear::WRITTEN)?;
-        self.ear = Some(ear);
+        let watch = FileWatch::new()?;
+        watch.add(&self.watermark, file_watch::MODIFIED)?;
+        self.watch = Some(watch);
         Ok(())
     }
 }
@@ -55,7 +55,7 @@ impl log::PartitionReader for LocalReader {
         let until = Instant::now() + timeout;
         loop {
             // Forgotten before the look: what comes during it ends the wait.
-            self.ear.iter().for_each(|ear| ear.drain(|_| {}));
+            self.watch.iter().for_each(|watch| watch.read_events(|_| {}));
             let found = self.cursor.fetch(limits)?;
             if found.is_some() {
                 return Ok(found);
@@ -67,12 +67,12 @@ impl log::PartitionReader for LocalReader {
             if left == Duration::ZERO {
                 return Ok(None);
             }
-            let Some(ear) = &self.ear else {
+            let Some(watch) = &self.watch else {
                 // And looks again: what was written before this is not heard.
                 self.listen()?;
                 continue;
             };
-            let ready = wait_for(&[ear.fd(), self.event_fd.fd()], left);
+            let ready = wait_for(&[watch.fd(), self.event_fd.fd()], left);
             if ready[1] {
                 self.event_fd.clear();
                 return Ok(None);

@@ -6,44 +6,44 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::rules::Rules;
+use super::topic_config::TopicConfig;
 use super::{files, segment};
 
 /// A segment as retention sees it.
-struct Kept {
+struct SegmentInfo {
     base: i64,
     bytes: u64,
     age: Duration,
 }
 
 /// Whether the file's last write lies further back than records are kept.
-pub(super) fn is_over(written: SystemTime, rules: &Rules) -> bool {
+pub(super) fn has_expired(written: SystemTime, config: &TopicConfig) -> bool {
     let age = SystemTime::now().duration_since(written).unwrap_or_default();
-    rules.retention_ms.is_some_and(|limit| age > Duration::from_millis(limit))
+    config.retention_ms.is_some_and(|limit| age > Duration::from_millis(limit))
 }
 
 /// Removes what is over; `current` stays.
-pub(super) fn apply(folder: &Path, rules: &Rules, current: i64) -> io::Result<()> {
-    if rules.retention_bytes.is_none() && rules.retention_ms.is_none() {
+pub(super) fn apply(folder: &Path, config: &TopicConfig, current: i64) -> io::Result<()> {
+    if config.retention_bytes.is_none() && config.retention_ms.is_none() {
         return Ok(());
     }
     let mut kept = Vec::new();
     for base in segment::list(folder)? {
         let found = fs::metadata(segment::path(folder, base))?;
         let age = SystemTime::now().duration_since(found.modified()?).unwrap_or_default();
-        kept.push(Kept { base, bytes: found.len(), age });
+        kept.push(SegmentInfo { base, bytes: found.len(), age });
     }
-    for base in doomed(&kept, rules, current) {
+    for base in expired(&kept, config, current) {
         remove(folder, base)?;
     }
     Ok(())
 }
 
-fn doomed(kept: &[Kept], rules: &Rules, current: i64) -> Vec<i64> {
+fn expired(kept: &[SegmentInfo], config: &TopicConfig, current: i64) -> Vec<i64> {
     let mut total: u64 = kept.iter().map(|segment| segment.bytes).sum();
-    let over = |segment: &Kept, total: u64| {
-        rules.retention_bytes.is_some_and(|limit| total > limit)
-            || rules.retention_ms.is_some_and(|limit| segment.age > Duration::from_millis(limit))
+    let over = |segment: &SegmentInfo, total: u64| {
+        config.retention_bytes.is_some_and(|limit| total > limit)
+            || config.retention_ms.is_some_and(|limit| segment.age > Duration::from_millis(limit))
     };
     let mut bases = Vec::new();
     for segment in kept {
@@ -62,7 +62,7 @@ fn remove(folder: &Path, base: i64) -> io::Result<()> {
         fs::remove_file(&path)?;
     } else {
         // Not ours to delete: somebody may want to look at it.
-        fs::rename(&path, files::beside(&path, ".damaged"))?;
+        fs::rename(&path, files::with_suffix(&path, ".damaged"))?;
     }
     match fs::remove_file(segment::index_path(folder, base)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -75,14 +75,14 @@ mod tests {
     use super::*;
     use crate::settings::LogSettings;
 
-    fn rules(bytes: Option<u64>, ms: Option<u64>) -> Rules {
+    fn config(bytes: Option<u64>, ms: Option<u64>) -> TopicConfig {
         let mut log = LogSettings::new("log:///tmp/x");
         (log.retention_bytes, log.retention_ms) = (bytes, ms);
-        Rules::of(&log, &Default::default()).unwrap()
+        TopicConfig::of(&log, &Default::default()).unwrap()
     }
 
-    fn kept(ages_s: &[u64]) -> Vec<Kept> {
-        let one = |(at, age): (usize, &u64)| Kept {
+    fn kept(ages_s: &[u64]) -> Vec<SegmentInfo> {
+        let one = |(at, age): (usize, &u64)| SegmentInfo {
             base: at as i64 * 10,
             bytes: 100,
             age: Duration::from_secs(*age),
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn the_oldest_go_and_the_current_stays() {
         let four = kept(&[40, 30, 20, 10]);
-        assert!(doomed(&four, &rules(Some(400), None), 30).is_empty());
-        assert_eq!(doomed(&four, &rules(Some(399), None), 30), [0]);
-        assert_eq!(doomed(&four, &rules(Some(200), None), 30), [0, 10]);
-        assert_eq!(doomed(&four, &rules(Some(0), None), 30), [0, 10, 20]);
-        assert_eq!(doomed(&four, &rules(None, Some(25_000)), 30), [0, 10]);
-        assert_eq!(doomed(&four, &rules(None, Some(0)), 30), [0, 10, 20]);
+        assert!(expired(&four, &config(Some(400), None), 30).is_empty());
+        assert_eq!(expired(&four, &config(Some(399), None), 30), [0]);
+        assert_eq!(expired(&four, &config(Some(200), None), 30), [0, 10]);
+        assert_eq!(expired(&four, &config(Some(0), None), 30), [0, 10, 20]);
+        assert_eq!(expired(&four, &config(None, Some(25_000)), 30), [0, 10]);
+        assert_eq!(expired(&four, &config(None, Some(0)), 30), [0, 10, 20]);
     }
 
     #[test]
@@ -108,9 +108,9 @@ mod tests {
         segment::create(at, 10, false).unwrap();
         segment::create(at, 20, false).unwrap();
         fs::write(segment::path(at, 0), "not of this log").unwrap();
-        apply(at, &rules(Some(0), None), 20).unwrap();
+        apply(at, &config(Some(0), None), 20).unwrap();
         assert_eq!(segment::list(at).unwrap(), [20]);
-        let aside = files::beside(&segment::path(at, 0), ".damaged");
+        let aside = files::with_suffix(&segment::path(at, 0), ".damaged");
         assert_eq!(fs::read(aside).unwrap(), b"not of this log");
     }
 }

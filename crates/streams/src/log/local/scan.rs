@@ -4,15 +4,15 @@
 use std::fs::File;
 use std::io;
 
-use super::frame::{self, Frame, Look};
-use super::index::{IndexEntry, EVERY};
+use super::offset_index::{IndexEntry, INTERVAL_BYTES};
+use super::record_frame::{self, ParsedFrame, RecordFrame};
 use super::{files, segment};
 
 /// Bytes read at once.
 const WINDOW: usize = 1 << 20;
 
 /// A piece of a file in memory, moved along as it is read.
-pub(super) struct Window<'a> {
+pub(super) struct ScanWindow<'a> {
     file: &'a File,
     /// Nothing past it counts.
     limit: u64,
@@ -20,7 +20,7 @@ pub(super) struct Window<'a> {
     data: Vec<u8>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> ScanWindow<'a> {
     /// Over a file up to `limit`.
     pub fn new(file: &'a File, limit: u64) -> Self {
         Self { file, limit, start: 0, data: Vec::new() }
@@ -39,13 +39,15 @@ impl<'a> Window<'a> {
     }
 
     /// The record at a place; `None` when there is none that is whole.
-    pub fn frame(&mut self, at: u64) -> io::Result<Option<Frame>> {
-        let mut need = frame::HEAD;
+    pub fn frame_at(&mut self, at: u64) -> io::Result<Option<RecordFrame>> {
+        let mut need = record_frame::HEADER;
         loop {
             let have = self.bytes(at, need)?;
-            match frame::look(have, 0) {
-                Look::Whole(frame) => return Ok(Some(frame)),
-                Look::Short(more) if more > need && at + more as u64 <= self.limit => need = more,
+            match record_frame::parse(have, 0) {
+                ParsedFrame::Complete(frame) => return Ok(Some(frame)),
+                ParsedFrame::Incomplete(more) if more > need && at + more as u64 <= self.limit => {
+                    need = more
+                }
                 _ => return Ok(None),
             }
         }
@@ -53,28 +55,33 @@ impl<'a> Window<'a> {
 
     /// The first whole record from `at` on with this offset or a later one
     /// that the bytes can account for.
-    pub fn next_whole(&mut self, mut at: u64, offset: i64) -> io::Result<Option<(u64, Frame)>> {
-        while at + frame::HEAD as u64 <= self.limit {
+    pub fn next_whole(
+        &mut self,
+        mut at: u64,
+        offset: i64,
+    ) -> io::Result<Option<(u64, RecordFrame)>> {
+        while at + record_frame::HEADER as u64 <= self.limit {
             let span = self.limit - at;
-            let latest = offset.saturating_add((span / frame::HEAD as u64) as i64 + (1 << 20));
-            let have = self.bytes(at, frame::HEAD)?;
-            if have.len() < frame::HEAD {
+            let latest =
+                offset.saturating_add((span / record_frame::HEADER as u64) as i64 + (1 << 20));
+            let have = self.bytes(at, record_frame::HEADER)?;
+            if have.len() < record_frame::HEADER {
                 break;
             }
-            let places = have.len() - frame::HEAD + 1;
+            let places = have.len() - record_frame::HEADER + 1;
             let found = (0..places).find(|place| {
                 let bytes = &have[*place..];
-                let len = frame::len_of(bytes);
-                (frame::HEAD..=frame::BYTES_MAX).contains(&len)
+                let len = record_frame::len_of(bytes);
+                (record_frame::HEADER..=record_frame::BYTES_MAX).contains(&len)
                     && len as u64 <= span - *place as u64
-                    && (offset..latest).contains(&frame::offset_of(bytes))
+                    && (offset..latest).contains(&record_frame::offset_of(bytes))
             });
             let Some(place) = found else {
                 at += places as u64;
                 continue;
             };
             at += place as u64;
-            if let Some(frame) = self.frame(at)? {
+            if let Some(frame) = self.frame_at(at)? {
                 return Ok(Some((at, frame)));
             }
             at += 1;
@@ -85,7 +92,7 @@ impl<'a> Window<'a> {
 
 /// What was found in a segment.
 #[derive(Debug)]
-pub(super) struct Scanned {
+pub(super) struct ScanResult {
     /// Behind the last whole record.
     pub pos: u64,
     /// The offset after it.
@@ -98,13 +105,13 @@ pub(super) struct Scanned {
 
 /// Where a scan begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct From {
+pub(super) struct ScanStart {
     pub pos: u64,
     pub offset: i64,
     pub newest_ms: i64,
 }
 
-impl From {
+impl ScanStart {
     /// The start of a segment.
     pub fn start(base: i64) -> Self {
         Self { pos: segment::HEADER, offset: base, newest_ms: i64::MIN }
@@ -113,24 +120,28 @@ impl From {
 
 /// Reads whole records to the end of what counts. Damage in the middle is
 /// stepped over: readers tell of it.
-pub(super) fn scan(file: &File, from: From, limit: u64) -> io::Result<Scanned> {
-    let mut window = Window::new(file, limit);
-    let mut found =
-        Scanned { pos: from.pos, end: from.offset, newest_ms: from.newest_ms, entries: Vec::new() };
+pub(super) fn scan(file: &File, from: ScanStart, limit: u64) -> io::Result<ScanResult> {
+    let mut window = ScanWindow::new(file, limit);
+    let mut found = ScanResult {
+        pos: from.pos,
+        end: from.offset,
+        newest_ms: from.newest_ms,
+        entries: Vec::new(),
+    };
     let mut at = from.pos;
     let mut indexed = from.pos;
     while at < limit {
-        let frame = match window.frame(at)?.filter(|frame| frame.offset >= found.end) {
+        let frame = match window.frame_at(at)?.filter(|frame| frame.offset >= found.end) {
             Some(frame) => frame,
             None => match window.next_whole(at + 1, found.end)? {
-                Some((place, frame)) => {
-                    at = place;
+                Some((pos, frame)) => {
+                    at = pos;
                     frame
                 }
                 None => break,
             },
         };
-        if at >= indexed + EVERY {
+        if at >= indexed + INTERVAL_BYTES {
             let (offset, newest_ms) = (frame.offset, found.newest_ms);
             found.entries.push(IndexEntry { offset, pos: at, newest_ms });
             indexed = at;

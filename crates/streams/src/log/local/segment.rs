@@ -58,7 +58,7 @@ fn base_of(name: &OsStr) -> Option<i64> {
 /// Makes an empty segment; it is there whole or not at all.
 pub(super) fn create(folder: &Path, base: i64, durable: bool) -> io::Result<File> {
     let path = path(folder, base);
-    let new = files::beside(&path, ".new");
+    let new = files::with_suffix(&path, ".new");
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(true).open(&new)?;
     let mut header = [0u8; HEADER as usize];

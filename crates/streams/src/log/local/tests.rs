@@ -46,11 +46,11 @@ impl LogFixture for Shared {
     }
 }
 
-mod keeping;
 mod members;
 mod producing;
 mod recovery;
 mod removal;
+mod retention;
 mod transactions;
 
 mod suite {

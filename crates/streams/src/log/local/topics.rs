@@ -8,18 +8,18 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::failure;
-use super::files::{self, Identity};
-use super::lock::{FileLock, Held};
-use super::place::{check_name, folders, Place};
-use super::rules::Rules;
+use super::errors;
+use super::files::{self, FileId};
+use super::log_dir::{check_name, folders, LogDir};
+use super::path_lock::{Held, PathLock};
+use super::topic_config::TopicConfig;
 use crate::log::{ErrorKind, LogError, NewTopic, Result};
 
 /// No topic has more.
 const PARTITIONS_MAX: i32 = 10_000;
 
 #[derive(Serialize, Deserialize)]
-struct Meta {
+struct TopicMetadata {
     partitions: i32,
     settings: BTreeMap<String, String>,
 }
@@ -30,139 +30,139 @@ pub(super) struct LocalTopic {
     pub name: Arc<str>,
     pub partitions: i32,
     pub settings: BTreeMap<String, String>,
-    pub rules: Arc<Rules>,
+    pub config: Arc<TopicConfig>,
     /// Changes with each change of the topic.
-    pub identity: Option<Identity>,
+    pub identity: Option<FileId>,
 }
 
 /// A topic; `None` when there is none of that name.
-pub(super) fn find(place: &Place, name: &str) -> Result<Option<LocalTopic>> {
+pub(super) fn find(dir: &LogDir, name: &str) -> Result<Option<LocalTopic>> {
     check_name(name)?;
-    let path = place.meta(name);
-    let identity = files::identity(&path);
+    let path = dir.topic_metadata(name);
+    let identity = files::file_id(&path);
     let text = match fs::read(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failure::of(&path, "reading", &error)),
+        Err(error) => return Err(errors::io(&path, "reading", &error)),
     };
-    let meta: Meta = serde_json::from_slice(&text).map_err(|error| {
-        failure::corrupt(&path, 0, &format!("no description of a topic: {error}"))
+    let meta: TopicMetadata = serde_json::from_slice(&text).map_err(|error| {
+        errors::corrupt(&path, 0, &format!("no description of a topic: {error}"))
     })?;
-    let rules = Arc::new(Rules::of(&place.settings, &meta.settings)?);
-    let Meta { partitions, settings } = meta;
-    Ok(Some(LocalTopic { name: name.into(), partitions, settings, rules, identity }))
+    let config = Arc::new(TopicConfig::of(&dir.settings, &meta.settings)?);
+    let TopicMetadata { partitions, settings } = meta;
+    Ok(Some(LocalTopic { name: name.into(), partitions, settings, config, identity }))
 }
 
 /// A topic that must be there.
-pub(super) fn get(place: &Place, name: &str) -> Result<LocalTopic> {
-    find(place, name)?.ok_or_else(|| failure::unknown_topic(name))
+pub(super) fn get(dir: &LogDir, name: &str) -> Result<LocalTopic> {
+    find(dir, name)?.ok_or_else(|| errors::unknown_topic(name))
 }
 
 /// The topic, made with default settings when it is not there.
-pub(super) fn get_or_make(place: &Place, name: &str) -> Result<LocalTopic> {
-    match find(place, name)? {
+pub(super) fn get_or_make(dir: &LogDir, name: &str) -> Result<LocalTopic> {
+    match find(dir, name)? {
         Some(topic) => Ok(topic),
-        None => make(place, name, None),
+        None => make(dir, name, None),
     }
 }
 
 /// A topic that was there and is not any more, made as one by its first
 /// record. Records wait that were given a partition of so many: unless it is
 /// declared otherwise, it gets as many again.
-pub(super) fn make_again(place: &Place, known: &LocalTopic) -> Result<LocalTopic> {
-    make(place, &known.name, Some(known.partitions))
+pub(super) fn recreate(dir: &LogDir, known: &LocalTopic) -> Result<LocalTopic> {
+    make(dir, &known.name, Some(known.partitions))
 }
 
-fn make(place: &Place, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
+fn make(dir: &LogDir, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
     let new = NewTopic {
         name: name.into(),
-        partitions: place.settings.topics.get(name).copied().or(partitions),
+        partitions: dir.settings.topics.get(name).copied().or(partitions),
         replication: None,
         settings: BTreeMap::new(),
     };
-    match create(place, &new) {
+    match create(dir, &new) {
         // Another one was faster.
         Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
         _ => {}
     }
-    get(place, name)
+    get(dir, name)
 }
 
 /// Names of all topics.
-pub(super) fn names(place: &Place) -> Result<Vec<String>> {
-    let mut names = folders(&place.topics())?;
+pub(super) fn names(dir: &LogDir) -> Result<Vec<String>> {
+    let mut names = folders(&dir.topics())?;
     names.retain(|name| check_name(name).is_ok());
     Ok(names)
 }
 
 /// Makes a topic.
-pub(super) fn create(place: &Place, new: &NewTopic) -> Result<()> {
+pub(super) fn create(dir: &LogDir, new: &NewTopic) -> Result<()> {
     check_name(&new.name)?;
-    let partitions = new.partitions.unwrap_or(place.settings.partitions);
+    let partitions = new.partitions.unwrap_or(dir.settings.partitions);
     check_partitions(&new.name, partitions)?;
-    Rules::of(&place.settings, &new.settings)?;
-    place.make()?;
-    let _held = lock(place)?;
-    if place.topic(&new.name).exists() {
-        return Err(failure::invalid(format!("topic {:?} is there already", new.name)));
+    TopicConfig::of(&dir.settings, &new.settings)?;
+    dir.create()?;
+    let _held = lock(dir)?;
+    if dir.topic(&new.name).exists() {
+        return Err(errors::invalid(format!("topic {:?} is there already", new.name)));
     }
     // Made aside: a name that no topic may have.
-    let aside = place.topics().join(format!("~new-{}", files::unique()));
+    let aside = dir.topics().join(format!("~new-{}", files::unique_name()));
     let made = (|| {
         fs::create_dir(&aside)?;
         for number in 0..partitions {
             fs::create_dir(aside.join(number.to_string()))?;
         }
-        let meta = Meta { partitions, settings: new.settings.clone() };
-        files::replace(&aside.join("meta.json"), &encode(&meta), place.settings.durable)?;
-        fs::rename(&aside, place.topic(&new.name))?;
-        if place.settings.durable {
-            files::sync_folder(&place.topics())?;
+        let meta = TopicMetadata { partitions, settings: new.settings.clone() };
+        files::replace(&aside.join("meta.json"), &encode(&meta), dir.settings.durable)?;
+        fs::rename(&aside, dir.topic(&new.name))?;
+        if dir.settings.durable {
+            files::sync_folder(&dir.topics())?;
         }
         Ok(())
     })();
     made.map_err(|error| {
         let _ = fs::remove_dir_all(&aside);
-        failure::of(&place.topic(&new.name), "making the topic", &error)
+        errors::io(&dir.topic(&new.name), "making the topic", &error)
     })
 }
 
 /// Gives a topic more partitions.
-pub(super) fn grow(place: &Place, name: &str, total: i32) -> Result<()> {
+pub(super) fn grow(dir: &LogDir, name: &str, total: i32) -> Result<()> {
     check_partitions(name, total)?;
-    let _held = lock(place)?;
-    let topic = get(place, name)?;
+    let _held = lock(dir)?;
+    let topic = get(dir, name)?;
     if topic.partitions > total {
-        return Err(failure::invalid(format!(
+        return Err(errors::invalid(format!(
             "topic {name:?} has {} partitions, and none can be taken away to make {total}",
             topic.partitions
         )));
     }
     for number in topic.partitions..total {
-        let path = place.partition(name, number);
+        let path = dir.partition(name, number);
         fs::create_dir_all(&path)
-            .map_err(|error| failure::of(&path, "making the partition", &error))?;
+            .map_err(|error| errors::io(&path, "making the partition", &error))?;
     }
-    write(place, name, &Meta { partitions: total, settings: topic.settings })
+    write(dir, name, &TopicMetadata { partitions: total, settings: topic.settings })
 }
 
 /// Sets settings; others stay.
 pub(super) fn configure(
-    place: &Place,
+    dir: &LogDir,
     name: &str,
     settings: &BTreeMap<String, String>,
 ) -> Result<()> {
-    Rules::of(&place.settings, settings)?;
-    let _held = lock(place)?;
-    let mut topic = get(place, name)?;
+    TopicConfig::of(&dir.settings, settings)?;
+    let _held = lock(dir)?;
+    let mut topic = get(dir, name)?;
     topic.settings.extend(settings.iter().map(|(name, value)| (name.clone(), value.clone())));
-    write(place, name, &Meta { partitions: topic.partitions, settings: topic.settings })
+    write(dir, name, &TopicMetadata { partitions: topic.partitions, settings: topic.settings })
 }
 
 /// Makes a partition's folder again that somebody has removed. By renaming:
 /// who reads it hears of that.
-pub(super) fn restore(folder: &Path) -> Result<()> {
-    let aside = files::beside(folder, &format!("~new-{}", files::unique()));
+pub(super) fn restore_partition(folder: &Path) -> Result<()> {
+    let aside = files::with_suffix(folder, &format!("~new-{}", files::unique_name()));
     let made = fs::create_dir(&aside).and_then(|()| fs::rename(&aside, folder));
     match made {
         // Another one was faster.
@@ -170,31 +170,31 @@ pub(super) fn restore(folder: &Path) -> Result<()> {
             let _ = fs::remove_dir(&aside);
             Ok(())
         }
-        made => made.map_err(|error| failure::of(folder, "making the partition", &error)),
+        made => made.map_err(|error| errors::io(folder, "making the partition", &error)),
     }
 }
 
 /// Deletes a topic.
-pub(super) fn delete(place: &Place, name: &str) -> Result<()> {
-    let _held = lock(place)?;
-    get(place, name)?;
-    let aside = place.topics().join(format!("~deleted-{}", files::unique()));
-    fs::rename(place.topic(name), &aside)
+pub(super) fn delete(dir: &LogDir, name: &str) -> Result<()> {
+    let _held = lock(dir)?;
+    get(dir, name)?;
+    let aside = dir.topics().join(format!("~deleted-{}", files::unique_name()));
+    fs::rename(dir.topic(name), &aside)
         .and_then(|()| fs::remove_dir_all(&aside))
-        .map_err(|error| failure::of(&place.topic(name), "deleting the topic", &error))
+        .map_err(|error| errors::io(&dir.topic(name), "deleting the topic", &error))
 }
 
-fn lock(place: &Place) -> Result<Held> {
-    FileLock::open(&place.root.join("topics.lock"))?.acquire(place.patience())
+fn lock(dir: &LogDir) -> Result<Held> {
+    PathLock::open(&dir.root.join("topics.lock"))?.acquire(dir.answer_timeout())
 }
 
-fn write(place: &Place, name: &str, meta: &Meta) -> Result<()> {
-    let path = place.meta(name);
-    files::replace(&path, &encode(meta), place.settings.durable)
-        .map_err(|error| failure::of(&path, "writing", &error))
+fn write(dir: &LogDir, name: &str, meta: &TopicMetadata) -> Result<()> {
+    let path = dir.topic_metadata(name);
+    files::replace(&path, &encode(meta), dir.settings.durable)
+        .map_err(|error| errors::io(&path, "writing", &error))
 }
 
-fn encode(meta: &Meta) -> Vec<u8> {
+fn encode(meta: &TopicMetadata) -> Vec<u8> {
     serde_json::to_vec_pretty(meta).unwrap_or_else(|_| unreachable!("plain maps and numbers"))
 }
 

@@ -6,7 +6,7 @@ use super::{copied, text, written};
 
 /// Why a property was not taken.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ConfError {
     /// No such name.
     Unknown,
     /// Not this value.
@@ -29,9 +29,9 @@ impl Conf {
     }
 
     /// Sets a property.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfError> {
         let (Ok(name), Ok(value)) = (text(name), text(value)) else {
-            return Err(Refusal::Invalid("it holds a zero byte".into()));
+            return Err(ConfError::Invalid("it holds a zero byte".into()));
         };
         let mut why = [0u8; 512];
         // SAFETY: our configuration, zero-ended texts, a buffer and its size.
@@ -41,8 +41,10 @@ impl Conf {
         };
         match end {
             sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK => Ok(()),
-            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_UNKNOWN => Err(Refusal::Unknown),
-            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => Err(Refusal::Invalid(written(&why))),
+            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_UNKNOWN => Err(ConfError::Unknown),
+            sys::rd_kafka_conf_res_t::RD_KAFKA_CONF_INVALID => {
+                Err(ConfError::Invalid(written(&why)))
+            }
         }
     }
 

@@ -2,14 +2,14 @@ use std::ffi::{c_char, c_void, CStr};
 
 use rdkafka_sys as sys;
 
-use super::{Code, Failure};
+use super::{ErrorCode, KafkaError};
 
 /// A record, or an error, as it was fetched. Dropped before its handle: its
 /// keeper owns the queue that it came from.
-pub struct Message(*mut sys::rd_kafka_message_t);
+pub struct FetchedMessage(*mut sys::rd_kafka_message_t);
 
 // SAFETY: one owner; librdkafka lets any thread read and destroy it.
-unsafe impl Send for Message {}
+unsafe impl Send for FetchedMessage {}
 
 /// Bytes of `len` at `start`, `None` where that is null.
 ///
@@ -20,7 +20,7 @@ unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Option<&'a [u8]> {
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) })
 }
 
-impl Message {
+impl FetchedMessage {
     /// Takes one over.
     ///
     /// # Safety
@@ -35,12 +35,12 @@ impl Message {
     }
 
     /// The error that it is, in which case it is no record.
-    pub fn failure(&self) -> Option<Failure> {
-        let code = Code::from(self.raw().err);
-        (code != Code::NoError).then(|| {
+    pub fn failure(&self) -> Option<KafkaError> {
+        let code = ErrorCode::from(self.raw().err);
+        (code != ErrorCode::NoError).then(|| {
             // SAFETY: errors come with a zero-ended text, or with none.
             let text = unsafe { super::copied(sys::rd_kafka_message_errstr(self.0)) };
-            Failure::new(code, text)
+            KafkaError::new(code, text)
         })
     }
 
@@ -100,7 +100,7 @@ impl Message {
         let some = self.may_have_headers() && {
             // SAFETY: our message; the list belongs to it and lives as long.
             let code = unsafe { sys::rd_kafka_message_headers(self.0, &raw mut headers) };
-            Code::from(code) == Code::NoError && !headers.is_null()
+            ErrorCode::from(code) == ErrorCode::NoError && !headers.is_null()
         };
         (0..).map_while(move |index| {
             // SAFETY: the message's list, when it has one.
@@ -110,7 +110,7 @@ impl Message {
 }
 
 /// Whether librdkafka is the one whose source was read for
-/// [`Message::may_have_headers`]; any other is asked the long way.
+/// [`FetchedMessage::may_have_headers`]; any other is asked the long way.
 const KNOWN: bool = sys::RD_KAFKA_VERSION == 0x020c_01ff;
 
 /// The header with this number, if there are so many.
@@ -133,12 +133,12 @@ unsafe fn header<'a>(
             &raw mut value,
             &raw mut size,
         );
-        (Code::from(code) == Code::NoError)
+        (ErrorCode::from(code) == ErrorCode::NoError)
             .then(|| (CStr::from_ptr(name).to_bytes(), bytes(value, size)))
     }
 }
 
-impl Drop for Message {
+impl Drop for FetchedMessage {
     fn drop(&mut self) {
         // SAFETY: ours.
         unsafe { sys::rd_kafka_message_destroy(self.0) };
@@ -146,9 +146,9 @@ impl Drop for Message {
 }
 
 /// What became of a record that was written.
-pub struct Delivered<'a>(pub(super) &'a sys::rd_kafka_message_t);
+pub struct DeliveryReport<'a>(pub(super) &'a sys::rd_kafka_message_t);
 
-impl Delivered<'_> {
+impl DeliveryReport<'_> {
     /// One that librdkafka shows.
     ///
     /// # Safety
@@ -164,12 +164,12 @@ impl Delivered<'_> {
     }
 
     /// Why it was not written.
-    pub fn code(&self) -> Code {
-        Code::from(self.0.err)
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::from(self.0.err)
     }
 
     /// Where it was written.
-    pub fn place(&self) -> (i32, i64) {
+    pub fn partition(&self) -> (i32, i64) {
         (self.0.partition, self.0.offset)
     }
 

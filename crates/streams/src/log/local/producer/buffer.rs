@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::log::local::topics::LocalTopic;
-use crate::log::local::{failure, frame, murmur};
+use crate::log::local::{errors, partitioner, record_frame};
 use crate::log::{LogError, Result};
 use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::NewRecord;
@@ -18,12 +18,12 @@ type Waiting = Option<(Arc<Receipt>, usize)>;
 
 /// Records of one partition in the order they were sent.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct PartitionBuffer {
     pub frames: Vec<u8>,
     waiting: Vec<Waiting>,
 }
 
-impl Batch {
+impl PartitionBuffer {
     /// Records.
     pub fn len(&self) -> usize {
         self.waiting.len()
@@ -43,15 +43,15 @@ impl Batch {
     }
 }
 
-struct Slot {
+struct TopicBuffer {
     topic: LocalTopic,
-    batches: Vec<Batch>,
+    batches: Vec<PartitionBuffer>,
     sticky: i32,
 }
 
 /// See above.
 #[derive(Default)]
-pub(super) struct Buffer {
+pub(super) struct ProducerBuffer {
     /// Records that were sent and have not ended.
     pub records: usize,
     /// Their bytes.
@@ -63,12 +63,12 @@ pub(super) struct Buffer {
     /// There is a thread that writes.
     pub thread: bool,
     names: HashMap<String, usize>,
-    slots: Vec<Slot>,
+    slots: Vec<TopicBuffer>,
     /// Partitions that have records: slot and number.
     pending: VecDeque<(usize, i32)>,
 }
 
-impl Buffer {
+impl ProducerBuffer {
     /// The slot of a topic that was seen before.
     pub fn slot(&self, topic: &str) -> Option<usize> {
         self.names.get(topic).copied().filter(|slot| !self.slots[*slot].batches.is_empty())
@@ -78,12 +78,12 @@ impl Buffer {
     pub fn learn(&mut self, topic: LocalTopic) -> usize {
         let slots = &mut self.slots;
         let slot = *self.names.entry(topic.name.to_string()).or_insert_with(|| {
-            slots.push(Slot { topic: topic.clone(), batches: Vec::new(), sticky: 0 });
+            slots.push(TopicBuffer { topic: topic.clone(), batches: Vec::new(), sticky: 0 });
             slots.len() - 1
         });
         let known = &mut self.slots[slot];
         let count = known.batches.len().max(topic.partitions as usize);
-        known.batches.resize_with(count, Batch::default);
+        known.batches.resize_with(count, PartitionBuffer::default);
         known.topic = topic;
         slot
     }
@@ -103,15 +103,15 @@ impl Buffer {
 
     /// The partition that a record goes to.
     pub fn choose(&mut self, slot: usize, record: &NewRecord<'_>) -> Result<i32> {
-        let Slot { topic, batches, sticky } = &mut self.slots[slot];
+        let TopicBuffer { topic, batches, sticky } = &mut self.slots[slot];
         if let Some(number) = record.partition {
             if !(0..topic.partitions).contains(&number) {
-                return Err(failure::unknown_partition(&topic.name, number, topic.partitions));
+                return Err(errors::unknown_partition(&topic.name, number, topic.partitions));
             }
             return Ok(number);
         }
         if let Some(key) = record.key {
-            return Ok(murmur::partition_of(key, topic.partitions));
+            return Ok(partitioner::partition_of(key, topic.partitions));
         }
         let full = batches[*sticky as usize].frames.len() >= STICKY_BYTES;
         if full || *sticky >= topic.partitions {
@@ -135,7 +135,7 @@ impl Buffer {
         if batch.len() == 0 {
             self.pending.push_back((slot, partition));
         }
-        frame::encode(&mut batch.frames, record, size, now_ms);
+        record_frame::encode(&mut batch.frames, record, size, now_ms);
         batch.waiting.push(receipt.map(|(receipt, index)| (receipt.clone(), index)));
         self.records += 1;
         self.bytes += size;
@@ -148,7 +148,7 @@ impl Buffer {
     }
 
     /// Takes the partition that has waited longest.
-    pub fn take(&mut self) -> Option<(usize, i32, Batch)> {
+    pub fn take(&mut self) -> Option<(usize, i32, PartitionBuffer)> {
         let (slot, partition) = self.pending.pop_front()?;
         let known = &mut self.slots[slot];
         if known.sticky == partition {

@@ -245,7 +245,7 @@ fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     member.has(2);
-    let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
+    let lock = path_lock::PathLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
     member.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
     member.step(MOMENT);
@@ -269,7 +269,7 @@ fn a_lock_that_is_not_given_back_is_told() {
     let log = place.open(&|settings| settings.answer_timeout_ms = 300);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
-    let lock = lock::FileLock::open(&place.path().join("groups/g/lock")).unwrap();
+    let lock = path_lock::PathLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
     until("it is told", || {
         member.step(MOMENT);

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::log::conformance::fixture::*;
-use crate::log::local::lock::FileLock;
+use crate::log::local::path_lock::PathLock;
 use crate::log::{ErrorKind, Producer};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
 
 /// A log whose partition cannot be written to while what is given lives.
-fn held(place: &Temporary) -> super::lock::Held {
-    let lock = FileLock::open(&place.path().join("topics/t/0/writer.lock")).unwrap();
+fn held(place: &Temporary) -> super::path_lock::Held {
+    let lock = PathLock::open(&place.path().join("topics/t/0/writer.lock")).unwrap();
     lock.acquire(PATIENCE).unwrap()
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::log::conformance::fixture::*;
-use crate::log::local::cursor::Cursor;
-use crate::log::local::{files, frame, head, index, segment};
+use crate::log::local::partition_cursor::PartitionCursor;
+use crate::log::local::{files, high_watermark, offset_index, record_frame, segment};
 use crate::log::{ErrorKind, LogError};
 
 /// Records of the segments that are damaged.
@@ -62,14 +62,18 @@ impl Victim {
         for (path, bytes) in &self.files {
             fs::write(path, bytes).unwrap();
         }
-        let path = head::path(&self.folder());
+        let path = high_watermark::path(&self.folder());
         match told {
             Told::Kept => {}
             Told::Nothing => fs::remove_file(path).unwrap(),
             Told::Older => {
-                let file = files::open_or_make(&path).unwrap();
-                let head = head::read(&file).unwrap().unwrap();
-                head::write(&file, &head::Head { boot: 1, ..head }).unwrap();
+                let file = files::open_or_create(&path).unwrap();
+                let watermark = high_watermark::read(&file).unwrap().unwrap();
+                high_watermark::write(
+                    &file,
+                    &high_watermark::HighWatermark { boot: 1, ..watermark },
+                )
+                .unwrap();
             }
         }
     }
@@ -77,8 +81,9 @@ impl Victim {
     /// Everything that is served, and what was said of the rest.
     fn read(&self) -> (Vec<String>, Vec<LogError>) {
         let settings = LogSettings::new(&format!("log://{}", self.place.path().display()));
-        let place = Arc::new(Place::open(&settings).unwrap());
-        let mut cursor = Cursor::open(&place, &partition("t", 0), Position::Earliest).unwrap();
+        let place = Arc::new(LogDir::open(&settings).unwrap());
+        let mut cursor =
+            PartitionCursor::open(&place, &partition("t", 0), Position::Earliest).unwrap();
         let mut values = Vec::new();
         while let Some(chunk) = cursor.fetch(LIMITS).unwrap() {
             values.extend(texts(&chunk));
@@ -113,7 +118,7 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
     let mut starts = vec![segment::HEADER as usize];
     while *starts.last().unwrap() < bytes.len() {
         let at = *starts.last().unwrap();
-        starts.push(at + frame::len_of(&bytes[at..]));
+        starts.push(at + record_frame::len_of(&bytes[at..]));
     }
     starts
 }
@@ -152,8 +157,8 @@ fn records_behind_what_was_told_are_kept_if_they_are_whole() {
     let (path, bytes) = victim.segment(8);
     let starts = starts(&bytes);
     // Killed in the middle of writing: the head tells of two of four.
-    let head = head::Head {
-        boot: files::boot(),
+    let watermark = high_watermark::HighWatermark {
+        boot: files::boot_id(),
         end: 10,
         base: 8,
         pos: starts[2] as u64,
@@ -162,7 +167,11 @@ fn records_behind_what_was_told_are_kept_if_they_are_whole() {
     };
     for cut in starts[2]..=bytes.len() {
         victim.restore(Told::Kept);
-        head::write(&files::open_or_make(&head::path(&victim.folder())).unwrap(), &head).unwrap();
+        high_watermark::write(
+            &files::open_or_create(&high_watermark::path(&victim.folder())).unwrap(),
+            &watermark,
+        )
+        .unwrap();
         fs::write(&path, &bytes[..cut]).unwrap();
         let (values, errors) = victim.read();
         assert_eq!((values.len(), errors.len()), (10, 0), "readers see what was told");
@@ -256,7 +265,7 @@ fn a_missing_segment_is_said() {
 #[test]
 fn a_damaged_head_is_made_anew() {
     let victim = Victim::new();
-    let path = head::path(&victim.folder());
+    let path = high_watermark::path(&victim.folder());
     let whole = fs::read(&path).unwrap();
     for at in 0..whole.len() {
         victim.restore(Told::Kept);
@@ -280,7 +289,7 @@ fn damage_that_was_acknowledged_is_kept_beside() {
     fs::write(&path, &bad).unwrap();
     let (values, errors) = victim.read();
     assert_eq!((values.len(), errors.len()), (RECORDS - 1, 1));
-    let beside = files::beside(&path, &format!(".{start}.damaged"));
+    let beside = files::with_suffix(&path, &format!(".{start}.damaged"));
     assert_eq!(fs::read(beside).unwrap(), bad[start..]);
 }
 
@@ -298,7 +307,7 @@ fn an_index_that_lies_misleads_nobody() {
     }
     assert_eq!(producer.flush(PATIENCE), 0);
     let path = segment::index_path(&place.path().join("topics/t/0"), 0);
-    let entries = index::load(&path, u64::MAX);
+    let entries = offset_index::load(&path, u64::MAX);
     assert!(entries.len() > 10, "{} entries", entries.len());
     let first = |from| {
         let mut reader = log_of(&place).reader(&partition("t", 0), from).unwrap();
@@ -313,11 +322,13 @@ fn an_index_that_lies_misleads_nobody() {
         }
     };
     check();
-    let shifted: Vec<_> =
-        entries.iter().map(|entry| index::IndexEntry { pos: entry.pos + 5, ..*entry }).collect();
+    let shifted: Vec<_> = entries
+        .iter()
+        .map(|entry| offset_index::IndexEntry { pos: entry.pos + 5, ..*entry })
+        .collect();
     fs::remove_file(&path).unwrap();
     check();
-    index::append(&mut index::open(&path, u64::MAX).unwrap(), &shifted).unwrap();
+    offset_index::append(&mut offset_index::open(&path, u64::MAX).unwrap(), &shifted).unwrap();
     check();
     fs::write(&path, vec![7; 999]).unwrap();
     check();

@@ -4,14 +4,14 @@ use std::fs;
 
 use super::*;
 use crate::log::conformance::fixture::*;
-use crate::log::local::cursor::Cursor;
-use crate::log::local::writer::Writer;
-use crate::log::local::{frame, segment, topics};
+use crate::log::local::partition_cursor::PartitionCursor;
+use crate::log::local::partition_writer::PartitionWriter;
+use crate::log::local::{record_frame, segment, topics};
 use crate::log::{ErrorKind, Limits};
 
-fn local(place: &Temporary) -> Arc<Place> {
+fn local(place: &Temporary) -> Arc<LogDir> {
     let settings = LogSettings::new(&format!("log://{}", place.path().display()));
-    Arc::new(Place::open(&settings).unwrap())
+    Arc::new(LogDir::open(&settings).unwrap())
 }
 
 #[test]
@@ -66,7 +66,8 @@ fn a_file_of_an_impossible_offset_is_left_alone() {
     fs::write(&foreign, "foreign").unwrap();
     let sent = send(&*place.open(&|_| {}).producer().unwrap(), &record("t", b"2")).unwrap();
     assert_eq!(sent.offset, 2);
-    let mut cursor = Cursor::open(&local(&place), &partition("t", 0), Position::Earliest).unwrap();
+    let mut cursor =
+        PartitionCursor::open(&local(&place), &partition("t", 0), Position::Earliest).unwrap();
     assert_eq!(texts(&cursor.fetch(LIMITS).unwrap().unwrap()), ["0", "1", "2"]);
     assert_eq!((cursor.damage.len(), cursor.damage[0].kind), (1, ErrorKind::Corrupt));
     assert!(cursor.damage[0].message.contains(foreign.to_str().unwrap()));
@@ -83,12 +84,12 @@ fn what_a_killed_writer_left_is_counted_and_read() {
     let leave = |value: &[u8], offset| {
         let mut frames = Vec::new();
         let record = record("t", value);
-        frame::encode(&mut frames, &record, frame::size(&record), 0);
-        frame::seal(&mut frames, offset);
-        let rules = topics::get(&local, "t").unwrap().rules;
-        let mut writer = Writer::open(&local.partition("t", 0)).unwrap();
-        writer.refresh(&rules).unwrap();
-        writer.stage(&frames, &rules).unwrap();
+        record_frame::encode(&mut frames, &record, record_frame::size(&record), 0);
+        record_frame::seal(&mut frames, offset);
+        let config = topics::get(&local, "t").unwrap().config;
+        let mut writer = PartitionWriter::open(&local.partition("t", 0)).unwrap();
+        writer.refresh(&config).unwrap();
+        writer.stage(&frames, &config).unwrap();
     };
     leave(b"1", 1);
     assert_eq!(log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].end, 2);
@@ -105,7 +106,8 @@ fn a_cursor_goes_on_where_it_was_when_its_file_is_closed() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..20);
-    let mut cursor = Cursor::open(&local(&place), &partition("t", 0), Position::Earliest).unwrap();
+    let mut cursor =
+        PartitionCursor::open(&local(&place), &partition("t", 0), Position::Earliest).unwrap();
     let few = Limits { records: 5, bytes: 1 << 20 };
     assert_eq!(texts(&cursor.fetch(few).unwrap().unwrap()).len(), 5);
     cursor.rest();

@@ -4,22 +4,22 @@ use std::fs;
 
 use super::*;
 use crate::log::conformance::fixture::*;
-use crate::log::local::intents::{self, Intent, Part};
-use crate::log::local::writer::Writer;
-use crate::log::local::{frame, topics};
+use crate::log::local::partition_writer::PartitionWriter;
+use crate::log::local::txn_log::{self, TxnEntry, TxnPartition};
+use crate::log::local::{record_frame, topics};
 use crate::log::{ErrorKind, LogError};
 
 /// A log with one record in each of two partitions, and a transaction that is
 /// decided: two more in each, and a commit.
-fn decided(place: &Temporary) -> (Arc<Place>, Arc<dyn RecordLog>, Intent) {
+fn decided(place: &Temporary) -> (Arc<LogDir>, Arc<dyn RecordLog>, TxnEntry) {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let settings = LogSettings::new(&format!("log://{}", place.path().display()));
-    let local = Arc::new(Place::open(&settings).unwrap());
-    let mut intent = Intent {
+    let local = Arc::new(LogDir::open(&settings).unwrap());
+    let mut txn = TxnEntry {
         group: "g".into(),
         commits: vec![commit("t", 0, 1, "noted")],
-        parts: Vec::new(),
+        partitions: Vec::new(),
         frames: Vec::new(),
     };
     for number in 0..2 {
@@ -28,20 +28,20 @@ fn decided(place: &Temporary) -> (Arc<Place>, Arc<dyn RecordLog>, Intent) {
         for (at, value) in [b"1", b"2"].into_iter().enumerate() {
             let record = record("t", value);
             let start = frames.len();
-            frame::encode(&mut frames, &record, frame::size(&record), 0);
-            frame::seal(&mut frames[start..], 1 + at as i64);
+            record_frame::encode(&mut frames, &record, record_frame::size(&record), 0);
+            record_frame::seal(&mut frames[start..], 1 + at as i64);
         }
         let bytes = frames.len();
-        intent.parts.push(Part { topic: "t".into(), partition: number, first: 1, bytes });
-        intent.frames.extend(frames);
+        txn.partitions.push(TxnPartition { topic: "t".into(), partition: number, first: 1, bytes });
+        txn.frames.extend(frames);
     }
     fs::create_dir_all(local.group("g").join("members")).unwrap();
-    intent.write(&local).unwrap();
-    (local, log, intent)
+    txn.prepare(&local).unwrap();
+    (local, log, txn)
 }
 
 /// All of it is there once, and what is written next comes after it.
-fn check(log: &dyn RecordLog, place: &Place) {
+fn check(log: &dyn RecordLog, place: &LogDir) {
     let producer = log.producer().unwrap();
     assert_eq!(send(&*producer, &record("t", b"3")).unwrap().offset, 3);
     for (number, wanted) in [(0, &["0", "1", "2", "3"][..]), (1, &["0", "1", "2"])] {
@@ -71,8 +71,8 @@ fn a_group_sees_it_before_it_goes_on() {
 #[test]
 fn what_is_done_is_not_done_again() {
     let place = Temporary::new();
-    let (local, log, intent) = decided(&place);
-    assert!(intents::apply(&local, &intent).unwrap());
+    let (local, log, txn) = decided(&place);
+    assert!(txn_log::apply(&local, &txn).unwrap());
     check(&*log, &local);
 }
 
@@ -81,13 +81,13 @@ fn what_is_half_done_is_finished() {
     // So many bytes of the second partition's records were written.
     for bytes in [0, 10, 37, 40, 74] {
         let place = Temporary::new();
-        let (local, log, intent) = decided(&place);
-        let rules = topics::get(&local, "t").unwrap().rules;
-        let (one, two) = intent.frames.split_at(intent.parts[0].bytes);
+        let (local, log, txn) = decided(&place);
+        let config = topics::get(&local, "t").unwrap().config;
+        let (one, two) = txn.frames.split_at(txn.partitions[0].bytes);
         for (number, frames) in [(0, one), (1, &two[..bytes])] {
-            let mut writer = Writer::open(&local.partition("t", number)).unwrap();
-            writer.refresh(&rules).unwrap();
-            writer.stage(frames, &rules).unwrap();
+            let mut writer = PartitionWriter::open(&local.partition("t", number)).unwrap();
+            writer.refresh(&config).unwrap();
+            writer.stage(frames, &config).unwrap();
         }
         check(&*log, &local);
     }
@@ -109,13 +109,13 @@ fn a_damaged_one_is_put_aside() {
 #[test]
 fn one_that_cannot_be_taken_back_has_an_unknown_end() {
     let place = Temporary::new();
-    let (local, _, intent) = decided(&place);
+    let (local, _, txn) = decided(&place);
     let why = LogError::new(ErrorKind::Full, "no room");
-    let path = intent.write(&local).unwrap();
-    assert_eq!(intents::take_back(&local, &path, why.clone()), why);
+    let path = txn.prepare(&local).unwrap();
+    assert_eq!(txn_log::abort(&local, &path, why.clone()), why);
     // What cannot be removed as a file is.
     fs::create_dir(&path).unwrap();
-    let error = intents::take_back(&local, &path, why);
+    let error = txn_log::abort(&local, &path, why);
     assert_eq!(error.kind, ErrorKind::Unreachable);
     let path = path.to_str().unwrap();
     for part in ["no room", "unknown", path] {

@@ -1,0 +1,243 @@
+use std::ffi::c_void;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka_sys as sys;
+
+use super::super::super::Result as LogResult;
+use super::{
+    copied, ms, text, ClientHandle, DeliveryReport, ErrorCode, FetchedMessage, KafkaError,
+    TopicPartitionList, TopicPartitions,
+};
+
+/// What an eventfd is rung with.
+static RING: u64 = 1;
+
+/// Where librdkafka puts what has happened.
+pub struct EventQueue {
+    raw: *mut sys::rd_kafka_queue_t,
+    handle: Arc<ClientHandle>,
+}
+
+// SAFETY: librdkafka's queues may be used by all threads at once.
+unsafe impl Send for EventQueue {}
+// SAFETY: as above.
+unsafe impl Sync for EventQueue {}
+
+/// Which event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// Partitions come or go.
+    Rebalance,
+    /// A commit has ended.
+    Commit,
+    /// Something is wrong.
+    Error,
+    /// Records were delivered, or not.
+    Delivery,
+    /// Another one, as the answer to a question of an [`super::super::admin`].
+    Other(i32),
+}
+
+/// Something that has happened.
+pub struct QueueEvent {
+    raw: *mut sys::rd_kafka_event_t,
+    _handle: Arc<ClientHandle>,
+}
+
+impl EventQueue {
+    /// A new one, which nothing goes to by itself.
+    pub fn new(handle: &Arc<ClientHandle>) -> Self {
+        // SAFETY: our handle.
+        Self { raw: unsafe { sys::rd_kafka_queue_new(handle.raw()) }, handle: handle.clone() }
+    }
+
+    /// Of the group's events and the handle's own.
+    pub fn of_consumer(handle: &Arc<ClientHandle>) -> Self {
+        // SAFETY: our handle, which is a consumer's.
+        let raw = unsafe { sys::rd_kafka_queue_get_consumer(handle.raw()) };
+        Self { raw, handle: handle.clone() }
+    }
+
+    /// Of the handle's own events.
+    pub fn of_handle(handle: &Arc<ClientHandle>) -> Self {
+        // SAFETY: our handle.
+        let raw = unsafe { sys::rd_kafka_queue_get_main(handle.raw()) };
+        Self { raw, handle: handle.clone() }
+    }
+
+    /// Of one partition's records, which go nowhere else from now on; `None`
+    /// where there is no such partition.
+    pub fn of_partition(
+        handle: &Arc<ClientHandle>,
+        topic: &str,
+        partition: i32,
+    ) -> LogResult<Option<Self>> {
+        let topic = text(topic)?;
+        // SAFETY: our handle, a zero-ended text; null means to stay here.
+        unsafe {
+            let raw = sys::rd_kafka_queue_get_partition(handle.raw(), topic.as_ptr(), partition);
+            if raw.is_null() {
+                return Ok(None);
+            }
+            sys::rd_kafka_queue_forward(raw, std::ptr::null_mut());
+            Ok(Some(Self { raw, handle: handle.clone() }))
+        }
+    }
+
+    /// Has what comes to this one go to another.
+    pub fn forward_to(&self, other: &Self) {
+        // SAFETY: our queues.
+        unsafe { sys::rd_kafka_queue_forward(self.raw, other.raw) };
+    }
+
+    /// Rings this eventfd when the empty queue gets something; once, until the
+    /// queue is looked at again.
+    pub fn notify(&self, bell: RawFd) {
+        let payload = (&raw const RING).cast::<c_void>();
+        // SAFETY: our queue; the payload is copied.
+        unsafe { sys::rd_kafka_queue_io_event_enable(self.raw, bell, payload, size_of::<u64>()) };
+    }
+
+    /// Rings no more: whoever had the bell may go.
+    pub fn silence(&self) {
+        // SAFETY: our queue; -1 takes the descriptor out.
+        unsafe { sys::rd_kafka_queue_io_event_enable(self.raw, -1, std::ptr::null(), 0) };
+    }
+
+    /// Makes a poll that waits return.
+    pub fn interrupt(&self) {
+        // SAFETY: our queue.
+        unsafe { sys::rd_kafka_queue_yield(self.raw) };
+    }
+
+    /// The next event, waited for so long; `None`: for ever.
+    pub fn poll(&self, timeout: Option<Duration>) -> Option<QueueEvent> {
+        // SAFETY: our queue.
+        let raw = unsafe { sys::rd_kafka_queue_poll(self.raw, timeout.map_or(-1, ms)) };
+        (!raw.is_null()).then(|| QueueEvent { raw, _handle: self.handle.clone() })
+    }
+
+    /// Up to so many records, without waiting, handed on one by one; answers
+    /// how many there were. `room` is scratch space.
+    pub fn take(
+        &self,
+        room: &mut Vec<*mut sys::rd_kafka_message_t>,
+        most: usize,
+        mut each: impl FnMut(FetchedMessage),
+    ) -> usize {
+        room.clear();
+        room.reserve(most);
+        // SAFETY: our queue, and room for so many pointers; those written are
+        // ours from then on.
+        unsafe {
+            let got = sys::rd_kafka_consume_batch_queue(self.raw, 0, room.as_mut_ptr(), most);
+            room.set_len(usize::try_from(got).unwrap_or(0));
+            room.iter().for_each(|message| each(FetchedMessage::own(*message)));
+        }
+        room.len()
+    }
+
+    /// Its handle.
+    pub fn handle(&self) -> &Arc<ClientHandle> {
+        &self.handle
+    }
+
+    pub(in super::super) fn raw(&self) -> *mut sys::rd_kafka_queue_t {
+        self.raw
+    }
+
+    /// PendingCommits these; its end comes as an event of this queue.
+    pub fn commit(&self, list: &TopicPartitionList) -> Result<(), KafkaError> {
+        // SAFETY: our handle, list and queue; no callback, so an event.
+        KafkaError::check(unsafe {
+            let none = std::ptr::null_mut();
+            sys::rd_kafka_commit_queue(self.handle.raw(), list.raw(), self.raw, None, none)
+        })
+    }
+
+    /// Begins to leave the group; what that brings comes by this queue.
+    pub fn close_consumer(&self) -> Result<(), KafkaError> {
+        // SAFETY: our handle and queue.
+        unsafe { KafkaError::take(sys::rd_kafka_consumer_close_queue(self.handle.raw(), self.raw)) }
+    }
+
+    /// Whether the group was left.
+    pub fn is_consumer_closed(&self) -> bool {
+        // SAFETY: our handle.
+        unsafe { sys::rd_kafka_consumer_closed(self.handle.raw()) != 0 }
+    }
+}
+
+impl Drop for EventQueue {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::rd_kafka_queue_destroy(self.raw) };
+    }
+}
+
+impl QueueEvent {
+    /// Which it is.
+    pub fn kind(&self) -> EventKind {
+        // SAFETY: our event.
+        match unsafe { sys::rd_kafka_event_type(self.raw) } {
+            sys::RD_KAFKA_EVENT_REBALANCE => EventKind::Rebalance,
+            sys::RD_KAFKA_EVENT_OFFSET_COMMIT => EventKind::Commit,
+            sys::RD_KAFKA_EVENT_ERROR => EventKind::Error,
+            sys::RD_KAFKA_EVENT_DR => EventKind::Delivery,
+            other => EventKind::Other(other),
+        }
+    }
+
+    /// Its code; for a rebalance which way it goes.
+    pub fn code(&self) -> ErrorCode {
+        // SAFETY: our event.
+        ErrorCode::from(unsafe { sys::rd_kafka_event_error(self.raw) })
+    }
+
+    /// What it says went wrong.
+    pub fn failure(&self) -> KafkaError {
+        // SAFETY: our event; its text lives as long.
+        unsafe {
+            let text = copied(sys::rd_kafka_event_error_string(self.raw));
+            let fatal = sys::rd_kafka_event_error_is_fatal(self.raw) != 0;
+            KafkaError { fatal, ..KafkaError::new(self.code(), text) }
+        }
+    }
+
+    /// The partitions it is about.
+    pub fn list(&self) -> TopicPartitionList {
+        // SAFETY: our event, whose list is copied.
+        unsafe { TopicPartitionList::copy(sys::rd_kafka_event_topic_partition_list(self.raw)) }
+    }
+
+    /// The partitions it is about, looked at in place.
+    pub fn partitions(&self) -> TopicPartitions<'_> {
+        // SAFETY: our event, whose list lives as long.
+        unsafe { TopicPartitions::of(sys::rd_kafka_event_topic_partition_list(self.raw)) }
+    }
+
+    /// Shows each record of a delivery.
+    pub fn each_delivered(&self, mut each: impl FnMut(DeliveryReport<'_>)) {
+        loop {
+            // SAFETY: our event; its messages live as long, and come once.
+            let message = unsafe { sys::rd_kafka_event_message_next(self.raw).as_ref() };
+            match message {
+                Some(message) => each(DeliveryReport(message)),
+                None => return,
+            }
+        }
+    }
+
+    pub(in super::super) fn raw(&self) -> *mut sys::rd_kafka_event_t {
+        self.raw
+    }
+}
+
+impl Drop for QueueEvent {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::rd_kafka_event_destroy(self.raw) };
+    }
+}

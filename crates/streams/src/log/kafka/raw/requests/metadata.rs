@@ -1,0 +1,69 @@
+use std::time::Duration;
+
+use rdkafka_sys as sys;
+
+use super::super::{copied, ms, ClientHandle, ErrorCode, EventQueue, KafkaError};
+use super::{AdminOptions, EventType};
+
+/// A topic as the brokers list it.
+pub struct TopicLayout {
+    /// Its name.
+    pub name: String,
+    /// Its partitions' numbers.
+    pub partitions: Vec<i32>,
+    /// Copies of the first one.
+    pub replication: i32,
+}
+
+/// Asks who the brokers are: whether anybody answers.
+pub fn cluster(queue: &EventQueue, timeout: Duration) -> EventType {
+    let handle = queue.handle();
+    let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER;
+    let options = AdminOptions::new(handle, what, timeout);
+    // SAFETY: our handle, options and queue.
+    unsafe { sys::rd_kafka_DescribeCluster(handle.raw(), options.0, queue.raw()) };
+    sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
+}
+
+/// All topics that there are; waits for the answer.
+pub fn metadata(handle: &ClientHandle, timeout: Duration) -> Result<Vec<TopicLayout>, KafkaError> {
+    let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
+    // SAFETY: our handle; the answer is ours, read and given back once.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let code = sys::rd_kafka_metadata(handle.raw(), 1, none, &raw mut found, ms(timeout));
+        KafkaError::check(code)?;
+        let all = &*found;
+        let topics = slice(all.topics, all.topic_cnt);
+        let there = topics.iter().filter(|topic| ErrorCode::from(topic.err) == ErrorCode::NoError);
+        let shapes = there.map(|topic| shape(topic)).collect();
+        sys::rd_kafka_metadata_destroy(found);
+        Ok(shapes)
+    }
+}
+
+/// # Safety
+/// `topic` is whole.
+unsafe fn shape(topic: &sys::rd_kafka_metadata_topic) -> TopicLayout {
+    // SAFETY: as the caller says.
+    unsafe {
+        let partitions = slice(topic.partitions, topic.partition_cnt);
+        let mut numbers: Vec<i32> = partitions.iter().map(|one| one.id).collect();
+        numbers.sort_unstable();
+        TopicLayout {
+            name: copied(topic.topic),
+            partitions: numbers,
+            replication: partitions.first().map_or(0, |one| one.replica_cnt),
+        }
+    }
+}
+
+/// # Safety
+/// `start` has so many for `'a`.
+unsafe fn slice<'a, T>(start: *const T, count: i32) -> &'a [T] {
+    match usize::try_from(count) {
+        // SAFETY: as the caller says.
+        Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(start, count) },
+        _ => &[],
+    }
+}

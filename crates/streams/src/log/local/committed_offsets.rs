@@ -1,0 +1,276 @@
+//! How far a group has come: a file of commits, each a record in the form of
+//! [`super::frame`], the last one for a partition being the one that counts.
+//! Every call is made under the group's lock.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::scan::ScanWindow;
+use super::{errors, files, record_frame};
+use crate::log::{Commit, Result};
+use crate::record::NewRecord;
+
+/// A file of more bytes than this is written anew, when most of it is past.
+const REWRITE_BYTES: u64 = 1 << 20;
+/// Most means: so many times what counts.
+const REWRITE_FACTOR: u64 = 4;
+/// Kafka takes no more beside an offset.
+pub(super) const METADATA_BYTES_MAX: usize = 4096;
+
+#[derive(Serialize, Deserialize)]
+struct OffsetKey {
+    topic: String,
+    partition: i32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct OffsetValue {
+    offset: i64,
+    metadata: String,
+}
+
+/// CommittedOffsets by topic and partition.
+pub(super) type CommittedOffsets = BTreeMap<(String, i32), Commit>;
+
+/// The file of a group.
+pub(super) fn path(group: &Path) -> PathBuf {
+    group.join("offsets")
+}
+
+/// What is committed.
+pub(super) fn load(group: &Path) -> Result<CommittedOffsets> {
+    let path = path(group);
+    let loaded = match File::open(&path) {
+        Ok(file) => read(&file).map(|(commits, _)| commits),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(CommittedOffsets::new()),
+        Err(error) => Err(error),
+    };
+    loaded.map_err(|error| errors::io(&path, "reading", &error))
+}
+
+/// CommittedOffsets, and where the last whole one ends.
+fn read(file: &File) -> io::Result<(CommittedOffsets, u64)> {
+    let size = file.metadata()?.len();
+    let mut window = ScanWindow::new(file, size);
+    let (mut commits, mut at, mut end) = (CommittedOffsets::new(), 0, 0);
+    while at < size {
+        let found = match window.frame_at(at)? {
+            Some(frame) => Some((at, frame)),
+            None => window.next_whole(at + 1, 0)?,
+        };
+        let Some((pos, frame)) = found else { break };
+        let data = files::read_vec(file, frame.len, pos)?;
+        if let record_frame::ParsedFrame::Complete(frame) = record_frame::parse(&data, 0) {
+            take(&mut commits, frame.key.of(&data), frame.value.of(&data));
+        }
+        at = pos + frame.len as u64;
+        end = at;
+    }
+    Ok((commits, end))
+}
+
+fn take(commits: &mut CommittedOffsets, key: Option<&[u8]>, value: Option<&[u8]>) {
+    let Some(Ok(OffsetKey { topic, partition })) = key.map(serde_json::from_slice) else { return };
+    let point = value.and_then(|value| serde_json::from_slice(value).ok());
+    let key = (topic.clone(), partition);
+    match point {
+        Some(OffsetValue { offset, metadata }) => {
+            commits.insert(key, Commit { topic, partition, offset, metadata });
+        }
+        None => {
+            commits.remove(&key);
+        }
+    }
+}
+
+fn encode(out: &mut Vec<u8>, key: &(String, i32), commit: Option<&Commit>) {
+    let place = OffsetKey { topic: key.0.clone(), partition: key.1 };
+    let key = serde_json::to_vec(&place).unwrap_or_default();
+    let value = commit.map(|commit| {
+        let point = OffsetValue { offset: commit.offset, metadata: commit.metadata.clone() };
+        serde_json::to_vec(&point).unwrap_or_default()
+    });
+    let record = NewRecord {
+        topic: "",
+        partition: None,
+        key: Some(&key),
+        value: value.as_deref(),
+        headers: &[],
+        timestamp_ms: None,
+    };
+    let start = out.len();
+    record_frame::encode(out, &record, record_frame::size(&record), files::now_ms());
+    record_frame::seal(&mut out[start..], 0);
+}
+
+/// Says what is wrong with commits.
+pub(super) fn check(commits: &[Commit]) -> Result<()> {
+    for commit in commits {
+        if commit.offset < 0 {
+            return Err(errors::invalid(format!(
+                "{} is no offset of {}/{}: they begin with 0",
+                commit.offset, commit.topic, commit.partition
+            )));
+        }
+        let bytes = commit.metadata.len();
+        if bytes > METADATA_BYTES_MAX {
+            return Err(errors::invalid(format!(
+                "{bytes} bytes of metadata beside the offset of {}/{}; {METADATA_BYTES_MAX} are \
+                 the most",
+                commit.topic, commit.partition
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Adds commits; `durable`: they are on the disk on return. All or none.
+pub(super) fn append(group: &Path, commits: &[Commit], durable: bool) -> Result<()> {
+    let mut bytes = Vec::new();
+    for commit in commits {
+        encode(&mut bytes, &(commit.topic.clone(), commit.partition), Some(commit));
+    }
+    write(group, &bytes, durable)
+}
+
+/// Forgets what was committed for a topic.
+pub(super) fn forget(group: &Path, topic: &str, durable: bool) -> Result<()> {
+    let mut bytes = Vec::new();
+    for key in load(group)?.keys().filter(|(of, _)| of == topic) {
+        encode(&mut bytes, key, None);
+    }
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    write(group, &bytes, durable)
+}
+
+fn write(group: &Path, bytes: &[u8], durable: bool) -> Result<()> {
+    let path = path(group);
+    try_write(&path, bytes, durable).map_err(|error| errors::io(&path, "writing", &error))
+}
+
+fn try_write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
+    let new = !path.exists();
+    let file = files::open_or_create(path)?;
+    let size = file.metadata()?.len();
+    // One who died may have left half of a commit. Each ends by the number of
+    // bytes that count, so that the whole file need not be read every time.
+    let end = end_of(&file, size)?;
+    let mut all = bytes.to_vec();
+    all.extend_from_slice(&trailer(end + bytes.len() as u64));
+    let mut done = file.write_all_at(&all, end).and_then(|()| file.set_len(end + all.len() as u64));
+    if done.is_ok() && durable {
+        done = file.sync_data();
+        if new {
+            done = done.and_then(|()| files::sync_folder(path.parent().unwrap_or(path)));
+        }
+    }
+    if let Err(error) = done {
+        let _ = file.set_len(size);
+        return Err(error);
+    }
+    if end > REWRITE_BYTES {
+        rewrite(path, &file, durable)?;
+    }
+    Ok(())
+}
+
+const TRAILER: usize = 16;
+
+/// Where records end, kept behind the last of them.
+fn trailer(end: u64) -> [u8; TRAILER] {
+    let mut out = [0; TRAILER];
+    out[..8].copy_from_slice(&end.to_le_bytes());
+    out[8..12].copy_from_slice(b"ends");
+    let crc = crc32c::crc32c(&out[..12]);
+    out[12..].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn end_of(file: &File, size: u64) -> io::Result<u64> {
+    if let Some(at) = size.checked_sub(TRAILER as u64) {
+        let mut found = [0; TRAILER];
+        files::read_at(file, &mut found, at)?;
+        if found == trailer(at) {
+            return Ok(at);
+        }
+    }
+    read(file).map(|(_, end)| end)
+}
+
+fn rewrite(path: &Path, file: &File, durable: bool) -> io::Result<()> {
+    let (commits, _) = read(file)?;
+    let mut bytes = Vec::new();
+    for (key, commit) in &commits {
+        encode(&mut bytes, key, Some(commit));
+    }
+    if (bytes.len() as u64) * REWRITE_FACTOR > file.metadata()?.len() {
+        return Ok(());
+    }
+    let end = bytes.len() as u64;
+    bytes.extend_from_slice(&trailer(end));
+    files::replace(path, &bytes, durable)
+}
+
+/// Whether the group has ever committed anything.
+pub(super) fn exist(group: &Path) -> bool {
+    fs::metadata(path(group)).is_ok_and(|found| found.len() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commit(partition: i32, offset: i64) -> Commit {
+        Commit { topic: "t".into(), partition, offset, metadata: format!("m{offset}") }
+    }
+
+    #[test]
+    fn the_last_commit_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        assert!(load(at).unwrap().is_empty() && !exist(at));
+        append(at, &[commit(0, 1), commit(1, 5)], true).unwrap();
+        append(at, &[commit(0, 2)], false).unwrap();
+        let found: Vec<_> = load(at).unwrap().into_values().collect();
+        assert_eq!(found, [commit(0, 2), commit(1, 5)]);
+        forget(at, "t", true).unwrap();
+        assert!(load(at).unwrap().is_empty());
+    }
+
+    #[test]
+    fn half_a_commit_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        append(at, &[commit(0, 1)], false).unwrap();
+        let first = fs::read(path(at)).unwrap().len() - TRAILER;
+        append(at, &[commit(0, 2)], false).unwrap();
+        let whole = fs::read(path(at)).unwrap();
+        for cut in 0..whole.len() {
+            fs::write(path(at), &whole[..cut]).unwrap();
+            let seen = load(at).unwrap().into_values().next().map(|commit| commit.offset);
+            let both = cut >= whole.len() - TRAILER;
+            assert_eq!(seen, if both { Some(2) } else { (cut >= first).then_some(1) }, "{cut}");
+            append(at, &[commit(0, 3)], false).unwrap();
+            assert_eq!(load(at).unwrap().into_values().collect::<Vec<_>>(), [commit(0, 3)]);
+        }
+    }
+
+    #[test]
+    fn what_is_past_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let long = |offset| Commit { metadata: "x".repeat(4096), ..commit(0, offset) };
+        for offset in 0..400 {
+            append(at, &[long(offset)], false).unwrap();
+        }
+        assert!(fs::metadata(path(at)).unwrap().len() < 2 * REWRITE_BYTES);
+        assert_eq!(load(at).unwrap().into_values().next().unwrap().offset, 399);
+    }
+}

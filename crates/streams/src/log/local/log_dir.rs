@@ -1,0 +1,220 @@
+//! The folder of a log and what lies where in it:
+//!
+//! ```text
+//! topics/NAME/meta.json          partitions and settings
+//! topics/NAME/0/                 a partition: segments, indexes, head, writer.lock
+//! groups/NAME/                   a consumer group: state.json, offsets, members/
+//! transactions/                  transactions that are decided and not yet done
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{errors, files};
+use crate::log::{ErrorKind, LogError, Partition, Result};
+use crate::settings::LogSettings;
+
+/// Names longer than this are refused, as by Kafka.
+const NAME_BYTES_MAX: usize = 249;
+/// What the folder says of itself.
+const FORMAT: &str = "chaton log, format 1\n";
+
+/// A log's folder.
+#[derive(Debug)]
+pub(super) struct LogDir {
+    pub root: PathBuf,
+    pub settings: LogSettings,
+}
+
+impl LogDir {
+    /// Opens the folder, made on first use.
+    pub fn open(settings: &LogSettings) -> Result<Self> {
+        let path = settings.broker.strip_prefix("log://").unwrap_or_default();
+        if !path.starts_with('/') {
+            return Err(LogError::new(
+                ErrorKind::Refused,
+                format!("broker {:?} must be log:// and an absolute path", settings.broker),
+            ));
+        }
+        let dir = Self { root: PathBuf::from(path), settings: settings.clone() };
+        dir.create()?;
+        Ok(dir)
+    }
+
+    /// Makes what is not there, also when somebody has removed it since.
+    pub fn create(&self) -> Result<()> {
+        for folder in [self.topics(), self.groups(), self.transactions()] {
+            fs::create_dir_all(&folder)
+                .map_err(|error| errors::io(&folder, "making the folder", &error))?;
+        }
+        self.check_format()
+    }
+
+    fn check_format(&self) -> Result<()> {
+        let path = self.root.join("format");
+        match fs::read_to_string(&path) {
+            Ok(text) if text == FORMAT => Ok(()),
+            Ok(text) => Err(LogError::new(
+                ErrorKind::Refused,
+                format!(
+                    "{} says {:?}, and this version writes {:?}; use another folder",
+                    path.display(),
+                    text.trim(),
+                    FORMAT.trim()
+                ),
+            )),
+            Err(_) => files::replace(&path, FORMAT.as_bytes(), self.settings.durable)
+                .map_err(|error| errors::io(&path, "writing", &error)),
+        }
+    }
+
+    /// The folder of all topics.
+    pub fn topics(&self) -> PathBuf {
+        self.root.join("topics")
+    }
+
+    /// The folder of a topic.
+    pub fn topic(&self, name: &str) -> PathBuf {
+        self.topics().join(name)
+    }
+
+    /// The file that describes a topic.
+    pub fn topic_metadata(&self, topic: &str) -> PathBuf {
+        self.topic(topic).join("meta.json")
+    }
+
+    /// The folder of a partition.
+    pub fn partition(&self, topic: &str, number: i32) -> PathBuf {
+        self.topic(topic).join(number.to_string())
+    }
+
+    /// The folder of all groups.
+    pub fn groups(&self) -> PathBuf {
+        self.root.join("groups")
+    }
+
+    /// The folder of a group.
+    pub fn group(&self, name: &str) -> PathBuf {
+        self.groups().join(escaped(name))
+    }
+
+    /// Transactions that are decided.
+    pub fn transactions(&self) -> PathBuf {
+        self.root.join("transactions")
+    }
+
+    /// Longest wait for an answer.
+    pub fn answer_timeout(&self) -> Duration {
+        Duration::from_millis(self.settings.answer_timeout_ms)
+    }
+}
+
+/// Says what is wrong with a topic's name: Kafka's rule.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name == "." || name == ".." {
+        return Err(errors::invalid(format!(
+            "a topic's name has 1 to {NAME_BYTES_MAX} letters and is not . or ..: {name:?}"
+        )));
+    }
+    if !name.chars().all(legal) {
+        return Err(errors::invalid(format!(
+            "a topic's name is made of letters, digits, dots, hyphens and underscores: {name:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// The name of a partition in a group's state: `topic/number`.
+pub(super) fn partition_key(topic: &str, number: i32) -> String {
+    format!("{topic}/{number}")
+}
+
+/// The partition that [`partition_key`] has named.
+pub(super) fn parse_partition_key(key: &str) -> Option<Partition> {
+    let (topic, number) = key.rsplit_once('/')?;
+    Some(Partition { topic: topic.into(), number: number.parse().ok()? })
+}
+
+/// Any text as the name of a file.
+pub(super) fn escaped(name: &str) -> String {
+    let mut out = String::new();
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-' {
+            out.push(byte as char);
+        } else {
+            out.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    out
+}
+
+/// The text again; `None` when it is no such name.
+pub(super) fn unescaped(name: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = name.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        rest = more;
+        if *first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// Names of the folders in a folder.
+pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
+    let failed = |error| errors::io(path, "listing", &error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_kafka_takes() {
+        for good in ["events", "a.b_c-D9", ".x", &"x".repeat(249)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "~x", "ä", "a b", &"x".repeat(250)] {
+            assert_eq!(check_name(bad).unwrap_err().kind, ErrorKind::Invalid, "{bad}");
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_file_name_and_back() {
+        for name in ["app", "../x", "a b%", "Größe", "."] {
+            let file = escaped(name);
+            assert!(file.bytes().all(|b| b.is_ascii_alphanumeric() || b"%_-".contains(&b)));
+            assert_eq!(unescaped(&file).as_deref(), Some(name));
+        }
+        assert_eq!(unescaped("%4"), None);
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = LogSettings::new(&format!("log://{}", folder.path().display()));
+        LogDir::open(&settings).unwrap();
+        fs::write(folder.path().join("format"), "chaton log, format 2\n").unwrap();
+        let error = LogDir::open(&settings).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.message.contains("format 2"), "{error}");
+        let error = LogDir::open(&LogSettings::new("log://here")).unwrap_err();
+        assert!(error.message.contains("absolute"), "{error}");
+    }
+}

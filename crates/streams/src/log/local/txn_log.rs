@@ -1,0 +1,323 @@
+//! Transactions that are decided: a file each, durable before anything of it
+//! is done and removed when all of it is. Whoever takes a lock that such a file
+//! names finds it there only if its writer has died, and does what is left of
+//! it first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::log_dir::{escaped, LogDir};
+use super::partition_writer::{PartitionWriter, SealedFrames};
+use super::path_lock::{Held, PathLock};
+use super::{committed_offsets, errors, files, record_frame, topics};
+use crate::log::{Commit, ErrorKind, LogError, Result};
+
+/// What is to be written to one partition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TxnPartition {
+    pub topic: String,
+    pub partition: i32,
+    /// The offset of the first record.
+    pub first: i64,
+    pub bytes: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Noted {
+    topic: String,
+    partition: i32,
+    offset: i64,
+    metadata: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TxnHeader {
+    group: String,
+    commits: Vec<Noted>,
+    #[serde(rename = "parts")]
+    partitions: Vec<TxnPartition>,
+}
+
+/// One transaction.
+pub(super) struct TxnEntry {
+    pub group: String,
+    pub commits: Vec<Commit>,
+    pub partitions: Vec<TxnPartition>,
+    /// Sealed records of all parts.
+    pub frames: Vec<u8>,
+}
+
+/// How a partition's lock is called in such a file.
+pub(super) fn partition_lock_key(topic: &str, partition: i32) -> String {
+    format!("topics/{topic}/{partition}")
+}
+
+/// How a group's lock is called.
+pub(super) fn group_lock_key(group: &str) -> String {
+    format!("groups/{}", escaped(group))
+}
+
+impl TxnEntry {
+    /// The locks it needs, in the order in which they are taken.
+    fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<_> = self
+            .partitions
+            .iter()
+            .map(|part| partition_lock_key(&part.topic, part.partition))
+            .collect();
+        keys.sort();
+        keys.push(group_lock_key(&self.group));
+        keys
+    }
+
+    /// Decides it; the file.
+    pub fn prepare(&self, dir: &LogDir) -> Result<PathBuf> {
+        let path = dir.transactions().join(format!("{}.intent", files::unique_name()));
+        let noted = |commit: &Commit| Noted {
+            topic: commit.topic.clone(),
+            partition: commit.partition,
+            offset: commit.offset,
+            metadata: commit.metadata.clone(),
+        };
+        let header = TxnHeader {
+            group: self.group.clone(),
+            commits: self.commits.iter().map(noted).collect(),
+            partitions: self.partitions.clone(),
+        };
+        let json = serde_json::to_vec(&header).unwrap_or_else(|_| unreachable!("plain data"));
+        let mut bytes = vec![0; 8];
+        bytes[4..].copy_from_slice(&(json.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&json);
+        bytes.extend_from_slice(&self.frames);
+        let crc = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&crc.to_le_bytes());
+        files::replace(&path, &bytes, dir.settings.durable)
+            .map_err(|error| errors::io(&path, "writing", &error))?;
+        Ok(path)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let four = |at: usize| bytes.get(at..at + 4)?.try_into().map(u32::from_le_bytes).ok();
+        let (crc, len) = (four(0)?, four(4)? as usize);
+        let json = bytes.get(8..8usize.checked_add(len)?)?;
+        if crc32c::crc32c(&bytes[4..]) != crc {
+            return None;
+        }
+        let header: TxnHeader = serde_json::from_slice(json).ok()?;
+        let commit = |noted: Noted| Commit {
+            topic: noted.topic,
+            partition: noted.partition,
+            offset: noted.offset,
+            metadata: noted.metadata,
+        };
+        Some(Self {
+            group: header.group,
+            commits: header.commits.into_iter().map(commit).collect(),
+            partitions: header.partitions,
+            frames: bytes[8 + len..].to_vec(),
+        })
+    }
+}
+
+/// Takes a lock; what one who died has decided about what it guards is done
+/// first.
+pub(super) fn acquire(
+    dir: &LogDir,
+    lock: &Arc<PathLock>,
+    key: &str,
+    timeout: Duration,
+) -> Result<Held> {
+    acquire_within(dir, lock, key, timeout)?.ok_or_else(|| lock.busy(timeout))
+}
+
+/// As [`hold`]; `None` when the lock is not to be had in time.
+pub(super) fn acquire_within(
+    dir: &LogDir,
+    lock: &Arc<PathLock>,
+    key: &str,
+    timeout: Duration,
+) -> Result<Option<Held>> {
+    loop {
+        let Some(held) = lock.acquire_within(timeout)? else { return Ok(None) };
+        let Some(path) = find_orphan(dir, &[key])? else { return Ok(Some(held)) };
+        drop(held);
+        complete(dir, &path, timeout)?;
+    }
+}
+
+/// Takes the locks of an intent that is to be written: of its partitions,
+/// then of its group.
+pub(super) fn acquire_all(dir: &LogDir, parts: &[String], group: &str) -> Result<Vec<Held>> {
+    let mut keys = parts.to_vec();
+    keys.sort();
+    keys.push(group_lock_key(group));
+    loop {
+        let held = lock_keys(dir, &keys, dir.answer_timeout())?;
+        let names: Vec<_> = keys.iter().map(String::as_str).collect();
+        let Some(path) = find_orphan(dir, &names)? else { return Ok(held) };
+        drop(held);
+        complete(dir, &path, dir.answer_timeout())?;
+    }
+}
+
+fn lock_keys(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Held>> {
+    keys.iter()
+        .map(|key| {
+            let name = if key.starts_with("topics/") { "writer.lock" } else { "lock" };
+            PathLock::open(&dir.root.join(key).join(name))?.acquire(timeout)
+        })
+        .collect()
+}
+
+/// An intent that names one of these locks, which the caller holds.
+fn find_orphan(dir: &LogDir, keys: &[&str]) -> Result<Option<PathBuf>> {
+    for path in list(dir)? {
+        let named = read(&path)?
+            .is_some_and(|txn| txn.keys().iter().any(|key| keys.contains(&key.as_str())));
+        if named {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn list(dir: &LogDir) -> Result<Vec<PathBuf>> {
+    let folder = dir.transactions();
+    let failed = |error| errors::io(&folder, "listing", &error);
+    let mut paths = Vec::new();
+    let entries = match fs::read_dir(&folder) {
+        // Somebody has removed it: nothing is decided.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            dir.create()?;
+            return Ok(paths);
+        }
+        entries => entries.map_err(failed)?,
+    };
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|end| end == "intent") {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
+
+/// `None` when it is done already, or when it is damaged: then it is put aside.
+fn read(path: &Path) -> Result<Option<TxnEntry>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(errors::io(path, "reading", &error)),
+    };
+    let txn = TxnEntry::decode(&bytes);
+    if txn.is_none() {
+        let _ = fs::rename(path, files::with_suffix(path, ".damaged"));
+    }
+    Ok(txn)
+}
+
+/// Does what is left of a transaction whose writer died.
+fn complete(dir: &LogDir, path: &Path, timeout: Duration) -> Result<()> {
+    let Some(txn) = read(path)? else { return Ok(()) };
+    // A topic may have been deleted since.
+    let there = |key: &String| dir.root.join(key).is_dir();
+    let keys: Vec<_> = txn.keys().into_iter().filter(there).collect();
+    let _held = lock_keys(dir, &keys, timeout)?;
+    if path.exists() && apply(dir, &txn)? {
+        finish(dir, path)?;
+    }
+    Ok(())
+}
+
+/// The transaction is done.
+pub(super) fn finish(dir: &LogDir, path: &Path) -> Result<()> {
+    fs::remove_file(path)
+        .and_then(|()| match dir.settings.durable {
+            true => files::sync_folder(&dir.transactions()),
+            false => Ok(()),
+        })
+        .map_err(|error| errors::io(path, "removing", &error))
+}
+
+/// The transaction has failed and nothing of it is there: nobody shall do it
+/// again. What is to be said of it.
+pub(super) fn abort(dir: &LogDir, path: &Path, why: LogError) -> LogError {
+    let Err(left) = finish(dir, path) else { return why };
+    LogError::new(
+        ErrorKind::Unreachable,
+        format!(
+            "{why}; and it could not be taken back ({left}): whether this transaction is done is \
+             unknown, whoever comes next may still do it; see to {} before it is tried again",
+            path.display()
+        ),
+    )
+}
+
+/// A partition's records, staged.
+struct StagedPartition {
+    writer: PartitionWriter,
+    sealed: Option<SealedFrames>,
+}
+
+/// Does a transaction, whatever of it is done already. All locks are held.
+/// After an error nothing of it is there; false: it holds, and what is left is
+/// done by whoever comes next.
+pub(super) fn apply(dir: &LogDir, txn: &TxnEntry) -> Result<bool> {
+    let mut staged = Vec::new();
+    let done = stage(dir, txn, &mut staged).and_then(|()| {
+        if txn.commits.is_empty() {
+            return Ok(());
+        }
+        committed_offsets::append(&dir.group(&txn.group), &txn.commits, dir.settings.durable)
+    });
+    if let Err(error) = done {
+        staged.iter_mut().for_each(|one| one.writer.unstage());
+        return Err(error);
+    }
+    let publish = |one: &mut StagedPartition| match &one.sealed {
+        Some(sealed) => one.writer.publish(sealed).is_ok(),
+        None => true,
+    };
+    Ok(staged.iter_mut().all(publish))
+}
+
+fn stage(dir: &LogDir, txn: &TxnEntry, staged: &mut Vec<StagedPartition>) -> Result<()> {
+    let mut frames = txn.frames.clone();
+    let mut rest = frames.as_mut_slice();
+    for part in &txn.partitions {
+        let (own, more) = rest.split_at_mut(part.bytes.min(rest.len()));
+        rest = more;
+        let Some(topic) = topics::find(dir, &part.topic)? else { continue };
+        let folder = dir.partition(&part.topic, part.partition);
+        let mut writer = PartitionWriter::open(&folder)?;
+        writer.refresh(&topic.config)?;
+        let left = unwritten(own, writer.end());
+        let mut one = StagedPartition { writer, sealed: None };
+        if !left.is_empty() {
+            one.writer.roll_if_full(left.len(), &topic.config)?;
+            let sealed = one.writer.seal(left, u64::MAX);
+            one.writer.stage(left, &topic.config)?;
+            one.sealed = Some(sealed);
+        }
+        staged.push(one);
+    }
+    Ok(())
+}
+
+/// Records that are not written yet.
+fn unwritten(frames: &mut [u8], end: i64) -> &mut [u8] {
+    let mut at = 0;
+    while at < frames.len() && record_frame::offset_of(&frames[at..]) < end {
+        at += record_frame::len_of(&frames[at..]);
+    }
+    &mut frames[at..]
+}
+
+/// Records by partition, in the order in which their locks are taken.
+pub(super) type FramesByPartition = BTreeMap<(String, i32), Vec<u8>>;
