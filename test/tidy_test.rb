@@ -2,6 +2,7 @@
 
 require "test_helper"
 require_relative "support/source_file"
+require_relative "support/type_names"
 
 # The rules of the house that can be checked by reading the files: which way imports go, how long files and
 # functions may be, what may not be left behind. Each failure names the file, the line and the rule.
@@ -115,10 +116,32 @@ class TidyTest < Minitest::Test
     assert_match(/^## /, File.read("CHANGELOG.md"), "the change log names no version")
   end
 
-  def test_figures_in_the_readme_have_their_raw_results
-    cited = File.read("README.md").scan(%r{bench/runs/[\w.-]+}).uniq
+  def test_a_type_name_has_one_meaning
+    known = TypeNames::LOCAL + TypeNames.explained
+    wrong = TypeNames.definitions.filter_map do |name, paths|
+      "#{name}: #{paths.join(", ")}" if paths.size > 1 && !known.include?(name)
+    end
+    assert_empty wrong, "these names are defined more than once: rename one, or, if they mean the same, explain it in " \
+                        "#{TypeNames::GLOSSARY}:\n#{wrong.sort.join("\n")}"
+  end
+
+  def test_no_retired_name_comes_back
+    assert_operator TypeNames.retired.size, :>, 20, "the list of retired names is missing from #{TypeNames::GLOSSARY}"
+    back = TypeNames.definitions.slice(*TypeNames.retired)
+    assert_empty back, "#{TypeNames::GLOSSARY} retired these names: use the one that replaced it"
+  end
+
+  def test_the_glossary_explains_what_exists
+    text = SourceFile.glob("{crates,ext,lib}/**/*.{rs,rb}").flat_map(&:lines).join
+    missing = TypeNames.explained.reject { |noun| text.match?(/#{Regexp.escape(noun)}/i) }
+    assert_empty missing, "#{TypeNames::GLOSSARY} explains words that nothing uses"
+  end
+
+  def test_figures_have_their_raw_results
+    cited = %w[README.md docs/BENCHMARKS.md].flat_map { |page| File.read(page).scan(%r{bench/runs/[\w.-]+}) }.uniq
+    assert_operator cited.size, :>, 0
     cited.each do |folder|
-      assert_operator Dir["#{folder}/raw/*"].size, :>, 0, "the README cites #{folder}, which holds no raw results"
+      assert_operator Dir["#{folder}/raw/*"].size, :>, 0, "#{folder} is cited, and holds no raw results"
     end
   end
 
