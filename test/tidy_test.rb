@@ -14,7 +14,7 @@ class TidyTest < Minitest::Test
   RUBY_LAYERS = [
     %w[cli cli/* rack_handler],
     %w[config config/*],
-    %w[supervisor supervisor/* control mold single],
+    %w[supervisor supervisor/* control single],
     %w[worker worker/* service service/* active_record_pool],
     %w[web web/* jobs jobs/* streams streams/* memory memory/* job batch batch/* iterable_job iterable_job/* consumer
        sidekiq sidekiq/* testing testing/* rails

@@ -5,21 +5,21 @@ require_relative "native"
 require_relative "service"
 require_relative "service/code"
 require_relative "supervisor/event_loop"
-require_relative "supervisor/failure"
-require_relative "supervisor/mold_process"
-require_relative "worker/signals"
-require_relative "supervisor/single_helm"
-require_relative "supervisor/surroundings"
+require_relative "supervisor/preloader_process"
+require_relative "supervisor/process_resources"
+require_relative "supervisor/single_controller"
+require_relative "supervisor/start_failure"
 require_relative "telemetry/log"
 require_relative "telemetry/title"
+require_relative "worker/signal_queue"
 
 module Chaton
-  # One process that does everything without a supervisor (`workers 0`): the same
-  # signals, sockets, pidfile and control socket, and no fork.
+  # One process that does everything without a supervisor (`workers 0`): the same signals, sockets, pidfile and control
+  # socket, and no fork.
   class Single
     # @param plan [Chaton::Config::Plan]
-    # @param argv [Array<String>] the command line's arguments, to start again with
-    # @param app [#call, nil] an application somebody else has loaded (a Rack handler)
+    # @param argv [Array<String>] the command line's arguments, needed to start again
+    # @param app [#call, nil] an application that is loaded already (by a Rack handler)
     # @param log [Telemetry::Log]
     def initialize(plan, argv: [], app: nil, log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
       @plan = plan.of_process(plan.roles)
@@ -30,26 +30,26 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      return refuse_to_be_a_mold if Supervisor::MoldProcess.asked?
+      return refuse_to_preload if Supervisor::PreloaderProcess.requested?
 
       boot
       serve
-      leave
+      finish
     rescue Chaton::Error, SignalException => e
-      Supervisor::Failure.report(@log, e)
+      Supervisor::StartFailure.report(@log, e)
     ensure
-      @surroundings&.leave
+      @resources&.release
     end
 
     private
 
     def boot
-      @surroundings = Supervisor::Surroundings.new(@plan, argv: @argv, log: @log)
-      @surroundings.enter
+      @resources = Supervisor::ProcessResources.new(@plan, argv: @argv, log: @log)
+      @resources.acquire
       load_code
-      @surroundings.listen
-      Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @surroundings.listeners.addresses)
-      @service = Service.new(@plan, app: @app, sockets: @surroundings.listeners.sockets.values,
+      @resources.listen
+      Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @resources.listeners.addresses)
+      @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values,
                                     board: Native::Scoreboard.new(1), slot: 0, leash: nil, log: @log,
                                     duty: Service::Duty.new(roles: @plan.roles))
     end
@@ -62,29 +62,31 @@ module Chaton
     end
 
     def serve
-      @helm = Supervisor::SingleHelm.new(@plan, service: @service, surroundings: @surroundings, log: @log)
-      signals = Worker::Signals.new(Supervisor::Orders.signals(@plan)) { |name| @helm.obey(name) }
+      @controller = Supervisor::SingleController.new(@plan, service: @service, resources: @resources, log: @log)
+      signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
+        @controller.handle_signal(name)
+      end
       @service.start
-      @surroundings.take_orders(@helm)
-      @helm.become_ready
-      events = Supervisor::EventLoop.new([signals, @helm, *@surroundings.sources])
-      events.turn until @helm.done?
+      @resources.open_control_socket(@controller)
+      @controller.become_ready
+      events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
+      events.turn until @controller.done?
     end
 
-    def leave
-      return @surroundings.start_again(@helm.bequest) if @helm.state == :restarting
+    def finish
+      return @resources.restart_in_place(@controller.restart_environment) if @controller.state == :restarting
 
       @log.info("stopped", status: 0)
-      return 0 if @helm.complete?
+      return 0 if @controller.complete?
 
-      # Threads that did not finish in time would be waited for by a normal exit.
-      @surroundings.leave
+      # A normal exit would wait for the threads that did not finish in time.
+      @resources.release
       exit!(0)
     end
 
-    def refuse_to_be_a_mold
-      mold = Supervisor::MoldProcess.new(@plan, log: @log)
-      mold.refuse("the new configuration has no workers; restart in full (SIGUSR2)")
+    def refuse_to_preload
+      process = Supervisor::PreloaderProcess.new(@plan, log: @log)
+      process.refuse("the new configuration has no workers; restart in full (SIGUSR2)")
     end
   end
 end

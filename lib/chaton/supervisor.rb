@@ -1,33 +1,32 @@
 # frozen_string_literal: true
 
 require_relative "native"
-require_relative "supervisor/ceilings"
+require_relative "supervisor/application_loader"
+require_relative "supervisor/ceiling_enforcer"
+require_relative "supervisor/controller"
 require_relative "supervisor/event_loop"
-require_relative "supervisor/failure"
-require_relative "supervisor/fleet"
-require_relative "supervisor/helm"
-require_relative "supervisor/ledger"
+require_relative "supervisor/forkers"
+require_relative "supervisor/job_recovery"
 require_relative "supervisor/memory_limits"
 require_relative "supervisor/memory_watch"
-require_relative "supervisor/mold_process"
-require_relative "supervisor/origins"
-require_relative "supervisor/preload"
+require_relative "supervisor/preloader_process"
+require_relative "supervisor/process_resources"
 require_relative "supervisor/reaper"
-require_relative "supervisor/recovery"
-require_relative "worker/signals"
-require_relative "supervisor/surroundings"
+require_relative "supervisor/shared_memory"
+require_relative "supervisor/start_failure"
+require_relative "supervisor/worker_set"
 require_relative "telemetry/log"
 require_relative "telemetry/title"
 require_relative "worker"
+require_relative "worker/signal_queue"
 
 module Chaton
-  # The parent process: loads the application once, forks workers, watches them,
-  # replaces the dead, carries out signals. It owns the listening sockets and
-  # nothing else: no Rust runtime, no client of anything, no second thread.
-  # docs/SIGNALS.md says what each signal does, docs/FORK_SAFETY.md what forks when.
+  # The parent process: it loads the application once, forks workers, watches them, replaces those that die, and handles
+  # signals. It owns the listening sockets and has no Rust runtime, no client of any service and no second thread.
+  # docs/SIGNALS.md describes each signal, docs/FORK_SAFETY.md what is forked when.
   class Supervisor
     # @param plan [Chaton::Config::Plan]
-    # @param argv [Array<String>] the command line's arguments, to start again with
+    # @param argv [Array<String>] the command line's arguments, needed to start again
     # @param log [Telemetry::Log]
     def initialize(plan, argv: [], log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
       @plan = plan
@@ -37,56 +36,55 @@ module Chaton
 
     # @return [Integer] exit status
     def run
-      return MoldProcess.new(@plan, log: @log).run if MoldProcess.asked?
+      return PreloaderProcess.new(@plan, log: @log).run if PreloaderProcess.requested?
 
       boot
       start
       supervise
-      leave
+      finish
     rescue Chaton::Error, SignalException => e
-      Failure.report(@log, e)
+      StartFailure.report(@log, e)
     ensure
-      @surroundings&.leave
+      @resources&.release
     end
 
     private
 
-    # Everything that can fail for a reason outside, before the first worker.
+    # Everything that can fail for an external reason comes before the first worker.
     def boot
-      @surroundings = Surroundings.new(@plan, argv: @argv, log: @log)
-      @surroundings.enter
-      @app = Preload.new(@plan, log: @log).load if @plan.preload?
+      @resources = ProcessResources.new(@plan, argv: @argv, log: @log)
+      @resources.acquire
+      @app = ApplicationLoader.new(@plan, log: @log).load if @plan.preload?
       @limits = limits
-      @surroundings.listen
-      @surroundings.hooks.run(:before_fork)
+      @resources.listen
+      @resources.hooks.run(:before_fork)
       Native.become_subreaper
-      Telemetry::Title.supervisor(tag: @plan.tag, listen: @surroundings.listeners.addresses)
+      Telemetry::Title.supervisor(tag: @plan.tag, listen: @resources.listeners.addresses)
     end
 
     def start
-      @memory = memory
-      @origins = Origins.new(@plan, @surroundings.relaunch, log: @log, in_child: method(:become_worker))
-      recovery = @memory[:ledger] && Recovery.new(@memory[:ledger], log: @log)
-      @fleet = Fleet.new(@plan, origin: @origins.first, board: @memory[:board], recovery: recovery, log: @log)
-      @watch = MemoryWatch.new(@fleet, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
-      ceilings = Ceilings.new(@fleet, @limits, watch: @watch, board: @memory[:board], log: @log)
-      @helm = Helm.new(@plan, fleet: @fleet, origins: @origins, memory: @memory, ceilings: ceilings,
-                              surroundings: @surroundings, log: @log)
-      @reaper = Reaper.new(@fleet, @origins)
-      @signals = Worker::Signals.new([*Orders.signals(@plan), "CHLD"]) do |name|
-        name == "CHLD" ? @reaper.call : @helm.obey(name)
+      @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
+      @forkers = Forkers.new(@plan, @resources.launch_command, log: @log, in_child: method(:become_worker))
+      table = @memory.in_flight_table
+      @worker_set = WorkerSet.new(@plan, forker: @forkers.first, scoreboard: @memory.scoreboard, log: @log,
+                                         job_recovery: table && JobRecovery.new(table, log: @log))
+      @watch = MemoryWatch.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
+      @controller = controller
+      @reaper = Reaper.new(@worker_set, @forkers)
+      @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
+        name == "CHLD" ? @reaper.call : @controller.handle_signal(name)
       end
-      @surroundings.take_orders(@helm)
-      @fleet.open(@plan.workers)
+      @resources.open_control_socket(@controller)
+      @worker_set.open(@plan.workers)
     end
 
-    # What all processes of the tree share: made before the first fork.
-    def memory
-      slots = Fleet.slots(@plan.workers)
-      { board: Native::Scoreboard.new(slots), ledger: Ledger.make(@plan, slots) }
+    def controller
+      ceilings = CeilingEnforcer.new(@worker_set, @limits, watch: @watch, scoreboard: @memory.scoreboard, log: @log)
+      Controller.new(@plan, worker_set: @worker_set, forkers: @forkers, memory: @memory, ceilings: ceilings,
+                            resources: @resources, log: @log)
     end
 
-    # @raise [ConfigError] when what was loaded is above the ceiling of a worker
+    # @raise [ConfigError] when the loaded application alone is above a worker's ceiling
     def limits
       limits = MemoryLimits.read(@plan.memory, log: @log)
       usage = Native::Memory.process(Process.pid) if @plan.preload?
@@ -94,32 +92,32 @@ module Chaton
       limits
     end
 
-    # Processes of the tree beside the workers.
-    def parents = [Process.pid, *@origins.pids]
+    # Processes of the tree that are not workers.
+    def parents = [Process.pid, *@forkers.pids]
 
     def supervise
-      events = EventLoop.new([@signals, @origins, @fleet, @watch, *@surroundings.sources])
-      until @helm.done?
+      events = EventLoop.new([@signals, @forkers, @worker_set, @watch, *@resources.sources])
+      until @controller.done?
         events.turn
-        @helm.steer
+        @controller.update
       end
     end
 
-    def leave
-      return @surroundings.start_again if @helm.state == :restarting
+    def finish
+      return @resources.restart_in_place if @controller.state == :restarting
 
-      @log.info("stopped", status: @helm.exit_status)
-      @helm.exit_status
+      @log.info("stopped", status: @controller.exit_status)
+      @controller.exit_status
     end
 
-    # Runs in a forked child: lets go of what is the supervisor's, so that its
-    # death can be noticed, and lives as a worker.
-    def become_worker(child, leash)
-      [@fleet, @origins, @surroundings].each(&:let_go)
-      kit = Worker::Kit.new(plan: @plan, loaded: @plan.preload?, app: @app, log: @log, **@memory,
-                            sockets: @surroundings.listeners.sockets.values)
-      Worker.live(kit, index: child.index, slot: child.slot, generation: child.origin.generation, leash: leash,
-                       inherited: @signals)
+    # Runs in a forked child. It closes the supervisor's descriptors first, so that the end of the supervisor can be
+    # noticed.
+    def become_worker(child, channel)
+      [@worker_set, @forkers, @resources].each(&:close_in_child)
+      context = Worker::ForkContext.new(plan: @plan, loaded: @plan.preload?, app: @app, log: @log, memory: @memory,
+                                        sockets: @resources.listeners.sockets.values)
+      Worker.live(context, index: child.index, scoreboard_slot: child.scoreboard_slot,
+                           generation: child.forker.generation, channel: channel, inherited: @signals)
     end
   end
 end

@@ -4,72 +4,69 @@ require_relative "service"
 require_relative "service/code"
 require_relative "worker/drain"
 require_relative "worker/hooks"
-require_relative "worker/signals"
+require_relative "worker/signal_queue"
 require_relative "telemetry/backtraces"
 require_relative "telemetry/redirect"
 require_relative "telemetry/title"
 
 module Chaton
-  # What runs in a forked worker process: start the service, say ready, wait for
-  # a signal, drain, leave.
+  # Runs in a forked worker process: starts the service, reports ready, waits for a signal, drains and exits.
   #
   # | signal | meaning |
   # |---|---|
-  # | TERM | drain within shutdown_timeout, leave |
-  # | QUIT | leave at once; the log shows what every thread was doing |
-  # | USR1 | quiet: stop accepting, go on serving open connections; fetch no more work |
+  # | TERM | drain within shutdown_timeout, exit |
+  # | QUIT | exit at once; the log shows what every thread was doing |
+  # | USR1 | quiet: stop accepting, keep serving open connections; fetch no more work |
   # | TSTP | fetch no more work (with the role jobs or streams, as in Sidekiq and Karafka) |
-  # | HUP | open redirected output files again |
-  # | INT, USR2, TTIN, TTOU | the supervisor's business: ignored |
+  # | HUP | reopen redirected output files |
+  # | INT, USR2, TTIN, TTOU | handled by the supervisor, ignored here |
   class Worker
     SIGNALS = %w[TERM QUIT USR1 HUP].freeze
     IGNORED = %w[INT USR2 TTIN TTOU].freeze
-    # Stops whatever does not know it; a terminal's Ctrl-Z sends it to all.
+    # Its default action stops a process, and a terminal's Ctrl-Z sends it to the whole process group.
     TSTP = "TSTP"
 
-    # What all workers of a generation share.
+    # What a worker gets from the process that forks it.
     #
-    # `app` is the application where the code was loaded before the fork (`loaded`); `ledger` is nil without the
-    # role jobs; `service` is the class that serves, replaced in tests.
-    Kit = Struct.new(:plan, :loaded, :app, :sockets, :board, :ledger, :log, :service, keyword_init: true)
+    # `app` is the application if the code was loaded before the fork (`loaded`); `memory` is a
+    # {Supervisor::SharedMemory}; `service` is the class that serves, replaced in tests.
+    ForkContext = Struct.new(:plan, :loaded, :app, :sockets, :memory, :log, :service, keyword_init: true)
 
-    # Runs a worker and ends the process with it.
+    # Runs a worker and ends the process with it; never returns.
     #
-    # @param kit [Kit]
-    # @param place [Hash] see {#initialize}
-    # @return [void] never
-    def self.live(kit, **place)
-      worker = new(kit, **place)
+    # @param context [ForkContext]
+    # @param identity [Hash] see {#initialize}
+    def self.live(context, **identity)
+      worker = new(context, **identity)
       status = worker.run
-      # Threads that did not finish in time would be waited for by a normal exit.
+      # A normal exit would wait for the threads that did not finish in time.
       worker.complete? ? exit(status) : exit!(status)
     end
 
-    # @param kit [Kit]
+    # @param context [ForkContext]
     # @param index [Integer] number of the worker
-    # @param slot [Integer] its place on the board
-    # @param generation [Integer]
-    # @param leash [UNIXSocket] its end of the leash
-    # @param inherited [Signals, nil] those of the process that forked
-    def initialize(kit, index:, slot:, generation:, leash:, inherited: nil)
-      @roles = kit.plan.roles_of(index)
-      @plan = kit.plan.of_process(@roles)
-      taken, ignored = intake? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
-      @signals = Signals.new(taken, ignored: ignored, inherited: inherited)
-      # Ruby's own handler reaps what system() and IO.popen start.
+    # @param scoreboard_slot [Integer] its row in the shared memory
+    # @param generation [Integer] number of the code version it runs
+    # @param channel [UNIXSocket] its end of the channel to the supervisor
+    # @param inherited [SignalQueue, nil] the queue of the process that forked
+    def initialize(context, index:, scoreboard_slot:, generation:, channel:, inherited: nil)
+      @roles = context.plan.roles_of(index)
+      @plan = context.plan.of_process(@roles)
+      handled, ignored = fetches_work? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
+      @signals = SignalQueue.new(handled, ignored: ignored, inherited: inherited)
+      # Ruby's own handler reaps the children of system() and IO.popen.
       trap("CHLD", "DEFAULT")
-      @kit = kit
-      @log = kit.log
+      @context = context
+      @log = context.log
       @index = index
-      @slot = slot
-      @leash = leash
+      @scoreboard_slot = scoreboard_slot
+      @channel = channel
       @hooks = Hooks.new(@plan.hooks, log: @log)
       @complete = true
       Telemetry::Title.worker(index: index, roles: @roles, generation: generation, tag: @plan.tag)
     end
 
-    # @return [Integer] exit status: 0 when it was asked to leave, 1 when it
-    #   could not boot
+    # @return [Integer] exit status: 0 after a requested stop, 1 when the boot failed
     def run
       return 1 unless boot
 
@@ -80,33 +77,34 @@ module Chaton
     end
 
     # @return [Boolean] whether all work was finished
-    def complete?
-      @complete
-    end
+    def complete? = @complete
 
     private
 
-    # Whether it fetches work by itself, which it can be told to leave.
-    def intake? = @roles.intersect?(%i[jobs streams])
+    def fetches_work? = @roles.intersect?(%i[jobs streams])
 
-    # @return [Boolean]
+    # @return [Boolean] whether it is ready
     def boot
       @hooks.run(:on_worker_boot, @index)
-      app = @kit.loaded ? @kit.app : Service::Code.load(@plan, @roles, log: @log)
-      @service = (@kit.service || Service).new(@plan, app: app, sockets: @kit.sockets, board: @kit.board, slot: @slot,
-                                                      leash: @leash, log: @log, duty: duty)
+      app = @context.loaded ? @context.app : Service::Code.load(@plan, @roles, log: @log)
+      @service = service(app)
       @service.on_orphan { orphaned }
       @service.start
-      @leash.write("+")
+      @channel.write("+")
       true
     rescue ScriptError, StandardError, NoMemoryError, SystemStackError => e
-      explain(e)
+      report_failed_boot(e)
       false
     end
 
-    def duty = Service::Duty.new(roles: @roles, ledger: @kit.ledger, index: @index)
+    def service(app)
+      memory = @context.memory
+      duty = Service::Duty.new(roles: @roles, ledger: memory&.in_flight_table, index: @index)
+      (@context.service || Service).new(@plan, app: app, sockets: @context.sockets, board: memory&.scoreboard,
+                                               slot: @scoreboard_slot, leash: @channel, log: @log, duty: duty)
+    end
 
-    # @return [Numeric] how long running work may take
+    # @return [Numeric] seconds that running work may take
     def serve
       loop do
         @signals.io.wait_readable
@@ -126,7 +124,7 @@ module Chaton
     def reopen_output
       Telemetry::Redirect.of(@plan.stdout_redirect).reopen
     rescue SystemCallError => e
-      @log.exception(e, "output goes on into the old file", worker: @index)
+      @log.exception(e, "an output file cannot be reopened; output goes on into the old file", worker: @index)
     end
 
     # @return [Boolean] whether all work was finished
@@ -144,19 +142,19 @@ module Chaton
 
     # Called on a thread of the service.
     def orphaned
-      @log.warn("the supervisor has gone; this worker finishes what it runs and leaves", worker: @index)
+      @log.warn("the supervisor has gone; this worker finishes its running work and exits", worker: @index)
       @signals.push("TERM")
     end
 
-    def explain(error)
+    def report_failed_boot(error)
       case error
-      # A hook's failure is logged where it happened.
+      # A hook's failure is logged by Hooks.
       when Hooks::Failed then nil
-      # The sentence says all; where we were when the store refused helps nobody.
+      # The sentence names the store and the next step; a backtrace adds nothing.
       when StoreError, LogError then @log.error("worker cannot boot: #{error.message}", worker: @index)
       else @log.exception(error, "worker cannot boot", worker: @index)
       end
-      @leash.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")
+      @channel.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")
     rescue SystemCallError
       nil
     end

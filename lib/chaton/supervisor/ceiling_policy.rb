@@ -1,60 +1,60 @@
 # frozen_string_literal: true
 
 require_relative "../telemetry/size"
-require_relative "rest"
+require_relative "recycling_backoff"
 
 module Chaton
   class Supervisor
-    # Decides what is done about memory. Pure: readings in, at most one decision out.
+    # Decides what is done about memory. Pure: it gets readings and returns at most one decision.
     #
     # | reading | decision |
     # |---|---|
-    # | a worker above the hard ceiling, or the container almost full | it is stopped at once |
-    # | a worker above its soft ceiling, or all together above theirs | it collects and trims; if in vain, is replaced |
-    # | an idle worker close to its soft ceiling | it collects and trims |
+    # | a worker above the hard ceiling, or the container almost full | the worker is stopped at once |
+    # | a worker above its soft ceiling, or all processes above theirs | it trims; in vain, it is recycled |
+    # | an idle worker close to its soft ceiling | it collects garbage and trims |
     #
-    # Of several the largest comes first, and nobody while another one is being replaced. Where the sum is what is too
-    # large, only those count that have grown since they were ready: replacing one that has not would give nothing back.
+    # The largest worker comes first, and no other one while it is being recycled. Where all processes together are too
+    # large, only workers count that have grown since they were ready: recycling another one would free nothing.
     class CeilingPolicy
-      # One worker as it was read. Sizes in bytes; `own` is its private memory, `fresh` what there was of that when it
-      # became ready; `rest_s` is the age below which it is left alone, `relieved_s` how long ago it was told to trim
-      # (nil: never) and `reliefs` how often since it was last far from its ceiling, `ahead` what its PSS will be by the
-      # time the success of that can be judged, `ending` whether it has been told to stop at once.
-      Worker = Struct.new(:index, :state, :age_s, :pss, :own, :fresh, :ahead, :in_flight, :relieved_s, :reliefs,
-                          :rest_s, :ending, keyword_init: true) do
+      # One worker's reading. Sizes in bytes: `own` is its private memory and `fresh` the same when it became ready,
+      # `ahead` the expected PSS at the time when a trim can be judged. `trimmed_s` tells how long ago it was asked to
+      # trim (nil: never), `trims` how often since it was last far from its ceiling, `rest_s` the age below which it is
+      # not recycled, `ending` whether it has been asked to stop at once.
+      WorkerReading = Struct.new(:index, :state, :age_s, :pss, :own, :fresh, :ahead, :in_flight, :trimmed_s, :trims,
+                                 :rest_s, :ending, keyword_init: true) do
         # @return [Integer] bytes by which it has grown since it was ready
         def grown = own - fresh.to_i
         def grows? = !fresh.nil? && own >= fresh * GROWN
         def rested? = age_s >= rest_s
         def ready? = state == :ready
       end
-      # All processes together, and the container around them; bytes, nil where there is none.
-      Tree = Struct.new(:total, :current, :container, keyword_init: true)
+      # All processes together, and the container; bytes, nil where there is none.
+      TreeReading = Struct.new(:total, :current, :container, keyword_init: true)
 
-      # Collect and trim.
-      Relieve = Struct.new(:worker, :reason)
-      # Replace; `how` is :replace_first, or :retire_first where both have no room.
-      Recycle = Struct.new(:worker, :how, :reason)
-      # Stop at once.
-      Hard = Struct.new(:worker, :reason)
+      # Collect garbage and give free memory back.
+      TrimWorker = Struct.new(:worker, :reason)
+      # Replace; `how` is :replace_first, or :retire_first where there is no room for both.
+      RecycleWorker = Struct.new(:worker, :how, :reason)
+      StopWorker = Struct.new(:worker, :reason)
 
-      # What a collection and a trim may take; a reading before that says nothing about their success.
-      RELIEF_TAKES_S = 0.5
-      # When its success is looked at, should the next look be later than that.
-      RELIEF_SEEN_S = 2.0
+      # Duration of a collection and a trim; an earlier reading does not show their effect.
+      TRIM_TAKES_S = 0.5
+      # When the effect is read, unless the next regular reading comes earlier.
+      TRIM_READ_AFTER_S = 2.0
       # Share of the soft ceiling at which an idle worker trims.
       NEAR = 0.9
-      # A worker that was told to trim is not told again for so long: it grows faster than that helps.
-      RELIEF_HOLDS_S = 60.0
-      # How long an idle one close to its ceiling is left in peace: longer each time that it was in vain.
-      PEACE_S = (RELIEF_HOLDS_S..3600.0)
-      # Shares of the container's limit: the last moment to act, and the one at which several may be stopped.
+      # Time for which a trim is not repeated: a worker that reaches its ceiling again within it grows faster than
+      # trimming helps.
+      TRIM_HOLDS_S = 60.0
+      # Time for which an idle worker close to its ceiling is not trimmed again; it doubles each time.
+      IDLE_TRIM_PAUSES_S = (TRIM_HOLDS_S..3600.0)
+      # Shares of the container's limit at which a worker is stopped at once, and at which a second one is.
       ALMOST_FULL = 0.97
       FULL = 0.99
-      # Share of the container's limit that must be ours: with less, it is full of what others use, or of files that the
-      # kernel keeps as long as there is room.
+      # Share of the container's limit that the server must use: with less, other processes fill it, or files that the
+      # kernel caches as long as there is room.
       OURS = 0.8
-      # Growth of private memory over the first reading from which a worker counts as growing.
+      # Ratio of private memory to its first reading from which on a worker counts as growing.
       GROWN = 1.1
 
       # @param limits [MemoryLimits]
@@ -62,19 +62,19 @@ module Chaton
         @limits = limits
       end
 
-      # @param workers [Array<Worker>] who has been read
-      # @param tree [Tree]
-      # @param busy [Boolean] whether a worker is being replaced
-      # @param held [Boolean] whether all of them are, by somebody else
-      # @return [Relieve, Recycle, Hard, nil]
+      # @param workers [Array<WorkerReading>]
+      # @param tree [TreeReading]
+      # @param busy [Boolean] whether a worker is being recycled
+      # @param held [Boolean] whether a phased restart replaces all workers
+      # @return [TrimWorker, RecycleWorker, StopWorker, nil]
       def decide(workers, tree, busy:, held: false)
-        hard = hard(workers, tree)
-        return hard if hard || busy
+        stop = stop(workers, tree)
+        return stop if stop || busy
 
         decision = over_soft(workers, tree) || over_tree(workers, tree) || near(workers)
-        return decision unless held && decision.is_a?(Recycle)
+        return decision unless held && decision.is_a?(RecycleWorker)
 
-        Relieve.new(decision.worker, decision.reason) unless relieved?(decision.worker)
+        TrimWorker.new(decision.worker, decision.reason) unless trimmed?(decision.worker)
       end
 
       # @param index [Integer] of a worker
@@ -85,63 +85,66 @@ module Chaton
         !soft.nil? && !pss.nil? && pss >= soft * NEAR
       end
 
-      # @return [Boolean] whether too much is used, and no worker has grown: replacing one would give nothing back
+      # @return [Boolean] whether too much is used and no worker has grown, so that recycling would free nothing
       def cramped?(workers, tree)
         !@limits.tree.nil? && tree.total >= @limits.tree && workers.none?(&:grows?)
       end
 
       private
 
-      def hard(workers, tree)
+      def stop(workers, tree)
         one_is = workers.any?(&:ending)
         left = workers.reject(&:ending)
         unless one_is
           worker = largest(left.select { |one| over_hard?(one) })
-          return Hard.new(worker, reached(worker.pss, @limits.hard, "hard ceiling")) if worker
+          return StopWorker.new(worker, reached(worker.pss, @limits.hard, "hard ceiling")) if worker
         end
         return unless share(tree, tree.current) >= (one_is ? FULL : ALMOST_FULL) && share(tree, tree.total) >= OURS
 
         worker = left.select(&:grows?).max_by(&:grown)
-        worker && Hard.new(worker, "the container is almost full: #{size(tree.current)} of #{size(tree.container)}")
+        worker && StopWorker.new(worker, "the container is almost full: #{size(tree.current)} of " \
+                                         "#{size(tree.container)}")
       end
 
       def over_hard?(worker)
         return false unless @limits.hard && worker.pss >= @limits.hard
 
-        # One that is as large from the start would be stopped again and again.
+        # A worker that is as large from the start would be stopped again and again.
         worker.fresh.to_i < @limits.hard || worker.rested?
       end
 
       def over_soft(workers, tree)
         over = workers.select { |one| one.ready? && one.rested? && soft(one) && one.pss >= soft(one) }
         worker = largest(over) or return
-        ease(worker, tree, reached(worker.pss, soft(worker), "soft ceiling"))
+        reduce(worker, tree, reached(worker.pss, soft(worker), "soft ceiling"))
       end
 
       def over_tree(workers, tree)
         return unless @limits.tree && tree.total >= @limits.tree
 
         worker = workers.select { |one| one.ready? && one.rested? && one.grows? }.max_by(&:own) or return
-        ease(worker, tree, "all processes have #{size(tree.total)} of #{size(@limits.tree)} together (limit_tree) " \
-                           "and it is the largest of those that grow: #{size(worker.pss)}")
+        reduce(worker, tree, "all processes have #{size(tree.total)} of #{size(@limits.tree)} together (limit_tree) " \
+                             "and it is the largest of those that grow: #{size(worker.pss)}")
       end
 
-      # A full collection inside of work is only worth it when the alternative is to replace the worker.
+      # Only idle workers: a full collection while work runs is worth its cost only when the alternative is to recycle
+      # the worker.
       def near(workers)
         close = workers.select do |one|
-          one.ready? && one.in_flight.zero? && close?(one.index, one.pss) && !in_peace?(one)
+          one.ready? && one.in_flight.zero? && close?(one.index, one.pss) && !trim_paused?(one)
         end
         worker = largest(close)
-        worker && Relieve.new(worker, "it is close to its soft ceiling: #{size(worker.pss)} of #{size(soft(worker))}")
+        worker && TrimWorker.new(worker, "it is close to its soft ceiling: #{size(worker.pss)} of " \
+                                         "#{size(soft(worker))}")
       end
 
-      def ease(worker, tree, reason)
-        relieved = relieved?(worker)
-        # No time to see whether trimming helps: it would be stopped at once.
+      def reduce(worker, tree, reason)
+        trimmed = trimmed?(worker)
+        # It would reach the hard ceiling before the effect of a trim can be read.
         hurry = !@limits.hard.nil? && worker.ahead >= @limits.hard
-        return Relieve.new(worker, reason) unless relieved || hurry
+        return TrimWorker.new(worker, reason) unless trimmed || hurry
 
-        Recycle.new(worker, how(worker, tree), reason) if hurry || worker.relieved_s >= RELIEF_TAKES_S
+        RecycleWorker.new(worker, how(worker, tree), reason) if hurry || worker.trimmed_s >= TRIM_TAKES_S
       end
 
       def how(worker, tree)
@@ -150,10 +153,11 @@ module Chaton
         rooms.any? { |used, limit| used && limit && used + needed > limit } ? :retire_first : :replace_first
       end
 
-      def relieved?(worker) = !worker.relieved_s.nil? && worker.relieved_s < RELIEF_HOLDS_S
+      def trimmed?(worker) = !worker.trimmed_s.nil? && worker.trimmed_s < TRIM_HOLDS_S
 
-      def in_peace?(worker)
-        !worker.relieved_s.nil? && worker.relieved_s < Rest.doubled(PEACE_S, [worker.reliefs - 1, 0].max)
+      def trim_paused?(worker)
+        !worker.trimmed_s.nil? &&
+          worker.trimmed_s < RecyclingBackoff.doubled(IDLE_TRIM_PAUSES_S, [worker.trims - 1, 0].max)
       end
 
       def share(tree, bytes)

@@ -2,14 +2,13 @@
 
 require "fileutils"
 require "socket"
-require_relative "conversation"
+require_relative "control_connection"
 require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # The socket through which `chaton status`, `stop`, `restart` and `quiet`
-    # talk to a running server. Open to its owner only (mode 0600); a source of
-    # the event loop.
+    # The socket over which `chaton status`, `stop`, `restart`, `quiet` and `trace` talk to a running server. Only its
+    # owner may connect (mode 0600). A source of the event loop.
     class ControlServer
       # Further clients wait in the kernel's queue.
       CLIENTS_MAX = 16
@@ -23,12 +22,10 @@ module Chaton
         @owner = Process.pid
       end
 
-      # Listens; a server that cannot be controlled still serves, so what is in
-      # the way is said and not raised.
+      # Listens. A server without a control socket can still serve, so a failure is logged and not raised.
       #
       # @yieldparam request [Hash]
       # @yieldreturn [Hash] the reply
-      # @return [void]
       def open(&answer)
         return if @path.nil? || taken?
 
@@ -37,51 +34,38 @@ module Chaton
         @server = with_umask(0o177) { UNIXServer.new(@path) }
         @inode = File.stat(@path).ino
       rescue SystemCallError, ArgumentError => e
-        @log.warn("no control socket: `chaton status` and its like will not reach this server",
+        @log.warn("no control socket: `chaton status`, `stop` and the like cannot reach this server",
                   path: @path, reason: e.message)
       end
 
-      # @return [Array<IO>]
       def ios
         listening = @server && @clients.size < CLIENTS_MAX ? [@server] : []
         listening + @clients.select(&:reading?).map(&:io)
       end
 
-      # @return [Array<IO>]
-      def writers
-        @clients.select(&:writing?).map(&:io)
-      end
+      def writers = @clients.select(&:writing?).map(&:io)
 
-      # @return [void]
       def readable(io)
         io.equal?(@server) ? accept : client(io)&.read(&@answer)
         sweep
       end
 
-      # @return [void]
       def writable(io)
         client(io)&.write
         sweep
       end
 
-      # @return [Float, nil]
-      def due_at
-        @clients.map(&:due_at).min
-      end
+      def due_at = @clients.map(&:due_at).min
 
-      # Ends clients that take too long.
-      #
-      # @return [void]
+      # Closes the connections of clients that take too long.
       def tick(now_s)
         @clients.each { |client| client.close if now_s >= client.due_at }
         sweep
       end
 
-      # Closes all and removes the file, in the process that made it.
-      #
-      # @return [void]
+      # Closes all connections. The process that made the socket's file removes it.
       def close
-        let_go
+        close_in_child
         return unless @server && Process.pid == @owner
 
         File.unlink(@path) if File.stat(@path).ino == @inode
@@ -90,9 +74,7 @@ module Chaton
       end
 
       # Closes the descriptors only; in a forked child.
-      #
-      # @return [void]
-      def let_go
+      def close_in_child
         @server&.close
         @clients.each(&:close)
         @clients.clear
@@ -100,7 +82,7 @@ module Chaton
 
       private
 
-      # A socket nobody listens on is left over from a killed server.
+      # A killed server leaves a socket file without a listener.
       def taken?
         return false unless File.exist?(@path)
 
@@ -115,19 +97,15 @@ module Chaton
 
       def accept
         io = @server.accept_nonblock(exception: false)
-        @clients << Conversation.new(io, EventLoop.now_s) unless io == :wait_readable
+        @clients << ControlConnection.new(io, EventLoop.now_s) unless io == :wait_readable
       rescue SystemCallError
-        # The client has gone between the wake-up and the accept.
+        # The client has disconnected between the wake-up and the accept.
         nil
       end
 
-      def client(io)
-        @clients.find { |one| one.io.equal?(io) }
-      end
+      def client(io) = @clients.find { |one| one.io.equal?(io) }
 
-      def sweep
-        @clients.reject!(&:closed?)
-      end
+      def sweep = @clients.reject!(&:closed?)
 
       def with_umask(umask)
         before = File.umask(umask)

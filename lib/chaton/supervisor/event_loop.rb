@@ -2,29 +2,27 @@
 
 module Chaton
   class Supervisor
-    # One thread waiting for everything at once: no polling, no second thread.
+    # Waits for all sources on one thread, without polling.
     #
-    # A *source* answers
-    # - `ios` → what to watch for reading,
-    # - `readable(io)` → called when one of them is,
-    # - `due_at` → the next moment (monotonic s) it wants a turn, nil for none,
-    # - `tick(now_s)` → its turn; called after every wake-up and must clear what
-    #   made `due_at` lie in the past, or the loop would spin.
-    # Optionally `writers` → what to watch for writing, with `writable(io)`.
+    # A *source* has these methods:
+    # - `ios` → the IOs to watch for reading;
+    # - `readable(io)` is called when one of them can be read;
+    # - `due_at` → the next time (monotonic s) at which it wants a tick, nil for none;
+    # - `tick(now_s)` is called after every wake-up. It must move a `due_at` that lies in the past, or the loop would
+    #   spin;
+    # - optionally `writers` → the IOs to watch for writing, with `writable(io)`.
     class EventLoop
       # @return [Float] seconds of the monotonic clock
       def self.now_s
         Process.clock_gettime(Process::CLOCK_MONOTONIC)
       end
 
-      # @param sources [Array<Object>] in the order they get their turn
+      # @param sources [Array<Object>] in the order in which they are called
       def initialize(sources)
         @sources = sources
       end
 
-      # Waits for the next event or due moment and serves all that is ready.
-      #
-      # @return [void]
+      # Waits for the next event or due time, and serves every source that is ready.
       def turn
         readers = watched(:ios)
         writers = watched(:writers)
@@ -51,7 +49,7 @@ module Chaton
       end
 
       def serve(ios, owners, action)
-        # An earlier source of this turn may have closed a later one's IO.
+        # An earlier source may have closed a later one's IO in this turn.
         ios.each { |io| owners.fetch(io).public_send(action, io) unless io.closed? }
       end
     end

@@ -2,19 +2,15 @@
 
 module Chaton
   class Supervisor
-    # Decides from pings and answers whether a worker is *alive*. Pure: it is
-    # given the time and says what is due.
+    # Decides from pings and answers whether a worker is *alive*. Pure: it gets the time and says what is due.
     #
-    # A worker answers a ping twice: its Rust side at once, and a small Ruby
-    # thread as soon as it gets the GVL. Only the second one counts as alive;
-    # the first one tells in the log which half stood still.
+    # A worker answers a ping twice: its Rust side at once, and a Ruby thread as soon as it gets the GVL. Only the
+    # second answer counts as alive; the first one tells in the log which half has stopped.
     #
-    # What is measured is the age of the oldest *unanswered ping*, not the time
-    # since the last answer: after the supervisor itself was stopped for a while
-    # (SIGSTOP, a suspended laptop) no ping is overdue and nobody is killed.
+    # The age of the oldest *unanswered ping* is measured, not the time since the last answer: after the supervisor
+    # itself was stopped for a while (SIGSTOP, a suspended laptop) no ping is overdue, and no worker is killed.
     class Heartbeat
-      # A ping every quarter of the timeout: a loss is seen at 1.25 × the
-      # timeout at the latest.
+      # A ping every quarter of the timeout: a loss is detected after 1.25 × the timeout at the latest.
       PINGS_PER_TIMEOUT = 4
 
       # @param timeout_s [Numeric] longest silence; 0 switches the check off
@@ -28,63 +24,40 @@ module Chaton
       end
 
       # @return [Boolean] whether pings are sent at all
-      def on?
-        @timeout_s.positive?
-      end
+      def on? = @timeout_s.positive?
 
-      # @return [Float, nil] when something is due next
       def due_at
         return unless on?
 
         [@next_ping_at, @unanswered_since && (@unanswered_since + @timeout_s)].compact.min
       end
 
-      # @param now_s [Float]
       # @return [Boolean] whether a ping should be sent now
-      def ping?(now_s)
-        on? && now_s >= @next_ping_at
-      end
+      def ping?(now_s) = on? && now_s >= @next_ping_at
 
-      # Notes that a ping was sent.
-      #
-      # @param now_s [Float]
-      # @return [void]
       def pinged(now_s)
         @unanswered_since ||= now_s
         @rust_unanswered_since ||= now_s
         @next_ping_at = now_s + (@timeout_s / PINGS_PER_TIMEOUT)
       end
 
-      # The worker's Rust side answered.
-      #
-      # @return [void]
       def rust_answered
         @rust_unanswered_since = nil
       end
 
-      # A Ruby thread of the worker answered.
-      #
-      # @param now_s [Float]
-      # @return [void]
       def ruby_answered(now_s)
         @ruby_seen_at = now_s
         @unanswered_since = nil
       end
 
-      # @param now_s [Float]
       # @return [Boolean] whether the worker counts as lost
-      def lost?(now_s)
-        on? && !@unanswered_since.nil? && now_s - @unanswered_since >= @timeout_s
-      end
+      def lost?(now_s) = on? && !@unanswered_since.nil? && now_s - @unanswered_since >= @timeout_s
 
-      # @param now_s [Float]
-      # @return [Float] seconds since a Ruby thread of the worker was last heard
-      def silent_s(now_s)
-        now_s - @ruby_seen_at
-      end
+      # @return [Float] seconds since a Ruby thread of the worker last answered
+      def silent_s(now_s) = now_s - @ruby_seen_at
 
-      # @return [Boolean] whether the Rust side has answered a ping that Ruby has
-      #   not; the latest one may still be on its way
+      # @return [Boolean] whether the Rust side has answered a ping that Ruby has not; the latest one may still be on
+      #   its way
       def rust_alive?
         @rust_unanswered_since.nil? || @unanswered_since.nil? || @rust_unanswered_since > @unanswered_since
       end

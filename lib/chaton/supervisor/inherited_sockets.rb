@@ -5,13 +5,12 @@ require "socket"
 
 module Chaton
   class Supervisor
-    # Listening sockets that were open before this process began: from our own
-    # predecessor (`CHATON_FDS`, a full restart or a mold) or from the service
-    # manager (`LISTEN_FDS`, systemd socket activation).
+    # Listening sockets that were open before this process began: passed by the process that started it (`CHATON_FDS`, a
+    # full restart or a preloader) or by the service manager (`LISTEN_FDS`, systemd socket activation).
     class InheritedSockets
       # JSON object: bind → descriptor.
       VARIABLE = "CHATON_FDS"
-      # sd_listen_fds(3): the descriptors begin here.
+      # The number of the first descriptor, by sd_listen_fds(3).
       SYSTEMD_FIRST_FD = 3
 
       # @param sockets [Hash{String=>IO}] by bind
@@ -20,13 +19,13 @@ module Chaton
         { VARIABLE => JSON.generate(sockets.transform_values(&:fileno)) }
       end
 
-      # Takes the variables out of the environment: they hold for this process
-      # only, not for programs the application starts.
+      # Takes the variables out of the environment: they are valid in this process only, not in programs that the
+      # application starts.
       #
       # @param env [ENV, Hash]
       # @param pid [Integer]
       def initialize(env = ENV, pid: Process.pid)
-        @ours = parse(env.delete(VARIABLE))
+        @passed = parse(env.delete(VARIABLE))
         listen_pid, listen_fds = %w[LISTEN_PID LISTEN_FDS].map { |name| env.delete(name) }
         env.delete("LISTEN_FDNAMES")
         count = listen_pid.to_i == pid ? listen_fds.to_i : 0
@@ -34,22 +33,22 @@ module Chaton
       end
 
       # @param bind [Chaton::Config::Bind]
-      # @return [TCPServer, UNIXServer, nil] from our predecessor
-      def ours(bind)
-        fd = @ours.delete(bind.to_s)
+      # @return [TCPServer, UNIXServer, nil] passed by the process that started this one
+      def passed(bind)
+        fd = @passed.delete(bind.to_s)
         fd && server(fd)
       end
 
       # @param bind [Chaton::Config::Bind]
-      # @return [TCPServer, UNIXServer, nil] from the service manager
+      # @return [TCPServer, UNIXServer, nil] passed by the service manager
       def activated(bind)
         found = @systemd.find { |socket| same?(socket, bind) }
         @systemd.delete(found)
       end
 
-      # @return [Array<TCPServer, UNIXServer>] sockets no bind asked for
+      # @return [Array<TCPServer, UNIXServer>] sockets without a bind
       def left
-        @systemd + @ours.values.filter_map { |fd| server(fd) }
+        @systemd + @passed.values.filter_map { |fd| server(fd) }
       end
 
       private
@@ -59,7 +58,7 @@ module Chaton
       end
 
       def server(fd)
-        # Both classes take any descriptor; which one it is, its address tells.
+        # Both classes take any descriptor; the address tells which one is right.
         family = Socket.for_fd(fd).tap { |socket| socket.autoclose = false }.local_address
         server = family.unix? ? UNIXServer.for_fd(fd) : TCPServer.for_fd(fd)
         server.close_on_exec = true

@@ -6,10 +6,9 @@ require_relative "inherited_sockets"
 
 module Chaton
   class Supervisor
-    # The listening sockets, one for each bind, in the order of the plan: taken
-    # over from whoever held them before, or bound anew.
+    # The listening sockets, one for each bind, in the order of the plan: inherited or newly bound.
     class Listeners
-      # Connections the kernel keeps ready when a bind names no number.
+      # Backlog of a bind that names none.
       BACKLOG = 1024
 
       # @param binds [Array<Chaton::Config::Bind>]
@@ -20,7 +19,7 @@ module Chaton
         @log = log
         @inherited = inherited
         @sockets = {}
-        # Unix sockets that are ours to unlink.
+        # Unix sockets to unlink at the end.
         @paths = []
         @owner = Process.pid
       end
@@ -28,40 +27,33 @@ module Chaton
       # @return [Hash{String=>TCPServer, UNIXServer}] by bind
       attr_reader :sockets
 
-      # Opens all of them.
+      # Opens all sockets.
       #
-      # @return [void]
-      # @raise [BindError] naming the bind that cannot be had
+      # @raise [BindError] naming the bind that failed
       def open
         @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
         @inherited.left.each do |socket|
-          @log.warn("an inherited socket is not used: no bind names it", address: address(socket))
+          @log.warn("an inherited socket is closed: no bind names it", address: address(socket))
           socket.close
         end
       end
 
-      # Takes over all of them and binds nothing; for a mold.
+      # Takes over inherited sockets and binds nothing; for a preloader.
       #
-      # @return [void]
       # @raise [BindError] when a bind has no socket
       def inherit
         @binds.each do |bind|
-          @sockets[bind.to_s] = @inherited.ours(bind) ||
+          @sockets[bind.to_s] = @inherited.passed(bind) ||
                                 raise(BindError, "#{bind} is new in the configuration: a phased restart keeps the " \
                                                  "sockets; restart in full (SIGUSR2) to change binds")
         end
         @inherited.left.each(&:close)
       end
 
-      # @return [Array<String>] where clients reach us, with the port the kernel chose
-      def addresses
-        @sockets.values.map { |socket| address(socket) }
-      end
+      # @return [Array<String>] addresses for clients, with the port that the kernel chose
+      def addresses = @sockets.values.map { |socket| address(socket) }
 
-      # Closes all and removes what we made in the file system; only in the
-      # process that opened them.
-      #
-      # @return [void]
+      # Closes all sockets. The process that opened them also removes the files of Unix sockets.
       def close
         @sockets.each_value { |socket| socket.close unless socket.closed? }
         return unless Process.pid == @owner
@@ -72,7 +64,7 @@ module Chaton
       private
 
       def take_over(bind)
-        if (socket = @inherited.ours(bind))
+        if (socket = @inherited.passed(bind))
           @paths << bind.path if bind.scheme == "unix"
           return socket
         end
@@ -104,10 +96,10 @@ module Chaton
         server
       end
 
-      # A socket file nobody listens on is what a killed server left behind.
+      # A killed server leaves a socket file without a listener.
       def remove_stale(bind)
         return unless File.exist?(bind.path)
-        raise BindError, "#{bind}: the file exists and is no socket; remove it" unless File.socket?(bind.path)
+        raise BindError, "#{bind}: the file exists and is not a socket; remove it" unless File.socket?(bind.path)
 
         UNIXSocket.new(bind.path).close
         raise Errno::EADDRINUSE

@@ -5,22 +5,21 @@ require_relative "../telemetry/size"
 
 module Chaton
   class Supervisor
-    # The ceilings in bytes: what the settings say, and what the container we are in leaves of it. Pure,
-    # but for {.read}.
+    # The memory ceilings in bytes: those of the settings, limited by the container's. Pure except for {.read}.
     class MemoryLimits
-      # What all processes may take of a container: the rest is the kernel's, and the time to react.
+      # Share of a container that all processes may use: the kernel needs some, and reacting takes time.
       CONTAINER_SHARE = 0.9
-      # Hard ceiling over soft, where none is set.
+      # Ratio of the hard ceiling to the soft one, where none is set.
       HARD_RATIO = 1.5
-      # The least of it: closer together, a worker is ended before it can be replaced.
+      # The smallest ratio: with less, a worker is stopped before it can be replaced.
       HARD_RATIO_MIN = 1.1
-      # Soft ceilings lie up to so far below the limit, so that workers do not reach theirs together.
+      # Soft ceilings lie up to this share below the limit, so that workers do not reach theirs at the same time.
       JITTER = 0.10
-      # Multiples of it spread evenly over 0..1, however many there are.
+      # The golden ratio: the fractions of its multiples spread evenly over 0..1, for any number of workers.
       SPREAD = (Math.sqrt(5) - 1) / 2
 
-      WHOLE = "this system does not tell shared from private memory (it has no /proc/PID/smaps_rollup): ceilings go " \
-              "by resident memory, which counts what workers share once for each of them"
+      WHOLE = "this system does not tell shared from private memory (it has no /proc/PID/smaps_rollup): ceilings " \
+              "apply to resident memory, which counts memory that workers share once for each worker"
       private_constant :WHOLE
 
       # @return [Integer, nil] bytes one worker may use; nil: no ceiling
@@ -31,13 +30,13 @@ module Chaton
       attr_reader :tree
       # @return [Integer, nil] bytes the container may use
       attr_reader :container
-      # @return [Array<String>] what the user should know about how they came about
+      # @return [Array<String>] warnings for the user
       attr_reader :warnings
 
       # @param settings [Config::MemorySettings]
-      # @param log [Telemetry::Log] what the user should know goes there
-      # @param kernel [#cgroup, #process] who tells
-      # @return [MemoryLimits] as they are on this machine
+      # @param log [Telemetry::Log] for the warnings
+      # @param kernel [#cgroup, #process] reads the container's limit
+      # @return [MemoryLimits] on this machine
       def self.read(settings, log:, kernel: Native::Memory)
         limits = new(settings, container: kernel.cgroup&.fetch(:limit), parts: !kernel.process(Process.pid).nil?)
         limits.warnings.each { |sentence| log.warn(sentence) }
@@ -60,20 +59,20 @@ module Chaton
         @warnings << WHOLE if on? && !parts
       end
 
-      # @return [Boolean] whether there is anything to watch
+      # @return [Boolean] whether there is a ceiling
       def on? = !(@worker || @hard || @tree).nil?
 
       # @param index [Integer] number of a worker
-      # @return [Integer, nil] bytes at which this worker is replaced
+      # @return [Integer, nil] bytes at which this worker is recycled
       def soft(index)
         @worker && (@worker * (1 - (JITTER * ((index * SPREAD) % 1.0)))).floor
       end
 
-      # @param need [Integer] bytes that a worker cannot do without
-      # @param line [Integer, nil] its ceiling
+      # @param need [Integer] bytes that a worker needs at least
+      # @param ceiling [Integer, nil]
       # @return [String, nil] why it cannot work at all; nil when it fits
-      def refusal(need, line = @worker)
-        return if line.nil? || need < line
+      def refusal(need, ceiling = @worker)
+        return if ceiling.nil? || need < ceiling
 
         "memory limit #{size(@worker)} #{need < @worker ? "leaves nothing above" : "is below"} what the application " \
           "needs after loading: #{size(need)}; raise `limit` in `memory { }` (twice that is a good start), or load less"
@@ -86,11 +85,10 @@ module Chaton
           "raise `limit_hard` in `memory { }` (without it, `limit`: #{HARD_RATIO} times that counts), or load less"
       end
 
-      # Before anybody is forked.
+      # Called before the first fork.
       #
       # @param loaded [Integer, nil] bytes of this process, with the application loaded
       # @param sharers [Integer] processes that will share them
-      # @return [void]
       # @raise [ConfigError] when the share alone is above the ceiling
       def check(loaded, sharers: 1)
         sentence = loaded && refusal(loaded / sharers)
@@ -102,13 +100,13 @@ module Chaton
 
       private
 
-      # A ceiling above the container's would never be reached: the kernel kills first.
+      # A ceiling above the container's would never be reached: the kernel kills the process first.
       def smaller_of(name, bytes)
         return unless bytes.is_a?(Integer)
         return bytes if @room.nil? || bytes <= @room
 
         @warnings << "#{name} #{size(bytes)} is more than the container leaves (#{size(@room)}, 0.9 of its limit " \
-                     "#{size(@container)}): #{size(@room)} rules. Lower #{name}, or raise the container's limit"
+                     "#{size(@container)}): #{size(@room)} applies. Lower #{name}, or raise the container's limit"
         @room
       end
 

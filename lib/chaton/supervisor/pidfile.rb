@@ -5,8 +5,8 @@ require_relative "../errors"
 
 module Chaton
   class Supervisor
-    # The file that names the main process. Removed at the end, by the process
-    # that wrote it and only while it still names that process.
+    # The file with the pid of the main process. The process that wrote it removes it at the end, if the file still
+    # names that process.
     class Pidfile
       # @param path [String]
       # @param log [Telemetry::Log]
@@ -16,21 +16,19 @@ module Chaton
         @owner = nil
       end
 
-      # @return [void]
-      # @raise [Chaton::Error] when a running server owns it
+      # @raise [Chaton::Error] when it belongs to a running server
       def write
         refuse_running
         FileUtils.mkdir_p(File.dirname(@path))
-        # Whole or not at all: a reader must never see an empty file.
-        draft = "#{@path}.#{Process.pid}"
-        File.write(draft, "#{Process.pid}\n")
-        File.rename(draft, @path)
+        # Renaming makes it appear whole: a reader must never see an empty file.
+        temporary = "#{@path}.#{Process.pid}"
+        File.write(temporary, "#{Process.pid}\n")
+        File.rename(temporary, @path)
         @owner = Process.pid
       rescue SystemCallError => e
         raise Chaton::Error, "pidfile #{@path} cannot be written: #{e.message}; choose another path"
       end
 
-      # @return [void]
       def remove
         File.unlink(@path) if @owner == Process.pid && recorded == Process.pid
       rescue Errno::ENOENT
@@ -54,7 +52,7 @@ module Chaton
                              "stop it (kill -TERM #{pid}) or choose another pidfile"
       end
 
-      # After a crash the number may have gone to somebody else.
+      # After a crash another process may have got the number.
       def chaton?(pid)
         File.binread("/proc/#{pid}/cmdline").include?("chaton")
       rescue Errno::ENOENT

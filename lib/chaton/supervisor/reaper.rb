@@ -1,24 +1,23 @@
 # frozen_string_literal: true
 
-require_relative "fleet_report"
+require_relative "worker_report"
 
 module Chaton
   class Supervisor
-    # Collects the processes that have ended. A subreaper (and a process with
-    # pid 1) also inherits orphans of its workers: those are collected silently.
+    # Reaps the processes that have ended. A subreaper (and a process with pid 1) also inherits orphans of its workers;
+    # those are reaped without a log line.
     class Reaper
-      # @param fleet [Fleet]
-      # @param origins [Origins]
-      def initialize(fleet, origins)
-        @fleet = fleet
-        @origins = origins
+      # @param worker_set [WorkerSet]
+      # @param forkers [Forkers]
+      def initialize(worker_set, forkers)
+        @worker_set = worker_set
+        @forkers = forkers
       end
 
-      # @return [void]
       def call
-        @origins.read_all
+        @forkers.read_all
         while (pid, status = Process.wait2(-1, Process::WNOHANG))
-          @fleet.ended(pid, status) || @origins.ended(pid, FleetReport.describe(status))
+          @worker_set.ended(pid, status) || @forkers.ended(pid, WorkerReport.describe(status))
         end
       rescue Errno::ECHILD
         nil

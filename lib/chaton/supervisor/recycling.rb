@@ -4,64 +4,60 @@ require_relative "event_loop"
 
 module Chaton
   class Supervisor
-    # One worker on its way out and the one that comes for it, from the same code:
+    # Replaces one worker by another one with the same code:
     #
-    #   booting → draining → done        the successor first (:replace_first)
-    #   leaving → filling → done         the old one first: where both have no room (:retire_first), or where there can
-    #                                    be one at a time (:only_one)
+    #   booting → draining → done        the successor starts first (:replace_first)
+    #   leaving → filling → done         the old one exits first: where there is no room for both (:retire_first), or
+    #                                    where only one may exist (:only_one)
     #
-    # and `abandoned` where the successor does not come up: the old one stays, if it is still there, or the seat goes
-    # on trying as it does after any failed boot. All it waits for are events of the fleet.
+    # It is `abandoned` where the successor does not come up: the old worker stays if it still exists, otherwise the
+    # slot tries again as it does after any failed boot. It only waits for events of the workers.
     class Recycling
       # @return [Symbol] :running, :done or :abandoned
       attr_reader :state
-      # @return [Child] who is replaced
+      # @return [Child] the one that is replaced
       attr_reader :child
-      # @return [Seat]
-      attr_reader :seat
+      # @return [WorkerSlot]
+      attr_reader :slot
       # @return [String] why
       attr_reader :reason
       # @return [Float] monotonic s
       attr_reader :begun_at_s
 
-      # @param fleet [Fleet]
-      # @param seat [Seat]
+      # @param worker_set [WorkerSet]
+      # @param slot [WorkerSlot]
       # @param how [Symbol] :replace_first, :retire_first or :only_one
       # @param reason [String]
       # @param at_once [Boolean] without letting the old one finish
-      def initialize(fleet, seat, how, reason: "", at_once: false)
-        @fleet = fleet
-        @seat = seat
-        @child = seat.child
+      def initialize(worker_set, slot, how, reason: "", at_once: false)
+        @worker_set = worker_set
+        @slot = slot
+        @child = slot.child
         @reason = reason
         @at_once = at_once
         @begun_at_s = EventLoop.now_s
         @state = :running
-        how == :replace_first ? await_successor : retire
+        how == :replace_first ? start_successor : stop_old_worker
       end
 
       # Goes as far as it can without waiting.
-      #
-      # @return [void]
       def tick
         nil while running? && advance
       end
 
-      # @return [Boolean]
       def running? = @state == :running
 
-      # @return [Boolean] whether the old one was not let finish
       def at_once? = @at_once
 
       # @return [Hash{Symbol=>Object}] for `status`
-      def to_h = { worker: @seat.index, step: @step, reason: @reason }
+      def to_h = { worker: @slot.index, step: @step, reason: @reason }
 
       private
 
-      # Each returns whether anything moved.
+      # Each step returns whether anything changed.
       def advance
-        # Taken away by TTOU in the meantime; who is still there leaves by that order.
-        return finish(:done) unless @fleet.seats.include?(@seat)
+        # TTOU has removed the slot in the meantime, and stops its processes.
+        return finish(:done) unless @worker_set.worker_slots.include?(@slot)
 
         case @step
         when :booting then boot
@@ -71,8 +67,8 @@ module Chaton
         end
       end
 
-      def await_successor
-        @successor = @fleet.start_successor(@seat, @seat.origin)
+      def start_successor
+        @successor = @worker_set.start_successor(@slot, @slot.forker)
         @step = :booting
       end
 
@@ -80,28 +76,28 @@ module Chaton
         return finish(:abandoned) if @successor.dead?
         return false unless @successor.ready?
 
-        @seat.promote&.stop(EventLoop.now_s)
+        @slot.promote&.stop(EventLoop.now_s)
         @step = :draining
         true
       end
 
-      # The seat lets go of it first, so that its end is not taken for a death.
-      def retire
-        @seat.vacate
+      # The slot is vacated first, so that the worker's end does not count as a death.
+      def stop_old_worker
+        @slot.vacate
         @at_once ? @child.stop_now(EventLoop.now_s) : @child.stop(EventLoop.now_s)
         @step = :leaving
       end
 
       def refill
-        @seat.refill(EventLoop.now_s)
+        @slot.refill(EventLoop.now_s)
         @step = :filling
         true
       end
 
       def fill
-        return finish(:abandoned) if @seat.given_up
+        return finish(:abandoned) if @slot.given_up
 
-        finish(:done) if @seat.child&.ready?
+        finish(:done) if @slot.child&.ready?
       end
 
       def finish(state)

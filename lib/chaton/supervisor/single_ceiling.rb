@@ -4,58 +4,56 @@ require_relative "../native"
 require_relative "../telemetry/size"
 require_relative "event_loop"
 require_relative "memory_limits"
-require_relative "own_restarts"
+require_relative "memory_restarts"
 
 module Chaton
   class Supervisor
-    # The ceiling of a server without workers: nobody can take over, so it collects and trims, and when that is no help
-    # it starts again in place, which finishes what runs and keeps the listening sockets open. At the hard ceiling it
-    # does that without trimming first.
+    # The memory ceiling of a server without workers. No other process can take over, so it collects and trims, and if
+    # that does not help it restarts in place, which finishes running work and keeps the listening sockets open. At the
+    # hard ceiling it does that without trimming first.
     class SingleCeiling
-      # As {CeilingPolicy}: what trimming may take, and how long it is not repeated.
-      RELIEF_S = (0.5..60.0)
-      # When its success is looked at, should the next look be later than that.
-      RELIEF_SEEN_S = 2.0
+      # As in {CeilingPolicy}: the duration of a trim, and the time for which it is not repeated.
+      TRIM_S = (0.5..60.0)
+      # When the effect is read, unless the next regular reading comes earlier.
+      TRIM_READ_AFTER_S = 2.0
 
-      # @return [Hash{String=>String}] what the next life of this process must find in its environment
-      attr_reader :bequest
+      # @return [Hash{String=>String}] variables for the next run of this process
+      attr_reader :restart_environment
 
       # @param settings [Config::MemorySettings]
-      # @param restarts [Boolean] whether it may start again; otherwise it only says so
+      # @param restarts [Boolean] whether it may restart; otherwise it only logs
       # @param log [Telemetry::Log]
-      # @param past [OwnRestarts] its former lives
-      # @param kernel [#process, #resident, #cgroup] who tells
+      # @param past [MemoryRestarts] of the runs before this one
+      # @param kernel [#process, #resident, #cgroup] reads the figures
       # @param now_s [Float]
-      # @raise [ConfigError] when what is loaded is above the ceiling
-      def initialize(settings, restarts:, log:, past: OwnRestarts.arrive, kernel: Native::Memory,
+      # @raise [ConfigError] when the loaded application alone is above the ceiling
+      def initialize(settings, restarts:, log:, past: MemoryRestarts.from_env, kernel: Native::Memory,
                      now_s: EventLoop.now_s)
         @limits = MemoryLimits.read(settings, log: log, kernel: kernel)
         @every_s = settings.check_every_s
         @restarts = restarts
         @past = past
-        @bequest = {}
+        @restart_environment = {}
         @log = log
         @kernel = kernel
         @began_at_s = now_s
         @next_at_s = now_s + @every_s
-        @limits.check(usage&.fetch(:pss)) if line
+        @limits.check(usage&.fetch(:pss)) if ceiling
       end
 
-      # @return [Float, nil]
-      def due_at = line && @next_at_s
+      def due_at = ceiling && @next_at_s
 
-      # Looks, and says what is to be done.
+      # Reads the memory if it is due.
       #
-      # @param now_s [Float]
-      # @return [Symbol, nil] :trim, :restart or nothing
-      def look(now_s)
-        return if line.nil? || now_s < @next_at_s
+      # @return [Symbol, nil] what is to be done: :trim, :restart or nothing
+      def check(now_s)
+        return if ceiling.nil? || now_s < @next_at_s
 
         @next_at_s = now_s + @every_s
         used = used_bytes
-        return answer(used, now_s) if used >= line
+        return reduce(used, now_s) if used >= ceiling
 
-        @said = false
+        @logged = false
         @early = false
         nil
       end
@@ -65,62 +63,62 @@ module Chaton
 
       private
 
-      # With one process its ceiling and that of all processes are one.
-      def line = [@limits.worker, @limits.tree].compact.min
+      # For one process its own ceiling and that of all processes are the same.
+      def ceiling = [@limits.worker, @limits.tree].compact.min
 
       def usage = @kernel.process(Process.pid)
 
-      # Resident memory is never less than what counts, and costs next to nothing to read.
+      # Resident memory is never less than the figure that counts (PSS), and is cheap to read.
       def used_bytes
         resident = @kernel.resident(Process.pid).to_i
-        resident < line ? resident : usage&.fetch(:pss) || resident
+        resident < ceiling ? resident : usage&.fetch(:pss) || resident
       end
 
       # @return [Symbol, nil]
-      def answer(used, now_s)
+      def reduce(used, now_s)
         @early ||= !old_enough?(now_s)
-        # No time to see whether trimming helps.
+        # There is no time to read the effect of a trim.
         return restart(used, now_s) if @limits.hard && used >= @limits.hard
 
-        since_s = @relieved_at_s && (now_s - @relieved_at_s)
-        return trim(used, now_s) if since_s.nil? || since_s >= RELIEF_S.end
-        return if since_s < RELIEF_S.begin
+        since_s = @trimmed_at_s && (now_s - @trimmed_at_s)
+        return trim(used, now_s) if since_s.nil? || since_s >= TRIM_S.end
+        return if since_s < TRIM_S.begin
 
         restart(used, now_s)
       end
 
       def trim(used, now_s)
-        @relieved_at_s = now_s
-        @next_at_s = [@next_at_s, now_s + RELIEF_SEEN_S].min
-        tell(:info, "collecting and trimming", used) unless @said
+        @trimmed_at_s = now_s
+        @next_at_s = [@next_at_s, now_s + TRIM_READ_AFTER_S].min
+        log(:info, "collecting and trimming", used) unless @logged
         :trim
       end
 
       def restart(used, now_s)
         may = @restarts && old_enough?(now_s)
-        tell(may && !@early ? :info : :warn, consequence(may), used) unless @said && !may
-        @said = !may
+        log(may && !@early ? :info : :warn, consequence(may), used) unless @logged && !may
+        @logged = !may
         return unless may
 
-        @bequest = @past.next(early: @early).to_env
+        @restart_environment = @past.next(early: @early).to_env
         :restart
       end
 
-      # One that is above its ceiling sooner would start again and again.
+      # A process that reaches its ceiling earlier would restart again and again.
       def old_enough?(now_s) = now_s - @began_at_s >= @past.age_s
 
       def consequence(may)
-        return "in development it goes on" unless @restarts
+        return "it goes on, because it does not restart in development" unless @restarts
         return "it runs for less than #{@past.age_s.round} s and goes on; raise `limit` in `memory { }`" unless may
         return "starting again in place" unless @early
 
-        "starting again in place, though it was that large early: next time not before " \
+        "starting again in place, although it reached that size early: next time not before " \
           "#{@past.next(early: true).age_s.round} s; raise `limit` in `memory { }`"
       end
 
-      def tell(level, what, used)
+      def log(level, consequence, used)
         size = Telemetry::Size
-        @log.public_send(level, "memory reached #{size.of(used)} of #{size.of(line)}: #{what}")
+        @log.public_send(level, "memory reached #{size.of(used)} of #{size.of(ceiling)}: #{consequence}")
       end
     end
   end

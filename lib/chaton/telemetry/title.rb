@@ -38,8 +38,8 @@ module Chaton
       # @param generation [Integer]
       # @param tag [String, nil]
       # @return [String]
-      def mold(generation:, tag:)
-        set("chaton mold generation #{generation}", tag, [])
+      def preloader(generation:, tag:)
+        set("chaton preloader generation #{generation}", tag, [])
       end
 
       def set(head, tag, listen)

@@ -4,14 +4,14 @@ require "io/wait"
 
 module Chaton
   class Worker
-    # A service that is being stopped, on a thread of its own, so that the main
-    # thread goes on hearing signals: the second INT must not wait for the first.
+    # Stops a service on a thread of its own, so that the main thread keeps handling signals: a second INT must not wait
+    # for the first.
     class Drain
       # @return [IO] readable once the service has stopped
       attr_reader :io
 
       # @param service [Chaton::Service]
-      # @param deadline_s [Numeric] how long running work may take
+      # @param deadline_s [Numeric] seconds that running work may take
       def initialize(service, deadline_s)
         @io, done = IO.pipe
         @thread = Thread.new do
@@ -24,16 +24,13 @@ module Chaton
       end
 
       # @return [Boolean] whether the service has stopped
-      def over?
-        !@io.wait_readable(0).nil?
-      end
+      def over? = !@io.wait_readable(0).nil?
 
-      # @return [Boolean] true when all work was finished, false when some had
-      #   to be released; waits for the end
+      # Waits for the end.
+      #
+      # @return [Boolean] true when all work was finished, false when some had to be released
       # @raise [Exception] what stopping raised
-      def complete?
-        @thread.value
-      end
+      def complete? = @thread.value
     end
   end
 end

@@ -4,9 +4,9 @@ require_relative "../errors"
 
 module Chaton
   class Worker
-    # Runs the blocks a configuration registers for moments of a process's life.
+    # Runs the blocks that a configuration registers for moments of a process's life.
     class Hooks
-      # A hook raised; the message names it and where it was written.
+      # A hook raised; the message names the hook and where it is defined.
       class Failed < Chaton::Error; end
 
       # @param hooks [Hash{Symbol=>Array<Proc>}]
@@ -19,23 +19,18 @@ module Chaton
       # Runs all hooks of a moment, in order; the first that raises ends it.
       #
       # @param name [Symbol]
-      # @param arguments [Array] handed to each block
-      # @return [void]
+      # @param arguments [Array] passed to each block
       # @raise [Failed]
       def run(name, *arguments)
         @hooks.fetch(name, []).each { |hook| call(name, hook, arguments) }
       end
 
-      # Runs all hooks of a moment although one raises; for a process that leaves.
-      #
-      # @param name [Symbol]
-      # @param arguments [Array]
-      # @return [void]
+      # Runs all hooks of a moment even if one raises; for a process that is exiting.
       def run_all(name, *arguments)
         @hooks.fetch(name, []).each do |hook|
           call(name, hook, arguments)
         rescue Failed
-          # Logged; leaving goes on.
+          # It is logged already.
           nil
         end
       end

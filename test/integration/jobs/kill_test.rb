@@ -90,7 +90,7 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Where workers are children of a mold that the supervisor adopted.
+  # Where workers are children of a preloader that the supervisor adopted.
   each_store def test_after_a_phased_restart_too
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     server.signal("USR1")

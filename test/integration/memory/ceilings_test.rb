@@ -47,7 +47,7 @@ class CeilingsIntegrationTest < Minitest::Test
     load = ClientLoad.new(server.port, path: "/leak")
     server.wait_line(/INFO  worker recycled: its memory reached \d+ MiB \(soft ceiling 48 MiB\)/)
     load.stop
-    assert_match(/told to collect and trim.*worker is being recycled.*a new one is started first.*worker recycled/m,
+    assert_match(/asked to collect and trim.*worker is being recycled.*a new one is started first.*worker recycled/m,
                  server.log)
     assert_empty load.failures
     assert_equal 0, server.stop
@@ -58,7 +58,7 @@ class CeilingsIntegrationTest < Minitest::Test
     load = ClientLoad.new(server.port, path: "/leak")
     server.wait_line(/INFO  worker recycled: all processes have \d+ MiB of 80 MiB together/, count: 2)
     load.stop
-    assert_match(/there is no room for two, so it leaves first/, server.log)
+    assert_match(/there is no room for two, so it exits first/, server.log)
     assert_empty load.failures
     assert_one_at_a_time(server.log)
     refute_match(/worker died|ERROR/, server.log)

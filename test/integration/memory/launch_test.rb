@@ -160,8 +160,8 @@ class LaunchIntegrationTest < Minitest::Test
     server.signal("USR2")
     server.wait_line(/ ready  listen=/, count: 3)
     assert_preloaded(server)
-    assert_match(/heap: sized by the last start/, server.log, "the mold, or the server in its second life")
-    assert_equal 3, server.log.scan(ALLOCATOR_LINE).size, "the server, its mold, the server again"
+    assert_match(/heap: sized by the last start/, server.log, "the preloader, or the server in its second life")
+    assert_equal 3, server.log.scan(ALLOCATOR_LINE).size, "the server, its preloader, the server again"
     assert_equal 0, server.stop
     server.wait_all_gone
   end

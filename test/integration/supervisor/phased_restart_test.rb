@@ -30,7 +30,7 @@ class PhasedRestartTest < Minitest::Test
     server.wait_all_gone
   end
 
-  def test_the_mold_serves_later_respawns
+  def test_the_preloader_serves_later_respawns
     server = boot(rackup: app("old"), config: "workers 1")
     server.write("config.ru", app("new"))
     restart(server)
@@ -45,7 +45,7 @@ class PhasedRestartTest < Minitest::Test
     server.wait_all_gone
   end
 
-  def test_each_phased_restart_has_a_mold_of_its_own
+  def test_each_phased_restart_has_a_preloader_of_its_own
     server = boot(rackup: app("0"), config: "workers 1")
     (1..3).each do |round|
       server.write("config.ru", app(round.to_s))
@@ -53,8 +53,8 @@ class PhasedRestartTest < Minitest::Test
       assert_equal round.to_s, server.get.body
     end
     children = File.read("/proc/#{server.pid}/task/#{server.pid}/children").split
-    # One worker and one mold; a retired mold may still be leaving.
-    server.eventually("the old molds have left") do
+    # One worker and one preloader; a retired preloader may still be leaving.
+    server.eventually("the old preloaders have left") do
       File.read("/proc/#{server.pid}/task/#{server.pid}/children").split.size == 2
     end
     refute_empty children
@@ -101,16 +101,16 @@ class PhasedRestartTest < Minitest::Test
     assert_equal "new", server.get.body
     assert_equal [1], generations(server)
     assert_equal 0, server.stop
-    refute_match(/mold/, server.log)
+    refute_match(/preloader/, server.log)
   end
 
-  def test_a_killed_mold_is_made_again_when_it_is_needed
+  def test_a_killed_preloader_is_made_again_when_it_is_needed
     server = boot(rackup: app("old"), config: "workers 1")
     server.write("config.ru", app("new"))
     restart(server)
-    mold = server.log[/mold ready.*pid=(\d+)/, 1].to_i
-    server.signal("KILL", mold)
-    server.wait_line(/mold ended/)
+    preloader = server.log[/preloader ready.*pid=(\d+)/, 1].to_i
+    server.signal("KILL", preloader)
+    server.wait_line(/preloader ended/)
     server.signal("KILL", server.workers.first)
     server.wait_line(/worker ready/, count: 3)
     assert_equal "new", server.get.body
@@ -118,7 +118,7 @@ class PhasedRestartTest < Minitest::Test
     server.wait_all_gone
   end
 
-  def test_the_mold_and_its_workers_leave_when_the_supervisor_dies
+  def test_the_preloader_and_its_workers_leave_when_the_supervisor_dies
     server = boot(rackup: app("old"), config: "workers 2")
     restart(server)
     server.workers

@@ -84,7 +84,7 @@ class KillTest < Minitest::Test
     old = server.workers
     server.eventually("some load") { witnesses.answered > 200 }
     server.signal("USR1")
-    server.wait_line(/mold ready/)
+    server.wait_line(/preloader ready/)
     server.signal("KILL", old.last) if server.alive?(old.last)
     server.wait_line(/phased restart done/)
     server.eventually("the new ones serve") { witnesses.answered(except: old) > 200 }

@@ -5,12 +5,12 @@ require "stringio"
 require "tmpdir"
 require "chaton/control"
 require "chaton/supervisor/control_server"
-require "chaton/supervisor/remote"
+require "chaton/supervisor/control_commands"
 require "chaton/telemetry/log"
 
 class ControlServerTest < Minitest::Test
-  # What a helm answers.
-  class Helm
+  # What a controller answers.
+  class Controller
     attr_reader :calls
 
     def initialize
@@ -31,7 +31,7 @@ class ControlServerTest < Minitest::Test
     @dir = Dir.mktmpdir
     @path = File.join(@dir, "tmp/control.sock")
     @output = StringIO.new
-    @helm = Helm.new
+    @controller = Controller.new
     @server = open_server
     @poked, @poke = IO.pipe
     @stop = false
@@ -51,7 +51,7 @@ class ControlServerTest < Minitest::Test
     answer = client.call("status")
     assert_equal "running", answer["state"]
     assert_equal Process.pid, client.call("stop")["pid"]
-    assert_equal [:stop], @helm.calls
+    assert_equal [:stop], @controller.calls
   end
 
   def test_a_refusal_is_an_error_with_its_reason
@@ -75,7 +75,7 @@ class ControlServerTest < Minitest::Test
     UNIXSocket.open(@path) do |socket|
       other = Thread.new { client.call("status") }
       assert_equal "running", other.value["state"]
-      @ahead_s = Chaton::Supervisor::Conversation::LIFETIME_S + 1
+      @ahead_s = Chaton::Supervisor::ControlConnection::LIFETIME_S + 1
       @poke.write(".")
       assert_nil socket.gets
     end
@@ -113,7 +113,7 @@ class ControlServerTest < Minitest::Test
 
   def open_server
     server = Chaton::Supervisor::ControlServer.new(@path, log: Chaton::Telemetry::Log.new(io: @output))
-    server.open(&Chaton::Supervisor::Remote.new(@helm).method(:call))
+    server.open(&Chaton::Supervisor::ControlCommands.new(@controller).method(:call))
     server
   end
 

@@ -2,10 +2,10 @@
 
 require "stringio"
 require "chaton/config/memory_settings"
-require "chaton/supervisor/fleet"
+require "chaton/supervisor/worker_set"
 require "chaton/telemetry/log"
 
-# Stand-ins for what surrounds a fleet: nothing is forked.
+# Stand-ins for what surrounds a worker_set: nothing is forked.
 module SupervisorFakes
   Plan = Struct.new(:workers, :boot_timeout_s, :shutdown_timeout_s, :alive_timeout_s, :restart_delay_s,
                     :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, :roles, :memory, :retiring,
@@ -16,8 +16,8 @@ module SupervisorFakes
     def of_process(_roles) = self
   end
 
-  # Notes which children it was asked for and keeps the worker's end of the leash.
-  class Origin
+  # Notes which children it was asked for and keeps the worker's end of the channel.
+  class Forker
     attr_reader :generation, :asked, :reason
     attr_accessor :state
 
@@ -44,18 +44,18 @@ module SupervisorFakes
     end
   end
 
-  class Board
+  class FakeScoreboard
     attr_reader :cleared, :gauges
 
     def initialize
       @cleared = []
-      @gauges = Hash.new { |all, slot| all[slot] = {} }
+      @gauges = Hash.new { |all, scoreboard_slot| all[scoreboard_slot] = {} }
     end
 
-    def read(slot) = @gauges[slot]
+    def read(scoreboard_slot) = @gauges[scoreboard_slot]
 
-    def clear(slot)
-      @cleared << slot
+    def clear(scoreboard_slot)
+      @cleared << scoreboard_slot
     end
   end
 
@@ -63,37 +63,37 @@ module SupervisorFakes
 
   def compacting(value) = Chaton::Config::MemorySettings.new(compact: value)
 
-  def build_fleet(workers: 2, recovery: nil, **changes)
+  def build_worker_set(workers: 2, job_recovery: nil, **changes)
     settings = { workers: workers, boot_timeout_s: 10, shutdown_timeout_s: 5, alive_timeout_s: 0, restart_delay_s: 1,
                  restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60, roles: [[:web]],
                  memory: compacting(true) }
     @output = StringIO.new
     @log = Chaton::Telemetry::Log.new(io: @output)
-    @origin = Origin.new
-    @board = Board.new
+    @forker = Forker.new
+    @scoreboard = FakeScoreboard.new
     plan = Plan.new(**settings, **changes)
-    @fleet = Chaton::Supervisor::Fleet.new(plan, origin: @origin, board: @board, log: @log,
-                                                 recovery: recovery&.call(@log))
-    @fleet.open(workers)
+    @worker_set = Chaton::Supervisor::WorkerSet.new(plan, forker: @forker, scoreboard: @scoreboard, log: @log,
+                                                          job_recovery: job_recovery&.call(@log))
+    @worker_set.open(workers)
     tick
   end
 
   def tick(after_s = 0)
-    @fleet.tick(Chaton::Supervisor::EventLoop.now_s + after_s)
+    @worker_set.tick(Chaton::Supervisor::EventLoop.now_s + after_s)
   end
 
   # The child's worker says ready.
   def make_ready(child)
     theirs = all_asked.find { |one, _| one.equal?(child) }.last
     theirs.write("+")
-    @fleet.readable(child.leash.io)
+    @worker_set.readable(child.channel.io)
   end
 
   def all_asked
-    [@origin, @other].compact.flat_map(&:asked)
+    [@forker, @other].compact.flat_map(&:asked)
   end
 
   def lose(child, reason = "killed by SIGKILL")
-    @fleet.missed(child, reason)
+    @worker_set.fork_failed(child, reason)
   end
 end

@@ -63,7 +63,7 @@ class ListenersTest < Minitest::Test
       assert_match(/in use/, assert_raises(Chaton::BindError) { listeners(bind).open }.message)
       File.write("#{dir}/file", "")
       other = Bind.new(scheme: "unix", path: "#{dir}/file")
-      assert_match(/no socket/, assert_raises(Chaton::BindError) { listeners(other).open }.message)
+      assert_match(/not a socket/, assert_raises(Chaton::BindError) { listeners(other).open }.message)
       assert_path_exists "#{dir}/file"
     end
   end
@@ -79,7 +79,7 @@ class ListenersTest < Minitest::Test
     assert_equal first.addresses, second.addresses
   end
 
-  def test_a_mold_binds_nothing
+  def test_a_preloader_binds_nothing
     first = listeners(tcp).tap(&:open)
     second = listeners(tcp(0, "::1"), env: environment(first))
     assert_match(/restart in full/, assert_raises(Chaton::BindError) { second.inherit }.message)
@@ -88,7 +88,7 @@ class ListenersTest < Minitest::Test
   def test_what_no_bind_names_is_said
     first = listeners(tcp).tap(&:open)
     listeners(env: environment(first)).open
-    assert_match(/an inherited socket is not used/, @output.string)
+    assert_match(/an inherited socket is closed/, @output.string)
   end
 
   def test_variables_are_taken_out_of_the_environment

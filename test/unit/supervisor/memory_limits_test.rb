@@ -77,6 +77,6 @@ class MemoryLimitsTest < Minitest::Test
                  output.string)
     assert_match(/memory ceilings  limit="90 MiB"/, output.string)
     # The kernel of the test knows no process.
-    assert_match(/ceilings go by resident memory/, output.string)
+    assert_match(/ceilings apply to resident memory/, output.string)
   end
 end

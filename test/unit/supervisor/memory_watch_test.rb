@@ -11,10 +11,10 @@ class MemoryWatchTest < Minitest::Test
   OURS = 7
 
   def setup
-    build_fleet(workers: 2)
+    build_worker_set(workers: 2)
     @kernel = Kernel.new
     @kernel.set(OURS, 30)
-    @fleet.children.each_with_index do |child, index|
+    @worker_set.children.each_with_index do |child, index|
       child.forked(100 + index, now_s)
       make_ready(child)
       @kernel.set(100 + index, 20, rss: 60)
@@ -26,7 +26,7 @@ class MemoryWatchTest < Minitest::Test
     watch
     assert_nil @watch.due_at
     look
-    refute_predicate @watch, :looked?
+    refute_predicate @watch, :updated?
     assert_empty @kernel.asked
   end
 
@@ -43,9 +43,9 @@ class MemoryWatchTest < Minitest::Test
     watch(limit: 1000)
     assert_operator @watch.due_at, :<=, now_s
     look
-    assert_equal @fleet.children, @watch.newcomers
+    assert_equal @worker_set.children, @watch.newcomers
     assert_empty @watch.newcomers
-    assert_equal 20, @watch.view(child(0)).fresh[:private]
+    assert_equal 20, @watch.memory_of(child(0)).fresh[:private]
     assert_in_delta @now_s + 2, @watch.due_at, 0.01
   end
 
@@ -56,11 +56,11 @@ class MemoryWatchTest < Minitest::Test
     @kernel.set(101, 70, rss: 80)
     @kernel.asked.clear
     look
-    assert_predicate @watch, :looked?
-    refute_predicate @watch, :looked?
+    assert_predicate @watch, :updated?
+    refute_predicate @watch, :updated?
     assert_equal [101], @kernel.asked
-    assert_nil @watch.view(child(0)).usage
-    assert_equal 70, @watch.view(child(1)).usage[:pss]
+    assert_nil @watch.memory_of(child(0)).usage
+    assert_equal 70, @watch.memory_of(child(1)).usage[:pss]
   end
 
   def test_the_sum_is_exact_close_to_the_ceiling_of_all
@@ -92,7 +92,7 @@ class MemoryWatchTest < Minitest::Test
     look
     @kernel.set(100, 99, rss: 110)
     look
-    assert_in_delta 10.0, @watch.view(child(0)).rise, 0.01
+    assert_in_delta 10.0, @watch.memory_of(child(0)).rise, 0.01
     assert_in_delta 99 + 40, @watch.ahead(child(0)), 1
     @kernel.set(100, 95, rss: 110)
     look
@@ -104,19 +104,19 @@ class MemoryWatchTest < Minitest::Test
     @kernel.set(100, 80)
     look
     @kernel.set(100, 85)
-    @watch.view(child(0)).read_at_s = 0.0
+    @watch.memory_of(child(0)).read_at_s = 0.0
     @watch.figures(child(0), @now_s + 0.01)
     assert_equal 85, @watch.ahead(child(0)), "taken for a growth of 500 bytes a second"
     @kernel.set(100, 90)
     look
-    assert_in_delta 5.0, @watch.view(child(0)).rise, 0.01
+    assert_in_delta 5.0, @watch.memory_of(child(0)).rise, 0.01
   end
 
   def test_a_kernel_without_parts_goes_by_the_whole
     watch(limit: 100)
     @kernel.define_singleton_method(:process) { |_pid| nil }
     look
-    assert_equal({ rss: 60, pss: 60, private: 60, shared: 0, swap: 0 }, @watch.view(child(0)).fresh)
+    assert_equal({ rss: 60, pss: 60, private: 60, shared: 0, swap: 0 }, @watch.memory_of(child(0)).fresh)
   end
 
   def test_who_has_gone_leaves_nothing_behind
@@ -125,7 +125,7 @@ class MemoryWatchTest < Minitest::Test
     gone = child(0)
     lose(gone)
     look
-    assert_nil @watch.view(gone).fresh
+    assert_nil @watch.memory_of(gone).fresh
   end
 
   def test_nor_does_it_where_only_the_status_is_asked_for
@@ -134,14 +134,16 @@ class MemoryWatchTest < Minitest::Test
     @watch.figures(gone, @now_s)
     lose(gone)
     @watch.total_now(@now_s)
-    refute_includes @watch.instance_variable_get(:@views).keys, gone
+    refute_includes @watch.instance_variable_get(:@memories).keys, gone
   end
 
   private
 
   def watch(container: nil, **given)
     limits = limits_of(**given, container: container)
-    @watch = Chaton::Supervisor::MemoryWatch.new(@fleet, limits, every_s: 2.0, parents: -> { [OURS] }, kernel: @kernel)
+    @watch = Chaton::Supervisor::MemoryWatch.new(@worker_set, limits, every_s: 2.0, parents: -> {
+                                                                                               [OURS]
+                                                                                             }, kernel: @kernel)
   end
 
   def look
@@ -149,7 +151,7 @@ class MemoryWatchTest < Minitest::Test
     @watch.instance_variable_set(:@next_at_s, @now_s + 2) if @watch.due_at
   end
 
-  def child(index) = @fleet.children[index]
+  def child(index) = @worker_set.children[index]
 
   def now_s = Chaton::Supervisor::EventLoop.now_s
 end

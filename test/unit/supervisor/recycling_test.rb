@@ -8,11 +8,11 @@ class RecyclingTest < Minitest::Test
   include SupervisorFakes
 
   def setup
-    build_fleet(workers: 2)
-    @fleet.children.each { |child| make_ready(child) }
-    @old, @other = @fleet.children.dup
+    build_worker_set(workers: 2)
+    @worker_set.children.each { |child| make_ready(child) }
+    @old, @other = @worker_set.children.dup
     @other = nil
-    @seat = @fleet.seats.first
+    @worker_slot = @worker_set.worker_slots.first
   end
 
   def test_the_old_one_leaves_when_the_new_one_is_ready
@@ -21,8 +21,8 @@ class RecyclingTest < Minitest::Test
     make_ready(newest)
     step
     assert_predicate @old, :stopping?
-    assert_same newest, @seat.child
-    assert_same @origin, newest.origin
+    assert_same newest, @worker_slot.child
+    assert_same @forker, newest.forker
     assert_predicate @recycling, :running?
     lose(@old, "exit 0")
     step
@@ -36,22 +36,22 @@ class RecyclingTest < Minitest::Test
     step
     assert_equal :abandoned, @recycling.state
     assert_predicate @old, :ready?
-    assert_same @old, @seat.child
+    assert_same @old, @worker_slot.child
     assert_untouched
   end
 
   def test_without_room_the_old_one_leaves_first_and_its_end_is_no_death
     recycle(:retire_first)
     assert_predicate @old, :stopping?
-    assert_equal 2, @fleet.children.size
+    assert_equal 2, @worker_set.children.size
     tick
     step
-    assert_equal 2, @fleet.children.size, "nobody comes before it has left"
+    assert_equal 2, @worker_set.children.size, "nobody comes before it has left"
     lose(@old, "exit 0")
     step
     tick
-    assert_equal 2, @fleet.children.size
-    make_ready(@seat.child)
+    assert_equal 2, @worker_set.children.size
+    make_ready(@worker_slot.child)
     step
     assert_equal :done, @recycling.state
     assert_untouched
@@ -62,7 +62,7 @@ class RecyclingTest < Minitest::Test
     @old.define_singleton_method(:signal) { |name| signals << name }
     recycle(:retire_first, at_once: true)
     assert_equal %w[QUIT], signals
-    assert_predicate @old, :ended_by_us?
+    assert_predicate @old, :ended_by_supervisor?
     assert_predicate @recycling, :at_once?
   end
 
@@ -71,14 +71,14 @@ class RecyclingTest < Minitest::Test
     lose(@old, "exit 0")
     step
     tick
-    lose(@seat.child, "exit 1")
+    lose(@worker_slot.child, "exit 1")
     step
     assert_predicate @recycling, :running?
     tick(1.5)
-    lose(@seat.child, "exit 1")
+    lose(@worker_slot.child, "exit 1")
     step
     assert_equal :abandoned, @recycling.state
-    refute_nil @seat.given_up
+    refute_nil @worker_slot.given_up
   end
 
   def test_an_old_one_that_dies_meanwhile_is_replaced_by_the_successor
@@ -86,11 +86,11 @@ class RecyclingTest < Minitest::Test
     lose(@old)
     tick(100)
     step
-    assert_equal 2, @fleet.children.size
+    assert_equal 2, @worker_set.children.size
     make_ready(newest)
     step
     assert_equal :done, @recycling.state
-    assert_same newest, @seat.child
+    assert_same newest, @worker_slot.child
   end
 
   def test_both_dying_leaves_the_seat_to_its_own_policy
@@ -101,25 +101,25 @@ class RecyclingTest < Minitest::Test
     step
     assert_equal :abandoned, @recycling.state
     tick
-    assert_equal 2, @fleet.children.size
+    assert_equal 2, @worker_set.children.size
   end
 
   def test_a_number_that_is_taken_away_meanwhile_ends_it
-    @seat = @fleet.seats.last
+    @worker_slot = @worker_set.worker_slots.last
     recycle(:replace_first)
-    @fleet.shrink
+    @worker_set.shrink
     step
     assert_equal :done, @recycling.state
-    assert_equal 1, @fleet.seats.size
+    assert_equal 1, @worker_set.worker_slots.size
   end
 
   def test_one_that_is_stopped_at_once_in_the_middle_of_it
     recycle(:replace_first)
-    hard = Chaton::Supervisor::Recycling.new(@fleet, @seat, :retire_first, at_once: true)
+    hard = Chaton::Supervisor::Recycling.new(@worker_set, @worker_slot, :retire_first, at_once: true)
     lose(@old, "exit 0")
     [@recycling, hard].each(&:tick)
     tick
-    assert_equal 2, @fleet.children.size, "the successor on its way is the replacement"
+    assert_equal 2, @worker_set.children.size, "the successor on its way is the replacement"
     make_ready(newest)
     [@recycling, hard].each(&:tick)
     assert_equal %i[done done], [@recycling, hard].map(&:state)
@@ -128,19 +128,19 @@ class RecyclingTest < Minitest::Test
   private
 
   def recycle(how, **options)
-    @recycling = Chaton::Supervisor::Recycling.new(@fleet, @seat, how, **options)
+    @recycling = Chaton::Supervisor::Recycling.new(@worker_set, @worker_slot, how, **options)
     step
   end
 
   def step = @recycling.tick
 
-  def newest = @origin.asked.last.first
+  def newest = @forker.asked.last.first
 
   # No death was counted: the next one is answered without delay.
   def assert_untouched
     refute_match(/worker died/, @output.string)
-    child = @seat.child
+    child = @worker_slot.child
     lose(child)
-    assert_operator @seat.due_at, :<=, Chaton::Supervisor::EventLoop.now_s
+    assert_operator @worker_slot.due_at, :<=, Chaton::Supervisor::EventLoop.now_s
   end
 end

@@ -31,15 +31,15 @@ class RestartPolicyTest < Minitest::Test
     one = policy
     verdicts = Array.new(6) { one.boot_failed }
     assert_equal [0.5, 1.0, 2.0, 4.0, 4.0], verdicts.first(5).map(&:delay_s)
-    assert_equal Policy::Stop.new(6), verdicts.last
+    assert_equal Policy::GiveUp.new(6), verdicts.last
   end
 
   def test_a_ready_worker_begins_a_new_row
     one = policy(count: 2)
     one.boot_failed
     one.ready
-    assert_kind_of Policy::Again, one.boot_failed
-    assert_kind_of Policy::Stop, one.boot_failed
+    assert_kind_of Policy::RestartAfter, one.boot_failed
+    assert_kind_of Policy::GiveUp, one.boot_failed
   end
 
   def test_a_hundred_thousand_deaths_keep_the_longest_delay

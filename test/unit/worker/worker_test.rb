@@ -3,7 +3,7 @@
 require "test_helper"
 require "io/wait"
 require "stringio"
-require "chaton/supervisor/leash"
+require "chaton/supervisor/worker_channel"
 require "chaton/telemetry/log"
 require "chaton/worker"
 require "support/fake_service"
@@ -27,14 +27,14 @@ class WorkerUnitTest < Minitest::Test
 
   def setup
     @server = TCPServer.new("127.0.0.1", 0)
-    @leash, @theirs = Chaton::Supervisor::Leash.pair
+    @channel, @theirs = Chaton::Supervisor::WorkerChannel.pair
     @log_reader, @log_writer = IO.pipe
     @pid = nil
   end
 
   def teardown
     Process.kill("KILL", @pid) && Process.wait(@pid) if @pid
-    [@server, @theirs, @log_reader, @log_writer, @leash].each { |one| one.close unless one.closed? }
+    [@server, @theirs, @log_reader, @log_writer, @channel].each { |one| one.close unless one.closed? }
   end
 
   def test_it_says_ready_serves_and_leaves
@@ -47,7 +47,7 @@ class WorkerUnitTest < Minitest::Test
   def test_pings_are_answered
     start
     hear
-    @leash.ping
+    @channel.ping
     assert_equal %i[rust ruby], hear
     leave("TERM")
   end
@@ -55,7 +55,7 @@ class WorkerUnitTest < Minitest::Test
   def test_it_leaves_when_the_supervisor_has_gone
     start
     hear
-    @leash.close
+    @channel.close
     assert_predicate wait, :success?
     assert_match(/the supervisor has gone/, @log_reader.read_nonblock(4096))
   end
@@ -63,15 +63,15 @@ class WorkerUnitTest < Minitest::Test
   def test_a_boot_that_fails_gives_its_reason
     start(on_worker_boot: [proc { raise "no database" }])
     assert_equal 1, wait.exitstatus
-    @leash.read
-    assert_match(/no database/, @leash.reason)
+    @channel.read
+    assert_match(/no database/, @channel.reason)
   end
 
   def test_a_script_error_is_a_failed_boot_too
     start(on_worker_boot: [proc { require "no_such_library_here" }])
     assert_equal 1, wait.exitstatus
-    @leash.read
-    assert_match(/no_such_library_here/, @leash.reason)
+    @channel.read
+    assert_match(/no_such_library_here/, @channel.reason)
   end
 
   def test_the_terminals_int_is_ignored
@@ -115,19 +115,19 @@ class WorkerUnitTest < Minitest::Test
   def start(shutdown_timeout_s: 5, app: ->(_env) { [200, {}, ["hello"]] }, roles: [:web], **hooks)
     plan = Plan.new(hooks: hooks, shutdown_timeout_s: shutdown_timeout_s, roles: roles)
     log = Chaton::Telemetry::Log.new(io: @log_writer)
-    kit = Chaton::Worker::Kit.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
-                                  service: QuietService)
+    context = Chaton::Worker::ForkContext.new(plan: plan, loaded: true, app: app, sockets: [@server], log: log,
+                                              service: QuietService)
     @pid = fork do
-      @leash.close
-      worker = Chaton::Worker.new(kit, index: 0, slot: 0, generation: 0, leash: @theirs)
+      @channel.close
+      worker = Chaton::Worker.new(context, index: 0, scoreboard_slot: 0, generation: 0, channel: @theirs)
       exit!(worker.run)
     end
     @theirs.close
   end
 
   def hear
-    assert @leash.io.wait_readable(WAIT_S), "the worker says nothing"
-    @leash.read
+    assert @channel.io.wait_readable(WAIT_S), "the worker says nothing"
+    @channel.read
   end
 
   def leave(signal)

@@ -1,0 +1,39 @@
+# frozen_string_literal: true
+
+require_relative "../memory/settle"
+require_relative "../service/code"
+
+module Chaton
+  class Supervisor
+    # Loads the application once, before workers are forked from it.
+    class ApplicationLoader
+      # @param plan [Chaton::Config::Plan]
+      # @param log [Telemetry::Log]
+      def initialize(plan, log:)
+        @plan = plan
+        @log = log
+      end
+
+      # @return [#call, nil] the application; nil where no worker serves web requests
+      # @raise [AppLoadError] naming the file
+      def load
+        app = Service::Code.load(@plan, @plan.roles_by_worker.flatten.uniq, log: @log, forks: true)
+        Memory::Settle.new(@plan, log: @log).call
+        warn_of_threads
+        app
+      end
+
+      private
+
+      # A thread does not survive fork, but a lock that it holds stays locked.
+      def warn_of_threads
+        threads = Thread.list - [Thread.main]
+        return if threads.empty?
+
+        names = threads.map { |thread| thread.name || thread.inspect[/\S+:\d+/] || thread.inspect }
+        @log.warn("loading the application left threads running, which will not exist in the workers; " \
+                  "start them in on_worker_boot", threads: names.join(", "))
+      end
+    end
+  end
+end

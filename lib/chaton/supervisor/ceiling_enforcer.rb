@@ -1,0 +1,209 @@
+# frozen_string_literal: true
+
+require_relative "ceiling_policy"
+require_relative "ceiling_report"
+require_relative "recycling"
+require_relative "recycling_backoff"
+
+module Chaton
+  class Supervisor
+    # Keeps workers below their memory ceilings: passes the readings of {MemoryWatch} to {CeilingPolicy}, carries out
+    # its decisions, and counts them. One worker is recycled at a time; a worker above the hard ceiling does not wait
+    # for that.
+    class CeilingEnforcer
+      # History of a worker's number: how often it was recycled, how often stopped at once, and the last reason.
+      WorkerHistory = Struct.new(:recycles, :hards, :reason)
+
+      # @return [String, nil] why the first workers cannot stay below their ceilings
+      attr_reader :refusal
+
+      # @param worker_set [WorkerSet]
+      # @param limits [MemoryLimits]
+      # @param watch [MemoryWatch]
+      # @param scoreboard [#read]
+      # @param log [Telemetry::Log]
+      def initialize(worker_set, limits, watch:, scoreboard:, log:)
+        @worker_set = worker_set
+        @limits = limits
+        @watch = watch
+        @scoreboard = scoreboard
+        @report = CeilingReport.new(log)
+        @policy = CeilingPolicy.new(limits)
+        @backoff = RecyclingBackoff.new
+        @history = Hash.new { |all, index| all[index] = WorkerHistory.new(0, 0) }
+        @replacing = []
+        @stopped = []
+        @too_large_at_start = []
+      end
+
+      # Continues what has begun, and decides anew after a reading.
+      #
+      # @param now_s [Float]
+      # @param starting [Boolean] whether the first workers are not all ready
+      # @param held [Boolean] whether a phased restart replaces all workers; meanwhile they only trim
+      def update(now_s, starting: false, held: false)
+        advance(now_s)
+        @watch.newcomers.each { |child| worker_ready(child, now_s, starting) }
+        return unless @watch.updated?
+
+        @too_large_at_start.reject! { |child| checked_again?(child) }
+        decide(now_s, busy: busy? || @backoff.left_s(now_s).positive?, held: held)
+      end
+
+      # @param child [Child]
+      # @return [Boolean] whether it is above its soft ceiling
+      def above_soft?(child)
+        bytes = @watch.memory_of(child).usage&.fetch(:pss)
+        soft = @limits.soft(child.index)
+        !bytes.nil? && !soft.nil? && bytes >= soft
+      end
+
+      # @return [Boolean] whether a worker is being replaced
+      def busy? = @replacing.any?
+
+      # @return [Boolean] whether it is not known yet if the first workers fit below their ceilings
+      def pending? = @too_large_at_start.any?
+
+      # @param now_s [Float]
+      # @return [Hash{Symbol=>Object}] for `status`; sizes in bytes
+      def to_h(now_s)
+        { **@limits.to_h, total: @watch.total_now(now_s), recycled_total: @history.each_value.sum(&:recycles),
+                          hard_total: @history.each_value.sum(&:hards), recycling: @replacing.map(&:to_h) }
+      end
+
+      # @param child [Child]
+      # @param now_s [Float]
+      # @return [Hash{Symbol=>Object}] of this worker, for `status`; sizes in bytes
+      def of(child, now_s)
+        history = @history.fetch(child.index) { WorkerHistory.new(0, 0) }
+        { **(@watch.figures(child, now_s) || {}), soft: @limits.soft(child.index), **history.to_h }
+      end
+
+      private
+
+      def advance(now_s)
+        @stopped.reject!(&:dead?)
+        @replacing.each(&:tick)
+        over, @replacing = @replacing.partition { |one| !one.running? }
+        over.each { |one| conclude(one, now_s) }
+      end
+
+      def conclude(recycling, now_s)
+        done = recycling.state == :done
+        done ? @backoff.succeeded : @backoff.failed(now_s)
+        return @report.abandoned(recycling, pause_s: @backoff.left_s(now_s)) unless done
+
+        @history[recycling.child.index].recycles += 1 unless recycling.at_once?
+        @report.recycled(recycling)
+      end
+
+      def worker_ready(child, now_s, starting)
+        soft = @limits.soft(child.index) or return
+        usage = @watch.memory_of(child).fresh
+        fits = usage.fetch(:pss, 0) < soft
+        @backoff.ready(child.index, fits: fits)
+        return if fits
+        return trim_at_start(child, now_s) if starting
+
+        @report.too_large(child, usage, soft, rest_s: @backoff.age_s(child.index))
+      end
+
+      # What booting has left may be garbage, so the worker is judged after a trim.
+      def trim_at_start(child, now_s)
+        trim(child, now_s)
+        @too_large_at_start << child
+      end
+
+      def checked_again?(child)
+        return true if child.dead?
+
+        memory = @watch.memory_of(child)
+        return false if memory.read_at_s < memory.trimmed_at_s + CeilingPolicy::TRIM_TAKES_S
+
+        # Without exact figures its resident memory was far below the ceiling.
+        @refusal ||= @limits.refusal(memory.usage[:pss], @limits.soft(child.index)) if memory.usage
+        true
+      end
+
+      def decide(now_s, busy:, held:)
+        children = @worker_set.children.select { |child| @watch.memory_of(child).usage }
+        reset_trim_counts
+        tree = CeilingPolicy::TreeReading.new(total: @watch.total, current: @watch.container&.fetch(:current),
+                                              container: @limits.container)
+        workers = children.map { |child| reading(child, now_s) }
+        decision = @policy.decide(workers, tree, busy: busy, held: held)
+        carry_out(decision, children[workers.index(decision.worker)], now_s) if decision
+        @report.cramped(tree.total, @limits.tree, @policy.cramped?(workers, tree))
+      end
+
+      # A worker far from its ceiling was trimmed with success.
+      def reset_trim_counts
+        @worker_set.children.each do |child|
+          memory = @watch.memory_of(child)
+          memory.trims = 0 unless @policy.close?(child.index, memory.usage&.fetch(:pss))
+        end
+      end
+
+      def reading(child, now_s)
+        memory = @watch.memory_of(child)
+        gauges = @scoreboard.read(child.scoreboard_slot)
+        CeilingPolicy::WorkerReading.new(
+          index: child.index, state: child.state, age_s: now_s - child.forked_at_s, pss: memory.usage[:pss],
+          own: memory.usage[:private], fresh: memory.fresh&.fetch(:private, nil), ahead: @watch.ahead(child),
+          in_flight: gauges.fetch(:running, 0) + gauges.fetch(:queued, 0),
+          trimmed_s: memory.trimmed_at_s && (memory.read_at_s - memory.trimmed_at_s),
+          trims: memory.trims, rest_s: @backoff.age_s(child.index), ending: @stopped.include?(child)
+        )
+      end
+
+      def carry_out(decision, child, now_s)
+        case decision
+        when CeilingPolicy::TrimWorker
+          @report.trims(child, decision.reason)
+          trim(child, now_s)
+        when CeilingPolicy::RecycleWorker then recycle(child, decision)
+        when CeilingPolicy::StopWorker then stop_at_once(child, decision.reason, now_s)
+        end
+      end
+
+      def trim(child, now_s)
+        memory = @watch.memory_of(child)
+        memory.trimmed_at_s = now_s
+        memory.trims = memory.trims.to_i + 1
+        @watch.read_by(now_s + CeilingPolicy::TRIM_READ_AFTER_S)
+        child.command({ do: "trim" })
+      end
+
+      def recycle(child, decision)
+        slot = slot_of(child)
+        # There is no free row in the shared memory, or TTOU has removed the slot; the next reading decides again.
+        return unless slot && @worker_set.room?
+
+        decision.how = :only_one if @worker_set.retires_first?(slot)
+        @history[child.index].reason = decision.reason
+        @report.begins(child, decision, @watch.memory_of(child).usage)
+        @replacing << Recycling.new(@worker_set, slot, decision.how, reason: decision.reason)
+      end
+
+      def stop_at_once(child, reason, now_s)
+        history = @history[child.index]
+        history.hards += 1
+        history.reason = reason
+        @stopped << child
+        usage = @watch.memory_of(child).usage
+        # A replacement would need as much to load, so this counts as a failed boot.
+        return child.kill_boot(@limits.refusal_of_boot(usage[:pss])) unless child.served?
+
+        @report.stopped(child, reason, usage, @scoreboard.read(child.scoreboard_slot))
+        slot = slot_of(child)
+        return child.stop_now(now_s) if slot.nil? || replaced_already?(slot)
+
+        @replacing << Recycling.new(@worker_set, slot, :retire_first, reason: reason, at_once: true)
+      end
+
+      def slot_of(child) = @worker_set.worker_slots.find { |slot| slot.child.equal?(child) }
+
+      def replaced_already?(slot) = !slot.successor.nil? || @replacing.any? { |one| one.slot.equal?(slot) }
+    end
+  end
+end

@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+require_relative "event_loop"
+
+module Chaton
+  class Supervisor
+    # The answer to `chaton status` for a supervised server, from the supervisor's own state and the scoreboard; no
+    # worker is asked.
+    class ClusterStatus
+      # @param plan [Chaton::Config::Plan]
+      # @param scoreboard [#read]
+      # @param ceilings [CeilingEnforcer]
+      def initialize(plan, scoreboard, ceilings)
+        @plan = plan
+        @scoreboard = scoreboard
+        @ceilings = ceilings
+        @started_at_s = EventLoop.now_s
+      end
+
+      # @param state [Symbol]
+      # @param listen [Array<String>]
+      # @param worker_set [WorkerSet]
+      # @param restart [Hash, nil] the current or last phased restart
+      # @return [Hash{Symbol=>Object}]
+      def to_h(state:, listen:, worker_set:, restart:)
+        now_s = EventLoop.now_s
+        {
+          pid: Process.pid, mode: "cluster", state: state, tag: @plan.tag, environment: @plan.environment,
+          uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
+          memory: @ceilings.to_h(now_s),
+          workers: worker_set.children.sort_by(&:index).map { |child| worker(child, now_s) },
+          given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up }
+        }
+      end
+
+      private
+
+      def given_up(slot) = { worker: slot.index, reason: slot.given_up }
+
+      def worker(child, now_s)
+        gauges = @scoreboard.read(child.scoreboard_slot)
+        gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
+                     generation: child.forker.generation, age_s: (now_s - child.forked_at_s).round(3),
+                     ready: child.ready? && ready?(child, gauges), memory: @ceilings.of(child, now_s))
+      end
+
+      # A worker with an old queue is busy, not dead: a load balancer should prefer others.
+      def ready?(child, gauges)
+        return true unless child.roles.include?(:web)
+
+        gauges.fetch(:accepting, false) && gauges.fetch(:queue_age_ms, 0) < @plan.queue_age_s * 1000
+      end
+    end
+  end
+end

@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require_relative "../version"
+require_relative "trace_request"
+
+module Chaton
+  class Supervisor
+    # Turns a request of the control socket into a call on the controller.
+    #
+    # | command | call |
+    # |---|---|
+    # | status | `status` → Hash |
+    # | stop | `stop` |
+    # | quiet | `quiet` |
+    # | phased-restart | `phased_restart`: new code worker by worker (SIGUSR1) |
+    # | restart | `restart`: starts the program again in place (SIGUSR2) |
+    # | trace | `trace(request)` → numbers of the workers that got it, see {TraceRequest} |
+    class ControlCommands
+      ACTIONS = {
+        "stop" => :stop, "quiet" => :quiet, "restart" => :restart, "phased-restart" => :phased_restart
+      }.freeze
+
+      # @param controller [Controller, SingleController]
+      def initialize(controller)
+        @controller = controller
+      end
+
+      # @param request [Hash{String=>Object}]
+      # @return [Hash] the reply
+      def call(request)
+        command = request["command"].to_s
+        return { ok: true, version: VERSION, **@controller.status } if command == "status"
+        return trace(request) if command == "trace"
+        return unknown(command) unless (action = ACTIONS[command])
+
+        refusal = @controller.public_send(action)
+        refusal ? { ok: false, error: refusal, pid: Process.pid } : { ok: true, command: command, pid: Process.pid }
+      rescue StandardError => e
+        { ok: false, error: "#{command} failed: #{e.message} (#{e.class})" }
+      end
+
+      private
+
+      def trace(request)
+        trace = TraceRequest.new(request)
+        problem = trace.problem and return { ok: false, error: problem }
+
+        asked = @controller.trace(trace)
+        return { ok: false, error: trace.no_worker } if asked.empty?
+
+        { ok: true, asked: asked, pid: Process.pid }
+      end
+
+      def unknown(command)
+        known = ["status", *ACTIONS.keys, "trace"].join(", ")
+        { ok: false, error: "unknown command #{command[0, 40].inspect}; known: #{known}" }
+      end
+    end
+  end
+end

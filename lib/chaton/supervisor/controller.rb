@@ -1,0 +1,185 @@
+# frozen_string_literal: true
+
+require_relative "cluster_status"
+require_relative "event_loop"
+require_relative "phased_restart"
+require_relative "quiet_mode"
+require_relative "signal_commands"
+
+module Chaton
+  class Supervisor
+    # Carries out the commands to a supervised server, which come as signals or over the control socket, and keeps the
+    # server's state:
+    #
+    #   starting → running → stopping | restarting
+    #
+    # A command returns nil when it has begun, or a sentence that says why it has not.
+    class Controller
+      include SignalCommands
+
+      # @return [Symbol] :starting, :running, :stopping or :restarting
+      attr_reader :state
+      # @return [Integer]
+      attr_reader :exit_status
+
+      # @param plan [Chaton::Config::Plan]
+      # @param worker_set [WorkerSet]
+      # @param forkers [Forkers]
+      # @param memory [SharedMemory]
+      # @param ceilings [CeilingEnforcer]
+      # @param resources [ProcessResources]
+      # @param log [Telemetry::Log]
+      def initialize(plan, worker_set:, forkers:, memory:, ceilings:, resources:, log:)
+        @plan = plan
+        @worker_set = worker_set
+        @forkers = forkers
+        @memory = memory
+        @ceilings = ceilings
+        @resources = resources
+        @log = log
+        @quiet_mode = QuietMode.new(worker_set)
+        @status = ClusterStatus.new(plan, memory.scoreboard, ceilings)
+        @state = :starting
+        @exit_status = 0
+      end
+
+      # @return [Boolean] whether the server is stopping or restarting
+      def over? = %i[stopping restarting].include?(@state)
+
+      # @return [Boolean] whether all processes have ended
+      def done? = over? && @worker_set.children.empty? && !@forkers.alive?
+
+      # @return [Hash{Symbol=>Object}] for `chaton status`
+      def status
+        @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set,
+                     restart: @phased_restart&.to_h)
+      end
+
+      # Lets every worker finish its running work, then exits.
+      def stop
+        @resources.notify.stopping
+        wind_down(:stopping)
+      end
+
+      # Ends every worker without letting it finish, then exits.
+      def stop_now
+        wind_down(:stopping, at_once: true)
+      end
+
+      # Lets every worker finish, then starts the program again in this process.
+      #
+      # @return [String, nil]
+      def restart
+        return "the server is already stopping" if over?
+
+        @resources.notify.reloading
+        wind_down(:restarting)
+      end
+
+      # Replaces the workers one by one by workers with the code that is on disk now.
+      #
+      # @return [String, nil]
+      def phased_restart
+        return "the server is stopping" if over?
+        return "a phased restart is already running" if @phased_restart&.running?
+
+        @resources.notify.reloading
+        # New workers are meant to work.
+        @quiet_mode.end
+        target = @forkers.next(@resources.listeners.sockets, @memory) do |child, reason|
+          @worker_set.fork_failed(child, reason)
+        end
+        @phased_restart = PhasedRestart.new(@worker_set, target, log: @log, first: @ceilings.method(:above_soft?)) do
+          @resources.ready(**facts)
+        end
+        nil
+      end
+
+      # Workers stop accepting connections, keep serving the open ones, and take no more jobs and records.
+      def quiet
+        @log.info("quiet: workers take no new work")
+        @quiet_mode.begin("USR1")
+        nil
+      end
+
+      # Workers take no more jobs and records.
+      def quiet_intake
+        @log.info("quiet: workers take no more jobs and records")
+        @quiet_mode.begin("TSTP")
+        nil
+      end
+
+      # Sends a command of `chaton trace` to workers.
+      #
+      # @param request [TraceRequest]
+      # @return [Array<Integer>] numbers of the workers that got it
+      def trace(request)
+        ready = @worker_set.children.select { |child| child.ready? && request.for?(child.index) }
+        ready.select { |child| child.command(request.to_h) }.map(&:index)
+      end
+
+      # Adds a worker with the roles of the first one.
+      #
+      # @return [String, nil]
+      def grow
+        return if @worker_set.grow
+
+        "no further worker: the limit is #{WorkerSet::EXTRA_WORKERS_MAX} above the configured number"
+      end
+
+      # Removes a worker.
+      #
+      # @return [String, nil]
+      def shrink
+        "the last worker stays; send TERM to stop the server" unless @worker_set.shrink
+      end
+
+      # Moves on after events; called after every turn of the event loop.
+      def update
+        keep_below_ceilings unless over?
+        return if over?
+
+        @quiet_mode.signal_new_workers
+
+        # A worker that is being recycled comes to its end before a phased restart goes on.
+        @phased_restart&.tick(EventLoop.now_s) unless @ceilings.busy?
+        return become_ready if @state == :starting && @worker_set.complete? && !@ceilings.pending?
+
+        give_up("no worker could be started", @worker_set.worker_slots.first.given_up) if @worker_set.all_given_up?
+      end
+
+      private
+
+      def become_ready
+        @state = :running
+        @resources.ready(**facts)
+      end
+
+      def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }
+
+      def forward_hang_up
+        @worker_set.signal("HUP")
+        nil
+      end
+
+      def keep_below_ceilings
+        @ceilings.update(EventLoop.now_s, starting: @state == :starting, held: @phased_restart&.running? || false)
+        give_up("cannot start", @ceilings.refusal) if @state == :starting && @ceilings.refusal
+      end
+
+      def give_up(problem, reason)
+        @log.error("#{problem}; the server exits", reason: reason)
+        @exit_status = 1
+        wind_down(:stopping)
+      end
+
+      def wind_down(state, at_once: false)
+        @log.info(at_once ? "stopping at once" : "stopping when running work is finished") if @state != state || at_once
+        @state = state
+        @worker_set.stop(at_once: at_once)
+        @forkers.retire
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "in_process_forker"
+require_relative "preloader"
+
+module Chaton
+  class Supervisor
+    # Makes the forker of each generation of the code: the supervisor itself for the code that it has loaded (and always
+    # without preload, where each worker loads the code), a preloader for code that came later. At most one preloader is
+    # in use; during a phased restart the old one stays until it is clear which of the two is kept. A source of the
+    # event loop.
+    class Forkers
+      # @param plan [Chaton::Config::Plan]
+      # @param launch_command [LaunchCommand]
+      # @param log [Telemetry::Log]
+      # @param in_child [Proc] see {InProcessForker#initialize}
+      def initialize(plan, launch_command, log:, in_child:)
+        @plan = plan
+        @launch_command = launch_command
+        @log = log
+        @in_child = in_child
+        @generation = 0
+        @preloaders = []
+      end
+
+      # @return [InProcessForker] of generation 0
+      def first = InProcessForker.new(&@in_child)
+
+      # The forker of the next generation.
+      #
+      # @param sockets [Hash{String=>IO}]
+      # @param memory [SharedMemory]
+      # @yield [child, reason] a worker that will never be forked
+      # @return [Preloader, InProcessForker]
+      def next(sockets, memory, &fork_failed)
+        @generation += 1
+        return InProcessForker.new(generation: @generation, &@in_child) unless @plan.preload?
+
+        preloader = Preloader.new(@launch_command, generation: @generation, sockets: sockets, memory: memory,
+                                                   load_timeout_s: @plan.boot_timeout_s, log: @log, &fork_failed)
+        @preloaders << preloader
+        preloader.start
+      end
+
+      # @return [Boolean] whether a preloader's process may still exist
+      def alive? = @preloaders.any?(&:alive?)
+
+      # @return [Array<Integer>] of preloaders
+      def pids = @preloaders.map(&:pid).compact
+
+      def ios = @preloaders.flat_map(&:ios)
+
+      def readable(io) = @preloaders.find { |preloader| preloader.ios.include?(io) }&.readable
+
+      def due_at = @preloaders.map(&:due_at).compact.min
+
+      def tick(now_s) = @preloaders.each { |preloader| preloader.tick(now_s) }
+
+      # Reads all messages. Called before processes are reaped, so that the pid of a worker that died early is known.
+      def read_all = @preloaders.each(&:readable)
+
+      # A process has ended.
+      #
+      # @param pid [Integer]
+      # @param how [String]
+      # @return [Boolean] whether it was a preloader
+      def ended(pid, how)
+        found = @preloaders.any? { |preloader| preloader.ended(pid, how) }
+        @preloaders.reject! { |preloader| preloader.retired? && !preloader.alive? }
+        found
+      end
+
+      # Ends every preloader.
+      def retire = @preloaders.each(&:retire)
+
+      # Closes the supervisor's descriptors in a forked child.
+      def close_in_child = @preloaders.each(&:close_in_child)
+    end
+  end
+end

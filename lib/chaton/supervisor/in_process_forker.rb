@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require_relative "event_loop"
+
+module Chaton
+  class Supervisor
+    # Forks workers from the supervisor itself, with the code that it has loaded (or with none, when every worker loads
+    # the code). It has the interface of {Preloader}.
+    class InProcessForker
+      # @return [Integer] 0 for the code loaded at boot
+      attr_reader :generation
+
+      # @param generation [Integer]
+      # @yield runs in the forked child, gets the {Child} and its end of the channel, and never returns
+      def initialize(generation: 0, &in_child)
+        @generation = generation
+        @in_child = in_child
+      end
+
+      # @param child [Child]
+      # @param theirs [UNIXSocket] the worker's end of the channel
+      # @raise [SystemCallError] when the system refuses the fork
+      def fork_worker(child, theirs)
+        pid = fork { @in_child.call(child, theirs) }
+        child.forked(pid, EventLoop.now_s)
+      ensure
+        theirs.close
+      end
+
+      # There is nothing to load.
+      def ready? = true
+
+      def dead? = false
+
+      def reason = nil
+
+      def kill; end
+
+      def retire; end
+    end
+  end
+end

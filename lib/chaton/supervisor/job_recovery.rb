@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Chaton
+  class Supervisor
+    # Returns the jobs of a worker that died to their queues at once. It reads the worker's identity and started jobs
+    # from the in-flight table and sends them to a living worker, because the supervisor has no connection to the store.
+    #
+    # If that worker dies too, it may not have returned them, so its records are sent again to another one. Returning a
+    # job twice has no effect.
+    class JobRecovery
+      # Records kept while no worker can take them. Above it the oldest is dropped; its jobs are returned when the lease
+      # of their owner expires.
+      LINES_MAX = 256
+      # Records remembered for each worker that got some.
+      SENT_MAX = 16
+      # Started jobs in one record, which must stay below what a worker reads (64 KiB).
+      TICKETS_MAX = 3000
+
+      # @param in_flight_table [Native::InFlightTable]
+      # @param log [Telemetry::Log]
+      def initialize(in_flight_table, log:)
+        @in_flight_table = in_flight_table
+        @log = log
+        @lines = []
+        @sent = {}.compare_by_identity
+      end
+
+      # A worker has ended: records its jobs, clears its row, and sends the record to another worker.
+      #
+      # @param child [Child]
+      # @param cause [String, nil] "SIGSEGV", "exit 1"; nil where no job can have caused its end
+      # @param children [Array<Child>] the living ones
+      def worker_ended(child, cause, children)
+        return unless child.roles.include?(:jobs)
+
+        record(child, cause)
+        deliver(children)
+      end
+
+      # Sends the records to a ready worker with jobs.
+      #
+      # @param children [Array<Child>]
+      def deliver(children)
+        return if @lines.empty?
+
+        child = children.find { |one| one.ready? && one.roles.include?(:jobs) }
+        return @lines.shift([@lines.size - LINES_MAX, 0].max) unless child
+
+        # Records that its channel has no room for wait until the next delivery.
+        sent, @lines = @lines.partition { |line| child.channel.recover(line) }
+        @sent[child] = [*@sent[child], *sent].last(SENT_MAX)
+      end
+
+      private
+
+      def record(child, cause)
+        @lines.concat(@sent.delete(child) || [])
+        identity = @in_flight_table.identity(child.scoreboard_slot)
+        started = @in_flight_table.started(child.scoreboard_slot)
+        @in_flight_table.clear(child.scoreboard_slot)
+        return unless identity
+
+        tickets = started.map(&:first).first(TICKETS_MAX)
+        @lines << JSON.generate({ identity: identity, cause: cause, tickets: tickets })
+        # A worker that was asked to stop has usually no job left.
+        return unless cause || tickets.any?
+
+        @log.info("the jobs of a worker that ended are returned", worker: child.index, started: tickets.size,
+                                                                  **{ cause: cause }.compact)
+      end
+    end
+  end
+end

@@ -1,0 +1,73 @@
+# frozen_string_literal: true
+
+require "json"
+require "rbconfig"
+require_relative "inherited_sockets"
+require_relative "memory_restarts"
+
+module Chaton
+  class Supervisor
+    # The command line, directory and environment with which this program was started. It starts the program again with
+    # the code on disk: in place (`exec`, a full restart) or beside this process (`spawn`, a preloader).
+    #
+    # Made before the application is loaded, so that the application's changes to the environment are not passed on.
+    class LaunchCommand
+      # Set by the service manager for one process.
+      ONE_TIME = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
+      # Set by the process that started this one.
+      INHERITED = [InheritedSockets::VARIABLE, MemoryRestarts::VARIABLE].freeze
+      # A process beside the main one must not report to the service manager.
+      OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
+
+      # @param argv [Array<String>] arguments of the command line
+      # @param program [String] path of the script
+      def initialize(argv, program: $PROGRAM_NAME)
+        @directory = directory
+        @environment = ENV.to_h.except(*ONE_TIME, *INHERITED)
+        @command = [RbConfig.ruby, *load_path, File.expand_path(program), *argv]
+      end
+
+      # Replaces this process by a new start of the program; never returns.
+      #
+      # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param environment [Hash{String=>String}] further variables
+      # @raise [SystemCallError] when the program cannot be started
+      def exec(sockets, environment: {})
+        environment = @environment.merge(InheritedSockets.to_env(sockets), environment)
+        Process.exec(environment, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values))
+      end
+
+      # Starts the program beside this process.
+      #
+      # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param ios [Array<IO>] further descriptors to pass under their number
+      # @param environment [Hash{String=>String}] further variables
+      # @return [Integer] process id
+      # @raise [SystemCallError] when the program cannot be started
+      def spawn(sockets, ios:, environment:)
+        variables = @environment.except(*OF_MAIN_PROCESS)
+        variables = variables.merge(InheritedSockets.to_env(sockets), environment)
+        Process.spawn(variables, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values + ios))
+      end
+
+      private
+
+      # A symbolic link stays as it was typed: after a deployment that moves the link, its new target is used.
+      def directory
+        shell = ENV.fetch("PWD", nil)
+        shell && File.identical?(shell, Dir.pwd) ? shell : Dir.pwd
+      rescue SystemCallError
+        Dir.pwd
+      end
+
+      # In a checkout, Ruby does not find the library by itself.
+      def load_path
+        Gem.loaded_specs.key?("chaton") ? [] : ["-I", File.expand_path("../..", __dir__)]
+      end
+
+      def kept(ios)
+        ios.to_h { |io| [io.fileno, io.fileno] }
+      end
+    end
+  end
+end

@@ -1,0 +1,220 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require_relative "event_loop"
+
+module Chaton
+  class Supervisor
+    # The supervisor's handle of a *preloader*: a fresh process that has loaded the code now on disk and forks workers
+    # from it on command.
+    #
+    # One SEQPACKET socket connects the two, with one JSON message per packet:
+    #
+    #   → {"fork":SERIAL,"index":I,"scoreboard_slot":S}  with the worker's end of its channel (SCM_RIGHTS)
+    #   ← {"loaded":true} | {"failed":"reason"}          once
+    #   ← {"forked":SERIAL,"pid":PID}                    for each
+    #
+    # The preloader forks twice and the process in between exits, so that the kernel makes the worker a child of the
+    # supervisor, which is a subreaper: all workers are its direct children. See docs/FORK_SAFETY.md.
+    #
+    # A preloader that dies is started again when the next worker is needed.
+    class Preloader
+      # The environment variable of a preloader's process; JSON: generation, and the descriptors of the socket and of
+      # the shared memory.
+      VARIABLE = "CHATON_PRELOADER"
+      # A longer message is a bug.
+      MESSAGE_BYTES_MAX = 65_536
+      # Seconds that a retired preloader may take to exit.
+      KILL_GRACE_S = 5.0
+
+      # @return [Integer]
+      attr_reader :generation
+      # @return [String, nil] why it is dead
+      attr_reader :reason
+      # @return [Integer, nil]
+      attr_reader :pid
+      # @return [Float, nil] (monotonic s)
+      attr_reader :due_at
+
+      # @param launch_command [LaunchCommand]
+      # @param generation [Integer]
+      # @param sockets [Hash{String=>IO}] listening sockets by bind
+      # @param memory [SharedMemory]
+      # @param load_timeout_s [Numeric]
+      # @param log [Telemetry::Log]
+      # @yield [child, reason] a worker that will never be forked
+      def initialize(launch_command, generation:, sockets:, memory:, load_timeout_s:, log:, &fork_failed)
+        @launch_command = launch_command
+        @generation = generation
+        @sockets = sockets
+        @memory = memory
+        @load_timeout_s = load_timeout_s
+        @log = log
+        @fork_failed = fork_failed
+        @serial = 0
+        @waiting = []
+        @requested = {}
+        @state = :dead
+        @retired = false
+      end
+
+      # Starts the process.
+      #
+      # @return [Preloader] self
+      def start
+        @io, theirs = UNIXSocket.pair(:SEQPACKET)
+        @state = :loading
+        @reason = nil
+        @due_at = EventLoop.now_s + @load_timeout_s
+        descriptors = @memory.descriptors
+        @pid = @launch_command.spawn(@sockets, ios: [theirs, *descriptors.values.map { |fd| shared_io(fd) }],
+                                               environment: variables(theirs, descriptors))
+        @log.info("preloader started", generation: @generation, pid: @pid)
+        self
+      rescue SystemCallError => e
+        die("it could not be started: #{e.message}")
+        self
+      ensure
+        theirs&.close
+      end
+
+      # @param child [Child]
+      # @param theirs [UNIXSocket] the worker's end of the channel
+      def fork_worker(child, theirs)
+        @waiting << [child, theirs]
+        return start if dead?
+
+        request_forks if ready?
+      end
+
+      def ready? = @state == :ready
+
+      def dead? = @state == :dead
+
+      def retired? = @retired
+
+      # Ends it: no worker will be forked from it any more.
+      def retire
+        return if @retired
+
+        @retired = true
+        @due_at = EventLoop.now_s + KILL_GRACE_S if @pid
+        signal("TERM")
+        fail_forks("its preloader was retired")
+      end
+
+      def kill
+        @due_at = nil
+        signal("KILL")
+      end
+
+      # @return [Boolean] whether the process may still exist
+      def alive? = !@pid.nil?
+
+      def ios = @io && !@io.closed? ? [@io] : []
+
+      # Handles every message that has arrived.
+      def readable(_io = @io)
+        while @io && !@io.closed?
+          message = @io.recvmsg_nonblock(MESSAGE_BYTES_MAX, exception: false)
+          return if message == :wait_readable
+
+          bytes = message&.first
+          return @io.close if bytes.nil? || bytes.empty?
+
+          take(JSON.parse(bytes, symbolize_names: true))
+        end
+      rescue SystemCallError
+        @io.close
+      end
+
+      def tick(now_s)
+        return unless @due_at && now_s >= @due_at
+
+        @reason = "it was not loaded within boot_timeout (#{@load_timeout_s} s)" if @state == :loading
+        kill
+      end
+
+      # A process has ended.
+      #
+      # @param pid [Integer]
+      # @param how [String]
+      # @return [Boolean] whether it was this preloader
+      def ended(pid, how)
+        return false unless pid == @pid
+
+        @pid = nil
+        die(@reason || "it ended (#{how}); its own lines are above in the log")
+        @log.warn("preloader ended", generation: @generation, status: how, reason: @reason) unless @retired
+        true
+      end
+
+      # Closes the supervisor's descriptors in a forked child.
+      def close_in_child
+        @io&.close
+        @waiting.each { |_, theirs| theirs.close }
+      end
+
+      private
+
+      def shared_io(descriptor) = IO.for_fd(descriptor, autoclose: false)
+
+      def variables(socket, descriptors)
+        { VARIABLE => JSON.generate({ generation: @generation, socket: socket.fileno, memory: descriptors }) }
+      end
+
+      def take(message)
+        case message
+        in { loaded: true } then loaded
+        in { failed: String => reason } then @reason = reason
+        in { forked: Integer => serial, pid: Integer => pid }
+          @requested.delete(serial)&.forked(pid, EventLoop.now_s)
+        end
+      end
+
+      def loaded
+        return unless @state == :loading
+
+        @state = :ready
+        @due_at = nil
+        @log.info("preloader ready", generation: @generation, pid: @pid)
+        request_forks
+      end
+
+      def request_forks
+        while (child, theirs = @waiting.shift)
+          @requested[@serial += 1] = child
+          message = { fork: @serial, index: child.index, scoreboard_slot: child.scoreboard_slot }
+          @io.sendmsg(JSON.generate(message), 0, nil, Socket::AncillaryData.unix_rights(theirs))
+          theirs.close
+        end
+      rescue SystemCallError, IOError
+        # It is dying. The kernel reports its end, and then these forks fail.
+        theirs.close
+      end
+
+      def die(reason)
+        @reason = reason
+        @state = :dead
+        @due_at = nil
+        @io&.close
+        fail_forks("its preloader: #{reason}")
+      end
+
+      def fail_forks(reason)
+        @waiting.each { |_, theirs| theirs.close }
+        children = @waiting.map(&:first) + @requested.values
+        @waiting.clear
+        @requested.clear
+        children.each { |child| @fork_failed.call(child, reason) }
+      end
+
+      def signal(name)
+        Process.kill(name, @pid) if @pid
+      rescue Errno::ESRCH
+        nil
+      end
+    end
+  end
+end

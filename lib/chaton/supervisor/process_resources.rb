@@ -1,0 +1,112 @@
+# frozen_string_literal: true
+
+require_relative "../telemetry/redirect"
+require_relative "../worker/hooks"
+require_relative "control_commands"
+require_relative "control_server"
+require_relative "launch_command"
+require_relative "listeners"
+require_relative "pidfile"
+require_relative "systemd_notify"
+
+module Chaton
+  class Supervisor
+    # What a main process owns, with workers and without: output files, pidfile, listening sockets, control socket, the
+    # connection to the service manager, and the command that starts the program again.
+    class ProcessResources
+      # @return [Listeners]
+      attr_reader :listeners
+      # @return [LaunchCommand]
+      attr_reader :launch_command
+      # @return [SystemdNotify]
+      attr_reader :notify
+      # @return [Worker::Hooks]
+      attr_reader :hooks
+
+      # @param plan [Chaton::Config::Plan]
+      # @param argv [Array<String>]
+      # @param log [Telemetry::Log]
+      def initialize(plan, argv:, log:)
+        @log = log
+        @plan = plan
+        @launch_command = LaunchCommand.new(argv)
+        @redirect = Telemetry::Redirect.of(plan.stdout_redirect)
+        @pidfile = plan.pidfile && Pidfile.new(plan.pidfile, log: log)
+        @listeners = Listeners.new(plan.binds, log: log)
+        @control = ControlServer.new(plan.control_socket, log: log)
+        @notify = SystemdNotify.new
+        @hooks = Worker::Hooks.new(plan.hooks, log: log)
+      end
+
+      # @return [Array<Object>] sources of the event loop
+      def sources = [@control, @notify]
+
+      # Opens the output files and writes the pidfile.
+      #
+      # @raise [Chaton::Error]
+      def acquire
+        @redirect.open
+        @pidfile&.write
+      end
+
+      # Opens the listening sockets.
+      #
+      # @raise [BindError]
+      def listen = @listeners.open
+
+      # @param controller [Controller, SingleController] carries out the commands, see {ControlCommands}
+      def open_control_socket(controller)
+        @control.open(&ControlCommands.new(controller).method(:call))
+      end
+
+      # Reports to the log and to the service manager that the server serves.
+      #
+      # @param fields [Hash{Symbol=>Object}] for the log
+      def ready(**fields)
+        addresses = @listeners.addresses.join(" ")
+        listen = addresses.empty? ? {} : { listen: addresses }
+        @log.info("ready", **listen, environment: @plan.environment, **fields)
+        @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs)),
+                       ("consuming streams" if @plan.role?(:streams))]
+          .compact.join(", "))
+      end
+
+      # @return [Boolean] false when no output is redirected
+      def reopen_output
+        return false unless @redirect.any?
+
+        @redirect.reopen
+        @log.info("output files reopened")
+        true
+      rescue SystemCallError => e
+        @log.exception(e, "an output file cannot be reopened; output goes on into the old file")
+        true
+      end
+
+      # Starts the program again in this process, with the listening sockets.
+      #
+      # @param environment [Hash{String=>String}] further variables
+      # @return [Integer] exit status, only when that fails
+      def restart_in_place(environment = {})
+        @hooks.run_all(:on_restart)
+        @control.close
+        @log.info("starting again in place")
+        @launch_command.exec(@listeners.sockets, environment: environment)
+      rescue SystemCallError => e
+        @log.exception(e, "the program cannot be started again")
+        release
+        1
+      end
+
+      # Closes everything and removes the files it has made.
+      def release
+        @control.close
+        @listeners.close
+        @pidfile&.remove
+      end
+
+      # Closes the main process's descriptors in a forked child.
+      def close_in_child = @control.close_in_child
+    end
+  end
+end

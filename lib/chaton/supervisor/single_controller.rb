@@ -1,0 +1,142 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../telemetry/backtraces"
+require_relative "../worker/drain"
+require_relative "event_loop"
+require_relative "signal_commands"
+require_relative "single_ceiling"
+
+module Chaton
+  class Supervisor
+    # Carries out the commands to a server without workers; see {Controller}. A source of the event loop: it waits for
+    # the drain and checks the memory ceiling.
+    class SingleController
+      include SignalCommands
+
+      NO_WORKERS = "there are no workers to add or remove (workers 0)"
+      # Collect garbage and give free memory back; see {Service::Orders}.
+      TRIM = JSON.generate({ do: "trim" }).freeze
+
+      # @return [Symbol] :starting, :running, :stopping or :restarting
+      attr_reader :state
+
+      # @param plan [Chaton::Config::Plan]
+      # @param service [Chaton::Service]
+      # @param resources [ProcessResources]
+      # @param log [Telemetry::Log]
+      # @raise [ConfigError] when the loaded application alone is above the memory ceiling
+      def initialize(plan, service:, resources:, log:)
+        @plan = plan
+        @service = service
+        @resources = resources
+        @log = log
+        @state = :starting
+        @started_at_s = EventLoop.now_s
+        @complete = nil
+        @ceiling = SingleCeiling.new(plan.memory, restarts: !plan.development?, log: log)
+      end
+
+      def become_ready
+        @state = :running
+        @resources.ready(mode: "single")
+      end
+
+      # @return [Boolean] whether the server is stopping or restarting
+      def over? = %i[stopping restarting].include?(@state)
+
+      # @return [Boolean] whether the service has stopped
+      def done? = !@complete.nil?
+
+      # @return [Boolean] whether all work was finished
+      def complete? = @complete
+
+      # @return [Hash{String=>String}] variables for the next run of this process
+      def restart_environment = @ceiling.restart_environment
+
+      # @return [Hash{Symbol=>Object}] for `chaton status`
+      def status
+        { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
+          uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @resources.listeners.addresses,
+          store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status }
+      end
+
+      def stop
+        @resources.notify.stopping
+        drain(:stopping, @plan.shutdown_timeout_s)
+      end
+
+      def stop_now
+        return drain(:stopping, 0) unless @drain
+
+        Telemetry::Backtraces.write(@log, "immediate stop")
+        @state = :stopping
+        @complete = false
+        nil
+      end
+
+      # @return [String, nil]
+      def restart
+        return "the server is already stopping" if over?
+
+        @resources.notify.reloading
+        drain(:restarting, @plan.shutdown_timeout_s)
+      end
+
+      # Without workers there is nothing to replace one by one.
+      alias phased_restart restart
+
+      def quiet
+        @log.info("quiet: no new work is taken")
+        @service.quiet
+        nil
+      end
+
+      def quiet_intake
+        @service.quiet_intake
+        nil
+      end
+
+      # @param request [TraceRequest]
+      # @return [Array<Integer>] as {Controller#trace}
+      def trace(request)
+        return [] if @state == :starting || over? || !request.for?(0)
+
+        @service.order(JSON.generate(request.to_h))
+        [0]
+      end
+
+      def grow = NO_WORKERS
+
+      alias shrink grow
+
+      def ios = @drain && !done? ? [@drain.io] : []
+
+      # The drain is over.
+      def readable(_io)
+        @complete = @drain.complete?
+      end
+
+      def due_at = (@ceiling.due_at if @state == :running)
+
+      # Checks the memory ceiling.
+      def tick(now_s)
+        return unless @state == :running
+
+        case @ceiling.check(now_s)
+        when :trim then @service.order(TRIM)
+        when :restart then restart
+        end
+      end
+
+      private
+
+      def drain(state, deadline_s)
+        @log.info(deadline_s.zero? ? "stopping at once" : "stopping when running work is finished")
+        @state = state
+        @drain ||= Worker::Drain.new(@service, deadline_s)
+        nil
+      end
+    end
+  end
+end

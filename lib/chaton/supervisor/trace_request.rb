@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+module Chaton
+  class Supervisor
+    # A command of `chaton trace` to workers, as it came over the control socket:
+    #
+    #   {"command":"trace","action":"start","worker":null,"reply_to":"/…/s","every":64}
+    #
+    # Workers answer directly on the Unix socket `reply_to`, on which the client listens. So the main process neither
+    # waits for a worker nor forwards its answer.
+    class TraceRequest
+      ACTIONS = %w[start stop status report].freeze
+      # Settings of a tracer that the request may override, and their ranges.
+      SETTINGS = { "every" => 1..1_000_000, "duty" => 0.001..1.0, "window_ms" => 0.1..1000.0 }.freeze
+      # The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
+      PATH_BYTES_MAX = 107
+
+      # @param request [Hash{String=>Object}]
+      def initialize(request)
+        @request = request
+      end
+
+      # @return [String, nil] what is wrong with it
+      def problem
+        return "trace needs an action, one of #{ACTIONS.join(", ")}" unless ACTIONS.include?(@request["action"])
+        return "worker must be a number, or null for all" unless worker.nil? || worker.is_a?(Integer)
+
+        path = @request["reply_to"]
+        unless path.is_a?(String) && path.start_with?("/") && path.bytesize <= PATH_BYTES_MAX
+          return "reply_to must be the absolute path of a Unix socket, of #{PATH_BYTES_MAX} bytes at most"
+        end
+
+        name, range = SETTINGS.find { |one, allowed| settings.key?(one) && !fits?(settings[one], allowed) }
+        "#{name} must be a number from #{range.begin} to #{range.end}" if name
+      end
+
+      # @return [String] why no worker got it
+      def no_worker
+        return "no worker is ready; `chaton status` shows what they do" unless worker
+
+        "there is no worker #{worker} that is ready; `chaton status` lists them"
+      end
+
+      # @param index [Integer] a worker's number
+      def for?(index) = worker.nil? || worker == index
+
+      # @return [Hash{String=>Object}] for a worker
+      def to_h
+        { "do" => "trace", "action" => @request["action"], "reply_to" => @request["reply_to"], **settings }
+      end
+
+      private
+
+      def worker = @request["worker"]
+
+      def settings = @request.slice(*SETTINGS.keys).compact
+
+      def fits?(value, range)
+        value.is_a?(range.begin.is_a?(Integer) ? Integer : Numeric) && range.cover?(value)
+      end
+    end
+  end
+end

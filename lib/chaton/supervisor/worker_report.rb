@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require_relative "event_loop"
+require_relative "restart_policy"
+
+module Chaton
+  class Supervisor
+    # Logs what happens to workers.
+    class WorkerReport
+      # @param status [Process::Status]
+      # @return [String] how a process ended, for the log
+      def self.describe(status)
+        return "exit #{status.exitstatus}" if status.exited?
+
+        "killed by SIG#{Signal.signame(status.termsig)}#{" (core dumped)" if status.coredump?}"
+      end
+
+      # @param status [Process::Status]
+      # @return [String] the same, as it is stored with a job that may have caused it
+      def self.cause(status)
+        status.exited? ? "exit #{status.exitstatus}" : "SIG#{Signal.signame(status.termsig)}"
+      end
+
+      # Ends that a native extension may cause if it keeps the address of an object that compaction moved.
+      CRASHES = /SIG(?:SEGV|BUS|ABRT)/
+
+      # @param log [Telemetry::Log]
+      # @param compacted [Boolean] whether the heap was compacted before the first fork
+      def initialize(log, compacted: false)
+        @log = log
+        @compacted = compacted && GC.respond_to?(:compact)
+      end
+
+      def ready(child)
+        boot_s = (EventLoop.now_s - child.forked_at_s).round(3)
+        @log.info("worker ready", **facts(child), roles: child.roles.join("+"), generation: child.forker.generation,
+                                                  boot_s: boot_s)
+      end
+
+      def killed(child, reason) = @log.error("worker killed: #{reason}", **facts(child))
+
+      # @param child [Child]
+      # @param how [String] how it ended
+      # @param asked [Boolean] whether it was asked to stop
+      # @param verdict [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] what follows
+      def ended(child, how, asked, verdict)
+        return @log.info("worker stopped", **facts(child), status: how) if asked
+
+        reason = child.reason
+        fields = { **facts(child), status: how, reason: reason }.compact
+        @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
+        suspect_compaction(child) if how.match?(CRASHES)
+        give_up(child, verdict, reason) if verdict.is_a?(RestartPolicy::GiveUp)
+      end
+
+      private
+
+      def facts(child) = { worker: child.index, pid: child.pid.to_i }
+
+      def next_step(verdict)
+        verdict.is_a?(RestartPolicy::RestartAfter) ? { restart_in_s: verdict.delay_s } : {}
+      end
+
+      # Logged once: repeating the advice with every crash adds nothing.
+      def suspect_compaction(child)
+        return unless @compacted
+
+        @compacted = false
+        @log.warn("if the line above names no other cause, a native extension may not support heap compaction; " \
+                  "try `memory { compact false }`", **facts(child))
+      end
+
+      def give_up(child, verdict, reason)
+        @log.error("worker #{child.index} failed to boot #{verdict.failures} times in a row and is not started " \
+                   "again; the other workers go on serving. Fix the cause, then send SIGUSR1 (or run " \
+                   "`chaton restart`)", worker: child.index, reason: reason || "see the lines above")
+      end
+    end
+  end
+end

@@ -1,0 +1,212 @@
+# frozen_string_literal: true
+
+require_relative "child"
+require_relative "event_loop"
+require_relative "worker_channel"
+require_relative "worker_report"
+require_relative "worker_slot"
+
+module Chaton
+  class Supervisor
+    # All workers: starts them, reads their channels, notices their deaths and starts replacements. A source of the
+    # event loop.
+    class WorkerSet
+      # Workers that TTIN may add to those of the configuration.
+      EXTRA_WORKERS_MAX = 16
+
+      # @return [Array<WorkerSlot>]
+      attr_reader :worker_slots
+      # @return [Array<Child>] all that are not dead
+      attr_reader :children
+      # @return [Preloader, InProcessForker] forks the workers of new slots
+      attr_accessor :forker
+
+      # @param workers [Integer]
+      # @return [Integer] rows that the scoreboard needs: every worker may overlap with its successor
+      def self.scoreboard_slots(workers) = 2 * (workers + EXTRA_WORKERS_MAX)
+
+      # @param plan [Chaton::Config::Plan]
+      # @param forker [Preloader, InProcessForker] answers `generation`, `fork_worker(child, channel_end)`, `kill`
+      # @param scoreboard [#read, #clear]
+      # @param job_recovery [JobRecovery, nil] nil without the role jobs
+      # @param log [Telemetry::Log]
+      def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil)
+        @plan = plan
+        @forker = forker
+        @scoreboard = scoreboard
+        @job_recovery = job_recovery
+        @report = WorkerReport.new(log, compacted: plan.memory.compact)
+        @worker_slots = []
+        @children = []
+        @free_scoreboard_slots = (0...self.class.scoreboard_slots(plan.workers)).to_a
+        @stopping = false
+      end
+
+      def ios = @children.map { |child| child.channel.io }.reject(&:closed?)
+
+      def writers = @children.map(&:channel).select(&:unsent?).map(&:io)
+
+      def readable(io)
+        child = child_at(io)
+        return unless child&.read_channel(EventLoop.now_s)
+
+        worker_slot_of(child)&.ready
+        @report.ready(child)
+        @job_recovery&.deliver(@children)
+      end
+
+      def writable(io) = child_at(io)&.channel&.flush
+
+      def due_at
+        dues = @children.map(&:due_at)
+        dues.concat(@worker_slots.map(&:due_at)) if starting?
+        dues.compact.reject(&:infinite?).min
+      end
+
+      # Starts the children that are due, pings, and kills those that have exceeded a time limit.
+      def tick(now_s)
+        @children.dup.each { |child| check(child, now_s) }
+        @worker_slots.each { |slot| start(slot, slot.forker, :child=) if starting? && slot.due?(now_s) }
+      end
+
+      # @param count [Integer] workers to have
+      def open(count) = count.times { add_worker_slot }
+
+      # Adds a worker.
+      #
+      # @return [Boolean] false at the limit
+      def grow
+        return false if !room? || @worker_slots.size >= @plan.workers + EXTRA_WORKERS_MAX
+
+        add_worker_slot
+        true
+      end
+
+      # Drains one worker for good: of those with the roles of the first one, the one with the highest number.
+      #
+      # @return [Boolean] false when only one is left
+      def shrink
+        alike = @worker_slots.select { |slot| @plan.roles_of(slot.index) == @plan.roles_of(0) }
+        return false if alike.size <= 1
+
+        slot = @worker_slots.delete(alike.max_by(&:index))
+        now_s = EventLoop.now_s
+        [slot.child, slot.successor].compact.each { |child| child.stop(now_s) }
+        true
+      end
+
+      # @param slot [WorkerSlot]
+      # @param forker [Preloader, InProcessForker]
+      # @return [Child] the successor in this slot
+      def start_successor(slot, forker) = start(slot, forker, :successor=)
+
+      # @param slot [WorkerSlot]
+      # @return [Boolean] whether its child has to be gone before the successor starts
+      def retires_first?(slot) = @plan.retires_first?(slot.index)
+
+      # @return [Boolean] whether one more process may exist
+      def room? = !@free_scoreboard_slots.empty?
+
+      # Ends all workers; none is started again.
+      #
+      # @param at_once [Boolean] without letting them finish
+      def stop(at_once: false)
+        @stopping = true
+        now_s = EventLoop.now_s
+        @children.each { |child| at_once ? child.stop_now(now_s) : child.stop(now_s) }
+      end
+
+      # @param name [String] a signal for every worker
+      def signal(name) = @children.each { |child| child.signal(name) }
+
+      # A process has ended.
+      #
+      # @param pid [Integer]
+      # @param status [Process::Status]
+      # @return [Boolean] whether it was a worker
+      def ended(pid, status)
+        child = @children.find { |one| one.pid == pid }
+        remove(child, WorkerReport.describe(status), cause: WorkerReport.cause(status)) if child
+        !child.nil?
+      end
+
+      # A child will never be forked, or cannot be watched any more.
+      #
+      # @param child [Child]
+      # @param reason [String]
+      def fork_failed(child, reason)
+        remove(child, reason) unless child.dead?
+      end
+
+      # @return [Boolean] whether no worker serves and none will be started
+      def all_given_up? = @children.empty? && !@worker_slots.empty? && @worker_slots.all?(&:given_up)
+
+      # @return [Boolean] whether every slot has a ready worker or was given up, and one worker is ready
+      def complete?
+        @worker_slots.any? { |slot| slot.child&.ready? } &&
+          @worker_slots.all? { |slot| slot.child&.ready? || slot.given_up }
+      end
+
+      # Closes the supervisor's descriptors in a forked child.
+      def close_in_child = @children.each { |child| child.channel.close }
+
+      private
+
+      def add_worker_slot
+        # A worker that is exiting keeps its number until it is gone: the number may be part of a name in a consumer
+        # group that two processes must not have.
+        taken = [*@worker_slots, *@children].map(&:index)
+        index = (0..taken.size).find { |number| !taken.include?(number) }
+        policy = RestartPolicy.new(delay_s: @plan.restart_delay_s, delay_max_s: @plan.restart_delay_max_s,
+                                   count: @plan.crash_loop_count, window_s: @plan.crash_loop_window_s)
+        @worker_slots << WorkerSlot.new(index, forker: @forker, policy: policy, now_s: EventLoop.now_s)
+      end
+
+      def starting? = !@stopping && room?
+
+      # The slot gets its child before the fork, so that a fork that fails counts as a death.
+      def start(slot, forker, as)
+        channel, theirs = WorkerChannel.pair
+        child = Child.new(@plan, index: slot.index, scoreboard_slot: @free_scoreboard_slots.shift, forker: forker,
+                                 channel: channel, now_s: EventLoop.now_s)
+        @children << child
+        slot.public_send(as, child)
+        forker.fork_worker(child, theirs)
+        child
+      rescue SystemCallError => e
+        fork_failed(child, "fork failed: #{e.message}")
+        child
+      end
+
+      def check(child, now_s)
+        child.tick(now_s)
+        return unless (reason = child.kill_reason(now_s))
+
+        @report.killed(child, reason)
+        child.kill
+      end
+
+      def remove(child, how, cause: nil)
+        now_s = EventLoop.now_s
+        # The reason it gave may still be unread.
+        child.read_channel(now_s) unless child.channel.closed?
+        asked = child.stopping?
+        cause = nil if child.ended_by_supervisor?
+        child.ended(now_s)
+        @children.delete(child)
+        # Before another child gets its row.
+        @job_recovery&.worker_ended(child, cause, @children)
+        @scoreboard.clear(child.scoreboard_slot)
+        @free_scoreboard_slots.push(child.scoreboard_slot)
+        verdict = worker_slot_of(child)&.child_ended(child, now_s)
+        @report.ended(child, how, asked, verdict)
+      end
+
+      def child_at(io) = @children.find { |one| one.channel.io.equal?(io) }
+
+      def worker_slot_of(child)
+        @worker_slots.find { |slot| slot.child.equal?(child) || slot.successor.equal?(child) }
+      end
+    end
+  end
+end
