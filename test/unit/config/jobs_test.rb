@@ -23,6 +23,15 @@ class JobsConfigTest < ConfigCase
     assert_equal "#{@root}/storage/chaton.db", jobs.store_file
   end
 
+  def test_the_old_name_of_ack_delay_is_accepted_with_a_note
+    { "settle_s" => "ack_delay_s", "settle" => "ack_delay" }.each do |old, name|
+      found = plan("jobs do\n#{old} 0.01\nend")
+      assert_in_delta 0.01, found.jobs.ack_delay_s
+      assert_match(/:2: #{old} is now #{name}; the old name is still accepted\z/, found.notes.join)
+    end
+    assert_match(/ack_delay_s/, refused("settle_s :soon"))
+  end
+
   def test_queues_in_their_three_forms
     { 'queues "critical", "default"' => ["strict", [["critical", 1], ["default", 1]]],
       "queues critical: 3, default: 1" => ["weighted", [["critical", 3], ["default", 1]]],
