@@ -1,11 +1,11 @@
-//! The engine: claims jobs from a store, hands them to Ruby's threads through
-//! a [`Sink`], and acks how they ended.
+//! The engine: claims jobs from a store, submits them to Ruby's threads through
+//! a [`Sink`], and acknowledges them with their outcome.
 //!
-//! Three threads, each with a connection of its own: the *fetcher* acks and
-//! claims in batches, the *maintenance* gives signs of life and does what is due by
-//! the clock, the *watcher* waits for changes while there is nothing to do.
-//! None of them polls: each waits for a bell or for the next moment at which
-//! something is due.
+//! It has three threads, each with its own connection: the *fetcher*
+//! acknowledges and claims in batches, the *maintenance* thread sends heartbeats
+//! and does what is due by the clock, the *watcher* waits for changes of the
+//! store. None of them polls: each waits to be woken, or for the next time at
+//! which something is due.
 
 mod admission;
 mod backoff;
@@ -13,9 +13,9 @@ mod config;
 mod fetcher;
 mod job;
 mod maintenance;
+mod orphans;
 mod owner_identity;
 mod queue_order;
-mod recovery;
 mod report;
 mod sink;
 mod state;
@@ -33,6 +33,7 @@ use crate::outcome::Outcome;
 use crate::store::{StoreError, StoreErrorKind, StoreFactory};
 use chaton_core::random::Random;
 use fetcher::Fetcher;
+use job::JobOwner;
 use maintenance::Maintenance;
 use owner_identity::OwnerIdentity;
 use state::EngineState;
@@ -40,20 +41,20 @@ use watcher::Watcher;
 
 pub use config::{Config, QueueMode};
 pub use job::Job;
-pub use recovery::WorkerDeath;
+pub use orphans::WorkerDeath;
 pub use sink::Sink;
 pub use stats::Stats;
 
 /// A running engine. Clones are the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<EngineState>,
+    state: Arc<EngineState>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Engine {
-    /// Starts the engine's threads. A store that cannot be reached now is
-    /// waited for; what a person must mend is an error.
+    /// Starts the engine's threads. A store that cannot be reached now is tried
+    /// again; an error is returned for what trying again cannot mend.
     ///
     /// # Errors
     /// A wrong address, password, version or setting, a damaged file.
@@ -69,29 +70,27 @@ impl Engine {
             {
                 return Err(error)
             }
-            Err(error) => {
-                sink.warn(&format!("jobs: {error}; starting all the same, and trying on"))
-            }
+            Err(error) => sink.warn(&format!("jobs: {error}; starting anyway, and trying again")),
             Ok(_) => {}
         }
         drop(probe);
         let identity = OwnerIdentity::new(config.supervised);
-        let shared = EngineState::new(config, identity, sink);
+        let state = EngineState::new(config, identity, sink);
         let watch = factory.watch();
-        let _ = shared.watch.set(watch.interrupter());
-        let fetcher = Fetcher::new(&shared, factory.store(), Random::new());
-        let maintenance = Maintenance::new(&shared, factory.store(), is_local(factory.address()));
-        let watcher = Watcher::new(&shared, watch);
-        let engine = Self { shared, threads: Arc::default() };
+        let _ = state.watch.set(watch.interrupter());
+        let fetcher = Fetcher::new(&state, factory.store(), Random::new());
+        let maintenance = Maintenance::new(&state, factory.store(), is_local(factory.address()));
+        let watcher = Watcher::new(&state, watch);
+        let engine = Self { state, threads: Arc::default() };
         engine.spawn("chaton jobs", move || fetcher.run())?;
-        engine.spawn("chaton maintenance", move || maintenance.run())?;
+        engine.spawn("chaton maint", move || maintenance.run())?;
         engine.spawn("chaton watcher", move || watcher.run())?;
         Ok(engine)
     }
 
     /// `HOST:PID:NONCE`.
     pub fn identity(&self) -> &str {
-        &self.shared.identity.name
+        &self.state.identity.name
     }
 
     /// Claims no more jobs.
@@ -104,87 +103,87 @@ impl Engine {
         self.set_quiet(false);
     }
 
-    /// Sends every job that was not started back to the front of its queue;
-    /// answers how many.
+    /// Sends every unstarted job back to the front of its queue; returns how
+    /// many.
     pub fn release(&self) -> usize {
-        let suspects: Vec<_> = self.shared.locked.lock().suspects.drain(..).collect();
-        let waiting = self.shared.sink.take_waiting();
+        let suspects: Vec<_> = self.state.locked.lock().suspects.drain(..).collect();
+        let waiting = self.state.sink.take_waiting();
         let count = suspects.len() + waiting.len();
         let suspects = suspects.iter().map(|(job, _)| job);
         suspects.chain(&waiting).for_each(|job| job.abandon());
         count
     }
 
-    /// Waits until no job is in hand and every end is written; false when the
-    /// time is up or [`Engine::interrupt_wait`] was called.
+    /// Waits until no job is claimed and every acknowledgement is written; false
+    /// when the time is up or [`Engine::interrupt_wait`] was called.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        self.shared.wait_idle(timeout)
+        self.state.wait_idle(timeout)
     }
 
     /// Ends a [`Engine::wait_idle`] early.
     pub fn interrupt_wait(&self) {
-        self.shared.idle_wait_interrupted.store(true, Ordering::Release);
-        let _held = self.shared.locked.lock();
-        self.shared.idle_cond.notify_all();
+        self.state.idle_wait_interrupted.store(true, Ordering::Release);
+        let _held = self.state.locked.lock();
+        self.state.idle_cond.notify_all();
     }
 
-    /// Sends the jobs that run back to the front of their queues, whatever
-    /// their threads will say later; answers their jids.
+    /// Sends running jobs back to the front of their queues and ignores their
+    /// later outcomes; returns their jids.
     pub fn give_back_running(&self) -> Vec<String> {
-        let jobs: Vec<_> = self.shared.locked.lock().jobs.values().cloned().collect();
-        let given = |job: &&Arc<Job>| job.finish(Outcome::requeue());
-        let running = jobs.iter().filter(|job| job.is_running()).filter(given);
+        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
+        let sent_back = |job: &&Arc<Job>| job.finish(Outcome::requeue());
+        let running = jobs.iter().filter(|job| job.is_running()).filter(sent_back);
         running.map(|job| job.document().jid().to_string()).collect()
     }
 
-    /// Writes what is left, says good-bye to the store and ends the threads.
-    /// Jobs still in hand go back.
+    /// Sends claimed jobs back, writes what is left, removes the owner from the
+    /// store and ends the threads.
     pub fn stop(&self) {
-        self.shared.locked.lock().quiet = true;
+        self.state.locked.lock().quiet = true;
         self.release();
         self.give_back_running();
-        self.shared.locked.lock().stopping = true;
-        self.shared.fetcher_cond.notify_all();
-        // The maintenance says good-bye when the fetcher has written everything.
+        self.state.locked.lock().stopping = true;
+        self.state.fetcher_cond.notify_all();
+        // The owner is removed when the fetcher has written everything.
         let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
         if let Some(fetcher) = threads.next() {
             let _ = fetcher.join();
         }
-        self.shared.locked.lock().fetcher_done = true;
-        self.shared.maintenance_cond.notify_all();
-        self.shared.wake_watcher();
+        self.state.locked.lock().fetcher_done = true;
+        self.state.maintenance_cond.notify_all();
+        self.state.wake_watcher();
         for thread in threads {
             let _ = thread.join();
         }
     }
 
-    /// A sibling died: its jobs go back at once.
+    /// Reclaims the jobs of a sibling that died.
     pub fn recover(&self, death: WorkerDeath) {
-        self.shared.add_death(death);
+        self.state.add_death(death);
     }
 
     /// The counters now.
     pub fn stats(&self) -> Stats {
-        let locked = self.shared.locked.lock();
+        let locked = self.state.locked.lock();
         Stats {
-            unstarted: self.shared.unstarted.load(Ordering::Relaxed),
-            running: self.shared.running.load(Ordering::Relaxed),
+            unstarted: self.state.unstarted.load(Ordering::Relaxed),
+            running: self.state.running.load(Ordering::Relaxed),
             unwritten: locked.acks.len() + locked.acks_in_write,
             service_us: (locked.service_ns / 1e3) as u64,
             quiet: locked.quiet,
-            holds_lease: self.shared.holds_lease(),
-            ..self.shared.counters.read()
+            holds_lease: self.state.holds_lease(),
+            ..self.state.counters.read()
         }
     }
 
     fn set_quiet(&self, quiet: bool) {
-        let mut locked = self.shared.locked.lock();
+        let mut locked = self.state.locked.lock();
         locked.quiet = quiet;
-        locked.dry = false;
+        locked.queues_empty = false;
         locked.heartbeat_now = true;
         drop(locked);
-        self.shared.fetcher_cond.notify_one();
-        self.shared.maintenance_cond.notify_one();
+        self.state.fetcher_cond.notify_one();
+        self.state.maintenance_cond.notify_one();
     }
 
     fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StoreError> {

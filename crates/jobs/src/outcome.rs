@@ -53,6 +53,11 @@ impl Outcome {
         matches!(self, Self::Retry { .. } | Self::Dead { .. } | Self::Discard)
     }
 
+    /// Whether it counts as a run; a job that only waits again does not.
+    pub fn counts_as_run(&self) -> bool {
+        self.is_failure() || *self == Self::Ack
+    }
+
     /// Whether the job leaves the store.
     pub fn is_removal(&self) -> bool {
         matches!(self, Self::Ack | Self::Discard)

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use crate::cron::Cron;
 
-/// In which order queues are emptied.
+/// The order in which queues are emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueMode {
-    /// As listed: a queue gives only while all before it are empty.
+    /// As listed: from a queue only while all before it are empty.
     Strict,
     /// At each claim in an order drawn by weight.
     Weighted,
@@ -16,8 +16,8 @@ pub enum QueueMode {
     Random,
 }
 
-/// Settings of the engine. Each has a named option in `jobs { … }`, but for
-/// `due_max` and `retry_max`, which only a caller of the boundary can set.
+/// Settings of the engine. Each has an option in `jobs { … }`, except `due_max`
+/// and `retry_max`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Queues, each with its weight.
@@ -30,31 +30,31 @@ pub struct Config {
     pub prefetch: Duration,
     /// Jobs claimed and not started, at most.
     pub prefetch_max: usize,
-    /// Longest wait of an acknowledgement for company.
+    /// Longest wait of an acknowledgement to be written together with others.
     pub ack_delay: Duration,
-    /// Between two signs of life.
+    /// Between two heartbeats.
     pub heartbeat: Duration,
-    /// An owner whose last beat is older is dead.
+    /// An owner whose last heartbeat is older is dead.
     pub lease: Duration,
-    /// How long a job waits that met a limit whose end nobody knows.
+    /// How long a job waits whose limit gives no time.
     pub limit_retry: Duration,
     /// Jobs moved from the schedule in one call.
     pub due_max: usize,
     /// Longest pause between tries while the store fails.
     pub retry_max: Duration,
-    /// Due jobs go through Ruby, for client middleware to see them.
+    /// Due jobs go through Ruby's client middleware.
     pub claim_due: bool,
     /// Jobs enqueued by the clock.
     pub crons: Vec<Cron>,
     /// Generation of Sidekiq's format: 6, 7 or 8.
     pub format: u8,
-    /// For `info`: what Sidekiq's UI shows beside the process.
+    /// Shown with the process in Sidekiq's UI.
     pub tag: String,
-    /// For `info`.
+    /// As `tag`.
     pub labels: Vec<String>,
-    /// For `info`: our version.
+    /// Chaton's version, shown in Sidekiq's UI.
     pub version: String,
-    /// The parent process sees our death and tells a sibling.
+    /// The parent is a supervisor, which reports this process's death to a sibling.
     pub supervised: bool,
 }
 

@@ -1,29 +1,32 @@
-//! The fetcher: one thread that acks what has ended and claims what comes
-//! next, both in one round trip, and routes what it claimed.
+//! The fetcher: one thread that acknowledges jobs that ended and claims new
+//! ones, both in one round trip, and admits what it claimed.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::clock;
+use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
 use super::backoff::Backoff;
+use super::job::JobOwner;
 use super::queue_order::QueueOrder;
 use super::state::{EngineState, LockedState};
 use crate::outcome::Ack;
 use crate::store::{ClaimReply, ClaimRequest, ClaimedJob, HeldLock, Result, Store, StoreError};
 use chaton_core::random::Random;
 
-/// Settles written in one round trip at most.
+/// Acknowledgements in one round trip, at most.
 const ACKS_MAX: usize = 2000;
-/// Unstarted jobs go back when the oldest waited this many prefetch times (and
-/// at least [`STALE_MIN`]): a long job holds them up, others may run them.
+/// Unstarted jobs go back when none was started for so many prefetch times and
+/// at least [`STALE_MIN`]: long jobs hold them up, and other processes may be
+/// free.
 const STALE_PREFETCHES: u32 = 20;
-/// The least of that.
+/// Least time until unstarted jobs go back.
 const STALE_MIN: Duration = Duration::from_millis(100);
 
-/// What the next round does.
+/// What the next round writes and claims.
 struct FetchPlan {
     acks: Vec<Ack>,
     unlocks: Vec<(String, String)>,
@@ -32,42 +35,42 @@ struct FetchPlan {
     first_ticket: u64,
 }
 
-/// The fetcher. [`Fetcher::round`] does one round without waiting, so that a
-/// test can drive it step by step; [`Fetcher::run`] is the thread.
+/// The fetcher. [`Fetcher::run`] is its thread; [`Fetcher::round`] does one round
+/// without waiting, so that tests can drive it step by step.
 pub(super) struct Fetcher {
-    shared: Arc<EngineState>,
+    state: Arc<EngineState>,
     store: Box<dyn Store>,
     order: QueueOrder,
     admission: Admission,
     backoff: Backoff,
     /// No call before this time (ns).
     retry_at_ns: u64,
-    /// A call failed: what it claimed may be ours without our knowing.
+    /// A call failed: the store may have claimed jobs for this owner.
     reconcile: bool,
-    /// The engine ends, and the last try to write everything was begun.
-    fetcher_done: bool,
+    /// The engine ends, and the last try to write everything has begun.
+    last_try: bool,
     /// Smoothed round trip in ns.
     rtt_ns: f64,
     /// Since when jobs wait without one being started (ns).
     stuck_since_ns: u64,
-    /// Jobs started when that was last looked at.
+    /// Jobs started when that was last checked.
     starts_seen: u64,
-    /// Jobs were given back because none was started, and none has been since.
+    /// Unstarted jobs went back, and no job has been started since.
     held_up: bool,
 }
 
 impl Fetcher {
-    pub fn new(shared: &Arc<EngineState>, store: Box<dyn Store>, random: Random) -> Self {
-        let config = &shared.config;
+    pub fn new(state: &Arc<EngineState>, store: Box<dyn Store>, random: Random) -> Self {
+        let config = &state.config;
         Self {
             order: QueueOrder::new(config.queues.clone(), config.mode, random),
-            admission: Admission::new(shared),
+            admission: Admission::new(state),
             backoff: Backoff::new(config.retry_max),
-            shared: shared.clone(),
+            state: state.clone(),
             store,
             retry_at_ns: 0,
             reconcile: false,
-            fetcher_done: false,
+            last_try: false,
             rtt_ns: 0.0,
             stuck_since_ns: 0,
             starts_seen: 0,
@@ -75,18 +78,18 @@ impl Fetcher {
         }
     }
 
-    /// Works until the engine stops and everything is written (or the last
-    /// try to write it failed).
+    /// Runs until the engine stops and everything is written, or the last try
+    /// to write it has failed.
     pub fn run(mut self) {
         loop {
             let worked = self.round();
-            let locked = self.shared.locked.lock();
-            if locked.stopping && self.shared.is_idle(&locked) {
+            let locked = self.state.locked.lock();
+            if locked.stopping && locked.is_idle() {
                 return;
             }
-            if locked.stopping && !self.fetcher_done {
-                // Whatever failed before: the store may be back.
-                self.fetcher_done = true;
+            if locked.stopping && !self.last_try {
+                // Despite the back-off: the store may answer again.
+                self.last_try = true;
                 self.retry_at_ns = 0;
                 continue;
             }
@@ -118,30 +121,26 @@ impl Fetcher {
 
     fn plan(&mut self) -> FetchPlan {
         let target = self.target();
-        let mut locked = self.shared.locked.lock();
+        let mut locked = self.state.locked.lock();
         let preempted = std::mem::take(&mut locked.preempt);
         if preempted {
-            locked.dry = false;
+            locked.queues_empty = false;
             drop(locked);
             self.return_unstarted();
-            locked = self.shared.locked.lock();
+            locked = self.state.locked.lock();
         }
         self.reconcile |= std::mem::take(&mut locked.reconcile);
-        let unstarted = self.shared.unstarted.load(Ordering::Acquire);
+        let unstarted = self.state.unstarted.load(Ordering::Acquire);
         let low = target / 2;
-        self.shared.low_water.store(low, Ordering::Relaxed);
-        let may = !locked.quiet
-            && !locked.stopping
-            && !locked.dry
-            && locked.suspects.is_empty()
-            && locked.alone.is_none()
-            && self.shared.holds_lease();
-        let count = if may && unstarted <= low { target.saturating_sub(unstarted) } else { 0 };
+        self.state.low_water.store(low, Ordering::Relaxed);
+        let may_claim = self.state.may_claim(&locked);
+        let count =
+            if may_claim && unstarted <= low { target.saturating_sub(unstarted) } else { 0 };
         let due = self.acks_are_due(&locked);
         let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
         locked.acks_in_write = acks.len();
         let first_ticket = locked.next_ticket;
-        // Never used twice, even when the call fails half-way.
+        // No ticket is used twice, even when the call fails.
         locked.next_ticket += count as u64;
         locked.claims_pending += usize::from(count > 0);
         let unlocks = std::mem::take(&mut locked.unlocks);
@@ -150,16 +149,16 @@ impl Fetcher {
         FetchPlan { acks, unlocks, queues, count, first_ticket }
     }
 
-    /// Jobs to have unstarted: at least a job for each free thread, at most
-    /// what will start within the prefetch time and a round trip (Little's
-    /// law: running jobs over their mean time is how many start per second).
+    /// How many jobs should be unstarted: one for each free thread, or what will
+    /// start within the prefetch time and a round trip. By Little's law the
+    /// running jobs over their mean time are the starts per second.
     fn target(&self) -> usize {
-        let config = &self.shared.config;
-        let running = self.shared.running.load(Ordering::Relaxed).max(1) as f64;
-        let service_ns = self.shared.locked.lock().service_ns;
+        let config = &self.state.config;
+        let running = self.state.running.load(Ordering::Relaxed).max(1) as f64;
+        let service_ns = self.state.locked.lock().service_ns;
         let ahead_ns = config.prefetch.as_nanos() as f64 + self.rtt_ns;
         let ahead = if service_ns > 0.0 { running / service_ns * ahead_ns } else { 0.0 };
-        let free = self.shared.sink.idle_threads();
+        let free = self.state.sink.idle_threads();
         if self.held_up {
             return free.min(config.prefetch_max);
         }
@@ -173,7 +172,7 @@ impl Fetcher {
         let age = clock::now_ns().saturating_sub(locked.acks_since_ns);
         locked.stopping
             || locked.acks.len() >= ACKS_MAX
-            || age >= self.shared.config.ack_delay.as_nanos() as u64
+            || age >= self.state.config.ack_delay.as_nanos() as u64
     }
 
     fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
@@ -189,67 +188,64 @@ impl Fetcher {
         if plan.acks.is_empty() && plan.count == 0 {
             return Ok(ClaimReply::default());
         }
-        let want = ClaimRequest {
-            queues: &plan.queues,
-            count: plan.count,
-            first_ticket: plan.first_ticket,
-        };
+        let FetchPlan { queues, count, first_ticket, .. } = plan;
+        let request = ClaimRequest { queues, count: *count, first_ticket: *first_ticket };
         let began = clock::now_ns();
-        let want = (plan.count > 0).then_some(&want);
-        let turn = self.store.ack_and_claim(&self.shared.identity.name, &plan.acks, want)?;
+        let request = (plan.count > 0).then_some(&request);
+        let reply = self.store.ack_and_claim(&self.state.identity.name, &plan.acks, request)?;
         let took = (clock::now_ns() - began) as f64;
         self.rtt_ns += if self.rtt_ns == 0.0 { took } else { 0.1 * (took - self.rtt_ns) };
-        Ok(turn)
+        Ok(reply)
     }
 
     fn finish_round(&mut self, plan: FetchPlan, result: Result<ClaimReply>) {
         match result {
-            Ok(turn) => self.on_reply(&plan, turn),
+            Ok(reply) => self.on_reply(&plan, reply),
             Err(error) => self.on_failure(plan, &error),
         }
-        self.shared.idle_cond.notify_all();
+        self.state.idle_cond.notify_all();
     }
 
-    fn on_reply(&mut self, plan: &FetchPlan, turn: ClaimReply) {
+    fn on_reply(&mut self, plan: &FetchPlan, reply: ClaimReply) {
         self.retry_at_ns = 0;
-        self.shared.warn(self.backoff.worked("claim"));
-        let counters = &self.shared.counters;
+        self.state.warn(self.backoff.worked("claim"));
+        let counters = &self.state.counters;
         counters.round_trips.fetch_add(1, Ordering::Relaxed);
-        counters.fenced.fetch_add(turn.fenced as u64, Ordering::Relaxed);
-        counters.claimed.fetch_add(turn.jobs.len() as u64, Ordering::Relaxed);
-        if plan.count > 0 && turn.jobs.is_empty() {
+        counters.fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
+        counters.claimed.fetch_add(reply.jobs.len() as u64, Ordering::Relaxed);
+        if plan.count > 0 && reply.jobs.is_empty() {
             counters.empty_claims.fetch_add(1, Ordering::Relaxed);
         }
-        let dry = plan.count > 0 && turn.drained && turn.jobs.len() < plan.count;
-        let above = self.above(&turn.jobs);
-        // Claimed jobs enter the locked before it can look idle.
-        if let Err(error) = self.admission.admit(&mut *self.store, turn.jobs) {
+        let empty = plan.count > 0 && reply.drained && reply.jobs.len() < plan.count;
+        let above = self.above(&reply.jobs);
+        // While `claims_pending` is set, the engine does not look idle.
+        if let Err(error) = self.admission.admit(&mut *self.store, reply.jobs) {
             self.note_failure(&error);
         }
-        let mut locked = self.shared.locked.lock();
+        let mut locked = self.state.locked.lock();
         locked.acks_in_write = 0;
         locked.claims_pending -= usize::from(plan.count > 0);
-        locked.dry |= dry;
-        let watch = dry || above.as_ref().is_some_and(|above| *above != locked.above);
-        locked.above = above.unwrap_or_else(|| std::mem::take(&mut locked.above));
+        locked.queues_empty |= empty;
+        let watch = empty || above.as_ref().is_some_and(|above| *above != locked.higher_queues);
+        locked.higher_queues = above.unwrap_or_else(|| std::mem::take(&mut locked.higher_queues));
         drop(locked);
         if watch {
-            self.shared.wake_watcher();
+            self.state.wake_watcher();
         }
     }
 
-    /// The queues whose jobs would come before those just claimed; `None`:
-    /// nothing was.
+    /// The queues that come before those of the claimed jobs; `None`: no job
+    /// was claimed.
     fn above(&self, claimed: &[ClaimedJob]) -> Option<Vec<Arc<str>>> {
         let mut queues: Vec<Arc<str>> = claimed.iter().map(|job| job.queue.clone()).collect();
         queues.dedup();
         (!queues.is_empty()).then(|| self.order.above(&queues))
     }
 
-    /// What was to be written stays to be written: writing it twice does
-    /// nothing, since the entry is gone after the first time.
+    /// Keeps what was to be written for the next round. Writing it twice is
+    /// harmless, since the in-flight entry is gone after the first time.
     fn on_failure(&mut self, plan: FetchPlan, error: &StoreError) {
-        let mut locked = self.shared.locked.lock();
+        let mut locked = self.state.locked.lock();
         locked.acks_in_write = 0;
         locked.claims_pending -= usize::from(plan.count > 0);
         let newer = std::mem::replace(&mut locked.acks, plan.acks);
@@ -262,17 +258,17 @@ impl Fetcher {
     }
 
     fn note_failure(&mut self, error: &StoreError) {
-        self.shared.counters.failures.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
         let (pause, line) = self.backoff.failed("claim", error);
-        self.shared.warn(line);
+        self.state.warn(line);
         self.retry_at_ns = clock::now_ns() + pause.as_nanos() as u64;
     }
 
-    /// After a call that failed: what the store holds for us and we do not
-    /// know was claimed by an answer that never came.
+    /// After a failed call, admits the jobs that the store has in flight for
+    /// this owner but that it does not know: the reply was lost.
     fn adopt_lost_claims(&mut self, plan: &FetchPlan) -> Result<()> {
-        let held = self.store.in_flight(&self.shared.identity.name)?;
-        let locked = self.shared.locked.lock();
+        let held = self.store.in_flight(&self.state.identity.name)?;
+        let locked = self.state.locked.lock();
         let ending = |ticket| {
             let mut all = plan.acks.iter().chain(&locked.acks);
             all.any(|ack: &Ack| ack.ticket == ticket)
@@ -288,13 +284,14 @@ impl Fetcher {
         self.admission.admit(&mut *self.store, unknown)
     }
 
-    /// Jobs that wait behind a long one go back, for other processes to run.
+    /// Returns unstarted jobs that wait behind long ones, and all of them when the
+    /// lease has run out.
     fn return_stuck(&mut self) {
         let now = clock::now_ns();
-        let starts = self.shared.starts.load(Ordering::Relaxed);
+        let starts = self.state.starts.load(Ordering::Relaxed);
         let moves = starts != self.starts_seen;
         self.held_up &= !moves;
-        if moves || self.shared.unstarted.load(Ordering::Relaxed) == 0 || self.stuck_since_ns == 0 {
+        if moves || self.state.unstarted.load(Ordering::Relaxed) == 0 || self.stuck_since_ns == 0 {
             self.starts_seen = starts;
             self.stuck_since_ns = now;
         } else if now.saturating_sub(self.stuck_since_ns) >= self.stale_ns() {
@@ -302,54 +299,46 @@ impl Fetcher {
             self.held_up = true;
             self.stuck_since_ns = now;
         }
-        // What would be taken for another owner's may not be started here.
-        if !self.shared.holds_lease() && self.shared.heartbeat_ns.load(Ordering::Relaxed) != 0 {
+        if !self.state.holds_lease() && self.state.heartbeat_ns.load(Ordering::Relaxed) != 0 {
             self.return_unstarted();
         }
     }
 
     fn stale_ns(&self) -> u64 {
-        (self.shared.config.prefetch * STALE_PREFETCHES).max(STALE_MIN).as_nanos() as u64
+        (self.state.config.prefetch * STALE_PREFETCHES).max(STALE_MIN).as_nanos() as u64
     }
 
     fn return_unstarted(&self) {
-        let waiting = self.shared.sink.take_waiting();
+        let waiting = self.state.sink.take_waiting();
         let count = waiting.len() as u64;
         waiting.into_iter().for_each(|job| job.abandon());
-        self.shared.counters.given_back.fetch_add(count, Ordering::Relaxed);
+        self.state.counters.given_back.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Waits until there may be something to do. The locked was held since the
-    /// round found nothing, or is looked at again here.
-    fn wait(&self, mut locked: parking_lot::MutexGuard<'_, LockedState>) {
-        self.shared.fetcher_waits.store(true, Ordering::SeqCst);
-        let wants = self.has_work(&locked);
-        if !wants {
+    /// Waits until there may be something to do.
+    fn wait(&self, mut locked: MutexGuard<'_, LockedState>) {
+        self.state.fetcher_waits.store(true, Ordering::SeqCst);
+        if !self.has_work(&locked) {
             match self.wait_time(&locked) {
                 Some(time) => {
-                    self.shared.fetcher_cond.wait_for(&mut locked, time);
+                    self.state.fetcher_cond.wait_for(&mut locked, time);
                 }
-                None => self.shared.fetcher_cond.wait(&mut locked),
+                None => self.state.fetcher_cond.wait(&mut locked),
             }
         }
-        self.shared.fetcher_waits.store(false, Ordering::SeqCst);
-        self.shared.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
+        self.state.fetcher_waits.store(false, Ordering::SeqCst);
+        self.state.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a job started or ended between the round and the lock.
+    /// Whether a job has started or ended since the last round.
     fn has_work(&self, locked: &LockedState) -> bool {
         if clock::now_ns() < self.retry_at_ns {
             return false;
         }
-        let unstarted = self.shared.unstarted.load(Ordering::SeqCst);
-        let claims = !locked.quiet
-            && !locked.stopping
-            && !locked.dry
-            && locked.suspects.is_empty()
-            && locked.alone.is_none()
-            && self.shared.holds_lease()
-            && unstarted <= self.shared.low_water.load(Ordering::Relaxed)
-            && self.shared.sink.idle_threads() > unstarted;
+        let unstarted = self.state.unstarted.load(Ordering::SeqCst);
+        let claims = self.state.may_claim(locked)
+            && unstarted <= self.state.low_water.load(Ordering::Relaxed)
+            && self.state.sink.idle_threads() > unstarted;
         claims
             || locked.preempt
             || locked.reconcile
@@ -357,22 +346,21 @@ impl Fetcher {
             || self.acks_are_due(locked)
     }
 
-    /// How long nothing can be due by itself.
+    /// How long nothing is due by time alone.
     fn wait_time(&self, locked: &LockedState) -> Option<Duration> {
         let now = clock::now_ns();
         let mut until: Option<u64> = None;
         let mut at = |ns: u64| until = Some(until.map_or(ns, |first| first.min(ns)));
         if self.retry_at_ns > now {
-            // Until then nothing is done, whatever is due.
             return Some(Duration::from_nanos(self.retry_at_ns - now));
         }
         if let Some((_, since_ns)) = locked.suspects.front() {
             at(since_ns + SUSPECT_WAIT.as_nanos() as u64);
         }
         if !locked.acks.is_empty() {
-            at(locked.acks_since_ns + self.shared.config.ack_delay.as_nanos() as u64);
+            at(locked.acks_since_ns + self.state.config.ack_delay.as_nanos() as u64);
         }
-        if self.shared.unstarted.load(Ordering::Relaxed) > 0 {
+        if self.state.unstarted.load(Ordering::Relaxed) > 0 {
             at(self.stuck_since_ns + self.stale_ns());
         }
         until.map(|ns| Duration::from_nanos(ns.saturating_sub(now)))

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use chaton_core::clock;
 
-use super::state::EngineState;
 use crate::document::Document;
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome, SideEffects};
@@ -14,20 +13,36 @@ const WAITING: u8 = 0;
 const STARTED: u8 = 1;
 const ENDED: u8 = 2;
 
-/// A claimed job. It ends once; whoever comes second is reported so.
+/// What a job needs of the engine that claimed it. The engine's state holds
+/// its jobs; with this trait they need not import it.
+pub(super) trait JobOwner: Send + Sync {
+    /// Whether the engine's lease is valid, so that its claims are still its own.
+    fn holds_lease(&self) -> bool;
+
+    /// Seconds since 1970, up to a heartbeat old.
+    fn coarse_now_s(&self) -> u64;
+
+    /// A thread started the job. `unlock`: a lock (key, jid) that ends here.
+    fn job_started(&self, unlock: Option<(String, String)>);
+
+    /// A job ended. `ran_ns`: how long it ran; `None`: it was not started.
+    fn job_ended(&self, ack: Ack, ran_ns: Option<u64>);
+}
+
+/// A claimed job. Only its first outcome counts.
 pub struct Job {
     doc: Document,
     ticket: u64,
     queue: Arc<str>,
     due: bool,
     phase: AtomicU8,
-    executor: AtomicU32,
+    thread: AtomicU32,
     started_ns: AtomicU64,
     started_s: AtomicU64,
     cancelled: AtomicBool,
     /// It holds slots of concurrency limits.
     granted: AtomicBool,
-    shared: Arc<EngineState>,
+    owner: Arc<dyn JobOwner>,
 }
 
 impl Job {
@@ -36,7 +51,7 @@ impl Job {
         ticket: u64,
         queue: Arc<str>,
         due: bool,
-        shared: &Arc<EngineState>,
+        owner: Arc<dyn JobOwner>,
     ) -> Arc<Self> {
         Arc::new(Self {
             doc,
@@ -44,12 +59,12 @@ impl Job {
             queue,
             due,
             phase: AtomicU8::new(WAITING),
-            executor: AtomicU32::new(0),
+            thread: AtomicU32::new(0),
             started_ns: AtomicU64::new(0),
             started_s: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             granted: AtomicBool::new(false),
-            shared: shared.clone(),
+            owner,
         })
     }
 
@@ -63,39 +78,40 @@ impl Job {
         self.ticket
     }
 
-    /// The queue it was claimed from, or names when it came by being due.
+    /// The queue it was claimed from. A due job has the queue that its document
+    /// names.
     pub fn queue(&self) -> &Arc<str> {
         &self.queue
     }
 
-    /// It came out of the schedule or the retry set and waits for client
-    /// middleware: push it, then end it as done.
+    /// Whether it came from the schedule or the retry set and waits for client
+    /// middleware: push it to its queue, then acknowledge it.
     pub fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Whether it may be started: it has not ended, and this engine has not
-    /// been silent for so long that others may have taken it.
+    /// Whether it may be started: it has not ended, and the engine still holds
+    /// its lease. After that another process may have reclaimed the job.
     pub fn may_start(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == WAITING && self.shared.holds_lease()
+        self.phase.load(Ordering::Acquire) == WAITING && self.owner.holds_lease()
     }
 
     /// A thread begins to run it.
-    pub fn started(&self, executor: usize) {
+    pub fn start(&self, thread: usize) {
         self.started_ns.store(clock::now_ns(), Ordering::Relaxed);
-        self.executor.store(executor as u32, Ordering::Relaxed);
-        let went =
+        self.thread.store(thread as u32, Ordering::Relaxed);
+        let started =
             self.phase.compare_exchange(WAITING, STARTED, Ordering::AcqRel, Ordering::Acquire);
-        if went.is_err() {
+        if started.is_err() {
             return;
         }
-        self.started_s.store(self.shared.coarse_now_s(), Ordering::Relaxed);
+        self.started_s.store(self.owner.coarse_now_s(), Ordering::Relaxed);
         let unlock = self.doc.extra().filter(|extra| extra.unlocks_at_start());
         let unlock = unlock.and_then(|extra| extra.lock.clone());
-        self.shared.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));
+        self.owner.job_started(unlock.map(|key| (key, self.doc.jid().to_string())));
     }
 
-    /// Ends it. `false`: it had ended before, nothing was done.
+    /// Ends it. `false`: it had ended before, and nothing was done.
     pub fn finish(&self, outcome: Outcome) -> bool {
         let was = self.phase.swap(ENDED, Ordering::AcqRel);
         if was == ENDED {
@@ -103,13 +119,11 @@ impl Job {
         }
         let ran_ns = (was == STARTED)
             .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
-        let failed = outcome.is_failure();
-        let counts = !self.due && (failed || outcome == Outcome::Ack);
-        self.shared.job_ended(self.ack(outcome), ran_ns, counts, failed);
+        self.owner.job_ended(self.ack(outcome), ran_ns);
         true
     }
 
-    /// Nobody ended it: back to the front, uncounted. No-op when it has ended.
+    /// Puts it back to the front of its queue, uncounted, unless it has ended.
     pub fn abandon(&self) {
         self.finish(Outcome::requeue());
     }
@@ -124,7 +138,7 @@ impl Job {
         self.phase.load(Ordering::Acquire) == STARTED
     }
 
-    /// Whether somebody asked it to end.
+    /// Whether it was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -148,12 +162,12 @@ impl Job {
         self.ticket
     }
 
-    /// Place of the thread that runs it.
-    pub(super) fn executor(&self) -> u32 {
-        self.executor.load(Ordering::Relaxed)
+    /// Number of the thread that runs it.
+    pub(super) fn thread(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
     }
 
-    /// When it was started (s since 1970, rounded to the last beat's clock).
+    /// When it was started (s since 1970, up to a heartbeat too early).
     pub(super) fn started_at_s(&self) -> i64 {
         self.started_s.load(Ordering::Relaxed) as i64
     }
@@ -171,17 +185,15 @@ impl Job {
     }
 
     fn ack(&self, mut outcome: Outcome) -> Ack {
-        let acked_due = self.due && outcome == Outcome::Ack;
+        let pushed_due = self.due && outcome == Outcome::Ack;
         if let Outcome::Requeue { queue, .. } = &mut outcome {
             *queue = self.due.then(|| self.queue.clone());
         }
         let granted = self.granted.load(Ordering::Relaxed);
         // A due job that was pushed keeps its lock, and its batch still waits for it.
-        let effects = if acked_due {
-            None
-        } else {
-            SideEffects::of(&self.doc, outcome.batch_event(), granted)
-        };
+        let effects = (!pushed_due)
+            .then(|| SideEffects::of(&self.doc, outcome.batch_event(), granted))
+            .flatten();
         let queue = if self.due { Arc::from("") } else { self.queue.clone() };
         Ack { ticket: self.ticket, queue, outcome, effects }
     }

@@ -1,4 +1,5 @@
-//! Who an engine is, and how another one on the same machine sees that it died.
+//! The name of an engine as an owner of jobs, and how another engine on the
+//! same machine finds out that it died.
 
 use std::fs;
 use std::io::Read;
@@ -14,8 +15,7 @@ pub struct OwnerIdentity {
 }
 
 impl OwnerIdentity {
-    /// This process's, with a new nonce. `supervised`: its parent sees its
-    /// death and tells a sibling.
+    /// Of this process, with a new nonce. `supervised`: see `Config::supervised`.
     pub fn new(supervised: bool) -> Self {
         let host = std::env::var("DYNO").ok().filter(|dyno| !dyno.is_empty());
         let host = host.unwrap_or_else(hostname);
@@ -24,10 +24,10 @@ impl OwnerIdentity {
         Self { name, host, supervised }
     }
 
-    /// Where it lives: boot id, pid namespace, pid and start time, then pid
-    /// and start time of the supervisor (`0 0` without one), separated by
-    /// spaces. Asked anew for each beat: a worker forked by a mold gets the
-    /// supervisor as its parent a moment after it began.
+    /// Where the process is: boot id, pid namespace, pid and start time, then
+    /// pid and start time of the supervisor (`0 0` without one), separated by
+    /// spaces. Read anew for each heartbeat: a worker that a preloader forked
+    /// becomes the supervisor's child a moment after it began.
     pub fn place(&self) -> String {
         let pid = std::process::id();
         let parent = if self.supervised { std::os::unix::process::parent_id() } else { 0 };
@@ -41,28 +41,27 @@ impl OwnerIdentity {
     }
 }
 
-/// Whether the process at `place` is certainly dead, and nobody else knows
-/// better: what a living supervisor knows of its worker's end, and of what it
-/// ran, must not be lost by our being faster. `local`: the store can only be
-/// used from this machine, so another boot is a dead one.
+/// Whether the process at `place` is certainly dead. A worker whose supervisor
+/// is alive does not count as dead here: the supervisor reports its death, and
+/// the jobs that were running. `local`: the store can only be used from this
+/// machine, so a process of another boot is dead.
 pub fn is_dead(place: &str, local: bool) -> bool {
     let parts: Vec<&str> = place.split(' ').collect();
     let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };
     if boot != boot_id() {
         return local;
     }
-    namespace == pid_namespace() && !lives(pid, started) && !lives(parent, parent_started)
+    namespace == pid_namespace() && !is_alive(pid, started) && !is_alive(parent, parent_started)
 }
 
-fn lives(pid: &str, started: &str) -> bool {
+fn is_alive(pid: &str, started: &str) -> bool {
     pid.parse().ok().and_then(start_time).as_deref() == Some(started)
 }
 
-/// When a process began, in ticks since boot; `None` when there is none (or
-/// only its zombie is left).
+/// When a process began, in ticks since boot; `None` when it is gone or a zombie.
 fn start_time(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold spaces: what follows it is counted.
+    // The name in brackets may contain spaces, so fields are counted after it.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     if matches!(fields.first(), Some(&("Z" | "X"))) {
         return None;
@@ -90,7 +89,7 @@ fn hostname() -> String {
     }
 }
 
-/// 12 hexadecimal digits that no other process has.
+/// 12 random hexadecimal digits.
 fn nonce() -> String {
     let mut bytes = [0u8; 6];
     let read = fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
@@ -105,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_the_living_from_the_dead() {
+    fn a_process_is_dead_when_it_and_its_supervisor_are_gone() {
         let me = OwnerIdentity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
         assert!(!is_dead(&me.place(), true));
@@ -118,8 +117,8 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(is_dead(&alone, false));
-        assert!(is_dead(&format!("{place} {ours} 1"), false), "another one has that number now");
-        assert!(!is_dead(&supervised, false), "its supervisor lives and will tell");
+        assert!(is_dead(&format!("{place} {ours} 1"), false), "another process has that pid now");
+        assert!(!is_dead(&supervised, false), "its supervisor is alive and will report it");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! In which order a claim goes through the queues.
+//! The order in which a claim goes through the queues.
 
 use std::sync::Arc;
 
 use super::config::QueueMode;
 use chaton_core::random::Random;
 
-/// The queues and how they are ordered.
+/// The queues and their mode.
 pub struct QueueOrder {
     queues: Vec<(Arc<str>, u32)>,
     mode: QueueMode,
@@ -13,7 +13,6 @@ pub struct QueueOrder {
 }
 
 impl QueueOrder {
-    /// Over these queues.
     pub fn new(queues: Vec<(Arc<str>, u32)>, mode: QueueMode, random: Random) -> Self {
         Self { queues, mode, random }
     }
@@ -23,7 +22,7 @@ impl QueueOrder {
     /// `u^(1/w)`, largest first).
     pub fn draw(&mut self) -> Vec<Arc<str>> {
         let mut keyed: Vec<(f64, &Arc<str>)> = match self.mode {
-            QueueMode::Strict => return self.listed(),
+            QueueMode::Strict => return self.all(),
             mode => self
                 .queues
                 .iter()
@@ -38,18 +37,18 @@ impl QueueOrder {
     }
 
     /// All queues as they were listed.
-    pub fn listed(&self) -> Vec<Arc<str>> {
+    pub fn all(&self) -> Vec<Arc<str>> {
         self.queues.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Under strict order, the queues that come before the last of `waiting`.
+    /// Under strict order, the queues before the lowest one of `waiting`.
     pub fn above(&self, waiting: &[Arc<str>]) -> Vec<Arc<str>> {
         if self.mode != QueueMode::Strict {
             return vec![];
         }
         let rank = |name: &Arc<str>| self.queues.iter().position(|(queue, _)| queue == name);
         let lowest = waiting.iter().filter_map(rank).max().unwrap_or(0);
-        self.listed()[..lowest].to_vec()
+        self.all()[..lowest].to_vec()
     }
 }
 
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_what_comes_before() {
+    fn above_are_the_queues_before_the_lowest_one() {
         let above = |mode| order(mode).above(&["b".into(), "c".into()]);
         assert_eq!(above(QueueMode::Strict), ["a", "b"].map(Arc::<str>::from));
         assert!(above(QueueMode::Weighted).is_empty());

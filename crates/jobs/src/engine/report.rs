@@ -1,5 +1,4 @@
-//! What the engine tells of itself: Sidekiq's `info`, its running jobs, its
-//! memory.
+//! What a heartbeat reports: Sidekiq's `info`, the running jobs, the memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +9,9 @@ use super::config::QueueMode;
 use super::state::EngineState;
 use crate::store::RunningJob;
 
-/// The process's description: the fields of every generation side by side,
-/// since readers take what they know.
-pub(super) fn info(shared: &EngineState) -> String {
-    let config = &shared.config;
+/// The process's description, with the fields of all generations of Sidekiq.
+pub(super) fn process_info(state: &EngineState) -> String {
+    let config = &state.config;
     let queues: Vec<&str> = config.queues.iter().map(|(name, _)| &**name).collect();
     let weights: BTreeMap<&str, u32> = config
         .queues
@@ -25,9 +23,9 @@ pub(super) fn info(shared: &EngineState) -> String {
         QueueMode::Weighted => "weighted",
         QueueMode::Random => "random",
     };
-    let started_at = shared.started_at_s;
+    let started_at = state.started_at_s;
     json!({
-        "hostname": shared.identity.host,
+        "hostname": state.identity.host,
         "started_at": started_at,
         "pid": std::process::id(),
         "tag": config.tag,
@@ -35,7 +33,7 @@ pub(super) fn info(shared: &EngineState) -> String {
         "queues": queues,
         "weights": [weights],
         "labels": config.labels,
-        "identity": shared.identity.name,
+        "identity": state.identity.name,
         "version": config.version,
         "embedded": false,
         "capsules": {"default": {
@@ -45,13 +43,13 @@ pub(super) fn info(shared: &EngineState) -> String {
     .to_string()
 }
 
-/// What runs now.
-pub(super) fn work(shared: &EngineState) -> Vec<RunningJob> {
-    let jobs: Vec<_> = shared.locked.lock().jobs.values().cloned().collect();
+/// The jobs that run now.
+pub(super) fn running_jobs(state: &EngineState) -> Vec<RunningJob> {
+    let jobs: Vec<_> = state.locked.lock().jobs.values().cloned().collect();
     jobs.iter()
         .filter(|job| job.is_running())
         .map(|job| RunningJob {
-            tid: format!("{:x}t{}", std::process::id(), job.executor()),
+            tid: format!("{:x}t{}", std::process::id(), job.thread()),
             queue: job.queue().clone(),
             payload: Arc::clone(job.document().payload()),
             run_at: job.started_at_s(),

@@ -1,4 +1,4 @@
-//! Where the engine puts jobs: the other side is the boundary to Ruby.
+//! Where the engine puts admitted jobs; the extension implements it.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub trait Sink: Send + Sync {
     /// Gives it back when the queue is full or closed.
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>>;
 
-    /// All jobs of a batch are in: wake a thread.
+    /// All jobs of one claim are submitted: wakes a thread.
     fn flush(&self);
 
-    /// Takes back every job that no thread has taken.
+    /// Takes back every job that no thread has taken yet.
     fn take_waiting(&self) -> Vec<Arc<Job>>;
 
-    /// Threads that run no unit now, those that could still be started
-    /// included: the pool's maximum less the units being run. What waits in
+    /// Threads that run no work now, those included that could still be
+    /// started: the pool's maximum less the running work. Work that waits in
     /// the queue is not subtracted.
     fn idle_threads(&self) -> usize;
 

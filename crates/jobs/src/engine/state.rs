@@ -1,4 +1,4 @@
-//! What the engine's threads, its jobs and Ruby's threads share.
+//! The engine's state: what its threads, its jobs and Ruby's threads share.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,41 +9,45 @@ use chaton_core::clock;
 use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
-use super::job::Job;
+use super::job::{Job, JobOwner};
+use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
-use super::recovery::WorkerDeath;
 use super::sink::Sink;
 use super::stats::JobCounters;
 use crate::store::{Ack, Interrupt};
 
 /// Weight of the newest run in the mean time of a job.
 const SERVICE_WEIGHT: f64 = 0.05;
-/// Deaths that may wait to be worked off; the supervisor restarts slower.
+/// Deaths of siblings that may wait to be handled.
 const DEATHS_MAX: usize = 64;
 
-/// What is known of the jobs in hand.
+/// The part of the engine's state behind its mutex: the claimed jobs, and what
+/// its threads ask of each other.
+#[derive(Default)]
 pub(super) struct LockedState {
-    /// Claimed and not ended.
+    /// Claimed and not ended, by ticket.
     pub jobs: HashMap<u64, Arc<Job>>,
-    /// Ended and not written.
+    /// Ended and not yet acknowledged to the store.
     pub acks: Vec<Ack>,
     /// When the first of them ended (ns).
     pub acks_since_ns: u64,
-    /// Being written now.
+    /// Acknowledgements in the call that runs now.
     pub acks_in_write: usize,
     /// Locks (key, jid) to give up because their job started.
     pub unlocks: Vec<(String, String)>,
-    /// Suspects wait here until they can run alone, each with the time (ns)
-    /// at which it came.
+    /// Suspects that wait until they can run alone, each with the time (ns) of
+    /// its claim.
     pub suspects: VecDeque<(Arc<Job>, u64)>,
-    /// Claims that are on their way.
+    /// Ticket of the suspect that runs alone.
+    pub running_alone: Option<u64>,
+    /// Claims that have no reply yet.
     pub claims_pending: usize,
-    /// Tickets, first and one past the last, that the maintenance claims now.
+    /// Tickets, first and one past the last, that the maintenance thread claims
+    /// due jobs under.
     pub reserved_tickets: Option<(u64, u64)>,
-    /// A claim's answer was lost: ask what is ours.
+    /// The reply to a claim was lost: compare the in-flight set in the store
+    /// with `jobs`.
     pub reconcile: bool,
-    /// The suspect that runs, alone.
-    pub alone: Option<u64>,
     /// Mean time of a run in ns; 0 while unknown.
     pub service_ns: f64,
     /// The next ticket.
@@ -52,89 +56,80 @@ pub(super) struct LockedState {
     pub quiet: bool,
     /// The engine ends.
     pub stopping: bool,
-    /// The fetcher has written all it could: the maintenance may say good-bye.
+    /// The fetcher has ended: the maintenance thread may remove the owner.
     pub fetcher_done: bool,
-    /// All queues were empty when last seen.
-    pub dry: bool,
-    /// Strict order: the queues before the last of those that the waiting
-    /// jobs came from.
-    pub above: Vec<Arc<str>>,
-    /// A queue before those of the waiting jobs got one (strict order).
+    /// The last claim found all queues empty.
+    pub queues_empty: bool,
+    /// Under strict order, the queues before the lowest one that claimed jobs
+    /// came from.
+    pub higher_queues: Vec<Arc<str>>,
+    /// One of `higher_queues` got a job.
     pub preempt: bool,
-    /// When the next scheduled job is due (s); `None`: nothing is.
+    /// When the next scheduled job is due (s); `None`: none is scheduled.
     pub due_at: Option<f64>,
-    /// How often the watcher has said so.
+    /// How often the watcher has set `due_at`.
     pub due_updates: u64,
-    /// Pauses or cancels may have changed.
-    pub changed: bool,
-    /// A beat is wanted now.
+    /// Jobs may have been cancelled.
+    pub check_cancels: bool,
+    /// The next heartbeat is due at once.
     pub heartbeat_now: bool,
-    /// Siblings that died.
+    /// Workers of the same supervisor that died.
     pub deaths: VecDeque<WorkerDeath>,
 }
 
-/// EngineState by all.
+impl LockedState {
+    /// Adds an acknowledgement for the fetcher to write.
+    pub fn push_ack(&mut self, ack: Ack) {
+        if self.acks.is_empty() {
+            self.acks_since_ns = clock::now_ns();
+        }
+        self.acks.push(ack);
+    }
+
+    /// Whether nothing is claimed, running or unwritten.
+    pub fn is_idle(&self) -> bool {
+        let written = self.acks.is_empty() && self.acks_in_write == 0;
+        self.jobs.is_empty() && self.claims_pending == 0 && written
+    }
+}
+
+/// What the engine's threads, its jobs and Ruby's threads share.
 pub struct EngineState {
     pub(super) config: Config,
     pub(super) identity: OwnerIdentity,
     pub(super) sink: Arc<dyn Sink>,
     pub(super) locked: Mutex<LockedState>,
-    /// The fetcher waits here.
+    /// Wakes the fetcher.
     pub(super) fetcher_cond: Condvar,
-    /// The maintenance waits here.
+    /// Wakes the maintenance thread.
     pub(super) maintenance_cond: Condvar,
-    /// Who waits for the engine to be idle waits here.
+    /// Wakes [`EngineState::wait_idle`].
     pub(super) idle_cond: Condvar,
-    /// Somebody no longer wants to wait for that.
+    /// Ends [`EngineState::wait_idle`] early.
     pub(super) idle_wait_interrupted: AtomicBool,
-    /// The fetcher waits (set under the locked's lock).
+    /// The fetcher waits (set under the mutex).
     pub(super) fetcher_waits: AtomicBool,
     /// Claimed, not started.
     pub(super) unstarted: AtomicUsize,
     /// Started, not ended.
     pub(super) running: AtomicUsize,
-    /// Jobs started since the beginning.
+    /// Jobs started since the engine began.
     pub(super) starts: AtomicU64,
-    /// The fetcher wants to hear when no more than this are unstarted.
+    /// The fetcher is woken when at most this many jobs are unstarted.
     pub(super) low_water: AtomicUsize,
-    /// When the last beat that was answered was sent (ns since boot); 0: never.
+    /// When the last heartbeat that succeeded was sent (ns since boot); 0: never.
     pub(super) heartbeat_ns: AtomicU64,
     /// When the engine began (s since 1970).
     pub(super) started_at_s: f64,
-    /// Seconds since 1970 at the last look of the maintenance: good enough for what
-    /// people read.
-    pub(super) seconds: AtomicU64,
+    /// Seconds since 1970 at the last round of the maintenance thread.
+    pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
 }
 
 impl EngineState {
     pub(super) fn new(config: Config, identity: OwnerIdentity, sink: Arc<dyn Sink>) -> Arc<Self> {
-        let locked = LockedState {
-            jobs: HashMap::new(),
-            acks: Vec::new(),
-            acks_since_ns: 0,
-            acks_in_write: 0,
-            unlocks: Vec::new(),
-            suspects: VecDeque::new(),
-            claims_pending: 0,
-            reserved_tickets: None,
-            reconcile: false,
-            alone: None,
-            service_ns: 0.0,
-            next_ticket: 1,
-            quiet: false,
-            stopping: false,
-            fetcher_done: false,
-            dry: false,
-            above: Vec::new(),
-            preempt: false,
-            due_at: Some(0.0),
-            due_updates: 0,
-            changed: false,
-            heartbeat_now: false,
-            deaths: VecDeque::new(),
-        };
+        let locked = LockedState { next_ticket: 1, due_at: Some(0.0), ..LockedState::default() };
         Arc::new(Self {
             config,
             identity,
@@ -151,29 +146,85 @@ impl EngineState {
             low_water: AtomicUsize::new(0),
             heartbeat_ns: AtomicU64::new(0),
             started_at_s: wall_s(),
-            seconds: AtomicU64::new(wall_s() as u64),
+            coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),
         })
     }
 
-    /// Now, in seconds since 1970.
-    pub(super) fn wall_s(&self) -> f64 {
-        wall_s()
+    /// Claims again though the queues were empty at the last claim.
+    pub(super) fn wake_fetcher(&self) {
+        self.locked.lock().queues_empty = false;
+        self.fetcher_cond.notify_one();
     }
 
-    pub(super) fn coarse_now_s(&self) -> u64 {
-        self.seconds.load(Ordering::Relaxed)
+    /// Makes the watcher choose anew which queues it watches.
+    pub(super) fn wake_watcher(&self) {
+        self.watch.get().inspect(|watch| watch.interrupt());
     }
 
-    /// Whether the last beat is younger than the lease: what was claimed is
-    /// still ours.
-    pub(super) fn holds_lease(&self) -> bool {
-        let beat = self.heartbeat_ns.load(Ordering::Relaxed);
-        beat != 0 && boot_ns().saturating_sub(beat) < self.config.lease.as_nanos() as u64
+    /// Notes that a sibling died. Beyond a bound the oldest one is left to its
+    /// lease.
+    pub(super) fn add_death(&self, death: WorkerDeath) {
+        let mut locked = self.locked.lock();
+        if locked.deaths.len() >= DEATHS_MAX {
+            locked.deaths.pop_front();
+        }
+        locked.deaths.push_back(death);
+        drop(locked);
+        self.maintenance_cond.notify_one();
     }
 
-    pub(super) fn job_started(&self, unlock: Option<(String, String)>) {
+    /// Whether due jobs may be moved now: not while stopping, and not through
+    /// Ruby's middleware while quiet.
+    pub(super) fn may_move_due(&self, locked: &LockedState) -> bool {
+        !(locked.stopping || self.config.claim_due && locked.quiet)
+    }
+
+    /// Whether the engine may claim jobs: a waiting suspect comes first.
+    pub(super) fn may_claim(&self, locked: &LockedState) -> bool {
+        !locked.quiet
+            && !locked.stopping
+            && !locked.queues_empty
+            && locked.suspects.is_empty()
+            && locked.running_alone.is_none()
+            && self.holds_lease()
+    }
+
+    pub(super) fn warn(&self, line: Option<String>) {
+        line.iter().for_each(|line| self.sink.warn(line));
+    }
+
+    /// Waits until idle; false when the time is up or the wait was interrupted.
+    pub(super) fn wait_idle(&self, timeout: Duration) -> bool {
+        let until = std::time::Instant::now() + timeout;
+        let mut locked = self.locked.lock();
+        loop {
+            if locked.is_idle() {
+                return true;
+            }
+            if self.idle_wait_interrupted.swap(false, Ordering::AcqRel) {
+                return false;
+            }
+            if self.idle_cond.wait_until(&mut locked, until).timed_out() {
+                return locked.is_idle();
+            }
+        }
+    }
+}
+
+impl JobOwner for EngineState {
+    fn holds_lease(&self) -> bool {
+        let heartbeat = self.heartbeat_ns.load(Ordering::Relaxed);
+        let age_ns = boot_ns().saturating_sub(heartbeat);
+        heartbeat != 0 && age_ns < self.config.lease.as_nanos() as u64
+    }
+
+    fn coarse_now_s(&self) -> u64 {
+        self.coarse_s.load(Ordering::Relaxed)
+    }
+
+    fn job_started(&self, unlock: Option<(String, String)>) {
         // Running first: idle is "none unstarted and none running".
         self.running.fetch_add(1, Ordering::AcqRel);
         self.starts.fetch_add(1, Ordering::Relaxed);
@@ -188,21 +239,19 @@ impl EngineState {
         }
     }
 
-    /// `ran_ns`: how long it ran; `None`: it was not started.
-    pub(super) fn job_ended(&self, ack: Ack, ran_ns: Option<u64>, counts: bool, failed: bool) {
-        if counts {
+    fn job_ended(&self, ack: Ack, ran_ns: Option<u64>) {
+        let due = ack.queue.is_empty();
+        if !due && ack.outcome.counts_as_run() {
+            let failed = u64::from(ack.outcome.is_failure());
             self.counters.processed.fetch_add(1, Ordering::Relaxed);
-            self.counters.failed.fetch_add(u64::from(failed), Ordering::Relaxed);
+            self.counters.failed.fetch_add(failed, Ordering::Relaxed);
         }
         let mut locked = self.locked.lock();
         locked.jobs.remove(&ack.ticket);
-        if locked.alone == Some(ack.ticket) {
-            locked.alone = None;
+        if locked.running_alone == Some(ack.ticket) {
+            locked.running_alone = None;
         }
-        if locked.acks.is_empty() {
-            locked.acks_since_ns = clock::now_ns();
-        }
-        locked.acks.push(ack);
+        locked.push_ack(ack);
         match ran_ns {
             Some(ran_ns) => {
                 self.running.fetch_sub(1, Ordering::AcqRel);
@@ -216,65 +265,10 @@ impl EngineState {
         }
         let asleep = self.fetcher_waits.load(Ordering::SeqCst);
         let low = self.unstarted.load(Ordering::Relaxed) <= self.low_water.load(Ordering::Relaxed);
-        let wake = asleep && (locked.acks.len() == 1 || low && !locked.dry);
+        let wake = asleep && (locked.acks.len() == 1 || low && !locked.queues_empty);
         drop(locked);
         if wake {
             self.fetcher_cond.notify_one();
-        }
-    }
-
-    /// Something may be there to claim.
-    pub(super) fn wake_fetcher(&self) {
-        self.locked.lock().dry = false;
-        self.fetcher_cond.notify_one();
-    }
-
-    /// Makes the watcher look again at what it shall watch.
-    pub(super) fn wake_watcher(&self) {
-        self.watch.get().inspect(|watch| watch.interrupt());
-    }
-
-    /// A sibling died. The oldest of too many is left to the lease.
-    pub(super) fn add_death(&self, death: WorkerDeath) {
-        let mut locked = self.locked.lock();
-        if locked.deaths.len() >= DEATHS_MAX {
-            locked.deaths.pop_front();
-        }
-        locked.deaths.push_back(death);
-        drop(locked);
-        self.maintenance_cond.notify_one();
-    }
-
-    /// Whether nothing is claimed, running or unwritten.
-    pub(super) fn is_idle(&self, locked: &LockedState) -> bool {
-        let written = locked.acks.is_empty() && locked.acks_in_write == 0;
-        locked.jobs.is_empty() && locked.claims_pending == 0 && written
-    }
-
-    /// Whether due jobs may be moved now: not by one who is leaving, and not
-    /// through a Ruby that takes no more.
-    pub(super) fn may_move_due(&self, locked: &LockedState) -> bool {
-        !(locked.stopping || self.config.claim_due && locked.quiet)
-    }
-
-    pub(super) fn warn(&self, line: Option<String>) {
-        line.iter().for_each(|line| self.sink.warn(line));
-    }
-
-    /// Waits until idle; false when the time is up or somebody interrupted.
-    pub(super) fn wait_idle(&self, timeout: Duration) -> bool {
-        let until = std::time::Instant::now() + timeout;
-        let mut locked = self.locked.lock();
-        loop {
-            if self.is_idle(&locked) {
-                return true;
-            }
-            if self.idle_wait_interrupted.swap(false, Ordering::AcqRel) {
-                return false;
-            }
-            if self.idle_cond.wait_until(&mut locked, until).timed_out() {
-                return self.is_idle(&locked);
-            }
         }
     }
 }
@@ -284,8 +278,8 @@ pub(super) fn wall_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Nanoseconds since boot, sleep of the machine included: while it slept,
-/// leases ran out.
+/// Nanoseconds since boot, sleep of the machine included: leases run out while
+/// it sleeps.
 pub(super) fn boot_ns() -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `at` is ours.

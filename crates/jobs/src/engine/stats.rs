@@ -7,7 +7,7 @@ macro_rules! counters {
         #[derive(Default)]
         pub(super) struct JobCounters { $(pub $name: AtomicU64,)* }
 
-        /// The counters at one moment. Gauges beside totals.
+        /// The engine's gauges and counters at one moment.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Stats {
             /// Claimed and not started.
@@ -18,9 +18,9 @@ macro_rules! counters {
             pub unwritten: usize,
             /// Mean time of a run in µs.
             pub service_us: u64,
-            /// It takes no more jobs.
+            /// It claims no more jobs.
             pub quiet: bool,
-            /// Its last beat is younger than the lease.
+            /// Its last heartbeat is younger than the lease.
             pub holds_lease: bool,
             $($(#[$doc])* pub $name: u64,)*
         }
@@ -43,42 +43,42 @@ macro_rules! counters {
 counters! {
     /// Jobs that ended, failures included.
     processed,
-    /// Of these, failed.
+    /// Failed jobs among them.
     failed,
     /// Jobs claimed.
     claimed,
-    /// Round trips that settled or claimed.
+    /// Round trips that acknowledged or claimed.
     round_trips,
-    /// Round trips that claimed nothing though they asked.
+    /// Claims that returned no job.
     empty_claims,
-    /// Settles that came after the job was taken over.
+    /// Acknowledgements of jobs that another owner had reclaimed.
     fenced,
-    /// Jobs that were no job documents: in the dead set.
+    /// Malformed jobs, sent to the dead set.
     malformed,
-    /// Jobs not run because they expired.
+    /// Expired jobs that were dropped.
     expired,
-    /// Times a job met a limit.
+    /// Denials by a limit.
     limited,
-    /// Jobs given back unstarted.
+    /// Jobs requeued unstarted.
     given_back,
     /// Jobs moved from the schedule or the retry set.
     due_moved,
-    /// How late the latest of the last ones was (µs).
+    /// Largest delay of the jobs moved last (µs).
     schedule_lag_us,
     /// Jobs enqueued by the clock.
     cron_pushed,
-    /// Signs of life that were answered.
+    /// Heartbeats that succeeded.
     heartbeats,
-    /// Round trip of the last one (µs).
+    /// Round trip of the last heartbeat (µs).
     rtt_us,
-    /// Jobs returned from owners that died.
+    /// Jobs requeued from dead owners.
     recovered,
-    /// Jobs dead because workers died of them.
+    /// Jobs sent to the dead set because workers died while running them.
     poisoned,
     /// Calls to the store that failed.
     failures,
-    /// Times the fetcher woke.
+    /// Wake-ups of the fetcher.
     fetcher_wakeups,
-    /// Times the watcher woke.
+    /// Wake-ups of the watcher.
     watcher_wakeups,
 }

@@ -1,5 +1,5 @@
-//! The watcher: one thread that waits for the store to change while there is
-//! nothing to do, and rings the others.
+//! The watcher: one thread that waits for changes of the store and wakes the
+//! fetcher and the maintenance thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use super::state::EngineState;
 use crate::store::{Result, StoreWatch, WatchEvent};
 use chaton_core::random::Random;
 
-/// Longest wait for a change; then the connection is looked at.
+/// Longest wait for a change; then the connection is checked.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Between two looks while things change all the time and nobody is idle.
+/// Least time between two rounds while the store changes all the time.
 const GAP: Duration = Duration::from_micros(500);
 
-/// The watcher.
+/// The watcher; [`Watcher::run`] is its thread.
 pub(super) struct Watcher {
-    shared: Arc<EngineState>,
+    state: Arc<EngineState>,
     watch: Box<dyn StoreWatch>,
     order: QueueOrder,
     backoff: Backoff,
 }
 
 impl Watcher {
-    pub fn new(shared: &Arc<EngineState>, watch: Box<dyn StoreWatch>) -> Self {
-        let config = &shared.config;
+    pub fn new(state: &Arc<EngineState>, watch: Box<dyn StoreWatch>) -> Self {
+        let config = &state.config;
         Self {
             order: QueueOrder::new(config.queues.clone(), config.mode, Random::new()),
             backoff: Backoff::new(config.retry_max),
-            shared: shared.clone(),
+            state: state.clone(),
             watch,
         }
     }
 
-    /// Works until the engine stops.
+    /// Runs until the engine stops.
     pub fn run(mut self) {
-        while !self.shared.locked.lock().stopping {
+        while !self.state.locked.lock().stopping {
             match self.round() {
-                Ok(()) => self.shared.warn(self.backoff.worked("watch")),
+                Ok(()) => self.state.warn(self.backoff.worked("watch")),
                 Err(error) => {
                     let (pause, line) = self.backoff.failed("watch", &error);
-                    self.shared.warn(line);
+                    self.state.warn(line);
                     self.pause(pause);
                 }
             }
@@ -50,65 +50,65 @@ impl Watcher {
     }
 
     fn round(&mut self) -> Result<()> {
-        let (queues, dry) = self.wanted();
+        let (queues, empty) = self.watched_queues();
         let armed = self.watch.arm(&queues)?;
         self.note_due(armed.next_at);
         if armed.ready {
-            self.request_fetch(dry);
-            if dry {
+            self.request_fetch(empty);
+            if empty {
                 return Ok(());
             }
             self.pause(GAP);
         }
         let event = self.watch.wait(WAIT_MAX)?;
-        self.shared.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
+        self.state.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
         if let WatchEvent::Changed { queues: changed, other } = event {
             if !queues.is_empty() && (!changed.is_empty() || other) {
-                self.request_fetch(dry);
+                self.request_fetch(empty);
             }
-            if !dry {
+            if !empty {
                 self.pause(GAP);
             }
         }
         Ok(())
     }
 
-    /// The queues to watch, and whether it is because they were empty.
-    fn wanted(&self) -> (Vec<Arc<str>>, bool) {
-        let locked = self.shared.locked.lock();
-        if locked.dry && !locked.quiet {
-            return (self.order.listed(), true);
+    /// The queues to watch: all when they were empty, else those that come
+    /// before the claimed jobs' queues. Whether they were empty.
+    fn watched_queues(&self) -> (Vec<Arc<str>>, bool) {
+        let locked = self.state.locked.lock();
+        if locked.queues_empty && !locked.quiet {
+            return (self.order.all(), true);
         }
-        (locked.above.clone(), false)
+        (locked.higher_queues.clone(), false)
     }
 
-    fn request_fetch(&self, dry: bool) {
-        let mut locked = self.shared.locked.lock();
-        if dry {
-            locked.dry = false;
+    fn request_fetch(&self, empty: bool) {
+        let mut locked = self.state.locked.lock();
+        if empty {
+            locked.queues_empty = false;
         } else {
             locked.preempt = true;
         }
         drop(locked);
-        self.shared.fetcher_cond.notify_one();
+        self.state.fetcher_cond.notify_one();
     }
 
-    /// Queues and due times are in what `arm` answered. A cancel between the
-    /// last wait and this look is not: the maintenance asks for those.
+    /// Notes when the next job is due. A cancellation since the last wait may
+    /// have been missed, so the maintenance thread checks for those.
     fn note_due(&self, next_at: Option<f64>) {
-        let mut locked = self.shared.locked.lock();
-        let wanted = locked.due_at != next_at || self.shared.running.load(Ordering::Relaxed) > 0;
+        let mut locked = self.state.locked.lock();
+        let wanted = locked.due_at != next_at || self.state.running.load(Ordering::Relaxed) > 0;
         locked.due_at = next_at;
         locked.due_updates += 1;
-        locked.changed = true;
+        locked.check_cancels = true;
         drop(locked);
         if wanted {
-            self.shared.maintenance_cond.notify_one();
+            self.state.maintenance_cond.notify_one();
         }
     }
 
-    /// A bounded pause that nothing needs to end early: at most the back-off's
-    /// bound.
+    /// Sleeps at most for the back-off's bound; nothing needs to end it early.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }

@@ -100,7 +100,7 @@ impl RbJob {
             return None;
         };
         notes.start(thread, &job);
-        job.started(thread);
+        job.start(thread);
         let unit = Self {
             made_in: handle::generation(),
             thread,

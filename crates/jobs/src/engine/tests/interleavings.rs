@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::job::Job;
-use crate::engine::recovery::WorkerDeath;
+use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::{JobLocation, Store, StoreFactory};
 use chaton_core::random::Random;
@@ -75,7 +75,7 @@ impl Simulation {
             13..=16 => self.end_one(index),
             17 => {
                 let node = &mut self.nodes[index].0;
-                node.shared.locked.lock().due_at = Some(0.0);
+                node.state.locked.lock().due_at = Some(0.0);
                 node.maintenance.round();
             }
             18 => self.crash(index),
@@ -121,7 +121,7 @@ impl Simulation {
         let (node, running) = self.nodes.swap_remove(index);
         let cause = (self.pick(2) == 0).then(|| "SIGKILL".to_string());
         self.crashed.push(WorkerDeath {
-            identity: node.shared.identity.name.clone(),
+            identity: node.state.identity.name.clone(),
             cause,
             tickets: running.iter().map(|job| job.ticket()).collect(),
         });
@@ -132,11 +132,11 @@ impl Simulation {
         let Some(death) = self.crashed.pop() else { return };
         let again = self.pick(2) == 0;
         let node = &mut self.nodes[index].0;
-        node.shared.add_death(death.clone());
+        node.state.add_death(death.clone());
         node.maintenance.round();
         if again {
             // Told twice: by the supervisor and by the lease.
-            node.shared.add_death(death);
+            node.state.add_death(death);
             node.maintenance.round();
         }
     }
@@ -175,7 +175,7 @@ impl Simulation {
         for _ in 0..200 {
             self.recover(0);
             let node = &mut self.nodes[0].0;
-            node.shared.locked.lock().due_at = Some(0.0);
+            node.state.locked.lock().due_at = Some(0.0);
             node.maintenance.round();
             for (node, running) in &mut self.nodes {
                 node.fetch();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
-use crate::engine::recovery::WorkerDeath;
+use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
 
@@ -20,10 +20,10 @@ fn a_job_is_claimed_started_and_acknowledged() {
     assert!(!job.finish(Outcome::Ack), "a job ends once");
     node.fetch();
     assert_eq!(store.stats().unwrap().in_flight, 0);
-    node.shared.locked.lock().heartbeat_now = true;
+    node.state.locked.lock().heartbeat_now = true;
     node.maintenance.round();
     assert_eq!(store.stats().unwrap().processed, 1);
-    assert!(node.shared.wait_idle(Duration::ZERO));
+    assert!(node.state.wait_idle(Duration::ZERO));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn what_was_not_started_goes_back_when_a_higher_queue_fills() {
     let first = node.start_one().unwrap();
     push(&mut *store, "high", "urgent", "", None);
     *node.sink.idle.lock() = 1;
-    node.shared.locked.lock().preempt = true;
+    node.state.locked.lock().preempt = true;
     node.fetch();
     node.fetch();
     assert_eq!(node.start_one().unwrap().document().jid(), "urgent");
@@ -105,14 +105,14 @@ fn only_started_jobs_are_blamed_for_a_death() {
         }
         assert_eq!(running.document().jid(), "poison", "it was at the front");
         let mut heir = SteppedEngine::new(&factory, config(), death);
-        heir.shared.add_death(WorkerDeath {
-            identity: victim.shared.identity.name.clone(),
+        heir.state.add_death(WorkerDeath {
+            identity: victim.state.identity.name.clone(),
             cause: Some("SIGSEGV".into()),
             tickets: vec![running.ticket()],
         });
         heir.maintenance.round();
         // The dead one speaks once more: too late.
-        victim.shared.locked.lock().quiet = true;
+        victim.state.locked.lock().quiet = true;
         running.finish(Outcome::Ack);
         victim.fetch();
     }
@@ -153,14 +153,14 @@ fn an_owner_that_was_taken_for_dead_changes_nothing() {
     node.fetch();
     let job = node.start_one().unwrap();
     let mut heir = SteppedEngine::new(&factory, config(), 2);
-    let identity = node.shared.identity.name.clone();
-    heir.shared.add_death(WorkerDeath { identity, ..WorkerDeath::default() });
+    let identity = node.state.identity.name.clone();
+    heir.state.add_death(WorkerDeath { identity, ..WorkerDeath::default() });
     heir.maintenance.round();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
     job.finish(Outcome::Retry { at: 1.0, payload: b"{}".to_vec() });
-    node.shared.locked.lock().quiet = true;
+    node.state.locked.lock().quiet = true;
     node.fetch();
-    assert_eq!(node.shared.counters.read().fenced, 1);
+    assert_eq!(node.state.counters.read().fenced, 1);
     assert_eq!(store.stats().unwrap().retries, 0);
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }
@@ -178,7 +178,7 @@ fn a_suspect_that_cannot_be_alone_is_sent_away() {
     push(&mut *store, "low", "innocent", "", None);
     node.fetch();
     assert!(node.start_one().is_none(), "nothing is claimed while a suspect waits");
-    node.shared.locked.lock().suspects[0].1 = 0;
+    node.state.locked.lock().suspects[0].1 = 0;
     node.fetch();
     assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["suspect"]);
     node.fetch();
@@ -195,10 +195,10 @@ fn what_was_claimed_before_quiet_is_not_started_after_it() {
     let claimed = {
         let queues = ["low".into()];
         let want = crate::store::ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
-        store.ack_and_claim(&node.shared.identity.name, &[], Some(&want)).unwrap().jobs
+        store.ack_and_claim(&node.state.identity.name, &[], Some(&want)).unwrap().jobs
     };
-    node.shared.locked.lock().quiet = true;
-    let mut admission = crate::engine::admission::Admission::new(&node.shared);
+    node.state.locked.lock().quiet = true;
+    let mut admission = crate::engine::admission::Admission::new(&node.state);
     admission.admit(&mut *store, claimed).unwrap();
     assert!(node.sink.jobs.lock().is_empty());
     node.fetch();
@@ -215,13 +215,13 @@ fn a_lost_claim_of_due_jobs_is_found_again() {
     // The maintenance's first round took it in; as if that had been lost:
     let job = node.start_one().unwrap();
     let ticket = job.ticket();
-    node.shared.locked.lock().jobs.clear();
-    node.shared.locked.lock().reconcile = true;
-    node.shared.locked.lock().reserved_tickets = Some((ticket, ticket + 1));
+    node.state.locked.lock().jobs.clear();
+    node.state.locked.lock().reconcile = true;
+    node.state.locked.lock().reserved_tickets = Some((ticket, ticket + 1));
     node.fetch();
     assert!(node.start_one().is_none(), "the maintenance is about to take it in itself");
-    node.shared.locked.lock().reserved_tickets = None;
-    node.shared.locked.lock().reconcile = true;
+    node.state.locked.lock().reserved_tickets = None;
+    node.state.locked.lock().reconcile = true;
     node.fetch();
     let found = node.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
@@ -234,9 +234,12 @@ fn a_quiet_keeper_rests() {
     let mut store = factory.store();
     let settings = crate::engine::Config { claim_due: true, ..config() };
     let mut node = SteppedEngine::new(&factory, settings, 1);
-    node.shared.locked.lock().quiet = true;
+    node.state.locked.lock().quiet = true;
     push(&mut *store, "low", "a", "", Some(1.0));
-    node.shared.locked.lock().due_at = Some(1.0);
+    node.state.locked.lock().due_at = Some(1.0);
     let until = node.maintenance.round();
-    assert!(until > node.shared.wall_s(), "a due job that may not be moved is no reason to go on");
+    assert!(
+        until > crate::engine::state::wall_s(),
+        "a due job that may not be moved is no reason to go on"
+    );
 }

@@ -44,7 +44,7 @@ impl Sink for CollectingSink {
 
 /// One engine, driven by hand.
 pub struct SteppedEngine {
-    pub shared: Arc<EngineState>,
+    pub state: Arc<EngineState>,
     pub sink: Arc<CollectingSink>,
     pub fetcher: Fetcher,
     pub maintenance: Maintenance,
@@ -64,16 +64,16 @@ impl SteppedEngine {
         seed: u64,
     ) -> Self {
         let sink = Arc::new(CollectingSink { idle: Mutex::new(4), ..CollectingSink::default() });
-        let shared = EngineState::new(config, OwnerIdentity::new(false), sink.clone());
-        let fetcher = Fetcher::new(&shared, store, Random::seeded(seed));
-        let mut maintenance = Maintenance::new(&shared, factory.store(), false);
+        let state = EngineState::new(config, OwnerIdentity::new(false), sink.clone());
+        let fetcher = Fetcher::new(&state, store, Random::seeded(seed));
+        let mut maintenance = Maintenance::new(&state, factory.store(), false);
         maintenance.round();
-        Self { shared, sink, fetcher, maintenance }
+        Self { state, sink, fetcher, maintenance }
     }
 
     /// Fetches whatever there is, dry or not.
     pub fn fetch(&mut self) -> bool {
-        self.shared.locked.lock().dry = false;
+        self.state.locked.lock().queues_empty = false;
         self.fetcher.round()
     }
 
@@ -84,7 +84,7 @@ impl SteppedEngine {
             job.abandon();
             return None;
         }
-        job.started(0);
+        job.start(0);
         Some(job)
     }
 }

@@ -67,7 +67,7 @@ impl TestPool {
                 continue;
             }
             *self.running.lock() += 1;
-            job.started(index);
+            job.start(index);
             let ending = body(&job);
             self.done.lock().push(job.document().jid().to_string());
             job.finish(ending);

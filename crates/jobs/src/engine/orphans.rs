@@ -1,8 +1,8 @@
-//! What an owner that died had in flight goes back to its queues.
+//! Reclaims the jobs that a dead owner had in flight.
 //!
-//! Only a death that the supervisor saw, and did not cause, is held against
-//! the jobs that were running; the second makes a job a suspect, which runs
-//! alone, the third sends it to the dead set.
+//! A death counts against the jobs that were running only when the supervisor
+//! saw it and did not cause it. The second such death makes a job a suspect,
+//! which runs alone; the third sends it to the dead set.
 
 use std::collections::HashSet;
 
@@ -10,9 +10,9 @@ use crate::document::{Document, Extra, Fields};
 use crate::outcome::{Ack, Outcome, SideEffects};
 use crate::store::{ClaimedJob, Result, Store};
 
-/// Deaths after which a job is given up.
+/// After so many deaths a job goes to the dead set.
 pub const DEATHS_MAX: u32 = 3;
-/// Jobs returned in one call.
+/// Jobs acknowledged in one call.
 const CHUNK: usize = 500;
 
 /// A worker that died, as its supervisor saw it.
@@ -20,54 +20,54 @@ const CHUNK: usize = 500;
 pub struct WorkerDeath {
     /// Its engine: `HOST:PID:NONCE`.
     pub identity: String,
-    /// What it died of (`SIGSEGV`, `exit 3`); `None`: somebody ended it, and
-    /// no job is to blame.
+    /// What it died of (`SIGSEGV`, `exit 3`); `None`: it was ended on purpose,
+    /// and the death counts against no job.
     pub cause: Option<String>,
-    /// Tickets of the jobs that it was running.
+    /// Tickets of the jobs that were running.
     pub tickets: Vec<u64>,
 }
 
-/// What a recovery did.
+/// The result of [`reclaim`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Recovery {
+pub(super) struct Reclaimed {
     /// Jobs back in their queues.
     pub returned: usize,
-    /// Jobs in the dead set.
-    pub buried: usize,
-    /// Those, for the log.
+    /// Jobs moved to the dead set.
+    pub dead: usize,
+    /// A line for the log for each job that died of its workers' deaths.
     pub lines: Vec<String>,
 }
 
-/// Returns everything that `death.identity` had in flight and forgets it. Safe
-/// to run twice, or by two at once: each entry is settled once.
-pub(super) fn recover(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) -> Result<Recovery> {
+/// Reclaims everything that `death.identity` had in flight and removes the
+/// owner. May run twice, also at once: each entry is acknowledged once.
+pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) -> Result<Reclaimed> {
     let started: HashSet<u64> = death.tickets.iter().copied().collect();
     let jobs = store.in_flight(&death.identity)?;
-    let mut recovered = Recovery::default();
+    let mut reclaimed = Reclaimed::default();
     let mut acks: Vec<Ack> = jobs
         .into_iter()
         .map(|job| {
-            let blamed = started.contains(&job.ticket).then_some(death.cause.as_deref()).flatten();
-            ack(job, blamed, now_s, &mut recovered)
+            let cause = started.contains(&job.ticket).then_some(death.cause.as_deref()).flatten();
+            ack(job, cause, now_s, &mut reclaimed)
         })
         .collect();
-    // Each chunk goes to the front: the last one written is taken first.
+    // Each chunk goes to the front of its queue, so the last one is written first.
     while !acks.is_empty() {
         let chunk = acks.split_off(acks.len().saturating_sub(CHUNK));
-        let fenced = store.ack_and_claim(&death.identity, &chunk, None)?.fenced;
-        recovered.returned = recovered.returned.saturating_sub(fenced);
+        let fenced = store.ack(&death.identity, &chunk)?;
+        reclaimed.returned = reclaimed.returned.saturating_sub(fenced);
     }
     store.forget(&death.identity)?;
-    Ok(recovered)
+    Ok(reclaimed)
 }
 
-/// How a job of the owner that died ends. `cause`: the job was running then,
-/// and is held responsible.
-fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recovery) -> Ack {
+/// The acknowledgement of a job in the dead owner's place. `cause`: of the
+/// death, when it counts against the job.
+fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, reclaimed: &mut Reclaimed) -> Ack {
     let ClaimedJob { ticket, queue, payload } = job;
     let Ok(doc) = Document::parse(payload.as_slice().into()) else {
-        // No worker could run it from its queue either.
-        recovered.buried += 1;
+        // A malformed job: no worker could run it.
+        reclaimed.dead += 1;
         let outcome = Outcome::Dead { payload: None, at: now_s };
         return Ack { ticket, queue, outcome, effects: None };
     };
@@ -78,10 +78,10 @@ fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recover
         Some(cause) => {
             let mut extra = doc.extra().cloned().unwrap_or_default();
             extra.deaths += 1;
-            let dead = extra.deaths >= DEATHS_MAX;
-            let payload = mark(&payload, &extra, dead.then_some(cause), now_s);
-            if dead {
-                recovered.lines.push(format!(
+            let is_dead = extra.deaths >= DEATHS_MAX;
+            let payload = mark(&payload, &extra, is_dead.then_some(cause), now_s);
+            if is_dead {
+                reclaimed.lines.push(format!(
                     "jobs: {} jid={} was running in {} workers when they died ({cause} the last \
                      time): it is in the dead set",
                     doc.class(),
@@ -94,13 +94,13 @@ fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, recovered: &mut Recover
             }
         }
     };
-    let count = if outcome.is_failure() { &mut recovered.buried } else { &mut recovered.returned };
+    let count = if outcome.is_failure() { &mut reclaimed.dead } else { &mut reclaimed.returned };
     *count += 1;
     let effects = SideEffects::of(&doc, outcome.batch_event(), true);
     Ack { ticket, queue, outcome, effects }
 }
 
-/// The document with its deaths, and with the error when they were too many.
+/// The document with its count of deaths, and with an error when `cause` is given.
 fn mark(payload: &[u8], extra: &Extra, cause: Option<&str>, now_s: f64) -> Option<Vec<u8>> {
     let mut fields = Fields::parse(payload).ok()?;
     fields.set("chaton", extra.to_json());
