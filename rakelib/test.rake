@@ -1,86 +1,79 @@
 # frozen_string_literal: true
 
+require "etc"
+require "json"
 require_relative "../ext/chaton/toolchain"
-require "stringio"
-require_relative "support/part"
+require_relative "support/test_process"
+require_relative "support/test_run"
 require_relative "../test/support/kafka_broker"
 
-# One process runs all files that match.
-def minitest_command(*globs)
-  files = Dir[*globs].sort
-  return if files.empty?
-  ["ruby", "-w", "-Ilib", "-Itest", "-e", "ARGV.each { |file| require file }",
-   *files.map { |file| File.expand_path(file) }]
-end
-
-# What has a part of its own is not run twice.
-OTHERS = Dir.children("test/integration").reject { |name| name == "streams" || name.end_with?(".rb") }.join(",")
-
-# Of the same packages as the lints, so that what both need is compiled once.
-CARGO_TEST = ["test", "--locked", "--quiet", "--workspace", "--no-fail-fast"].freeze
-
-# In the order in which they run.
-TEST_PARTS = {
-  "unit" => -> { minitest_command("test/*_test.rb", "test/unit/**/*_test.rb") },
-  "boundary" => -> { minitest_command("test/boundary/**/*_test.rb") },
-  "stress" => -> { minitest_command("test/boundary/**/*_test.rb") },
-  "streams" => -> { minitest_command("test/integration/streams/**/*_test.rb") },
-  "integration" => -> { minitest_command("test/integration/*_test.rb", "test/integration/{#{OTHERS}}/**/*_test.rb") },
-  "examples" => -> { minitest_command("test/examples/**/*_test.rb") },
-  "cargo" => -> { [Toolchain.cargo, *CARGO_TEST] }
+# Test files of each part, one process for each inner list. Parts whose tests mostly wait come first.
+TEST_FILES = {
+  "streams" => -> { each_file("test/integration/streams/**/*_test.rb") },
+  "integration" => lambda {
+    each_file("test/integration/**/*_test.rb").reject { |(file)| file.start_with?("test/integration/streams/") }
+  },
+  # The applications in examples/ keep their files in one place, so their tests follow one another.
+  "examples" => -> { [Dir["test/examples/**/*_test.rb"]] },
+  "boundary" => -> { [Dir["test/boundary/**/*_test.rb"]] },
+  "unit" => -> { [Dir["test/*_test.rb", "test/unit/**/*_test.rb"]] },
+  # The boundary once more, with a collection at every allocation.
+  "stress" => -> { each_file("test/boundary/**/*_test.rb") }
 }.freeze
-TEST_ENV = { "stress" => { "CHATON_GC_STRESS" => "1" }, "cargo" => Toolchain.env }.freeze
-# These share one broker; it is started when the first of them runs.
+TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
+# One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
-# The first keeps one processor busy, the other mostly waits: they run side by side.
-BESIDE = { "stress" => "streams" }.freeze
-TEST_TIME_LIMIT_S = { "cargo" => 1200, "integration" => 1200 }.freeze
+# These compute all the time and give way to tests that watch the clock.
+NICE = { "stress" => 15, "cargo" => 15 }.freeze
+# The jemalloc package holds no code of ours, and building it takes a minute.
+CARGO_PACKAGES = ["--locked", "--workspace", "--exclude", "chaton-jemalloc"].freeze
 
-def part(name)
-  command = TEST_PARTS.fetch(name).call or return
-  env = TEST_ENV.fetch(name, {})
-  env = env.merge("CHATON_TEST_KAFKA" => KafkaBroker.shared.address) if KAFKA_PARTS.include?(name)
-  Part.new(name, command, env: env, time_limit_s: TEST_TIME_LIMIT_S.fetch(name, 900))
+def each_file(glob) = Dir[glob].sort.zip
+
+def ruby_tests(part)
+  env = {}
+  env["CHATON_GC_STRESS"] = "1" if part == "stress"
+  env["CHATON_TEST_KAFKA"] = KafkaBroker.shared.address if KAFKA_PARTS.include?(part)
+  TEST_FILES.fetch(part).call.map do |files|
+    label = files.one? ? files.first.delete_prefix("test/").delete_suffix("_test.rb") : "#{files.size} files"
+    command = ["ruby", "-w", "-Ilib", "-Itest", "-e", "ARGV.shift.to_i.times { require File.expand_path(ARGV.shift) }",
+               files.size.to_s, *files.sort, "--verbose"]
+    TestProcess.new(part, label, command, env: env, nice: NICE.fetch(part, 0))
+  end
 end
 
-# Compiles the tests of Rust while the others run: those mostly wait, and the compiler gives way to them.
-# What it has to say comes when they are run.
-def compiling
-  pid = Process.spawn(Toolchain.env, "nice", "-n", "19", Toolchain.cargo, *CARGO_TEST, "--no-run",
-                      in: File::NULL, out: File::NULL, err: File::NULL, pgroup: true)
-  Process.detach(pid)
+# Cargo compiles while other tests wait; then each of its test programs is a process of its own.
+def rust_tests
+  compile = [Toolchain.cargo, "test", *CARGO_PACKAGES, "--no-run", "--quiet",
+             "--message-format=json-render-diagnostics"]
+  documents = [Toolchain.cargo, "test", *CARGO_PACKAGES, "--quiet", "--doc"]
+  [TestProcess.new("cargo", "compile", compile, env: Toolchain.env, nice: NICE["cargo"], time_limit_s: 1800) do |output|
+    rust_programs(output) << TestProcess.new("cargo", "examples in documents", documents, env: Toolchain.env)
+  end]
 end
 
-# Waits as long as compiling may take, and ends it else.
-def await_compiler(thread, limit_s = TEST_TIME_LIMIT_S.fetch("cargo"))
-  Process.kill(:TERM, -thread.pid) unless thread.join(limit_s)
-rescue Errno::ESRCH
-  # It has just ended by itself.
+# @param output [String] what cargo printed for machines
+# @return [Array<TestProcess>]
+def rust_programs(output)
+  env = { "CHATON_TEST_KAFKA" => KafkaBroker.shared.address }
+  messages = output.lines.grep(/\A\{/).map { |line| JSON.parse(line) }
+  messages.select { |message| message["executable"] && message.dig("profile", "test") }.map do |message|
+    crate = File.dirname(message["manifest_path"])
+    name = message["target"]["kind"].include?("lib") ? "unit" : message["target"]["name"]
+    TestProcess.new("cargo", "#{File.basename(crate)} #{name}", [message["executable"]], env: env, dir: crate)
+  end
 end
 
 desc "Run the tests: all parts, or test[unit,examples]"
 task :test do |_, args|
-  names = args.extras.empty? ? TEST_PARTS.keys : args.extras
-  unknown = names - TEST_PARTS.keys
-  abort "no such part: #{unknown.join(", ")}; there are #{TEST_PARTS.keys.join(", ")}" unless unknown.empty?
+  names = args.extras.empty? ? TEST_PARTS : args.extras
+  unknown = names - TEST_PARTS
+  abort "no such part: #{unknown.join(", ")}; there are #{TEST_PARTS.join(", ")}" unless unknown.empty?
 
-  # Whoever reads along, through a pipe too, sees each line when it is there.
+  # A reader behind a pipe sees each line at once, too.
   $stdout.sync = true
-  made = names.to_h { |name| [name, part(name)] }.compact
-  beside = BESIDE.slice(*made.keys).select { |_, name| made.key?(name) }
-  compiler = compiling if made.key?("cargo")
-  made.each do |name, part|
-    next if beside.value?(name)
-    await_compiler(compiler) if name == "cargo"
-    companion = made[beside[name]]
-    thread = Thread.new { companion.run(StringIO.new) } if companion
-    part.run
-    puts thread.value.output.string if thread
-  end
-  parts = made.values
-  puts "", parts, ""
-  puts "#{parts.sum(&:passed)} passed, #{parts.sum(&:failed)} failed"
-  exit 1 if parts.any? { |part| part.failed > 0 } || parts.sum(&:passed).zero?
-ensure
-  await_compiler(compiler, 0) if compiler&.alive?
+  processes = names.flat_map { |name| name == "cargo" ? rust_tests : ruby_tests(name) }
+  mkdir_p "tmp", verbose: false
+  run = TestRun.new(slots: Etc.nprocessors * 2, times_path: "tmp/test_times.json")
+  exit 1 unless run.call(processes)
 end

@@ -1,17 +1,16 @@
 # frozen_string_literal: true
 
 require "fileutils"
-require "json"
 require "rbconfig"
 require "shellwords"
 require_relative "toolchain"
 
-# Builds the jemalloc that is preloaded where the system has none: cargo compiles it (the crate chaton-jemalloc is
-# there for its build script alone), the C compiler links the static library whole into a shared object.
+# Builds the jemalloc that is preloaded where the system has none: cargo compiles it as a static library (a dependency
+# of the crate chaton-jemalloc does it in its build script), and the C compiler links that into a shared object.
 #
-# A server runs without it, so what is missing here is said and is no error.
+# A server also runs without it, so a failure is explained and does not stop the build.
 module BundledAllocator
-  # Why there will be none.
+  # It cannot be built here; the message says why.
   class Unavailable < StandardError; end
 
   NAME = "libchaton_jemalloc.so"
@@ -19,8 +18,6 @@ module BundledAllocator
   # The dependency whose build script leaves the library in its directory.
   BUILDER = "tikv-jemalloc-sys"
   ARCHIVE = "lib/libjemalloc_pic.a"
-  # A directory of its own, so that it can be built while the extension is.
-  TARGET = File.join(ENV.fetch("CARGO_TARGET_DIR", File.join(Toolchain::ROOT, "target")), "jemalloc")
   # A change to one of these may change what is built.
   SOURCES = ["Cargo.lock", "Cargo.toml", "crates/jemalloc/Cargo.toml"].map { |name| File.join(Toolchain::ROOT, name) }
 
@@ -32,32 +29,31 @@ module BundledAllocator
     File.file?(path) && SOURCES.all? { |source| File.mtime(source) <= File.mtime(path) }
   end
 
-  # @param path [String] of the shared object; it is replaced in one step
-  # @return [void]
-  # @raise [Unavailable]
-  def build(path)
+  # Builds the shared object, or explains why it could not.
+  #
+  # @param path [String] the shared object; it is replaced in one step
+  # @yieldreturn [String] path of the static library; without a block cargo compiles it
+  # @return [Boolean] whether it was built
+  def attempt(path)
     check
     fresh = "#{path}.#{Process.pid}"
     FileUtils.mkdir_p(File.dirname(path))
-    link(compile, fresh)
+    link(block_given? ? yield : compile, fresh)
     File.rename(fresh, path)
+    true
+  rescue Unavailable => e
+    explain(e)
+    false
   ensure
     FileUtils.rm_f(fresh) if fresh
   end
 
-  # Builds it and says why it could not, if so.
-  #
-  # @param path [String]
-  # @return [Boolean] whether it is there
-  def attempt(path)
-    build(path)
-    true
-  rescue Unavailable => e
-    warn "Chaton's own jemalloc is not built: #{e.message}. Servers use the system's, or else the C library."
-    false
+  def explain(error)
+    warn "Chaton's own jemalloc is not built: #{error.message}. Servers use the system's jemalloc, or the C library."
   end
 
-  # Preloading it is tried on this kind of system only.
+  # Preloading works on Linux with the GNU C library only.
+  # @raise [Unavailable]
   def check
     host = RbConfig::CONFIG["host_os"]
     gnu = host.match?(/\Alinux(-gnu\w*)?\z/)
@@ -69,28 +65,26 @@ module BundledAllocator
 
   # @return [String] path of the static library
   def compile
-    command = [Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--target-dir", TARGET,
-               "--package", PACKAGE, "--message-format=json-render-diagnostics"]
-    said = IO.popen([Toolchain.env, *command, { chdir: Toolchain::ROOT }], &:readlines)
-    raise Unavailable, "cargo could not compile it; what it says is above" unless Process.last_status.success?
+    compiled = system(Toolchain.env, Toolchain.cargo, "build", "--locked", "--release", "--quiet", "--package", PACKAGE,
+                      chdir: Toolchain::ROOT)
+    raise Unavailable, "cargo could not compile it; its messages are above" unless compiled
 
-    messages = said.grep(/\A\{/).map { |line| JSON.parse(line) }
-    script = messages.find do |message|
-      message["reason"] == "build-script-executed" && message["package_id"].include?(BUILDER)
-    end
-    archive = script && File.join(script.fetch("out_dir"), ARCHIVE)
-    return archive if archive && File.file?(archive)
-
-    raise Unavailable, "cargo left no #{ARCHIVE}"
-  rescue Errno::ENOENT
-    raise Unavailable, "cargo was not found"
+    archive_in(File.join(Toolchain.target, "release"))
   end
 
-  # Whole, because nothing in it is referred to: it is loaded for the names it replaces.
+  # @param folder [String] where cargo put what it built
+  # @return [String] path of the static library there
+  # @raise [Unavailable]
+  def archive_in(folder)
+    Dir[File.join(folder, "build", "#{BUILDER}-*", "out", ARCHIVE)].max_by { |path| File.mtime(path) } or
+      raise Unavailable, "cargo left no #{ARCHIVE}"
+  end
+
+  # The linker takes the whole library, because nothing refers to its functions: it is loaded for the names it replaces.
   def link(archive, path)
     linked = system(*compiler, "-shared", "-o", path, "-Wl,-soname,#{NAME}", "-Wl,-z,relro,-z,now,--strip-debug",
                     "-Wl,--whole-archive", archive, "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm")
-    raise Unavailable, "#{compiler.first} could not link it; what it says is above" unless linked
+    raise Unavailable, "#{compiler.first} could not link it; its messages are above" unless linked
   end
 
   def compiler = (ENV["CC"] || RbConfig::CONFIG["CC"] || "cc").shellsplit

@@ -23,6 +23,9 @@ module Toolchain
   # @return [String] the cargo to run
   def cargo = ENV.fetch("CARGO", "cargo")
 
+  # @return [String] the folder of cargo's output
+  def target = ENV.fetch("CARGO_TARGET_DIR", File.join(ROOT, "target"))
+
   # @return [Gem::Version] the oldest Rust the workspace compiles with
   def rust_needed
     Gem::Version.new(File.read(File.join(ROOT, "Cargo.toml"))[/^rust-version\s*=\s*"([\d.]+)"/, 1])

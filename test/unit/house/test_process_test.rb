@@ -2,10 +2,10 @@
 
 require "test_helper"
 require "stringio"
-require_relative "../../../rakelib/support/part"
+require_relative "../../../rakelib/support/test_process"
 
-# One part of the test run.
-class PartTest < Minitest::Test
+
+class TestProcessTest < Minitest::Test
   def run_part(script, time_limit_s: 60)
     output = StringIO.new
     [Part.new("some", ["sh", "-c", script], time_limit_s: time_limit_s).run(output), output.string]

@@ -1,0 +1,100 @@
+# frozen_string_literal: true
+
+# A process that runs tests: minitest on some files, or one test program that cargo built. Its output is collected, and
+# the closing lines and the time of each test are read from it.
+class TestProcess
+  # Closing lines of a Rust test program and of minitest.
+  CARGO = /^test result: \w+\. (?<passed>\d+) passed; (?<failed>\d+) failed/
+  MINITEST = /^(?<runs>\d+) runs, \d+ assertions, (?<failures>\d+) failures, (?<errors>\d+) errors/
+  # A line of minitest's --verbose.
+  TIMED = /^(?<name>\S+#\S.*?) = (?<seconds>\d+\.\d+) s = [.FES]$/
+
+  attr_reader :part, :label, :passed, :failed, :seconds, :output
+  # @return [Hash{String => Float}] seconds by name of test
+  attr_reader :tests
+
+  # @param part [String] the part of the run that it belongs to
+  # @param label [String] names it in the report
+  # @param command [Array<String>]
+  # @param dir [String] where it runs
+  # @param nice [Integer] above zero for what computes all the time, so that tests that wait are not held up by it
+  # @param time_limit_s [Numeric] after which it is ended and counted as failed
+  # @yieldparam output [String] of a process that succeeded
+  # @yieldreturn [Array<TestProcess>] to be run after it
+  def initialize(part, label, command, env: {}, dir: Dir.pwd, nice: 0, time_limit_s: 900, &followers)
+    @part = part
+    @label = label
+    @command = nice.zero? ? command : ["nice", "-n", nice.to_s, *command]
+    @env = env
+    @dir = dir
+    @time_limit_s = time_limit_s
+    @passed = @failed = 0
+    @tests = {}
+    @output = +""
+    @followers = followers
+  end
+
+  # @return [self]
+  def run
+    started = now
+    ok = follow
+    @seconds = now - started
+    # A process that died before its closing line has failed once at least.
+    @failed = 1 if !ok && @failed.zero?
+    self
+  end
+
+  # @return [Array<TestProcess>] to be run now that this one has ended
+  def followers = @followers && failed.zero? ? @followers.call(output) : []
+
+  def to_s
+    "#{failed.zero? ? "ok    " : "FAILED"} #{part}: #{label} (#{passed} passed, #{format("%.1f", seconds)} s)"
+  end
+
+  private
+
+  # The process leads a group of its own, so that one past its limit is ended with everything it started.
+  def follow
+    lines, input = IO.pipe
+    pid = Process.spawn(@env, *@command, in: File::NULL, out: input, err: input, pgroup: true, chdir: @dir)
+    input.close
+    limit = Thread.new { end_late(pid) }
+    ended = Thread.new { Process.wait2(pid).last.tap { end_group(pid) } }
+    lines.each_line { |line| read(line.scrub) }
+    status = ended.value
+    @output << "#{label}: #{status}\n" unless status.success?
+    status.success?
+  ensure
+    limit&.kill
+    lines&.close
+  end
+
+  def read(line)
+    @output << line
+    if (found = TIMED.match(line))
+      @tests[found[:name]] = found[:seconds].to_f
+    elsif (found = CARGO.match(line))
+      @passed += found[:passed].to_i
+      @failed += found[:failed].to_i
+    elsif (found = MINITEST.match(line))
+      failed = found[:failures].to_i + found[:errors].to_i
+      @passed += found[:runs].to_i - failed
+      @failed += failed
+    end
+  end
+
+  # Processes left behind would hold the output open.
+  def end_group(pid)
+    Process.kill(:KILL, -pid)
+  rescue Errno::ESRCH
+    # None are left.
+  end
+
+  def end_late(pid)
+    sleep @time_limit_s
+    @output << "#{label} took longer than #{@time_limit_s} s and was ended\n"
+    end_group(pid)
+  end
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require "json"
+
+# Runs test processes side by side and reports what each part and the slowest tests took.
+class TestRun
+  SLOWEST = 20
+
+  # @param slots [Integer] processes at a time; most tests wait, so that may be more than there are processors
+  # @param times_path [String] remembers how long each process took: the longest start first the next time
+  def initialize(slots:, times_path:, out: $stdout)
+    @slots = slots
+    @times_path = times_path
+    @out = out
+    @lock = Mutex.new
+    @done = []
+  end
+
+  # @param processes [Array<TestProcess>]
+  # @return [Boolean] whether something passed and nothing failed
+  def call(processes)
+    @started = now
+    @queue = Queue.new
+    @open = 0
+    add(processes)
+    Array.new(@slots) { Thread.new { work } }.each(&:join)
+    remember
+    report
+    failed.zero? && passed.positive?
+  end
+
+  private
+
+  def work
+    while (process = @queue.pop)
+      process.run
+      @lock.synchronize { finish(process) }
+    end
+  end
+
+  def finish(process)
+    @done << process
+    @out.puts process.output.lines.grep_v(/\A\{/), "" unless process.failed.zero?
+    @out.puts process
+    @open -= 1
+    add(process.followers)
+    @queue.close if @open.zero?
+  end
+
+  def add(processes)
+    @open += processes.size
+    longest_first(processes).each { |process| @queue << process }
+  end
+
+  def longest_first(processes)
+    processes.sort_by.with_index { |process, index| [-known_times.fetch(process.label, 0), index] }
+  end
+
+  def known_times = File.exist?(@times_path) ? JSON.parse(File.read(@times_path)) : {}
+
+  def remember
+    times = known_times.merge(@done.to_h { |one| [one.label, one.seconds.round(1)] })
+    File.write(@times_path, JSON.pretty_generate(times))
+  end
+
+  def report
+    @out.puts "", "the slowest tests:"
+    slowest.each { |name, seconds| @out.puts format("%8.1f s  %s", seconds, name) }
+    @out.puts ""
+    @done.group_by(&:part).each do |part, processes|
+      @out.puts format("%-12s %5d passed %4d failed %7.1f s in %d processes", part, processes.sum(&:passed),
+                       processes.sum(&:failed), processes.sum(&:seconds), processes.size)
+    end
+    times = Process.times
+    @out.puts format("%.1f s in all, %.1f s of processor time", now - @started, times.cutime + times.cstime), ""
+    @out.puts "#{passed} passed, #{failed} failed"
+  end
+
+  # A Rust test program gives no time for each of its tests, so it stands here as a whole.
+  def slowest
+    all = @done.flat_map { |one| one.tests.empty? ? [[one.label, one.seconds]] : one.tests.map { |name, s| [name, s] } }
+    all.max_by(SLOWEST, &:last)
+  end
+
+  def passed = @done.sum(&:passed)
+  def failed = @done.sum(&:failed)
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
