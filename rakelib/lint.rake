@@ -26,7 +26,7 @@ def dependencies_in_order?
                                              "1", "--filter-platform", host)
   return puts(problem) unless status.success?
   check = DependencyCheck.new(JSON.parse(metadata)["packages"], locked: File.read("Cargo.lock").scan(/^name = /).size)
-  puts "no advisory database at #{DependencyCheck::ADVISORIES}: vulnerabilities were not looked up" unless check.advisories?
+  puts "vulnerabilities were not looked up: no #{DependencyCheck::ADVISORIES}" unless check.advisories?
   puts check.violations
   check.violations.empty?
 end

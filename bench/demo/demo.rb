@@ -25,8 +25,9 @@ module Bench
     # Name, path, connections.
     LOADS = [["hello", "/hello", 100], ["sleep 0.1 s", "/sleep?s=0.1", 100], ["stream 100 lines", "/stream", 10]].freeze
     SECONDS = 4
-    # Then nothing is asked of either, and both are looked at again.
+    # Then both are idle for a while, and their memory is read again.
     IDLE_S = 5
+    LINE_EVERY_S = 4
 
     # @param once [Boolean] whether to end after the table
     def initialize(once:)
@@ -41,8 +42,8 @@ module Bench
       rows = measure
       puts "", Table.new(rows).to_s, ""
       puts "Memory and garbage collection of all that:", "", MemoryTable.new(memory(rows, before)).to_s, ""
-      puts Orders.new(@servers.first).run.to_s, ""
-      puts Clicks.new(@servers.first).run.to_s, ""
+      puts moving("requests that leave background jobs") { Orders.new(@servers.first).run.to_s }, ""
+      puts moving("requests that write to a stream") { Clicks.new(@servers.first).run.to_s }, ""
       return puts("Done.") if @once
       puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
       wait_for_interrupt
@@ -93,11 +94,22 @@ module Bench
     def memory(rows, before)
       collected = @servers.zip(before).map { |server, reading| GcReading.between(reading, GcReading.of(server)) }
       # So that what is left when there is nothing to do can be seen.
-      sleep IDLE_S
+      moving("idle for #{IDLE_S} s") { sleep IDLE_S }
       @servers.zip(collected).map do |server, gc|
         peak_mb = rows.select { |row| row[:server] == server.label }.map { |row| row[:peak_mb] }.max
         { server: server.label, peak_mb:, idle_mb: server.tree.memory_mb, gc: }
       end
+    end
+
+    # Prints what is being done, and again every few seconds while it lasts.
+    def moving(title)
+      work = Thread.new { yield }
+      started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      puts "  #{title}"
+      until work.join(LINE_EVERY_S)
+        puts format("  %s: %.0f s", title, Process.clock_gettime(Process::CLOCK_MONOTONIC) - started)
+      end
+      work.value
     end
 
     # Returns by an Interrupt, or because the server is gone.

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "digest"
 require "etc"
 
 module Bench
@@ -11,6 +12,7 @@ module Bench
       "java" => "java -version",
       "commit" => "git rev-parse --short HEAD"
     }.freeze
+    ROOT = File.expand_path("../..", __dir__)
     # What every suite names.
     COMMON = %w[kernel ruby rust commit].freeze
 
@@ -19,8 +21,18 @@ module Bench
     # @param programs [Array<String>] of COMMANDS, beside the common ones
     # @return [Hash{String => Object}]
     def facts(programs)
-      { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name }
+      { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name,
+        "profile" => profile }
         .merge(COMMANDS.slice(*COMMON, *programs).transform_values { |command| first_line(command) })
+    end
+
+    # @return [String] cargo's profile of the installed extension, as `rake compile` recorded it
+    def profile
+      name, digest = File.read(File.join(ROOT, "tmp/extension")).split
+      installed = Digest::SHA256.file(File.join(ROOT, "lib/chaton/chaton_native.so")).hexdigest
+      digest == installed ? name : "unknown"
+    rescue Errno::ENOENT
+      "unknown"
     end
 
     # @return [String] how busy the machine was with other things, too

@@ -1,7 +1,6 @@
-# Debian packages: what Chaton's own commands need, why, and how to get what is missing.
-# Sourced by bin/setup.
+# The Debian packages that Chaton's own commands need, and how the missing ones are installed. Sourced by bin/setup.
 
-# package | what it is for | the commands that need it (build: all of them)
+# package | its purpose | the commands that need it (build: all of them)
 packages_table() {
   cat <<'TABLE'
 ruby|runs everything|build
@@ -14,13 +13,13 @@ libssl-dev|TLS and passwords of the Kafka client|build
 zlib1g-dev|compression of the Kafka client|build
 rake|runs the build|build
 ruby-rack|the interface Chaton serves|build
-libjemalloc2|the allocator that servers are started with; without it Chaton's own copy|demo
+libjemalloc2|the allocator that servers are started with; otherwise Chaton builds its own copy|demo
 ruby-sinatra|example application|demo
 wrk|makes the load|demo
 puma|the server Chaton is compared with|demo
 ruby-minitest|runs the tests|test
 redis-server|the distributed job store that jobs are tested against|test
-ruby-sidekiq|the job processor whose format, API and pages are tested against|test
+ruby-sidekiq|the job processor with whose format, API and pages Chaton is compatible|test
 ruby-redis|Sidekiq's Redis client|test
 ruby-activejob|the adapter for ActiveJob|test
 maven|fetches the Kafka broker that streams are tested against|test
@@ -32,7 +31,7 @@ ruby-railties|Rails example: boot|test
 ruby-activerecord|Rails example: model|test
 ruby-sqlite3|Rails example: database|test
 ruby-nokogiri|a native gem whose objects are moved by compaction|test
-ruby-pg|the same|test
+ruby-pg|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
 ruby-actioncable|Rails example: WebSockets|test
 TABLE
@@ -43,9 +42,9 @@ packages_wanted() {
     $3 == "build" || ($3 == "demo" && level != "build") || level == "test" { print $1 }'
 }
 
-# Names of the given packages that are not installed, one a line.
+# Prints the names of the given packages that are not installed, one per line.
 packages_missing() {
-  # dpkg-query fails when it has never heard of one of them; what it printed counts all the same.
+  # dpkg-query fails when it does not know one of them, but still prints the others.
   { dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null || true; } |
     awk -v wanted="$*" '$1 == "installed" { have[$2] = 1 }
       END { n = split(wanted, names, " "); for (i = 1; i <= n; i++) if (!(names[i] in have)) print names[i] }'
@@ -56,7 +55,7 @@ packages_system() {
   ( . /etc/os-release && echo "${ID:-unknown}" )
 }
 
-# Installs what is missing of the named packages, after saying what and why.
+# Installs those of the named packages that are missing, after printing them with their purposes.
 packages_install() {
   local missing why
   missing=$(packages_missing "$@")
@@ -66,15 +65,14 @@ packages_install() {
     say "missing: $name (${why:-part of the Rust toolchain})"
   done
   if [ "$(id -u)" != 0 ]; then
-    fail "not root, so nothing was installed. Run:  sudo apt-get install --no-install-recommends $(echo $missing)"
+    fail "packages are missing and only root can install them. Run:  sudo apt-get install --no-install-recommends $(echo $missing)"
   fi
   if [ -z "${packages_updated:-}" ]; then
-    say "apt-get update"
-    apt-get update -qq || fail "apt-get update failed: are Debian's packages reachable?"
+    bin/support/progress "apt-get update" apt-get update -q ||
+      fail "apt-get update failed: can this machine reach Debian's packages?"
     packages_updated=yes
   fi
-  say "apt-get install" $missing
-  # Recommended packages would bring in a desktop's worth of things that no command here uses.
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
-    fail "apt-get could not install: $(echo $missing)"
+  # Recommended packages would bring in a desktop's worth of software that no command here uses.
+  DEBIAN_FRONTEND=noninteractive bin/support/progress "installing packages" \
+    apt-get install -y -q --no-install-recommends $missing || fail "apt-get could not install: $(echo $missing)"
 }

@@ -1,3 +1,3 @@
-# How the commands of bin/ talk. Sourced by them.
+# Messages of the commands in bin/, which source this file.
 say() { printf '%s: %s\n' "$(basename "$0")" "$*"; }
 fail() { say "$*" >&2; exit 1; }

@@ -49,7 +49,9 @@ class DependencyCheck
     expression.split(/\bAND\b/).then { |all| all.any? && all.all? { |one| any_allowed?(one) } }
   end
 
-  def any_allowed?(alternatives) = alternatives.delete("()").split(%r{\bOR\b|/}).any? { |one| LICENCES.include?(one.strip) }
+  def any_allowed?(alternatives)
+    alternatives.delete("()").split(%r{\bOR\b|/}).any? { |one| LICENCES.include?(one.strip) }
+  end
 
   def duplicates
     several = @packages.group_by { |package| package["name"] }.select { |_, same| same.size > 1 }

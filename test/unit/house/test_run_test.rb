@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "stringio"
+require "tmpdir"
+require_relative "../../../rakelib/support/test_process"
+require_relative "../../../rakelib/support/test_run"
+
+class TestRunTest < Minitest::Test
+  def setup
+    @dir = Dir.mktmpdir("chaton-run")
+    @out = StringIO.new
+  end
+
+  def teardown = FileUtils.remove_entry(@dir)
+
+  def test_followers_run_and_all_are_counted
+    first = process("compile", "true") { [process("follower", "echo 'test result: ok. 2 passed; 0 failed;'")] }
+    assert run_all(first, process("ruby", "echo '3 runs, 3 assertions, 0 failures, 0 errors'"))
+    assert_equal "5 passed, 0 failed", @out.string.lines.last.chomp
+  end
+
+  def test_output_is_shown_of_failures_only
+    refute run_all(process("good", "echo fine; echo '1 runs, 1 assertions, 0 failures, 0 errors'"),
+                   process("bad", "echo broken; exit 1"))
+    assert_includes @out.string, "broken"
+    refute_includes @out.string, "fine"
+  end
+
+  def test_the_longest_of_the_last_run_starts_first
+    File.write(File.join(@dir, "times.json"), '{"long": 9.0, "short": 0.1}')
+    run_all(*%w[short new long].map { |name| process(name, "true") }, slots: 1)
+    assert_equal %w[long short new], @out.string.scan(/^ok +part: (\w+)/).flatten
+  end
+
+  def test_no_test_at_all_is_a_failure
+    refute run_all(process("empty", "true"))
+  end
+
+  private
+
+  def process(name, script, &) = TestProcess.new("part", name, ["sh", "-c", script], &)
+
+  def run_all(*processes, slots: 2)
+    TestRun.new(slots: slots, times_path: File.join(@dir, "times.json"), out: @out).call(processes)
+  end
+end
