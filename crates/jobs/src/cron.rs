@@ -1,5 +1,4 @@
-//! Jobs enqueued by the clock. Expressions and time zones are croner's and
-//! chrono-tz's; what is ours is that each tick is enqueued once.
+//! Cron jobs. The crates croner and chrono-tz read expressions and time zones.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use croner::parser::{CronParser, Seconds};
 
 use crate::document::stamp;
 
-/// One entry of the time table.
+/// One cron job.
 #[derive(Clone, Debug)]
 pub struct Cron {
     /// Its name, unique in the configuration.
@@ -24,11 +23,11 @@ pub struct Cron {
 
 impl Cron {
     /// `expression`: five fields, or six with seconds first, or `@daily` and
-    /// the like. `zone`: a name as `Europe/Berlin`. `head`: the JSON of the
-    /// documents without `jid` and times, and without its closing brace.
+    /// the like. `zone`: a name such as `Europe/Berlin`. `head`: the documents'
+    /// JSON without `jid`, times and the closing brace.
     ///
     /// # Errors
-    /// A sentence that names the entry and what is wrong.
+    /// Names the entry and what is wrong.
     pub fn new(
         name: &str,
         expression: &str,
@@ -47,9 +46,8 @@ impl Cron {
         Ok(Self { name, queue, head: head.into(), pattern, zone })
     }
 
-    /// The first tick after `after_s` (s since 1970); `None`: there is none.
-    /// A time that a change to summer time leaves out is run when the clock
-    /// has jumped; one that comes twice is run once.
+    /// The first tick after `after_s` (s since 1970). A time that summer time
+    /// skips runs right after the change; one that comes twice runs once.
     pub fn next(&self, after_s: f64) -> Option<f64> {
         let after: DateTime<Utc> =
             DateTime::from_timestamp(after_s.floor() as i64, (after_s.fract() * 1e9) as u32)?;
@@ -79,7 +77,7 @@ mod tests {
     const BEFORE: f64 = 1_774_699_200.0;
 
     #[test]
-    fn ticks_in_its_zone() {
+    fn ticks_follow_the_time_zone() {
         let nine = cron("0 9 * * *", "Europe/Berlin").unwrap();
         let first = nine.next(BEFORE).unwrap();
         assert_eq!(first, BEFORE + 19.0 * 3600.0, "9:00 of summer time is 7:00 UTC");
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_left_out_by_summer_time_is_run_after_the_jump() {
+    fn a_time_skipped_by_summer_time_runs_after_the_change() {
         let skipped = cron("30 2 * * *", "Europe/Berlin").unwrap();
         let first = skipped.next(BEFORE).unwrap();
         let jump = BEFORE + 13.0 * 3600.0;
@@ -97,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn makes_documents_that_can_be_read() {
+    fn its_documents_can_be_parsed() {
         let cron = cron("* * * * *", "UTC").unwrap();
         for format in [6, 7, 8] {
             let doc = cron.document("abc", BEFORE, format);
@@ -107,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_cannot_read() {
+    fn refuses_wrong_expressions_and_zones() {
         assert!(cron("every day", "UTC").unwrap_err().contains("every day"));
         assert!(cron("61 * * * *", "UTC").is_err());
         assert!(cron("* * * * *", "Mars/Base").unwrap_err().contains("Mars/Base"));

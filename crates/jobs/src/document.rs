@@ -1,5 +1,5 @@
-//! The job document: one JSON object. What Chaton needs is read out of it
-//! once; everything else, known or not, stays as the bytes it was.
+//! The job document: one JSON object. The members that Chaton needs are read
+//! once; the payload keeps its bytes.
 
 mod extra;
 mod fields;
@@ -16,11 +16,11 @@ pub use extra::Extra;
 pub use fields::Fields;
 pub use stamp::{enqueued_at, stamp, stamped};
 
-/// Longest piece of a broken document that an error shows, in bytes.
+/// Bytes of a malformed document that an error shows.
 const SHOWN_MAX: usize = 200;
 
 #[derive(Deserialize)]
-struct Wire<'a> {
+struct RawDocument<'a> {
     #[serde(borrow)]
     class: Cow<'a, str>,
     #[serde(borrow)]
@@ -35,7 +35,7 @@ struct Wire<'a> {
     chaton: Option<&'a RawValue>,
 }
 
-/// A document that could be read.
+/// A parsed document.
 #[derive(Clone, Debug)]
 pub struct Document {
     payload: Arc<[u8]>,
@@ -47,14 +47,14 @@ pub struct Document {
     extra: Option<Box<Extra>>,
 }
 
-/// Text that stands in the payload as it is, or had escapes.
+/// Text within the payload, or a copy where it has escapes.
 #[derive(Clone, Debug)]
 enum Span {
     At(Range<usize>),
     Own(Box<str>),
 }
 
-/// A payload that is no job document, and why.
+/// A payload that is no job document, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -62,11 +62,11 @@ impl Document {
     /// Reads a document.
     ///
     /// # Errors
-    /// Says what is wrong and shows its beginning.
+    /// The reason, with the beginning of the payload.
     pub fn parse(payload: Arc<[u8]>) -> Result<Self, Malformed> {
         let text = std::str::from_utf8(&payload)
             .map_err(|e| malformed(&payload, &format!("is not UTF-8: {e}")))?;
-        let wire: Wire<'_> = serde_json::from_str(text)
+        let wire: RawDocument<'_> = serde_json::from_str(text)
             .map_err(|e| malformed(&payload, &format!("is no job document: {e}")))?;
         let args = range_in(text, wire.args.get());
         if text.as_bytes()[args.start] != b'[' {
@@ -96,20 +96,18 @@ impl Document {
         self.text(&self.class)
     }
 
-    /// Number of the job; empty when it has none.
+    /// Id of the job; empty when it has none.
     pub fn jid(&self) -> &str {
         self.text(&self.jid)
     }
 
-    /// The queue it names; empty when it names none.
+    /// Name of its queue; empty when it has none.
     pub fn queue(&self) -> &str {
         self.text(&self.queue)
     }
 
     /// Its arguments: a JSON array.
     pub fn args(&self) -> &str {
-        // SAFETY of the text: the payload was checked to be UTF-8 and the
-        // range is that of a JSON value in it.
         std::str::from_utf8(&self.payload[self.args.clone()]).unwrap_or("[]")
     }
 
@@ -118,7 +116,7 @@ impl Document {
         self.bid.as_deref()
     }
 
-    /// What Chaton keeps under the key `chaton`.
+    /// The member `chaton`.
     pub fn extra(&self) -> Option<&Extra> {
         self.extra.as_deref()
     }
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_it_needs_and_keeps_the_rest() {
+    fn reads_its_members_and_keeps_the_payload() {
         let text = r#"{"retry":true,"queue":"low","class":"A::B","args":[1,{"x":[2]}],"jid":"abc","bid":"b1","odd":{"z":1}}"#;
         let job = parse(text).unwrap();
         assert_eq!((job.class(), job.jid(), job.queue()), ("A::B", "abc", "low"));
@@ -176,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_job() {
+    fn refuses_malformed_documents() {
         for bad in [
             "",
             "{",

@@ -1,9 +1,8 @@
-//! Chaton's background jobs: the job document, retry rules, schedule, leases
-//! and one engine over a [`store::Store`]. Knows no Ruby.
+//! Chaton's background jobs: the job document, retries, schedule, leases, and
+//! one engine over a [`store::Store`]. Knows no Ruby.
 //!
-//! The format on Redis is Sidekiq's (LGPL gem `sidekiq`, read for its facts);
-//! what it does not specify (in-flight sets, limits, batches) has keys that
-//! begin with `chaton:`.
+//! The format on Redis is that of the gem `sidekiq` (LGPL). Keys for what Sidekiq
+//! does not specify (in-flight sets, limits, batches) begin with `chaton:`.
 
 pub mod cron;
 pub mod document;

@@ -1,7 +1,4 @@
-//! When a failed job is tried again.
-
-/// Retries of a job that says nothing else.
-pub const RETRIES_MAX: u32 = 25;
+//! The delay of retries.
 
 /// Seconds until retry number `count` (0 for the first): `count⁴ + 15` and a
 /// jitter of `0..10 × (count + 1)`, Sidekiq's formula since 6.4. `random` is
@@ -16,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grows_with_the_fourth_power_and_spreads() {
+    fn the_delay_grows_with_the_fourth_power_and_has_jitter() {
         assert_eq!(delay_s(0, 0.0), 15.0);
         assert_eq!(delay_s(0, 0.999), 24.0);
         assert_eq!(delay_s(3, 0.0), 96.0);

@@ -1,19 +1,19 @@
-//! The jobs engine's side of the boundary.
+//! The extension's part for background jobs.
 
 pub mod client;
+pub mod connections;
 pub mod document;
 pub mod engine;
 pub mod from_json;
 pub mod jid;
+pub mod job;
 pub mod options;
-pub mod pool;
-pub mod shown;
 pub mod to_json;
-pub mod unit;
+pub mod to_ruby;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
 
-/// Sidekiq's formula, for retries that a job decides on itself.
+/// Seconds until a retry, by Sidekiq's formula.
 fn retry_delay(count: u32, random: f64) -> f64 {
     chaton_jobs::retry::delay_s(count, random)
 }
@@ -25,7 +25,7 @@ fn retry_delay(count: u32, random: f64) -> f64 {
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_singleton_method("retry_delay", function!(retry_delay, 2))?;
     client::define(ruby, native)?;
-    unit::define(ruby, native)?;
+    job::define(ruby, native)?;
     engine::define(ruby, native)?;
     Ok(())
 }

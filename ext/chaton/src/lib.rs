@@ -74,7 +74,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     {
         jobs::define(ruby, native)?;
         settle::<jobs::client::RbJobsClient>(ruby);
-        settle::<jobs::unit::RbJob>(ruby);
+        settle::<jobs::job::RbJob>(ruby);
         settle::<jobs::engine::RbJobs>(ruby);
     }
     #[cfg(feature = "streams")]

@@ -18,7 +18,7 @@ use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_events::{Crowd, Place};
 use crate::handle::Handle;
 #[cfg(feature = "jobs")]
-use crate::jobs::unit::{Notes, RbJob};
+use crate::jobs::job::{InFlightSlot, RbJob};
 use crate::memory::collector::Collector;
 use crate::memory::events;
 use crate::scoreboard::RbScoreboard;
@@ -50,7 +50,7 @@ pub struct PoolParts {
     pub env_kit: OnceLock<&'static EnvKit>,
     /// Where started jobs are noted; set when the jobs engine starts.
     #[cfg(feature = "jobs")]
-    pub notes: OnceLock<&'static Notes>,
+    pub notes: OnceLock<&'static InFlightSlot>,
     /// Collects after a unit; set when the memory of this process is governed.
     pub collector: OnceLock<&'static Collector>,
     scheduler: Mutex<Option<Scheduler>>,

@@ -1,41 +1,41 @@
-//! What Chaton keeps in a document, under the one key `chaton`, so that it can
-//! never meet another gem's key.
+//! The member `chaton` of a document. Everything of Chaton's is under this one
+//! key, so that no other gem's key can clash with it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limit::{Limit, LimitRule};
 
-/// The value of the key `chaton`. Absent members are left out when written.
+/// The member `chaton`. Absent members are left out when written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Extra {
-    /// The lock that the job holds (unique jobs).
+    /// The lock that the job holds (of a unique job).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<String>,
-    /// Until when: `start` or `success`.
+    /// When the lock ends: `start` or `success`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Limits it is under: `{"key","max","per"?,"bucket"?,"hold"?}`.
+    /// The job's limits: `{"key","max","per"?,"bucket"?,"hold"?}`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<WireLimit>,
-    /// Not run after this time (s since 1970).
+    /// It is not started after this time (s since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
-    /// Deaths of workers that had started it.
+    /// Deaths of workers that were running it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deaths: u32,
-    /// Seconds after which `cancelled?` turns true.
+    /// Seconds of run time after which `cancelled?` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<f64>,
 }
 
-/// A limit as it is written.
+/// A limit as the document has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireLimit {
     /// What is limited.
     pub key: String,
     /// How many.
     pub max: u32,
-    /// Seconds of the window or bucket; none: how many at once.
+    /// Seconds of the window or bucket; `None`: `max` jobs run at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<f64>,
     /// A bucket that refills evenly instead of a sliding window.
@@ -46,7 +46,7 @@ pub struct WireLimit {
     pub hold: Option<f64>,
 }
 
-/// Longest hold of a concurrency slot when the job says nothing else.
+/// Longest hold of a concurrency slot by default.
 const HOLD_S: f64 = 3600.0;
 
 impl WireLimit {
@@ -62,10 +62,10 @@ impl WireLimit {
 }
 
 impl Extra {
-    /// Reads the value of the key `chaton`.
+    /// Reads the member.
     ///
     /// # Errors
-    /// Names the member that is wrong.
+    /// Names what is wrong.
     pub fn parse(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
@@ -75,7 +75,7 @@ impl Extra {
         serde_json::to_string(self).unwrap_or_else(|_| "{}".into())
     }
 
-    /// Whether its lock is given up when the job starts.
+    /// Whether its lock ends when the job starts.
     pub fn unlocks_at_start(&self) -> bool {
         self.until.as_deref() == Some("start")
     }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_read_and_nothing_more() {
+    fn writes_exactly_the_members_it_read() {
         let json =
             r#"{"lock":"k","until":"start","limits":[{"key":"api","max":3,"per":1.5}],"deaths":2}"#;
         let extra = Extra::parse(json).unwrap();

@@ -1,5 +1,5 @@
-//! A document's members in their order, to change one and keep the others'
-//! bytes.
+//! The members of a document in their order, to change one and keep the bytes
+//! of the others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ pub struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -27,7 +27,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
                 let mut pairs = Vec::new();
-                while let Some(Key(key)) = map.next_key()? {
+                while let Some(FieldName(key)) = map.next_key()? {
                     pairs.push((key, map.next_value()?));
                 }
                 Ok(Pairs(pairs))
@@ -41,7 +41,7 @@ impl<'a> Fields<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is no object.
     pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
         let pairs: Pairs<'a> = serde_json::from_slice(json)?;
         Ok(Self(pairs.0.into_iter().map(|(key, raw)| (key, Cow::Borrowed(raw.get()))).collect()))
@@ -72,12 +72,12 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Leaves a member out.
+    /// Removes a member.
     pub fn remove(&mut self, key: &str) {
         self.0.retain(|(k, _)| k != key);
     }
 
-    /// The object.
+    /// Writes the object.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         out.push(b'{');
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_one_and_keeps_the_bytes_of_the_others() {
+    fn changing_a_member_keeps_the_bytes_of_the_others() {
         let json = br#"{"a":1.50,"b":{"x" : 12345678901234567890123},"c":"\u00e9"}"#;
         let mut fields = Fields::parse(json).unwrap();
         assert_eq!(fields.number("a"), Some(1.5));

@@ -1,10 +1,10 @@
-//! A document's time of enqueueing: read in both of Sidekiq's forms, written
-//! anew in the one that is asked for.
+//! The time `enqueued_at` of a document: read in both of Sidekiq's forms, and
+//! written in the form of the configured generation.
 
-use super::Fields;
+use super::fields::Fields;
 
 /// A time as the format's generation writes it: Sidekiq 8 whole milliseconds,
-/// older ones seconds with a point. That is how readers tell them apart.
+/// earlier ones seconds with a point.
 pub fn stamp(now_s: f64, format: u8) -> String {
     match format {
         8.. => format!("{}", (now_s * 1000.0).round() as i64),
@@ -12,10 +12,9 @@ pub fn stamp(now_s: f64, format: u8) -> String {
     }
 }
 
-/// The queue of a document, and the document with a new time of enqueueing,
-/// `retry_count` one less if asked (a run asked for by hand is not counted
-/// twice); `None` for what is no JSON object with a queue. The other members
-/// keep their bytes.
+/// The queue of a document, and the document with a new `enqueued_at` and, if
+/// `one_less`, a `retry_count` less by one. `None` when it is no JSON object with
+/// a queue. The other members keep their bytes.
 pub fn stamped(
     payload: &[u8],
     now_s: f64,
@@ -31,8 +30,8 @@ pub fn stamped(
     Some((queue, fields.to_vec()))
 }
 
-/// When a job was enqueued (s since 1970); `None` where the document does not
-/// say so.
+/// When a job was enqueued (s since 1970); `None` when the document has no such
+/// member.
 pub fn enqueued_at(payload: &[u8]) -> Option<f64> {
     let fields = Fields::parse(payload).ok()?;
     let written = fields.get("enqueued_at")?;

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::clock;
+use chaton_core::clock::{self, wall_s};
 
 use super::job::Job;
-use super::state::{wall_s, EngineState};
+use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome};

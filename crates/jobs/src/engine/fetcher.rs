@@ -269,16 +269,16 @@ impl Fetcher {
     fn adopt_lost_claims(&mut self, plan: &FetchPlan) -> Result<()> {
         let held = self.store.in_flight(&self.state.identity.name)?;
         let locked = self.state.locked.lock();
-        let ending = |ticket| {
+        let ended = |ticket| {
             let mut all = plan.acks.iter().chain(&locked.acks);
             all.any(|ack: &Ack| ack.ticket == ticket)
         };
-        let reserved_tickets =
+        let reserved =
             |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
         let unknown: Vec<_> = held
             .into_iter()
-            .filter(|job| !reserved_tickets(job.ticket))
-            .filter(|job| !locked.jobs.contains_key(&job.ticket) && !ending(job.ticket))
+            .filter(|job| !reserved(job.ticket))
+            .filter(|job| !locked.jobs.contains_key(&job.ticket) && !ended(job.ticket))
             .collect();
         drop(locked);
         self.admission.admit(&mut *self.store, unknown)

@@ -13,8 +13,9 @@ use super::job::JobOwner;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
 use super::report;
-use super::state::{boot_ns, wall_s, EngineState, LockedState};
+use super::state::{EngineState, LockedState};
 use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
+use chaton_core::clock::{boot_ns, wall_s};
 use chaton_core::random::Random;
 
 /// Checks for dead owners in the time of one lease.
@@ -87,7 +88,7 @@ impl Maintenance {
         }
     }
 
-    /// Does what is due; answers when something is due next (s).
+    /// Does what is due; returns when something is due next (s).
     pub fn round(&mut self) -> f64 {
         let now_s = wall_s();
         self.state.coarse_s.store(now_s as u64, Ordering::Relaxed);
@@ -97,7 +98,7 @@ impl Maintenance {
         match self.do_due(now_s) {
             Ok(()) => {
                 self.retry_at_s = 0.0;
-                self.state.warn(self.backoff.worked("beat"));
+                self.state.warn(self.backoff.worked("heartbeat"));
                 self.next_at()
             }
             Err(error) => {
@@ -115,7 +116,7 @@ impl Maintenance {
     fn failed(&mut self, error: &StoreError) {
         self.healthy_since_ns = 0;
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
-        let (pause, line) = self.backoff.failed("beat", error);
+        let (pause, line) = self.backoff.failed("heartbeat", error);
         self.state.warn(line);
         self.retry_at_s = wall_s() + pause.as_secs_f64();
     }

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use chaton_core::clock;
+use chaton_core::clock::{boot_ns, now_ns, wall_s};
 use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
@@ -81,7 +81,7 @@ impl LockedState {
     /// Adds an acknowledgement for the fetcher to write.
     pub fn push_ack(&mut self, ack: Ack) {
         if self.acks.is_empty() {
-            self.acks_since_ns = clock::now_ns();
+            self.acks_since_ns = now_ns();
         }
         self.acks.push(ack);
     }
@@ -271,18 +271,4 @@ impl JobOwner for EngineState {
             self.fetcher_cond.notify_one();
         }
     }
-}
-
-/// Seconds since 1970.
-pub(super) fn wall_s() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
-/// Nanoseconds since boot, sleep of the machine included: leases run out while
-/// it sleeps.
-pub(super) fn boot_ns() -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut at) };
-    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }

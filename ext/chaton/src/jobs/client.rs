@@ -1,27 +1,29 @@
-//! `Chaton::Native::JobsClient`: what any process may do with stored jobs.
+//! `Chaton::Native::JobsClient`: enqueues jobs, and reads and changes stored ones,
+//! from any process.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use chaton_jobs::store::{JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions};
+use chaton_core::clock::wall_s;
+use chaton_jobs::store::{self, JobEntry, NewBatch, NewJob, NewLock, Store, StoreOptions};
 use magnus::block::Proc;
 use magnus::scan_args::scan_args;
 use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, TryConvert, Value,
 };
 
-use super::document::{self, Common, Due};
+use super::connections::Connections;
+use super::document::{self, DueTimes, JobTemplate};
 use super::options::store_options;
-use super::pool::Pool;
-use super::shown;
+use super::to_ruby;
 use crate::convert::{copy, seconds, text};
 use crate::gvl::with_gvl;
 use crate::handle;
 use crate::settings::Settings;
 
-/// Between two calls of a backup's block.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+/// Least time between two calls of a backup's block.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The client as a Ruby object. It may be used after a fork: the child opens
 /// connections of its own.
@@ -29,30 +31,30 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 pub struct RbJobsClient {
     options: StoreOptions,
     /// Borrowed and changed with the GVL held only.
-    pool: RefCell<(u32, Arc<Pool>)>,
+    connections: RefCell<(u32, Arc<Connections>)>,
 }
 
-// SAFETY: only used by threads that hold the GVL; what leaves it is the pool,
-// which may be shared.
+// SAFETY: only used by threads that hold the GVL; only the connections, which
+// are `Sync`, are used without it.
 unsafe impl Sync for RbJobsClient {}
 
 impl Drop for RbJobsClient {
     fn drop(&mut self) {
-        let (made_in, pool) = &*self.pool.borrow();
+        let (made_in, connections) = &*self.connections.borrow();
         if *made_in != handle::generation() {
-            leak(pool);
+            leak(connections);
         }
     }
 }
 
-/// The connections of a forked process's parent: closing them politely would
-/// say good-bye in its name, and their locks may be held for ever.
-fn leak(pool: &Arc<Pool>) {
-    std::mem::forget(pool.clone());
+/// Keeps the connections of a forked process's parent open: closing them would
+/// end the parent's sessions, and their locks may be held for ever.
+fn leak(connections: &Arc<Connections>) {
+    std::mem::forget(connections.clone());
 }
 
-/// A job as Ruby hands it over: `[queue, payload, at, lock, bid]`.
-struct Given {
+/// A job to push, as Ruby passes it: `[queue, payload, at, lock, bid]`.
+struct PushedJob {
     queue: String,
     payload: Vec<u8>,
     at: Option<f64>,
@@ -60,7 +62,7 @@ struct Given {
     bid: Option<String>,
 }
 
-impl Given {
+impl PushedJob {
     fn new(
         queue: String,
         payload: RString,
@@ -96,38 +98,31 @@ impl Given {
     }
 }
 
-/// Now (s since 1970).
-pub fn now_s() -> f64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
 fn entry_of(value: RArray) -> Result<JobEntry, Error> {
     let (score, row, payload) = <(f64, i64, RString)>::try_convert(value.as_value())?;
     Ok(JobEntry { score, row, payload: copy(payload) })
 }
 
-type Done<T> = chaton_jobs::store::Result<T>;
-
 impl RbJobsClient {
     fn new(settings: RHash) -> Result<Self, Error> {
         let options = store_options(&Settings(settings))?;
-        let pool = Arc::new(Pool::new(&options)?);
-        Ok(Self { options, pool: RefCell::new((handle::generation(), pool)) })
+        let connections = Arc::new(Connections::new(&options)?);
+        Ok(Self { options, connections: RefCell::new((handle::generation(), connections)) })
     }
 
-    fn pool(&self) -> Result<Arc<Pool>, Error> {
-        let (made_in, pool) = self.pool.borrow().clone();
+    fn connections(&self) -> Result<Arc<Connections>, Error> {
+        let (made_in, connections) = self.connections.borrow().clone();
         if made_in == handle::generation() {
-            return Ok(pool);
+            return Ok(connections);
         }
-        leak(&pool);
-        let pool = Arc::new(Pool::new(&self.options)?);
-        *self.pool.borrow_mut() = (handle::generation(), pool.clone());
-        Ok(pool)
+        leak(&connections);
+        let connections = Arc::new(Connections::new(&self.options)?);
+        *self.connections.borrow_mut() = (handle::generation(), connections.clone());
+        Ok(connections)
     }
 
-    fn call<R>(&self, work: impl FnOnce(&mut dyn Store) -> Done<R>) -> Result<R, Error> {
-        self.pool()?.call(work)
+    fn call<R>(&self, work: impl FnOnce(&mut dyn Store) -> store::Result<R>) -> Result<R, Error> {
+        self.connections()?.call(work)
     }
 
     /// `push_args(queue, head, args_list, at, jids = nil)`: see `document`.
@@ -137,17 +132,17 @@ impl RbJobsClient {
         let (queue, head, lists, at) = args.required;
         let queue = queue.to_string()?;
         let head_bytes = copy(head);
-        let common = Common {
+        let template = JobTemplate {
             head: &head_bytes,
-            due: Due::read(at, lists.len())?,
+            due: DueTimes::read(at, lists.len())?,
             jids: args.optional.0,
             format: rb_self.options.format,
-            now_s: now_s(),
+            now_s: wall_s(),
         };
         if lists.is_empty() {
             return Ok(ruby.ary_new());
         }
-        let (documents, jids) = document::write(ruby, &common, lists)?;
+        let (documents, jids) = document::write(ruby, &template, lists)?;
         let jobs = documents.jobs(&queue);
         rb_self.call(|store| store.push(&jobs))?;
         Ok(jids)
@@ -161,19 +156,19 @@ impl RbJobsClient {
         lock: Option<RArray>,
         bid: Option<String>,
     ) -> Result<Option<String>, Error> {
-        let given = Given::new(queue, payload, at, lock, bid)?;
+        let given = PushedJob::new(queue, payload, at, lock, bid)?;
         let pushed = self.call(|store| store.push(&[given.job()]))?;
-        Ok(pushed.into_iter().next().and_then(shown::pushed))
+        Ok(pushed.into_iter().next().and_then(to_ruby::pushed))
     }
 
     fn push_many(ruby: &Ruby, rb_self: &Self, list: RArray) -> Result<RArray, Error> {
-        let given = list.into_iter().map(Given::from_array).collect::<Result<Vec<_>, _>>()?;
+        let given = list.into_iter().map(PushedJob::from_array).collect::<Result<Vec<_>, _>>()?;
         if given.is_empty() {
             return Ok(ruby.ary_new());
         }
-        let jobs: Vec<_> = given.iter().map(Given::job).collect();
+        let jobs: Vec<_> = given.iter().map(PushedJob::job).collect();
         let pushed = rb_self.call(|store| store.push(&jobs))?;
-        Ok(ruby.ary_from_iter(pushed.into_iter().map(shown::pushed)))
+        Ok(ruby.ary_from_iter(pushed.into_iter().map(to_ruby::pushed)))
     }
 
     fn push_once(
@@ -184,24 +179,24 @@ impl RbJobsClient {
         payload: RString,
     ) -> Result<bool, Error> {
         let ttl = seconds("ttl_s", ttl_s)?;
-        let given = Given::new(queue, payload, None, None, None)?;
+        let given = PushedJob::new(queue, payload, None, None, None)?;
         self.call(|store| store.push_once(&key, ttl, &given.job()))
     }
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
-        shown::stats(ruby, &rb_self.call(|store| store.stats())?)
+        to_ruby::stats(ruby, &rb_self.call(|store| store.stats())?)
     }
 
     fn queues(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        shown::list(ruby, rb_self.call(|store| store.queues())?, shown::queue)
+        to_ruby::list(ruby, rb_self.call(|store| store.queues())?, to_ruby::queue)
     }
 
     fn processes(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        shown::list(ruby, rb_self.call(|store| store.processes())?, shown::process)
+        to_ruby::list(ruby, rb_self.call(|store| store.processes())?, to_ruby::process)
     }
 
     fn owners(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        shown::list(ruby, rb_self.call(|store| store.owners())?, shown::owner)
+        to_ruby::list(ruby, rb_self.call(|store| store.owners())?, to_ruby::owner)
     }
 
     fn list(
@@ -211,11 +206,11 @@ impl RbJobsClient {
         offset: usize,
         count: usize,
     ) -> Result<RArray, Error> {
-        let place = shown::place(&place)?;
+        let place = to_ruby::place(&place)?;
         let entries = rb_self.call(|store| store.list(&place, offset, count))?;
         let list = ruby.ary_new_capa(entries.len());
         for entry in &entries {
-            list.push(shown::entry(ruby, entry)?)?;
+            list.push(to_ruby::entry(ruby, entry)?)?;
         }
         Ok(list)
     }
@@ -225,28 +220,28 @@ impl RbJobsClient {
             return Ok(None);
         };
         let found = ruby.ary_new_capa(2);
-        found.push(shown::place_name(&place))?;
-        found.push(shown::entry(ruby, &entry)?)?;
+        found.push(to_ruby::place_name(&place))?;
+        found.push(to_ruby::entry(ruby, &entry)?)?;
         Ok(Some(found))
     }
 
     fn remove(&self, place: String, entry: RArray) -> Result<bool, Error> {
-        let (place, entry) = (shown::place(&place)?, entry_of(entry)?);
+        let (place, entry) = (to_ruby::place(&place)?, entry_of(entry)?);
         self.call(|store| store.remove(&place, &entry))
     }
 
     fn requeue(&self, place: String, entry: RArray) -> Result<bool, Error> {
-        let (place, entry) = (shown::place(&place)?, entry_of(entry)?);
-        self.call(|store| store.requeue(&place, &entry, now_s()))
+        let (place, entry) = (to_ruby::place(&place)?, entry_of(entry)?);
+        self.call(|store| store.requeue(&place, &entry, wall_s()))
     }
 
     fn kill(&self, place: String, entry: RArray) -> Result<bool, Error> {
-        let (place, entry) = (shown::place(&place)?, entry_of(entry)?);
-        self.call(|store| store.kill(&place, &entry, now_s()))
+        let (place, entry) = (to_ruby::place(&place)?, entry_of(entry)?);
+        self.call(|store| store.kill(&place, &entry, wall_s()))
     }
 
     fn clear(&self, place: String, max: usize) -> Result<usize, Error> {
-        let place = shown::place(&place)?;
+        let place = to_ruby::place(&place)?;
         self.call(|store| store.clear(&place, max))
     }
 
@@ -317,7 +312,7 @@ impl RbJobsClient {
             description: &description,
             callbacks: &callbacks,
             ttl,
-            now_s: now_s(),
+            now_s: wall_s(),
         };
         self.call(|store| store.batch_open(&batch))
     }
@@ -328,55 +323,54 @@ impl RbJobsClient {
 
     fn batch(ruby: &Ruby, rb_self: &Self, bid: String) -> Result<Option<RHash>, Error> {
         let status = rb_self.call(|store| store.batch(&bid))?;
-        status.map(|status| shown::batch(ruby, status)).transpose()
+        status.map(|status| to_ruby::batch(ruby, status)).transpose()
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.pool()?.close();
+        self.connections()?.close();
         Ok(())
     }
 
     fn address(&self) -> Result<String, Error> {
-        Ok(self.pool()?.address().to_string())
+        Ok(self.connections()?.address().to_string())
     }
 }
 
-/// Reading and changing what is stored, for people and their tools.
 impl RbJobsClient {
     /// `backup(path) { |done, pages| … }`: the block may be left out.
     fn backup(ruby: &Ruby, rb_self: &Self, path: String) -> Result<(), Error> {
         let block = ruby.block_given().then(|| ruby.block_proc()).transpose()?;
-        let mut teller = Teller { block, told_at: None, raised: None };
-        let done =
-            rb_self.call(|store| store.backup(&path, &mut |done, pages| teller.tell(done, pages)));
-        match teller.raised {
+        let mut progress = BackupProgress { block, called_at: None, raised: None };
+        let done = rb_self
+            .call(|store| store.backup(&path, &mut |done, pages| progress.report(done, pages)));
+        match progress.raised {
             Some(raised) => Err(raised),
             None => done,
         }
     }
 }
 
-/// Tells a Ruby block how far a backup is.
-struct Teller {
+/// Calls a Ruby block with the progress of a backup.
+struct BackupProgress {
     block: Option<Proc>,
-    told_at: Option<Instant>,
+    called_at: Option<Instant>,
     raised: Option<Error>,
 }
 
 // SAFETY: it is used by the thread that made it; the GVL is taken back before
 // the block is touched, and the frame of `backup` keeps the block alive.
-unsafe impl Send for Teller {}
+unsafe impl Send for BackupProgress {}
 
-impl Teller {
-    fn tell(&mut self, done: u64, pages: u64) {
+impl BackupProgress {
+    fn report(&mut self, done: u64, pages: u64) {
         let Some(block) = self.block else { return };
-        let fresh = self.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) && done < pages;
+        let fresh = self.called_at.is_some_and(|at| at.elapsed() < PROGRESS_EVERY) && done < pages;
         if fresh || self.raised.is_some() {
             return;
         }
-        self.told_at = Some(Instant::now());
-        let told = with_gvl(|| block.call::<_, Value>((done, pages)).map(drop));
-        self.raised = told.and_then(Result::err);
+        self.called_at = Some(Instant::now());
+        let called = with_gvl(|| block.call::<_, Value>((done, pages)).map(drop));
+        self.raised = called.and_then(Result::err);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Writes the documents of plain jobs: a prepared head, then what differs.
+//! Writes the documents of plain jobs: a prepared head, then what differs from
+//! job to job.
 
 use std::io::Write;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use crate::error;
 const ROOM: usize = 160;
 
 /// When jobs are due.
-pub enum Due {
+pub enum DueTimes {
     /// At once.
     Now,
     /// All at one time (s since 1970).
@@ -25,7 +26,7 @@ pub enum Due {
     Each(Vec<f64>),
 }
 
-impl Due {
+impl DueTimes {
     /// Reads nil, a Float or an Array of Floats.
     ///
     /// # Errors
@@ -63,14 +64,14 @@ fn time(value: Value) -> Result<f64, Error> {
     Err(error::argument("at is no finite number; it must be a time in seconds since 1970"))
 }
 
-/// Documents one behind the other.
+/// Documents, one after the other in one buffer.
 pub struct Documents {
     bytes: Vec<u8>,
     each: Vec<(Range<usize>, Option<f64>)>,
 }
 
 impl Documents {
-    /// The jobs, as the store takes them.
+    /// The jobs as the store takes them.
     pub fn jobs<'a>(&'a self, queue: &'a str) -> Vec<NewJob<'a>> {
         let job = |(range, at): &(Range<usize>, Option<f64>)| NewJob {
             queue,
@@ -83,13 +84,13 @@ impl Documents {
     }
 }
 
-/// What all jobs of a call have in common.
-pub struct Common<'a> {
+/// What all jobs of a call have in template.
+pub struct JobTemplate<'a> {
     /// The document up to its arguments, without the closing brace.
     pub head: &'a [u8],
     /// When they are due.
-    pub due: Due,
-    /// Their numbers, where the caller made them.
+    pub due: DueTimes,
+    /// Their ids, when the caller made them.
     pub jids: Option<RArray>,
     /// Generation of Sidekiq's format.
     pub format: u8,
@@ -97,42 +98,42 @@ pub struct Common<'a> {
     pub now_s: f64,
 }
 
-/// Writes the documents of jobs with these arguments; answers them with the
-/// jobs' numbers. The caller keeps the Arrays alive.
+/// Writes the documents of jobs with these arguments; returns them with the
+/// jobs' ids. The caller keeps the Arrays alive.
 ///
 /// # Errors
 /// `ArgumentError` naming the argument that JSON does not bring back.
 pub fn write(
     ruby: &Ruby,
-    common: &Common<'_>,
+    template: &JobTemplate<'_>,
     lists: RArray,
 ) -> Result<(Documents, RArray), Error> {
     let count = lists.len();
-    if let Some(given) = common.jids.filter(|given| given.len() != count) {
+    if let Some(given) = template.jids.filter(|given| given.len() != count) {
         let message = format!("jids has {} numbers for {count} jobs", given.len());
         return Err(error::argument(message));
     }
     let jids = ruby.ary_new_capa(count);
-    let mut bytes = Vec::with_capacity(count * (common.head.len() + ROOM));
+    let mut bytes = Vec::with_capacity(count * (template.head.len() + ROOM));
     let mut each = Vec::with_capacity(count);
-    let stamp = stamp(common.format, common.now_s);
+    let stamp = stamp(template.format, template.now_s);
     for index in 0..count {
         let from = bytes.len();
         let args: Value = lists.entry(index as isize)?;
         let Some(args) = RArray::from_value(args) else {
             // SAFETY: the name of a live object's class, copied at once.
             let class = unsafe { args.classname() }.into_owned();
-            let name = class_name(common.head);
+            let name = class_name(template.head);
             return Err(error::argument(format!("args of {name} is {class}; it must be an Array")));
         };
-        begin(&mut bytes, common.head);
+        begin(&mut bytes, template.head);
         to_json::write_args(&mut bytes, args.as_raw())
-            .map_err(|fault| named(fault, common.head, index, count))?;
+            .map_err(|fault| named(fault, template.head, index, count))?;
         bytes.extend_from_slice(b",\"jid\":");
-        jids.push(write_jid(ruby, &mut bytes, common.jids, index)?)?;
+        jids.push(write_jid(ruby, &mut bytes, template.jids, index)?)?;
         bytes.extend_from_slice(b",\"created_at\":");
         bytes.extend_from_slice(&stamp);
-        let at = common.due.of(index);
+        let at = template.due.of(index);
         if at.is_none() {
             bytes.extend_from_slice(b",\"enqueued_at\":");
             bytes.extend_from_slice(&stamp);
@@ -170,13 +171,13 @@ fn write_jid(
     Ok(text)
 }
 
-/// Now, as documents of the format have it.
+/// A time in the format of the generation.
 fn stamp(format: u8, now_s: f64) -> Vec<u8> {
     let mut stamp = Vec::with_capacity(20);
     if format >= 8 {
         to_json::write_integer(&mut stamp, (now_s * 1e3) as i64);
     } else {
-        // Microseconds: more digits say nothing, and are read back inexactly.
+        // Microseconds: further digits are noise and are not read back exactly.
         drop(write!(stamp, "{now_s:.6}"));
         let zeros = stamp.iter().rev().take_while(|digit| **digit == b'0').count();
         stamp.truncate(stamp.len() - zeros.min(5));

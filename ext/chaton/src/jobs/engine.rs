@@ -10,9 +10,9 @@ use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
+use super::job::InFlightSlot;
 use super::options::store_options;
-use super::shown::Shown;
-use super::unit::Notes;
+use super::to_ruby::SymbolHash;
 use crate::convert::seconds;
 use crate::error;
 use crate::feed::Feed;
@@ -85,7 +85,9 @@ impl RbJobs {
         };
         // Before the first job can be taken.
         in_flight.as_ref().inspect(|in_flight| in_flight.clear(slot));
-        let _ = parts.notes.set(Box::leak(Box::new(Notes { in_flight: in_flight.clone(), slot })));
+        let _ = parts
+            .notes
+            .set(Box::leak(Box::new(InFlightSlot { in_flight: in_flight.clone(), slot })));
         let engine = start_engine(&parts, config, &factory)?;
         in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))
@@ -128,7 +130,7 @@ impl RbJobs {
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
         let stats = rb_self.0.get()?.stats();
-        let mut shown = Shown::new(ruby)
+        let mut hash = SymbolHash::new(ruby)
             .with("unstarted", stats.unstarted)?
             .with("running", stats.running)?
             .with("unwritten", stats.unwritten)?
@@ -136,9 +138,9 @@ impl RbJobs {
             .with("quiet", stats.quiet)?
             .with("holds_lease", stats.holds_lease)?;
         for (name, total) in stats.totals() {
-            shown = shown.with(name, total)?;
+            hash = hash.with(name, total)?;
         }
-        Ok(shown.0)
+        Ok(hash.0)
     }
 
     fn recover(

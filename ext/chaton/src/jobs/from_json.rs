@@ -1,8 +1,7 @@
 //! A job's arguments from JSON to Ruby objects, without calling Ruby.
 //!
-//! What `JSON.parse` would make of the text is made, or nothing: integers
-//! beyond 64 bits, numbers beyond a Float, and whatever serde_json refuses,
-//! are left to `JSON.parse` itself.
+//! The result is that of `JSON.parse`. Integers beyond 64 bits, numbers beyond a
+//! Float, and text that serde_json refuses, are left to `JSON.parse` itself.
 
 use std::fmt;
 
@@ -15,18 +14,18 @@ use serde::Deserializer;
 use super::to_json::DEPTH_MAX;
 use crate::names::interned;
 
-/// The arguments and what nests in them.
+/// The arguments and the levels nested in them.
 const LEVELS_MAX: usize = DEPTH_MAX + 1;
-/// From here on serde_json makes a Float of an integer, too.
+/// From here on serde_json makes Floats of integers.
 const INTEGER_MAX: f64 = 9.2e18;
 
 /// The arguments as an Array. Call with the GVL.
 ///
 /// # Errors
-/// What `JSON.parse` raises where it is asked.
+/// What `JSON.parse` raises.
 pub fn parse(ruby: &Ruby, json: &str) -> Result<Value, Error> {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let parsed = Level(LEVELS_MAX).deserialize(&mut reader);
+    let parsed = LevelsLeft(LEVELS_MAX).deserialize(&mut reader);
     match parsed {
         // SAFETY: just made, and only in this frame since.
         Ok(value) => Ok(unsafe { Value::from_raw(value) }),
@@ -42,11 +41,11 @@ fn parse_by_ruby(ruby: &Ruby, json: &str) -> Result<Value, Error> {
     parser.funcall("parse", (json, options))
 }
 
-/// Levels that may still be opened.
+/// How many further levels may be nested.
 #[derive(Clone, Copy)]
-struct Level(usize);
+struct LevelsLeft(usize);
 
-impl<'de> DeserializeSeed<'de> for Level {
+impl<'de> DeserializeSeed<'de> for LevelsLeft {
     type Value = VALUE;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<VALUE, D::Error> {
@@ -54,13 +53,13 @@ impl<'de> DeserializeSeed<'de> for Level {
     }
 }
 
-impl Level {
+impl LevelsLeft {
     fn below<E: serde::de::Error>(self) -> Result<Self, E> {
-        self.0.checked_sub(1).map(Level).ok_or_else(|| E::custom("nested too deep"))
+        self.0.checked_sub(1).map(LevelsLeft).ok_or_else(|| E::custom("nested too deep"))
     }
 }
 
-impl<'de> Visitor<'de> for Level {
+impl<'de> Visitor<'de> for LevelsLeft {
     type Value = VALUE;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +85,7 @@ impl<'de> Visitor<'de> for Level {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<VALUE, E> {
-        // It may have been an integer too long for 64 bits, or -0.
+        // It may be an integer of more than 64 bits, or -0.
         if value.abs() >= INTEGER_MAX || (value == 0.0 && value.is_sign_negative()) {
             return Err(E::custom("not certainly a Float"));
         }
@@ -115,7 +114,7 @@ impl<'de> Visitor<'de> for Level {
         let below = self.below()?;
         // SAFETY: as in `visit_seq`.
         let hash = unsafe { rb_sys::rb_hash_new() };
-        while let Some(key) = pairs.next_key_seed(Key)? {
+        while let Some(key) = pairs.next_key_seed(HashKey)? {
             let value = pairs.next_value_seed(below)?;
             // SAFETY: a fresh Hash; its key is a frozen String, so that nothing
             // but Ruby's own hashing runs.
@@ -126,9 +125,9 @@ impl<'de> Visitor<'de> for Level {
 }
 
 /// A key: a String shared with equal ones, as `JSON.parse` makes it.
-struct Key;
+struct HashKey;
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for HashKey {
     type Value = VALUE;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<VALUE, D::Error> {
@@ -136,7 +135,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for HashKey {
     type Value = VALUE;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

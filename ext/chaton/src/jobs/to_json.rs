@@ -1,8 +1,7 @@
 //! A job's arguments from Ruby objects to JSON, without calling Ruby.
 //!
-//! Writes what `JSON.generate` would, and takes only what comes back from
-//! JSON as it went in: the rule and the words are those of
-//! `lib/chaton/jobs/arguments.rb`.
+//! The result is that of `JSON.generate`. Values that would not come back equal
+//! from JSON are refused, with the messages of `lib/chaton/jobs/arguments.rb`.
 
 use std::ffi::c_int;
 use std::io::Write;
@@ -15,30 +14,30 @@ use rb_sys::{ruby_value_type, VALUE};
 
 use crate::error;
 
-/// Deeper arguments are a mistake, or an attack on whoever parses them.
+/// Deeper arguments are a mistake, or an attack on the parser.
 pub const DEPTH_MAX: usize = 100;
 /// Characters of a value that an error shows.
 const SHOWN_MAX: usize = 60;
 /// `ST_CONTINUE` and `ST_STOP` of `ruby/st.h`.
 const CONTINUE: c_int = 0;
 const STOP: c_int = 1;
-/// What a String was found to hold: ASCII only, or text of its encoding.
+/// Code ranges of a String: ASCII only, and valid in its encoding.
 const PLAIN: c_int = rb_sys::ruby_coderange_type::RUBY_ENC_CODERANGE_7BIT as c_int;
 const VALID: c_int = rb_sys::ruby_coderange_type::RUBY_ENC_CODERANGE_VALID as c_int;
 
-/// Where a value stands that cannot be written, innermost step first.
+/// A value that cannot be written, and the path to it, innermost step first.
 pub struct Fault {
     value: VALUE,
-    why: Why,
-    path: Vec<Step>,
+    kind: FaultKind,
+    path: Vec<PathStep>,
 }
 
-enum Step {
+enum PathStep {
     Index(usize),
     Key(VALUE),
 }
 
-enum Why {
+enum FaultKind {
     Kind,
     Text,
     Key,
@@ -72,7 +71,7 @@ unsafe fn write(out: &mut Vec<u8>, value: VALUE, depth: usize) -> Result<(), Fau
             ruby_value_type::RUBY_T_FLOAT => {
                 let number = rb_sys::rb_float_value(value);
                 if !number.is_finite() {
-                    return Err(fault(value, Why::Kind));
+                    return Err(fault(value, FaultKind::Kind));
                 }
                 write_float(out, number);
             }
@@ -82,24 +81,24 @@ unsafe fn write(out: &mut Vec<u8>, value: VALUE, depth: usize) -> Result<(), Fau
             }
             ruby_value_type::RUBY_T_ARRAY => {
                 if depth >= DEPTH_MAX {
-                    return Err(fault(value, Why::Depth));
+                    return Err(fault(value, FaultKind::Depth));
                 }
                 if !is_a(value, rb_sys::rb_cArray) {
-                    return Err(fault(value, Why::Kind));
+                    return Err(fault(value, FaultKind::Kind));
                 }
                 write_array(out, value, depth + 1)?;
             }
             ruby_value_type::RUBY_T_HASH => {
                 if depth >= DEPTH_MAX {
-                    return Err(fault(value, Why::Depth));
+                    return Err(fault(value, FaultKind::Depth));
                 }
-                // One that answers to Symbols too comes back as one that does not.
+                // A subclass, such as one with indifferent access, does not come back.
                 if !is_a(value, rb_sys::rb_cHash) {
-                    return Err(fault(value, Why::Kind));
+                    return Err(fault(value, FaultKind::Kind));
                 }
                 write_hash(out, value, depth + 1)?;
             }
-            _ => return Err(fault(value, Why::Kind)),
+            _ => return Err(fault(value, FaultKind::Kind)),
         }
     }
     Ok(())
@@ -117,13 +116,13 @@ unsafe fn write_array(out: &mut Vec<u8>, array: VALUE, depth: usize) -> Result<(
         }
         // SAFETY: within the Array.
         let written = unsafe { write(out, RARRAY_AREF(array, index as _), depth) };
-        written.map_err(|fault| fault.within(Step::Index(index)))?;
+        written.map_err(|fault| fault.within(PathStep::Index(index)))?;
     }
     out.push(b']');
     Ok(())
 }
 
-struct Walk<'a> {
+struct HashWriter<'a> {
     out: &'a mut Vec<u8>,
     depth: usize,
     first: bool,
@@ -134,13 +133,13 @@ struct Walk<'a> {
 /// `hash` is a live Hash and the GVL is held.
 unsafe fn write_hash(out: &mut Vec<u8>, hash: VALUE, depth: usize) -> Result<(), Fault> {
     out.push(b'{');
-    let mut walk = Walk { out, depth, first: true, fault: None };
+    let mut walk = HashWriter { out, depth, first: true, fault: None };
     // SAFETY: `walk` outlives the call; the callback neither raises nor lets a
     // panic out, and changes no Ruby object.
     unsafe {
         rb_sys::rb_hash_foreach(hash, Some(each_pair), (&raw mut walk) as VALUE);
     }
-    let Walk { out, fault, .. } = walk;
+    let HashWriter { out, fault, .. } = walk;
     if let Some(found) = fault {
         return Err(found);
     }
@@ -149,11 +148,11 @@ unsafe fn write_hash(out: &mut Vec<u8>, hash: VALUE, depth: usize) -> Result<(),
 }
 
 unsafe extern "C" fn each_pair(key: VALUE, value: VALUE, walk: VALUE) -> c_int {
-    // SAFETY: `write_hash` passes its own `Walk`.
-    let walk = unsafe { &mut *(walk as *mut Walk) };
+    // SAFETY: `write_hash` passes its own `HashWriter`.
+    let walk = unsafe { &mut *(walk as *mut HashWriter) };
     // SAFETY: key and value are live, and the GVL is held.
     let pair = AssertUnwindSafe(|| unsafe { write_pair(walk, key, value) });
-    let written = catch_unwind(pair).unwrap_or(Err(fault(value, Why::Panic)));
+    let written = catch_unwind(pair).unwrap_or(Err(fault(value, FaultKind::Panic)));
     walk.fault = written.err();
     if walk.fault.is_some() {
         STOP
@@ -164,34 +163,34 @@ unsafe extern "C" fn each_pair(key: VALUE, value: VALUE, walk: VALUE) -> c_int {
 
 /// # Safety
 /// `key` and `value` are live and the GVL is held.
-unsafe fn write_pair(walk: &mut Walk<'_>, key: VALUE, value: VALUE) -> Result<(), Fault> {
+unsafe fn write_pair(walk: &mut HashWriter<'_>, key: VALUE, value: VALUE) -> Result<(), Fault> {
     if !std::mem::take(&mut walk.first) {
         walk.out.push(b',');
     }
     // SAFETY: as the caller says.
     unsafe {
         if RB_TYPE(key) != ruby_value_type::RUBY_T_STRING {
-            return Err(fault(key, Why::Key));
+            return Err(fault(key, FaultKind::Key));
         }
-        write_string(walk.out, key).map_err(|_| fault(key, Why::KeyText))?;
+        write_string(walk.out, key).map_err(|_| fault(key, FaultKind::KeyText))?;
         walk.out.push(b':');
-        write(walk.out, value, walk.depth).map_err(|fault| fault.within(Step::Key(key)))
+        write(walk.out, value, walk.depth).map_err(|fault| fault.within(PathStep::Key(key)))
     }
 }
 
 /// # Safety
 /// `string` is a live String and the GVL is held.
 unsafe fn write_string(out: &mut Vec<u8>, string: VALUE) -> Result<(), Fault> {
-    // SAFETY: reads the String, and keeps in it what it found out.
+    // SAFETY: reads the String, and caches its code range in it.
     let (range, utf8) = unsafe {
         if !is_a(string, rb_sys::rb_cString) {
-            return Err(fault(string, Why::Kind));
+            return Err(fault(string, FaultKind::Kind));
         }
         let utf8 = rb_sys::rb_enc_get_index(string) == rb_sys::rb_utf8_encindex();
         (rb_sys::rb_enc_str_coderange(string) as c_int, utf8)
     };
     if range != PLAIN && !(range == VALID && utf8) {
-        return Err(fault(string, Why::Text));
+        return Err(fault(string, FaultKind::Text));
     }
     // SAFETY: copied before any Ruby code runs.
     write_text(out, unsafe { bytes(&string) });
@@ -242,8 +241,9 @@ pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Writes a finite number as Ruby's `Float#to_s` does (but for the last digit
-/// where two are as near): the shortest digits that bring it back, with an exponent below 10⁻⁴, and for integers from 10¹⁵.
+/// Writes a finite number as Ruby's `Float#to_s` does, except for the last digit
+/// where two are equally near: the shortest digits that are read back equal, with
+/// an exponent below 10⁻⁴, and for integers from 10¹⁵.
 pub fn write_float(out: &mut Vec<u8>, number: f64) {
     if number == 0.0 {
         out.extend_from_slice(if number.is_sign_negative() { b"-0.0" } else { b"0.0" });
@@ -281,7 +281,7 @@ pub fn write_float(out: &mut Vec<u8>, number: f64) {
 
 impl Fault {
     #[cold]
-    fn within(mut self, step: Step) -> Self {
+    fn within(mut self, step: PathStep) -> Self {
         self.path.push(step);
         self
     }
@@ -300,9 +300,9 @@ impl Fault {
         let mut place = String::from("args");
         for (level, step) in self.path.iter().rev().enumerate() {
             match step {
-                Step::Index(index) if level == 0 => place = format!("argument {}", index + 1),
-                Step::Index(index) => place.push_str(&format!("[{index}]")),
-                Step::Key(key) => {
+                PathStep::Index(index) if level == 0 => place = format!("argument {}", index + 1),
+                PathStep::Index(index) => place.push_str(&format!("[{index}]")),
+                PathStep::Key(key) => {
                     // SAFETY: a key of a Hash within the arguments.
                     let key: String = unsafe { Value::from_raw(*key) }.funcall("inspect", ())?;
                     place.push_str(&format!("[{key}]"));
@@ -311,24 +311,24 @@ impl Fault {
         }
         // SAFETY: a value within the arguments.
         let value = unsafe { Value::from_raw(self.value) };
-        let what = match self.why {
-            Why::Depth => format!("is nested more than {DEPTH_MAX} deep"),
-            Why::Panic => "could not be written".to_string(),
-            Why::Text => {
+        let what = match self.kind {
+            FaultKind::Depth => format!("is nested more than {DEPTH_MAX} deep"),
+            FaultKind::Panic => "could not be written".to_string(),
+            FaultKind::Text => {
                 let encoding: Value = value.funcall("encoding", ())?;
                 format!("is no UTF-8 text ({encoding}); encode binary data as Base64")
             }
-            Why::Key => {
+            FaultKind::Key => {
                 // SAFETY: the name of a live object's class, copied at once.
                 let class = unsafe { value.classname() }.into_owned();
                 let shown: String = value.funcall("inspect", ())?;
                 format!("has the key {shown}, a {class}; use a String")
             }
-            Why::KeyText => {
+            FaultKind::KeyText => {
                 let shown: String = value.funcall("inspect", ())?;
                 format!("has the key {shown}, which is no UTF-8 text; encode binary data as Base64")
             }
-            Why::Kind => describe_kind(value)?,
+            FaultKind::Kind => describe_kind(value)?,
         };
         Ok((place, what))
     }
@@ -354,8 +354,8 @@ fn describe_kind(value: Value) -> Result<String, Error> {
 }
 
 #[cold]
-fn fault(value: VALUE, why: Why) -> Fault {
-    Fault { value, why, path: Vec::new() }
+fn fault(value: VALUE, kind: FaultKind) -> Fault {
+    Fault { value, kind, path: Vec::new() }
 }
 
 /// Whether the object is of that class itself, not of one below it.

@@ -1,12 +1,12 @@
-//! A store whose answers get lost.
+//! A store whose replies get lost.
 
 use std::time::Duration;
 
 use crate::store::*;
 use chaton_core::random::Random;
 
-/// Passes everything on; one `turn` in eight fails, half of these before it
-/// was carried out and half after, when only the answer is lost.
+/// Passes everything on. One `ack_and_claim` in eight fails: half of these
+/// before the call, half after it, when only the reply is lost.
 pub struct FlakyStore {
     inner: Box<dyn Store>,
     random: Random,
@@ -33,13 +33,13 @@ impl Store for FlakyStore {
         acks: &[Ack],
         want: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
-        let fate = self.random.draw() % 16;
-        if fate == 0 {
-            return Err(StoreError::unavailable("lost on the way there"));
+        let draw = self.random.draw() % 16;
+        if draw == 0 {
+            return Err(StoreError::unavailable("request lost"));
         }
         let turn = self.inner.ack_and_claim(owner, acks, want)?;
-        if fate == 1 {
-            return Err(StoreError::unavailable("lost on the way back"));
+        if draw == 1 {
+            return Err(StoreError::unavailable("reply lost"));
         }
         Ok(turn)
     }

@@ -1,6 +1,5 @@
-//! Random interleavings of push, claim, start, end, crash, recovery, lost
-//! answers and due jobs, checked against what must be true at any moment: a
-//! job that nobody ended is somewhere in the store.
+//! Random interleavings of push, claim, start, end, crash, reclaim, lost replies
+//! and due jobs. At any moment a job that has not ended is in the store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,8 +20,8 @@ const SEEDS: u64 = 150;
 struct Simulation {
     factory: Arc<dyn StoreFactory>,
     store: Box<dyn Store>,
-    nodes: Vec<(SteppedEngine, Vec<Arc<Job>>)>,
-    /// Owners that crashed and were not yet recovered, with their death.
+    engines: Vec<(SteppedEngine, Vec<Arc<Job>>)>,
+    /// Engines that crashed and are not reclaimed yet.
     crashed: Vec<WorkerDeath>,
     random: Random,
     pushed: usize,
@@ -37,7 +36,7 @@ impl Simulation {
         let mut world = Self {
             store: factory.store(),
             factory,
-            nodes: vec![],
+            engines: vec![],
             crashed: vec![],
             random: Random::seeded(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             pushed: 0,
@@ -45,16 +44,16 @@ impl Simulation {
             ends: HashMap::new(),
             seed,
         };
-        world.add_node();
-        world.add_node();
+        world.add_engine();
+        world.add_engine();
         world
     }
 
-    fn add_node(&mut self) {
+    fn add_engine(&mut self) {
         let flaky = FlakyStore::over(self.factory.store(), self.random.draw());
-        let node =
+        let engine =
             SteppedEngine::with_store(Box::new(flaky), &self.factory, config(), self.random.draw());
-        self.nodes.push((node, vec![]));
+        self.engines.push((engine, vec![]));
     }
 
     fn pick(&mut self, of: usize) -> usize {
@@ -62,21 +61,21 @@ impl Simulation {
     }
 
     fn step(&mut self) {
-        let index = self.pick(self.nodes.len());
+        let index = self.pick(self.engines.len());
         match self.pick(20) {
             0..=4 => self.push(),
             5..=8 => {
-                self.nodes[index].0.fetch();
+                self.engines[index].0.fetch();
             }
             9..=12 => {
-                let (node, running) = &mut self.nodes[index];
-                running.extend(node.start_one());
+                let (engine, running) = &mut self.engines[index];
+                running.extend(engine.start_one());
             }
             13..=16 => self.end_one(index),
             17 => {
-                let node = &mut self.nodes[index].0;
-                node.state.locked.lock().due_at = Some(0.0);
-                node.maintenance.round();
+                let engine = &mut self.engines[index].0;
+                engine.state.locked.lock().due_at = Some(0.0);
+                engine.maintenance.round();
             }
             18 => self.crash(index),
             _ => self.recover(index),
@@ -92,11 +91,11 @@ impl Simulation {
     }
 
     fn end_one(&mut self, index: usize) {
-        if self.nodes[index].1.is_empty() {
+        if self.engines[index].1.is_empty() {
             return;
         }
-        let one = self.pick(self.nodes[index].1.len());
-        let job = self.nodes[index].1.swap_remove(one);
+        let one = self.pick(self.engines[index].1.len());
+        let job = self.engines[index].1.swap_remove(one);
         let payload = job.document().payload().to_vec();
         let ending = match self.pick(8) {
             0 => Outcome::Retry { at: 1.0, payload },
@@ -109,7 +108,7 @@ impl Simulation {
         let over = matches!(ending, Outcome::Ack | Outcome::Discard | Outcome::Dead { .. });
         let jid = job.document().jid().to_string();
         if over {
-            // Noted before: from here on it may be gone.
+            // Noted before the end: after it the job may be gone.
             self.ended.insert(jid.clone());
             *self.ends.entry(jid).or_default() += 1;
         }
@@ -118,26 +117,26 @@ impl Simulation {
     }
 
     fn crash(&mut self, index: usize) {
-        let (node, running) = self.nodes.swap_remove(index);
+        let (engine, running) = self.engines.swap_remove(index);
         let cause = (self.pick(2) == 0).then(|| "SIGKILL".to_string());
         self.crashed.push(WorkerDeath {
-            identity: node.state.identity.name.clone(),
+            identity: engine.state.identity.name.clone(),
             cause,
             tickets: running.iter().map(|job| job.ticket()).collect(),
         });
-        self.add_node();
+        self.add_engine();
     }
 
     fn recover(&mut self, index: usize) {
         let Some(death) = self.crashed.pop() else { return };
         let again = self.pick(2) == 0;
-        let node = &mut self.nodes[index].0;
-        node.state.add_death(death.clone());
-        node.maintenance.round();
+        let engine = &mut self.engines[index].0;
+        engine.state.add_death(death.clone());
+        engine.maintenance.round();
         if again {
-            // Told twice: by the supervisor and by the lease.
-            node.state.add_death(death);
-            node.maintenance.round();
+            // Twice: the supervisor reports it, and the lease runs out.
+            engine.state.add_death(death);
+            engine.maintenance.round();
         }
     }
 
@@ -170,16 +169,16 @@ impl Simulation {
         }
     }
 
-    /// Everybody recovers everybody, everything is run to its end.
+    /// Reclaims every crashed engine and runs all jobs to their end.
     fn finish(&mut self) {
         for _ in 0..200 {
             self.recover(0);
-            let node = &mut self.nodes[0].0;
-            node.state.locked.lock().due_at = Some(0.0);
-            node.maintenance.round();
-            for (node, running) in &mut self.nodes {
-                node.fetch();
-                running.extend(node.start_one());
+            let engine = &mut self.engines[0].0;
+            engine.state.locked.lock().due_at = Some(0.0);
+            engine.maintenance.round();
+            for (engine, running) in &mut self.engines {
+                engine.fetch();
+                running.extend(engine.start_one());
                 for job in running.drain(..) {
                     self.ended.insert(job.document().jid().to_string());
                     job.finish(Outcome::Ack);
@@ -194,7 +193,7 @@ impl Simulation {
 }
 
 #[test]
-fn no_job_is_lost_whatever_happens() {
+fn no_job_is_lost_in_any_interleaving() {
     for seed in 1..=SEEDS {
         let mut world = Simulation::new(seed);
         for step in 0..STEPS {

@@ -1,4 +1,4 @@
-//! Engines without threads on one store, and a sink that a test empties.
+//! An engine without threads, and a sink that a test empties.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct SteppedEngine {
 }
 
 impl SteppedEngine {
-    /// Registered by its first beat.
+    /// Registered in the store by a first heartbeat.
     pub fn new(factory: &Arc<dyn StoreFactory>, config: Config, seed: u64) -> Self {
         Self::with_store(factory.store(), factory, config, seed)
     }
@@ -71,13 +71,13 @@ impl SteppedEngine {
         Self { state, sink, fetcher, maintenance }
     }
 
-    /// Fetches whatever there is, dry or not.
+    /// Fetches even when the queues were empty before.
     pub fn fetch(&mut self) -> bool {
         self.state.locked.lock().queues_empty = false;
         self.fetcher.round()
     }
 
-    /// The next job, started.
+    /// Starts the next job.
     pub fn start_one(&self) -> Option<Arc<Job>> {
         let job = self.sink.jobs.lock().pop_front()?;
         if !job.may_start() {
@@ -98,26 +98,26 @@ pub fn config() -> Config {
     }
 }
 
-/// An empty store of its own.
+/// A store in memory.
 pub fn factory(name: &str) -> Arc<dyn StoreFactory> {
     store::open(&StoreOptions::new(format!("memory://{name}"))).unwrap()
 }
 
-/// Stores `class` = `name` with its own jid.
+/// Pushes a job; `more` goes into its document.
 pub fn push(store: &mut dyn Store, queue: &str, jid: &str, more: &str, at: Option<f64>) {
     let payload = format!(r#"{{"class":"A","args":[],"jid":"{jid}","queue":"{queue}"{more}}}"#);
     let job = NewJob { queue, payload: payload.as_bytes(), at, lock: None, bid: None };
     store.push(&[job]).unwrap();
 }
 
-/// The jids of a place, first to be claimed first.
+/// The jids at a location, in the order of their claims.
 pub fn jids(store: &mut dyn Store, place: &JobLocation) -> Vec<String> {
     let entries = store.list(place, 0, 10_000).unwrap();
     let jid = |payload: &[u8]| crate::document::Fields::parse(payload).unwrap().text("jid");
     entries.iter().filter_map(|entry| jid(&entry.payload)).collect()
 }
 
-/// A queue as a place.
+/// The location of a queue.
 pub fn queue(name: &str) -> JobLocation {
     JobLocation::Queue(name.into())
 }

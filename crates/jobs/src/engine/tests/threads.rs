@@ -1,4 +1,4 @@
-//! The whole engine with its threads, and a pool of threads that run jobs.
+//! The engine with its threads, and threads that run jobs.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use crate::engine::{Config, Engine};
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
 
-/// How long a condition may take to come true.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for a condition.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Threads that run jobs: `body` says how each ends.
+/// Threads that run jobs; `body` returns the outcome of each.
 struct TestPool {
     jobs: Mutex<Vec<Arc<Job>>>,
-    bell: Condvar,
+    submitted: Condvar,
     over: AtomicBool,
     threads: usize,
     running: Mutex<usize>,
@@ -36,7 +36,7 @@ impl TestPool {
     ) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let pool = Arc::new(Self {
             jobs: Mutex::default(),
-            bell: Condvar::new(),
+            submitted: Condvar::new(),
             over: AtomicBool::new(false),
             threads,
             running: Mutex::new(0),
@@ -58,7 +58,7 @@ impl TestPool {
                 if self.over.load(Ordering::Relaxed) {
                     return;
                 }
-                self.bell.wait(&mut jobs);
+                self.submitted.wait(&mut jobs);
             }
             let job = jobs.remove(0);
             drop(jobs);
@@ -79,7 +79,7 @@ impl TestPool {
         self.over.store(true, Ordering::Relaxed);
         {
             let _held = self.jobs.lock();
-            self.bell.notify_all();
+            self.submitted.notify_all();
         }
         handles.into_iter().for_each(|handle| handle.join().unwrap());
     }
@@ -91,7 +91,7 @@ impl Sink for TestPool {
         Ok(())
     }
     fn flush(&self) {
-        self.bell.notify_all();
+        self.submitted.notify_all();
     }
     fn take_waiting(&self) -> Vec<Arc<Job>> {
         std::mem::take(&mut *self.jobs.lock())
@@ -106,7 +106,7 @@ impl Sink for TestPool {
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not come true");
+        assert!(began.elapsed() < WAIT_MAX, "{what} did not come true");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -124,7 +124,7 @@ fn runs_ten_thousand_jobs_each_once() {
     let (pool, handles) = TestPool::start(4, |_| Outcome::Ack);
     let engine = started(config(), "threads-many", &pool);
     until("all jobs done", || pool.done.lock().len() >= 10_000);
-    assert!(engine.wait_idle(PATIENCE));
+    assert!(engine.wait_idle(WAIT_MAX));
     assert_eq!(pool.done.lock().iter().collect::<HashSet<_>>().len(), 10_000);
     assert_eq!(pool.done.lock().len(), 10_000);
     let stats = engine.stats();
@@ -132,28 +132,28 @@ fn runs_ten_thousand_jobs_each_once() {
     engine.stop();
     let left = store.stats().unwrap();
     assert_eq!((left.processed, left.in_flight, left.enqueued), (10_000, 0, 0));
-    assert!(store.owners().unwrap().is_empty(), "it said good-bye");
+    assert!(store.owners().unwrap().is_empty(), "the owner is removed");
     pool.end(handles);
 }
 
 #[test]
-fn an_idle_engine_hears_of_a_push_and_of_the_schedule() {
+fn an_idle_engine_wakes_for_a_push_and_for_the_schedule() {
     let mut store = factory("threads-idle").store();
     let (pool, handles) = TestPool::start(2, |_| Outcome::Ack);
     let engine = started(config(), "threads-idle", &pool);
     until("the queues were seen empty", || engine.stats().empty_claims > 0);
     push(&mut *store, "low", "a", "", None);
-    until("the push was heard", || pool.done.lock().len() == 1);
-    let soon = crate::engine::state::wall_s() + 0.05;
+    until("the pushed job ran", || pool.done.lock().len() == 1);
+    let soon = chaton_core::clock::wall_s() + 0.05;
     push(&mut *store, "low", "b", "", Some(soon));
-    until("the schedule was heard", || pool.done.lock().len() == 2);
-    assert!(crate::engine::state::wall_s() >= soon);
+    until("the scheduled job ran", || pool.done.lock().len() == 2);
+    assert!(chaton_core::clock::wall_s() >= soon);
     engine.stop();
     pool.end(handles);
 }
 
 #[test]
-fn stopping_sends_everything_back_to_the_front_in_order() {
+fn stopping_requeues_claimed_jobs_in_their_order() {
     let mut store = factory("threads-stop").store();
     for jid in ["a", "b", "c"] {
         push(&mut *store, "low", jid, "", None);
@@ -168,18 +168,18 @@ fn stopping_sends_everything_back_to_the_front_in_order() {
         Outcome::Ack
     });
     let engine = started(config(), "threads-stop", &pool);
-    until("one runs", || engine.stats().running == 1);
+    until("one job runs", || engine.stats().running == 1);
     engine.quiet();
     engine.release();
-    assert!(!engine.wait_idle(Duration::from_millis(20)), "one still runs");
+    assert!(!engine.wait_idle(Duration::from_millis(20)), "one job still runs");
     assert_eq!(engine.give_back_running(), ["a"]);
-    assert!(engine.wait_idle(PATIENCE));
+    assert!(engine.wait_idle(WAIT_MAX));
     engine.stop();
     assert_eq!(jids(&mut *store, &queue("low")), ["a", "b", "c"]);
     *gate.0.lock() = true;
     gate.1.notify_all();
     pool.end(handles);
-    assert_eq!(store.stats().unwrap().processed, 0, "the late end counts for nothing");
+    assert_eq!(store.stats().unwrap().processed, 0, "the late outcome is ignored");
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn two_engines_enqueue_each_tick_once() {
     let (pool, handles) = TestPool::start(2, |_| Outcome::Ack);
     let engines =
         [started(settings(), "threads-cron", &pool), started(settings(), "threads-cron", &pool)];
-    let began = crate::engine::state::wall_s();
+    let began = chaton_core::clock::wall_s();
     until("three ticks", || pool.done.lock().len() >= 3);
-    let seconds = (crate::engine::state::wall_s() - began).ceil() as usize;
+    let seconds = (chaton_core::clock::wall_s() - began).ceil() as usize;
     assert!(pool.done.lock().len() <= seconds + 1, "more ticks than seconds");
     engines.iter().for_each(Engine::stop);
     pool.end(handles);

@@ -1,13 +1,15 @@
-//! `Chaton::Native::Job`: one claimed job in Ruby's hands.
+//! `Chaton::Native::Job`: one claimed job as a Ruby object.
 //!
-//! It ends once; dropped open, it goes back to the front of its queue.
+//! It ends once. When the collector frees it open, the job goes back to the
+//! front of its queue.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use chaton_core::clock;
 use chaton_core::process::in_flight::InFlightTable;
-use chaton_jobs::document::Fields;
+use chaton_jobs::document::enqueued_at;
 use chaton_jobs::engine::Job;
 use chaton_jobs::outcome::Outcome;
 use magnus::gc::Marker;
@@ -17,25 +19,25 @@ use magnus::{
 };
 use rb_sys::VALUE;
 
-use super::client::now_s;
 use super::from_json;
 use crate::convert::copy;
 use crate::convert::text;
 use crate::names;
 use crate::{error, handle};
 
-/// Where the threads of this process note what they start.
-pub struct Notes {
-    /// Shared with the supervisor; none in a process without one.
+/// This worker's slot in the in-flight table, where its threads enter the jobs
+/// they start.
+pub struct InFlightSlot {
+    /// The table, shared with the supervisor; `None` without a supervisor.
     pub in_flight: Option<Arc<InFlightTable>>,
-    /// This worker's slot in it.
+    /// Number of the slot.
     pub slot: usize,
 }
 
-impl Notes {
+impl InFlightSlot {
     fn start(&self, thread: usize, job: &Job) {
         if let Some(in_flight) = &self.in_flight {
-            let now_ms = (now_s() * 1e3) as u64;
+            let now_ms = (clock::wall_s() * 1e3) as u64;
             in_flight.start(self.slot, thread, job.ticket(), job.document().jid(), now_ms);
         }
     }
@@ -47,13 +49,13 @@ impl Notes {
     }
 }
 
-/// One job.
+/// A claimed job.
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Job", mark, free_immediately, size)]
 pub struct RbJob {
     made_in: u32,
     thread: usize,
-    notes: &'static Notes,
+    slot: &'static InFlightSlot,
     job: ManuallyDrop<Arc<Job>>,
     args: Cell<VALUE>,
     ended: Cell<bool>,
@@ -73,12 +75,12 @@ impl DataTypeFunctions for RbJob {
 
 impl Drop for RbJob {
     fn drop(&mut self) {
-        // A forked child's copy: the parent ends it.
+        // In a forked child this is a copy; the parent ends the job.
         if self.made_in != handle::generation() {
             return;
         }
         if !self.ended.get() {
-            self.notes.end(self.thread, &self.job);
+            self.slot.end(self.thread, &self.job);
             self.job.abandon();
         }
         // SAFETY: dropped once, here, and not used after.
@@ -87,29 +89,28 @@ impl Drop for RbJob {
 }
 
 impl RbJob {
-    /// The thread of that number starts the job; `None` when it may not be
-    /// started any more.
+    /// Starts the job on a thread; `None` when it may not be started any more.
     pub fn start(
         ruby: &Ruby,
-        notes: Option<&'static Notes>,
+        slot: Option<&'static InFlightSlot>,
         thread: usize,
         job: Arc<Job>,
     ) -> Option<Value> {
-        let Some(notes) = notes.filter(|_| job.may_start()) else {
+        let Some(slot) = slot.filter(|_| job.may_start()) else {
             job.abandon();
             return None;
         };
-        notes.start(thread, &job);
+        slot.start(thread, &job);
         job.start(thread);
-        let unit = Self {
+        let job = Self {
             made_in: handle::generation(),
             thread,
-            notes,
+            slot,
             job: ManuallyDrop::new(job),
             args: Cell::new(rb_sys::Qnil as VALUE),
             ended: Cell::new(false),
         };
-        Some(ruby.obj_wrap(unit).as_value())
+        Some(ruby.obj_wrap(job).as_value())
     }
 
     fn end(&self, outcome: Outcome) -> Result<(), Error> {
@@ -119,8 +120,8 @@ impl RbJob {
         if self.ended.replace(true) {
             return Err(error::job_ended());
         }
-        self.notes.end(self.thread, &self.job);
-        // Nothing is done when it was given back meanwhile: its next run counts.
+        self.slot.end(self.thread, &self.job);
+        // Ignored when the engine sent it back meanwhile: its next run counts.
         self.job.finish(outcome);
         Ok(())
     }
@@ -157,14 +158,8 @@ impl RbJob {
         self.job.ticket()
     }
 
-    /// Seconds since 1970. A number without a point counts milliseconds.
     fn enqueued_at(&self) -> Option<f64> {
-        let fields = Fields::parse(self.job.document().payload()).ok()?;
-        let written = fields.get("enqueued_at")?;
-        let written = written.trim_matches('"');
-        let number: f64 = written.parse().ok()?;
-        let whole = written.bytes().all(|byte| byte.is_ascii_digit());
-        Some(if whole { number / 1e3 } else { number })
+        enqueued_at(self.job.document().payload())
     }
 
     fn bid(&self) -> Option<&str> {
@@ -204,7 +199,7 @@ impl RbJob {
     }
 
     fn dead(&self, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Outcome::Dead { at: now_s(), payload: payload.map(copy) })
+        self.end(Outcome::Dead { at: clock::wall_s(), payload: payload.map(copy) })
     }
 
     fn reschedule(&self, at: f64) -> Result<(), Error> {

@@ -1,5 +1,5 @@
-//! Connections to the store for whoever enqueues: taken for one call, on the
-//! calling thread, without the GVL.
+//! The connections of a `JobsClient`: each call takes one, and runs on the calling
+//! thread without the GVL.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 
-/// Connections in use at once; a call past it waits for one.
+/// Connections in use at once; a further call waits for one.
 const USED_MAX: usize = 64;
-/// Connections kept for the next calls.
+/// Idle connections kept.
 const KEPT_MAX: usize = 8;
 
 #[derive(Default)]
@@ -23,14 +23,14 @@ struct State {
 }
 
 /// The connections of one process.
-pub struct Pool {
+pub struct Connections {
     factory: Arc<dyn StoreFactory>,
     state: Mutex<State>,
     freed: Condvar,
 }
 
-impl Pool {
-    /// Without a connection as yet.
+impl Connections {
+    /// Connects with the first call.
     ///
     /// # Errors
     /// `Chaton::StoreRefused` for a wrong address or option.
@@ -44,9 +44,8 @@ impl Pool {
         self.factory.address()
     }
 
-    /// Runs a call without the GVL. What Ruby wants of the thread meanwhile is
-    /// honoured before the call begins, and after it when the caller returns:
-    /// an answer on its way cannot be called back.
+    /// Runs a call without the GVL. Ruby's interrupts are handled before the call
+    /// begins and after it has ended, never during it.
     ///
     /// # Errors
     /// A subclass of `Chaton::StoreError`, or what Ruby raised before the call.
@@ -54,14 +53,14 @@ impl Pool {
         &self,
         work: impl FnOnce(&mut dyn Store) -> store::Result<R>,
     ) -> Result<R, Error> {
-        let mut taken = self.take()?;
+        let mut connection = self.take()?;
         let mut work = Some(work);
         loop {
-            let run = || work.take().map(|work| work(&mut **taken.get()));
+            let run = || work.take().map(|work| work(&mut **connection.get()));
             match without_gvl_to_the_end(run).flatten() {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(failed)) => {
-                    // Whoever set a time limit or killed the thread hears of that.
+                    // A timeout or the end of the thread comes before the error.
                     check_interrupts()?;
                     return Err(error::store(&failed));
                 }
@@ -70,26 +69,26 @@ impl Pool {
         }
     }
 
-    /// Closes the connections that nobody uses.
+    /// Closes the idle connections.
     pub fn close(&self) {
         let idle = std::mem::take(&mut self.state.lock().idle);
         without_gvl_to_the_end(|| drop(idle));
     }
 
-    fn take(&self) -> Result<Taken<'_>, Error> {
+    fn take(&self) -> Result<Connection<'_>, Error> {
         loop {
             let mut state = self.state.lock();
             if state.used < USED_MAX {
                 state.used += 1;
-                return Ok(Taken { pool: self, store: state.idle.pop() });
+                return Ok(Connection { connections: self, store: state.idle.pop() });
             }
             drop(state);
-            self.wait_for_one();
+            self.wait_until_freed();
             check_interrupts()?;
         }
     }
 
-    fn wait_for_one(&self) {
+    fn wait_until_freed(&self) {
         let interrupted = AtomicBool::new(false);
         let unblock = || {
             interrupted.store(true, Ordering::Release);
@@ -107,25 +106,25 @@ impl Pool {
 }
 
 /// A connection in use.
-struct Taken<'a> {
-    pool: &'a Pool,
+struct Connection<'a> {
+    connections: &'a Connections,
     store: Option<Box<dyn Store>>,
 }
 
-impl Taken<'_> {
+impl Connection<'_> {
     fn get(&mut self) -> &mut Box<dyn Store> {
-        self.store.get_or_insert_with(|| self.pool.factory.store())
+        self.store.get_or_insert_with(|| self.connections.factory.store())
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Connection<'_> {
     fn drop(&mut self) {
-        let mut state = self.pool.state.lock();
+        let mut state = self.connections.state.lock();
         state.used -= 1;
         if state.idle.len() < KEPT_MAX {
             state.idle.extend(self.store.take());
         }
         drop(state);
-        self.pool.freed.notify_one();
+        self.connections.freed.notify_one();
     }
 }

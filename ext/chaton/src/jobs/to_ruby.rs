@@ -1,4 +1,4 @@
-//! What a store answers, as Ruby Hashes and Arrays.
+//! A store's replies as Ruby Hashes and Arrays.
 
 use chaton_jobs::store::{
     BatchStatus, JobEntry, JobLocation, OwnerStatus, ProcessStatus, PushResult, QueueStatus, Stats,
@@ -9,9 +9,9 @@ use crate::convert::text;
 use crate::error;
 
 /// A Hash with Symbol keys.
-pub struct Shown(pub RHash);
+pub struct SymbolHash(pub RHash);
 
-impl Shown {
+impl SymbolHash {
     /// An empty one.
     pub fn new(ruby: &Ruby) -> Self {
         Self(ruby.hash_new())
@@ -28,7 +28,7 @@ impl Shown {
     }
 }
 
-/// The place of this name.
+/// The location of this name.
 ///
 /// # Errors
 /// `ArgumentError` when there is none.
@@ -68,7 +68,7 @@ pub fn entry(ruby: &Ruby, entry: &JobEntry) -> Result<RArray, Error> {
     Ok(shown)
 }
 
-/// nil for stored, else who holds the lock.
+/// nil when it was stored, else the jid that holds the lock.
 pub fn pushed(pushed: PushResult) -> Option<String> {
     match pushed {
         PushResult::Stored => None,
@@ -79,7 +79,7 @@ pub fn pushed(pushed: PushResult) -> Option<String> {
 /// # Errors
 /// What Ruby raises, as all below.
 pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
-    let shown = Shown::new(ruby)
+    let hash = SymbolHash::new(ruby)
         .with("processed", stats.processed)?
         .with("failed", stats.failed)?
         .with("enqueued", stats.enqueued)?
@@ -88,17 +88,17 @@ pub fn stats(ruby: &Ruby, stats: &Stats) -> Result<RHash, Error> {
         .with("dead", stats.dead)?
         .with("in_flight", stats.in_flight)?
         .with("processes", stats.processes)?;
-    Ok(shown.0)
+    Ok(hash.0)
 }
 
 /// A queue.
 pub fn queue(ruby: &Ruby, queue: QueueStatus) -> Result<RHash, Error> {
-    let shown = Shown::new(ruby)
+    let hash = SymbolHash::new(ruby)
         .with("name", queue.name)?
         .with("size", queue.size)?
         .with("latency_s", queue.latency_s)?
         .with("paused", queue.paused)?;
-    Ok(shown.0)
+    Ok(hash.0)
 }
 
 /// A process with what it runs.
@@ -107,7 +107,7 @@ pub fn process(ruby: &Ruby, process: ProcessStatus) -> Result<RHash, Error> {
     for (tid, queue, payload, run_at) in process.work {
         work.push((tid, queue, text(&payload), run_at))?;
     }
-    let shown = Shown::new(ruby)
+    let hash = SymbolHash::new(ruby)
         .with("identity", process.identity)?
         .with("info", process.info)?
         .with("busy", process.busy)?
@@ -115,21 +115,21 @@ pub fn process(ruby: &Ruby, process: ProcessStatus) -> Result<RHash, Error> {
         .with("rss_kb", process.rss_kb)?
         .with("beat_at", process.heartbeat_at)?
         .with("work", work)?;
-    Ok(shown.0)
+    Ok(hash.0)
 }
 
 /// An owner of jobs in flight.
 pub fn owner(ruby: &Ruby, owner: OwnerStatus) -> Result<RHash, Error> {
-    let shown = Shown::new(ruby)
+    let hash = SymbolHash::new(ruby)
         .with("identity", owner.identity)?
         .with("place", owner.process_key)?
         .with("beat_age_s", owner.heartbeat_age.as_secs_f64())?;
-    Ok(shown.0)
+    Ok(hash.0)
 }
 
 /// A batch.
 pub fn batch(ruby: &Ruby, batch: BatchStatus) -> Result<RHash, Error> {
-    let shown = Shown::new(ruby)
+    let hash = SymbolHash::new(ruby)
         .with("bid", batch.bid)?
         .with("description", batch.description)?
         .with("parent", batch.parent)?
@@ -142,7 +142,7 @@ pub fn batch(ruby: &Ruby, batch: BatchStatus) -> Result<RHash, Error> {
         .with("complete", batch.complete)?
         .with("success", batch.success)?
         .with("dead", batch.dead)?;
-    Ok(shown.0)
+    Ok(hash.0)
 }
 
 /// A list of Hashes.
