@@ -15,7 +15,7 @@ module Chaton
   #     end
   #   end
   #
-  # An instance lives as long as this process has the partition (with `order: :key` there is one for each strand of
+  # An instance lives as long as this process has the partition (with `order: :key` there is one for each lane of
   # it), so that what it keeps in its variables is of this partition only. One thread at a time is in it.
   #
   # A batch is done when `consume` returns; when it raises, what was not marked is given again after a while.
@@ -54,35 +54,35 @@ module Chaton
     def eof; end
 
     # @return [String]
-    def topic = @turn.topic
+    def topic = @batch.topic
 
     # @return [Integer]
-    def partition = @turn.partition
+    def partition = @batch.partition
 
     # @return [Integer] 1, or more where the batch has failed before
-    def attempt = @turn.attempt
+    def attempt = @batch.attempt
 
     # @return [Boolean] whether the partition has gone to another member meanwhile: what is done from now on is done
     #   there again, and nothing is committed
-    def revoked? = @turn.revoked?
+    def revoked? = @batch.revoked?
 
     # What is done up to this record is not given again, although the batch may fail later.
     #
     # @param record [Native::Record, Integer, #last_offset] a record, its offset, or a part of a batch
     # @return [void]
-    def mark(record) = @turn.mark(offset_of(record))
+    def mark(record) = @batch.mark(offset_of(record))
 
     # This record is done, whatever becomes of those before it.
     #
     # @param record [Native::Record, Integer]
     # @return [void]
-    def mark_one(record) = @turn.mark_one(offset_of(record))
+    def mark_one(record) = @batch.mark_one(offset_of(record))
 
     # Gets the next batch of this partition no sooner than this; others go on. It begins when `consume` returns.
     #
     # @param seconds [Numeric]
     # @return [void]
-    def pause(seconds) = @turn.pause(seconds.to_f)
+    def pause(seconds) = @batch.pause(seconds.to_f)
 
     # Goes on elsewhere in this partition when `consume` returns.
     #
@@ -91,17 +91,17 @@ module Chaton
     # @raise [ArgumentError]
     def seek(to)
       case to
-      when Integer, "earliest", "latest" then @turn.seek(to)
-      when :earliest, :latest then @turn.seek(to.to_s)
-      when Time then @turn.seek(["time", (to.to_r * 1000).floor])
+      when Integer, "earliest", "latest" then @batch.seek(to)
+      when :earliest, :latest then @batch.seek(to.to_s)
+      when Time then @batch.seek(["time", (to.to_r * 1000).floor])
       else raise ArgumentError, "seek takes an offset, :earliest, :latest or a Time, not #{to.inspect}"
       end
     end
 
     # @return [Integer, nil] records of the partition behind this batch; nil where that is not known
     def lag
-      ahead = @turn.end_offset
-      last = @turn.last_offset
+      ahead = @batch.end_offset
+      last = @batch.last_offset
       [ahead - last - 1, 0].max if ahead && last
     end
 
@@ -143,7 +143,7 @@ module Chaton
       raise LogError, "a transaction inside of another one; one of them can hold the records of both" if @transaction
 
       begin
-        @transaction = Streams::Transaction.new(@turn, @entry&.limits)
+        @transaction = Streams::Transaction.new(@batch, @entry&.limits)
         answer = yield @transaction
         @transaction.commit
         answer
@@ -157,7 +157,7 @@ module Chaton
 
     # What it is run with.
     # @private
-    attr_writer :entry, :turn
+    attr_writer :entry, :batch
 
     private
 

@@ -110,9 +110,9 @@ class StreamsBatchTest < Minitest::Test
     [-> { batch.done }, -> { batch.failed("A", "b") }, -> { batch.abandon }].each do |again|
       assert_raises(Chaton::ClosedError, &again)
     end
-    outcome = batch.outcome
-    assert_equal [[10], 1.5, "earliest"], outcome.values_at(:marked, :paused_s, :seek)
-    assert_equal [:failed, "KeyError", "no \u{fffd}"], outcome[:ending]
+    calls = batch.calls
+    assert_equal [[10], 1.5, "earliest"], calls.values_at(:marked, :paused_s, :seek)
+    assert_equal [:failed, "KeyError", "no \u{fffd}"], calls[:outcome]
   end
 
   def test_mistakes_are_named

@@ -1,6 +1,5 @@
-//! What the engine costs by itself: 1 M records of 100 bytes in each partition
-//! of a log that costs next to nothing, through a sink whose thread ends each
-//! turn untouched.
+//! Measures the cost of the engine alone: 1 M records of 100 bytes in each partition of a log that
+//! costs next to nothing, through a sink whose thread finishes each batch untouched.
 //!
 //! `cargo run --release -p chaton-streams --no-default-features --example engine_speed`
 
@@ -9,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
+use chaton_streams::batch::{Batch, BatchKind, BatchOutcome};
 use chaton_streams::engine::{
-    Ending, Engine, EngineSettings, GroupRoutes, Kind, Order, RouteSettings, Sink, Tools, Turn,
+    BatchSink, Engine, EngineSettings, GroupRoutes, RecordOrder, RouteSettings,
 };
 use chaton_streams::log::{
     AdminClient, Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent,
@@ -26,18 +26,18 @@ fn refused<T>() -> Result<T> {
     Err(LogError::new(ErrorKind::Refused, "this log is only read"))
 }
 
-struct MadeUp(i32);
+struct CheapLog(i32);
 
-impl RecordLog for MadeUp {
+impl RecordLog for CheapLog {
     fn address(&self) -> &str {
         "nowhere:"
     }
 
-    fn member(&self, _: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
-        Ok(Box::new(Reading {
+    fn member(&self, _: &GroupSettings, event_fd: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
+        Ok(Box::new(CheapMember {
             partitions: self.0,
             positions: HashMap::new(),
-            bell: bell.clone(),
+            event_fd: event_fd.clone(),
             ns: 0,
             joined: false,
         }))
@@ -61,19 +61,19 @@ impl RecordLog for MadeUp {
 }
 
 /// A member that makes its records up.
-struct Reading {
+struct CheapMember {
     partitions: i32,
     positions: HashMap<Partition, i64>,
-    bell: Arc<EventFd>,
+    event_fd: Arc<EventFd>,
     /// Time spent on making records up.
     ns: u64,
     joined: bool,
 }
 
-impl GroupMember for Reading {
+impl GroupMember for CheapMember {
     fn wait(&mut self, timeout: Duration) {
-        let mut fd = libc::pollfd { fd: self.bell.fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor that lives as long as the bell.
+        let mut fd = libc::pollfd { fd: self.event_fd.fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor that lives as long as the event_fd.
         unsafe { libc::poll(&mut fd, 1, timeout.as_nanos().div_ceil(1_000_000) as libc::c_int) };
     }
 
@@ -127,13 +127,13 @@ impl GroupMember for Reading {
 
 #[derive(Default)]
 struct Queue {
-    turns: Mutex<Vec<Arc<Turn>>>,
+    batches: Mutex<Vec<Arc<Batch>>>,
     changed: Condvar,
 }
 
-impl Sink for Queue {
-    fn submit(&self, turn: Arc<Turn>) -> std::result::Result<(), Arc<Turn>> {
-        self.turns.lock().push(turn);
+impl BatchSink for Queue {
+    fn submit(&self, batch: Arc<Batch>) -> std::result::Result<(), Arc<Batch>> {
+        self.batches.lock().push(batch);
         Ok(())
     }
 
@@ -141,8 +141,8 @@ impl Sink for Queue {
         self.changed.notify_one();
     }
 
-    fn take_waiting(&self) -> Vec<Arc<Turn>> {
-        std::mem::take(&mut *self.turns.lock())
+    fn take_waiting(&self) -> Vec<Arc<Batch>> {
+        std::mem::take(&mut *self.batches.lock())
     }
 
     fn warn(&self, message: &str) {
@@ -157,27 +157,27 @@ fn cpu() -> Duration {
     Duration::new(at.tv_sec as u64, at.tv_nsec as u32)
 }
 
-fn run(partitions: i32, order: Order, concurrency: usize) {
+fn run(partitions: i32, order: RecordOrder, concurrency: usize) {
     let settings = RouteSettings { order, concurrency, ..RouteSettings::new("speed") };
     let group = GroupSettings::new("speed", &["speed"]);
     let settings = EngineSettings::new(vec![GroupRoutes { group, routes: vec![settings] }]);
-    let (log, queue) = (Arc::new(MadeUp(partitions)), Arc::new(Queue::default()));
-    let tools = Tools { log, producer: Arc::new(refused) };
+    let (log, queue) = (Arc::new(CheapLog(partitions)), Arc::new(Queue::default()));
     let (began, before) = (Instant::now(), cpu());
-    let engine = Engine::start(settings, tools, queue.clone()).expect("settings that are right");
+    let engine =
+        Engine::start(settings, log, Arc::new(refused), queue.clone()).expect("valid settings");
     let all = partitions as u64 * RECORDS as u64;
     let (mut done, mut in_finish) = (0, Duration::ZERO);
     while done < all {
-        let mut turns = queue.turns.lock();
-        while turns.is_empty() {
-            queue.changed.wait(&mut turns);
+        let mut batches = queue.batches.lock();
+        while batches.is_empty() {
+            queue.changed.wait(&mut batches);
         }
-        let turn = turns.remove(0);
-        drop(turns);
-        if turn.may_start() && turn.kind() == Kind::Records {
-            done += turn.len() as u64;
+        let batch = batches.remove(0);
+        drop(batches);
+        if batch.may_start() && batch.kind() == BatchKind::Records {
+            done += batch.len() as u64;
             let started = Instant::now();
-            turn.finish(Ending::Done);
+            batch.finish(BatchOutcome::Done);
             in_finish += started.elapsed();
         }
     }
@@ -200,9 +200,9 @@ fn run(partitions: i32, order: Order, concurrency: usize) {
 
 fn main() {
     for partitions in [1, 2, 5] {
-        run(partitions, Order::Partition, 1);
+        run(partitions, RecordOrder::Partition, 1);
     }
-    for strands in [2, 8] {
-        run(2, Order::Key, strands);
+    for lanes in [2, 8] {
+        run(2, RecordOrder::Key, lanes);
     }
 }

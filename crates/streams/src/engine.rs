@@ -1,27 +1,26 @@
-//! The engine: reads the topics of consumer groups and hands batches to Ruby's
-//! threads through a [`Sink`].
+//! The engine: reads the topics of consumer groups and hands batches to Ruby's threads through a
+//! [`BatchSink`].
 //!
-//! A thread per group polls its [`GroupMember`](crate::log::GroupMember) for ever,
-//! whatever user code does, fetches where little is ready and commits what is
-//! done. A partition's life is one state machine; a turn's end moves it on,
-//! on the thread that ran the turn, so that the next one follows without a
-//! change of threads. Nobody polls: every wait has a bell and a time at which
-//! something is due.
+//! Each group has a thread, the poller. It polls the group's [`GroupMember`](crate::log::GroupMember), whatever
+//! user code does, fetches where little is ready and commits what is done. Each assigned partition is
+//! a state machine. A thread that finishes a batch moves it on and hands out the next batch itself,
+//! without a change of threads. Nothing spins: every wait ends by a notification or when something is
+//! due.
 
+mod assigned_partition;
 mod backoff;
-mod bucket;
-mod cell;
-mod ending;
+mod context;
 mod group;
-mod life;
+mod group_partitions;
+mod partition_state;
 mod poller;
+mod room;
+mod route;
 mod settings;
-mod shared;
 mod sink;
 mod stats;
+mod token_bucket;
 mod tracker;
-mod transactors;
-mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -31,64 +30,62 @@ use std::time::Duration;
 use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
-use crate::log::{self, ErrorKind, LogError, Producer, RecordLog};
-use group::{Group, Route};
-use life::{Now, Rules};
+use crate::batch::{BatchKind, BatchOutcome};
+use crate::log::{self, ErrorKind, LogError, RecordLog};
+use context::EngineContext;
+use group::ConsumerGroup;
+use group_partitions::GroupPartitions;
+use partition_state::Now;
 use poller::Poller;
-use shared::Shared;
-use transactors::Transactors;
+use route::Route;
 
-pub use ending::{Ending, Kind, Outcome, Verdict};
-pub use settings::{EngineSettings, GroupRoutes, Order, RouteSettings, Throttle};
-pub use sink::Sink;
+pub use context::ProducerFactory;
+pub use settings::{EngineSettings, GroupRoutes, RecordOrder, RouteSettings, Throttle};
+pub use sink::BatchSink;
 pub use stats::{GroupStats, PartitionStats, Stats, Totals};
-pub use turn::Turn;
-
-/// Makes the producer, or gives the one that the process has.
-pub type ProducerMaker = Arc<dyn Fn() -> log::Result<Arc<dyn Producer>> + Send + Sync>;
-
-/// What an engine works with.
-#[derive(Clone)]
-pub struct Tools {
-    /// Where the records are.
-    pub log: Arc<dyn RecordLog>,
-    /// Writes dead letters; asked for when the first one is due.
-    pub producer: ProducerMaker,
-}
 
 /// A running engine. Clones are the same engine.
 #[derive(Clone)]
 pub struct Engine {
-    shared: Arc<Shared>,
-    groups: Arc<Vec<Arc<Group>>>,
+    context: Arc<EngineContext>,
+    groups: Arc<Vec<Arc<GroupPartitions>>>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Engine {
-    /// Starts a thread per group. A log that cannot be reached now is tried
-    /// again.
+    /// Starts a thread per group. A log that cannot be reached is tried again. `producer` is called
+    /// when the first dead letter is written.
     ///
     /// # Errors
-    /// `Invalid` for settings that contradict each other; no thread or
-    /// descriptor to be had.
-    pub fn start(settings: EngineSettings, tools: Tools, sink: Arc<dyn Sink>) -> log::Result<Self> {
+    /// `Invalid` for settings that contradict each other; `Refused` when the system gives no thread
+    /// or descriptor.
+    pub fn start(
+        settings: EngineSettings,
+        log: Arc<dyn RecordLog>,
+        producer: ProducerFactory,
+        sink: Arc<dyn BatchSink>,
+    ) -> log::Result<Self> {
         settings.check()?;
         let interval = Duration::from_millis(settings.commit_interval_ms);
-        let shared = Arc::new(Shared::new(tools, sink, interval, settings.group_retry_max_ms));
-        let ids = Arc::new(AtomicU64::new(1));
+        let retry_max_ms = settings.group_retry_max_ms;
+        let context = Arc::new(EngineContext::new(log, producer, sink, interval, retry_max_ms));
+        let batch_ids = Arc::new(AtomicU64::new(1));
         let ready_batches = settings.ready_batches;
         let mut numbers = 0..;
         let mut groups = Vec::new();
         for GroupRoutes { group, routes } in settings.groups {
-            let routes = routes.into_iter().zip(&mut numbers).map(|(settings, route)| {
-                let (counters, ids) = (shared.counters.clone(), ids.clone());
-                let rules = Rules { route, settings, ready_batches, counters, ids };
-                Arc::new(Route { rules: Arc::new(rules), transactors: Transactors::default() })
+            let routes = routes.into_iter().zip(&mut numbers).map(|(settings, number)| {
+                let (counters, batch_ids) = (context.counters.clone(), batch_ids.clone());
+                let transactor = Mutex::default();
+                let route =
+                    Route { number, settings, ready_batches, counters, batch_ids, transactor };
+                Arc::new(route)
             });
-            let bell = EventFd::new().map_err(|error| unavailable("descriptor", &error))?;
-            groups.push(Group::new(group, routes.collect(), &shared, bell));
+            let event_fd = EventFd::new().map_err(|error| unavailable("descriptor", &error))?;
+            let group = ConsumerGroup::new(group, routes.collect(), &context, event_fd);
+            groups.push(GroupPartitions::new(group));
         }
-        let engine = Self { shared, groups: Arc::new(groups), threads: Arc::default() };
+        let engine = Self { context, groups: Arc::new(groups), threads: Arc::default() };
         for group in engine.groups.iter() {
             let poller = Poller::new(group);
             let started = chaton_core::thread::spawn("chaton streams", move || poller.run());
@@ -103,77 +100,70 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Fetches no more. What no thread has taken is dropped uncommitted; after
-    /// its last turn each partition is given [`Kind::Shutdown`].
+    /// Stops fetching. Batches that no thread has taken are dropped uncommitted; each partition gets
+    /// [`BatchKind::Shutdown`] after its last batch.
     pub fn quiet(&self) {
-        if self.shared.quiet.swap(true, Ordering::SeqCst) {
+        if self.context.quiet.swap(true, Ordering::SeqCst) {
             return;
         }
         for group in self.groups.iter() {
-            group.commit_not_before(0);
-            let cells = group.cells();
-            for cell in &cells {
-                cell.drain(Kind::Shutdown);
-                // What the log took without saying yes is said once more, and
-                // waited for: nobody would hear of its failure.
-                cell.unsaid();
+            group.group.commit_not_before(0);
+            for partition in group.all() {
+                partition.drain(BatchKind::Shutdown);
+                // A commit that was not waited for could fail unnoticed: it is sent again, and
+                // waited for.
+                partition.uncommitted();
             }
         }
-        // Those that were dropped by that, and notices, which are given again.
-        let waiting = self.shared.sink.take_waiting();
-        for turn in waiting.into_iter().filter(|turn| turn.is_open()) {
-            if turn.kind() == Kind::Records || self.shared.sink.submit(turn.clone()).is_err() {
-                turn.abandon();
+        // Batches with records were abandoned by that; notices are submitted again.
+        for batch in self.context.sink.take_waiting().into_iter().filter(|batch| batch.is_open()) {
+            let is_notice = batch.kind() != BatchKind::Records;
+            if !is_notice || self.context.sink.submit(batch.clone()).is_err() {
+                batch.finish(BatchOutcome::Abandoned);
             }
         }
-        self.shared.sink.flush();
+        self.context.sink.flush();
         for group in self.groups.iter() {
-            group.cells().iter().for_each(|cell| cell.kick());
-            group.notify();
+            group.all().iter().for_each(|partition| partition.hand_out());
+            group.group.notify();
         }
     }
 
-    /// Waits until no turn is out and every ending is committed; false when
-    /// time is up or [`Engine::interrupt_wait`] was called.
+    /// Waits until no batch is in flight and everything done is committed; false when time is up or
+    /// [`Engine::interrupt_wait`] was called.
     pub fn wait_idle(&self, timeout: Duration) -> bool {
-        self.shared.wait_calm(timeout, || self.groups.iter().all(|group| group.is_idle()))
+        self.context.wait_idle(timeout, || self.groups.iter().all(|group| group.is_idle()))
     }
 
-    /// Ends a [`Engine::wait_idle`] early.
+    /// Ends an [`Engine::wait_idle`] early.
     pub fn interrupt_wait(&self) {
-        self.shared.interrupt_calm();
+        self.context.interrupt_idle_wait();
     }
 
-    /// What still runs is revoked: its marks and its end are dropped from now
-    /// on. Answers how many turns that were.
+    /// Revokes what still runs: its marks and its outcome no longer count. Answers how many batches
+    /// that were.
     pub fn give_up(&self) -> usize {
         self.quiet();
-        let cells = self.groups.iter().flat_map(|group| group.cells());
-        let running = cells.map(|cell| {
-            let running = cell.give_up();
-            cell.kick();
-            running
-        });
-        running.sum()
+        let partitions = self.groups.iter().flat_map(|group| group.all());
+        partitions.map(|partition| partition.give_up()).sum()
     }
 
-    /// Commits, leaves the groups and joins the threads; what still runs is
-    /// given up. Bounded in time.
+    /// Gives up what still runs, commits, leaves the groups and joins the threads. Bounded in time.
     pub fn stop(&self) {
         self.give_up();
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        self.groups.iter().for_each(|group| group.bell.notify());
+        self.context.stopping.store(true, Ordering::SeqCst);
+        self.groups.iter().for_each(|group| group.group.event_fd.notify());
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join();
         }
     }
 
-    /// The engine now.
+    /// Statistics of this moment.
     pub fn stats(&self) -> Stats {
         let now = Now::read();
         Stats {
-            quiet: self.shared.is_quiet(),
-            totals: self.shared.counters.read(),
+            quiet: self.context.is_quiet(),
+            totals: self.context.counters.read(),
             groups: self.groups.iter().map(|group| group.stats(now)).collect(),
         }
     }

@@ -1,11 +1,9 @@
-//! Streams: records of topics, read in batches by the members of consumer
-//! groups and written by producers.
+//! Streams: records of topics, written by producers and read in batches by the members of consumer
+//! groups.
 //!
-//! A [`log::RecordLog`] is where records live: [`log::local`] on this machine, or
-//! `log::kafka` with the feature `kafka`. The [`engine`] reads one for Ruby:
-//! one thread per consumer group polls its [`log::GroupMember`] for ever, whatever
-//! user code does, and hands [`engine::Turn`]s to a [`engine::Sink`]. Nothing
-//! here knows Ruby.
+//! A [`log::RecordLog`] stores records: [`log::local`] on this machine, or `log::kafka` with the feature
+//! `kafka`. The [`engine`] reads a log for Ruby: one thread per consumer group polls its
+//! [`log::GroupMember`] and hands [`batch::Batch`]es to an [`engine::BatchSink`]. Nothing here knows Ruby.
 //!
 //! ```
 //! use chaton_streams::record::ChunkBuilder;
@@ -17,9 +15,11 @@
 //! ```
 
 pub mod admin_call;
+pub mod batch;
 pub mod engine;
 pub mod error;
 pub mod log;
 pub mod receipt;
 pub mod record;
+mod record_set;
 pub mod settings;

@@ -6,7 +6,8 @@ mod engine_support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_streams::engine::{Ending, Kind, RouteSettings};
+use chaton_streams::batch::{BatchKind, BatchOutcome};
+use chaton_streams::engine::RouteSettings;
 use chaton_streams::log::{Commit, MemberEvent, Position};
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
@@ -39,19 +40,19 @@ fn lines_of(bench: &Bench, words: &str) -> usize {
 #[test]
 fn a_seek_past_the_end_skips_nothing_that_is_written_later() {
     let bench = bench(1, 10);
-    let turn = bench.turn_of(0..10);
-    turn.seek(Position::Offset(1_000));
-    turn.finish(Ending::Done);
+    let batch = bench.batch_of(0..10);
+    batch.seek(Position::Offset(1_000));
+    batch.finish(BatchOutcome::Done);
     until("the seek", || bench.engine.stats().groups[0].partitions[0].position == 1_000);
     bench.log.write(0, 5, keyless);
-    bench.turn_of(10..15).finish(Ending::Done);
+    bench.batch_of(10..15).finish(BatchOutcome::Done);
     until("the commit", || bench.committed(0) == Some(15));
     bench.end();
     assert!(said(&bench.log).iter().all(|offset| *offset <= 15), "{:?}", said(&bench.log));
     assert_eq!(lines_of(&bench, "offset 1000"), 1, "{:?}", bench.queue.lines());
     bench.log.write(0, 5, keyless);
     let again = Bench::new(bench.log.clone(), settings(vec![route("events")]));
-    again.turn_of(15..20);
+    again.batch_of(15..20);
 }
 
 #[test]
@@ -68,17 +69,17 @@ fn a_commit_past_the_end_skips_nothing_that_is_written_later() {
     let bench = Bench::new(log, settings(vec![route("events")]));
     until("the assignment", || bench.engine.stats().groups[0].partitions.len() == 1);
     bench.log.write(0, 5, keyless);
-    bench.turn_of(10..15).finish(Ending::Done);
+    bench.batch_of(10..15).finish(BatchOutcome::Done);
     until("the commit", || bench.committed(0) == Some(15));
     assert_eq!(lines_of(&bench, "offset 500"), 1, "{:?}", bench.queue.lines());
     // What the note says is of other records than these.
     bench.log.write(0, 510, keyless);
     let mut next = 15;
     while next < 525 {
-        let turn = bench.turn();
-        assert_eq!(offsets(&turn)[0], next);
-        next += turn.len() as i64;
-        turn.finish(Ending::Done);
+        let batch = bench.batch();
+        assert_eq!(offsets(&batch)[0], next);
+        next += batch.len() as i64;
+        batch.finish(BatchOutcome::Done);
     }
     until("the last commit", || bench.committed(0) == Some(525));
 }
@@ -87,27 +88,27 @@ fn a_commit_past_the_end_skips_nothing_that_is_written_later() {
 fn a_commit_that_fails_before_a_seek_says_nothing_of_where_it_goes() {
     let bench = bench(1, 10);
     bench.log.state.lock().fail_commits = 2;
-    let turn = bench.turn_of(0..10);
-    turn.seek(Position::Offset(1_000));
-    turn.finish(Ending::Done);
+    let batch = bench.batch_of(0..10);
+    batch.seek(Position::Offset(1_000));
+    batch.finish(BatchOutcome::Done);
     until("the seek", || bench.engine.stats().groups[0].partitions[0].position == 1_000);
     bench.end();
     assert!(said(&bench.log).iter().all(|offset| *offset <= 10), "{:?}", said(&bench.log));
 }
 
 #[test]
-fn a_turn_that_ends_while_a_commit_is_under_way_is_committed_before_the_end() {
+fn a_batch_that_ends_while_a_commit_is_under_way_is_committed_before_the_end() {
     let bench = bench(2, 10);
-    let (first, second) = (bench.turn_of(0..10), bench.turn_of(0..10));
+    let (first, second) = (bench.batch_of(0..10), bench.batch_of(0..10));
     bench.log.state.lock().hold_commits = true;
-    first.finish(Ending::Done);
+    first.finish(BatchOutcome::Done);
     until("a commit under way", || bench.log.state.lock().held_commits > 0);
     bench.engine.quiet();
-    second.finish(Ending::Done);
+    second.finish(BatchOutcome::Done);
     for _ in 0..2 {
-        let notice = bench.turn();
-        assert_eq!(notice.kind(), Kind::Shutdown);
-        notice.finish(Ending::Done);
+        let notice = bench.batch();
+        assert_eq!(notice.kind(), BatchKind::Shutdown);
+        notice.finish(BatchOutcome::Done);
     }
     assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
     bench.log.let_commits_go();
@@ -119,7 +120,7 @@ fn a_turn_that_ends_while_a_commit_is_under_way_is_committed_before_the_end() {
 #[test]
 fn what_was_said_without_an_answer_is_said_again_at_the_end() {
     let bench = bench(1, 10);
-    bench.turn_of(0..10).finish(Ending::Done);
+    bench.batch_of(0..10).finish(BatchOutcome::Done);
     until("the commit", || bench.committed(0) == Some(10));
     assert!(bench.engine.wait_idle(LONG));
     // The log has not taken it, and nobody will hear of that in time.
@@ -131,16 +132,16 @@ fn what_was_said_without_an_answer_is_said_again_at_the_end() {
 #[test]
 fn partitions_are_given_to_others_before_the_process_ends() {
     let bench = bench(2, 10);
-    let turns = [bench.turn_of(0..10), bench.turn_of(0..10)];
+    let batches = [bench.batch_of(0..10), bench.batch_of(0..10)];
     bench.engine.quiet();
-    for turn in &turns {
-        turn.finish(Ending::Done);
+    for batch in &batches {
+        batch.finish(BatchOutcome::Done);
     }
-    let notices = [bench.turn(), bench.turn()];
-    notices[0].finish(Ending::Done);
+    let notices = [bench.batch(), bench.batch()];
+    notices[0].finish(BatchOutcome::Done);
     assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
     assert_eq!(bench.log.state.lock().left, 0);
-    notices[1].finish(Ending::Done);
+    notices[1].finish(BatchOutcome::Done);
     until("leaving", || bench.log.state.lock().left == 1);
     assert_eq!((bench.committed(0), bench.committed(1)), (Some(10), Some(10)));
     assert!(!bench.engine.stats().groups[0].connected);
@@ -154,14 +155,14 @@ fn partitions_are_given_to_others_before_the_process_ends() {
 fn a_partition_that_comes_while_the_process_ends_holds_nothing_up() {
     for _ in 0..30 {
         let bench = bench(1, 10);
-        let turn = bench.turn_of(0..10);
+        let batch = bench.batch_of(0..10);
         bench.engine.quiet();
         let waiting = bench.engine.clone();
         let thread = std::thread::spawn(move || waiting.wait_idle(LONG));
         bench.log.write(1, 10, keyless);
-        turn.finish(Ending::Done);
+        batch.finish(BatchOutcome::Done);
         bench.log.tell(MemberEvent::Assigned(vec![bench.log.assigned(1)]));
-        bench.turn().finish(Ending::Done);
+        bench.batch().finish(BatchOutcome::Done);
         until("calm", || thread.is_finished());
         assert!(thread.join().unwrap());
         bench.engine.stop();
@@ -173,7 +174,7 @@ fn a_partition_that_comes_while_the_process_ends_holds_nothing_up() {
 fn a_tick_of_the_clock_fetches_nothing() {
     let bench = bench(50, 0);
     bench.log.write(3, 1, keyless);
-    bench.turn_of([0]).finish(Ending::Done);
+    bench.batch_of([0]).finish(BatchOutcome::Done);
     until("the commit", || bench.committed(3) == Some(1));
     let mut seen = (0, 0);
     until("two ticks without a fetch", || {
@@ -185,8 +186,8 @@ fn a_tick_of_the_clock_fetches_nothing() {
     });
     let polls = bench.log.state.lock().waits;
     bench.log.write(7, 1, keyless);
-    assert_eq!(bench.turn().partition().number, 7);
-    assert!(bench.log.state.lock().waits <= polls + 2, "the bell has woken it");
+    assert_eq!(bench.batch().partition().number, 7);
+    assert!(bench.log.state.lock().waits <= polls + 2, "the event_fd has woken it");
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn a_record_of_the_far_future_waits_no_longer_than_the_delay() {
         log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
     }
     let bench = Bench::new(log, settings(vec![RouteSettings { delay_ms: 60, ..route("events") }]));
-    bench.turn_of(0..3).finish(Ending::Done);
+    bench.batch_of(0..3).finish(BatchOutcome::Done);
     let wakes = bench.engine.stats().totals.wakes;
     assert!(wakes <= 10, "{wakes}");
 }

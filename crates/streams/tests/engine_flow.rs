@@ -5,7 +5,8 @@ mod engine_support;
 
 use std::time::{Duration, Instant};
 
-use chaton_streams::engine::{Ending, Kind, Order, RouteSettings, Throttle, Verdict};
+use chaton_streams::batch::{BatchKind, BatchOutcome, BatchVerdict};
+use chaton_streams::engine::{RecordOrder, RouteSettings, Throttle};
 use chaton_streams::log::Position;
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
@@ -20,18 +21,18 @@ fn records_are_read_and_committed_in_order() {
     let log = MemoryLog::new(1);
     log.write(0, 25, keyless);
     let bench = Bench::new(log, settings(vec![route("events")]));
-    assert_eq!(bench.turn_of(0..10).finish(Ending::Done), Verdict::Done);
-    let second = bench.turn_of(10..20);
-    assert_eq!((second.route(), second.strand(), second.attempt()), (0, 0, 1));
+    assert_eq!(bench.batch_of(0..10).finish(BatchOutcome::Done), BatchVerdict::Done);
+    let second = bench.batch_of(10..20);
+    assert_eq!((second.route(), second.lane(), second.attempt()), (0, 0, 1));
     assert_eq!(second.describe(), "events/0 @10-19");
     assert_eq!(second.end_offset(), Some(25));
     until("the first commit", || bench.committed(0) == Some(10));
-    second.finish(Ending::Done);
-    bench.turn_of(20..25).finish(Ending::Done);
+    second.finish(BatchOutcome::Done);
+    bench.batch_of(20..25).finish(BatchOutcome::Done);
     assert!(bench.engine.wait_idle(LONG));
     until("the last commit", || bench.committed(0) == Some(25));
     bench.log.write(0, 1, keyless);
-    bench.turn_of([25]).finish(Ending::Done);
+    bench.batch_of([25]).finish(BatchOutcome::Done);
     let stats = bench.engine.stats();
     assert_eq!((stats.totals.records, stats.totals.batches), (26, 4));
     let group = &stats.groups[0];
@@ -48,14 +49,14 @@ fn what_fails_is_given_again_while_others_go_on() {
     log.write(1, 5, keyless);
     let slow = RouteSettings { backoff_ms: 60_000, backoff_max_ms: 60_000, ..route("events") };
     let bench = Bench::new(log, settings(vec![slow]));
-    let first = bench.turn();
+    let first = bench.batch();
     first.mark(1);
     let verdict = first.finish(failed("Boom"));
-    assert!(matches!(verdict, Verdict::Retry { attempt: 2, .. }));
+    assert!(matches!(verdict, BatchVerdict::Retry { attempt: 2, .. }));
     let number = first.partition().number;
-    let other = bench.turn();
+    let other = bench.batch();
     assert_ne!(other.partition().number, number);
-    other.finish(Ending::Done);
+    other.finish(BatchOutcome::Done);
     until("its commit", || bench.committed(number) == Some(2));
     let stats = bench.engine.stats();
     let waiting = stats.groups[0].partitions.iter().find(|p| p.partition == number).unwrap();
@@ -78,18 +79,18 @@ fn a_poison_record_goes_to_the_dead_letters_unchanged() {
     let dead_letter = Some("events.dead".into());
     let route = RouteSettings { attempts_max: Some(2), dead_letter, ..route("events") };
     let bench = Bench::new(log, settings(vec![route]));
-    bench.turn_of(0..5).finish(failed("First"));
-    let isolated = bench.turn_of(0..5).finish(failed("Second"));
-    assert!(matches!(isolated, Verdict::Isolated { .. }));
+    bench.batch_of(0..5).finish(failed("First"));
+    let isolated = bench.batch_of(0..5).finish(failed("Second"));
+    assert!(matches!(isolated, BatchVerdict::Isolated { .. }));
     for offset in 0..2 {
-        let turn = bench.turn_of([offset]);
-        assert!(turn.isolated());
-        turn.finish(Ending::Done);
+        let batch = bench.batch_of([offset]);
+        assert!(batch.isolated());
+        batch.finish(BatchOutcome::Done);
     }
-    let verdict = bench.turn_of([2]).finish(failed("Third"));
-    assert_eq!(verdict, Verdict::DeadLetter { topic: "events.dead".into() });
-    bench.turn_of([3]).finish(Ending::Done);
-    bench.turn_of([4]).finish(Ending::Done);
+    let verdict = bench.batch_of([2]).finish(failed("Third"));
+    assert_eq!(verdict, BatchVerdict::DeadLetter { topic: "events.dead".into() });
+    bench.batch_of([3]).finish(BatchOutcome::Done);
+    bench.batch_of([4]).finish(BatchOutcome::Done);
     assert!(bench.engine.wait_idle(LONG));
     let letters = bench.log.written("events.dead");
     assert_eq!(letters.len(), 1);
@@ -119,13 +120,13 @@ fn time_holds_records_back() {
     let throttle = Some(Throttle { records: 10, per_ms: 40 });
     let route = RouteSettings { delay_ms: 60, throttle, ..route("events") };
     let bench = Bench::new(log, settings(vec![route]));
-    bench.turn().finish(Ending::Done);
+    bench.batch().finish(BatchOutcome::Done);
     assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
     let mut count = 10;
     while count < 30 {
-        let turn = bench.turn();
-        count += turn.len();
-        turn.finish(Ending::Done);
+        let batch = bench.batch();
+        count += batch.len();
+        batch.finish(BatchOutcome::Done);
     }
     assert!(began.elapsed() >= Duration::from_millis(130), "{:?}", began.elapsed());
     // Waiting for a time takes no more than a few wake-ups.
@@ -142,7 +143,7 @@ fn old_records_are_done_without_being_handed_out() {
     }
     let route = RouteSettings { expires_ms: 60_000, ..route("events") };
     let bench = Bench::new(log, settings(vec![route]));
-    bench.turn_of([1, 3, 5, 7, 9]).finish(Ending::Done);
+    bench.batch_of([1, 3, 5, 7, 9]).finish(BatchOutcome::Done);
     until("the commit", || bench.committed(0) == Some(10));
     assert_eq!(bench.engine.stats().totals.expired, 5);
 }
@@ -153,21 +154,21 @@ fn a_consumer_pauses_and_goes_elsewhere() {
     log.write(0, 40, keyless);
     log.state.lock().fail_seeks = 1;
     let bench = Bench::new(log, settings(vec![route("events")]));
-    let turn = bench.turn_of(0..10);
-    turn.seek(Position::Offset(35));
-    turn.pause(Duration::from_millis(30));
+    let batch = bench.batch_of(0..10);
+    batch.seek(Position::Offset(35));
+    batch.pause(Duration::from_millis(30));
     let began = Instant::now();
-    turn.finish(Ending::Done);
-    bench.turn_of(35..40).finish(Ending::Done);
+    batch.finish(BatchOutcome::Done);
+    bench.batch_of(35..40).finish(BatchOutcome::Done);
     assert!(began.elapsed() >= Duration::from_millis(30));
     until("the commit", || bench.committed(0) == Some(40));
     bench.log.write(0, 1, keyless);
-    let turn = bench.turn_of([40]);
-    turn.seek(Position::Earliest);
-    turn.finish(Ending::Done);
-    bench.turn_of(0..10).finish(Ending::Done);
+    let batch = bench.batch_of([40]);
+    batch.seek(Position::Earliest);
+    batch.finish(BatchOutcome::Done);
+    bench.batch_of(0..10).finish(BatchOutcome::Done);
     until("going back", || bench.committed(0) == Some(10));
-    bench.turn_of(10..20);
+    bench.batch_of(10..20);
 }
 
 #[test]
@@ -176,8 +177,8 @@ fn only_marks_count_in_manual_mode() {
     log.write(0, 30, keyless);
     let route = RouteSettings { manual: true, ..route("events") };
     let bench = Bench::new(log, settings(vec![route]));
-    bench.turn_of(0..10).finish(Ending::Done);
-    let second = bench.turn_of(10..20);
+    bench.batch_of(0..10).finish(BatchOutcome::Done);
+    let second = bench.batch_of(10..20);
     second.mark_one(12);
     until("a note", || bench.committed(0) == Some(0));
     assert!(bench.log.committed("app", 0).unwrap().metadata.starts_with("chaton:1:"));
@@ -185,8 +186,8 @@ fn only_marks_count_in_manual_mode() {
     until("both", || bench.committed(0) == Some(11));
     second.mark(11);
     until("all three", || bench.committed(0) == Some(13));
-    second.finish(Ending::Done);
-    bench.turn_of(20..30).finish(Ending::Done);
+    second.finish(BatchOutcome::Done);
+    bench.batch_of(20..30).finish(BatchOutcome::Done);
     bench.end();
     assert_eq!(bench.committed(0), Some(13));
 }
@@ -198,13 +199,13 @@ fn the_end_of_a_partition_is_told_after_its_records() {
     let mut settings = settings(vec![RouteSettings { eof: true, ..route("events") }]);
     settings.groups[0].group.eof = true;
     let bench = Bench::new(log, settings);
-    bench.turn_of(0..3).finish(Ending::Done);
-    let end = bench.turn();
-    assert_eq!((end.kind(), end.len()), (Kind::End, 0));
-    end.finish(Ending::Done);
+    bench.batch_of(0..3).finish(BatchOutcome::Done);
+    let end = bench.batch();
+    assert_eq!((end.kind(), end.len()), (BatchKind::End, 0));
+    end.finish(BatchOutcome::Done);
     bench.log.write(0, 1, keyless);
-    bench.turn_of([3]).finish(Ending::Done);
-    assert_eq!(bench.turn().kind(), Kind::End);
+    bench.batch_of([3]).finish(BatchOutcome::Done);
+    assert_eq!(bench.batch().kind(), BatchKind::End);
 }
 
 #[test]
@@ -213,17 +214,17 @@ fn a_process_that_ends_tells_each_partition_behind_its_last_turn() {
     log.write(0, 30, keyless);
     log.write(1, 30, keyless);
     let bench = Bench::new(log, settings(vec![route("events")]));
-    let first = bench.turn_of(0..10);
+    let first = bench.batch_of(0..10);
     let number = first.partition().number;
-    until("the other's turn", || bench.queue.len() == 1);
+    until("the other's batch", || bench.queue.len() == 1);
     bench.engine.quiet();
     assert_eq!(bench.queue.len(), 0, "what nobody has taken is dropped");
     assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
-    first.finish(Ending::Done);
-    let notice = bench.turn();
-    assert_eq!((notice.kind(), notice.partition().number), (Kind::Shutdown, number));
+    first.finish(BatchOutcome::Done);
+    let notice = bench.batch();
+    assert_eq!((notice.kind(), notice.partition().number), (BatchKind::Shutdown, number));
     assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
-    notice.finish(Ending::Done);
+    notice.finish(BatchOutcome::Done);
     assert!(bench.engine.wait_idle(LONG));
     assert_eq!((bench.committed(number), bench.committed(1 - number)), (Some(10), None));
     bench.engine.stop();
@@ -235,8 +236,8 @@ fn what_does_not_end_is_given_up_and_does_not_count() {
     let log = MemoryLog::new(1);
     log.write(0, 10, keyless);
     let bench = Bench::new(log, settings(vec![route("events")]));
-    let turn = bench.turn_of(0..10);
-    turn.mark(2);
+    let batch = bench.batch_of(0..10);
+    batch.mark(2);
     bench.engine.quiet();
     let waiting = bench.engine.clone();
     let thread = std::thread::spawn(move || waiting.wait_idle(LONG));
@@ -245,12 +246,12 @@ fn what_does_not_end_is_given_up_and_does_not_count() {
         std::thread::yield_now();
     }
     assert!(!thread.join().unwrap());
-    assert!(!turn.is_revoked());
+    assert!(!batch.is_revoked());
     assert_eq!(bench.engine.give_up(), 1);
-    assert!(turn.is_revoked() && turn.is_open());
-    turn.mark(5);
+    assert!(batch.is_revoked() && batch.is_open());
+    batch.mark(5);
     bench.engine.stop();
-    assert_eq!(turn.finish(Ending::Done), Verdict::Dropped);
+    assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
     assert_eq!(bench.committed(0), Some(3));
 }
 
@@ -261,21 +262,21 @@ fn a_transaction_commits_what_it_says() {
     log.state.lock().fail_transactions = 1;
     let route = RouteSettings { transactional: true, ..route("events") };
     let bench = Bench::new(log, settings(vec![route]));
-    let turn = bench.turn_of(0..10);
+    let batch = bench.batch_of(0..10);
     let record =
         || OwnedRecord { topic: "out".into(), value: Some(b"v".into()), ..OwnedRecord::default() };
-    assert!(turn.transact(vec![record()], Some(3)).is_err());
+    assert!(batch.transact(vec![record()], Some(3)).is_err());
     assert_eq!((bench.committed(0), bench.log.written("out").len()), (None, 0));
-    turn.transact(vec![record()], Some(3)).unwrap();
+    batch.transact(vec![record()], Some(3)).unwrap();
     assert_eq!((bench.committed(0), bench.log.written("out").len()), (Some(4), 1));
-    turn.mark(5);
+    batch.mark(5);
     until("a commit of its own", || bench.committed(0) == Some(6));
-    turn.transact(vec![], Some(9)).unwrap();
+    batch.transact(vec![], Some(9)).unwrap();
     assert_eq!(bench.committed(0), Some(10));
-    turn.finish(Ending::Done);
-    assert!(turn.transact(vec![], Some(9)).is_err());
-    bench.turn_of(10..20).abandon();
-    let again = bench.turn_of(10..20);
+    batch.finish(BatchOutcome::Done);
+    assert!(batch.transact(vec![], Some(9)).is_err());
+    bench.batch_of(10..20).finish(BatchOutcome::Abandoned);
+    let again = bench.batch_of(10..20);
     assert_eq!(again.attempt(), 1);
     let ids = bench.log.state.lock().transactors.clone();
     assert!(ids.len() == 2 && ids[0] != ids[1], "one made anew after the failure: {ids:?}");
@@ -287,7 +288,7 @@ fn a_restart_skips_what_was_done_beyond_the_head() {
     let log = MemoryLog::new(1);
     log.write(0, 40, |n| format!("key{}", n % 5));
     let by_key = || RouteSettings {
-        order: Order::Key,
+        order: RecordOrder::Key,
         concurrency: 3,
         backoff_ms: 60_000,
         backoff_max_ms: 60_000,
@@ -296,22 +297,22 @@ fn a_restart_skips_what_was_done_beyond_the_head() {
     let bench = Bench::new(log.clone(), settings(vec![by_key()]));
     let mut done = Vec::new();
     let mut stuck = None;
-    // One strand fails at once; all others get to their end.
-    while done.len() < 40 - stuck.map_or(0, |strand| count(&log, strand)) || stuck.is_none() {
-        let turn = bench.turn();
-        if *stuck.get_or_insert(turn.strand()) == turn.strand() {
-            turn.finish(failed("Stuck"));
+    // One lane fails at once; all others get to their end.
+    while done.len() < 40 - stuck.map_or(0, |lane| count(&log, lane)) || stuck.is_none() {
+        let batch = bench.batch();
+        if *stuck.get_or_insert(batch.lane()) == batch.lane() {
+            batch.finish(failed("Stuck"));
         } else {
-            done.extend(offsets(&turn));
-            turn.finish(Ending::Done);
+            done.extend(offsets(&batch));
+            batch.finish(BatchOutcome::Done);
         }
     }
     bench.end();
     let bench = Bench::new(log.clone(), settings(vec![by_key()]));
     while done.len() < 40 {
-        let turn = bench.turn();
-        done.extend(offsets(&turn));
-        turn.finish(Ending::Done);
+        let batch = bench.batch();
+        done.extend(offsets(&batch));
+        batch.finish(BatchOutcome::Done);
     }
     done.sort_unstable();
     assert_eq!(done, (0..40).collect::<Vec<_>>());
@@ -319,8 +320,8 @@ fn a_restart_skips_what_was_done_beyond_the_head() {
     assert_eq!(bench.committed(0), Some(40));
 }
 
-/// Records that this strand of three gets.
-fn count(log: &MemoryLog, strand: usize) -> usize {
+/// Records that this lane of three gets.
+fn count(log: &MemoryLog, lane: usize) -> usize {
     let keys = log.written("events").into_iter().filter_map(|record| record.key);
-    keys.filter(|key| crc32c::crc32c(key) as usize % 3 == strand).count()
+    keys.filter(|key| crc32c::crc32c(key) as usize % 3 == lane).count()
 }

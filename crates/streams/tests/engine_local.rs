@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_streams::engine::{Ending, Engine, EngineSettings, Kind, Order, RouteSettings, Tools};
+use chaton_streams::batch::{BatchKind, BatchOutcome};
+use chaton_streams::engine::{Engine, EngineSettings, RecordOrder, RouteSettings};
 use chaton_streams::log::{self, NewTopic, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::OwnedRecord;
@@ -53,8 +54,8 @@ impl Place {
     fn engine(&self, settings: EngineSettings) -> (Engine, Arc<Queue>) {
         let (log, queue) = (open(self.folder.path()), Queue::new(100));
         let producing = log.clone();
-        let tools = Tools { log, producer: Arc::new(move || producing.producer()) };
-        (Engine::start(settings, tools, queue.clone()).unwrap(), queue)
+        let producer = Arc::new(move || producing.producer());
+        (Engine::start(settings, log, producer, queue.clone()).unwrap(), queue)
     }
 
     fn committed(&self) -> i64 {
@@ -69,23 +70,23 @@ fn open(folder: &std::path::Path) -> Arc<dyn RecordLog> {
     log::open(&settings).unwrap()
 }
 
-/// Ends turns with so many records, or until the queue is closed; answers how
+/// Ends batches with so many records, or until the queue is closed; answers how
 /// many there were.
 fn run(queue: &Queue, most: usize) -> usize {
     let mut count = 0;
     while count < most {
-        let Some(turn) = queue.take(LONG) else { break };
-        count += turn.len();
-        turn.finish(Ending::Done);
+        let Some(batch) = queue.take(LONG) else { break };
+        count += batch.len();
+        batch.finish(BatchOutcome::Done);
     }
     count
 }
 
 fn end(engine: &Engine, queue: &Queue) {
     engine.quiet();
-    while let Some(turn) = queue.take(Duration::from_millis(20)) {
-        assert_ne!(turn.kind(), Kind::Records);
-        turn.finish(Ending::Done);
+    while let Some(batch) = queue.take(Duration::from_millis(20)) {
+        assert_ne!(batch.kind(), BatchKind::Records);
+        batch.finish(BatchOutcome::Done);
     }
     assert!(engine.wait_idle(LONG));
     engine.stop();
@@ -145,19 +146,19 @@ fn a_group_that_is_done_is_left_while_another_still_runs() {
     let mut slow = Vec::new();
     let mut done = 0;
     while done < 20 || slow.len() < 2 {
-        let turn = queue.take(LONG).unwrap();
-        if turn.route() == 1 {
-            slow.push(turn);
+        let batch = queue.take(LONG).unwrap();
+        if batch.route() == 1 {
+            slow.push(batch);
         } else {
-            done += turn.len();
-            turn.finish(Ending::Done);
+            done += batch.len();
+            batch.finish(BatchOutcome::Done);
         }
     }
     engine.quiet();
     for _ in 0..2 {
         let notice = queue.take(LONG).unwrap();
-        assert_eq!((notice.kind(), notice.route()), (Kind::Shutdown, 0));
-        notice.finish(Ending::Done);
+        assert_eq!((notice.kind(), notice.route()), (BatchKind::Shutdown, 0));
+        notice.finish(BatchOutcome::Done);
     }
     let members = |name: &str| {
         let groups = place.log.admin().unwrap().groups().unwrap();
@@ -165,7 +166,7 @@ fn a_group_that_is_done_is_left_while_another_still_runs() {
     };
     until("leaving", || members("app") == 0);
     assert_eq!((place.committed(), members("slow")), (20, 1));
-    slow.iter().for_each(|turn| drop(turn.finish(Ending::Done)));
+    slow.iter().for_each(|batch| drop(batch.finish(BatchOutcome::Done)));
     end(&engine, &queue);
     assert_eq!(members("slow"), 0);
 }
@@ -180,7 +181,7 @@ fn a_dead_letter_and_a_transaction_are_written_to_the_same_log() {
     let place = Place::new(1);
     place.write(30);
     let by_key = RouteSettings {
-        order: Order::Key,
+        order: RecordOrder::Key,
         concurrency: 3,
         attempts_max: Some(1),
         dead_letter: Some("events.dead".into()),
@@ -190,16 +191,16 @@ fn a_dead_letter_and_a_transaction_are_written_to_the_same_log() {
     let (engine, queue) = place.engine(settings(vec![by_key]));
     let mut done = 0;
     while done < 29 {
-        let turn = queue.take(LONG).unwrap();
-        if offsets(&turn).contains(&7) {
-            turn.finish(failed("Poison"));
+        let batch = queue.take(LONG).unwrap();
+        if offsets(&batch).contains(&7) {
+            batch.finish(failed("Poison"));
             continue;
         }
-        let last = *offsets(&turn).last().unwrap();
+        let last = *offsets(&batch).last().unwrap();
         let copy = |_: &i64| OwnedRecord { topic: "copies".into(), ..OwnedRecord::default() };
-        turn.transact(offsets(&turn).iter().map(copy).collect(), Some(last)).unwrap();
-        done += turn.len();
-        turn.finish(Ending::Done);
+        batch.transact(offsets(&batch).iter().map(copy).collect(), Some(last)).unwrap();
+        done += batch.len();
+        batch.finish(BatchOutcome::Done);
     }
     until("the commits", || place.committed() == 30);
     end(&engine, &queue);

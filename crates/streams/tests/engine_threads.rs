@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_streams::engine::{Ending, Kind, Order, RouteSettings, Turn, Verdict};
+use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
+use chaton_streams::engine::{RecordOrder, RouteSettings};
 use chaton_streams::log::MemberEvent;
 use engine_support::memory::{partition, MemoryLog};
 use engine_support::sink::Queue;
@@ -25,7 +26,7 @@ struct Work {
     done: Mutex<BTreeMap<i32, BTreeSet<i64>>>,
     /// The same per generation.
     ended: Mutex<BTreeSet<(i32, u64, i64)>>,
-    /// Per partition, generation and strand: being run.
+    /// Per partition, generation and lane: being run.
     running: Mutex<BTreeSet<(i32, u64, usize)>>,
     /// Per partition and key: the last that was begun in this generation.
     begun: Mutex<BTreeMap<Place, i64>>,
@@ -40,17 +41,17 @@ impl Work {
         ((n ^ (n >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 33) % bound.max(1)
     }
 
-    fn run(&self, turn: &Turn) {
-        if turn.kind() != Kind::Records {
-            turn.finish(Ending::Done);
+    fn run(&self, batch: &Batch) {
+        if batch.kind() != BatchKind::Records {
+            batch.finish(BatchOutcome::Done);
             return;
         }
-        let number = turn.partition().number;
-        let own = (number, turn.generation(), turn.strand());
-        assert!(self.running.lock().insert(own), "two turns of a strand at once");
-        let own_offsets = offsets(turn);
+        let number = batch.partition().number;
+        let own = (number, batch.generation(), batch.lane());
+        assert!(self.running.lock().insert(own), "two batches of a lane at once");
+        let own_offsets = offsets(batch);
         for (index, offset) in own_offsets.iter().enumerate() {
-            self.begin(turn, index, *offset);
+            self.begin(batch, index, *offset);
         }
         if self.draw(16) == 0 {
             std::thread::sleep(Duration::from_micros(300));
@@ -58,38 +59,40 @@ impl Work {
         assert!(self.running.lock().remove(&own));
         match self.draw(8) {
             0 => {
-                turn.finish(failed("Random"));
+                batch.finish(failed("Random"));
             }
             1 => {
                 let last = self.draw(own_offsets.len() as u64) as usize;
-                self.note(turn, &own_offsets[..=last]);
-                turn.mark(own_offsets[last]);
-                turn.finish(failed("Half"));
+                self.note(batch, &own_offsets[..=last]);
+                batch.mark(own_offsets[last]);
+                batch.finish(failed("Half"));
             }
-            2 => turn.abandon(),
+            2 => {
+                batch.finish(BatchOutcome::Abandoned);
+            }
             _ => {
-                self.note(turn, &own_offsets);
-                turn.finish(Ending::Done);
+                self.note(batch, &own_offsets);
+                batch.finish(BatchOutcome::Done);
             }
         }
     }
 
     /// Within a generation a key's records come in their order; one that comes
     /// again is the first that was not done.
-    fn begin(&self, turn: &Turn, index: usize, offset: i64) {
-        let record = turn.chunk().record(turn.picks()[index] as usize);
+    fn begin(&self, batch: &Batch, index: usize, offset: i64) {
+        let record = batch.chunk().record(batch.picks()[index] as usize);
         let key = record.key().unwrap_or_default().to_vec();
-        let place = (turn.partition().number, turn.generation(), key);
+        let place = (batch.partition().number, batch.generation(), key);
         let mut begun = self.begun.lock();
         let last = begun.insert(place, offset);
-        if last.is_some_and(|last| last >= offset) && !turn.is_revoked() {
-            let own = (turn.partition().number, turn.generation(), offset);
+        if last.is_some_and(|last| last >= offset) && !batch.is_revoked() {
+            let own = (batch.partition().number, batch.generation(), offset);
             assert!(index > 0 || !self.ended.lock().contains(&own), "{offset} again");
         }
     }
 
-    fn note(&self, turn: &Turn, offsets: &[i64]) {
-        let (number, generation) = (turn.partition().number, turn.generation());
+    fn note(&self, batch: &Batch, offsets: &[i64]) {
+        let (number, generation) = (batch.partition().number, batch.generation());
         self.ended.lock().extend(offsets.iter().map(|offset| (number, generation, *offset)));
         self.done.lock().entry(number).or_default().extend(offsets);
     }
@@ -106,8 +109,8 @@ fn start_threads(
 ) -> Vec<std::thread::JoinHandle<()>> {
     let run = |(queue, work): (Arc<Queue>, Arc<Work>)| {
         std::thread::spawn(move || {
-            while let Some(turn) = queue.take(LONG) {
-                work.run(&turn);
+            while let Some(batch) = queue.take(LONG) {
+                work.run(&batch);
             }
         })
     };
@@ -177,13 +180,13 @@ fn a_partition_stays_in_order_whatever_fails() {
 
 #[test]
 fn keys_stay_in_order_whatever_fails() {
-    let route = RouteSettings { order: Order::Key, concurrency: 4, ..route("events") };
+    let route = RouteSettings { order: RecordOrder::Key, concurrency: 4, ..route("events") };
     run_to_the_end(route, 2, 2_000, false);
 }
 
 #[test]
 fn keys_stay_in_order_while_partitions_move() {
-    let route = RouteSettings { order: Order::Key, concurrency: 3, ..route("events") };
+    let route = RouteSettings { order: RecordOrder::Key, concurrency: 3, ..route("events") };
     run_to_the_end(route, 2, 2_000, true);
 }
 
@@ -192,8 +195,8 @@ fn endings_after_a_stop_are_dropped() {
     let log = MemoryLog::new(1);
     log.write(0, 10, |_| String::new());
     let bench = Bench::new(log, settings(vec![route("events")]));
-    let turn = bench.turn();
+    let batch = bench.batch();
     bench.engine.stop();
     bench.engine.stop();
-    assert_eq!(turn.finish(Ending::Done), Verdict::Dropped);
+    assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
 }

@@ -309,8 +309,8 @@ impl RbPoolThread {
                     }
                 }
                 #[cfg(feature = "streams")]
-                Take::Work(Unit::Streams(turn)) => {
-                    if let Some(batch) = RbBatch::start(ruby, turn) {
+                Take::Work(Unit::Streams(batch)) => {
+                    if let Some(batch) = RbBatch::start(ruby, batch) {
                         events::unit_begins(thread.thread());
                         return Ok(batch);
                     }

@@ -1,12 +1,12 @@
-//! The streams engine's side of the boundary.
+//! Streams at the boundary to Ruby.
 
 pub mod batch;
-pub mod build;
 pub mod client;
+pub mod detached_batch;
 pub mod engine;
-mod failure;
-mod given;
-mod place;
+mod log_error;
+mod new_record;
+mod position;
 pub mod reader;
 pub mod receipt;
 pub mod record;

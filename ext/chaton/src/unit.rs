@@ -6,7 +6,7 @@ use chaton_core::work::{Label, Shed, Work};
 #[cfg(feature = "jobs")]
 use chaton_jobs::engine::Job;
 #[cfg(feature = "streams")]
-use chaton_streams::engine::Turn;
+use chaton_streams::batch::{Batch, BatchOutcome};
 use chaton_web::Exchange;
 
 /// Lane of the web engine.
@@ -27,7 +27,7 @@ pub enum Unit {
     Jobs(Arc<Job>),
     /// Records of a partition, or a notice about it.
     #[cfg(feature = "streams")]
-    Streams(Arc<Turn>),
+    Streams(Arc<Batch>),
 }
 
 /// What stays in the list of what is running.
@@ -39,7 +39,7 @@ pub enum UnitLabel {
     Jobs(Arc<Job>),
     /// A batch of records.
     #[cfg(feature = "streams")]
-    Streams(Arc<Turn>),
+    Streams(Arc<Batch>),
 }
 
 impl Work for Unit {
@@ -58,7 +58,7 @@ impl Work for Unit {
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.document().payload().len(),
             #[cfg(feature = "streams")]
-            Self::Streams(turn) => turn.bytes(),
+            Self::Streams(batch) => batch.bytes(),
         }
     }
 
@@ -68,7 +68,7 @@ impl Work for Unit {
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => UnitLabel::Jobs(job.clone()),
             #[cfg(feature = "streams")]
-            Self::Streams(turn) => UnitLabel::Streams(turn.clone()),
+            Self::Streams(batch) => UnitLabel::Streams(batch.clone()),
         }
     }
 
@@ -78,9 +78,11 @@ impl Work for Unit {
             // Back to the front of its queue.
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.abandon(),
-            // Its records are not committed: they are given again.
+            // Its records are not committed: they are handed out again.
             #[cfg(feature = "streams")]
-            Self::Streams(turn) => turn.abandon(),
+            Self::Streams(batch) => {
+                batch.finish(BatchOutcome::Abandoned);
+            }
         }
     }
 }
@@ -92,7 +94,7 @@ impl Label for UnitLabel {
             #[cfg(feature = "jobs")]
             Self::Jobs(job) => job.describe(),
             #[cfg(feature = "streams")]
-            Self::Streams(turn) => turn.describe(),
+            Self::Streams(batch) => batch.describe(),
         }
     }
 
@@ -103,7 +105,7 @@ impl Label for UnitLabel {
             // Requests are numbered by themselves: no job may be taken for one.
             Self::Jobs(job) => job.id() | 1 << 62,
             #[cfg(feature = "streams")]
-            Self::Streams(turn) => turn.id() | 1 << 61,
+            Self::Streams(batch) => batch.id() | 1 << 61,
         }
     }
 }

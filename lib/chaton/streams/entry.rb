@@ -42,15 +42,15 @@ module Chaton
 
       # Prepares a consumer for a batch.
       #
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param instance [Consumer]
       # @return [Native::Batch, Selection] what it is to consume
-      def give(turn, instance)
-        instance.turn = turn
-        turn.deserializer = @deserializer
-        return turn if @filters.empty?
+      def give(batch, instance)
+        instance.batch = batch
+        batch.deserializer = @deserializer
+        return batch if @filters.empty?
 
-        Selection.of(turn) { |record| @filters.all? { |filter| instance.instance_exec(record, &filter) } }
+        Selection.of(batch) { |record| @filters.all? { |filter| instance.instance_exec(record, &filter) } }
       end
     end
   end

@@ -16,18 +16,18 @@ module Chaton
         @handlers = handlers
       end
 
-      # Ends a turn that failed.
+      # Ends a batch that failed.
       #
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param error [Exception]
       # @param given [Native::Batch, Selection, nil] what the consumer was given
       # @param consumer [String]
       # @param seconds [Float] how long it ran
       # @return [void]
-      def settle(turn, error, given, consumer:, seconds:)
+      def settle(batch, error, given, consumer:, seconds:)
         # Asked before it is ended.
-        facts = { consumer: consumer, **facts(turn, given), seconds: seconds.round(3) }
-        verdict = turn.failed(error.class.name || "an error without a name", message(error))
+        facts = { consumer: consumer, **facts(batch, given), seconds: seconds.round(3) }
+        verdict = batch.failed(error.class.name || "an error without a name", message(error))
         sentence, more = told(verdict)
         @log.exception(error, sentence, **facts, **more)
         tell(error, { **facts, verdict: verdict })
@@ -35,24 +35,24 @@ module Chaton
 
       # A hook failed.
       #
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param error [Exception]
       # @param hook [String]
       # @return [void]
-      def of_hook(turn, error, hook)
-        facts = { hook: hook, topic: turn.topic, partition: turn.partition }
+      def of_hook(batch, error, hook)
+        facts = { hook: hook, topic: batch.topic, partition: batch.partition }
         @log.exception(error, "a hook of a consumer failed; the partition is let go of all the same", **facts)
         tell(error, facts)
       end
 
       private
 
-      def facts(turn, given)
-        facts = { topic: turn.topic, partition: turn.partition }
-        facts[:offsets] = "#{turn.first_offset}-#{turn.last_offset}" if turn.size.positive?
+      def facts(batch, given)
+        facts = { topic: batch.topic, partition: batch.partition }
+        facts[:offsets] = "#{batch.first_offset}-#{batch.last_offset}" if batch.size.positive?
         offset = given&.current_offset
         facts[:offset] = offset if offset
-        facts[:attempt] = turn.attempt
+        facts[:attempt] = batch.attempt
         facts
       end
 

@@ -6,9 +6,9 @@ require_relative "../consumer"
 
 module Chaton
   module Streams
-    # Runs one turn of a partition. Whatever the consumer does, the turn is ended: done, failed or given back.
+    # Runs one batch of a partition. Whatever the consumer does, the batch is ended: done, failed or given back.
     class Handler
-      # What a turn that is no batch calls.
+      # What a batch that is no batch calls.
       HOOKS = { revoked: :revoked, shutdown: :shutdown, end: :eof }.freeze
 
       # @param settings [Config::StreamsSettings]
@@ -28,18 +28,18 @@ module Chaton
         @reloader = reloader
       end
 
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @return [void]
-      def call(turn)
+      def call(batch)
         @running[Thread.current] = true
         started_s = monotonic_s
-        @reloader ? @reloader.wrap { run(turn, started_s) } : run(turn, started_s)
+        @reloader ? @reloader.wrap { run(batch, started_s) } : run(batch, started_s)
       rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' own wrapping failed
-        settle_failed(turn, e, nil, started_s)
+        settle_failed(batch, e, nil, started_s)
       ensure
         @running.delete(Thread.current)
         # Still open only when the thread is being killed.
-        settle_killed(turn) if ::Process.pid == @pid && turn.open?
+        settle_killed(batch) if ::Process.pid == @pid && batch.open?
       end
 
       # @return [Array<Thread>] threads that are in a consumer
@@ -50,22 +50,22 @@ module Chaton
 
       private
 
-      def run(turn, started_s)
-        kind = turn.kind
-        return notify(turn, HOOKS.fetch(kind)) unless kind == :records
+      def run(batch, started_s)
+        kind = batch.kind
+        return notify(batch, HOOKS.fetch(kind)) unless kind == :records
 
-        entry = entry(turn.route)
-        given = turn
-        instance = @instances.of(turn, entry)
-        given = entry.give(turn, instance)
+        entry = entry(batch.route)
+        given = batch
+        instance = @instances.of(batch, entry)
+        given = entry.give(batch, instance)
         instance.consume(given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if ::Process.pid != @pid
 
         # It may have been ended in there.
-        turn.done if turn.open?
-        log_done(turn, entry, started_s) if @debug
+        batch.done if batch.open?
+        log_done(batch, entry, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
-        settle_failed(turn, e, given, started_s)
+        settle_failed(batch, e, given, started_s)
       end
 
       def entry(route)
@@ -73,51 +73,51 @@ module Chaton
       end
 
       # A hook that fails is logged; what it was told of has happened all the same.
-      def notify(turn, hook)
-        instances = hook == :eof ? [@instances.of(turn, entry(turn.route))] : @instances.let_go(turn)
+      def notify(batch, hook)
+        instances = hook == :eof ? [@instances.of(batch, entry(batch.route))] : @instances.let_go(batch)
         instances.each do |instance|
-          instance.turn = turn
+          instance.batch = batch
           instance.public_send(hook)
         rescue Exception => e # rubocop:disable Lint/RescueException -- one hook is not the worker
-          leave_child(turn, e) if ::Process.pid != @pid
-          @failures.of_hook(turn, e, "#{instance.class.name}##{hook}")
+          leave_child(batch, e) if ::Process.pid != @pid
+          @failures.of_hook(batch, e, "#{instance.class.name}##{hook}")
         end
       ensure
-        turn.done if ::Process.pid == @pid && turn.open?
+        batch.done if ::Process.pid == @pid && batch.open?
       end
 
-      def settle_failed(turn, error, given, started_s)
-        leave_child(turn, error) if ::Process.pid != @pid
-        return @log.exception(error, "a consumer failed after it had ended its batch itself") unless turn.open?
-        return turn.abandon if Shutdown.behind?(error)
+      def settle_failed(batch, error, given, started_s)
+        leave_child(batch, error) if ::Process.pid != @pid
+        return @log.exception(error, "a consumer failed after it had ended its batch itself") unless batch.open?
+        return batch.abandon if Shutdown.behind?(error)
 
-        @failures.settle(turn, error, given, consumer: name_of(turn), seconds: monotonic_s - started_s)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- a turn is never left open
-        @log.exception(e, "a failed batch could not be settled; it is given again", batch: turn.describe)
-        turn.abandon if turn.open?
+        @failures.settle(batch, error, given, consumer: name_of(batch), seconds: monotonic_s - started_s)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- a batch is never left open
+        @log.exception(e, "a failed batch could not be settled; it is given again", batch: batch.describe)
+        batch.abandon if batch.open?
       end
 
       # A child that a consumer forked without a block came back out of it. It is no worker, and what becomes of the
       # batch is its parent's business: nobody is told that it failed.
-      def leave_child(turn, error)
+      def leave_child(batch, error)
         ::Process.exit!(error.status) if error.is_a?(SystemExit)
         # It went through to the consumer's end.
         ::Process.exit!(0) if error.is_a?(ForkedError)
 
-        @log.exception(error, "a child that a consumer forked failed; the batch itself goes on", batch: turn.describe)
+        @log.exception(error, "a child that a consumer forked failed; the batch itself goes on", batch: batch.describe)
         ::Process.exit!(1)
       end
 
-      def settle_killed(turn)
-        @log.warn("a thread was killed while it ran a batch, which is given again", consumer: name_of(turn),
-                                                                                    batch: turn.describe)
-        turn.abandon
+      def settle_killed(batch)
+        @log.warn("a thread was killed while it ran a batch, which is given again", consumer: name_of(batch),
+                                                                                    batch: batch.describe)
+        batch.abandon
       end
 
-      def name_of(turn) = @entries[turn.route]&.name || @routes[turn.route]&.consumer.to_s
+      def name_of(batch) = @entries[batch.route]&.name || @routes[batch.route]&.consumer.to_s
 
-      def log_done(turn, entry, started_s)
-        @log.debug("batch done", consumer: entry.name, batch: turn.describe, records: turn.size,
+      def log_done(batch, entry, started_s)
+        @log.debug("batch done", consumer: entry.name, batch: batch.describe, records: batch.size,
                                  seconds: (monotonic_s - started_s).round(3))
       end
 

@@ -2,34 +2,34 @@
 
 module Chaton
   module Streams
-    # The consumers of a process: one for each partition it has, and strand of it. What they keep belongs to one
+    # The consumers of a process: one for each partition it has, and lane of it. What they keep belongs to one
     # assignment, so that one that came back begins anew.
     class Instances
-      # The consumers of one partition, by strand.
-      Place = Struct.new(:generation, :by_strand)
+      # The consumers of one partition, by lane.
+      Place = Struct.new(:generation, :by_lane)
 
       def initialize
         @places = {}
         @lock = Mutex.new
       end
 
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param entry [Entry] makes one where there is none
       # @return [Consumer]
-      def of(turn, entry)
-        # Of one strand there is one turn at a time.
-        place(turn).by_strand[turn.strand] ||= entry.instance
+      def of(batch, entry)
+        # Of one lane there is one batch at a time.
+        place(batch).by_lane[batch.lane] ||= entry.instance
       end
 
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @return [Array<Consumer>] those there are of its partition, which are not used again
-      def let_go(turn)
+      def let_go(batch)
         @lock.synchronize do
-          place = @places[key(turn)]
-          return [] unless place && place.generation <= turn.generation
+          place = @places[key(batch)]
+          return [] unless place && place.generation <= batch.generation
 
-          @places.delete(key(turn))
-          place.by_strand.values
+          @places.delete(key(batch))
+          place.by_lane.values
         end
       end
 
@@ -39,21 +39,21 @@ module Chaton
       def clear = @places.clear
 
       # @return [Integer]
-      def size = @places.sum { |_, place| place.by_strand.size }
+      def size = @places.sum { |_, place| place.by_lane.size }
 
       private
 
       # Several strands may begin at the same time.
-      def place(turn)
+      def place(batch)
         @lock.synchronize do
-          place = @places[key(turn)]
-          next place if place&.generation == turn.generation
+          place = @places[key(batch)]
+          next place if place&.generation == batch.generation
 
-          @places[key(turn)] = Place.new(turn.generation, {})
+          @places[key(batch)] = Place.new(batch.generation, {})
         end
       end
 
-      def key(turn) = [turn.route, turn.partition]
+      def key(batch) = [batch.route, batch.partition]
     end
   end
 end

@@ -10,23 +10,23 @@ module Chaton
 
       # Lets filters choose. What they refuse is done.
       #
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @yieldparam record [Native::Record]
       # @yieldreturn [Boolean]
       # @return [Selection]
-      def self.of(turn)
-        selection = new(turn, [])
-        turn.each { |record| yield(record) ? selection.records << record : turn.mark_one(record.offset) }
+      def self.of(batch)
+        selection = new(batch, [])
+        batch.each { |record| yield(record) ? selection.records << record : batch.mark_one(record.offset) }
         selection
       end
 
       # @return [Array<Native::Record>]
       attr_reader :records
 
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param records [Array<Native::Record>]
-      def initialize(turn, records)
-        @turn = turn
+      def initialize(batch, records)
+        @batch = batch
         @records = records
       end
 
@@ -37,7 +37,7 @@ module Chaton
       def [](place) = @records[place]
 
       # @return [Selection, nil]
-      def slice(start, length) = @records[start, length]&.then { |records| Selection.new(@turn, records) }
+      def slice(start, length) = @records[start, length]&.then { |records| Selection.new(@batch, records) }
 
       # @yieldparam record [Native::Record]
       # @return [self]
@@ -51,7 +51,7 @@ module Chaton
       end
 
       # @return [Integer, nil] the record that is looked at
-      def current_offset = @current || @turn.current_offset
+      def current_offset = @current || @batch.current_offset
 
       # @return [Array<String, nil>]
       def values = @records.map(&:raw)
@@ -65,12 +65,12 @@ module Chaton
       # @return [Integer]
       def bytes = @records.sum { |record| record.raw.to_s.bytesize + record.key.to_s.bytesize }
 
-      %i[topic partition generation strand attempt isolated? end_offset revoked? open? describe].each do |name|
-        define_method(name) { @turn.public_send(name) }
+      %i[topic partition generation lane attempt isolated? end_offset revoked? open? describe].each do |name|
+        define_method(name) { @batch.public_send(name) }
       end
 
       %i[mark mark_one pause seek].each do |name|
-        define_method(name) { |value| @turn.public_send(name, value) }
+        define_method(name) { |value| @batch.public_send(name, value) }
       end
     end
   end

@@ -17,10 +17,10 @@ module Chaton
       # Where no configuration says.
       LIMITS = Limits.new(100_000, 64 << 20).freeze
 
-      # @param turn [Native::Batch]
+      # @param batch [Native::Batch]
       # @param limits [Limits, nil]
-      def initialize(turn, limits = nil)
-        @turn = turn
+      def initialize(batch, limits = nil)
+        @batch = batch
         @limits = limits || LIMITS
         @rows = []
         @bytes = 0
@@ -56,7 +56,7 @@ module Chaton
       # @return [void]
       # @raise [LogError]
       # @private
-      def commit = @turn.transact(@rows, @through)
+      def commit = @batch.transact(@rows, @through)
 
       private
 

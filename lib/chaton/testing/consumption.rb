@@ -42,7 +42,7 @@ module Chaton
         memory = StreamsMemory.new
         former = Streams.swap_client(memory)
         consume
-        memory.keep(outcome.fetch(:written))
+        memory.keep(calls.fetch(:written))
         @produced = memory.records
         self
       ensure
@@ -51,23 +51,23 @@ module Chaton
       end
 
       # @return [Boolean] whether the batch is done
-      def done? = outcome[:ending] == :done
+      def done? = calls[:outcome] == :done
 
       # @return [Boolean] whether it would be given again
       def failed? = !done?
 
       # @return [Array<Integer>] offsets that were marked before the end
-      def marked = outcome[:marked].uniq.sort
+      def marked = calls[:marked].uniq.sort
 
       # @return [Float, nil] how long it wants to pause
-      def paused_s = outcome[:paused_s]
+      def paused_s = calls[:paused_s]
 
       # @return [Integer, String, Array, nil] where it wants to go on
-      def seek = outcome[:seek]
+      def seek = calls[:seek]
 
       private
 
-      def outcome = @batch.outcome
+      def calls = @batch.calls
 
       def consume
         given = @entry.give(@batch, @consumer)

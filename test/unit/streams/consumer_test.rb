@@ -117,19 +117,19 @@ class StreamsConsumerTest < StreamsUnitCase
   def test_transactions_that_make_no_sense
     assert_match(/inside of another/, consume(["a"]) { |_| transaction { transaction { nil } } }.error.message)
     klass = Class.new(Chaton::Consumer) { def consume(_batch) = transaction { nil } }
-    handler(klass).call(one = turn("a"))
-    assert_equal [:failed, "Chaton::ConfigError"], one.ending.first(2)
-    assert_match(/topic "events" is not transactional; write/, one.ending.last)
-    handler(klass, "transactional: true").call(one = turn("a"))
-    assert_equal [:done, [[], nil]], [one.ending, one.transacted]
+    handler(klass).call(one = fake_batch("a"))
+    assert_equal [:failed, "Chaton::ConfigError"], one.outcome.first(2)
+    assert_match(/topic "events" is not transactional; write/, one.outcome.last)
+    handler(klass, "transactional: true").call(one = fake_batch("a"))
+    assert_equal [:done, [[], nil]], [one.outcome, one.transacted]
   end
 
   def test_a_transaction_is_bounded
     limits = Chaton::Streams::Transaction::Limits.new(2, 100)
-    one = Chaton::Streams::Transaction.new(turn("a"), limits)
+    one = Chaton::Streams::Transaction.new(fake_batch("a"), limits)
     2.times { one.produce("a", "b") }
     assert_match(/at most 2 records and 100 bytes/, assert_raises(Chaton::BufferFull) { one.produce("a", "b") }.message)
-    two = Chaton::Streams::Transaction.new(turn("a"), limits)
+    two = Chaton::Streams::Transaction.new(fake_batch("a"), limits)
     assert_raises(Chaton::BufferFull) { two.produce("a", "b" * 101) }
   end
 

@@ -31,10 +31,10 @@ class StreamsHandlerTest < StreamsUnitCase
     klass = Class.new(Chaton::Consumer) do
       define_method(:consume) { |batch| batch.each { |record| seen << [record.value, topic, attempt] } }
     end
-    one = turn("a", "b", attempt: 2)
+    one = fake_batch("a", "b", attempt: 2)
     handler(klass).call(one)
     assert_equal [["a", "events", 2], ["b", "events", 2]], seen
-    assert_equal [:done], one.endings
+    assert_equal [:done], one.outcomes
     assert_empty logged
   end
 
@@ -43,10 +43,10 @@ class StreamsHandlerTest < StreamsUnitCase
     klass = Class.new(Chaton::Consumer) do
       define_method(:consume) { |batch| seen << batch.size << batch.first.value << batch.last.raw }
     end
-    one = turn('{"a":1}', "no json")
+    one = fake_batch('{"a":1}', "no json")
     handler(klass, "deserializer: :json").call(one)
     assert_equal [2, { "a" => 1 }, "no json"], seen
-    assert_equal :done, one.ending
+    assert_equal :done, one.outcome
   end
 
   def test_a_failure_says_where_it_happened_and_what_follows
@@ -58,9 +58,9 @@ class StreamsHandlerTest < StreamsUnitCase
       [:dead_letter, "events.dead"] => "goes to the dead letters",
       [:dropped] => "another member gets it", [:done] => "all of it was done before" }.each do |verdict, sentence|
       @output.truncate(0)
-      one = turn(["a", nil, nil, nil, 10], "b", "c", verdict: verdict)
+      one = fake_batch(["a", nil, nil, nil, 10], "b", "c", verdict: verdict)
       handler(klass).call(one)
-      assert_equal [:failed, "RuntimeError", "boom"], one.ending
+      assert_equal [:failed, "RuntimeError", "boom"], one.outcome
       assert_match(/ERROR .*#{sentence}/, logged)
       assert_match(/topic=events partition=3 offsets=10-12 offset=11 attempt=1 seconds=0\.\d+/, logged)
       assert_match(/error=RuntimeError reason=boom\n    .*handler_test/, logged)
@@ -68,40 +68,40 @@ class StreamsHandlerTest < StreamsUnitCase
   end
 
   def test_what_follows_is_in_the_log
-    handler(Bad).call(turn("memory", verdict: [:retry, 1.25, 2]))
+    handler(Bad).call(fake_batch("memory", verdict: [:retry, 1.25, 2]))
     assert_match(/consumer=StreamsHandlerTest::Bad .*again_in_s=1.25 next_attempt=2/, logged)
-    handler(Bad).call(turn("memory", verdict: [:dead_letter, "events.dead"]))
+    handler(Bad).call(fake_batch("memory", verdict: [:dead_letter, "events.dead"]))
     assert_match(/to=events.dead/, logged)
   end
 
   def test_whatever_a_consumer_does_its_batch_is_ended
     %w[leave thrown endless memory syntax silent nothing_like_that].each do |how|
-      one = turn(how)
+      one = fake_batch(how)
       handler(Bad).call(one)
-      assert_equal :failed, one.ending.first, how
+      assert_equal :failed, one.outcome.first, how
     end
   end
 
   def test_a_consumer_that_cannot_be_made
     klass = Class.new(Chaton::Consumer) { def consume(_batch) = nil }
     klass.define_method(:initialize) { raise "not today" }
-    one = turn("a")
+    one = fake_batch("a")
     handler(klass).call(one)
-    assert_equal [:failed, "RuntimeError", "not today"], one.ending
+    assert_equal [:failed, "RuntimeError", "not today"], one.outcome
   end
 
   def test_a_killed_thread_gives_its_batch_back
-    one = turn("killed")
+    one = fake_batch("killed")
     Thread.new { handler(Bad).call(one) }.join
-    assert_equal [:abandoned], one.endings
+    assert_equal [:abandoned], one.outcomes
     assert_match(/a thread was killed while it ran a batch/, logged)
   end
 
   def test_an_interrupted_batch_has_not_failed
     %w[stopping wrapped_stop].each do |how|
-      one = turn(how)
+      one = fake_batch(how)
       handler(Bad).call(one)
-      assert_equal [:abandoned], one.endings, how
+      assert_equal [:abandoned], one.outcomes, how
     end
     assert_empty logged
   end
@@ -109,9 +109,9 @@ class StreamsHandlerTest < StreamsUnitCase
   def test_a_consumer_may_end_its_batch_itself
     klass = Class.new(Chaton::Consumer) { def consume(batch) = batch.abandon || (raise("late") if batch.size > 1) }
     [%w[a], %w[a b]].each do |values|
-      one = turn(*values)
+      one = fake_batch(*values)
       handler(klass).call(one)
-      assert_equal [:abandoned], one.endings
+      assert_equal [:abandoned], one.outcomes
     end
     assert_match(/a consumer failed after it had ended its batch itself .*reason=late/, logged)
   end
@@ -126,13 +126,13 @@ class StreamsHandlerTest < StreamsUnitCase
       end
     end
     handler = handler(klass)
-    one = turn("a")
+    one = fake_batch("a")
     thread = Thread.new { handler.call(one) }
     began.pop
     assert_equal [thread], handler.running
     thread.raise(Chaton::Streams::Shutdown)
     thread.join
-    assert_equal [[:abandoned], []], [one.endings, handler.running]
+    assert_equal [[:abandoned], []], [one.outcomes, handler.running]
   end
 
   def test_a_child_out_of_a_consumer_ends_nothing
@@ -145,9 +145,9 @@ class StreamsHandlerTest < StreamsUnitCase
       end
     end
     %w[fails passes].each do |how|
-      one = turn(how)
+      one = fake_batch(how)
       handler(klass).call(one)
-      assert_equal [:done], one.endings, how
+      assert_equal [:done], one.outcomes, how
     end
   end
 
@@ -159,13 +159,13 @@ class StreamsHandlerTest < StreamsUnitCase
       def limit = 12
       define_method(:consume) { |batch| seen << [batch.size, batch.map(&:offset), batch.first_offset, lag] }
     end
-    one = turn(["a", "k", nil, nil, 10], ["b"], %w[c k], %w[d k], end_offset: 20)
+    one = fake_batch(["a", "k", nil, nil, 10], ["b"], %w[c k], %w[d k], end_offset: 20)
     handler(klass).call(one)
     assert_equal [[1, [10], 10, 6]], seen
-    assert_equal [11, 12, 13], one.outcome[:marked]
-    none = turn("x")
+    assert_equal [11, 12, 13], one.calls[:marked]
+    none = fake_batch("x")
     handler(klass).call(none)
-    assert_equal [1, :done], [seen.size, none.ending], "nothing is left to consume"
+    assert_equal [1, :done], [seen.size, none.outcome], "nothing is left to consume"
   end
 
   def test_a_filter_that_fails_fails_the_batch
@@ -173,9 +173,9 @@ class StreamsHandlerTest < StreamsUnitCase
       filter { |record| record.offset == 1 ? raise("odd") : true }
       def consume(_batch) = nil
     end
-    one = turn("a", "b")
+    one = fake_batch("a", "b")
     handler(klass).call(one)
-    assert_equal [:failed, "RuntimeError", "odd"], one.ending
+    assert_equal [:failed, "RuntimeError", "odd"], one.outcome
     assert_match(/offset=1 /, logged)
   end
 
@@ -183,14 +183,14 @@ class StreamsHandlerTest < StreamsUnitCase
     calls = []
     Chaton::Streams.error_handlers << ->(*) { raise "in a handler" }
     Chaton::Streams.error_handlers << ->(error, facts) { calls << [error.class, facts] }
-    handler(Bad).call(turn("memory", verdict: [:retry, 1.0, 2]))
+    handler(Bad).call(fake_batch("memory", verdict: [:retry, 1.0, 2]))
     assert_equal NoMemoryError, calls.first[0]
     assert_equal ["events", 3, [:retry, 1.0, 2]], calls.first[1].values_at(:topic, :partition, :verdict)
     assert_match(/in a handler/, logged)
   end
 
   def test_ends_are_logged_where_debug_is_on
-    handler(Bad, level: :debug).call(turn("nothing"))
+    handler(Bad, level: :debug).call(fake_batch("nothing"))
     assert_match(/DEBUG batch done  consumer=StreamsHandlerTest::Bad batch=.*records=1 seconds=0\.\d+$/, logged)
   end
 end

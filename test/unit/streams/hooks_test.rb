@@ -27,7 +27,7 @@ class StreamsHooksTest < StreamsUnitCase
 
   def test_an_instance_belongs_to_an_assignment_and_a_strand
     handler = handler(Told)
-    [{}, {}, { strand: 1 }, { generation: 2 }].each { |facts| handler.call(turn("a", **facts)) }
+    [{}, {}, { lane: 1 }, { generation: 2 }].each { |facts| handler.call(fake_batch("a", **facts)) }
     first, again, other, later = Told.seen.map(&:first)
     assert_equal first, again
     assert_equal 3, [first, other, later].uniq.size
@@ -35,21 +35,21 @@ class StreamsHooksTest < StreamsUnitCase
 
   def test_hooks
     handler = handler(Told)
-    handler.call(turn(kind: :revoked))
+    handler.call(fake_batch(kind: :revoked))
     assert_empty Told.seen, "nobody has been there"
-    handler.call(turn("a"))
-    handler.call(turn("a", strand: 1))
-    one = turn(kind: :revoked)
+    handler.call(fake_batch("a"))
+    handler.call(fake_batch("a", lane: 1))
+    one = fake_batch(kind: :revoked)
     handler.call(one)
-    assert_equal :done, one.ending
+    assert_equal :done, one.outcome
     assert_equal %i[revoked revoked], Told.seen.last(2).map { |entry| entry[1] }
     assert_equal Told.seen.first(2).map(&:first), Told.seen.last(2).map(&:first)
-    handler.call(turn("a"))
+    handler.call(fake_batch("a"))
     refute_equal Told.seen.first[0], Told.seen.last[0], "a new one after that"
-    handler.call(turn(kind: :end))
-    handler.call(turn(kind: :shutdown))
+    handler.call(fake_batch(kind: :end))
+    handler.call(fake_batch(kind: :shutdown))
     assert_equal %i[eof shutdown], Told.seen.last(2).map { |entry| entry[1] }
-    handler.call(turn(kind: :shutdown))
+    handler.call(fake_batch(kind: :shutdown))
     assert_equal :shutdown, Told.seen.last[1]
     assert_equal 7, Told.seen.size
   end
@@ -60,10 +60,10 @@ class StreamsHooksTest < StreamsUnitCase
       def revoked = raise(NoMemoryError, "too much")
     end
     handler = handler(klass)
-    handler.call(turn("a"))
-    one = turn(kind: :revoked)
+    handler.call(fake_batch("a"))
+    one = fake_batch(kind: :revoked)
     handler.call(one)
-    assert_equal [:done], one.endings
+    assert_equal [:done], one.outcomes
     assert_match(/a hook of a consumer failed.*hook=Breaking#revoked topic=events partition=3 .*too much/, logged)
   end
 
@@ -82,9 +82,9 @@ class StreamsHooksTest < StreamsUnitCase
   def test_code_that_is_loaded_anew
     reloader = Reloader.new
     handler = with_rails(Struct.new(:reloader).new(reloader)) { handler(Told) }
-    2.times { handler.call(turn("a")) }
+    2.times { handler.call(fake_batch("a")) }
     reloader.unload
-    handler.call(turn("a"))
+    handler.call(fake_batch("a"))
     assert_equal [1, 2], Told.seen.map(&:first).then { |ids| [ids.first(2).uniq.size, ids.uniq.size] }
   end
 

@@ -1,4 +1,4 @@
-//! Pauses between tries, and what the log hears of them.
+//! Pauses between attempts, and which failures are logged.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use chaton_core::random::Random;
 /// The first pause after the log failed.
 const FIRST_MS: u64 = 100;
 
-/// The pause after so many failures in a row: doubles from `first_ms` to
-/// `max_ms`, drawn from its upper half.
+/// The pause after this many failures in a row. It doubles from `first_ms` to `max_ms`, and is drawn
+/// from the upper half of that.
 pub(super) fn pause_ms(first_ms: u64, max_ms: u64, failures: u32, random: &mut Random) -> u64 {
     let doublings = failures.saturating_sub(1).min(40);
     let whole = first_ms.saturating_mul(1 << doublings).min(max_ms);
     (whole as f64 * (0.5 + 0.5 * random.unit())) as u64
 }
 
-/// Of one thing that fails and is tried again.
+/// Counts the failures of one operation that is tried again.
 pub(super) struct Backoff {
     max_ms: u64,
     failures: u32,
@@ -24,24 +24,24 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// With this bound.
+    /// With this longest pause.
     pub fn new(max_ms: u64) -> Self {
         Self { max_ms, failures: 0, last: String::new(), random: Random::new() }
     }
 
-    /// Notes a failure: the pause, and whether it is another one than the last.
+    /// Counts a failure: answers the pause, and whether its message differs from the last one.
     pub fn failed(&mut self, message: &str) -> (Duration, bool) {
         self.failures = self.failures.saturating_add(1);
-        let news = self.last != message;
-        if news {
+        let is_new = self.last != message;
+        if is_new {
             self.last = message.to_owned();
         }
         let pause = pause_ms(FIRST_MS, self.max_ms, self.failures, &mut self.random);
-        (Duration::from_millis(pause), news)
+        (Duration::from_millis(pause), is_new)
     }
 
-    /// Notes a success: how many failures it ended.
-    pub fn worked(&mut self) -> u32 {
+    /// Counts a success: answers how many failures came before it.
+    pub fn succeeded(&mut self) -> u32 {
         self.last.clear();
         std::mem::take(&mut self.failures)
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_to_their_bound() {
+    fn pauses_double_up_to_their_limit() {
         let mut random = Random::seeded(7);
         for (failures, whole) in [(1, 1_000), (2, 2_000), (3, 4_000), (7, 60_000), (99, 60_000)] {
             let pause = pause_ms(1_000, 60_000, failures, &mut random);
@@ -61,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_news_once() {
+    fn each_message_is_new_once() {
         let mut backoff = Backoff::new(1_000);
         assert!(backoff.failed("gone").1);
         assert!(!backoff.failed("gone").1);
         assert!(backoff.failed("refused").1);
-        assert_eq!(backoff.worked(), 3);
-        assert_eq!(backoff.worked(), 0);
+        assert_eq!(backoff.succeeded(), 3);
+        assert_eq!(backoff.succeeded(), 0);
         assert!(backoff.failed("refused").1);
     }
 }

@@ -1,122 +1,115 @@
-//! A consumer group's side that others than its thread look at.
+//! A consumer group as its partitions see it. Its thread is the poller.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
+use chaton_core::random::Random;
 use parking_lot::Mutex;
 
 use super::backoff::Backoff;
-use super::cell::Cell;
-use super::life::{Now, Rules};
-use super::shared::Shared;
+use super::context::EngineContext;
+use super::route::Route;
 use super::stats::GroupStats;
-use super::transactors::Transactors;
-use crate::record::Chunk;
+use crate::log::{self, Commit, ErrorKind, TransactionalProducer};
+use crate::record::OwnedRecord;
 use crate::settings::GroupSettings;
 
-/// One of its topics.
-pub(super) struct Route {
-    pub rules: Arc<Rules>,
-    pub transactors: Transactors,
-}
-
-/// Of one group.
-pub(super) struct Group {
+/// A consumer group.
+pub(super) struct ConsumerGroup {
     pub settings: GroupSettings,
     pub routes: Vec<Arc<Route>>,
-    pub shared: Arc<Shared>,
-    pub bell: Arc<EventFd>,
-    /// Of notices.
-    pub no_records: Arc<Chunk>,
+    pub context: Arc<EngineContext>,
+    pub event_fd: Arc<EventFd>,
     /// Its thread waits, or is about to.
     asleep: AtomicBool,
-    /// Until then; all ones while it looks for what is due.
+    /// When the thread wakes by itself; the largest number while it is about to wait.
     sleep_until_ns: AtomicU64,
-    /// When the next commit may be said.
+    /// When the next commit may be sent.
     commit_at_ns: AtomicU64,
-    /// A commit is being said.
     committing: AtomicBool,
-    cells: Mutex<Vec<Arc<Cell>>>,
     identity: Mutex<Vec<u8>>,
-    /// The log took it for an older one's.
+    /// The log has refused the identity as outdated.
     identity_doubted: AtomicBool,
     connected: AtomicBool,
     trouble: Mutex<Option<String>>,
-    /// What writing dead letters met with.
-    letters: Mutex<Backoff>,
+    dead_letter_backoff: Mutex<Backoff>,
 }
 
-impl Group {
+impl ConsumerGroup {
     pub fn new(
         settings: GroupSettings,
         routes: Vec<Arc<Route>>,
-        shared: &Arc<Shared>,
-        bell: EventFd,
-    ) -> Arc<Self> {
-        Arc::new(Self {
+        context: &Arc<EngineContext>,
+        event_fd: EventFd,
+    ) -> Self {
+        Self {
             settings,
             routes,
-            shared: shared.clone(),
-            bell: Arc::new(bell),
-            no_records: Arc::default(),
-            letters: Mutex::new(Backoff::new(shared.group_retry_max_ms)),
+            context: context.clone(),
+            event_fd: Arc::new(event_fd),
+            dead_letter_backoff: Mutex::new(Backoff::new(context.group_retry_max_ms)),
             asleep: AtomicBool::new(false),
             sleep_until_ns: AtomicU64::new(u64::MAX),
             commit_at_ns: AtomicU64::new(0),
             committing: AtomicBool::new(false),
-            cells: Mutex::default(),
             identity: Mutex::default(),
             identity_doubted: AtomicBool::new(false),
             connected: AtomicBool::new(false),
             trouble: Mutex::default(),
-        })
+        }
     }
 
-    /// Half of the time after which the log takes a silent member for dead.
+    /// How long batches of a revoked partition may run: half of the time after which the log takes
+    /// a silent member for dead.
     pub fn drain_time(&self) -> Duration {
         Duration::from_millis(self.settings.max_poll_interval_ms / 2)
     }
 
-    /// The route of a topic.
     pub fn route(&self, topic: &str) -> Option<&Arc<Route>> {
-        self.routes.iter().find(|route| route.rules.settings.topic == topic)
+        self.routes.iter().find(|route| route.settings.topic == topic)
     }
 
     /// Wakes the group's thread if it waits.
     pub fn notify(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.bell.notify();
+            self.event_fd.notify();
         }
     }
 
-    /// Whether its thread waits, and would wake too late for this.
-    pub fn oversleeps(&self, at_ns: u64) -> bool {
+    /// Wakes the group's thread if it waits and would wake later than this.
+    pub fn notify_by(&self, at_ns: u64) {
+        if self.is_asleep_after(at_ns) {
+            self.notify();
+        }
+    }
+
+    /// Whether its thread waits, and would wake later than this.
+    pub fn is_asleep_after(&self, at_ns: u64) -> bool {
         self.asleep.load(Ordering::SeqCst) && at_ns < self.sleep_until_ns.load(Ordering::SeqCst)
     }
 
-    /// The thread is about to wait and looks a last time: whoever has
-    /// something for it rings from here on.
-    pub fn falls_asleep(&self) {
+    /// The thread looks for work a last time before it waits. It is notified from here on.
+    pub fn prepare_sleep(&self) {
         self.sleep_until_ns.store(u64::MAX, Ordering::SeqCst);
         self.asleep.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody has rung since it fell asleep.
-    pub fn was_rung(&self) -> bool {
+    /// Whether the thread was notified since [`ConsumerGroup::prepare_sleep`].
+    pub fn was_notified(&self) -> bool {
         !self.asleep.load(Ordering::SeqCst)
     }
 
-    pub fn sleeps_until(&self, at_ns: u64) {
+    pub fn sleep_until(&self, at_ns: u64) {
         self.sleep_until_ns.store(at_ns, Ordering::SeqCst);
     }
 
-    pub fn wakes(&self) {
+    pub fn woke(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// When the next commit may be said.
+    /// When the next commit may be sent.
     pub fn commit_at_ns(&self) -> u64 {
         self.commit_at_ns.load(Ordering::Relaxed)
     }
@@ -125,64 +118,78 @@ impl Group {
         self.commit_at_ns.store(at_ns, Ordering::Relaxed);
     }
 
-    /// A dead letter was written, or was not.
-    pub fn letter_ended(&self, topic: &str, failure: Option<&str>) {
-        let mut letters = self.letters.lock();
+    /// A dead letter was written, or failed.
+    pub fn dead_letter_ended(&self, topic: &str, failure: Option<&str>) {
+        let mut backoff = self.dead_letter_backoff.lock();
         let Some(why) = failure else {
-            letters.worked();
+            backoff.succeeded();
             return;
         };
-        let (_, news) = letters.failed(why);
-        drop(letters);
-        if news {
+        let (_, is_new) = backoff.failed(why);
+        drop(backoff);
+        if is_new {
             let name = &self.settings.name;
             let what = format!("group {name}: writing a dead letter to {topic}");
-            self.shared.warn(&format!("{what}: {why}; its partition waits, trying again"));
+            self.context.warn(&format!("{what}: {why}; its partition waits, trying again"));
         }
+    }
+
+    pub fn is_committing(&self) -> bool {
+        self.committing.load(Ordering::SeqCst)
     }
 
     pub fn set_committing(&self, yes: bool) {
         self.committing.store(yes, Ordering::SeqCst);
         if !yes {
-            self.shared.ended();
+            self.context.notify_idle();
         }
-    }
-
-    /// What the member has got now.
-    pub fn cells(&self) -> Vec<Arc<Cell>> {
-        self.cells.lock().clone()
-    }
-
-    pub fn add(&self, cell: Arc<Cell>) {
-        self.cells.lock().push(cell);
-    }
-
-    /// Forgets partitions whose last turn has ended.
-    pub fn forget_over(&self) {
-        self.cells.lock().retain(|cell| !cell.is_over());
-    }
-
-    pub fn identity(&self) -> Vec<u8> {
-        self.identity.lock().clone()
     }
 
     pub fn set_identity(&self, identity: Vec<u8>) {
         *self.identity.lock() = identity;
     }
 
-    /// A generation may pass without an event for this member: its thread
-    /// asks who it is now.
-    pub fn doubt_identity(&self) {
-        self.identity_doubted.store(true, Ordering::SeqCst);
-        self.notify();
-    }
-
-    /// Whether somebody does; once.
-    pub fn was_identity_doubted(&self) -> bool {
+    /// Whether the identity was doubted since the last call. A generation may pass without an event
+    /// for this member, so that its thread has to ask.
+    pub fn take_identity_doubt(&self) -> bool {
         self.identity_doubted.swap(false, Ordering::SeqCst)
     }
 
-    /// How it stands with the log.
+    /// Runs one transaction, with the producer in `slot` or a new one.
+    pub fn transact(
+        &self,
+        slot: &mut Option<Box<dyn TransactionalProducer>>,
+        topic: &str,
+        records: &[OwnedRecord],
+        commits: &[Commit],
+    ) -> log::Result<()> {
+        let mut transactor = match slot.take() {
+            Some(transactor) => transactor,
+            None => self.context.log.transactional_producer(&self.transactional_id(topic))?,
+        };
+        let identity = self.identity.lock().clone();
+        let result = transactor.transact(records, &self.settings.name, &identity, commits);
+        // After an error its state is unknown: the next transaction makes a new producer.
+        if result.as_ref().map_or_else(|error| error.kind == ErrorKind::Invalid, |()| true) {
+            *slot = Some(transactor);
+        }
+        if result.as_ref().is_err_and(|error| error.kind == ErrorKind::Fenced) {
+            self.identity_doubted.store(true, Ordering::SeqCst);
+            self.notify();
+        }
+        result
+    }
+
+    /// A name that no other producer has.
+    fn transactional_id(&self, topic: &str) -> String {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let serial = self.context.generations.fetch_add(1, Ordering::Relaxed);
+        let random = Random::new().draw() ^ serial;
+        let name = &self.settings.name;
+        format!("{name}-{topic}-{}-{}-{random:016x}", host.trim(), std::process::id())
+    }
+
+    /// What the log complains about; `None` when it works.
     pub fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.lock() = trouble;
     }
@@ -191,17 +198,13 @@ impl Group {
         self.connected.store(yes, Ordering::Relaxed);
     }
 
-    pub fn is_idle(&self) -> bool {
-        let cells = self.cells();
-        cells.iter().all(|cell| cell.is_idle()) && !self.committing.load(Ordering::SeqCst)
-    }
-
-    pub fn stats(&self, now: Now) -> GroupStats {
+    /// Its statistics, without the partitions.
+    pub fn stats(&self) -> GroupStats {
         GroupStats {
             name: self.settings.name.clone(),
             connected: self.connected.load(Ordering::Relaxed),
             trouble: self.trouble.lock().clone(),
-            partitions: self.cells().iter().map(|cell| cell.picture(now)).collect(),
+            partitions: Vec::new(),
         }
     }
 }

@@ -1,25 +1,25 @@
-//! Where the engine puts turns: the other side is the boundary to Ruby.
+//! Where the engine puts batches: the other side is the boundary to Ruby.
 
 use std::sync::Arc;
 
-use super::turn::Turn;
+use crate::batch::Batch;
 
-/// Takes turns for Ruby's threads. Called by the engine's threads and by
-/// those that finish a turn, never with one of the engine's locks held.
-pub trait Sink: Send + Sync {
-    /// Puts a turn into the bounded queue.
+/// Takes batches for Ruby's threads. It is called by the engine's threads and by those that end a
+/// batch, never with a lock of the engine held.
+pub trait BatchSink: Send + Sync {
+    /// Puts a batch into the bounded queue.
     ///
     /// # Errors
-    /// Gives it back when the queue is full or closed; it is put in again
-    /// when another turn has ended.
-    fn submit(&self, turn: Arc<Turn>) -> Result<(), Arc<Turn>>;
+    /// Gives the batch back when the queue is full or closed. The engine submits it again when
+    /// another batch has ended.
+    fn submit(&self, batch: Arc<Batch>) -> Result<(), Arc<Batch>>;
 
-    /// All turns of a round are in: wake a thread.
+    /// Wakes threads for the batches that were submitted.
     fn flush(&self);
 
-    /// Takes back every turn that no thread has taken.
-    fn take_waiting(&self) -> Vec<Arc<Turn>>;
+    /// Takes back every batch that no thread has taken.
+    fn take_waiting(&self) -> Vec<Arc<Batch>>;
 
-    /// A line for the log.
+    /// Writes a line to the log.
     fn warn(&self, message: &str);
 }

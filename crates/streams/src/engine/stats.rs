@@ -1,4 +1,4 @@
-//! What the engine tells of itself.
+//! Statistics of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[derive(Default)]
-        pub(super) struct Counters { $(pub $name: AtomicU64,)* }
+        pub(super) struct StreamCounters { $(pub $name: AtomicU64,)* }
 
-        /// Counted since the start.
+        /// Counts since the start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct Totals { $($(#[$doc])* pub $name: u64,)* }
 
-        impl Counters {
+        impl StreamCounters {
             pub fn read(&self) -> Totals {
                 Totals { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -22,38 +22,38 @@ macro_rules! totals {
 }
 
 totals! {
-    /// Records handed out and done.
+    /// Records that are done.
     records,
     /// Batches handed out.
     batches,
-    /// Batches that failed and were to be tried again.
+    /// Batches that failed and are retried.
     retries,
     /// Records written to a dead-letter topic.
     dead_letters,
-    /// Records too old to be handed out.
+    /// Records skipped because they had expired.
     expired,
-    /// Commits said to the log.
+    /// Commits sent to the log.
     commits,
     /// Transactions committed.
     transactions,
-    /// Times a member got or gave partitions.
+    /// Times that partitions were assigned, revoked or lost.
     rebalances,
     /// Chunks fetched.
     fetches,
-    /// Turns that the sink had no room for at first.
+    /// Batches that the queue had no room for at first.
     refused,
-    /// Members made anew after they could not go on.
+    /// Times that a group was joined again after a fatal error.
     restarts,
-    /// Times a group's thread woke.
+    /// Times that a group's thread woke up.
     wakes,
 }
 
 /// The engine at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
-    /// It fetches no more.
+    /// It no longer fetches.
     pub quiet: bool,
-    /// Counters.
+    /// Counts since the start.
     pub totals: Totals,
     /// Each group.
     pub groups: Vec<GroupStats>,
@@ -64,11 +64,11 @@ pub struct Stats {
 pub struct GroupStats {
     /// Its name.
     pub name: String,
-    /// Its member takes part.
+    /// It is joined.
     pub connected: bool,
-    /// What is wrong.
+    /// What the log complains about.
     pub trouble: Option<String>,
-    /// What its member has got.
+    /// The partitions assigned to this process.
     pub partitions: Vec<PartitionStats>,
 }
 
@@ -82,21 +82,21 @@ pub struct PartitionStats {
     /// What it does: `fetching`, `running`, `retrying`, `paused`, `delayed`,
     /// `throttled`, `dead_lettering`, `seeking`, `draining`, `revoked`.
     pub state: &'static str,
-    /// The first offset that has not been fetched; -1 before the first fetch
-    /// where the group has committed nothing.
+    /// The first offset that was not fetched; -1 before the first fetch of a group that has
+    /// committed nothing.
     pub position: i64,
-    /// How far the group has come, as last committed; -1: nowhere.
+    /// The last committed offset; -1: none.
     pub committed: i64,
-    /// The first offset not written yet, as last heard; -1 before that.
+    /// The first offset that is not written yet, as last reported by the log; -1: unknown.
     pub end: i64,
-    /// Records between what is done and the end; -1 while that is not known.
+    /// Records between the first one that is not done and the end; -1: unknown.
     pub lag: i64,
-    /// Turns that are out.
+    /// Batches in flight.
     pub running: usize,
-    /// Records fetched and not handed out.
+    /// Records that are fetched and not handed out.
     pub ready: usize,
-    /// The highest attempt among its strands.
+    /// The highest attempt among its key lanes.
     pub attempt: u32,
-    /// When it tries again, in ms; 0: it does not wait.
+    /// Time until the next retry, in ms; 0: none.
     pub retry_in_ms: u64,
 }

@@ -1,10 +1,9 @@
-//! What of a partition is done, and so how far its group has come.
+//! Tracks which records of a partition are done.
 //!
-//! Records are fetched by rising offset and end in any order. The *head* is
-//! the first that is not done; it is what gets committed. What is done beyond
-//! it is noted beside the commit ([`metadata`]). Offsets that stand for no
-//! record (transaction markers, what compaction left out) hold nothing up: a
-//! record reaches to the next one that was fetched with it.
+//! Records are fetched by rising offset and finish in any order. The *head* is the first record that
+//! is not done; its offset is committed. Records that are done beyond the head are listed in the
+//! metadata of the commit ([`metadata`]). Offsets without a record (transaction markers, compacted
+//! records) count as part of the record before them that was fetched in the same chunk.
 
 pub(super) mod metadata;
 
@@ -13,40 +12,40 @@ use std::collections::VecDeque;
 use crate::record::RecordLayout;
 
 /// Offsets from the first up to and without the second.
-pub(super) type Range = (i64, i64);
+pub(super) type OffsetRange = (i64, i64);
 
 /// The tracker of one assigned partition.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tracker {
     /// The first offset that was not fetched.
     position: Option<i64>,
-    /// Fetched and not done: rising, none touches the next.
-    undone: VecDeque<Range>,
-    /// How often something was done.
+    /// Fetched and not done; rising, and no range touches the next.
+    undone: VecDeque<OffsetRange>,
+    /// Changes whenever records are done.
     version: u64,
-    /// The position is where the log was asked to go, and nothing has come
-    /// from there: the log may go somewhere else.
+    /// The position is that of a seek and nothing was fetched since: the log may continue at
+    /// another one.
     asked: bool,
 }
 
 impl Tracker {
-    /// Of a group that has come this far.
+    /// A partition whose group has committed this offset.
     pub fn new(committed: Option<i64>) -> Self {
         Self { position: committed, ..Self::default() }
     }
 
-    /// Of a partition whose log was asked to go there.
+    /// A partition after a seek.
     pub fn asked(position: Option<i64>) -> Self {
         Self { position, asked: true, ..Self::default() }
     }
 
-    /// Records from `first` to before `end` were fetched. Answers whether the
-    /// log went back: it was thought to be behind `first`.
+    /// Records from `first` up to and without `end` were fetched. Answers whether the log went back,
+    /// which means that `first` lies before the position.
     pub fn fetched(&mut self, first: i64, end: i64) -> bool {
         let back = self.position.is_some_and(|position| first < position);
         if back {
-            // What there is from here on comes, or comes again: a position
-            // that was kept would count as done what is written below it.
+            // Everything from `first` on is fetched again. If the old position were kept, records
+            // written before it would count as done.
             let kept = self.undone.partition_point(|range| range.0 < first);
             self.undone.truncate(kept);
             if let Some(last) = self.undone.back_mut() {
@@ -62,9 +61,9 @@ impl Tracker {
         back
     }
 
-    /// These are done: rising, apart from each other. What was not fetched, or
-    /// was done before, does no harm.
-    pub fn done(&mut self, ranges: &[Range]) {
+    /// Tracks these ranges as done. They rise and do not overlap; they may contain offsets that
+    /// were not fetched or were done before.
+    pub fn done(&mut self, ranges: &[OffsetRange]) {
         self.version += u64::from(!ranges.is_empty());
         match ranges {
             [] => {}
@@ -73,7 +72,7 @@ impl Tracker {
         }
     }
 
-    fn subtract(&mut self, (start, end): Range) {
+    fn subtract(&mut self, (start, end): OffsetRange) {
         let mut at = self.undone.partition_point(|range| range.1 <= start);
         while let Some(&(from, to)) = self.undone.get(at).filter(|range| range.0 < end) {
             match (from < start, to > end) {
@@ -95,7 +94,7 @@ impl Tracker {
     }
 
     /// One pass over both lists.
-    fn subtract_all(&mut self, ranges: &[Range]) {
+    fn subtract_all(&mut self, ranges: &[OffsetRange]) {
         let mut left = VecDeque::with_capacity(self.undone.len() + ranges.len());
         let mut at = 0;
         for &(from, to) in &self.undone {
@@ -118,9 +117,8 @@ impl Tracker {
         self.undone = left;
     }
 
-    /// Where the next process shall begin; `None` before the first record of a
-    /// group that has committed nothing, and where the log was only asked to
-    /// go.
+    /// The offset to commit; `None` before the first record of a group that has committed nothing,
+    /// and after a seek before the first fetch.
     pub fn head(&self) -> Option<i64> {
         let fetched = self.position.filter(|_| !self.asked);
         self.undone.front().map(|range| range.0).or(fetched)
@@ -131,7 +129,7 @@ impl Tracker {
         self.position
     }
 
-    /// Changes whenever something was done.
+    /// Changes whenever records are done.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -142,21 +140,21 @@ impl Tracker {
         self.undone.get(at).is_some_and(|range| range.0 <= offset)
     }
 
-    /// Whether what is done beyond the head still fits beside a commit, with
-    /// room for what may end until the next one.
+    /// Whether the list of records done beyond the head fits into a commit, with room for those that
+    /// are in flight.
     pub fn fits(&self) -> bool {
         metadata::fits(&self.undone, self.position)
     }
 
-    /// The note beside a commit.
+    /// The metadata of a commit.
     pub fn metadata(&self) -> String {
         metadata::encode(&self.undone, self.position)
     }
 }
 
-/// The offsets that these records of a chunk stand for, each up to the next
-/// record of the chunk, put together where they touch.
-pub(super) fn ranges_of(entries: &[RecordLayout], picks: &[u32], ranges: &mut Vec<Range>) {
+/// The offset ranges of these records of a chunk, each up to the next record of the chunk. Ranges that
+/// touch are joined.
+pub(super) fn ranges_of(entries: &[RecordLayout], picks: &[u32], ranges: &mut Vec<OffsetRange>) {
     ranges.clear();
     let (Some(first), Some(last)) = (picks.first(), picks.last()) else { return };
     if (last - first) as usize + 1 == picks.len() {
@@ -173,7 +171,7 @@ pub(super) fn ranges_of(entries: &[RecordLayout], picks: &[u32], ranges: &mut Ve
     }
 }
 
-/// Where the record's offsets end.
+/// The end of the record's offset range.
 pub(super) fn end_of(entries: &[RecordLayout], pick: u32) -> i64 {
     let next = entries.get(pick as usize + 1);
     next.map_or_else(|| entries[pick as usize].offset + 1, |entry| entry.offset)

@@ -23,7 +23,7 @@ pub struct State {
     pub commits: BTreeMap<(String, i32), Vec<Commit>>,
     pub released: Vec<Partition>,
     events: VecDeque<MemberEvent>,
-    bells: Vec<Arc<EventFd>>,
+    event_fds: Vec<Arc<EventFd>>,
     /// The first poll of a member gives it all partitions.
     pub assigns: bool,
     pub members: usize,
@@ -100,13 +100,13 @@ impl MemoryLog {
             state.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
         }
         // All of them at once: nobody reads a part.
-        state.bells.iter().for_each(|bell| bell.notify());
+        state.event_fds.iter().for_each(|event_fd| event_fd.notify());
     }
 
     pub fn append(&self, topic: &str, number: i32, record: OwnedRecord) -> i64 {
         let mut state = self.state.lock();
         let offset = state.append(topic, number, record);
-        state.bells.iter().for_each(|bell| bell.notify());
+        state.event_fds.iter().for_each(|event_fd| event_fd.notify());
         offset
     }
 
@@ -120,7 +120,7 @@ impl MemoryLog {
     pub fn tell(&self, event: MemberEvent) {
         let mut state = self.state.lock();
         state.events.push_back(event);
-        state.bells.iter().for_each(|bell| bell.notify());
+        state.event_fds.iter().for_each(|event_fd| event_fd.notify());
     }
 
     pub fn assigned(&self, number: i32) -> Assignment {
@@ -157,20 +157,24 @@ impl RecordLog for MemoryLog {
         "memory:"
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
+    fn member(
+        &self,
+        group: &GroupSettings,
+        event_fd: &Arc<EventFd>,
+    ) -> Result<Box<dyn GroupMember>> {
         let mut state = self.state.lock();
         fails(&mut state.fail_joins, "joining")?;
         state.members += 1;
-        state.bells.push(bell.clone());
+        state.event_fds.push(event_fd.clone());
         if state.assigns {
             let places: Vec<_> = state.partitions.keys().cloned().collect();
             let own = places.iter().filter(|place| group.topics.contains(&place.0));
             let list = own.map(|place| assigned(&state, &place.0, place.1)).collect();
             state.events.push_back(MemberEvent::Assigned(list));
         }
-        let (log, bell, positions) = (self.me(), bell.clone(), HashMap::new());
+        let (log, event_fd, positions) = (self.me(), event_fd.clone(), HashMap::new());
         let (eof, ended) = (group.eof, HashMap::new());
-        Ok(Box::new(MemoryMember { log, bell, positions, eof, ended, heard: false }))
+        Ok(Box::new(MemoryMember { log, event_fd, positions, eof, ended, heard: false }))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
@@ -260,7 +264,7 @@ fn note(state: &mut State, commits: &[Commit]) {
 
 struct MemoryMember {
     log: Arc<MemoryLog>,
-    bell: Arc<EventFd>,
+    event_fd: Arc<EventFd>,
     positions: HashMap<Partition, i64>,
     eof: bool,
     ended: HashMap<Partition, i64>,
@@ -270,13 +274,13 @@ struct MemoryMember {
 impl GroupMember for MemoryMember {
     fn wait(&mut self, timeout: Duration) {
         self.log.state.lock().waits += 1;
-        let mut fd = libc::pollfd { fd: self.bell.fd(), events: libc::POLLIN, revents: 0 };
+        let mut fd = libc::pollfd { fd: self.event_fd.fd(), events: libc::POLLIN, revents: 0 };
         let ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
-        // SAFETY: one descriptor that lives as long as the bell.
+        // SAFETY: one descriptor that lives as long as the event_fd.
         unsafe { libc::poll(&mut fd, 1, ms) };
         self.heard = fd.revents != 0;
         if self.heard {
-            self.bell.clear();
+            self.event_fd.clear();
         }
     }
 

@@ -1,5 +1,5 @@
 //! A log in memory whose members do what a test says, and a sink that tests
-//! take turns from.
+//! take batches from.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod memory;
@@ -8,9 +8,8 @@ pub mod sink;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_streams::engine::{
-    Ending, Engine, EngineSettings, GroupRoutes, Kind, RouteSettings, Tools, Turn,
-};
+use chaton_streams::batch::{Batch, BatchKind, BatchOutcome};
+use chaton_streams::engine::{Engine, EngineSettings, GroupRoutes, RouteSettings};
 use chaton_streams::log::RecordLog;
 use chaton_streams::settings::GroupSettings;
 use memory::MemoryLog;
@@ -39,9 +38,14 @@ pub fn settings(routes: Vec<RouteSettings>) -> EngineSettings {
     EngineSettings { commit_interval_ms: 1, group_retry_max_ms: 20, ..EngineSettings::new(groups) }
 }
 
-pub fn tools(log: &Arc<MemoryLog>) -> Tools {
+/// Starts an engine that reads this log and writes dead letters into it.
+pub fn start(
+    settings: EngineSettings,
+    log: &Arc<MemoryLog>,
+    queue: Arc<Queue>,
+) -> chaton_streams::log::Result<Engine> {
     let producing = log.clone();
-    Tools { log: log.clone(), producer: Arc::new(move || producing.producer()) }
+    Engine::start(settings, log.clone(), Arc::new(move || producing.producer()), queue)
 }
 
 impl Bench {
@@ -51,20 +55,20 @@ impl Bench {
     }
 
     pub fn with(log: Arc<MemoryLog>, settings: EngineSettings, queue: Arc<Queue>) -> Self {
-        let engine = Engine::start(settings, tools(&log), queue.clone()).unwrap();
+        let engine = start(settings, &log, queue.clone()).unwrap();
         Self { log, queue, engine }
     }
 
-    /// The next turn, begun.
-    pub fn turn(&self) -> Arc<Turn> {
-        self.queue.take(LONG).expect("a turn")
+    /// The next batch, begun.
+    pub fn batch(&self) -> Arc<Batch> {
+        self.queue.take(LONG).expect("a batch")
     }
 
-    /// The next turn is with these records.
-    pub fn turn_of(&self, offsets: impl IntoIterator<Item = i64>) -> Arc<Turn> {
-        let turn = self.turn();
-        assert_eq!(self::offsets(&turn), offsets.into_iter().collect::<Vec<_>>());
-        turn
+    /// The next batch is with these records.
+    pub fn batch_of(&self, offsets: impl IntoIterator<Item = i64>) -> Arc<Batch> {
+        let batch = self.batch();
+        assert_eq!(self::offsets(&batch), offsets.into_iter().collect::<Vec<_>>());
+        batch
     }
 
     pub fn committed(&self, number: i32) -> Option<i64> {
@@ -76,9 +80,9 @@ impl Bench {
         self.engine.quiet();
         let until = Instant::now() + LONG;
         while !self.engine.wait_idle(Duration::ZERO) && Instant::now() < until {
-            if let Some(turn) = self.queue.take(Duration::from_millis(1)) {
-                assert_ne!(turn.kind(), Kind::Records, "{}", turn.describe());
-                turn.finish(Ending::Done);
+            if let Some(batch) = self.queue.take(Duration::from_millis(1)) {
+                assert_ne!(batch.kind(), BatchKind::Records, "{}", batch.describe());
+                batch.finish(BatchOutcome::Done);
             }
         }
         self.engine.stop();
@@ -91,12 +95,12 @@ impl Drop for Bench {
     }
 }
 
-pub fn offsets(turn: &Turn) -> Vec<i64> {
-    turn.picks().iter().map(|pick| turn.chunk().entries()[*pick as usize].offset).collect()
+pub fn offsets(batch: &Batch) -> Vec<i64> {
+    batch.picks().iter().map(|pick| batch.chunk().entries()[*pick as usize].offset).collect()
 }
 
-pub fn failed(class: &str) -> Ending {
-    Ending::Failed { class: class.into(), message: "told to".into() }
+pub fn failed(class: &str) -> BatchOutcome {
+    BatchOutcome::Failed { class: class.into(), message: "told to".into() }
 }
 
 /// Waits for a condition; fails the test when it does not come.

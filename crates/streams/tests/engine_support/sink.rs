@@ -1,15 +1,16 @@
-//! A bounded queue of turns.
+//! A bounded queue of batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_streams::engine::{Sink, Turn};
+use chaton_streams::batch::{Batch, BatchOutcome};
+use chaton_streams::engine::BatchSink;
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
 struct State {
-    turns: VecDeque<Arc<Turn>>,
+    batches: VecDeque<Arc<Batch>>,
     lines: Vec<String>,
     closed: bool,
 }
@@ -26,24 +27,24 @@ impl Queue {
         Arc::new(Self { most, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// The next turn that may start; one that may not is given back, as a
+    /// The next batch that may start; one that may not is given back, as a
     /// thread of Ruby's would.
-    pub fn take(&self, timeout: Duration) -> Option<Arc<Turn>> {
+    pub fn take(&self, timeout: Duration) -> Option<Arc<Batch>> {
         let until = Instant::now() + timeout;
         loop {
-            let turn = self.pop(until)?;
-            if turn.may_start() {
-                return Some(turn);
+            let batch = self.pop(until)?;
+            if batch.may_start() {
+                return Some(batch);
             }
-            turn.abandon();
+            batch.finish(BatchOutcome::Abandoned);
         }
     }
 
-    fn pop(&self, until: Instant) -> Option<Arc<Turn>> {
+    fn pop(&self, until: Instant) -> Option<Arc<Batch>> {
         let mut state = self.state.lock();
         loop {
-            if let Some(turn) = state.turns.pop_front() {
-                return Some(turn);
+            if let Some(batch) = state.batches.pop_front() {
+                return Some(batch);
             }
             if state.closed || self.changed.wait_until(&mut state, until).timed_out() {
                 return None;
@@ -63,17 +64,17 @@ impl Queue {
     }
 
     pub fn len(&self) -> usize {
-        self.state.lock().turns.len()
+        self.state.lock().batches.len()
     }
 }
 
-impl Sink for Queue {
-    fn submit(&self, turn: Arc<Turn>) -> Result<(), Arc<Turn>> {
+impl BatchSink for Queue {
+    fn submit(&self, batch: Arc<Batch>) -> Result<(), Arc<Batch>> {
         let mut state = self.state.lock();
-        if state.turns.len() >= self.most {
-            return Err(turn);
+        if state.batches.len() >= self.most {
+            return Err(batch);
         }
-        state.turns.push_back(turn);
+        state.batches.push_back(batch);
         Ok(())
     }
 
@@ -81,8 +82,8 @@ impl Sink for Queue {
         self.changed.notify_all();
     }
 
-    fn take_waiting(&self) -> Vec<Arc<Turn>> {
-        self.state.lock().turns.drain(..).collect()
+    fn take_waiting(&self) -> Vec<Arc<Batch>> {
+        self.state.lock().batches.drain(..).collect()
     }
 
     fn warn(&self, message: &str) {

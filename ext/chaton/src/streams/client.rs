@@ -1,4 +1,4 @@
-//! `Chaton::Native::StreamsClient`: what any process may do with a log.
+//! `Chaton::Native::StreamsClient`: writes and reads a log in any process.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use chaton_streams::settings::LogSettings;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, Value};
 use parking_lot::Mutex;
 
-use super::failure;
-use super::given::Given;
-use super::place;
+use super::log_error;
+use super::new_record::RubyRecord;
+use super::position::position;
 use super::reader::RbReader;
 use super::receipt::RbReceipt;
 use crate::convert::seconds;
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 use crate::{error, handle};
 
-/// What one process has opened of a log.
-pub struct Parts {
+/// A log that this process has opened.
+pub struct OpenLog {
     /// The log.
     pub log: Arc<dyn RecordLog>,
     producer: Mutex<Option<Arc<dyn Producer>>>,
 }
 
-impl Parts {
-    /// The process's producer, made at the first call.
+impl OpenLog {
+    /// The producer of this process, made at the first call.
     ///
     /// # Errors
     /// As [`RecordLog::producer`].
@@ -43,69 +43,66 @@ impl Parts {
     }
 }
 
-/// The client as a Ruby object. It may be used after a fork: the child opens
-/// the log for itself.
+/// The client as a Ruby object. It can be used after a fork: the child opens the log again.
 #[magnus::wrap(class = "Chaton::Native::StreamsClient", free_immediately, size)]
 pub struct RbStreamsClient {
     settings: LogSettings,
     /// Borrowed and changed with the GVL held only.
-    parts: RefCell<(u32, Arc<Parts>)>,
+    opened: RefCell<(u32, Arc<OpenLog>)>,
 }
 
-// SAFETY: only used by threads that hold the GVL; what leaves it are the parts,
-// which may be shared.
+// SAFETY: only used by threads that hold the GVL; the `OpenLog` that leaves it may be shared.
 unsafe impl Sync for RbStreamsClient {}
 
 impl Drop for RbStreamsClient {
     fn drop(&mut self) {
-        let (made_in, parts) = &*self.parts.borrow();
+        let (made_in, opened) = &*self.opened.borrow();
         if *made_in != handle::generation() {
-            // The parent's: its threads are not here, its locks may be held.
-            std::mem::forget(parts.clone());
+            // It belongs to the parent: its threads are not here, and its locks may be held.
+            std::mem::forget(opened.clone());
         }
     }
 }
 
-fn open(settings: &LogSettings) -> Result<Arc<Parts>, Error> {
-    let log = log::open(settings).map_err(|e| failure::raised(&e))?;
-    Ok(Arc::new(Parts { log, producer: Mutex::new(None) }))
+fn open(settings: &LogSettings) -> Result<Arc<OpenLog>, Error> {
+    let log = log::open(settings).map_err(|e| log_error::raised(&e))?;
+    Ok(Arc::new(OpenLog { log, producer: Mutex::new(None) }))
 }
 
 impl RbStreamsClient {
     fn new(settings: String) -> Result<Self, Error> {
         let settings: LogSettings = serde_json::from_str(&settings)
             .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
-        let parts = open(&settings)?;
-        Ok(Self { settings, parts: RefCell::new((handle::generation(), parts)) })
+        let opened = open(&settings)?;
+        Ok(Self { settings, opened: RefCell::new((handle::generation(), opened)) })
     }
 
-    /// What this process has opened.
+    /// The log, opened in this process.
     ///
     /// # Errors
-    /// As [`log::open`], in a forked child at its first call.
-    pub fn parts(&self) -> Result<Arc<Parts>, Error> {
-        let mut parts = self.parts.borrow_mut();
-        if parts.0 != handle::generation() {
+    /// In a forked child, those of [`log::open`] at the first call.
+    pub fn open(&self) -> Result<Arc<OpenLog>, Error> {
+        let mut opened = self.opened.borrow_mut();
+        if opened.0 != handle::generation() {
             let fresh = open(&self.settings)?;
-            std::mem::forget(std::mem::replace(&mut parts.1, fresh));
-            parts.0 = handle::generation();
+            std::mem::forget(std::mem::replace(&mut opened.1, fresh));
+            opened.0 = handle::generation();
         }
-        Ok(parts.1.clone())
+        Ok(opened.1.clone())
     }
 
-    /// The producer, where this process has made one. A forked child that has
-    /// not written anything opens nothing just to say so.
+    /// The producer, if this process has made one.
     fn own_producer(&self) -> Option<Arc<dyn Producer>> {
-        let parts = self.parts.borrow();
-        let ours = parts.0 == handle::generation();
-        ours.then(|| parts.1.producer.lock().clone()).flatten()
+        let opened = self.opened.borrow();
+        let is_own = opened.0 == handle::generation();
+        is_own.then(|| opened.1.producer.lock().clone()).flatten()
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>, Error> {
-        self.parts()?.producer().map_err(|e| failure::raised(&e))
+        self.open()?.producer().map_err(|e| log_error::raised(&e))
     }
 
-    #[allow(clippy::too_many_arguments)] // As many as a record has parts.
+    #[allow(clippy::too_many_arguments)] // The fields of a record.
     fn produce(
         &self,
         topic: RString,
@@ -116,20 +113,19 @@ impl RbStreamsClient {
         timestamp_ms: Option<i64>,
         timeout_s: f64,
     ) -> Result<RbReceipt, Error> {
-        let given = Given::new(topic, value, key, headers, partition, timestamp_ms)?;
+        let record = RubyRecord::new(topic, value, key, headers, partition, timestamp_ms)?;
         let producer = self.producer()?;
         let receipt = Arc::new(Receipt::new(1));
-        let mut patience = Patience::new(timeout_s)?;
-        match send(&*producer, &given, (&receipt, 0), &mut patience)? {
+        let mut deadline = RoomDeadline::new(timeout_s)?;
+        match send(&*producer, &record, (&receipt, 0), &mut deadline)? {
             Ok(()) => Ok(RbReceipt::new(receipt)),
-            Err(failed) => Err(failure::raised(&failed)),
+            Err(failed) => Err(log_error::raised(&failed)),
         }
     }
 
-    /// All of them under one receipt; a record that is not taken fails there,
-    /// and the others are sent.
+    /// Writes all under one receipt. A record that is refused fails there; the others are sent.
     fn produce_many(&self, list: RArray, timeout_s: f64) -> Result<RbReceipt, Error> {
-        self.produce_list(list, timeout_s, Given::from_array)
+        self.produce_list(list, timeout_s, RubyRecord::from_array)
     }
 
     fn produce_values(
@@ -140,7 +136,7 @@ impl RbStreamsClient {
     ) -> Result<RbReceipt, Error> {
         self.produce_list(values, timeout_s, |value| {
             let value = magnus::TryConvert::try_convert(value)?;
-            Given::new(topic, value, None, None, None, None)
+            RubyRecord::new(topic, value, None, None, None, None)
         })
     }
 
@@ -148,15 +144,15 @@ impl RbStreamsClient {
         &self,
         list: RArray,
         timeout_s: f64,
-        given: impl Fn(Value) -> Result<Given, Error>,
+        to_record: impl Fn(Value) -> Result<RubyRecord, Error>,
     ) -> Result<RbReceipt, Error> {
         let producer = self.producer()?;
         let count = list.len();
         let receipt = Arc::new(Receipt::new(count));
-        let mut patience = Patience::new(timeout_s)?;
+        let mut deadline = RoomDeadline::new(timeout_s)?;
         for index in 0..count {
             let row: Value = list.entry(index as isize)?;
-            let sent = send(&*producer, &given(row)?, (&receipt, index), &mut patience)?;
+            let sent = send(&*producer, &to_record(row)?, (&receipt, index), &mut deadline)?;
             if let Err(failed) = sent {
                 receipt.settle(index, Err(failed));
             }
@@ -164,7 +160,7 @@ impl RbStreamsClient {
         Ok(RbReceipt::new(receipt))
     }
 
-    /// Sends what waits; answers how many records are left when time is up.
+    /// Waits until all records are sent; answers how many are left when time is up.
     fn flush(&self, timeout_s: f64) -> Result<usize, Error> {
         let Some(producer) = self.own_producer() else { return Ok(0) };
         let until = Instant::now() + seconds("timeout_s", timeout_s)?;
@@ -184,40 +180,40 @@ impl RbStreamsClient {
         self.own_producer().map_or(0, |producer| producer.buffered())
     }
 
-    /// Lets go of the producer; the next call makes another one.
+    /// Closes the producer; the next call makes another one.
     fn close(&self) {
         let Some(producer) = self.own_producer() else { return };
-        self.parts.borrow().1.producer.lock().take();
+        self.opened.borrow().1.producer.lock().take();
         without_gvl_to_the_end(|| drop(producer));
     }
 
     fn address(&self) -> Result<String, Error> {
-        Ok(self.parts()?.log.address().to_string())
+        Ok(self.open()?.log.address().to_string())
     }
 
     fn admin(&self, call: String) -> Result<String, Error> {
-        let parts = self.parts()?;
+        let opened = self.open()?;
         waited(|| {
-            let mut admin = parts.log.admin()?;
+            let mut admin = opened.log.admin()?;
             admin_call::answer(&mut *admin, &call)
         })
     }
 
     fn reader(&self, topic: String, partition: i32, from: Value) -> Result<RbReader, Error> {
-        let parts = self.parts()?;
-        let from = place::position(from)?;
+        let opened = self.open()?;
+        let from = position(from)?;
         let partition = Partition { topic: Arc::from(topic), number: partition };
-        let reader = waited(|| parts.log.reader(&partition, from))?;
+        let reader = waited(|| opened.log.reader(&partition, from))?;
         Ok(RbReader::new(reader, partition))
     }
 }
 
-/// Whether a log can be opened with these settings: a property that is none is
-/// found before anything is started. Nothing is connected to or kept.
+/// Raises for settings that no log can be opened with, such as an unknown property, before anything is
+/// started. Connects to nothing.
 fn check_log(settings: String) -> Result<(), Error> {
     let settings: LogSettings = serde_json::from_str(&settings)
         .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
-    log::check(&settings).map_err(|e| failure::raised(&e))
+    log::check(&settings).map_err(|e| log_error::raised(&e))
 }
 
 /// Runs a call that ends by its own time limit, without the GVL.
@@ -226,19 +222,18 @@ fn waited<R>(work: impl Fn() -> log::Result<R>) -> Result<R, Error> {
         let answer = without_gvl_to_the_end(&work);
         check_interrupts()?;
         if let Some(answer) = answer {
-            return answer.map_err(|e| failure::raised(&e));
+            return answer.map_err(|e| log_error::raised(&e));
         }
     }
 }
 
-/// How long a call waits for room in all. Its clock is first looked at when
-/// there is none: most calls never wait.
-struct Patience {
+/// How long a call waits for room in all. The clock is read when there is none; most calls never wait.
+struct RoomDeadline {
     timeout: Duration,
     until: Option<Instant>,
 }
 
-impl Patience {
+impl RoomDeadline {
     fn new(timeout_s: f64) -> Result<Self, Error> {
         Ok(Self { timeout: seconds("timeout_s", timeout_s)?, until: None })
     }
@@ -249,20 +244,20 @@ impl Patience {
     }
 }
 
-/// Hands a record over, and waits for room while there is none.
+/// Gives a record to the producer, and waits while the buffer is full.
 ///
 /// # Errors
-/// What Ruby raised meanwhile; what the log says is in the answer.
+/// What Ruby raises meanwhile; errors of the log are in the answer.
 fn send(
     producer: &dyn Producer,
-    given: &Given,
+    record: &RubyRecord,
     receipt: (&Arc<Receipt>, usize),
-    patience: &mut Patience,
+    deadline: &mut RoomDeadline,
 ) -> Result<log::Result<()>, Error> {
     loop {
-        match given.with(|record| producer.send(record, Some(receipt))) {
+        match record.with(|record| producer.send(record, Some(receipt))) {
             Err(full) if full.kind == ErrorKind::Full => {
-                let left = patience.left();
+                let left = deadline.left();
                 if left == Duration::ZERO {
                     return Ok(Err(no_room(&full)));
                 }
@@ -277,7 +272,7 @@ fn send(
 fn no_room(full: &LogError) -> LogError {
     LogError::new(
         ErrorKind::Full,
-        format!("{}; it was waited for as long as produce_timeout allows", full.message),
+        format!("{}; waited as long as produce_timeout allows", full.message),
     )
 }
 

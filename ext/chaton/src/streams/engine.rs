@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use chaton_streams::engine::{Engine, EngineSettings, Sink, Tools, Turn};
+use chaton_streams::batch::Batch;
+use chaton_streams::engine::{BatchSink, Engine, EngineSettings};
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use super::client::RbStreamsClient;
-use super::failure;
+use super::log_error;
 use crate::convert::seconds;
 use crate::error;
 use crate::feed::Feed;
@@ -15,28 +16,26 @@ use crate::handle::Handle;
 use crate::pool::RbPool;
 use crate::unit::{Unit, STREAMS_LANE};
 
-/// Puts turns into the pool.
+/// Puts batches into the pool.
 struct PoolSink(Feed);
 
-fn turn_of(unit: Unit) -> Arc<Turn> {
-    let Unit::Streams(turn) = unit else {
-        unreachable!("what the pool gives back is what was put in")
-    };
-    turn
+fn batch_of(unit: Unit) -> Arc<Batch> {
+    let Unit::Streams(batch) = unit else { unreachable!("the pool gives back what was put in") };
+    batch
 }
 
-impl Sink for PoolSink {
-    fn submit(&self, turn: Arc<Turn>) -> Result<(), Arc<Turn>> {
-        self.0.submit(Unit::Streams(turn)).map_err(turn_of)
+impl BatchSink for PoolSink {
+    fn submit(&self, batch: Arc<Batch>) -> Result<(), Arc<Batch>> {
+        self.0.submit(Unit::Streams(batch)).map_err(batch_of)
     }
 
-    /// Ruby is woken once for all turns that became ready together.
+    /// Ruby is woken once for all batches that became ready together.
     fn flush(&self) {
         self.0.flush();
     }
 
-    fn take_waiting(&self) -> Vec<Arc<Turn>> {
-        self.0.take_waiting().into_iter().map(turn_of).collect()
+    fn take_waiting(&self) -> Vec<Arc<Batch>> {
+        self.0.take_waiting().into_iter().map(batch_of).collect()
     }
 
     fn warn(&self, message: &str) {
@@ -54,12 +53,12 @@ impl RbStreams {
         let parts = pool.0.get()?.clone();
         let settings: EngineSettings = serde_json::from_str(&settings)
             .map_err(|e| error::argument(format!("settings of streams: {e}")))?;
-        let opened = client.parts()?;
+        let opened = client.open()?;
         let log = opened.log.clone();
-        let tools = Tools { log, producer: Arc::new(move || opened.producer()) };
         let sink = PoolSink(Feed::new(&parts, STREAMS_LANE));
-        let engine = Engine::start(settings, tools, Arc::new(sink));
-        Ok(Self(Handle::new(engine.map_err(|e| failure::raised(&e))?)))
+        let engine =
+            Engine::start(settings, log, Arc::new(move || opened.producer()), Arc::new(sink));
+        Ok(Self(Handle::new(engine.map_err(|e| log_error::raised(&e))?)))
     }
 
     fn quiet(&self) -> Result<(), Error> {

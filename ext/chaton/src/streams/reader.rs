@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
-use chaton_streams::engine::Turn;
+use chaton_streams::batch::Batch;
 use chaton_streams::log::{Limits, Partition, PartitionReader};
 use chaton_streams::record::Chunk;
 use magnus::{method, prelude::*, Error, RModule, Ruby, Value};
 use parking_lot::Mutex;
 
 use super::batch::RbBatch;
-use super::failure;
+use super::log_error;
 use crate::convert::seconds;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::handle::Handle;
@@ -19,7 +19,7 @@ use crate::handle::Handle;
 /// Bytes read at once.
 const BYTES_MAX: usize = 1 << 20;
 
-struct Parts {
+struct OpenReader {
     reader: Mutex<Option<Box<dyn PartitionReader>>>,
     event_fd: Arc<EventFd>,
     partition: Partition,
@@ -27,13 +27,13 @@ struct Parts {
 
 /// A reader as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::StreamsReader", free_immediately, size)]
-pub struct RbReader(Handle<Parts>);
+pub struct RbReader(Handle<OpenReader>);
 
 impl RbReader {
     /// Around a reader.
     pub fn new(reader: Box<dyn PartitionReader>, partition: Partition) -> Self {
         let event_fd = reader.interrupter();
-        Self(Handle::new(Parts { reader: Mutex::new(Some(reader)), event_fd, partition }))
+        Self(Handle::new(OpenReader { reader: Mutex::new(Some(reader)), event_fd, partition }))
     }
 
     /// The next records, waited for without the GVL; nil when time is up.
@@ -43,32 +43,31 @@ impl RbReader {
         records: usize,
         timeout_s: f64,
     ) -> Result<Option<Value>, Error> {
-        let parts = rb_self.0.get()?;
+        let open = rb_self.0.get()?;
         let until = Instant::now() + seconds("timeout_s", timeout_s)?;
         let limits = Limits { records, bytes: BYTES_MAX };
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let read = || {
-                let mut reader = parts.reader.lock();
+                let mut reader = open.reader.lock();
                 reader.as_mut().map_or(Ok(None), |reader| reader.next(limits, left))
             };
-            let chunk = without_gvl(read, &|| parts.event_fd.notify());
+            let chunk = without_gvl(read, &|| open.event_fd.notify());
             check_interrupts()?;
             match chunk {
-                Some(Ok(Some(chunk))) => return Ok(Some(batch(ruby, &parts.partition, chunk))),
-                Some(Err(failed)) => return Err(failure::raised(&failed)),
+                Some(Ok(Some(chunk))) => return Ok(Some(batch(ruby, &open.partition, chunk))),
+                Some(Err(failed)) => return Err(log_error::raised(&failed)),
                 _ if left == Duration::ZERO => return Ok(None),
                 _ => {}
             }
         }
     }
 
-    /// Lets go of files and connections now, rather than when it is collected;
-    /// there is nothing to be read after it.
+    /// Closes files and connections now instead of when it is collected.
     fn close(&self) -> Result<(), Error> {
-        let parts = self.0.get()?;
-        parts.event_fd.notify();
-        while without_gvl(|| drop(parts.reader.lock().take()), &|| {}).is_none() {
+        let open = self.0.get()?;
+        open.event_fd.notify();
+        while without_gvl(|| drop(open.reader.lock().take()), &|| {}).is_none() {
             check_interrupts()?;
         }
         Ok(())
@@ -76,7 +75,7 @@ impl RbReader {
 }
 
 fn batch(ruby: &Ruby, partition: &Partition, chunk: Chunk) -> Value {
-    RbBatch::wrap(ruby, Turn::detached(partition.clone(), Arc::new(chunk)))
+    RbBatch::wrap(ruby, Batch::detached(partition.clone(), Arc::new(chunk)))
 }
 
 /// Defines the class.

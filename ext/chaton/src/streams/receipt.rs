@@ -1,4 +1,4 @@
-//! `Chaton::Native::Receipt`: what became of records that were produced.
+//! `Chaton::Native::Receipt`: whether produced records are durable.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use chaton_streams::receipt::Receipt;
 use magnus::{method, prelude::*, Error, RArray, RModule, Ruby};
 
-use super::failure;
+use super::log_error;
 use crate::convert::seconds;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::handle::Handle;
@@ -32,7 +32,7 @@ impl RbReceipt {
             return Ok(false);
         }
         match receipt.failures().first() {
-            Some((_, failed)) => Err(failure::raised(failed)),
+            Some((_, failed)) => Err(log_error::raised(failed)),
             None => Ok(true),
         }
     }
@@ -49,7 +49,7 @@ impl RbReceipt {
     fn errors(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
         let list = ruby.ary_new();
         for (index, failed) in rb_self.0.get()?.failures() {
-            list.push((index, failure::class_name(failed.kind), failed.message))?;
+            list.push((index, log_error::class_name(failed.kind), failed.message))?;
         }
         Ok(list)
     }

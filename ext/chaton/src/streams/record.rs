@@ -1,10 +1,10 @@
-//! `Chaton::Native::Record`: one record of a batch, made when user code asks
-//! for it. Its parts become Ruby objects when they are touched.
+//! `Chaton::Native::Record`: one record of a batch, made when user code uses it. Its key, value and
+//! headers become Ruby objects when they are read.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-use chaton_streams::engine::Turn;
+use chaton_streams::batch::Batch;
 use chaton_streams::record::Record;
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
@@ -20,7 +20,7 @@ use crate::names;
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Record", mark, free_immediately, size)]
 pub struct RbRecord {
-    turn: Arc<Turn>,
+    batch: Arc<Batch>,
     index: u32,
     deserializer: VALUE,
     value: Cell<VALUE>,
@@ -33,7 +33,7 @@ unsafe impl Sync for RbRecord {}
 
 impl DataTypeFunctions for RbRecord {
     fn mark(&self, marker: &Marker) {
-        // SAFETY: what the batch was given.
+        // SAFETY: nil, or what `deserializer=` of the batch was given.
         marker.mark(unsafe { Value::from_raw(self.deserializer) });
         // SAFETY: undefined (a special constant), or what `value` made.
         marker.mark(unsafe { Value::from_raw(self.value.get()) });
@@ -47,24 +47,24 @@ pub fn binary(bytes: &[u8]) -> Value {
 }
 
 impl RbRecord {
-    /// The record at this place of the turn's chunk, as a Ruby object.
-    pub fn wrap(ruby: &Ruby, turn: Arc<Turn>, index: u32, deserializer: VALUE) -> Value {
+    /// The record at this index of the batch's chunk, as a Ruby object.
+    pub fn wrap(ruby: &Ruby, batch: Arc<Batch>, index: u32, deserializer: VALUE) -> Value {
         let value = Cell::new(rb_sys::Qundef as VALUE);
-        ruby.obj_wrap(Self { turn, index, deserializer, value }).as_value()
+        ruby.obj_wrap(Self { batch, index, deserializer, value }).as_value()
     }
 
     fn record(&self) -> Record<'_> {
-        self.turn.chunk().record(self.index as usize)
+        self.batch.chunk().record(self.index as usize)
     }
 
-    /// The value as the deserialiser of the route makes it; made once.
+    /// The value as the deserializer of the route makes it, once.
     fn value(ruby: &Ruby, rb_self: magnus::typed_data::Obj<Self>) -> Result<Value, Error> {
-        let made = rb_self.value.get();
-        if made != rb_sys::Qundef as VALUE {
-            // SAFETY: made before, kept alive by `mark`.
-            return Ok(unsafe { Value::from_raw(made) });
+        let cached = rb_self.value.get();
+        if cached != rb_sys::Qundef as VALUE {
+            // SAFETY: made before, and kept alive by `mark`.
+            return Ok(unsafe { Value::from_raw(cached) });
         }
-        // SAFETY: what the batch was given, kept alive by `mark`.
+        // SAFETY: nil, or what `deserializer=` was given; kept alive by `mark`.
         let deserializer = unsafe { Value::from_raw(rb_self.deserializer) };
         let value = if deserializer.is_nil() {
             rb_self.record().value().map_or_else(|| ruby.qnil().as_value(), binary)
@@ -87,7 +87,7 @@ impl RbRecord {
         self.record().key().is_some()
     }
 
-    /// Names and values; a name that comes several times has an Array.
+    /// Names and values; the value of a name that comes several times is an Array.
     fn headers(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
         let hash = ruby.hash_new();
         for (name, value) in rb_self.record().headers() {
@@ -114,11 +114,11 @@ impl RbRecord {
     }
 
     fn topic(&self) -> Value {
-        names::name(&self.turn.partition().topic)
+        names::name(&self.batch.partition().topic)
     }
 
     fn partition(&self) -> i32 {
-        self.turn.partition().number
+        self.batch.partition().number
     }
 }
 

@@ -9,7 +9,7 @@ require "chaton/telemetry/log"
 require "open3"
 require "stringio"
 require "tmpdir"
-require_relative "fake_turn"
+require_relative "fake_batch"
 
 # Streams without a log: consumers are given batches that no engine stands behind.
 class StreamsUnitCase < Minitest::Test
@@ -55,8 +55,8 @@ class StreamsUnitCase < Minitest::Test
     Chaton::Streams::Batch.build(topic, partition, rows)
   end
 
-  # A batch as the engine would give it out: its kind, generation, strand and attempt can be said.
-  def turn(*values, **facts) = FakeTurn.new(batch(*values), **facts)
+  # A batch as the engine would give it out: its kind, generation, lane and attempt can be said.
+  def fake_batch(*values, **facts) = FakeBatch.new(batch(*values), **facts)
 
   # A process of its own; answers what it printed.
   def in_process(script)

@@ -1,24 +1,24 @@
-//! What is done beyond the head, as text beside a commit: lengths in turn of
-//! what is not done and what is, from the head on, in digits of 5 bits.
+//! The records done beyond the head, as metadata of a commit.
 //!
-//! A note that somebody else wrote is ignored: at worst, records are handed
-//! out once more.
+//! The text lists lengths from the head on, of offsets that are not done and offsets that are in turn,
+//! in digits of 5 bits. Metadata that another program wrote is ignored; at worst, records are handed
+//! out again.
 
 use std::collections::VecDeque;
 
-use super::Range;
+use super::OffsetRange;
 
-/// Kafka's own bound.
+/// Kafka's limit.
 const BYTES_MAX: usize = 4_096;
-/// Nothing is fetched past this: what is out may still end in small pieces.
+/// Past this nothing is fetched, because records in flight may still finish in small pieces.
 const BYTES_FETCHING_MAX: usize = 3_072;
-/// Who wrote it, and the version of the format.
+/// The writer, and the version of the format.
 const PREFIX: &str = "chaton:1:";
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Lengths of what is not done, each with that of what is done behind it.
+/// The lengths of ranges that are not done, each with the length of the done range behind it.
 fn lengths(
-    undone: &VecDeque<Range>,
+    undone: &VecDeque<OffsetRange>,
     position: Option<i64>,
 ) -> impl Iterator<Item = (u64, u64)> + '_ {
     let after = undone.iter().skip(1).map(|range| range.0).chain(position);
@@ -26,8 +26,8 @@ fn lengths(
     pairs.map(|(range, next)| ((range.1 - range.0) as u64, (next - range.1).max(0) as u64))
 }
 
-/// Whether there is room for more.
-pub(in super::super) fn fits(undone: &VecDeque<Range>, position: Option<i64>) -> bool {
+/// Whether more may be fetched.
+pub(in super::super) fn fits(undone: &VecDeque<OffsetRange>, position: Option<i64>) -> bool {
     if undone.len() <= 2 {
         return true;
     }
@@ -35,9 +35,9 @@ pub(in super::super) fn fits(undone: &VecDeque<Range>, position: Option<i64>) ->
     PREFIX.len() + bytes <= BYTES_FETCHING_MAX
 }
 
-/// The note; empty when nothing is done beyond the head. What does not fit is
-/// left out from the far end: it would be done again.
-pub(in super::super) fn encode(undone: &VecDeque<Range>, position: Option<i64>) -> String {
+/// The text; empty when nothing is done beyond the head. The last ranges are left out when they do not
+/// fit: their records are handed out again.
+pub(in super::super) fn encode(undone: &VecDeque<OffsetRange>, position: Option<i64>) -> String {
     let mut text = String::new();
     for (not_done, done) in lengths(undone, position).filter(|(_, done)| *done > 0) {
         if text.is_empty() {
@@ -52,9 +52,9 @@ pub(in super::super) fn encode(undone: &VecDeque<Range>, position: Option<i64>) 
     text
 }
 
-/// Reads a note beside a commit of `head`: what is done, rising. Empty for a
-/// note that is not ours.
-pub(in super::super) fn decode(head: i64, text: &str) -> VecDeque<Range> {
+/// Reads the metadata of a commit at `head`: the ranges that are done, rising. Empty for metadata of
+/// another program.
+pub(in super::super) fn decode(head: i64, text: &str) -> VecDeque<OffsetRange> {
     let numbers = text.strip_prefix(PREFIX).and_then(numbers).unwrap_or_default();
     let mut done = VecDeque::with_capacity(numbers.len() / 2);
     let mut at = head;
@@ -87,7 +87,7 @@ fn push(text: &mut String, mut number: u64) {
     }
 }
 
-/// `None` for a text that is no list of numbers.
+/// `None` for text that is not a list of numbers.
 fn numbers(text: &str) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     let (mut number, mut shift) = (0u64, 0u32);

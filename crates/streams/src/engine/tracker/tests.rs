@@ -18,7 +18,7 @@ fn entry(offset: i64) -> RecordLayout {
 }
 
 #[test]
-fn the_head_goes_from_record_to_record_over_gaps() {
+fn the_head_moves_over_gaps_between_records() {
     let entries: Vec<RecordLayout> = [5, 9, 10, 20].into_iter().map(entry).collect();
     let mut tracker = Tracker::new(Some(2));
     assert_eq!(tracker.head(), Some(2));
@@ -36,7 +36,7 @@ fn the_head_goes_from_record_to_record_over_gaps() {
 }
 
 #[test]
-fn what_is_done_beyond_the_head_is_read_back() {
+fn records_done_beyond_the_head_are_read_back() {
     let mut tracker = Tracker::new(None);
     assert_eq!(tracker.head(), None);
     tracker.fetched(100, 200);
@@ -47,7 +47,7 @@ fn what_is_done_beyond_the_head_is_read_back() {
 }
 
 #[test]
-fn notes_of_others_are_ignored() {
+fn metadata_of_other_programs_is_ignored() {
     for note in
         ["", "NULL", "chaton:1:A", "chaton:1:AA", "chaton:1:B", "chaton:1:B!", "chaton:2:BB"]
     {
@@ -59,7 +59,7 @@ fn notes_of_others_are_ignored() {
 }
 
 #[test]
-fn a_log_that_goes_back_is_done_again() {
+fn records_are_done_again_when_the_log_goes_back() {
     let mut tracker = Tracker::new(Some(0));
     tracker.fetched(0, 10);
     tracker.done(&[(2, 8)]);
@@ -71,20 +71,20 @@ fn a_log_that_goes_back_is_done_again() {
 }
 
 #[test]
-fn a_position_that_was_only_asked_for_is_not_committed() {
+fn the_position_of_a_seek_is_not_committed_before_a_fetch() {
     let mut tracker = Tracker::asked(Some(1_000));
     assert_eq!((tracker.head(), tracker.position()), (None, Some(1_000)));
     assert!(tracker.fetched(10, 20));
     tracker.done(&[(10, 20)]);
     assert_eq!((tracker.head(), tracker.position()), (Some(20), Some(20)));
     let mut tracker = Tracker::asked(Some(5));
-    assert!(!tracker.fetched(7, 9), "a gap is no way back");
+    assert!(!tracker.fetched(7, 9), "a gap does not mean that the log went back");
     assert_eq!(tracker.head(), Some(7));
 }
 
-/// Random gaps, random strands, random order of endings.
+/// Random gaps, and records that finish in a random order.
 #[test]
-fn it_agrees_with_a_set() {
+fn the_tracker_agrees_with_a_set() {
     for seed in 1..300 {
         let mut random = Random::seeded(seed * 7_919);
         let mut tracker = Tracker::new(Some(0));
@@ -118,7 +118,7 @@ fn it_agrees_with_a_set() {
 
 fn check(tracker: &Tracker, offsets: &[i64], done: &BTreeSet<i64>) {
     let first = offsets.iter().find(|offset| !done.contains(offset)).copied();
-    // Behind the last record there is nothing that it could stand at.
+    // After the last record the head is its offset plus one.
     assert_eq!(tracker.head(), first.or(offsets.last().map(|last| last + 1)));
     for offset in offsets {
         assert_eq!(tracker.is_undone(*offset), !done.contains(offset), "{offset}");
@@ -130,21 +130,21 @@ fn check(tracker: &Tracker, offsets: &[i64], done: &BTreeSet<i64>) {
     }
 }
 
-/// The worst that can happen: every second record of very many.
+/// The worst case: every second record of very many is done.
 #[test]
-fn a_note_is_never_too_long_and_never_says_too_much() {
+fn metadata_is_never_too_long_and_never_lists_too_much() {
     let mut tracker = Tracker::new(Some(0));
     let mut end = 0;
     while tracker.fits() {
         tracker.fetched(end, end + 100);
-        let every_second: Vec<Range> =
+        let every_second: Vec<OffsetRange> =
             (0..50).map(|i| (end + 2 * i + 1, end + 2 * i + 2)).collect();
         tracker.done(&every_second);
         end += 100;
     }
     assert!(end > 2_000, "{end}");
     assert!(metadata::decode(0, &tracker.metadata()).len() as i64 == end / 2);
-    // What was out at that time ends in the worst way, too.
+    // Records in flight finish in the worst order, too.
     tracker.fetched(end, end + 4_000);
     tracker.done(&(0..2_000).map(|i| (end + 2 * i + 1, end + 2 * i + 2)).collect::<Vec<_>>());
     let note = tracker.metadata();

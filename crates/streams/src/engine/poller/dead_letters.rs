@@ -1,35 +1,36 @@
-//! Records that failed too often are written to their dead-letter topic.
+//! Writing records that failed too often to their dead-letter topic.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::super::cell::Cell;
-use super::super::life::Letter;
+use super::super::assigned_partition::AssignedPartition;
+use super::super::partition_state::PendingDeadLetter;
 use super::Poller;
 use crate::log::{self, Partition, Producer};
 use crate::receipt::Receipt;
 use crate::record::OwnedRecord;
 
 impl Poller {
-    pub(super) fn send(&mut self, cell: &Arc<Cell>, letter: Arc<Letter>) {
-        let group = self.group.clone();
-        let (home, own) = (cell.clone(), letter.clone());
-        let ended = move |receipt: &Receipt| {
+    pub(super) fn send_dead_letter(
+        &mut self,
+        partition: &Arc<AssignedPartition>,
+        letter: Arc<PendingDeadLetter>,
+    ) {
+        let record = record_of(&letter, &self.group.settings.name, &partition.partition);
+        let owner = partition.clone();
+        let receipt = Arc::new(Receipt::with(1, move |receipt: &Receipt| {
             let failure = receipt.failures().into_iter().next().map(|(_, error)| error.message);
             if failure.is_none() {
-                let counters = &home.group().shared.counters;
-                counters.dead_letters.fetch_add(1, Ordering::Relaxed);
+                owner.group.context.counters.dead_letters.fetch_add(1, Ordering::Relaxed);
             }
-            home.group().letter_ended(&own.topic, failure.as_deref());
-            home.letter_ended(own.strand, own.id, failure.is_none());
-        };
-        let receipt = Arc::new(Receipt::with(1, ended));
-        let record = record_of(&letter, &group.settings.name, cell.partition());
+            owner.group.dead_letter_ended(&letter.topic, failure.as_deref());
+            owner.dead_letter_ended(&letter, failure.is_none());
+        }));
         let sent = self
             .producer()
             .and_then(|producer| record.with(|record| producer.send(record, Some((&receipt, 0)))));
         if let Err(error) = sent {
-            // The receipt is not settled by anybody else then.
+            // A record that the producer refuses does not settle its receipt.
             receipt.settle(0, Err(error));
         }
     }
@@ -38,14 +39,14 @@ impl Poller {
         if let Some(producer) = &self.producer {
             return Ok(producer.clone());
         }
-        let producer = (self.group.shared.tools.producer)()?;
+        let producer = (self.context.producer)()?;
         self.producer = Some(producer.clone());
         Ok(producer)
     }
 }
 
-/// Key, value and headers as they were; behind them what happened.
-fn record_of(letter: &Letter, group: &str, partition: &Partition) -> OwnedRecord {
+/// The dead letter: key, value and headers of the record, and headers that say what happened.
+fn record_of(letter: &PendingDeadLetter, group: &str, partition: &Partition) -> OwnedRecord {
     let record = letter.record();
     let copied = record.headers().map(|(name, value)| (name.to_vec(), value.map(<[u8]>::to_vec)));
     let mut headers: Vec<_> = copied.collect();
@@ -54,7 +55,7 @@ fn record_of(letter: &Letter, group: &str, partition: &Partition) -> OwnedRecord
         ("source_partition", partition.number.to_string()),
         ("source_offset", record.offset().to_string()),
         ("source_consumer_group", group.to_owned()),
-        ("source_attempts", letter.attempts.to_string()),
+        ("source_attempts", letter.attempts().to_string()),
         ("error_class", letter.class.clone()),
         ("error_message", letter.message.clone()),
         ("failed_at", iso_8601(letter.failed_at_ms)),
@@ -78,8 +79,8 @@ fn iso_8601(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
 }
 
-/// Year, month and day of a day since 1970 (Howard Hinnant,
-/// `civil_from_days`: years begin in March, so that the leap day is the last).
+/// Year, month and day of a day since 1970. The year is counted from March, so that the leap day is
+/// its last day (Howard Hinnant, `civil_from_days`).
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_for_people() {
+    fn times_are_written_as_iso_8601() {
         for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_826_153_007, "2000-02-29T12:09:13.007Z"),

@@ -3,22 +3,22 @@
 require "delegate"
 
 # A native batch, with what an engine would know of it.
-class FakeTurn < SimpleDelegator
-  FACTS = { kind: :records, route: 0, generation: 1, strand: 0, attempt: 1, end_offset: nil, verdict: [:done],
+class FakeBatch < SimpleDelegator
+  FACTS = { kind: :records, route: 0, generation: 1, lane: 0, attempt: 1, end_offset: nil, verdict: [:done],
             revoked?: false }.freeze
 
   # @return [Array] how it was ended
-  attr_reader :endings
+  attr_reader :outcomes
 
   def initialize(batch, **facts)
     super(batch)
     @facts = FACTS.merge(facts)
-    @endings = []
+    @outcomes = []
   end
 
   FACTS.each_key { |name| define_method(name) { @facts.fetch(name) } }
 
-  def open? = @endings.empty?
+  def open? = @outcomes.empty?
 
   def done = finish(:done, [:done])
 
@@ -26,7 +26,7 @@ class FakeTurn < SimpleDelegator
 
   def abandon = finish(:abandoned, nil)
 
-  def ending = @endings.last
+  def outcome = @outcomes.last
 
   def transact(rows, through)
     @transacted = [rows, through]
@@ -36,10 +36,10 @@ class FakeTurn < SimpleDelegator
 
   private
 
-  def finish(ending, answer)
-    raise "ended twice: #{@endings}" unless open?
+  def finish(outcome, answer)
+    raise "ended twice: #{@outcomes}" unless open?
 
-    @endings << ending
+    @outcomes << outcome
     answer
   end
 end

@@ -1,4 +1,4 @@
-//! Where to read, as Ruby says it.
+//! Positions in a partition as Ruby values.
 
 use chaton_streams::log::Position;
 use magnus::{prelude::*, Error, RArray, TryConvert, Value};
@@ -23,7 +23,7 @@ pub fn position(from: Value) -> Result<Position, Error> {
         Ok("earliest") => Ok(Position::Earliest),
         Ok("latest") => Ok(Position::Latest),
         _ => Err(error::argument(format!(
-            "{from:?} is no place in a topic; use \"earliest\", \"latest\", an offset or [\"time\", ms]"
+            "{from:?} is not a position in a topic; use \"earliest\", \"latest\", an offset or [\"time\", ms]"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! Records as Ruby hands them over.
+//! Records that Ruby writes.
 
 use chaton_streams::record::{NewRecord, OwnedRecord};
 use magnus::r_hash::ForEach;
@@ -7,12 +7,11 @@ use magnus::{Error, RArray, RHash, RString, TryConvert, Value};
 use crate::convert::copy;
 use crate::error;
 
-/// Headers with bytes of their own.
+/// Names and values, copied.
 type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// A record whose key and value are still Ruby's Strings: they are read at the
-/// moment it is written, so that they are copied once.
-pub struct Given {
+/// A record whose key and value are still Ruby Strings. They are copied once, when it is written.
+pub struct RubyRecord {
     topic: RString,
     value: Option<RString>,
     key: Option<RString>,
@@ -21,8 +20,8 @@ pub struct Given {
     timestamp_ms: Option<i64>,
 }
 
-impl Given {
-    /// Everything that may run Ruby code happens here.
+impl RubyRecord {
+    /// Converts the headers; nothing after this runs Ruby code.
     ///
     /// # Errors
     /// `TypeError` or `ArgumentError`.
@@ -38,11 +37,10 @@ impl Given {
         Ok(Self { topic, value, key, headers, partition, timestamp_ms })
     }
 
-    /// From `[topic, value, key, headers, partition, timestamp_ms]`; what is
-    /// missing at the end is nil.
+    /// From `[topic, value, key, headers, partition, timestamp_ms]`; a shorter Array ends with nil.
     ///
     /// # Errors
-    /// As [`Given::new`].
+    /// As [`RubyRecord::new`].
     pub fn from_array(value: Value) -> Result<Self, Error> {
         let row = RArray::try_convert(value)?;
         fn at<T: TryConvert>(row: RArray, index: isize) -> Result<Option<T>, Error> {
@@ -56,8 +54,8 @@ impl Given {
     pub fn with<R>(&self, write: impl FnOnce(&NewRecord<'_>) -> R) -> R {
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (&name[..], value.as_deref())).collect();
-        // SAFETY: no Ruby code runs before the slices are done with, and the
-        // Strings are on this thread's stack or in an Array that is.
+        // SAFETY: no Ruby code runs while the slices are used, and the Strings are on this thread's
+        // stack or in an Array that is.
         let (topic, key, value) = unsafe {
             (
                 self.topic.as_slice(),
@@ -66,7 +64,7 @@ impl Given {
             )
         };
         write(&NewRecord {
-            // What is no text names no topic: the log says so.
+            // No topic has this name, and the log refuses it.
             topic: std::str::from_utf8(topic).unwrap_or("\u{fffd}"),
             partition: self.partition,
             key,
@@ -76,7 +74,7 @@ impl Given {
         })
     }
 
-    /// With bytes of its own.
+    /// A copy.
     pub fn owned(&self) -> OwnedRecord {
         OwnedRecord {
             topic: String::from_utf8_lossy(&copy(self.topic)).into_owned(),
@@ -89,8 +87,8 @@ impl Given {
     }
 }
 
-/// A Hash of String to String, nil, or an Array of these: a name that comes
-/// several times.
+/// Headers from a Hash. A value is a String, nil, or an Array of these for a name that comes several
+/// times.
 ///
 /// # Errors
 /// `TypeError`.

@@ -1,30 +1,30 @@
-//! A token bucket: how fast a partition's records are handed out.
+//! A token bucket, which limits how fast a partition's records are handed out.
 
 use super::settings::Throttle;
 
-/// Filled at a steady rate, emptied by what is handed out.
+/// Fills at a steady rate; each record that is handed out takes a token.
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub(super) struct TokenBucket {
     size: u64,
     ns_per_token: f64,
     tokens: f64,
     at_ns: u64,
 }
 
-impl Bucket {
-    /// Full at this time.
+impl TokenBucket {
+    /// Full at `now_ns`.
     pub fn new(throttle: Throttle, now_ns: u64) -> Self {
         let size = throttle.records.max(1);
         let ns_per_token = throttle.per_ms as f64 * 1e6 / size as f64;
         Self { size, ns_per_token, tokens: size as f64, at_ns: now_ns }
     }
 
-    /// As many as may ever be taken at once.
+    /// The most that can be taken at once.
     pub fn size(&self) -> usize {
         usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 
-    /// Takes so many; else tells when they will be there.
+    /// Takes this many tokens, or answers when they will be there.
     pub fn take(&mut self, count: usize, now_ns: u64) -> Result<(), u64> {
         let passed = now_ns.saturating_sub(self.at_ns) as f64;
         self.at_ns = self.at_ns.max(now_ns);
@@ -41,7 +41,7 @@ impl Bucket {
         Err(now_ns + (missing * self.ns_per_token).ceil() as u64)
     }
 
-    /// They were not used after all.
+    /// Puts back tokens that were not used.
     pub fn put_back(&mut self, count: usize) {
         self.tokens = (self.tokens + count as f64).min(self.size as f64);
     }
@@ -54,8 +54,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn it_gives_what_has_come_in() {
-        let mut bucket = Bucket::new(Throttle { records: 100, per_ms: 1_000 }, 0);
+    fn it_gives_out_as_many_tokens_as_have_come_in() {
+        let mut bucket = TokenBucket::new(Throttle { records: 100, per_ms: 1_000 }, 0);
         assert_eq!(bucket.take(100, 0), Ok(()));
         assert_eq!(bucket.take(50, 0), Err(SECOND / 2));
         assert_eq!(bucket.take(50, SECOND / 2), Ok(()));

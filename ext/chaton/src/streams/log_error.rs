@@ -5,7 +5,7 @@ use magnus::Error;
 
 use crate::error;
 
-/// The class in `Chaton` that says what to do about it.
+/// The name of its class in `Chaton`.
 pub fn class_name(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unreachable => "LogUnavailable",

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use chaton_streams::engine::{Ending, Turn};
+use chaton_streams::batch::{Batch, BatchOutcome};
 use chaton_streams::log::{Partition, Position};
 use chaton_streams::record::{ChunkBuilder, OwnedRecord};
 use magnus::{prelude::*, Error, IntoValue, RArray, RHash, RString, Ruby, TryConvert, Value};
 
 use super::batch::RbBatch;
-use super::given::headers_of;
+use super::new_record::headers_of;
 use super::record::binary;
 use crate::convert::{copy, text};
 use crate::error;
@@ -38,40 +38,44 @@ pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result
         builder.push(offset, timestamp_ms, key.as_deref(), value.as_deref(), headers);
     }
     let partition = Partition { topic: Arc::from(topic), number: partition };
-    Ok(RbBatch::wrap(ruby, Turn::detached(partition, Arc::new(builder.finish()))))
+    Ok(RbBatch::wrap(ruby, Batch::detached(partition, Arc::new(builder.finish()))))
 }
 
-/// What happened to a batch that was built.
+/// What the consumer did with a batch that was built.
 ///
 /// # Errors
 /// What Ruby raises.
-pub fn outcome(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
-    let outcome = batch.turn().endings();
-    let shown = ruby.hash_new();
-    let set = |name, value: Value| shown.aset(ruby.to_symbol(name), value);
-    set("marked", ruby.ary_from_iter(outcome.marked).as_value())?;
-    set("paused_s", ruby.into_value(outcome.pause.map(|pause| pause.as_secs_f64())))?;
-    set("seek", outcome.seek.map_or(ruby.qnil().as_value(), |place| shown_place(ruby, place)))?;
-    let written = ruby.ary_new_capa(outcome.written.len());
-    for record in &outcome.written {
-        written.push(shown_record(ruby, record)?)?;
+pub fn calls(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
+    let calls = batch.batch().calls();
+    let hash = ruby.hash_new();
+    let set = |name, value: Value| hash.aset(ruby.to_symbol(name), value);
+    set("marked", ruby.ary_from_iter(calls.marked).as_value())?;
+    set("paused_s", ruby.into_value(calls.requests.pause.map(|pause| pause.as_secs_f64())))?;
+    set(
+        "seek",
+        calls.requests.seek.map_or(ruby.qnil().as_value(), |to| position_to_ruby(ruby, to)),
+    )?;
+    let written = ruby.ary_new_capa(calls.written.len());
+    for record in &calls.written {
+        written.push(record_to_ruby(ruby, record)?)?;
     }
     set("written", written.as_value())?;
     set(
-        "ending",
-        match outcome.ending {
+        "outcome",
+        match calls.outcome {
             None => ruby.qnil().as_value(),
-            Some(Ending::Done) => ruby.to_symbol("done").as_value(),
-            Some(Ending::Failed { class, message }) => {
+            Some(BatchOutcome::Done) => ruby.to_symbol("done").as_value(),
+            Some(BatchOutcome::Abandoned) => ruby.to_symbol("abandoned").as_value(),
+            Some(BatchOutcome::Failed { class, message }) => {
                 (ruby.to_symbol("failed"), class, message).into_value_with(ruby)
             }
         },
     )?;
-    Ok(shown)
+    Ok(hash)
 }
 
-fn shown_place(ruby: &Ruby, place: Position) -> Value {
-    match place {
+fn position_to_ruby(ruby: &Ruby, position: Position) -> Value {
+    match position {
         Position::Earliest => ruby.into_value("earliest"),
         Position::Latest => ruby.into_value("latest"),
         Position::Offset(offset) => ruby.into_value(offset),
@@ -79,8 +83,8 @@ fn shown_place(ruby: &Ruby, place: Position) -> Value {
     }
 }
 
-/// As `produce_many` takes it.
-fn shown_record(ruby: &Ruby, record: &OwnedRecord) -> Result<RArray, Error> {
+/// A row as `produce_many` takes it.
+fn record_to_ruby(ruby: &Ruby, record: &OwnedRecord) -> Result<RArray, Error> {
     let headers = ruby.hash_new();
     for (name, value) in &record.headers {
         headers.aset(text(name), value.as_deref().map(binary))?;

@@ -1,0 +1,348 @@
+//! An assigned partition: its state under a lock, and the effects of its changes.
+//!
+//! A thread that ends a batch calls in here. It holds the lock for a short time, does no IO, and
+//! hands out the next batch of the partition itself, without a change of threads.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::group::ConsumerGroup;
+use super::partition_state::{Now, PartitionState, PendingDeadLetter};
+use super::room::{RoomWait, RoomWaiter};
+use super::route::Route;
+use super::stats::PartitionStats;
+use crate::batch::{Batch, BatchKind, BatchOutcome, BatchOwner, BatchVerdict};
+use crate::log::{self, Assignment, Commit, ErrorKind, Limits, LogError, Partition, Position};
+use crate::record::Chunk;
+use crate::record::OwnedRecord;
+use chaton_core::random::Random;
+
+struct Inner {
+    state: PartitionState,
+    /// The batch in flight of each lane.
+    in_flight: Vec<Weak<Batch>>,
+    /// The last fetch found nothing; the log reports when there is more.
+    exhausted: bool,
+}
+
+/// An assigned partition.
+pub(super) struct AssignedPartition {
+    pub partition: Partition,
+    pub generation: u64,
+    pub group: Arc<ConsumerGroup>,
+    pub route: Arc<Route>,
+    inner: Mutex<Inner>,
+    end: AtomicI64,
+    room_wait: RoomWait,
+}
+
+/// What a group's thread has to do for a partition.
+#[derive(Default)]
+pub(super) struct PartitionActions {
+    pub dead_letters: Vec<Arc<PendingDeadLetter>>,
+    pub seek: Option<Position>,
+    pub fetch: Option<Limits>,
+    /// There is something to commit.
+    pub dirty: bool,
+    pub next_ns: Option<u64>,
+    /// Its last batch has ended.
+    pub over: bool,
+    /// There may be records that were not fetched.
+    pub behind: bool,
+}
+
+impl AssignedPartition {
+    pub fn new(
+        group: &Arc<ConsumerGroup>,
+        route: &Arc<Route>,
+        assigned: &Assignment,
+        generation: u64,
+    ) -> Arc<Self> {
+        let state = PartitionState::new(route, assigned, generation, Now::read(), Random::new());
+        let in_flight = (0..route.settings.lanes()).map(|_| Weak::new()).collect();
+        Arc::new(Self {
+            partition: assigned.partition.clone(),
+            generation,
+            group: group.clone(),
+            route: route.clone(),
+            inner: Mutex::new(Inner { state, in_flight, exhausted: false }),
+            end: AtomicI64::new(-1),
+            room_wait: RoomWait::default(),
+        })
+    }
+
+    pub fn set_end(&self, end: Option<i64>) {
+        self.end.store(end.unwrap_or(-1), Ordering::Relaxed);
+    }
+
+    /// Hands out what is due; the rest is for the caller to do. `woken`: the log may have more.
+    pub fn advance(self: &Arc<Self>, now: Now, woken: bool) -> PartitionActions {
+        let mut inner = self.inner.lock();
+        inner.exhausted &= !woken;
+        let batches = self.next_batches(&mut inner, now);
+        let behind = !inner.exhausted;
+        let state = &mut inner.state;
+        let actions = PartitionActions {
+            dead_letters: std::iter::from_fn(|| state.dead_letter_due(now)).collect(),
+            seek: state.seek_due(now),
+            dirty: state.is_dirty(),
+            next_ns: state.next_ns(),
+            over: state.is_over(),
+            behind,
+            fetch: state.fetch_limits().filter(|_| behind),
+        };
+        drop(inner);
+        self.submit(batches);
+        actions
+    }
+
+    /// Takes fetched records; `None`: there are no more now. Answers the position that the log
+    /// went back from, if it did.
+    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<i64> {
+        let mut inner = self.inner.lock();
+        let Some(chunk) = chunk else {
+            inner.exhausted = true;
+            return None;
+        };
+        let now = Now::read();
+        let back_from = inner.state.fetched(chunk, now);
+        let batches = self.next_batches(&mut inner, now);
+        drop(inner);
+        self.submit(batches);
+        back_from
+    }
+
+    /// Hands out what can be handed out.
+    pub fn hand_out(self: &Arc<Self>) {
+        let now = Now::read();
+        let inner = self.inner.lock();
+        self.hand_out_locked(inner, now);
+    }
+
+    pub fn end_reached(&self) {
+        self.inner.lock().state.end_reached();
+    }
+
+    pub fn dead_letter_ended(&self, letter: &PendingDeadLetter, durable: bool) {
+        self.inner.lock().state.dead_letter_ended(letter, durable, Now::read());
+        self.group.notify();
+        self.group.context.notify_idle();
+    }
+
+    pub fn seek_done(&self) {
+        let mut inner = self.inner.lock();
+        inner.state.seek_done();
+        inner.exhausted = false;
+    }
+
+    pub fn seek_failed(&self, retry_at_ns: u64) {
+        self.inner.lock().state.seek_failed(retry_at_ns);
+    }
+
+    /// See [`PartitionState::drain`]. Batches that no thread has taken are abandoned.
+    pub fn drain(&self, notice: BatchKind) {
+        let mut inner = self.inner.lock();
+        inner.state.drain(notice);
+        let in_flight: Vec<_> = inner.in_flight.iter().filter_map(Weak::upgrade).collect();
+        drop(inner);
+        for batch in in_flight.iter().filter(|batch| batch.kind() == BatchKind::Records) {
+            batch.abandon_untaken();
+        }
+    }
+
+    /// The last commit; nothing counts after it.
+    pub fn take_last_commit(&self) -> Option<Commit> {
+        let mut inner = self.inner.lock();
+        let commit = inner.state.take_last_commit();
+        inner.revoke();
+        commit
+    }
+
+    /// Another member has the partition: nothing counts, and nothing can be committed.
+    pub fn lose(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        inner.state.lose();
+        inner.revoke();
+        self.hand_out_locked(inner, Now::read());
+    }
+
+    /// Batches in flight no longer count; those that have ended do. Answers how many were running.
+    pub fn give_up(self: &Arc<Self>) -> usize {
+        let mut inner = self.inner.lock();
+        inner.state.give_up(None);
+        let running = inner.revoke();
+        self.hand_out_locked(inner, Now::read());
+        running
+    }
+
+    pub fn take_commit(&self) -> Option<Commit> {
+        self.inner.lock().state.take_commit()
+    }
+
+    pub fn uncommitted(&self) {
+        self.inner.lock().state.uncommitted();
+    }
+
+    pub fn is_drained(&self) -> bool {
+        self.inner.lock().state.is_drained()
+    }
+
+    pub fn is_owned(&self) -> bool {
+        self.inner.lock().state.is_owned()
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.inner.lock().state.is_over()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.inner.lock().state.is_idle()
+    }
+
+    pub fn stats(&self, now: Now) -> PartitionStats {
+        let inner = self.inner.lock();
+        let end = self.end.load(Ordering::Relaxed);
+        let lag = inner.state.head().filter(|_| end >= 0).map_or(-1, |head| (end - head).max(0));
+        PartitionStats { end, lag, ..inner.state.stats(now) }
+    }
+
+    /// Hands out what can be handed out, releases the lock, and wakes the group's thread if it has
+    /// something to do.
+    fn hand_out_locked(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, now: Now) {
+        let batches = self.next_batches(&mut inner, now);
+        let notify = self.needs_thread(&inner);
+        drop(inner);
+        self.submit(batches);
+        if notify {
+            self.group.notify();
+        }
+        self.group.context.notify_idle();
+    }
+
+    fn needs_thread(&self, inner: &Inner) -> bool {
+        let (state, group) = (&inner.state, &self.group);
+        let fetches = !inner.exhausted && state.fetch_limits().is_some();
+        let commit = state.is_dirty().then(|| group.commit_at_ns());
+        let first = [state.next_ns(), commit].into_iter().flatten().min();
+        fetches || state.is_draining() || first.is_some_and(|at_ns| group.is_asleep_after(at_ns))
+    }
+
+    fn next_batches(self: &Arc<Self>, inner: &mut Inner, now: Now) -> Vec<Arc<Batch>> {
+        let mut batches = Vec::new();
+        if !self.room_wait.is_queued() {
+            inner.state.advance(now, &mut batches);
+        }
+        let own = batches.into_iter().map(|batch| {
+            let batch = batch.owned_by(self.clone());
+            inner.in_flight[batch.lane] = Arc::downgrade(&batch);
+            batch
+        });
+        own.collect()
+    }
+
+    /// Puts batches into the queue. Where others wait for room, it waits behind them.
+    fn submit(self: &Arc<Self>, batches: Vec<Arc<Batch>>) {
+        if batches.is_empty() {
+            return;
+        }
+        let context = &self.group.context;
+        for batch in batches {
+            let waits = context.room.is_crowded() && !self.room_wait.is_trying();
+            let submitted = if waits { Err(batch) } else { context.sink.submit(batch) };
+            if let Err(batch) = submitted {
+                self.inner.lock().state.refused(&batch);
+                context.counters.refused.fetch_add(1, Ordering::Relaxed);
+                context.room.refuse(self.clone());
+            }
+        }
+        context.sink.flush();
+    }
+}
+
+impl RoomWaiter for AssignedPartition {
+    fn room_wait(&self) -> &RoomWait {
+        &self.room_wait
+    }
+
+    fn retry(self: Arc<Self>) {
+        self.hand_out();
+    }
+}
+
+impl BatchOwner for AssignedPartition {
+    fn finish(
+        self: Arc<Self>,
+        batch: &Batch,
+        outcome: BatchOutcome,
+        started: bool,
+    ) -> BatchVerdict {
+        let now = Now::read();
+        if outcome == BatchOutcome::Abandoned {
+            // Whoever sheds it may hold other locks: the group's thread hands it out again.
+            let verdict = self.inner.lock().state.finish(batch, outcome, started, now);
+            self.group.notify();
+            self.group.context.notify_idle();
+            return verdict;
+        }
+        // Partitions that wait for room come before the next batch of this one.
+        self.group.context.room.readmit();
+        let mut inner = self.inner.lock();
+        let verdict = inner.state.finish(batch, outcome, started, now);
+        self.hand_out_locked(inner, now);
+        verdict
+    }
+
+    fn mark(&self, batch: &Batch, offset: i64, alone: bool) {
+        let marked = self.inner.lock().state.mark(batch, offset, alone);
+        if marked {
+            self.group.notify_by(self.group.commit_at_ns());
+        }
+    }
+
+    fn transact(
+        &self,
+        batch: &Batch,
+        records: &[OwnedRecord],
+        through: Option<i64>,
+    ) -> log::Result<()> {
+        if !batch.is_open() {
+            let message = format!("{}: the batch has ended", batch.describe());
+            return Err(LogError::new(ErrorKind::Fenced, message));
+        }
+        let group = &self.group;
+        let mut transactor = self.route.transactor.lock();
+        let (commit, version) = self.inner.lock().state.prepare_transaction(batch, through)?;
+        let offset = commit.offset;
+        group.transact(&mut transactor, &self.route.settings.topic, records, &[commit])?;
+        group.context.counters.transactions.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.inner.lock();
+        inner.state.finish_transaction(batch, through, offset, version);
+        let dirty = inner.state.is_dirty();
+        drop(inner);
+        drop(transactor);
+        if dirty {
+            group.notify();
+        }
+        Ok(())
+    }
+
+    fn end_offset(&self) -> Option<i64> {
+        Some(self.end.load(Ordering::Relaxed)).filter(|end| *end >= 0)
+    }
+}
+
+impl Inner {
+    /// Marks batches in flight as revoked; answers how many were running.
+    fn revoke(&self) -> usize {
+        let in_flight = self.in_flight.iter().filter_map(Weak::upgrade);
+        in_flight
+            .filter(|batch| batch.kind() == BatchKind::Records && batch.is_open())
+            .map(|batch| {
+                batch.revoke();
+                usize::from(batch.is_running())
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,68 @@
+//! A partition's part of the statistics.
+
+use super::super::stats::PartitionStats;
+use super::key_lane::{LaneState, ReadyItem, WaitReason};
+use super::{Now, PartitionPhase, PartitionState};
+
+impl PartitionState {
+    /// Everything but the end of the log.
+    pub fn stats(&self, now: Now) -> PartitionStats {
+        let in_flight = |state: &LaneState| matches!(state, LaneState::InFlight { .. });
+        PartitionStats {
+            topic: self.partition.topic.to_string(),
+            partition: self.partition.number,
+            state: self.state_name(),
+            position: self.tracker.position().unwrap_or(-1),
+            committed: self.committed,
+            running: self.lanes.iter().filter(|lane| in_flight(&lane.state)).count(),
+            ready: self.lanes.iter().map(|lane| lane.ready_records()).sum(),
+            attempt: self.attempt(),
+            retry_in_ms: self.retry_in_ms(now),
+            ..PartitionStats::default()
+        }
+    }
+
+    /// The first offset that is not done, as far as is known.
+    pub fn head(&self) -> Option<i64> {
+        self.tracker.head().or(self.tracker.position())
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.phase {
+            PartitionPhase::Open => {}
+            PartitionPhase::Paused { .. } => return "paused",
+            PartitionPhase::Seeking { .. } => return "seeking",
+            PartitionPhase::Draining { .. } => return "draining",
+            PartitionPhase::Revoked { .. } => return "revoked",
+        }
+        let ranks = self.lanes.iter().map(|lane| match lane.state {
+            LaneState::DeadLetter { .. } => (5, "dead_lettering"),
+            LaneState::Waiting { reason: WaitReason::Retry, .. } => (4, "retrying"),
+            LaneState::InFlight { .. } => (3, "running"),
+            LaneState::Waiting { reason: WaitReason::Delay, .. } => (2, "delayed"),
+            LaneState::Waiting { reason: WaitReason::Throttle, .. } => (1, "throttled"),
+            LaneState::Free | LaneState::Over => (0, "fetching"),
+        });
+        ranks.max().map_or("fetching", |(_, name)| name)
+    }
+
+    fn attempt(&self) -> u32 {
+        let attempts = self.lanes.iter().map(|lane| match (&lane.state, lane.first()) {
+            (LaneState::InFlight { records: Some(records), .. }, _) => records.attempt,
+            (LaneState::DeadLetter { letter, .. }, _) => letter.attempts(),
+            (_, Some(ReadyItem::Records(records))) => records.attempt,
+            _ => 0,
+        });
+        attempts.max().unwrap_or(0)
+    }
+
+    fn retry_in_ms(&self, now: Now) -> u64 {
+        let waits = self.lanes.iter().filter_map(|lane| match lane.state {
+            LaneState::Waiting { until_ns, reason: WaitReason::Retry } => {
+                Some(until_ns.saturating_sub(now.ns))
+            }
+            _ => None,
+        });
+        waits.min().unwrap_or(0) / 1_000_000
+    }
+}

@@ -1,0 +1,159 @@
+//! Joining the group, and the partitions that come and go.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::super::assigned_partition::AssignedPartition;
+use super::super::partition_state::Now;
+use super::{name, Poller, Revocation, TROUBLE_KEPT_NS};
+use crate::batch::BatchKind;
+use crate::log::{Assignment, LogError, MemberEvent, Partition};
+
+impl Poller {
+    /// Joins the group if there is no member, unless it is too early to try again. A quiet engine
+    /// does not join.
+    pub(super) fn join(&mut self, now: Now) {
+        if self.member.is_some() || now.ns < self.member_at_ns || self.context.is_quiet() {
+            return;
+        }
+        match self.context.log.member(&self.group.settings, &self.group.event_fd) {
+            Ok(member) => {
+                self.member = Some(member);
+                self.group.set_connected(true);
+            }
+            Err(error) => self.join_failed(&error, now),
+        }
+    }
+
+    /// Polls the member; answers whether it reported anything.
+    pub(super) fn poll(&mut self, now: Now) -> bool {
+        if now.ns >= self.trouble_until_ns {
+            self.log_works();
+        }
+        let Some(member) = &mut self.member else { return false };
+        let mut events = std::mem::take(&mut self.events);
+        member.poll(&mut events);
+        if self.group.take_identity_doubt() || !events.is_empty() {
+            self.group.set_identity(member.identity());
+        }
+        let any = !events.is_empty();
+        for event in events.drain(..) {
+            self.handle(event, now);
+        }
+        self.events = events;
+        any
+    }
+
+    fn handle(&mut self, event: MemberEvent, now: Now) {
+        let counters = self.context.counters.clone();
+        match event {
+            MemberEvent::Assigned(list) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                let failures = self.member_backoff.succeeded();
+                self.warn_recovered("it is joined", failures);
+                // Failures of commits belonged to the former generation.
+                self.commit_backoff.succeeded();
+                self.group.commit_not_before(now.ns);
+                self.log_works();
+                list.iter().for_each(|assigned| self.assign(assigned));
+            }
+            MemberEvent::Revoked(partitions) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                let assigned = self.owned(&partitions);
+                assigned.iter().for_each(|partition| partition.drain(BatchKind::Revoked));
+                let until_ns = now.ns + self.group.drain_time().as_nanos() as u64;
+                self.revocations.push(Revocation { partitions, assigned, until_ns });
+            }
+            MemberEvent::Lost(partitions) => {
+                counters.rebalances.fetch_add(1, Ordering::Relaxed);
+                lose(&self.owned(&partitions));
+            }
+            MemberEvent::End(partition) => {
+                for partition in self.owned(&[partition]) {
+                    if partition.route.settings.eof {
+                        partition.end_reached();
+                    }
+                }
+            }
+            MemberEvent::CommitFailed(error) => self.commit_failed(&error, now),
+            MemberEvent::Trouble(error) => {
+                self.group.set_trouble(Some(error.message.clone()));
+                self.trouble_until_ns = now.ns + TROUBLE_KEPT_NS;
+                if self.trouble.failed(&error.message).1 {
+                    self.warn_failed("the log", &error.message);
+                }
+            }
+            MemberEvent::Fatal(error) => {
+                self.member = None;
+                self.revocations.clear();
+                lose(&self.partitions.all());
+                counters.restarts.fetch_add(1, Ordering::Relaxed);
+                self.join_failed(&error, now);
+            }
+        }
+    }
+
+    fn join_failed(&mut self, error: &LogError, now: Now) {
+        self.group.set_connected(false);
+        self.group.set_trouble(Some(error.message.clone()));
+        let (pause, is_new) = self.member_backoff.failed(&error.message);
+        self.member_at_ns = now.ns + pause.as_nanos() as u64;
+        if is_new {
+            self.warn_failed("it cannot be joined", &error.message);
+        }
+    }
+
+    fn assign(&mut self, assigned: &Assignment) {
+        // The log may assign a partition again without having revoked it: the former assignment no
+        // longer counts.
+        lose(&self.owned(std::slice::from_ref(&assigned.partition)));
+        let Some(route) = self.group.route(&assigned.partition.topic) else {
+            let what = format!("it was assigned {}", name(&assigned.partition));
+            return self.warn_failed(&what, "no route names its topic, and it is not read");
+        };
+        let generation = self.context.generations.fetch_add(1, Ordering::Relaxed);
+        let partition = AssignedPartition::new(&self.group, route, assigned, generation);
+        self.partitions.add(partition.clone());
+        if self.context.is_quiet() {
+            partition.drain(BatchKind::Shutdown);
+        }
+    }
+
+    /// The assigned partitions among these that were not given up.
+    fn owned(&self, partitions: &[Partition]) -> Vec<Arc<AssignedPartition>> {
+        let mut assigned = self.partitions.all();
+        assigned.retain(|one| one.is_owned() && partitions.contains(&one.partition));
+        assigned
+    }
+
+    /// Releases revoked partitions whose batches have ended, or whose time to drain is over.
+    pub(super) fn release_revoked(&mut self, now: Now) {
+        let is_due = |revocation: &Revocation| {
+            let mut assigned = revocation.assigned.iter();
+            revocation.until_ns <= now.ns || assigned.all(|partition| partition.is_drained())
+        };
+        let (due, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.revocations).into_iter().partition(is_due);
+        self.revocations = rest;
+        for Revocation { partitions, assigned, .. } in due {
+            self.group.set_committing(true);
+            let commits: Vec<_> =
+                assigned.iter().filter_map(|partition| partition.take_last_commit()).collect();
+            if !commits.is_empty() {
+                self.send_commits(&commits, true, now);
+            }
+            self.group.set_committing(false);
+            if let Some(member) = &mut self.member {
+                member.release(&partitions);
+            }
+            for partition in assigned {
+                self.fetch_retries.remove(&partition.generation);
+                partition.hand_out();
+            }
+        }
+    }
+}
+
+fn lose(partitions: &[Arc<AssignedPartition>]) {
+    partitions.iter().for_each(|partition| partition.lose());
+}

@@ -1,0 +1,83 @@
+//! How a group's thread waits.
+//!
+//! The member is polled once a second. That does not end the wait, so that it costs the same
+//! however many partitions there are.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use chaton_core::event_fd::EventFd;
+
+use super::super::partition_state::Now;
+use super::{Poller, POLL_NS};
+
+impl Poller {
+    /// Waits until something is due or another thread notifies. True: the member may have something
+    /// new.
+    pub(super) fn wait(&mut self) -> bool {
+        if let Some(until_ns) = self.revocations.iter().map(|one| one.until_ns).min() {
+            self.due_at(until_ns);
+        }
+        if self.member.is_none() && !self.context.is_quiet() {
+            self.due_at(self.member_at_ns);
+        }
+        self.group.sleep_until(self.next_ns);
+        loop {
+            let now_ns = chaton_core::clock::now_ns();
+            let until_ns = self.next_ns.min(now_ns + POLL_NS);
+            let time = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+            let woken = match &mut self.member {
+                Some(member) => {
+                    member.wait(time);
+                    member.was_notified()
+                }
+                None => wait_for(&self.group.event_fd, time),
+            };
+            self.context.counters.wakes.fetch_add(1, Ordering::Relaxed);
+            // A member may clear a notification without reporting it.
+            let notified = self.group.was_notified();
+            if woken || notified || self.context.stopping.load(Ordering::SeqCst) {
+                return true;
+            }
+            let now = Now::read();
+            if now.ns >= self.next_ns || self.tick(now) {
+                return false;
+            }
+        }
+    }
+
+    /// What is done each second; true when something has happened.
+    fn tick(&mut self, now: Now) -> bool {
+        let happened = self.poll(now);
+        self.context.room.readmit();
+        if self.behind {
+            self.update_ends(now);
+        }
+        happened
+    }
+
+    /// Reads the ends of the partitions, once a second.
+    pub(super) fn update_ends(&mut self, now: Now) {
+        let Some(member) = self.member.as_ref().filter(|_| now.ns >= self.ends_at_ns) else {
+            return;
+        };
+        self.ends_at_ns = now.ns + POLL_NS;
+        for partition in self.partitions.all() {
+            partition.set_end(member.end_offset(&partition.partition));
+        }
+    }
+}
+
+/// Waits without a member; answers whether the descriptor was notified, and clears it.
+fn wait_for(event_fd: &EventFd, time: Duration) -> bool {
+    let mut polled = libc::pollfd { fd: event_fd.fd(), events: libc::POLLIN, revents: 0 };
+    // Rounded up: a wait that ended early would have to start again.
+    let ms = time.as_nanos().div_ceil(1_000_000).min(60_000) as libc::c_int;
+    // SAFETY: one descriptor, open as long as `event_fd`.
+    unsafe { libc::poll(&mut polled, 1, ms) };
+    let notified = polled.revents != 0;
+    if notified {
+        event_fd.clear();
+    }
+    notified
+}
