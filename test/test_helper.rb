@@ -7,6 +7,12 @@ require "minitest/autorun"
 require "minitest/mock"
 require "timeout"
 
+# Numbers of rounds, kills and records: small in bin/test, large in bin/soak.
+module Soak
+  # @return [Integer] the number for this run
+  def self.number(small, large) = ENV["CHATON_SOAK"] ? large : small
+end
+
 # A test that hangs fails, with the line it hangs on, instead of holding up the others. Each of setup, test
 # and teardown gets the whole limit; a test that needs longer defines #time_limit_s.
 module TimeLimit

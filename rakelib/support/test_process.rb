@@ -8,8 +8,11 @@ class TestProcess
   MINITEST = /^(?<runs>\d+) runs, \d+ assertions, (?<failures>\d+) failures, (?<errors>\d+) errors/
   # A line of minitest's --verbose.
   TIMED = /^(?<name>\S+#\S.*?) = (?<seconds>\d+\.\d+) s = [.FES]$/
+  # The shell measures the processor time of the command and of everything it waited for.
+  MEASURED = ["bash", "-c", 'TIMEFORMAT="processor time %U %S"; time "$@"', "measured"].freeze
+  CPU = /^processor time (?<user>\d+\.\d+) (?<system>\d+\.\d+)$/
 
-  attr_reader :part, :label, :passed, :failed, :seconds, :output
+  attr_reader :part, :label, :passed, :failed, :seconds, :cpu_s, :output
   # @return [Hash{String => Float}] seconds by name of test
   attr_reader :tests
 
@@ -24,11 +27,12 @@ class TestProcess
   def initialize(part, label, command, env: {}, dir: Dir.pwd, nice: 0, time_limit_s: 900, &followers)
     @part = part
     @label = label
-    @command = nice.zero? ? command : ["nice", "-n", nice.to_s, *command]
+    @command = [*MEASURED, *(["nice", "-n", nice.to_s] if nice.positive?), *command]
     @env = env
     @dir = dir
     @time_limit_s = time_limit_s
     @passed = @failed = 0
+    @cpu_s = 0.0
     @tests = {}
     @output = +""
     @followers = followers
@@ -48,7 +52,8 @@ class TestProcess
   def followers = @followers && failed.zero? ? @followers.call(output) : []
 
   def to_s
-    "#{failed.zero? ? "ok    " : "FAILED"} #{part}: #{label} (#{passed} passed, #{format("%.1f", seconds)} s)"
+    result = failed.zero? ? "ok" : "FAILED"
+    format("%-6s %s: %s (%d passed, %.1f s, %.1f s of processor time)", result, part, label, passed, seconds, cpu_s)
   end
 
   private
@@ -70,6 +75,10 @@ class TestProcess
   end
 
   def read(line)
+    if (found = CPU.match(line))
+      @cpu_s = found[:user].to_f + found[:system].to_f
+      return
+    end
     @output << line
     if (found = TIMED.match(line))
       @tests[found[:name]] = found[:seconds].to_f

@@ -67,13 +67,15 @@ class TestRun
     @out.puts "", "the slowest tests:"
     slowest.each { |name, seconds| @out.puts format("%8.1f s  %s", seconds, name) }
     @out.puts ""
-    @done.group_by(&:part).each do |part, processes|
-      @out.puts format("%-12s %5d passed %4d failed %7.1f s in %d processes", part, processes.sum(&:passed),
-                       processes.sum(&:failed), processes.sum(&:seconds), processes.size)
-    end
-    times = Process.times
-    @out.puts format("%.1f s in all, %.1f s of processor time", now - @started, times.cutime + times.cstime), ""
+    @out.puts "part         passed failed seconds  processor  processes"
+    @done.group_by(&:part).each { |part, processes| @out.puts line(part, processes) }
+    @out.puts line("all", @done), format("%.1f s from start to end", now - @started), ""
     @out.puts "#{passed} passed, #{failed} failed"
+  end
+
+  def line(part, processes)
+    format("%-12s %6d %6d %7.1f %10.1f %10d", part, processes.sum(&:passed), processes.sum(&:failed),
+           processes.sum(&:seconds), processes.sum(&:cpu_s), processes.size)
   end
 
   # A Rust test program gives no time for each of its tests, so it stands here as a whole.

@@ -111,8 +111,17 @@ fn produce(folder: &str, name: &str) {
     }
 }
 
+/// Rounds of a test: few in bin/test, many in bin/soak.
+fn rounds(few: u64, many: u64) -> u64 {
+    if std::env::var_os("CHATON_SOAK").is_some() {
+        many
+    } else {
+        few
+    }
+}
+
 #[test]
-fn what_was_acknowledged_survives_twenty_kills() {
+fn acknowledged_records_survive_kills() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let log = open(path);
@@ -120,7 +129,7 @@ fn what_was_acknowledged_survives_twenty_kills() {
     log.admin().unwrap().create(&new).unwrap();
     let mut acknowledged = BTreeSet::new();
     let mut steady = Process::start("produce", path, "steady");
-    for round in 0..20 {
+    for round in 0..rounds(6, 20) {
         let mut process = Process::start("produce", path, &format!("p{round}"));
         for _ in 0..30 + round * 17 {
             acknowledged.insert(process.line().unwrap());
@@ -279,7 +288,7 @@ fn a_transaction_is_whole_after_a_kill() {
     admin.create(&new_topic("to", 2, &[("segment.bytes", "2000")])).unwrap();
     // More than are committed: nothing is committed beyond the end.
     fill(&*log, "from", 0, 0..10_000);
-    for round in 0..15 {
+    for round in 0..rounds(6, 15) {
         let mut process = Process::start("transact", path, "");
         process.line().unwrap();
         // Somewhere in the middle of one.

@@ -20,16 +20,16 @@ class StreamsKillTest < Minitest::Test
     end
   RUBY
   KEYS = 24
-  EACH = 500
-  KILLS = 20
+  EACH = Soak.number(200, 500)
+  KILLS = Soak.number(8, 20)
   # Of the whole tree, where each round waits for a boot.
-  ROUNDS = 3
+  ROUNDS = Soak.number(2, 3)
   # Kafka learns of a death only by silence: the least that the tests' broker takes, in place of 45 s.
   SESSION = "session_timeout 1.5\nmax_poll_interval 6"
 
   def time_limit_s = 150
 
-  each_log def test_twenty_killed_workers
+  each_log def test_killed_workers
     wanted = fill
     server = boot
     KILLS.times do |round|

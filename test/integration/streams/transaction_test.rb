@@ -22,8 +22,8 @@ class StreamsTransactionTest < Minitest::Test
     end
   RUBY
   KEYS = 16
-  EACH = 200
-  KILLS = 4
+  EACH = Soak.number(100, 200)
+  KILLS = Soak.number(2, 4)
   # What a dead process has left open is aborted when its records' time is up; until then nobody reads on behind it.
   SESSION = "session_timeout 1.5\nmax_poll_interval 6\ndelivery_timeout 3"
   ABORTS_SOON = { "transaction.abort.timed.out.transaction.cleanup.interval.ms" => 500 }.freeze
