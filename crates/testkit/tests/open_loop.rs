@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use chaton_testkit::load::{Load, Plan};
-use chaton_testkit::report::Report;
-use chaton_testkit::target::Target;
+use chaton_testkit::load_report::LoadReport;
+use chaton_testkit::load_run::{LoadPlan, LoadRun};
+use chaton_testkit::server_address::ServerAddress;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const LAST_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
@@ -47,9 +47,9 @@ fn converse(mut stream: TcpStream, count: &AtomicU64, serve: &dyn Fn(u64, &mut T
     }
 }
 
-fn plan(port: u16, rate: f64, seconds: f64) -> Plan {
-    Plan {
-        target: Target::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
+fn plan(port: u16, rate: f64, seconds: f64) -> LoadPlan {
+    LoadPlan {
+        server: ServerAddress::parse(&format!("http://127.0.0.1:{port}/")).unwrap(),
         rate,
         seconds,
         warmup_s: 0.0,
@@ -58,8 +58,8 @@ fn plan(port: u16, rate: f64, seconds: f64) -> Plan {
     }
 }
 
-fn run(plan: &Plan) -> Report {
-    Load::run(plan).unwrap()
+fn run(plan: &LoadPlan) -> LoadReport {
+    LoadRun::run(plan).unwrap()
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Sink for Queue {
         self.some.notify_one();
     }
 
-    fn late(&self, _: &Arc<Exchange>) {}
+    fn timed_out(&self, _: &Arc<Exchange>) {}
 }
 
 impl Queue {
@@ -59,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::Builder::new().name("answers".to_owned()).spawn(move || loop {
         let exchange = queue.take();
         let keep_alive = exchange.keep_alive();
-        let mut out = exchange.take_out();
+        let mut out = exchange.take_buffer();
         out.extend_from_slice(HEAD);
         if !keep_alive {
             out.extend_from_slice(CLOSE);

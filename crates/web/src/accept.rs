@@ -1,36 +1,38 @@
-//! Takes connections from one listening socket.
+//! Accepts connections from one listening socket.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
 use tokio::time::{sleep, Instant};
 
 use crate::accept_policy;
 use crate::connection;
-use crate::shared::Shared;
+use crate::server_state::ServerState;
 use crate::socket;
+use crate::stats::add;
 
-/// Connections taken before those already open get their turn.
+/// Connections accepted before the open ones are served again.
 const BATCH: usize = 64;
 
-/// What to do about a connection that has arrived.
+/// What to do with a connection that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// Take it, and more while no sibling is freer.
-    Take,
-    /// The siblings had their time: take whatever has arrived.
-    TakeAll,
-    /// A sibling has taken it.
-    Leave,
+enum AcceptDecision {
+    /// Accept it, and more while no sibling is freer.
+    Accept,
+    /// Accept all that have arrived: the siblings had enough time.
+    AcceptAll,
+    /// Wait for the next one: a sibling has accepted it.
+    Defer,
 }
 
 /// One listening socket.
 pub(crate) struct Acceptor {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServerState>,
     /// Index into the configuration's listeners.
     pub index: usize,
     pub label: String,
@@ -42,45 +44,45 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// Accepts until accepting ends, then closes the listening socket.
     pub async fn run(mut self) {
-        while self.place().await && self.arrival().await {
-            let verdict = self.consult_board().await;
-            if verdict == Verdict::Leave || !self.shared.is_accepting() {
+        while self.wait_for_capacity().await && self.wait_for_connection().await {
+            let decision = self.decide().await;
+            if decision == AcceptDecision::Defer || !self.shared.is_accepting() {
                 continue;
             }
-            if let Err(error) = self.accept_batch(verdict == Verdict::TakeAll) {
+            if let Err(error) = self.accept_batch(decision == AcceptDecision::AcceptAll) {
                 self.pause(&error).await;
             }
-            // Those just accepted get their turn.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Waits for a free place; false when accepting has ended.
-    async fn place(&self) -> bool {
+    /// Waits until `connections_max` allows one more; false when accepting has ended.
+    async fn wait_for_capacity(&self) -> bool {
         loop {
-            let mut changed = std::pin::pin!(self.shared.places.notified());
+            let mut changed = std::pin::pin!(self.shared.accept_changed.notified());
             changed.as_mut().enable();
             if !self.shared.is_accepting() {
                 return false;
             }
-            if self.shared.has_place() {
-                self.shared.show_accepting(true);
-                // It may have ended meanwhile, and the siblings been told so before.
+            if self.shared.has_capacity() {
+                self.shared.publish_accepting(true);
+                // Another thread may have ended accepting meanwhile; that must
+                // stay the last thing published.
                 fence(Ordering::SeqCst);
                 let accepting = self.shared.is_accepting();
                 if !accepting {
-                    self.shared.show_accepting(false);
+                    self.shared.publish_accepting(false);
                 }
                 return accepting;
             }
-            self.shared.show_accepting(false);
+            self.shared.publish_accepting(false);
             changed.await;
         }
     }
 
     /// Waits for a connection; false when accepting has ended or the socket is broken.
-    async fn arrival(&self) -> bool {
-        let mut changed = std::pin::pin!(self.shared.places.notified());
+    async fn wait_for_connection(&self) -> bool {
+        let mut changed = std::pin::pin!(self.shared.accept_changed.notified());
         changed.as_mut().enable();
         if !self.shared.is_accepting() {
             return false;
@@ -91,33 +93,33 @@ impl Acceptor {
         }
     }
 
-    /// Gives freer siblings time to take what has arrived, `accept_defer` at most.
-    async fn consult_board(&self) -> Verdict {
+    /// Leaves the connection to freer siblings for `accept_defer` at most.
+    async fn decide(&self) -> AcceptDecision {
         let until = Instant::now() + self.shared.config.accept_defer;
         while self.sibling_is_freer() {
             if Instant::now() >= until {
-                return Verdict::TakeAll;
+                return AcceptDecision::AcceptAll;
             }
             sleep(self.shared.config.accept_grace).await;
             if self.socket.try_io(Interest::READABLE, is_readable).is_err() {
-                return Verdict::Leave;
+                return AcceptDecision::Defer;
             }
         }
-        Verdict::Take
+        AcceptDecision::Accept
     }
 
     fn sibling_is_freer(&self) -> bool {
         let config = &self.shared.config;
         config.scoreboard.as_ref().is_some_and(|scoreboard| {
-            accept_policy::defer_by_board(scoreboard, config.slot, config.hogged_after)
+            accept_policy::defer_by_scoreboard(scoreboard, config.slot, config.hogged_after)
         })
     }
 
-    /// Takes what has arrived, as far as there are places; unless `all`, only
+    /// Accepts what has arrived within `connections_max`; unless `all`, only
     /// until a sibling is freer.
     fn accept_batch(&mut self, all: bool) -> io::Result<()> {
         for taken in 0..BATCH {
-            if !self.shared.has_place() || (taken > 0 && !all && self.sibling_is_freer()) {
+            if !self.shared.has_capacity() || (taken > 0 && !all && self.sibling_is_freer()) {
                 return Ok(());
             }
             match self.accept_one() {
@@ -132,17 +134,17 @@ impl Acceptor {
     }
 
     fn accept_one(&self) -> io::Result<()> {
-        let accept = |fd: &OwnedFd| socket::accept(fd.as_raw_fd());
+        let accept = |fd: &OwnedFd| socket::accept(fd);
         let (accepted, remote) = self.socket.try_io(Interest::READABLE, accept)?;
-        self.shared.counters.accepted.add(1);
+        add(&self.shared.counters.accepted, 1);
         connection::spawn(Arc::clone(&self.shared), accepted, self.index, remote);
         Ok(())
     }
 
-    /// Out of descriptors or memory: connections wait in the kernel's queue
-    /// meanwhile, and those open are served.
+    /// Waits after `accept` ran out of descriptors or memory: new connections
+    /// stay in the kernel's queue, open ones are served.
     async fn pause(&mut self, error: &io::Error) {
-        self.shared.counters.accept_failures.add(1);
+        add(&self.shared.counters.accept_failures, 1);
         if !self.failing {
             self.failing = true;
             self.shared.sink.warn(&format!(
@@ -156,32 +158,32 @@ impl Acceptor {
     }
 }
 
-/// As an operation that would block when nothing waits, so that the listener's
-/// readiness is forgotten and the next connection is awaited.
+/// Reports "would block" when no connection waits, so that the event loop clears
+/// the listener's readiness.
 fn is_readable(fd: &OwnedFd) -> io::Result<()> {
-    if socket::is_readable(fd.as_raw_fd()) {
+    if socket::is_readable(fd) {
         Ok(())
     } else {
         Err(io::ErrorKind::WouldBlock.into())
     }
 }
 
-/// Errors of the connection that was to be accepted, not of the listener
+/// Whether an error belongs to the connection and not to the listener
 /// (accept(2), "Error handling").
 fn is_of_peer(error: &io::Error) -> bool {
     matches!(
-        error.raw_os_error(),
+        Errno::from_io_error(error),
         Some(
-            libc::ECONNABORTED
-                | libc::EINTR
-                | libc::EPROTO
-                | libc::EPERM
-                | libc::ENETDOWN
-                | libc::ENOPROTOOPT
-                | libc::EHOSTDOWN
-                | libc::EHOSTUNREACH
-                | libc::EOPNOTSUPP
-                | libc::ENETUNREACH
+            Errno::CONNABORTED
+                | Errno::INTR
+                | Errno::PROTO
+                | Errno::PERM
+                | Errno::NETDOWN
+                | Errno::NOPROTOOPT
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::OPNOTSUPP
+                | Errno::NETUNREACH
         )
     )
 }

@@ -1,16 +1,14 @@
-//! The access log: lines gathered during a turn of the IO thread, written to
-//! descriptor 1 at its end.
+//! The access log: lines are gathered while the IO thread works and written to
+//! descriptor 1 before it sleeps.
 
 use std::io::Write as _;
-use std::os::fd::RawFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
 use crate::config::AccessLog;
-use crate::date::Civil;
+use crate::date::http_date;
 use crate::head::{RequestHead, Version};
-use crate::socket;
 
 /// Gathered lines are written early past this size.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -18,30 +16,30 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Longest part of a request target that is logged.
 const TARGET_BYTES_MAX: usize = 2_048;
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&[u8; 3]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 
-/// What a line says.
-pub(crate) struct Entry<'a> {
+/// The content of one line.
+pub(crate) struct AccessLogEntry<'a> {
     pub remote: &'a str,
     /// None when no request could be read.
     pub head: Option<&'a RequestHead>,
     pub status: u16,
-    /// Bytes of the answer's body as sent, chunk headers included.
+    /// Bytes of the response body as sent, chunk headers included.
     pub sent: u64,
     pub took: Duration,
 }
 
-/// The lines of this turn.
+/// Lines that are not written yet.
 pub(crate) struct LogBuffer {
     form: AccessLog,
-    out: RawFd,
     lines: Mutex<Vec<u8>>,
 }
 
 impl LogBuffer {
     pub fn new(form: AccessLog) -> Self {
-        Self { form, out: libc::STDOUT_FILENO, lines: Mutex::default() }
+        Self { form, lines: Mutex::default() }
     }
 
     /// Whether anything is logged at all.
@@ -50,7 +48,7 @@ impl LogBuffer {
     }
 
     /// Adds a line.
-    pub fn add(&self, entry: &Entry) {
+    pub fn add(&self, entry: &AccessLogEntry) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut lines = self.lines.lock();
         match self.form {
@@ -59,23 +57,23 @@ impl LogBuffer {
             AccessLog::Json => json(&mut lines, entry, now),
         }
         if lines.len() >= BUFFER_BYTES_MAX {
-            write_all(self.out, &mut lines);
+            write_all(&mut lines);
         }
     }
 
-    /// Writes what was gathered.
+    /// Writes the gathered lines.
     pub fn flush(&self) {
         if self.is_on() {
-            write_all(self.out, &mut self.lines.lock());
+            write_all(&mut self.lines.lock());
         }
     }
 }
 
-/// A log that can't be written is dropped: requests go on.
-fn write_all(out: RawFd, lines: &mut Vec<u8>) {
+/// Lines that can't be written are dropped, so that requests go on.
+fn write_all(lines: &mut Vec<u8>) {
     let mut rest = lines.as_slice();
     while !rest.is_empty() {
-        match socket::write(out, rest) {
+        match rustix::io::write(rustix::stdio::stdout(), rest) {
             Ok(written) if written > 0 => rest = &rest[written..],
             _ => break,
         }
@@ -83,14 +81,17 @@ fn write_all(out: RawFd, lines: &mut Vec<u8>) {
     lines.clear();
 }
 
-fn common(out: &mut Vec<u8>, entry: &Entry, now: Duration) {
-    let at = Civil::from_unix(now.as_secs());
-    let month = MONTHS[usize::from(at.month.clamp(1, 12)) - 1];
-    let _ = write!(
-        out,
-        "{} - - [{:02}/{month}/{}:{:02}:{:02}:{:02} +0000] \"",
-        entry.remote, at.day, at.year, at.hour, at.minute, at.second
-    );
+fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
+    let date = http_date(now.as_secs());
+    let _ = write!(out, "{} - - [", entry.remote);
+    out.extend_from_slice(&date[5..7]);
+    out.push(b'/');
+    out.extend_from_slice(&date[8..11]);
+    out.push(b'/');
+    out.extend_from_slice(&date[12..16]);
+    out.push(b':');
+    out.extend_from_slice(&date[17..25]);
+    out.extend_from_slice(b" +0000] \"");
     match entry.head {
         Some(head) => {
             push_escaped(out, head.get(head.method), "\\x");
@@ -104,20 +105,16 @@ fn common(out: &mut Vec<u8>, entry: &Entry, now: Duration) {
     let _ = writeln!(out, "\" {} {} {took_ms:.1}", entry.status, entry.sent);
 }
 
-fn json(out: &mut Vec<u8>, entry: &Entry, now: Duration) {
-    let at = Civil::from_unix(now.as_secs());
-    let _ = write!(
-        out,
-        "{{\"at\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z\",\"remote\":\"{}\",",
-        at.year,
-        at.month,
-        at.day,
-        at.hour,
-        at.minute,
-        at.second,
-        now.subsec_millis(),
-        entry.remote
-    );
+fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
+    let date = http_date(now.as_secs());
+    let month = MONTHS.iter().position(|name| **name == date[8..11]).unwrap_or(0) + 1;
+    out.extend_from_slice(b"{\"at\":\"");
+    out.extend_from_slice(&date[12..16]);
+    let _ = write!(out, "-{month:02}-");
+    out.extend_from_slice(&date[5..7]);
+    out.push(b'T');
+    out.extend_from_slice(&date[17..25]);
+    let _ = write!(out, ".{:03}Z\",\"remote\":\"{}\",", now.subsec_millis(), entry.remote);
     if let Some(head) = entry.head {
         out.extend_from_slice(b"\"method\":\"");
         push_escaped(out, head.get(head.method), "\\u00");
@@ -162,8 +159,8 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8], hex: &str) {
 mod tests {
     use super::*;
 
-    fn entry(head: Option<&RequestHead>) -> Entry<'_> {
-        Entry {
+    fn entry(head: Option<&RequestHead>) -> AccessLogEntry<'_> {
+        AccessLogEntry {
             remote: "10.0.0.7",
             head,
             status: 200,

@@ -16,8 +16,8 @@ use crate::limits::Limits;
 /// Bytes of one chunk's extensions.
 const EXTENSION_BYTES_MAX: u32 = 1_024;
 
-/// Bytes of all extensions of one body: a client may not make us read more
-/// syntax than content.
+/// Bytes of all extensions of one body, so that a client cannot send more syntax
+/// than content.
 const EXTENSIONS_BYTES_MAX: u32 = 16 * 1_024;
 
 /// Digits of a chunk size: 64 bits, leading zeros counted.
@@ -36,13 +36,13 @@ const TRAILERS_FORBIDDEN: [&str; 8] = [
     "upgrade",
 ];
 
-/// Why a chunked body is refused. Nothing behind the fault can be understood:
-/// the connection is closed after the answer.
+/// Why a chunked body is refused. The end of the body is unknown then, so the
+/// connection is closed after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkError {
     /// A chunk size that is empty, too long or not hexadecimal.
     Size,
-    /// More body bytes than `body_bytes_max`.
+    /// The body is larger than `body_bytes_max`.
     TooLarge,
     /// A chunk extension that is malformed or holds a control byte.
     Extension,
@@ -50,7 +50,7 @@ pub enum ChunkError {
     ExtensionTooLong,
     /// A line of the coding that does not end in CRLF.
     LineEnd,
-    /// A chunk with more bytes than its size says.
+    /// A chunk with more bytes than its size.
     DataEnd,
     /// A trailer that breaks a rule of header lines or a limit.
     Trailer(HeadError),
@@ -68,7 +68,7 @@ impl ChunkError {
         }
     }
 
-    /// What is wrong, in one clause for the log and the answer.
+    /// The fault in one clause, for the log and the response.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Size => "a chunk size is not a hexadecimal number of at most 16 digits",
@@ -108,18 +108,18 @@ enum State {
     Failed(ChunkError),
 }
 
-/// Decodes one body. Make a new one for each.
+/// Decodes one body.
 #[derive(Debug)]
 pub struct ChunkedDecoder {
     state: State,
     /// The size being read, then the bytes left of the chunk.
     size: u64,
     digits: u8,
-    /// Bytes of body the sizes seen so far leave.
+    /// Bytes of `body_bytes_max` left after the sizes seen so far.
     body_left: u64,
     extension: u32,
     extensions: u32,
-    /// The trailer lines so far, kept until their names can be judged.
+    /// The trailer lines so far, kept until their names are checked.
     trailers: Vec<u8>,
     trailer_bytes: usize,
     trailer_bytes_max: usize,
@@ -143,10 +143,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Decodes `input`, none of which was seen before, and appends the body's
-    /// bytes to `out`. Returns how many bytes it consumed and whether the body is
-    /// whole; all are consumed until it is, what follows is the next request. An
-    /// error is final.
+    /// Decodes the new bytes `input` and appends the body to `out`. Returns how
+    /// many bytes were consumed and whether the body is complete; the bytes after
+    /// it belong to the next request. An error is final.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, bool), ChunkError> {
         let result = self.advance(input, out);
         if let Err(error) = result {
@@ -239,7 +238,7 @@ impl ChunkedDecoder {
         Ok(())
     }
 
-    /// A limit that the size line itself crosses is answered before any data.
+    /// Refuses a chunk that crosses the limit before its data arrives.
     fn end_size(&mut self) -> Result<(), ChunkError> {
         self.body_left = self.body_left.checked_sub(self.size).ok_or(ChunkError::TooLarge)?;
         Ok(())
@@ -275,7 +274,7 @@ impl ChunkedDecoder {
             self.trailers.extend_from_slice(&seen[..used]);
         }
         if end.is_some() {
-            self.judge_trailers()?;
+            self.check_trailers()?;
             self.state = State::Done;
         } else if input.len() > seen.len() {
             return Err(ChunkError::Trailer(HeadError::TooLarge));
@@ -283,7 +282,7 @@ impl ChunkedDecoder {
         Ok(used)
     }
 
-    fn judge_trailers(&mut self) -> Result<(), ChunkError> {
+    fn check_trailers(&mut self) -> Result<(), ChunkError> {
         let lines = std::mem::take(&mut self.trailers);
         let names =
             lines.split(|&b| b == b'\n').filter_map(|line| line.split(|&b| b == b':').next());

@@ -1,14 +1,14 @@
-//! What an engine is started with.
+//! The settings an engine is started with.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::process::scoreboard::Scoreboard;
+use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 
 use crate::limits::{Limits, Timeouts};
 
-/// What kind of socket a listener is.
+/// The kind of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerKind {
     /// A TCP socket: `TCP_NODELAY` is set, the peer has an address.
@@ -40,9 +40,9 @@ pub enum AccessLog {
     Json,
 }
 
-/// Everything an engine needs to know; all bounds and times are here.
+/// All settings of an engine.
 pub struct Config {
-    /// Where connections come from; [`crate::Exchange::listener`] is an index into it.
+    /// The listening sockets; [`crate::Exchange::listener`] is an index into them.
     pub listeners: Vec<Listener>,
     /// Sizes and counts that may not be exceeded.
     pub limits: Limits,
@@ -56,25 +56,25 @@ pub struct Config {
     pub scoreboard: Option<Arc<Scoreboard>>,
     /// This worker's slot on the scoreboard. Default: 0.
     pub slot: usize,
-    /// Pause before a connection is looked at again that a freer sibling should
-    /// take. Default: 1 ms.
+    /// How long a new connection is left to a freer sibling before this worker
+    /// checks again. Default: 1 ms.
     pub accept_grace: Duration,
     /// Longest time a connection is left to the siblings. Default: 50 ms.
     pub accept_defer: Duration,
-    /// A worker whose unit of work has been running this long without another
-    /// one being taken counts as hogged. Default: 5 ms.
+    /// A worker counts as hogged when one unit of work has run this long and no
+    /// other was taken. Default: 5 ms.
     pub hogged_after: Duration,
-    /// Pause after `accept` failed for want of descriptors or memory. Default: 100 ms.
+    /// Pause after `accept` failed for lack of descriptors or memory. Default: 100 ms.
     pub accept_pause: Duration,
     /// Longest wait for the peer's end after the engine ended its own side
-    /// early, so that the answer is not lost to a reset. Default: 1 s.
+    /// early, so that a reset does not destroy the response. Default: 1 s.
     pub linger: Duration,
     /// Bytes read and thrown away during that wait. Default: 256 KiB.
     pub linger_bytes_max: usize,
     /// Quiet time after which a kept-alive connection gives its buffers back.
     /// Default: 2 s.
     pub buffers_idle: Duration,
-    /// How long small writes of a streamed answer are gathered after the first
+    /// How long small writes of a streamed response are gathered after the first
     /// one was sent. Default: 1 ms; zero sends each as soon as possible.
     pub gather: Duration,
 }
@@ -99,5 +99,10 @@ impl Config {
             buffers_idle: Duration::from_secs(2),
             gather: Duration::from_millis(1),
         }
+    }
+
+    /// This worker's gauges on the scoreboard.
+    pub(crate) fn own_gauges(&self) -> Option<&WorkerGauges> {
+        self.scoreboard.as_ref().map(|scoreboard| scoreboard.slot(self.slot))
     }
 }

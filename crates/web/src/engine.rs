@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{mpsc, Arc};
 use std::task::Poll;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chaton_core::thread;
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
@@ -18,13 +19,13 @@ use tokio::runtime::{Builder, Runtime};
 use crate::accept::Acceptor;
 use crate::config::{Config, Listener, ListenerKind};
 use crate::error::Error;
-use crate::shared::Shared;
+use crate::server_state::ServerState;
 use crate::sink::Sink;
-use crate::socket::{self, BlockedSignals};
+use crate::socket;
 use crate::stats::Stats;
 
-/// Tasks run before the IO thread looks for new events: a whole batch of
-/// answers is written between two system calls that ask for more work.
+/// Tasks run before the IO thread polls for new events: a whole batch of
+/// responses is written between two polls.
 const EVENT_INTERVAL: u32 = 256;
 
 /// A running web engine.
@@ -32,60 +33,57 @@ const EVENT_INTERVAL: u32 = 256;
 /// It belongs to the process that started it: start it after the fork, and
 /// leak the handle in a child. Dropping it stops the engine.
 pub struct Engine {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     thread: Mutex<Option<JoinHandle<()>>>,
     pid: u32,
 }
 
 impl Engine {
     /// Starts serving on one new thread, `chaton-io`, which blocks all signals.
-    /// Returns when that thread runs and the scoreboard says that it accepts: a
-    /// worker that is called ready before would leave its share to the others.
+    /// Returns when that thread runs and the scoreboard shows that it accepts;
+    /// otherwise the siblings would take this worker's share.
     ///
     /// # Errors
     /// When the operating system refuses the event loop, a listener or the thread.
     pub fn start(mut config: Config, sink: Arc<dyn Sink>) -> Result<Self, Error> {
         let listeners = mem::take(&mut config.listeners);
-        let shared = Arc::new(Shared::new(config, sink));
+        let shared = Arc::new(ServerState::new(config, sink));
         let runtime = runtime(&shared)
             .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
         let acceptors = acceptors(&runtime, &shared, listeners)?;
-        if let Some(slot) = shared.slot() {
-            // From now on the siblings count on this worker.
+        if let Some(slot) = shared.config.own_gauges() {
+            // From now on the siblings expect this worker to accept.
             slot.pid.store(std::process::id(), Relaxed);
         }
         let (running, runs) = mpsc::sync_channel(1);
         let run = {
             let shared = Arc::clone(&shared);
             move || {
-                shared.show_accepting(shared.has_place());
-                // Nobody waits any more only when the starting thread is gone.
+                shared.publish_accepting(shared.has_capacity());
+                // This fails only when the starting thread is gone.
                 let _ = running.send(());
                 for acceptor in acceptors {
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(supervise(&shared));
                 drop(runtime);
-                shared.clear_io_waker();
+                shared.exchanges.set_io_waker(None);
             }
         };
-        let blocked = BlockedSignals::new();
-        let thread = thread::Builder::new().name("chaton-io".to_owned()).spawn(run);
-        drop(blocked);
-        let thread =
-            thread.map_err(|error| Error::new("can't start the web engine's thread", error))?;
-        // An end without a word is a panic of that thread, printed by itself.
+        let thread = thread::spawn("chaton-io", run)
+            .map_err(|error| Error::new("can't start the web engine's thread", error))?;
+        // An error means that the thread panicked, which was printed then.
         let _ = runs.recv();
         Ok(Self { shared, thread: Mutex::new(Some(thread)), pid: std::process::id() })
     }
 
-    /// Stops accepting for good; what is open is served on. The engine's
-    /// copies of the listening sockets are closed.
+    /// Stops accepting for good and closes the engine's copies of the listening
+    /// sockets. Open connections are served on.
     pub fn pause_accept(&self) {
         self.shared.pause_accept();
     }
 
-    /// Stops accepting; answers from now on end their connection, and idle
+    /// Stops accepting. Responses from now on end their connection, and idle
     /// connections are closed after `drain_idle`.
     pub fn drain(&self) {
         self.shared.start_drain();
@@ -112,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         self.shared.counters.snapshot(self.shared.connections(), self.shared.requests_total())
     }
@@ -127,7 +125,7 @@ impl Drop for Engine {
     }
 }
 
-fn runtime(shared: &Arc<Shared>) -> io::Result<Runtime> {
+fn runtime(shared: &Arc<ServerState>) -> io::Result<Runtime> {
     let (before, after) = (Arc::clone(shared), Arc::clone(shared));
     Builder::new_current_thread()
         .enable_io()
@@ -140,7 +138,7 @@ fn runtime(shared: &Arc<Shared>) -> io::Result<Runtime> {
 
 fn acceptors(
     runtime: &Runtime,
-    shared: &Arc<Shared>,
+    shared: &Arc<ServerState>,
     listeners: Vec<Listener>,
 ) -> Result<Vec<Acceptor>, Error> {
     let _context = runtime.enter();
@@ -161,23 +159,22 @@ fn acceptors(
 }
 
 fn prepare(listener: Listener) -> io::Result<AsyncFd<OwnedFd>> {
-    let fd = listener.fd.as_raw_fd();
-    socket::set_nonblocking(fd)?;
+    socket::set_nonblocking(&listener.fd)?;
     if listener.kind == ListenerKind::Tcp {
-        socket::set_nodelay(fd)?;
+        socket::set_nodelay(&listener.fd)?;
     }
     socket::watch(listener.fd, Interest::READABLE)
 }
 
-/// The IO thread's own task: other threads wake it to be heard.
-async fn supervise(shared: &Arc<Shared>) {
+/// The IO thread's own task, which other threads wake to drain or stop the engine.
+async fn supervise(shared: &Arc<ServerState>) {
     let mut drain_started = false;
     poll_fn(|cx| {
-        shared.set_io_waker(cx.waker());
+        shared.exchanges.set_io_waker(Some(cx.waker().clone()));
         if shared.is_stopping() {
             return Poll::Ready(());
         }
-        if shared.is_draining() && !drain_started {
+        if shared.exchanges.is_draining() && !drain_started {
             drain_started = true;
             let shared = Arc::clone(shared);
             tokio::spawn(async move {

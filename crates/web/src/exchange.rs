@@ -1,30 +1,101 @@
-//! One request and its answer: what crosses between the IO thread and Ruby.
+//! One request and its response: what crosses between the IO thread and Ruby.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::answer::{Answer, Gone, Phase, Room};
+use crate::body_part::BodyPart;
+use crate::config::{AccessLog, Config};
+use crate::error_response::ErrorResponse;
 use crate::head::{RequestHead, Version};
-use crate::piece::Piece;
-use crate::reply_head::ReplyFraming;
+use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
+use crate::ready_queue::ReadyQueue;
 use crate::request_body::RequestBody;
-use crate::shared::Shared;
-use crate::wire_text;
+use crate::response_head::{head_len, ResponseFraming};
+use crate::stats::Counters;
 
 /// Longest text [`Exchange::describe`] gives.
 const DESCRIPTION_BYTES_MAX: usize = 200;
 
-/// One request and the place for its answer.
+/// What all exchanges of one engine share.
+pub(crate) struct ExchangeContext {
+    config: Arc<Config>,
+    counters: Arc<Counters>,
+    draining: AtomicBool,
+    /// Exchanges whose connection has something to do.
+    ready: ReadyQueue<Arc<Exchange>>,
+    io_waker: Mutex<Option<Waker>>,
+}
+
+impl ExchangeContext {
+    pub fn new(config: Arc<Config>, counters: Arc<Counters>) -> Self {
+        Self {
+            config,
+            counters,
+            draining: AtomicBool::new(false),
+            ready: ReadyQueue::default(),
+            io_waker: Mutex::default(),
+        }
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
+    pub fn start_drain(&self) {
+        self.draining.store(true, Relaxed);
+    }
+
+    /// Sets how the IO thread is woken. Cleared when that thread ends: the waker
+    /// holds the event loop, which holds this.
+    pub fn set_io_waker(&self, waker: Option<Waker>) {
+        *self.io_waker.lock() = waker;
+    }
+
+    pub fn wake_io(&self) {
+        if let Some(waker) = &*self.io_waker.lock() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn push_ready(&self, exchange: Arc<Exchange>) {
+        if self.ready.push(exchange) {
+            self.wake_io();
+        }
+    }
+
+    /// Wakes the connections that have something to do. With `sleep` the next
+    /// one wakes the IO thread as well.
+    pub fn wake_ready(&self, sleep: bool) {
+        self.ready.drain(sleep, |exchange| exchange.wake_connection());
+    }
+
+    /// As [`ExchangeContext::wake_ready`], called often by a busy IO thread.
+    pub fn wake_ready_if_any(&self) {
+        if self.ready.seems_filled() {
+            self.wake_ready(false);
+        }
+    }
+
+    fn count_shed(&self) {
+        self.counters.shed.fetch_add(1, Relaxed);
+        if let Some(slot) = self.config.own_gauges() {
+            slot.shed_total.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// One request and the place for its response.
 ///
 /// It is shared as `Arc<Exchange>`; the connection takes it back for its next
-/// request once nobody else holds it, so drop it soon after the answer ended.
-/// Exactly one outcome counts: the first of [`complete`](Exchange::complete),
+/// request once nobody else holds it, so drop it soon after the response ended.
+/// Only the first outcome counts: [`complete`](Exchange::complete),
 /// [`begin`](Exchange::begin) … [`end`](Exchange::end),
 /// [`hijack`](Exchange::hijack), [`shed`](Exchange::shed) or
 /// [`abandon`](Exchange::abandon); later ones do nothing.
@@ -39,16 +110,16 @@ pub struct Exchange {
     remote_addr: Arc<str>,
     /// What the client asked for and the request count allows.
     may_keep_alive: bool,
-    shared: Arc<Shared>,
+    context: Arc<ExchangeContext>,
     waker: Option<Waker>,
-    answer: Mutex<Answer>,
-    room: Condvar,
+    response: Mutex<PendingResponse>,
+    capacity: Condvar,
 }
 
 impl Exchange {
     /// An exchange of the connection on `socket`, ready to receive a request.
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        context: Arc<ExchangeContext>,
         socket: RawFd,
         listener: usize,
         remote: Arc<str>,
@@ -62,10 +133,10 @@ impl Exchange {
             listener,
             remote_addr: remote,
             may_keep_alive: false,
-            shared,
+            context,
             waker: None,
-            answer: Mutex::new(Answer::new(socket)),
-            room: Condvar::new(),
+            response: Mutex::new(PendingResponse::new(socket)),
+            capacity: Condvar::new(),
         }
     }
 
@@ -100,114 +171,115 @@ impl Exchange {
     }
 
     /// The connection's output buffer, empty but with its capacity.
-    pub fn take_out(&self) -> Vec<u8> {
-        self.answer.lock().take_spare()
+    pub fn take_buffer(&self) -> Vec<u8> {
+        self.response.lock().take_spare()
     }
 
     /// Whether the connection could serve another request after this one, as
-    /// far as the client, the request count and a drain have to say.
+    /// far as the client, the request count and a drain allow.
     pub fn keep_alive(&self) -> bool {
-        self.may_keep_alive && !self.shared.is_draining()
+        self.may_keep_alive && !self.context.is_draining()
     }
 
-    /// Gives the whole answer; `tail` follows `out` on the wire.
-    pub fn complete(self: Arc<Self>, out: Vec<u8>, tail: Option<Piece>, keep_alive: bool) {
+    /// Gives the whole response: `out` and, after it, `tail`.
+    pub fn complete(self: Arc<Self>, out: Vec<u8>, tail: Option<BodyPart>, keep_alive: bool) {
         let head_bytes = self.logged_head_len(&out);
-        let tell = self.answer.lock().complete(out, head_bytes, tail, keep_alive);
-        if tell {
-            self.tell();
+        if self.response.lock().complete(out, head_bytes, tail, keep_alive) {
+            self.wake();
         }
     }
 
-    /// Begins a streamed answer with its head.
-    pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ReplyFraming, keep_alive: bool) {
-        let tell = self.answer.lock().begin(head, framing, keep_alive);
-        if tell {
-            Arc::clone(self).tell();
+    /// Begins a streamed response with its head.
+    pub fn begin(self: &Arc<Self>, head: Vec<u8>, framing: ResponseFraming, keep_alive: bool) {
+        if self.response.lock().begin(head, framing, keep_alive) {
+            Arc::clone(self).wake();
         }
     }
 
-    /// Adds bytes to a streamed body. They are taken whether there is room or
-    /// not; after [`Room::Full`] call [`Exchange::wait_room`] before the next write.
+    /// Adds bytes to a streamed body. They are taken even without capacity;
+    /// after [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the
+    /// next write.
     ///
     /// # Errors
-    /// [`Gone`] when nobody will read them.
-    pub fn write(self: &Arc<Self>, bytes: &[u8]) -> Result<Room, Gone> {
-        let written = self.answer.lock().write(bytes, &self.shared.config.limits);
-        self.written(written)
+    /// [`ClientGone`] when nobody will read them.
+    pub fn write(self: &Arc<Self>, bytes: &[u8]) -> Result<Capacity, ClientGone> {
+        let written = self.response.lock().write(bytes, &self.context.config.limits);
+        self.after_write(written)
     }
 
-    /// As [`Exchange::write`], for a piece.
+    /// As [`Exchange::write`], for a [`BodyPart`].
     ///
     /// # Errors
-    /// [`Gone`] when nobody will read it.
-    pub fn write_piece(self: &Arc<Self>, piece: Piece) -> Result<Room, Gone> {
-        let written = self.answer.lock().write_piece(piece, &self.shared.config.limits);
-        self.written(written)
+    /// [`ClientGone`] when nobody will read it.
+    pub fn write_part(self: &Arc<Self>, part: BodyPart) -> Result<Capacity, ClientGone> {
+        let written = self.response.lock().write_part(part, &self.context.config.limits);
+        self.after_write(written)
     }
 
-    fn written(self: &Arc<Self>, written: Result<(Room, bool), Gone>) -> Result<Room, Gone> {
-        let (room, tell) = written?;
-        if tell {
-            Arc::clone(self).tell();
+    fn after_write(
+        self: &Arc<Self>,
+        written: Result<(Capacity, bool), ClientGone>,
+    ) -> Result<Capacity, ClientGone> {
+        let (capacity, wake) = written?;
+        if wake {
+            Arc::clone(self).wake();
         }
-        Ok(room)
+        Ok(capacity)
     }
 
-    /// Blocks the calling thread until there is room again, `timeout` has
+    /// Blocks the calling thread until there is capacity again, `timeout` has
     /// passed or [`Exchange::interrupt`] was called.
     ///
     /// # Errors
-    /// [`Gone`] when nobody will read more.
-    pub fn wait_room(&self, timeout: Duration) -> Result<Room, Gone> {
-        let limits = &self.shared.config.limits;
+    /// [`ClientGone`] when nobody will read more.
+    pub fn wait_for_capacity(&self, timeout: Duration) -> Result<Capacity, ClientGone> {
+        let limits = &self.context.config.limits;
         let until = Instant::now() + timeout;
-        let mut answer = self.answer.lock();
+        let mut response = self.response.lock();
         loop {
-            match answer.phase() {
-                Phase::Gone | Phase::Late => return Err(Gone),
-                // Another thread ended the answer: what is written now is dropped.
-                Phase::Ended => return Ok(Room::Open),
+            match response.phase() {
+                ResponsePhase::Closed | ResponsePhase::TimedOut => return Err(ClientGone),
+                // Another thread ended the response: later writes are dropped.
+                ResponsePhase::Ended => return Ok(Capacity::Available),
                 _ => {}
             }
-            let room = answer.room(limits);
-            if room == Room::Open || !answer.start_wait() {
-                return Ok(room);
+            let capacity = response.capacity(limits);
+            if capacity == Capacity::Available || !response.start_wait() {
+                return Ok(capacity);
             }
-            let timed_out = self.room.wait_until(&mut answer, until).timed_out();
-            answer.end_wait();
+            let timed_out = self.capacity.wait_until(&mut response, until).timed_out();
+            response.end_wait();
             if timed_out {
-                return Ok(answer.room(limits));
+                return Ok(response.capacity(limits));
             }
         }
     }
 
-    /// Ends a [`Exchange::wait_room`] of another thread early, or the next one.
+    /// Ends a [`Exchange::wait_for_capacity`] of another thread early, or the next one.
     pub fn interrupt(&self) {
-        self.answer.lock().interrupt();
-        self.room.notify_all();
+        self.response.lock().interrupt();
+        self.capacity.notify_all();
     }
 
     /// Ends a streamed body. With `complete` false its producer failed midway:
-    /// the connection is closed so that the client can tell.
+    /// the connection is closed so that the client notices.
     pub fn end(self: Arc<Self>, complete: bool) {
-        let tell = self.answer.lock().end(complete);
-        // Another thread may be waiting for room that is no longer needed.
-        self.notify_room();
-        if tell {
-            self.tell();
+        let wake = self.response.lock().end(complete);
+        // Another thread may be waiting for capacity that is no longer needed.
+        self.notify_capacity();
+        if wake {
+            self.wake();
         }
     }
 
     /// Sends an interim response, `bytes` as they are, before the final head.
     pub fn interim(self: &Arc<Self>, bytes: &[u8]) {
-        // RFC 9110 15.2: a client of HTTP/1.0 knows no interim responses.
+        // RFC 9110 15.2: HTTP/1.0 has no interim responses.
         if matches!(self.head.version, Version::Http10) {
             return;
         }
-        let tell = self.answer.lock().interim(bytes);
-        if tell {
-            Arc::clone(self).tell();
+        if self.response.lock().interim(bytes) {
+            Arc::clone(self).wake();
         }
     }
 
@@ -215,11 +287,11 @@ impl Exchange {
     /// non-blocking as accepted, and the bytes already read past the request.
     ///
     /// # Errors
-    /// When an answer exists already, the client is gone, or the operating
+    /// When a response exists already, the client is gone, or the operating
     /// system has no descriptor left.
     pub fn hijack(&self) -> io::Result<(OwnedFd, Vec<u8>)> {
-        let mut answer = self.answer.lock();
-        let Some((socket, mut unread)) = answer.hijack() else {
+        let mut response = self.response.lock();
+        let Some((socket, mut unread)) = response.hijack() else {
             return Err(io::Error::new(
                 io::ErrorKind::NotConnected,
                 "the connection can't be hijacked: it is closed or was answered already",
@@ -227,85 +299,82 @@ impl Exchange {
         };
         // SAFETY: the connection keeps its socket open while the phase is
         // `Waiting`, which held until this lock was taken.
-        let fd = unsafe { libc::fcntl(socket, libc::F_DUPFD_CLOEXEC, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            answer.unhijack(unread);
-            return Err(error);
-        }
-        drop(answer);
+        let socket = match unsafe { BorrowedFd::borrow_raw(socket) }.try_clone_to_owned() {
+            Ok(socket) => socket,
+            Err(error) => {
+                response.undo_hijack(unread);
+                return Err(error);
+            }
+        };
+        drop(response);
         self.wake_connection();
-        // SAFETY: `fcntl` just made this descriptor; nobody else owns it.
-        Ok((unsafe { OwnedFd::from_raw_fd(fd) }, unread.take()))
+        Ok((socket, unread.take()))
     }
 
     /// Gives up without an outcome: 500, and the connection is closed. A
-    /// streamed answer is cut off.
+    /// streamed response is cut off.
     pub fn abandon(self: Arc<Self>) {
-        let out = wire_text::refusal(500, "The application gave no answer.", None, self.is_head());
+        let error = ErrorResponse::new(500, "The application gave no answer.");
+        let out = error.encode(self.head.is_head());
         let head_bytes = self.logged_head_len(&out);
-        let tell = {
-            let mut answer = self.answer.lock();
-            answer.complete(out, head_bytes, None, false) || answer.end(false)
+        let wake = {
+            let mut response = self.response.lock();
+            response.complete(out, head_bytes, None, false) || response.end(false)
         };
-        if tell {
-            self.tell();
+        if wake {
+            self.wake();
         }
     }
 
-    /// Refuses the request for want of room: 503 with `Retry-After`, and the
-    /// connection is closed.
+    /// Refuses the request because the server is overloaded: 503 with
+    /// `Retry-After`, and the connection is closed.
     pub fn shed(self: Arc<Self>, retry_after_s: u32) {
-        let text = "The server is busy; try again.";
-        let out = wire_text::refusal(503, text, Some(retry_after_s), self.is_head());
-        self.shared.note_shed();
+        let error = ErrorResponse::new(503, "The server is busy; try again.");
+        let out = error.retry_after(retry_after_s).encode(self.head.is_head());
+        self.context.count_shed();
         self.complete(out, None, false);
     }
 
-    /// Whether nobody waits for this answer any more.
+    /// Whether nobody waits for this response any more.
     pub fn is_gone(&self) -> bool {
-        matches!(self.answer.lock().phase(), Phase::Gone | Phase::Late)
+        matches!(self.response.lock().phase(), ResponsePhase::Closed | ResponsePhase::TimedOut)
     }
 
-    /// Whether the client was told 503 because the request timeout passed.
-    pub fn answered_late(&self) -> bool {
-        self.answer.lock().phase() == Phase::Late
+    /// Whether the engine answered 503 because the request timeout passed.
+    pub fn timed_out(&self) -> bool {
+        self.response.lock().phase() == ResponsePhase::TimedOut
     }
 
     /// Method and path, at most 200 bytes.
     pub fn describe(&self) -> String {
         let method = String::from_utf8_lossy(self.head.get(self.head.method));
         let path = self.head.get(self.head.path);
-        let room = DESCRIPTION_BYTES_MAX.saturating_sub(method.len() + 1);
-        let mut text =
-            format!("{method} {}", String::from_utf8_lossy(&path[..path.len().min(room)]));
+        let path_bytes_max = DESCRIPTION_BYTES_MAX.saturating_sub(method.len() + 1);
+        let path = &path[..path.len().min(path_bytes_max)];
+        let mut text = format!("{method} {}", String::from_utf8_lossy(path));
         while text.len() > DESCRIPTION_BYTES_MAX {
             text.pop();
         }
         text
     }
 
-    /// Only the access log asks for it.
+    /// Length of the head that `out` begins with; 0 without an access log, which
+    /// alone uses it.
     fn logged_head_len(&self, out: &[u8]) -> usize {
-        if self.shared.log.is_on() {
-            wire_text::head_len(out)
-        } else {
-            0
+        match self.context.config.access_log {
+            AccessLog::Off => 0,
+            _ => head_len(out),
         }
     }
 
-    fn is_head(&self) -> bool {
-        self.head.get(self.head.method) == b"HEAD"
-    }
-
-    fn tell(self: Arc<Self>) {
-        let shared = Arc::clone(&self.shared);
-        shared.complete(self);
+    fn wake(self: Arc<Self>) {
+        let context = Arc::clone(&self.context);
+        context.push_ready(self);
     }
 
     // The connection's side.
 
-    /// Makes the parsed request a unit of work.
+    /// Completes the parsed request before it is handed over.
     pub(crate) fn dispatch(
         &mut self,
         id: u64,
@@ -321,34 +390,34 @@ impl Exchange {
         }
     }
 
-    /// Ready for the next request of the connection.
+    /// Prepares for the next request of the connection.
     pub(crate) fn reset(&mut self) {
         self.head.clear();
         if let RequestBody::Memory(bytes) = std::mem::take(&mut self.body) {
             self.body_spare = bytes;
         }
-        self.answer.get_mut().reset();
+        self.response.get_mut().reset();
     }
 
-    /// Gives back what an idle connection need not hold.
+    /// Gives back the memory that an idle connection does not need.
     pub(crate) fn shrink(&mut self) {
         self.head = RequestHead::default();
         self.body_spare = Vec::new();
-        self.answer.get_mut().shrink();
+        self.response.get_mut().shrink();
     }
 
-    /// No other request follows, and nobody reads this one's body any more.
+    /// Drops the request's body: nobody reads it and no other request follows.
     pub(crate) fn forget_body(&mut self) {
         self.body = RequestBody::Empty;
         self.body_spare = Vec::new();
     }
 
-    pub(crate) fn answer(&self) -> &Mutex<Answer> {
-        &self.answer
+    pub(crate) fn response(&self) -> &Mutex<PendingResponse> {
+        &self.response
     }
 
-    pub(crate) fn answer_mut(&mut self) -> &mut Answer {
-        self.answer.get_mut()
+    pub(crate) fn response_mut(&mut self) -> &mut PendingResponse {
+        self.response.get_mut()
     }
 
     /// Wakes the connection's task; cheap on the IO thread.
@@ -358,14 +427,14 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn notify_room(&self) {
-        self.room.notify_all();
+    pub(crate) fn notify_capacity(&self) {
+        self.capacity.notify_all();
     }
 
-    /// The connection closes: nobody will read what comes.
+    /// The connection closes: later output is refused.
     pub(crate) fn close(&self) {
-        let rest = self.answer.lock().close();
-        self.room.notify_all();
+        let rest = self.response.lock().close();
+        self.capacity.notify_all();
         drop(rest);
     }
 }

@@ -1,49 +1,48 @@
 //! Chaton's web engine: HTTP/1.x on one IO thread, outside Ruby's lock.
 //!
 //! An [`Engine`] owns inherited listening sockets and every client connection.
-//! It reads requests to their last byte, hands each one over as an
-//! [`Exchange`] through a [`Sink`], and sends the answer that another thread
-//! gives to that exchange, at whatever speed the client reads.
+//! It reads a request to its last byte, hands it over as an [`Exchange`]
+//! through a [`Sink`], and sends the response that another thread gives to
+//! that exchange, at whatever speed the client reads.
 //!
-//! * [`Config`], [`Limits`], [`Timeouts`]: what an engine is started with.
+//! * [`Config`], [`Limits`], [`Timeouts`]: the settings of an engine.
 //! * [`RequestHead`]: a request line and its headers, checked strictly, as
 //!   spans of one buffer ([`parse`]).
-//! * [`Exchange`]: one request and the place for its answer.
-//! * [`ReplyHead`]: writes an answer's head and decides its [`ReplyFraming`].
-//! * [`Piece`]: a part of an answer's body that is sent from where it lies.
+//! * [`Exchange`]: one request and its response.
+//! * [`ResponseHead`]: writes a response head and decides its [`ResponseFraming`].
+//! * [`BodyPart`]: a part of a response body in the form that is cheapest to send.
 //!
-//! A slow client never holds a producing thread: request bodies are complete
-//! before the hand-over, answers wait in memory and then in a temporary file.
+//! A slow client never holds a Ruby thread: request bodies are complete before
+//! the hand-over, responses wait in memory and then in a temporary file.
 
 mod accept;
 mod accept_policy;
 mod access_log;
-mod answer;
+mod body_part;
 pub mod chunked;
-mod completions;
 mod config;
 mod connection;
+mod connection_registry;
 pub mod date;
 mod engine;
 mod error;
+mod error_response;
 mod exchange;
 pub mod head;
 pub mod limits;
-mod outbox;
-mod piece;
-mod registry;
-pub mod reply_head;
+mod pending_response;
+mod read_buffer;
+mod ready_queue;
 mod request_body;
-mod shared;
+pub mod response_head;
+mod send_buffer;
+mod server_state;
 mod sink;
 mod socket;
 mod stats;
 pub mod status;
-pub mod target;
-mod unread;
-mod wire_text;
 
-pub use answer::{Gone, Room};
+pub use body_part::BodyPart;
 pub use chunked::{ChunkError, ChunkedDecoder};
 pub use config::{AccessLog, Config, Listener, ListenerKind};
 pub use engine::Engine;
@@ -51,8 +50,10 @@ pub use error::Error;
 pub use exchange::Exchange;
 pub use head::{parse, BodyFraming, HeadError, Parsed, RequestHead, Span, Version};
 pub use limits::{Limits, Timeouts};
-pub use piece::Piece;
-pub use reply_head::{BodySize, Finished, ReplyError, ReplyFraming, ReplyHead, RequestFacts};
+pub use pending_response::{Capacity, ClientGone};
 pub use request_body::RequestBody;
+pub use response_head::{
+    BodySize, EncodedHead, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
+};
 pub use sink::Sink;
 pub use stats::Stats;

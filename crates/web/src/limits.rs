@@ -1,9 +1,9 @@
-//! The bounds and time limits of the web engine. Everything a client can make
-//! grow or make wait is named here.
+//! The bounds and time limits of the web engine: everything that a client can
+//! make grow or wait is bounded here.
 
 use std::time::Duration;
 
-/// How much of anything one client, or all of them, may use.
+/// Bounds of sizes and counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request head: request line, headers and the blank line. Also
@@ -25,10 +25,10 @@ pub struct Limits {
     /// Requests answered on one connection before it is closed; 0 is no limit.
     /// Default 0.
     pub requests_per_connection_max: u64,
-    /// Bytes of a streamed reply kept in memory for a client that reads slowly;
-    /// what comes above is spooled to an unlinked temporary file. Default 1 MiB.
+    /// Bytes of a streamed response kept in memory for a client that reads slowly;
+    /// more is spooled to an unlinked temporary file. Default 1 MiB.
     pub reply_memory_bytes_max: usize,
-    /// Bytes of a streamed reply spooled to a file; above it the producer waits.
+    /// Bytes of a streamed response spooled to a file; above it the producer waits.
     /// Default 1 GiB.
     pub reply_spool_bytes_max: u64,
 }
@@ -56,14 +56,14 @@ pub struct Timeouts {
     pub header: Duration,
     /// Without one byte of progress while a request body arrives. Default 30 s.
     pub body: Duration,
-    /// Without one byte of progress while a reply is sent. Default 30 s.
+    /// Without one byte of progress while a response is sent. Default 30 s.
     pub write: Duration,
     /// A kept-alive connection without a request. Default 60 s.
     pub idle: Duration,
-    /// From the whole request to the first byte of its answer: the client gets
-    /// 503. `None` is off, the default.
+    /// From the complete request to the first byte of its response; then the
+    /// client gets 503. `None`, the default, is off.
     pub request: Option<Duration>,
-    /// What an idle connection is left once the server drains. Default 5 s.
+    /// How long an idle connection stays open once the server drains. Default 5 s.
     pub drain_idle: Duration,
 }
 

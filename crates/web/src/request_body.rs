@@ -1,4 +1,4 @@
-//! A request's body: complete before the request is handed over.
+//! The body of a request, complete before the request is handed over.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,19 +7,19 @@ use crate::chunked::{ChunkError, ChunkedDecoder};
 use crate::head::BodyFraming;
 use crate::limits::Limits;
 
-/// What is gathered before it is written to the file.
+/// Bytes gathered before they are written to the file.
 const STAGED_BYTES_MAX: usize = 64 * 1024;
 
 /// The complete body of a request.
 #[derive(Debug, Default)]
 pub enum RequestBody {
-    /// There is none, or it is empty.
+    /// No body, or an empty one.
     #[default]
     Empty,
     /// Held in memory.
     Memory(Vec<u8>),
-    /// Larger than `body_memory_bytes_max`: in a temporary file without a name,
-    /// whose position is somewhere behind the last byte written.
+    /// Larger than `body_memory_bytes_max`: in a temporary file without a name.
+    /// Rewind it before reading.
     Spooled {
         /// The file.
         file: File,
@@ -39,7 +39,7 @@ impl RequestBody {
     }
 }
 
-/// Why a body could not be taken in.
+/// Why a body could not be read.
 #[derive(Debug)]
 pub(crate) enum BodyError {
     /// More than `body_bytes_max`.
@@ -50,26 +50,26 @@ pub(crate) enum BodyError {
     Spool(io::Error),
 }
 
-/// How the end of the body is found.
+/// Finds the end of the body.
 #[derive(Debug)]
-enum Framing {
-    /// So many bytes are still to come.
+enum BodyDecoder {
+    /// Bytes still to come.
     Length(u64),
     Chunked(ChunkedDecoder),
 }
 
-/// Takes a body in as it arrives: in memory first, in a file past a bound.
+/// Reads a body as it arrives: into memory first, into a file past a bound.
 #[derive(Debug)]
-pub(crate) struct BodyIntake {
-    framing: Framing,
-    /// The body, or what is still to be written to the file.
+pub(crate) struct BodyReader {
+    decoder: BodyDecoder,
+    /// The body, or the part that is not in the file yet.
     memory: Vec<u8>,
     file: Option<File>,
     /// Bytes in the file.
     filed: u64,
 }
 
-impl BodyIntake {
+impl BodyReader {
     /// Starts the body that `framing` announces, reusing the capacity of
     /// `memory`; None when there is nothing to read.
     pub fn new(
@@ -77,38 +77,38 @@ impl BodyIntake {
         mut memory: Vec<u8>,
         limits: &Limits,
     ) -> Result<Option<Self>, BodyError> {
-        let framing = match framing {
+        let decoder = match framing {
             BodyFraming::None | BodyFraming::Length(0) => return Ok(None),
             BodyFraming::Length(len) if len > limits.body_bytes_max => {
                 return Err(BodyError::TooLarge)
             }
-            BodyFraming::Length(len) => Framing::Length(len),
-            BodyFraming::Chunked => Framing::Chunked(ChunkedDecoder::new(limits)),
+            BodyFraming::Length(len) => BodyDecoder::Length(len),
+            BodyFraming::Chunked => BodyDecoder::Chunked(ChunkedDecoder::new(limits)),
         };
         memory.clear();
-        Ok(Some(Self { framing, memory, file: None, filed: 0 }))
+        Ok(Some(Self { decoder, memory, file: None, filed: 0 }))
     }
 
-    /// Takes what belongs to the body: how many bytes that was, and whether the
-    /// body is complete.
+    /// Takes the bytes that belong to the body; returns how many those were and
+    /// whether the body is complete.
     pub fn feed(&mut self, input: &[u8], limits: &Limits) -> Result<(usize, bool), BodyError> {
-        let taken = match &mut self.framing {
-            Framing::Length(left) => {
+        let taken = match &mut self.decoder {
+            BodyDecoder::Length(left) => {
                 let len = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                 self.memory.extend_from_slice(&input[..len]);
                 *left -= len as u64;
                 (len, *left == 0)
             }
-            Framing::Chunked(decoder) => {
+            BodyDecoder::Chunked(decoder) => {
                 decoder.feed(input, &mut self.memory).map_err(BodyError::Chunk)?
             }
         };
-        self.settle(limits)?;
+        self.enforce_limits(limits)?;
         Ok(taken)
     }
 
-    /// Keeps within the bounds.
-    fn settle(&mut self, limits: &Limits) -> Result<(), BodyError> {
+    /// Refuses a body that is too large, and moves a large one to the file.
+    fn enforce_limits(&mut self, limits: &Limits) -> Result<(), BodyError> {
         if self.filed + self.memory.len() as u64 > limits.body_bytes_max {
             return Err(BodyError::TooLarge);
         }
@@ -118,12 +118,12 @@ impl BodyIntake {
             limits.body_memory_bytes_max
         };
         if self.memory.len() > staged_max {
-            self.write_out().map_err(BodyError::Spool)?;
+            self.flush_to_file().map_err(BodyError::Spool)?;
         }
         Ok(())
     }
 
-    fn write_out(&mut self) -> io::Result<()> {
+    fn flush_to_file(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(tempfile::tempfile()?),
@@ -140,7 +140,7 @@ impl BodyIntake {
     /// Ends the complete body.
     pub fn finish(mut self) -> Result<RequestBody, BodyError> {
         if self.file.is_some() {
-            self.write_out().map_err(BodyError::Spool)?;
+            self.flush_to_file().map_err(BodyError::Spool)?;
         }
         Ok(match self.file {
             Some(file) => RequestBody::Spooled { file, len: self.filed },
@@ -156,28 +156,28 @@ mod tests {
 
     use super::*;
 
-    fn take_in(body: &[u8], step: usize, limits: &Limits) -> RequestBody {
+    fn read_all(body: &[u8], step: usize, limits: &Limits) -> RequestBody {
         let framing = BodyFraming::Length(body.len() as u64);
-        let mut intake = BodyIntake::new(framing, Vec::new(), limits).unwrap().unwrap();
+        let mut reader = BodyReader::new(framing, Vec::new(), limits).unwrap().unwrap();
         let mut done = false;
         for part in body.chunks(step) {
             assert!(!done);
-            let (taken, complete) = intake.feed(part, limits).unwrap();
+            let (taken, complete) = reader.feed(part, limits).unwrap();
             assert_eq!(taken, part.len());
             done = complete;
         }
         assert!(done);
-        intake.finish().unwrap()
+        reader.finish().unwrap()
     }
 
     #[test]
-    fn small_in_memory_large_in_a_file() {
+    fn a_small_body_stays_in_memory_and_a_large_one_goes_to_a_file() {
         let limits = Limits { body_memory_bytes_max: 1_000, ..Limits::default() };
         let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         assert!(
-            matches!(take_in(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000])
+            matches!(read_all(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000])
         );
-        let RequestBody::Spooled { mut file, len } = take_in(&body, 777, &limits) else {
+        let RequestBody::Spooled { mut file, len } = read_all(&body, 777, &limits) else {
             panic!("not spooled")
         };
         let mut read = Vec::new();
@@ -188,17 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn bytes_past_the_length_are_left() {
+    fn bytes_past_the_length_belong_to_the_next_request() {
         let limits = Limits::default();
-        let mut intake =
-            BodyIntake::new(BodyFraming::Length(3), Vec::new(), &limits).unwrap().unwrap();
-        assert_eq!(intake.feed(b"abcGET /", &limits).unwrap(), (3, true));
+        let mut reader =
+            BodyReader::new(BodyFraming::Length(3), Vec::new(), &limits).unwrap().unwrap();
+        assert_eq!(reader.feed(b"abcGET /", &limits).unwrap(), (3, true));
     }
 
     #[test]
-    fn too_long_is_refused_before_it_arrives() {
+    fn a_body_over_the_limit_is_refused_before_it_arrives() {
         let limits = Limits { body_bytes_max: 10, ..Limits::default() };
-        let refused = BodyIntake::new(BodyFraming::Length(11), Vec::new(), &limits);
+        let refused = BodyReader::new(BodyFraming::Length(11), Vec::new(), &limits);
         assert!(matches!(refused, Err(BodyError::TooLarge)));
     }
 }

@@ -1,29 +1,29 @@
-//! Where requests go: the other side of the hand-over.
+//! The receiver of complete requests.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use crate::exchange::Exchange;
 
-/// Takes complete requests. Implemented over the queue that Ruby threads pull
-/// from; every call is made on the IO thread and must not block.
+/// Takes complete requests, normally into the queue of the Ruby threads. Every
+/// call is made on the IO thread and must not block.
 pub trait Sink: Send + Sync + 'static {
     /// Takes one request whose body has been read.
     ///
     /// # Errors
-    /// Gives the exchange back when there is no room; the engine answers 503.
+    /// Returns the exchange when the queue is full; the engine answers 503.
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>>;
 
-    /// The request timeout has passed before the answer began; the client has
-    /// been told 503 and whatever is answered later is dropped.
-    fn late(&self, exchange: &Arc<Exchange>);
+    /// The request timeout has passed before the response began: the client gets
+    /// 503 and a later response is dropped.
+    fn timed_out(&self, exchange: &Arc<Exchange>);
 
-    /// Called once after the submissions of one turn of the IO thread, at the
-    /// latest after 32 of them. This is the place to wake a sleeping consumer:
-    /// a wake-up in every `submit` costs the IO thread half as much again.
+    /// Called before the IO thread sleeps, at the latest after 32 submissions.
+    /// Wake a sleeping consumer here: a wake-up in every `submit` would make the
+    /// IO thread half as expensive again.
     fn flush(&self) {}
 
-    /// Something an operator should read happened outside any request.
+    /// Reports to the operator a problem outside any request.
     fn warn(&self, message: &str) {
         // A closed standard error is no reason to end the thread that reports.
         let _ = writeln!(io::stderr(), "chaton: {message}");

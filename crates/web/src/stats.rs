@@ -1,4 +1,4 @@
-//! What the engine has counted.
+//! Counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,9 +11,9 @@ pub struct Stats {
     pub accepted_total: u64,
     /// Requests handed over.
     pub requests_total: u64,
-    /// Final answers sent, by the first digit of their status: `[1xx, …, 5xx]`.
+    /// Final responses sent, by the first digit of their status: `[1xx, …, 5xx]`.
     pub responses_total: [u64; 5],
-    /// Requests refused for want of room in the queue.
+    /// Requests answered 503 because the queue was full.
     pub shed_total: u64,
     /// Requests the engine refused by itself: malformed, too large, too slow.
     pub refused_total: u64,
@@ -25,70 +25,57 @@ pub struct Stats {
     pub sent_bytes_total: u64,
     /// Times the IO thread woke.
     pub wakeups_total: u64,
-    /// Failed `accept` calls for want of descriptors or memory.
+    /// Failed `accept` calls for lack of descriptors or memory.
     pub accept_failures_total: u64,
-    /// Connections of which the handling panicked; each is a defect.
+    /// Connections whose handling panicked; each is a defect.
     pub panics_total: u64,
-}
-
-/// A counter written by one thread, or with [`Counter::add_shared`] by many.
-#[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds without the cost of a locked instruction: one writing thread only.
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
-    }
-
-    /// Adds from any thread.
-    pub fn add_shared(&self, n: u64) {
-        self.0.fetch_add(n, Relaxed);
-    }
-
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
 }
 
 /// The counters behind [`Stats`].
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub accepted: Counter,
-    pub responses: [Counter; 5],
-    pub shed: Counter,
-    pub refused: Counter,
-    pub late: Counter,
-    pub read_bytes: Counter,
-    pub sent_bytes: Counter,
-    pub wakeups: Counter,
-    pub accept_failures: Counter,
-    pub panics: Counter,
+    pub accepted: AtomicU64,
+    pub responses: [AtomicU64; 5],
+    /// The only counter that several threads write.
+    pub shed: AtomicU64,
+    pub refused: AtomicU64,
+    pub late: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub sent_bytes: AtomicU64,
+    pub wakeups: AtomicU64,
+    pub accept_failures: AtomicU64,
+    pub panics: AtomicU64,
+}
+
+/// Adds to a counter that only one thread writes, without a locked instruction.
+pub(crate) fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 impl Counters {
-    /// Counts a final answer.
+    /// Counts a final response.
     pub fn responded(&self, status: u16) {
         if let Some(counter) = self.responses.get((status / 100).wrapping_sub(1) as usize) {
-            counter.add(1);
+            add(counter, 1);
         }
     }
 
     /// The totals; connections and requests are counted elsewhere.
     pub fn snapshot(&self, connections: usize, requests_total: u64) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
         Stats {
             connections,
             requests_total,
-            accepted_total: self.accepted.get(),
-            responses_total: self.responses.each_ref().map(Counter::get),
-            shed_total: self.shed.get(),
-            refused_total: self.refused.get(),
-            late_total: self.late.get(),
-            read_bytes_total: self.read_bytes.get(),
-            sent_bytes_total: self.sent_bytes.get(),
-            wakeups_total: self.wakeups.get(),
-            accept_failures_total: self.accept_failures.get(),
-            panics_total: self.panics.get(),
+            accepted_total: get(&self.accepted),
+            responses_total: self.responses.each_ref().map(get),
+            shed_total: get(&self.shed),
+            refused_total: get(&self.refused),
+            late_total: get(&self.late),
+            read_bytes_total: get(&self.read_bytes),
+            sent_bytes_total: get(&self.sent_bytes),
+            wakeups_total: get(&self.wakeups),
+            accept_failures_total: get(&self.accept_failures),
+            panics_total: get(&self.panics),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chaton_web::{ReplyFraming, Room};
+use chaton_web::{Capacity, ResponseFraming};
 use support::{answer, echo, eventually, ok_head, Client, Server, PATIENCE};
 
 /// An application that waits until it is let go, once a request.
@@ -129,10 +129,12 @@ fn stop_closes_everything() {
             config.limits.reply_spool_bytes_max = 0;
         },
         move |exchange| {
-            exchange.begin(ok_head(&exchange, "X: y"), ReplyFraming::Raw, false);
-            let mut room = Ok(Room::Open);
+            exchange.begin(ok_head(&exchange, "X: y"), ResponseFraming::Raw, false);
+            let mut room = Ok(Capacity::Available);
             while room.is_ok() {
-                room = exchange.write(&[0; 100_000]).and_then(|_| exchange.wait_room(PATIENCE));
+                room = exchange
+                    .write(&[0; 100_000])
+                    .and_then(|_| exchange.wait_for_capacity(PATIENCE));
             }
             result.send(room).unwrap();
         },
@@ -142,7 +144,7 @@ fn stop_closes_everything() {
     busy.get("/").bytes(10);
     eventually("both are open", || server.engine.stats().connections == 2);
     server.engine.stop();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(chaton_web::Gone)));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Err(chaton_web::ClientGone)));
     assert!(idle.is_ended());
     assert_eq!(server.engine.stats().connections, 0);
     server.engine.stop();

@@ -211,7 +211,7 @@ fn unix_sockets() {
             answer(exchange, b"inline");
             Ok(())
         }
-        fn late(&self, _: &Arc<chaton_web::Exchange>) {}
+        fn timed_out(&self, _: &Arc<chaton_web::Exchange>) {}
     }
     let engine =
         Engine::start(Config::new(vec![listener]), Arc::new(Inline(Arc::clone(&remote)))).unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chaton_web::{ReplyFraming, Room};
+use chaton_web::{Capacity, ResponseFraming};
 use support::{answer, echo, eventually, ok_head, Server, PATIENCE};
 
 const SHORT: Duration = Duration::from_millis(80);
@@ -87,12 +87,12 @@ fn a_reader_without_progress() {
             config.limits.reply_spool_bytes_max = 0;
         },
         move |exchange| {
-            exchange.begin(ok_head(&exchange, "X: y"), ReplyFraming::Raw, false);
-            let mut room = Ok(Room::Open);
+            exchange.begin(ok_head(&exchange, "X: y"), ResponseFraming::Raw, false);
+            let mut room = Ok(Capacity::Available);
             while room.is_ok() {
                 room = exchange.write(&[0; 100_000]);
-                if room == Ok(Room::Full) {
-                    room = exchange.wait_room(PATIENCE);
+                if room == Ok(Capacity::Full) {
+                    room = exchange.wait_for_capacity(PATIENCE);
                 }
             }
             *seen.lock().unwrap() = Some(room);
@@ -117,7 +117,7 @@ fn a_late_answer_is_a_503_for_the_client_and_nothing_for_the_thread() {
             wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
             let again = Arc::clone(&exchange);
             answer(exchange, b"too late");
-            done.send((again.answered_late(), again.is_gone())).unwrap();
+            done.send((again.timed_out(), again.is_gone())).unwrap();
         },
     );
     let mut client = server.connect();
@@ -136,7 +136,7 @@ fn an_answer_that_has_begun_is_left_alone() {
         |config| config.timeouts.request = Some(SHORT),
         |exchange| {
             let head = ok_head(&exchange, "Transfer-Encoding: chunked");
-            exchange.begin(head, ReplyFraming::Chunked, true);
+            exchange.begin(head, ResponseFraming::Chunked, true);
             std::thread::sleep(SHORT * 3);
             exchange.write(b"slow but sure").unwrap();
             exchange.end(true);

@@ -57,7 +57,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;
     memory::define(ruby, native)?;
-    web::pins::define(ruby, native)?;
+    web::pinned_strings::define(ruby, native)?;
     web::request::define(ruby, native)?;
     web::engine::define(ruby, native)?;
     settle::<scoreboard::RbScoreboard>(ruby);
@@ -67,7 +67,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<memory::events::Bell>(ruby);
     settle::<memory::tracer::RbTracer>(ruby);
     settle::<pool::RbPoolThread>(ruby);
-    settle::<web::pins::Keeper>(ruby);
+    settle::<web::pinned_strings::PinnedStringsMarker>(ruby);
     settle::<web::request::Request>(ruby);
     settle::<web::engine::RbWeb>(ruby);
     #[cfg(feature = "jobs")]

@@ -26,7 +26,7 @@ use crate::settings::Settings;
 #[cfg(feature = "streams")]
 use crate::streams::batch::RbBatch;
 use crate::unit::Unit;
-use crate::web::env::EnvKit;
+use crate::web::env_builder::EnvBuilder;
 use crate::web::request::Request;
 use crate::{error, preempt, stack};
 
@@ -47,7 +47,7 @@ pub struct PoolParts {
     /// The pool itself.
     pub pool: Arc<Pool<Unit>>,
     /// How env hashes are made; set when the web engine starts.
-    pub env_kit: OnceLock<&'static EnvKit>,
+    pub env_builder: OnceLock<&'static EnvBuilder>,
     /// Where started jobs are noted; set when the jobs engine starts.
     #[cfg(feature = "jobs")]
     pub notes: OnceLock<&'static InFlightSlot>,
@@ -104,7 +104,7 @@ impl RbPool {
             .map_err(|e| error::system("the scheduler thread", &e))?;
         Ok(Self(Handle::new(Arc::new(PoolParts {
             pool,
-            env_kit: OnceLock::new(),
+            env_builder: OnceLock::new(),
             #[cfg(feature = "jobs")]
             notes: OnceLock::new(),
             collector: OnceLock::new(),
@@ -293,7 +293,7 @@ impl RbPoolThread {
                 // Answered 503 while it waited, or nobody is left to answer.
                 Take::Work(Unit::Web(exchange, _)) if exchange.is_gone() => {}
                 Take::Work(Unit::Web(exchange, _)) => {
-                    let Some(kit) = rb_self.parts.env_kit.get() else {
+                    let Some(kit) = rb_self.parts.env_builder.get() else {
                         exchange.abandon();
                         continue;
                     };

@@ -1,8 +1,8 @@
 //! The web engine's side of the boundary.
 
 pub mod engine;
-pub mod env;
+pub mod env_builder;
 pub mod header_keys;
-pub mod pins;
-pub mod reply;
+pub mod pinned_strings;
 pub mod request;
+pub mod response;

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use chaton_testkit::load::Load;
-use chaton_testkit::options::{Options, HELP};
-use chaton_testkit::report::Report;
+use chaton_testkit::load_options::{LoadOptions, HELP};
+use chaton_testkit::load_report::LoadReport;
+use chaton_testkit::load_run::LoadRun;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let options = match LoadOptions::parse(std::env::args().skip(1)) {
         Ok(Some(options)) => options,
         Ok(None) => {
             print!("{HELP}");
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         }
     };
     for plan in &options.plans {
-        match Load::run(plan) {
+        match LoadRun::run(plan) {
             Ok(report) if options.json => println!("{}", report.to_json()),
             Ok(report) => println!("{}", line(plan.rate, &report)),
             Err(error) => {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn line(rate: f64, report: &Report) -> String {
+fn line(rate: f64, report: &LoadReport) -> String {
     format!(
         "{rate:>9.1}/s  offered {}  answered {}  failed {}  late {}  p50 {:.2}  p99 {:.2}  p99.9 {:.2} ms",
         report.offered_count(),

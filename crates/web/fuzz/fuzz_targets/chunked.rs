@@ -12,7 +12,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let limits = Limits { body_bytes_max: 512, header_bytes_max: 256, ..Limits::default() };
     let mut out = Vec::new();
-    let verdict = ChunkedDecoder::new(&limits).feed(bytes, &mut out);
+    let outcome = ChunkedDecoder::new(&limits).feed(bytes, &mut out);
     assert!(out.len() as u64 <= limits.body_bytes_max);
 
     let mut decoder = ChunkedDecoder::new(&limits);
@@ -26,6 +26,6 @@ fuzz_target!(|input: &[u8]| {
             break;
         }
     }
-    assert_eq!(chopped, verdict);
+    assert_eq!(chopped, outcome);
     assert_eq!(chopped_out, out);
 });

@@ -12,16 +12,16 @@ fuzz_target!(|input: &[u8]| {
     };
     let limits = Limits { header_bytes_max: 2_048, header_count_max: 8, ..Limits::default() };
     let mut whole = RequestHead::default();
-    let verdict = parse(bytes, &limits, &mut whole);
+    let outcome = parse(bytes, &limits, &mut whole);
 
     let cut = bytes.len() * usize::from(first) / 256;
     let mut chopped = RequestHead::default();
     match parse(&bytes[..cut], &limits, &mut chopped) {
-        Ok(Parsed::Partial) => assert_eq!(parse(bytes, &limits, &mut chopped), verdict),
-        early => assert_eq!(early, verdict),
+        Ok(Parsed::Partial) => assert_eq!(parse(bytes, &limits, &mut chopped), outcome),
+        early => assert_eq!(early, outcome),
     }
 
-    if let Ok(Parsed::Complete(used)) = verdict {
+    if let Ok(Parsed::Complete(used)) = outcome {
         assert_eq!(chopped, whole);
         assert!(used <= bytes.len() && bytes[..used].ends_with(&whole.bytes));
         let spans = [whole.method, whole.target, whole.path, whole.query];

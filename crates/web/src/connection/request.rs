@@ -5,35 +5,39 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Instant;
 
+use crate::error_response::ErrorResponse;
 use crate::head::{self, BodyFraming, HeadError, Parsed};
-use crate::outbox::Segment;
-use crate::request_body::{BodyError, BodyIntake};
-use crate::wire_text;
+use crate::request_body::{BodyError, BodyReader};
+use crate::send_buffer::Segment;
+use crate::stats::add;
 
-use super::{Connection, End, Refusal};
+use super::{Closing, Connection};
+
+/// Asks the client to send the body it announced (RFC 9110 section 10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Connection {
-    /// Waits for a request and reads its head. What follows it is in `unread`.
-    pub(super) async fn read_head(&mut self) -> Result<(), End> {
+    /// Waits for a request and reads its head. The bytes behind it are in `unread`.
+    pub(super) async fn read_head(&mut self) -> Result<(), Closing> {
         let header = self.shared.config.timeouts.header;
         if self.unread.is_empty() {
             self.since = Instant::now();
             let config = &self.shared.config;
             let first = config.timeouts.idle.min(config.buffers_idle);
-            self.wire.set_deadline(self.since + first);
+            self.socket.set_deadline(self.since + first);
         } else {
-            // Pipelined: the client has not waited for the last answer.
+            // Pipelined: the client did not wait for the last response.
             if self.parse_unread()? {
                 return Ok(());
             }
             self.since = Instant::now();
-            self.wire.set_deadline(self.since + header);
+            self.socket.set_deadline(self.since + header);
         }
         poll_fn(|cx| self.poll_head(cx)).await
     }
 
-    fn poll_head(&mut self, cx: &mut Context) -> Poll<Result<(), End>> {
-        self.shared.amid_turn();
+    fn poll_head(&mut self, cx: &mut Context) -> Poll<Result<(), Closing>> {
+        self.shared.exchanges.wake_ready_if_any();
         loop {
             match self.poll_head_bytes(cx) {
                 Poll::Ready(Ok(true)) => return Poll::Ready(Ok(())),
@@ -41,9 +45,9 @@ impl Connection {
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
                 Poll::Pending if self.unread.is_empty() => {
                     ready!(self.poll_idle_over(cx));
-                    return Poll::Ready(Err(End::Close));
+                    return Poll::Ready(Err(Closing::Now));
                 }
-                Poll::Pending if self.wire.poll_expired(cx) => {
+                Poll::Pending if self.socket.poll_expired(cx) => {
                     let text = "The request's head did not arrive in time.";
                     return Poll::Ready(Err(refuse(408, text)));
                 }
@@ -52,42 +56,42 @@ impl Connection {
         }
     }
 
-    /// Nothing of a request has arrived: whether the connection has idled long enough.
+    /// Ready when a connection without a request has idled long enough.
     fn poll_idle_over(&mut self, cx: &mut Context) -> Poll<()> {
         let until = self.since + self.shared.config.timeouts.idle;
         if self.shared.is_idle_over() {
             return Poll::Ready(());
         }
-        while self.wire.poll_expired(cx) {
+        while self.socket.poll_expired(cx) {
             if Instant::now() >= until {
                 return Poll::Ready(());
             }
             self.shrink();
-            self.wire.set_deadline(until);
+            self.socket.set_deadline(until);
         }
         Poll::Pending
     }
 
     /// Reads once; true when the head is complete.
-    fn poll_head_bytes(&mut self, cx: &mut Context) -> Poll<Result<bool, End>> {
+    fn poll_head_bytes(&mut self, cx: &mut Context) -> Poll<Result<bool, Closing>> {
         let shared = Arc::clone(&self.shared);
         let mut scratch = shared.scratch.lock();
-        let len = match ready!(self.wire.poll_recv(cx, &mut scratch)) {
-            Ok(0) if self.unread.is_empty() => return Poll::Ready(Err(End::Close)),
+        let len = match ready!(self.socket.poll_recv(cx, &mut scratch)) {
+            Ok(0) if self.unread.is_empty() => return Poll::Ready(Err(Closing::Now)),
             Ok(0) => {
                 let text = "The request ended in the middle of its head.";
                 return Poll::Ready(Err(refuse(400, text)));
             }
             Ok(len) => len,
-            Err(_) => return Poll::Ready(Err(End::Close)),
+            Err(_) => return Poll::Ready(Err(Closing::Now)),
         };
-        shared.counters.read_bytes.add(len as u64);
+        add(&shared.counters.read_bytes, len as u64);
         if !self.unread.is_empty() {
             self.unread.push(&scratch[..len]);
             drop(scratch);
             return Poll::Ready(self.parse_unread());
         }
-        // The usual case: parsed where it was read, nothing is kept.
+        // The usual case: the head is parsed in the scratch buffer without a copy.
         let head = &mut self.exchange_mut().head;
         match head::parse(&scratch[..len], &shared.config.limits, head) {
             Ok(Parsed::Complete(taken)) => {
@@ -99,7 +103,7 @@ impl Connection {
             Ok(Parsed::Partial) => {
                 self.unread.push(&scratch[..len]);
                 self.since = Instant::now();
-                self.wire.set_deadline(self.since + shared.config.timeouts.header);
+                self.socket.set_deadline(self.since + shared.config.timeouts.header);
                 Poll::Ready(Ok(false))
             }
             Err(error) => Poll::Ready(Err(malformed(error))),
@@ -107,10 +111,10 @@ impl Connection {
     }
 
     /// Parses what was read earlier; true when the head is complete.
-    fn parse_unread(&mut self) -> Result<bool, End> {
+    fn parse_unread(&mut self) -> Result<bool, Closing> {
         self.exchange_mut();
         let Self { shared, exchange, unread, .. } = self;
-        let Some(exchange) = Arc::get_mut(exchange) else { return Err(End::Close) };
+        let Some(exchange) = Arc::get_mut(exchange) else { return Err(Closing::Now) };
         match head::parse(unread.rest(), &shared.config.limits, &mut exchange.head) {
             Ok(Parsed::Complete(taken)) => {
                 self.unread.consume(taken);
@@ -122,7 +126,7 @@ impl Connection {
     }
 
     /// Reads the body to its end, so that no Ruby thread waits for a slow client.
-    pub(super) async fn read_body(&mut self) -> Result<(), End> {
+    pub(super) async fn read_body(&mut self) -> Result<(), Closing> {
         let exchange = self.exchange_mut();
         let framing = exchange.head.framing;
         if matches!(framing, BodyFraming::None) {
@@ -138,30 +142,34 @@ impl Connection {
         let spare = std::mem::take(&mut exchange.body_spare);
         let expects = exchange.head.expect_continue;
         let limits = &self.shared.config.limits;
-        let Some(mut intake) =
-            BodyIntake::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
+        let Some(mut reader) =
+            BodyReader::new(framing, spare, limits).map_err(|e| self.body_end(&e))?
         else {
             return Ok(());
         };
         if expects && self.unread.is_empty() {
-            // Not sent to a client that did not wait for it.
-            self.sending.push_back(Segment::Bytes { bytes: wire_text::CONTINUE.to_vec(), at: 0 });
+            // A client that has sent some of its body did not wait for this.
+            self.sending.push_back(Segment::Bytes { bytes: CONTINUE.to_vec(), at: 0 });
             self.send().await?;
         }
-        self.wire.set_timeout(self.shared.config.timeouts.body);
-        poll_fn(|cx| self.poll_body(cx, &mut intake)).await?;
-        let body = intake.finish().map_err(|error| self.body_end(&error))?;
+        self.socket.set_timeout(self.shared.config.timeouts.body);
+        poll_fn(|cx| self.poll_body(cx, &mut reader)).await?;
+        let body = reader.finish().map_err(|error| self.body_end(&error))?;
         self.exchange_mut().body = body;
         Ok(())
     }
 
-    fn poll_body(&mut self, cx: &mut Context, intake: &mut BodyIntake) -> Poll<Result<(), End>> {
+    fn poll_body(
+        &mut self,
+        cx: &mut Context,
+        reader: &mut BodyReader,
+    ) -> Poll<Result<(), Closing>> {
         loop {
             let shared = &*self.shared;
             let limits = &shared.config.limits;
             if !self.unread.is_empty() {
                 let (taken, done) =
-                    intake.feed(self.unread.rest(), limits).map_err(|e| self.body_end(&e))?;
+                    reader.feed(self.unread.rest(), limits).map_err(|e| self.body_end(&e))?;
                 self.unread.consume(taken);
                 if done {
                     return Poll::Ready(Ok(()));
@@ -169,23 +177,23 @@ impl Connection {
                 continue;
             }
             let mut scratch = shared.scratch.lock();
-            let len = match self.wire.poll_recv(cx, &mut scratch) {
+            let len = match self.socket.poll_recv(cx, &mut scratch) {
                 Poll::Ready(Ok(0)) => {
                     let text = "The request ended in the middle of its body.";
                     return Poll::Ready(Err(refuse_request(400, text)));
                 }
                 Poll::Ready(Ok(len)) => len,
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(End::Close)),
-                Poll::Pending if self.wire.poll_expired(cx) => {
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Closing::Now)),
+                Poll::Pending if self.socket.poll_expired(cx) => {
                     let text = "The request's body did not arrive in time.";
                     return Poll::Ready(Err(refuse_request(408, text)));
                 }
                 Poll::Pending => return Poll::Pending,
             };
-            shared.counters.read_bytes.add(len as u64);
-            self.wire.set_timeout(shared.config.timeouts.body);
+            add(&shared.counters.read_bytes, len as u64);
+            self.socket.set_timeout(shared.config.timeouts.body);
             let (taken, done) =
-                intake.feed(&scratch[..len], limits).map_err(|e| self.body_end(&e))?;
+                reader.feed(&scratch[..len], limits).map_err(|e| self.body_end(&e))?;
             if taken < len {
                 self.unread.push(&scratch[taken..len]);
             }
@@ -195,7 +203,7 @@ impl Connection {
         }
     }
 
-    fn body_end(&self, error: &BodyError) -> End {
+    fn body_end(&self, error: &BodyError) -> Closing {
         match error {
             BodyError::TooLarge => refuse_request(413, "The request's body is too large."),
             BodyError::Chunk(error) => refuse_request(error.status(), error.reason()),
@@ -211,16 +219,16 @@ impl Connection {
     }
 }
 
-fn malformed(error: HeadError) -> End {
+fn malformed(error: HeadError) -> Closing {
     refuse(error.status(), error.reason())
 }
 
-/// Refuses what is not a request yet.
-fn refuse(status: u16, text: &'static str) -> End {
-    End::Refuse(Refusal { status, text, retry_after_s: None, has_head: false })
+/// Refuses a request whose head could not be read.
+fn refuse(status: u16, text: &'static str) -> Closing {
+    Closing::Error { response: ErrorResponse::new(status, text), has_head: false }
 }
 
-/// Refuses a request of which the head is known.
-fn refuse_request(status: u16, text: &'static str) -> End {
-    End::Refuse(Refusal { status, text, retry_after_s: None, has_head: true })
+/// Refuses a request whose head was read.
+fn refuse_request(status: u16, text: &'static str) -> Closing {
+    Closing::Error { response: ErrorResponse::new(status, text), has_head: true }
 }

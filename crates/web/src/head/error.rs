@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Why a head is refused. The connection is closed after the answer: where the
-/// next request would begin is not known.
+/// Why a head is refused. The beginning of the next request is unknown then, so
+/// the connection is closed after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HeadError {
     /// More empty lines before the request than a broken client sends.
@@ -82,7 +82,7 @@ impl HeadError {
         self.describe().0
     }
 
-    /// What is wrong, in one clause for the log and the answer.
+    /// The fault in one clause, for the log and the response.
     pub fn reason(self) -> &'static str {
         self.describe().1
     }

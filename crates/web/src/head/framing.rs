@@ -1,21 +1,21 @@
-//! What a head's headers say about the message: where its body ends, whether
-//! the connection lives on, which host is meant. Whatever two readers could
-//! understand in two ways is refused (RFC 9112 sections 3.2, 6 and 9.3).
+//! The headers that frame a message: where its body ends, whether the connection
+//! stays open, which host is meant. A head that two readers could understand in
+//! two ways is refused (RFC 9112 sections 3.2, 6 and 9.3).
 
 use super::class::trim;
 use super::error::HeadError;
-use super::{BodyFraming, RequestHead, Version};
+use super::request_head::{BodyFraming, RequestHead, Version};
+use super::target;
 use crate::limits::Limits;
-use crate::target;
 
-/// The headers that decide, gathered in one pass.
+/// The headers that frame the message, gathered in one pass.
 #[derive(Default)]
-struct Facts {
+struct FramingHeaders {
     hosts: u8,
     host_valid: bool,
     lengths: u8,
     length: Option<u64>,
-    codings: Codings,
+    codings: TransferCodings,
     close: bool,
     keep_alive: bool,
     expect_continue: bool,
@@ -23,7 +23,7 @@ struct Facts {
 
 /// The members of all `Transfer-Encoding` lines, in order.
 #[derive(Default)]
-struct Codings {
+struct TransferCodings {
     seen: bool,
     /// chunked was the last member.
     ends_chunked: bool,
@@ -32,7 +32,7 @@ struct Codings {
     unknown: bool,
 }
 
-impl Codings {
+impl TransferCodings {
     fn add_line(&mut self, value: &[u8]) {
         self.seen = true;
         for member in value.split(|&b| b == b',').map(trim) {
@@ -44,69 +44,74 @@ impl Codings {
 }
 
 /// Sets the fields of `head` that follow from its headers, or refuses it.
-pub(super) fn judge(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadError> {
-    let facts = gather(head);
-    match facts.hosts {
+pub(super) fn check(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadError> {
+    let headers = gather(head);
+    match headers.hosts {
         0 if head.version == Version::Http11 => return Err(HeadError::NoHost),
         0 => {}
-        1 if facts.host_valid => {}
+        1 if headers.host_valid => {}
         1 => return Err(HeadError::Host),
         _ => return Err(HeadError::HostTwice),
     }
-    head.framing = framing(&facts, head.version, limits)?;
+    head.framing = framing(&headers, head.version, limits)?;
     head.keep_alive = match head.version {
-        Version::Http11 => !facts.close,
-        Version::Http10 => facts.keep_alive && !facts.close,
+        Version::Http11 => !headers.close,
+        Version::Http10 => headers.keep_alive && !headers.close,
     };
     let awaits_body = !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0));
-    head.expect_continue = facts.expect_continue && awaits_body && head.version == Version::Http11;
+    head.expect_continue =
+        headers.expect_continue && awaits_body && head.version == Version::Http11;
     Ok(())
 }
 
-fn gather(head: &RequestHead) -> Facts {
-    let mut facts = Facts::default();
+fn gather(head: &RequestHead) -> FramingHeaders {
+    let mut found = FramingHeaders::default();
     for &(name, value) in &head.headers {
-        // Most names are told apart by their length alone.
+        // Most names already differ in length.
         let (name, value) = (head.get(name), head.get(value));
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
-                facts.hosts = facts.hosts.saturating_add(1);
-                facts.host_valid = target::is_authority(value);
+                found.hosts = found.hosts.saturating_add(1);
+                found.host_valid = target::is_authority(value);
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
-                facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
+                found.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 for option in value.split(|&b| b == b',').map(trim) {
-                    facts.close |= option.eq_ignore_ascii_case(b"close");
-                    facts.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    found.close |= option.eq_ignore_ascii_case(b"close");
+                    found.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
-                facts.lengths = facts.lengths.saturating_add(1);
-                facts.length = parse_length(value);
+                found.lengths = found.lengths.saturating_add(1);
+                found.length = parse_length(value);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                facts.codings.add_line(value);
+                found.codings.add_line(value);
             }
             _ => {}
         }
     }
-    facts
+    found
 }
 
-fn framing(facts: &Facts, version: Version, limits: &Limits) -> Result<BodyFraming, HeadError> {
-    let codings = &facts.codings;
+fn framing(
+    headers: &FramingHeaders,
+    version: Version,
+    limits: &Limits,
+) -> Result<BodyFraming, HeadError> {
+    let codings = &headers.codings;
     if codings.seen {
         return match version {
-            _ if facts.lengths > 0 => Err(HeadError::LengthWithCoding),
+            _ if headers.lengths > 0 => Err(HeadError::LengthWithCoding),
             Version::Http10 => Err(HeadError::CodingInHttp10),
             _ if codings.broken || !codings.ends_chunked => Err(HeadError::Coding),
             _ if codings.unknown => Err(HeadError::CodingUnknown),
             _ => Ok(BodyFraming::Chunked),
         };
     }
-    match (facts.lengths, facts.length) {
+    match (headers.lengths, headers.length) {
         (0, _) => Ok(BodyFraming::None),
         (1, None) => Err(HeadError::Length),
         (1, Some(length)) if length > limits.body_bytes_max => Err(HeadError::BodyTooLarge),
@@ -154,10 +159,10 @@ mod tests {
     #[test]
     fn only_one_final_chunked_frames_a_body() {
         let judge = |lines: &[&str]| {
-            let mut codings = Codings::default();
+            let mut codings = TransferCodings::default();
             lines.iter().for_each(|line| codings.add_line(line.as_bytes()));
-            let facts = Facts { codings, ..Facts::default() };
-            framing(&facts, Version::Http11, &Limits::default())
+            let headers = FramingHeaders { codings, ..FramingHeaders::default() };
+            framing(&headers, Version::Http11, &Limits::default())
         };
         use HeadError::{Coding, CodingUnknown};
         for (lines, expected) in [

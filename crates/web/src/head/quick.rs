@@ -4,16 +4,16 @@ use std::mem::MaybeUninit;
 
 use httparse::{Header, Request, Status};
 
+use super::request_head::{RequestHead, Span, Version};
 use super::scan::METHOD_BYTES_MAX;
-use super::{RequestHead, Span, Version};
 use crate::limits::Limits;
 
 /// Header lines parsed without an allocation.
 const HEADERS_ON_STACK: usize = 64;
 
 /// Fills `out` if `buf` begins with a head that is whole, within the limits and
-/// has only CRLF for line ends. Returns the bytes it took. `None` says only
-/// "not so", and `out` is then undefined: the scan names the reason.
+/// has only CRLF for line ends. Returns the bytes it took. With `None`, `out` is
+/// undefined and the scan finds the reason.
 pub(super) fn fill(buf: &[u8], limits: &Limits, out: &mut RequestHead) -> Option<usize> {
     let count_max = limits.header_count_max;
     let mut stack = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_ON_STACK];
@@ -58,8 +58,8 @@ fn copy(
     out.method = span(head, method.as_bytes());
     out.target = span(head, target.as_bytes());
     out.headers.clear();
-    // httparse takes a lone LF for a line end; `name` before it, it ends in CRLF
-    // exactly if the two bytes before the next line say so.
+    // httparse accepts a lone LF as a line end, so the two bytes before each
+    // line are checked.
     let mut line_ends = true;
     for header in request.headers.iter() {
         let name = span(head, header.name.as_bytes());

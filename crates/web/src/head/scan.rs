@@ -1,4 +1,4 @@
-//! A head that did not come in one piece, or that is refused: each byte is
+//! A head that did not come in one part, or that is refused: each byte is
 //! looked at once, whatever the size of the reads, and the first byte that
 //! breaks a rule or a limit decides.
 

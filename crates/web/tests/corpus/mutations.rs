@@ -1,12 +1,12 @@
 //! Mutations of every entry, pseudo-random and the same in each run: whatever
-//! the bytes, a verdict does not depend on the reads, and what is accepted has
+//! the bytes, a outcome does not depend on the reads, and what is accepted has
 //! the properties an application relies on.
 
 use chaton_web::head::{BodyFraming, RequestHead, Version};
 use chaton_web::limits::Limits;
 
+use crate::outcome::{of, ParseOutcome};
 use crate::table::{hostile, valid};
-use crate::verdict::{of, Verdict};
 
 const ROUNDS: usize = 200_000;
 
@@ -46,9 +46,9 @@ const FRAGMENTS: [&[u8]; 28] = [
 ];
 
 /// xorshift64*: small, and the same numbers everywhere.
-struct Random(u64);
+struct XorShift(u64);
 
-impl Random {
+impl XorShift {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -95,7 +95,7 @@ fn mutations_keep_every_promise() {
         body_bytes_max: 6,
         ..Limits::default()
     };
-    let mut random = Random(0x5eed_c4a7_0000_0001);
+    let mut random = XorShift(0x5eed_c4a7_0000_0001);
     let mut accepted = 0;
     for round in 0..ROUNDS {
         let mut bytes = seeds[random.below(seeds.len())].clone();
@@ -110,15 +110,15 @@ fn mutations_keep_every_promise() {
         let shown = bytes.escape_ascii();
         assert_eq!(of(&bytes, ends, &limits), whole, "round {round}, reads {ends:?}: {shown}");
         match whole {
-            Verdict::Accepted(head, body, _) => {
+            ParseOutcome::Accepted(head, body, _) => {
                 accepted += 1;
                 check(&head, &body, &limits);
             }
             // The scan has to find what httparse finds, and more.
-            Verdict::Refused(_, reason) => {
+            ParseOutcome::Refused(_, reason) => {
                 assert_ne!(reason, chaton_web::head::HeadError::Malformed.reason(), "{shown}");
             }
-            Verdict::Cut => {}
+            ParseOutcome::Cut => {}
         }
     }
     assert!(accepted > ROUNDS / 50, "only {accepted} mutants were accepted");

@@ -1,18 +1,18 @@
 //! Reads the tables. Their format is described at the head of `hostile.txt`.
 
 /// One line of a table.
-pub struct Entry {
+pub struct CorpusCase {
     pub name: String,
     /// The second field, unescaped only where its reader does so.
     pub expected: String,
     pub bytes: Vec<u8>,
 }
 
-pub fn hostile() -> Vec<Entry> {
+pub fn hostile() -> Vec<CorpusCase> {
     read(include_str!("hostile.txt"))
 }
 
-pub fn valid() -> Vec<Entry> {
+pub fn valid() -> Vec<CorpusCase> {
     read(include_str!("valid.txt"))
 }
 
@@ -26,8 +26,8 @@ pub fn fields(text: &str) -> impl Iterator<Item = [&str; 3]> {
     })
 }
 
-fn read(text: &str) -> Vec<Entry> {
-    let entry = |[name, expected, bytes]: [&str; 3]| Entry {
+fn read(text: &str) -> Vec<CorpusCase> {
+    let entry = |[name, expected, bytes]: [&str; 3]| CorpusCase {
         name: name.into(),
         expected: expected.into(),
         bytes: unescape(bytes),

@@ -7,13 +7,13 @@ use super::PATIENCE;
 
 /// An answer as read from the socket.
 #[derive(Debug)]
-pub struct Reply {
+pub struct ClientResponse {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Reply {
+impl ClientResponse {
     /// The value of a header, by its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
@@ -90,19 +90,19 @@ impl Client {
     }
 
     /// Reads one answer, interim ones included.
-    pub fn reply(&mut self) -> Reply {
+    pub fn reply(&mut self) -> ClientResponse {
         self.reply_to(false)
     }
 
     /// Reads the answer to a HEAD.
-    pub fn reply_to_head(&mut self) -> Reply {
+    pub fn reply_to_head(&mut self) -> ClientResponse {
         self.reply_to(true)
     }
 
-    fn reply_to(&mut self, is_head: bool) -> Reply {
+    fn reply_to(&mut self, is_head: bool) -> ClientResponse {
         let head = self.take_until(b"\r\n\r\n");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let mut reply = Reply { status, head, body: Vec::new() };
+        let mut reply = ClientResponse { status, head, body: Vec::new() };
         let bodyless = is_head || status < 200 || status == 204 || status == 304;
         if bodyless {
             return reply;

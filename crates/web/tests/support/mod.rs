@@ -60,7 +60,7 @@ impl Sink for Threads {
         self.queue.send(exchange).map_err(|lost| lost.0)
     }
 
-    fn late(&self, _: &Arc<Exchange>) {
+    fn timed_out(&self, _: &Arc<Exchange>) {
         self.late.fetch_add(1, SeqCst);
     }
 
@@ -128,7 +128,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// The head of a 200 answer, with the headers a keep-alive connection needs.
 pub fn ok_head(exchange: &Exchange, header: &str) -> Vec<u8> {
-    let mut out = exchange.take_out();
+    let mut out = exchange.take_buffer();
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     if !header.is_empty() {
         out.extend_from_slice(header.as_bytes());

@@ -18,7 +18,7 @@ use crate::pool::RbPool;
 use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
 use crate::unit::{Unit, WEB_LANE};
-use crate::web::env::EnvKit;
+use crate::web::env_builder::EnvBuilder;
 
 /// Puts requests into the pool.
 struct PoolSink {
@@ -45,7 +45,7 @@ impl Sink for PoolSink {
         crate::pool::report(message);
     }
 
-    fn late(&self, exchange: &Arc<Exchange>) {
+    fn timed_out(&self, exchange: &Arc<Exchange>) {
         self.feed.pool.report_late(exchange.id());
     }
 }
@@ -68,8 +68,8 @@ impl RbWeb {
     ) -> Result<Self, Error> {
         let parts = pool.0.get()?;
         let string_io: Value = ruby.class_object().const_get("StringIO")?;
-        let kit = Box::leak(Box::new(EnvKit::new(templates, string_io)?));
-        let _ = parts.env_kit.set(kit);
+        let kit = Box::leak(Box::new(EnvBuilder::new(templates, string_io)?));
+        let _ = parts.env_builder.set(kit);
         let settings = Settings(settings);
         let mut config = Config::new(own_listeners(listeners)?);
         config.limits = limits(&settings)?;

@@ -1,6 +1,6 @@
 //! Header names as keys of the env Hash: `accept-encoding` → `HTTP_ACCEPT_ENCODING`.
 //!
-//! Keys of well-known names are made once and reused; others are interned,
+//! EnvKeys of well-known names are made once and reused; others are interned,
 //! so that the collector can take back what a client made up.
 
 use magnus::rb_sys::FromRawValue;

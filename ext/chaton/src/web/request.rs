@@ -9,8 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_web::reply_head::{BodySize, Finished, ReplyFraming};
-use chaton_web::{Exchange, Piece, RequestBody, Room};
+use chaton_web::response_head::{BodySize, EncodedHead, ResponseFraming};
+use chaton_web::{BodyPart, Capacity, Exchange, RequestBody};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -19,7 +19,7 @@ use magnus::{
 use rb_sys::VALUE;
 
 use crate::gvl::{check_interrupts, without_gvl};
-use crate::web::{env::EnvKit, pins, reply};
+use crate::web::{env::EnvBuilder, pins, reply};
 use crate::{error, handle};
 
 /// Bytes from which a String is written from where it lies. Below, copying it
@@ -34,7 +34,7 @@ const ROOM_WAIT: Duration = Duration::from_secs(60);
 #[magnus(class = "Chaton::Native::Request", mark, free_immediately, size)]
 pub struct Request {
     made_in: u32,
-    kit: &'static EnvKit,
+    kit: &'static EnvBuilder,
     exchange: RefCell<Option<Arc<Exchange>>>,
     env: Cell<VALUE>,
     /// The File of a spooled body, nil when there is none.
@@ -72,7 +72,7 @@ impl Drop for Request {
 
 impl Request {
     /// Hands an exchange to Ruby.
-    pub fn wrap(ruby: &Ruby, kit: &'static EnvKit, exchange: Arc<Exchange>) -> Value {
+    pub fn wrap(ruby: &Ruby, kit: &'static EnvBuilder, exchange: Arc<Exchange>) -> Value {
         let request = Self {
             made_in: handle::generation(),
             kit,
@@ -135,9 +135,9 @@ impl Request {
             return Ok(false);
         }
         let Some(body) = RArray::from_value(body) else { return Ok(false) };
-        let Some((parts, total)) = reply::strings(ruby, &body) else { return Ok(false) };
+        let Some((parts, total)) = response::strings(ruby, &body) else { return Ok(false) };
         let exchange = rb_self.open()?;
-        let Some(head) = reply::head(&exchange, status, headers, BodySize::Known(total))? else {
+        let Some(head) = response::head(&exchange, status, headers, BodySize::Known(total))? else {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
@@ -157,13 +157,13 @@ impl Request {
         }
         let exchange = self.open()?;
         let len = about.len();
-        let Some(head) = reply::head(&exchange, status, headers, BodySize::Known(len))? else {
+        let Some(head) = response::head(&exchange, status, headers, BodySize::Known(len))? else {
             return Ok(false);
         };
         drop(self.exchange.take());
         let tail = match head.framing {
-            ReplyFraming::None => None,
-            _ => Some(Piece::File { file, offset: 0, len }),
+            ResponseFraming::None => None,
+            _ => Some(BodyPart::File { file, offset: 0, len }),
         };
         exchange.complete(head.bytes, tail, head.keep_alive);
         Ok(true)
@@ -172,7 +172,7 @@ impl Request {
     /// Sends the head of a streamed response. False as in `finish`.
     fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
         let exchange = self.open()?;
-        let Some(head) = reply::head(&exchange, status, headers, BodySize::Unknown)? else {
+        let Some(head) = response::head(&exchange, status, headers, BodySize::Unknown)? else {
             return Ok(false);
         };
         exchange.begin(head.bytes, head.framing, head.keep_alive);
@@ -187,7 +187,7 @@ impl Request {
         headers: Value,
     ) -> Result<Option<RString>, Error> {
         let exchange = rb_self.open()?;
-        let head = reply::head(&exchange, status, headers, BodySize::Hijack)?;
+        let head = response::head(&exchange, status, headers, BodySize::Hijack)?;
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 
@@ -197,14 +197,15 @@ impl Request {
         let exchange = self.open()?;
         let len = chunk.len();
         let room = if len as u64 >= PIN_BYTES_MIN {
-            exchange.write_piece(Piece::Foreign(Box::new(pins::pin(chunk.as_raw()))))
+            exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(chunk.as_raw()))))
         } else {
             // SAFETY: copied before any Ruby code runs.
             exchange.write(unsafe { chunk.as_slice() })
         };
         let mut room = room.map_err(|_| error::client_gone())?;
-        while matches!(room, Room::Full) {
-            let waited = without_gvl(|| exchange.wait_room(ROOM_WAIT), &|| exchange.interrupt());
+        while matches!(room, Capacity::Full) {
+            let waited =
+                without_gvl(|| exchange.wait_for_capacity(ROOM_WAIT), &|| exchange.interrupt());
             check_interrupts()?;
             if let Some(answer) = waited {
                 room = answer.map_err(|_| error::client_gone())?;
@@ -259,7 +260,7 @@ impl Request {
     }
 
     fn is_late(&self) -> bool {
-        self.exchange.borrow().as_ref().is_some_and(|exchange| exchange.answered_late())
+        self.exchange.borrow().as_ref().is_some_and(|exchange| exchange.timed_out())
     }
 
     fn describe(&self) -> String {
@@ -286,10 +287,10 @@ impl Request {
     }
 }
 
-fn send_parts(exchange: Arc<Exchange>, head: Finished, parts: &[Value], total: u64) {
-    let Finished { bytes: mut out, framing, keep_alive } = head;
+fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, parts: &[Value], total: u64) {
+    let EncodedHead { bytes: mut out, framing, keep_alive } = head;
     let strings = || parts.iter().filter_map(|part| RString::from_value(*part));
-    if framing == ReplyFraming::None {
+    if framing == ResponseFraming::None {
         exchange.complete(out, None, keep_alive);
     } else if total < PIN_BYTES_MIN {
         for part in strings() {
@@ -298,14 +299,14 @@ fn send_parts(exchange: Arc<Exchange>, head: Finished, parts: &[Value], total: u
         }
         exchange.complete(out, None, keep_alive);
     } else if parts.len() == 1 {
-        let tail = strings().next().map(|part| pins::pin(part.as_raw()));
-        let tail = tail.map(|pinned| Piece::Foreign(Box::new(pinned)));
+        let tail = strings().next().map(|part| pinned_strings::pin(part.as_raw()));
+        let tail = tail.map(|pinned| BodyPart::Pinned(Box::new(pinned)));
         exchange.complete(out, tail, keep_alive);
     } else {
         exchange.begin(out, framing, keep_alive);
         let gone = strings().any(|part| {
             let sent = if part.len() as u64 >= PIN_BYTES_MIN {
-                exchange.write_piece(Piece::Foreign(Box::new(pins::pin(part.as_raw()))))
+                exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(part.as_raw()))))
             } else {
                 // SAFETY: copied at once.
                 exchange.write(unsafe { part.as_slice() })

@@ -1,0 +1,176 @@
+//! One client connection: read a request, hand it over, send the response, repeat.
+
+mod client_socket;
+mod close;
+mod request;
+mod respond;
+mod send;
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use crate::error_response::ErrorResponse;
+use crate::exchange::Exchange;
+use crate::read_buffer::ReadBuffer;
+use crate::send_buffer::Segment;
+use crate::server_state::ServerState;
+use crate::stats::add;
+
+use client_socket::ClientSocket;
+
+/// How a connection ends.
+enum Closing {
+    /// At once.
+    Now,
+    /// After the client had time to read the response: it may still be sending,
+    /// and closing then would reset the connection.
+    Linger,
+    /// After a response by the engine itself. `has_head` says that the head of
+    /// the request was read.
+    Error { response: ErrorResponse, has_head: bool },
+}
+
+struct Connection {
+    shared: Arc<ServerState>,
+    socket: ClientSocket,
+    waker: Waker,
+    /// Key in the registry.
+    key: usize,
+    listener: usize,
+    remote: Arc<str>,
+    /// The current request, or the last one, kept for its buffers.
+    exchange: Arc<Exchange>,
+    /// The exchange was handed over: it needs a reset before the next request.
+    used: bool,
+    unread: ReadBuffer,
+    /// Output that the socket has not taken yet.
+    sending: VecDeque<Segment>,
+    /// A sent buffer that goes back to the exchange.
+    recycled: Vec<u8>,
+    /// Requests handed over.
+    served: u64,
+    /// Bytes of the current response that were sent.
+    sent: u64,
+    /// When the current request began to arrive, or the connection to idle.
+    since: Instant,
+}
+
+/// Serves an accepted connection on a task of its own.
+pub(crate) fn spawn(shared: Arc<ServerState>, socket: OwnedFd, listener: usize, remote: String) {
+    let guard = ConnectionGuard::new(Arc::clone(&shared));
+    tokio::spawn(async move {
+        let _guard = guard;
+        let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+        // A socket that the event loop refuses can only be closed.
+        let Ok(socket) = ClientSocket::new(socket) else { return };
+        Connection::new(shared, socket, waker, listener, remote.into()).serve().await;
+    });
+}
+
+impl Connection {
+    fn new(
+        shared: Arc<ServerState>,
+        socket: ClientSocket,
+        waker: Waker,
+        listener: usize,
+        remote: Arc<str>,
+    ) -> Self {
+        let key = shared.registry.insert(waker.clone());
+        let context = Arc::clone(&shared.exchanges);
+        let fd = socket.fd().as_raw_fd();
+        let exchange = Arc::new(Exchange::new(context, fd, listener, Arc::clone(&remote)));
+        Self {
+            shared,
+            socket,
+            waker,
+            key,
+            listener,
+            remote,
+            exchange,
+            used: false,
+            unread: ReadBuffer::default(),
+            sending: VecDeque::new(),
+            recycled: Vec::new(),
+            served: 0,
+            sent: 0,
+            since: Instant::now(),
+        }
+    }
+
+    async fn serve(mut self) {
+        let closing = loop {
+            if let Err(closing) = self.serve_one().await {
+                break closing;
+            }
+        };
+        match closing {
+            Closing::Now => {}
+            Closing::Linger => self.linger().await,
+            Closing::Error { response, has_head } => self.send_error(response, has_head).await,
+        }
+    }
+
+    async fn serve_one(&mut self) -> Result<(), Closing> {
+        self.read_head().await?;
+        self.read_body().await?;
+        self.dispatch();
+        self.send_response().await?;
+        self.finish_request()
+    }
+
+    /// The exchange before it is handed over: the last one, unless another
+    /// thread still holds it. Called when the next request arrives and not right
+    /// after the response, so that its producer has time to drop it.
+    fn exchange_mut(&mut self) -> &mut Exchange {
+        let used = std::mem::take(&mut self.used);
+        if used && Arc::get_mut(&mut self.exchange).is_none() {
+            let (context, remote) = (Arc::clone(&self.shared.exchanges), Arc::clone(&self.remote));
+            let fd = self.socket.fd().as_raw_fd();
+            self.exchange = Arc::new(Exchange::new(context, fd, self.listener, remote));
+        }
+        let exchange = Arc::get_mut(&mut self.exchange)
+            .expect("a request that was not handed over has one owner");
+        if used {
+            exchange.reset();
+        }
+        exchange
+    }
+
+    /// Gives back the memory that an idle connection does not need.
+    fn shrink(&mut self) {
+        self.exchange_mut().shrink();
+        self.sending.shrink_to_fit();
+        self.recycled = Vec::new();
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Before the socket is closed: a hijack checks the phase under the lock.
+        self.exchange.close();
+        self.shared.registry.remove(self.key);
+    }
+}
+
+/// Counts a connection as open until it is dropped.
+struct ConnectionGuard(Arc<ServerState>);
+
+impl ConnectionGuard {
+    fn new(shared: Arc<ServerState>) -> Self {
+        shared.connection_opened();
+        Self(shared)
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            add(&self.0.counters.panics, 1);
+        }
+        self.0.connection_closed();
+    }
+}

@@ -1,0 +1,153 @@
+//! A connection's socket and its one timer.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{ready, Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+use tokio::time::{sleep_until, Sleep};
+
+use crate::socket;
+
+/// A non-blocking socket with a deadline.
+///
+/// The timer stays armed at the earliest deadline since it last fired and checks
+/// the current deadline then, so that a request costs no timer operation.
+pub(crate) struct ClientSocket {
+    socket: AsyncFd<OwnedFd>,
+    timer: Pin<Box<Sleep>>,
+    armed: Option<Instant>,
+    deadline: Option<Instant>,
+    /// Data may have arrived that no event announces: read before waiting.
+    unannounced: bool,
+    /// The socket has taken nothing since the write deadline was set.
+    blocked: bool,
+}
+
+impl ClientSocket {
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        let timer = Box::pin(sleep_until(Instant::now().into()));
+        let socket = socket::watch(socket, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self { socket, timer, armed: None, deadline: None, unannounced: true, blocked: false })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+
+    pub fn set_deadline(&mut self, at: Instant) {
+        self.deadline = Some(at);
+    }
+
+    /// Sets the deadline to `time` from now.
+    pub fn set_timeout(&mut self, time: Duration) {
+        self.deadline = Some(Instant::now() + time);
+    }
+
+    pub fn clear_deadline(&mut self) {
+        self.deadline = None;
+    }
+
+    /// Whether the deadline has passed; if not, the task is woken then.
+    pub fn poll_expired(&mut self, cx: &mut Context) -> bool {
+        let Some(deadline) = self.deadline else { return false };
+        if self.armed.is_none_or(|armed| deadline < armed) {
+            self.arm(deadline, cx);
+        }
+        while self.timer.is_elapsed() {
+            if Instant::now() >= deadline {
+                return true;
+            }
+            self.arm(deadline, cx);
+        }
+        false
+    }
+
+    fn arm(&mut self, at: Instant, cx: &mut Context) {
+        self.armed = Some(at);
+        self.timer.as_mut().reset(at.into());
+        // Registers the task; the caller checks whether the timer has fired. A
+        // used-up budget of tokio's would leave the task unregistered.
+        let _ = Pin::new(&mut tokio::task::unconstrained(self.timer.as_mut())).poll(cx);
+    }
+
+    /// Reads what has arrived; 0 means that the peer has ended its side.
+    pub fn poll_recv(&mut self, cx: &mut Context, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.unannounced {
+            self.unannounced = false;
+            match socket::recv(self.fd(), into) {
+                Err(error) if is_transient(&error) => {}
+                done => {
+                    // After a full buffer the rest stays in the kernel, unannounced.
+                    self.unannounced = matches!(done, Ok(len) if len == into.len());
+                    return Poll::Ready(done);
+                }
+            }
+        }
+        loop {
+            let mut guard = ready!(self.socket.poll_read_ready(cx))?;
+            match socket::recv(guard.get_inner(), into) {
+                Ok(len) => {
+                    // A short read has emptied the socket: the next data comes with
+                    // a new event, so no further read is needed to see that.
+                    if len < into.len() {
+                        guard.clear_ready();
+                    }
+                    return Poll::Ready(Ok(len));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Whether the peer can neither send nor receive any more; if not, the task
+    /// is woken when that changes. Data that arrives meanwhile stays in the
+    /// kernel. A peer that only ended its own side still waits for its response.
+    pub fn poll_hung_up(&mut self, cx: &mut Context) -> bool {
+        while let Poll::Ready(ready) = self.socket.poll_read_ready(cx) {
+            let Ok(mut guard) = ready else { return true };
+            self.unannounced = true;
+            if guard.ready().is_read_closed() {
+                // This readiness stays set: no further event will come.
+                break;
+            }
+            guard.clear_ready();
+        }
+        match self.socket.poll_write_ready(cx) {
+            Poll::Ready(Ok(guard)) => guard.ready().is_write_closed(),
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        }
+    }
+
+    /// Called when the socket took nothing: it must take more within `time`.
+    pub fn start_blocked(&mut self, time: Duration) {
+        if !self.blocked {
+            self.blocked = true;
+            self.set_timeout(time);
+        }
+        // Reports "would block", so that the event loop clears the readiness.
+        let full = |_: &OwnedFd| Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = self.socket.try_io(Interest::WRITABLE, full);
+    }
+
+    /// Called when the socket took something.
+    pub fn note_progress(&mut self) {
+        self.blocked = false;
+    }
+
+    /// Waits until the socket takes more.
+    pub fn poll_writable(&mut self, cx: &mut Context) -> Poll<io::Result<()>> {
+        self.socket.poll_write_ready(cx).map_ok(drop)
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,144 @@
+//! Handing a request over and sending its response.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::access_log::AccessLogEntry;
+use crate::error_response::ErrorResponse;
+use crate::pending_response::NextOutput;
+use crate::stats::add;
+
+use super::{Closing, Connection};
+
+impl Connection {
+    /// Hands the complete request over.
+    pub(super) fn dispatch(&mut self) {
+        let now = Instant::now();
+        let id = self.shared.next_id();
+        self.served += 1;
+        self.sent = 0;
+        self.since = now;
+        let requests_max = self.shared.config.limits.requests_per_connection_max;
+        let another = requests_max == 0 || self.served < requests_max;
+        self.set_request_deadline();
+        let unread = std::mem::take(&mut self.unread);
+        let waker = self.waker.clone();
+        let exchange = self.exchange_mut();
+        let may_keep_alive = another && exchange.head.keep_alive;
+        exchange.dispatch(id, now, may_keep_alive, &waker);
+        exchange.response_mut().set_unread(unread);
+        self.used = true;
+        self.shared.submit(Arc::clone(&self.exchange));
+    }
+
+    /// Sets the time by which the response must begin.
+    fn set_request_deadline(&mut self) {
+        match self.shared.config.timeouts.request {
+            Some(time) => self.socket.set_deadline(self.since + time),
+            None => self.socket.clear_deadline(),
+        }
+    }
+
+    /// Sends the response as it is produced.
+    pub(super) async fn send_response(&mut self) -> Result<(), Closing> {
+        let mut gathering = false;
+        loop {
+            match poll_fn(|cx| self.poll_response(cx, &mut gathering)).await? {
+                NextOutput::Send { last } => {
+                    let mut sent = self.send().await?;
+                    if last {
+                        return Ok(());
+                    }
+                    self.report_sent(&mut sent);
+                    gathering = self.after_part();
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Sets the deadline for the next output; true when small writes are gathered.
+    fn after_part(&mut self) -> bool {
+        if self.exchange.response().lock().is_waiting() {
+            // That was an interim response: the final one has not begun.
+            self.set_request_deadline();
+            return false;
+        }
+        let gather = self.shared.config.gather;
+        if !gather.is_zero() {
+            self.socket.set_timeout(gather);
+        }
+        !gather.is_zero()
+    }
+
+    /// Ready with [`NextOutput::Send`] or [`NextOutput::Done`].
+    fn poll_response(
+        &mut self,
+        cx: &mut Context,
+        gathering: &mut bool,
+    ) -> Poll<Result<NextOutput, Closing>> {
+        self.shared.exchanges.wake_ready_if_any();
+        loop {
+            let next = self.exchange.response().lock().next_output(&mut self.sending, *gathering);
+            let streaming = match next {
+                NextOutput::Pending { streaming } => streaming,
+                // The socket is closed here but lives on in its duplicate.
+                NextOutput::Hijacked => return Poll::Ready(Err(Closing::Now)),
+                next => return Poll::Ready(Ok(next)),
+            };
+            if self.socket.poll_hung_up(cx) {
+                return Poll::Ready(Err(Closing::Now));
+            }
+            if !self.socket.poll_expired(cx) {
+                return Poll::Pending;
+            }
+            if streaming {
+                *gathering = false;
+                self.socket.clear_deadline();
+            } else if self.exchange.response().lock().time_out() {
+                return Poll::Ready(Err(self.request_timed_out()));
+            }
+        }
+    }
+
+    /// Answers 503 after the request timeout; the Ruby thread goes on.
+    fn request_timed_out(&mut self) -> Closing {
+        add(&self.shared.counters.late, 1);
+        self.shared.sink.timed_out(&self.exchange);
+        let response = ErrorResponse::new(503, "The request took too long; try again.")
+            .retry_after(self.shared.config.retry_after_s);
+        Closing::Error { response, has_head: true }
+    }
+
+    /// Counts the response and decides whether the connection stays open.
+    pub(super) fn finish_request(&mut self) -> Result<(), Closing> {
+        let mut response = self.exchange.response().lock();
+        let (status, keep_alive) = (response.status(), response.keep_alive());
+        let head_bytes = response.head_bytes() as u64;
+        self.unread = response.take_unread();
+        response.set_spare(std::mem::take(&mut self.recycled));
+        drop(response);
+        self.shared.counters.responded(status);
+        if self.shared.log.is_on() {
+            self.log(status, self.sent.saturating_sub(head_bytes), true);
+        }
+        if keep_alive {
+            return Ok(());
+        }
+        let client_closes = !self.exchange.head().keep_alive && self.unread.is_empty();
+        Err(if client_closes { Closing::Now } else { Closing::Linger })
+    }
+
+    /// Adds a line to the access log.
+    pub(super) fn log(&self, status: u16, sent: u64, has_head: bool) {
+        self.shared.log.add(&AccessLogEntry {
+            remote: &self.remote,
+            head: has_head.then(|| self.exchange.head()),
+            status,
+            sent,
+            took: self.since.elapsed(),
+        });
+    }
+}

@@ -1,0 +1,295 @@
+//! The response head, written straight into the buffer that goes to the socket.
+//! It runs under Ruby's lock once a response and allocates nothing: the buffer
+//! is recycled, and numbers are formatted on the stack.
+//!
+//! The application's headers come first, as it gave them; those that only the
+//! server knows (framing, connection, date) follow. A header that would break the
+//! framing or split the response is an error that names it:
+//!
+//! * Names must be tokens. Values may hold no control byte but the tab; a line
+//!   feed separates several lines of one header (Rack 2).
+//! * `Content-Length` must be a number, agree with itself and with a body of
+//!   known size, and not stand beside `Transfer-Encoding`. 1xx, 204 and 304 go
+//!   out without either; HEAD keeps the length and sends no body.
+//! * `Transfer-Encoding` from the application says that it encodes the body
+//!   itself: the bytes pass untouched, and unless the last coding is chunked the
+//!   connection ends the body.
+//! * `Connection: close` is honoured, `keep-alive` is set by the server alone,
+//!   other options (`upgrade`) pass through.
+//! * Names that begin with `rack.` are for the server and are left out.
+//!
+//! HTTP/1.0 clients get an HTTP/1.0 status line, a body of unknown size ended by
+//! the connection, and `Connection: keep-alive` where they asked for it.
+
+mod error;
+mod text;
+
+pub use error::ResponseError;
+pub(crate) use text::{head_len, status_of};
+
+use crate::date;
+use crate::head::class::trim;
+use crate::head::framing::parse_length;
+use crate::head::Version;
+use crate::status;
+
+/// The properties of the request that decide about its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseContext {
+    /// The version the client speaks.
+    pub version: Version,
+    /// True for HEAD: the response has no body.
+    pub is_head: bool,
+    /// True if client and engine both allow another request after this one.
+    pub keep_alive: bool,
+}
+
+/// What is known of the body when the head is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodySize {
+    /// There is none.
+    Empty,
+    /// It has so many bytes.
+    Known(u64),
+    /// It is streamed, unless the application gave a `Content-Length`.
+    Unknown,
+    /// A partial hijack: after the head the application writes to the
+    /// connection by itself; then the connection is closed.
+    Hijack,
+}
+
+/// How the engine treats the body's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseFraming {
+    /// HEAD, 1xx, 204 and 304: they are discarded.
+    None,
+    /// Exactly so many follow; a body that yields fewer or more is cut or closed.
+    Length(u64),
+    /// The engine encodes them in chunks.
+    Chunked,
+    /// They pass as they are: the application encoded them, or the close of the
+    /// connection ends them.
+    Raw,
+}
+
+/// A head that is ready to be sent.
+#[derive(Debug)]
+pub struct EncodedHead {
+    /// The head with its blank line, in the buffer given to [`ResponseHead::new`].
+    pub bytes: Vec<u8>,
+    /// How the body's bytes are treated.
+    pub framing: ResponseFraming,
+    /// False if the connection is closed after this response.
+    pub keep_alive: bool,
+}
+
+/// The application's `Transfer-Encoding`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TransferCoding {
+    None,
+    /// The last coding is chunked: the body ends itself.
+    Chunked,
+    /// The connection ends the body.
+    Other,
+}
+
+/// Writes one head: [`new`](Self::new), [`header`](Self::header) for each
+/// header, [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct ResponseHead<'a> {
+    out: Vec<u8>,
+    status: u16,
+    request: &'a ResponseContext,
+    length: Option<u64>,
+    coding: TransferCoding,
+    close: bool,
+    /// The application named a connection option of its own, such as `upgrade`.
+    options: bool,
+    dated: bool,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// Begins a head in `out`, which is cleared and keeps its capacity.
+    pub fn new(
+        mut out: Vec<u8>,
+        status: u16,
+        request: &'a ResponseContext,
+    ) -> Result<Self, ResponseError> {
+        if !(100..=999).contains(&status) {
+            return Err(ResponseError::Status(status));
+        }
+        out.clear();
+        text::append_status_line(&mut out, request.version, status);
+        Ok(Self {
+            out,
+            status,
+            request,
+            length: None,
+            coding: TransferCoding::None,
+            close: false,
+            options: false,
+            dated: false,
+        })
+    }
+
+    /// Adds a header of the application, one line for each line of `value`.
+    pub fn header(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
+        if !text::is_name(name) {
+            return Err(ResponseError::name(name));
+        }
+        if text::is_one_line(value) {
+            return self.line(name, value);
+        }
+        // Nothing is written before all lines are known to be good.
+        let lines = || value.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+        if !lines().all(text::is_one_line) {
+            return Err(ResponseError::value(name, value));
+        }
+        lines().try_for_each(|line| self.line(name, line))
+    }
+
+    fn line(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
+        // Most names already differ in length.
+        match name.len() {
+            4 if name.eq_ignore_ascii_case(b"date") => self.dated = true,
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                self.connection(value);
+                return Ok(());
+            }
+            14 if name.eq_ignore_ascii_case(b"content-length") => return self.length(value),
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                return self.transfer_encoding(name, value)
+            }
+            5.. if name.starts_with(b"rack.") => return Ok(()),
+            _ => {}
+        }
+        text::append_line(&mut self.out, name, value);
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|&b| b == b',').map(trim) {
+            if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if !option.is_empty() && !option.eq_ignore_ascii_case(b"keep-alive") {
+                self.options = true;
+                text::append_line(&mut self.out, b"Connection", option);
+            }
+        }
+    }
+
+    fn length(&mut self, value: &[u8]) -> Result<(), ResponseError> {
+        let length = parse_length(trim(value)).ok_or_else(|| ResponseError::length(value))?;
+        match self.length.replace(length) {
+            Some(other) if other != length => Err(ResponseError::LengthTwice(other, length)),
+            _ => Ok(()),
+        }
+    }
+
+    fn transfer_encoding(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
+        let last = value.rsplit(|&b| b == b',').map(trim).find(|coding| !coding.is_empty());
+        let Some(last) = last else {
+            return Ok(());
+        };
+        // `identity` is the name that RFC 2616 gave to no coding at all.
+        if value.len() == last.len() && last.eq_ignore_ascii_case(b"identity") {
+            return Ok(());
+        }
+        let chunked = last.eq_ignore_ascii_case(b"chunked");
+        self.coding = if chunked { TransferCoding::Chunked } else { TransferCoding::Other };
+        if !self.is_bodyless() {
+            text::append_line(&mut self.out, name, value);
+        }
+        Ok(())
+    }
+
+    fn is_bodyless(&self) -> bool {
+        self.request.is_head || status::is_bodyless(self.status)
+    }
+
+    /// Adds the server's own headers and the blank line.
+    pub fn finish(mut self, body: BodySize) -> Result<EncodedHead, ResponseError> {
+        if self.coding != TransferCoding::None && self.length.is_some() {
+            return Err(ResponseError::LengthWithCoding);
+        }
+        let framing = self.framing(body)?;
+        let until_close = body == BodySize::Hijack
+            || (framing == ResponseFraming::Raw && self.coding != TransferCoding::Chunked)
+            || self.coding == TransferCoding::Chunked && self.request.version == Version::Http10;
+        let keep_alive =
+            self.request.keep_alive && !self.close && !until_close && self.status != 101;
+        let interim = matches!(self.status, 100 | 102..=199);
+        if !self.dated && !interim {
+            date::append_date_line(&mut self.out);
+        }
+        self.append_length(body, framing);
+        if !interim {
+            self.append_connection(keep_alive);
+        }
+        self.out.extend_from_slice(b"\r\n");
+        Ok(EncodedHead { bytes: self.out, framing, keep_alive })
+    }
+
+    fn framing(&self, body: BodySize) -> Result<ResponseFraming, ResponseError> {
+        if body == BodySize::Hijack {
+            return Ok(ResponseFraming::Raw);
+        }
+        if self.is_bodyless() {
+            return Ok(ResponseFraming::None);
+        }
+        if self.coding != TransferCoding::None {
+            return Ok(ResponseFraming::Raw);
+        }
+        let known = match body {
+            BodySize::Empty => Some(0),
+            BodySize::Known(bytes) => Some(bytes),
+            BodySize::Unknown | BodySize::Hijack => None,
+        };
+        match (self.length, known) {
+            (Some(length), Some(bytes)) if length != bytes => {
+                Err(ResponseError::LengthOfBody { length, bytes })
+            }
+            (Some(bytes), _) | (None, Some(bytes)) => Ok(ResponseFraming::Length(bytes)),
+            (None, None) if self.request.version == Version::Http10 => Ok(ResponseFraming::Raw),
+            (None, None) => Ok(ResponseFraming::Chunked),
+        }
+    }
+
+    /// Appends the header that says where the body ends, if there is one.
+    fn append_length(&mut self, body: BodySize, framing: ResponseFraming) {
+        let length = match framing {
+            ResponseFraming::Length(bytes) => Some(bytes),
+            ResponseFraming::Chunked => {
+                self.out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                None
+            }
+            ResponseFraming::None | ResponseFraming::Raw if status::is_bodyless(self.status) => {
+                None
+            }
+            ResponseFraming::Raw => self.length,
+            // HEAD: the length that GET would have. An empty body proves
+            // nothing: middleware (Rack::Head) may have removed it.
+            ResponseFraming::None => self.length.or(match body {
+                BodySize::Known(bytes) if bytes > 0 => Some(bytes),
+                _ => None,
+            }),
+        };
+        if let Some(length) = length {
+            text::append_length_line(&mut self.out, length);
+        }
+    }
+
+    fn append_connection(&mut self, keep_alive: bool) {
+        let line: &[u8] = match self.request.version {
+            Version::Http10 if keep_alive => b"Connection: keep-alive\r\n",
+            Version::Http11 if keep_alive => b"",
+            // The connection stays open after a switch of protocols.
+            _ if self.options && self.status == 101 => b"",
+            _ => b"Connection: close\r\n",
+        };
+        self.out.extend_from_slice(line);
+    }
+}
+
+#[cfg(test)]
+mod tests;

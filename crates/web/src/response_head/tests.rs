@@ -1,0 +1,236 @@
+use super::*;
+
+const DATE: (&str, &str) = ("Date", "now");
+
+fn request(version: Version, is_head: bool, keep_alive: bool) -> ResponseContext {
+    ResponseContext { version, is_head, keep_alive }
+}
+
+fn written(
+    request: &ResponseContext,
+    status: u16,
+    headers: &[(&str, &str)],
+    body: BodySize,
+) -> Result<(String, ResponseFraming, bool), ResponseError> {
+    let mut head = ResponseHead::new(b"old bytes".to_vec(), status, request)?;
+    for (name, value) in headers {
+        head.header(name.as_bytes(), value.as_bytes())?;
+    }
+    let EncodedHead { bytes, framing, keep_alive } = head.finish(body)?;
+    let text = String::from_utf8(bytes).unwrap();
+    let text = text.replace("\r\n", "|");
+    assert!(!text.contains(['\r', '\n']), "{text}");
+    Ok((text, framing, keep_alive))
+}
+
+/// The head of a plain HTTP/1.1 GET without the date.
+fn get(status: u16, headers: &[(&str, &str)], body: BodySize) -> (String, ResponseFraming, bool) {
+    let headers: Vec<_> = headers.iter().copied().chain([DATE]).collect();
+    let (text, framing, keep_alive) =
+        written(&request(Version::Http11, false, true), status, &headers, body).unwrap();
+    (text.replace("Date: now|", ""), framing, keep_alive)
+}
+
+fn refused(headers: &[(&str, &str)], body: BodySize) -> ResponseError {
+    written(&request(Version::Http11, false, true), 200, headers, body).unwrap_err()
+}
+
+#[test]
+fn the_framing_follows_the_body() {
+    use BodySize::*;
+    for (headers, body, lines, framing) in [
+        (&[][..], Known(5), "Content-Length: 5|", ResponseFraming::Length(5)),
+        (&[], Empty, "Content-Length: 0|", ResponseFraming::Length(0)),
+        (&[], Unknown, "Transfer-Encoding: chunked|", ResponseFraming::Chunked),
+        (&[("content-length", " 7 ")], Unknown, "Content-Length: 7|", ResponseFraming::Length(7)),
+        (&[("Content-Length", "7")], Known(7), "Content-Length: 7|", ResponseFraming::Length(7)),
+        (&[("Content-Length", "7\n7")], Known(7), "Content-Length: 7|", ResponseFraming::Length(7)),
+        (
+            &[("transfer-encoding", "gzip, chunked")],
+            Unknown,
+            "transfer-encoding: gzip, chunked|",
+            ResponseFraming::Raw,
+        ),
+        (
+            &[("Transfer-Encoding", "identity")],
+            Known(2),
+            "Content-Length: 2|",
+            ResponseFraming::Length(2),
+        ),
+        (&[("Transfer-Encoding", "")], Known(2), "Content-Length: 2|", ResponseFraming::Length(2)),
+    ] {
+        let expected = (format!("HTTP/1.1 200 OK|{lines}|"), framing, true);
+        assert_eq!(get(200, headers, body), expected, "{headers:?} {body:?}");
+    }
+}
+
+#[test]
+fn an_unknown_coding_is_ended_by_the_close() {
+    let (text, framing, keep_alive) = get(200, &[("Transfer-Encoding", "gzip")], BodySize::Unknown);
+    assert_eq!(text, "HTTP/1.1 200 OK|Transfer-Encoding: gzip|Connection: close||");
+    assert_eq!((framing, keep_alive), (ResponseFraming::Raw, false));
+}
+
+#[test]
+fn some_answers_have_no_body() {
+    for status in [204, 304] {
+        for headers in [&[("Content-Length", "5")][..], &[("Transfer-Encoding", "chunked")], &[]] {
+            let (text, framing, keep_alive) = get(status, headers, BodySize::Known(5));
+            assert_eq!(text, format!("HTTP/1.1 {status} {}||", status::reason(status)));
+            assert_eq!((framing, keep_alive), (ResponseFraming::None, true));
+        }
+    }
+    let facts = request(Version::Http11, false, false);
+    let early = written(&facts, 103, &[("Link", "</a>\n</b>")], BodySize::Empty).unwrap();
+    assert_eq!(early.0, "HTTP/1.1 103 Early Hints|Link: </a>|Link: </b>||");
+}
+
+#[test]
+fn head_has_the_length_and_no_body() {
+    let facts = request(Version::Http11, true, true);
+    for (headers, body, lines) in [
+        (&[("Content-Length", "9"), DATE][..], BodySize::Empty, "Date: now|Content-Length: 9|"),
+        (&[("Content-Length", "9"), DATE], BodySize::Known(5), "Date: now|Content-Length: 9|"),
+        (&[DATE], BodySize::Known(5), "Date: now|Content-Length: 5|"),
+        (&[DATE], BodySize::Known(0), "Date: now|"),
+        (&[DATE], BodySize::Unknown, "Date: now|"),
+        (&[("Transfer-Encoding", "chunked"), DATE], BodySize::Unknown, "Date: now|"),
+    ] {
+        let expected = (format!("HTTP/1.1 200 OK|{lines}|"), ResponseFraming::None, true);
+        assert_eq!(written(&facts, 200, headers, body), Ok(expected), "{headers:?} {body:?}");
+    }
+}
+
+#[test]
+fn http_10_is_closed_unless_asked_and_sized() {
+    for (keep_alive, body, lines, framing, kept) in [
+        (
+            true,
+            BodySize::Known(1),
+            "Content-Length: 1|Connection: keep-alive|",
+            ResponseFraming::Length(1),
+            true,
+        ),
+        (
+            false,
+            BodySize::Known(1),
+            "Content-Length: 1|Connection: close|",
+            ResponseFraming::Length(1),
+            false,
+        ),
+        (true, BodySize::Unknown, "Connection: close|", ResponseFraming::Raw, false),
+    ] {
+        let facts = request(Version::Http10, false, keep_alive);
+        let expected = (format!("HTTP/1.0 200 OK|Date: now|{lines}|"), framing, kept);
+        assert_eq!(written(&facts, 200, &[DATE], body), Ok(expected));
+    }
+    let facts = request(Version::Http10, false, true);
+    let coded = written(&facts, 200, &[("Transfer-Encoding", "chunked"), DATE], BodySize::Unknown);
+    assert_eq!(coded.map(|(_, framing, kept)| (framing, kept)), Ok((ResponseFraming::Raw, false)));
+}
+
+#[test]
+fn connection_options() {
+    for (headers, lines, kept) in [
+        (&[("Connection", "close")][..], "Content-Length: 0|Connection: close|", false),
+        (&[("connection", "Close")], "Content-Length: 0|Connection: close|", false),
+        (&[("Connection", "keep-alive")], "Content-Length: 0|", true),
+        (
+            &[("Connection", "foo, close")],
+            "Connection: foo|Content-Length: 0|Connection: close|",
+            false,
+        ),
+        (&[("Connection", "keep-alive\nfoo")], "Connection: foo|Content-Length: 0|", true),
+    ] {
+        let (text, _, keep_alive) = get(200, headers, BodySize::Empty);
+        assert_eq!((text, keep_alive), (format!("HTTP/1.1 200 OK|{lines}|"), kept), "{headers:?}");
+    }
+}
+
+#[test]
+fn a_hijacked_body_passes_untouched_and_closes() {
+    let upgrade = [("Upgrade", "websocket"), ("Connection", "Upgrade")];
+    let (text, framing, keep_alive) = get(101, &upgrade, BodySize::Hijack);
+    assert_eq!(text, "HTTP/1.1 101 Switching Protocols|Upgrade: websocket|Connection: Upgrade||");
+    assert_eq!((framing, keep_alive), (ResponseFraming::Raw, false));
+    let (text, framing, keep_alive) = get(200, &[("Content-Length", "3")], BodySize::Hijack);
+    assert_eq!(text, "HTTP/1.1 200 OK|Content-Length: 3|Connection: close||");
+    assert_eq!((framing, keep_alive), (ResponseFraming::Raw, false));
+    assert_eq!(get(200, &[], BodySize::Hijack).0, "HTTP/1.1 200 OK|Connection: close||");
+}
+
+#[test]
+fn lines_of_a_value_become_lines_of_the_header() {
+    let (text, ..) = get(
+        200,
+        &[("Set-Cookie", "a=1\nb=2\n\nc=3\n"), ("X-Empty", ""), ("rack.hijack", "x")],
+        BodySize::Empty,
+    );
+    assert_eq!(
+        text,
+        "HTTP/1.1 200 OK|Set-Cookie: a=1|Set-Cookie: b=2|Set-Cookie: c=3|X-Empty: |Content-Length: 0||"
+    );
+}
+
+#[test]
+fn the_server_dates_what_the_application_does_not() {
+    let facts = request(Version::Http11, false, true);
+    let (text, ..) = written(&facts, 200, &[], BodySize::Empty).unwrap();
+    let date = text.split('|').find_map(|line| line.strip_prefix("Date: ")).unwrap();
+    assert!(date.len() == 29 && date.ends_with(" GMT"), "{date}");
+    let (text, ..) = written(&facts, 200, &[("date", "mine")], BodySize::Empty).unwrap();
+    assert_eq!(text.matches("ate: ").count(), 1);
+}
+
+#[test]
+fn what_would_break_the_response_is_named() {
+    use BodySize::*;
+    for name in ["", "a b", "a:", "a\r\nb", "a\0", "\u{e9}", "(a)"] {
+        let error = refused(&[(name, "x")], Empty);
+        assert_eq!(error, ResponseError::Name(name.as_bytes().escape_ascii().to_string()));
+    }
+    for value in ["a\rb", "a\r\nSet-Cookie: b", "\0", "a\x0b", "a\nb\r", "a\x7f", "\r"] {
+        let error = refused(&[("X-A", value)], Empty);
+        assert!(matches!(&error, ResponseError::Value(name, _) if name == "X-A"), "{error:?}");
+        assert!(error.to_string().contains("\"X-A\""), "{error}");
+    }
+    for value in ["", " ", "x", "-1", "+1", "1, 1", "1.0", "99999999999999999999"] {
+        assert_eq!(
+            refused(&[("Content-Length", value)], Unknown),
+            ResponseError::Length(value.into())
+        );
+    }
+    let twice = [("Content-Length", "1"), ("content-length", "2")];
+    assert_eq!(refused(&twice, Unknown), ResponseError::LengthTwice(1, 2));
+    assert_eq!(refused(&[("Content-Length", "1\n2")], Unknown), ResponseError::LengthTwice(1, 2));
+    assert_eq!(
+        refused(&[("Content-Length", "1")], Known(2)),
+        ResponseError::LengthOfBody { length: 1, bytes: 2 }
+    );
+    let both = [("Content-Length", "1"), ("Transfer-Encoding", "chunked")];
+    assert_eq!(refused(&both, Unknown), ResponseError::LengthWithCoding);
+    let facts = request(Version::Http11, false, true);
+    for status in [0, 99, 1000] {
+        assert_eq!(
+            ResponseHead::new(Vec::new(), status, &facts).unwrap_err(),
+            ResponseError::Status(status)
+        );
+    }
+}
+
+#[test]
+fn messages_are_printable_and_bounded() {
+    let error = refused(&[("X-A", &"\x01".repeat(500))], BodySize::Empty).to_string();
+    assert!(error.len() < 500 && error.contains('…') && !error.contains('\x01'), "{error}");
+}
+
+#[test]
+fn the_buffer_is_the_one_given() {
+    let facts = request(Version::Http11, false, true);
+    let buffer = Vec::with_capacity(1024);
+    let place = buffer.as_ptr();
+    let mut head = ResponseHead::new(buffer, 200, &facts).unwrap();
+    head.header(b"Content-Type", b"text/plain").unwrap();
+    let finished = head.finish(BodySize::Known(12)).unwrap();
+    assert_eq!((finished.bytes.as_ptr(), finished.bytes.capacity()), (place, 1024));
+}

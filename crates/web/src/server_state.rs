@@ -1,0 +1,218 @@
+//! What the engine's handle, its IO thread and its connections share.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Notify;
+
+use crate::access_log::LogBuffer;
+use crate::config::Config;
+use crate::connection_registry::ConnectionRegistry;
+use crate::exchange::{Exchange, ExchangeContext};
+use crate::sink::Sink;
+use crate::stats::{add, Counters};
+
+/// Bytes read from a socket in one call.
+const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Requests after which the sink is flushed before the event loop's turn ends.
+const FLUSH_AFTER: u32 = 32;
+
+/// State of one engine.
+pub(crate) struct ServerState {
+    pub config: Arc<Config>,
+    pub exchanges: Arc<ExchangeContext>,
+    pub counters: Arc<Counters>,
+    pub sink: Arc<dyn Sink>,
+    pub log: LogBuffer,
+    pub registry: ConnectionRegistry,
+    /// The buffer that sockets are read into; only the IO thread uses it.
+    pub scratch: Mutex<Box<[u8]>>,
+    /// Wakes the acceptors when a connection was closed or accepting ends.
+    pub accept_changed: Notify,
+    /// Requests handed over since the last flush of the sink.
+    submitted: AtomicU32,
+    request_ids: AtomicU64,
+    accepting: AtomicBool,
+    /// The time that a drain leaves to idle connections has passed.
+    idle_over: AtomicBool,
+    stopping: AtomicBool,
+    open: Mutex<OpenConnections>,
+    all_closed: Condvar,
+}
+
+#[derive(Default)]
+struct OpenConnections {
+    count: usize,
+    wait_interrupted: bool,
+}
+
+impl ServerState {
+    pub fn new(config: Config, sink: Arc<dyn Sink>) -> Self {
+        let (config, counters) = (Arc::new(config), Arc::<Counters>::default());
+        Self {
+            exchanges: Arc::new(ExchangeContext::new(Arc::clone(&config), Arc::clone(&counters))),
+            log: LogBuffer::new(config.access_log),
+            config,
+            counters,
+            sink,
+            registry: ConnectionRegistry::default(),
+            scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
+            accept_changed: Notify::new(),
+            submitted: AtomicU32::new(0),
+            request_ids: AtomicU64::new(0),
+            accepting: AtomicBool::new(true),
+            idle_over: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            open: Mutex::default(),
+            all_closed: Condvar::new(),
+        }
+    }
+
+    /// Called before the IO thread sleeps.
+    pub fn before_sleep(&self) {
+        self.flush_submitted();
+        self.log.flush();
+        self.exchanges.wake_ready(true);
+    }
+
+    /// Called after the IO thread woke.
+    pub fn after_sleep(&self) {
+        add(&self.counters.wakeups, 1);
+        self.exchanges.wake_ready(false);
+    }
+
+    /// Hands a request over; it is answered 503 when the queue is full.
+    pub fn submit(&self, exchange: Arc<Exchange>) {
+        if let Err(exchange) = self.sink.submit(exchange) {
+            exchange.shed(self.config.retry_after_s);
+        }
+        let submitted = self.submitted.load(Relaxed) + 1;
+        self.submitted.store(submitted, Relaxed);
+        if submitted >= FLUSH_AFTER {
+            self.flush_submitted();
+        }
+    }
+
+    /// Flushes the sink if requests were handed over.
+    pub fn flush_submitted(&self) {
+        if self.submitted.load(Relaxed) > 0 {
+            self.submitted.store(0, Relaxed);
+            self.sink.flush();
+        }
+    }
+
+    /// The number of the next request.
+    pub fn next_id(&self) -> u64 {
+        let id = self.request_ids.load(Relaxed) + 1;
+        self.request_ids.store(id, Relaxed);
+        if let Some(slot) = self.config.own_gauges() {
+            slot.requests_total.store(id, Relaxed);
+        }
+        id
+    }
+
+    pub fn requests_total(&self) -> u64 {
+        self.request_ids.load(Relaxed)
+    }
+
+    pub fn connection_opened(&self) {
+        let mut open = self.open.lock();
+        open.count += 1;
+        self.publish_connections(open.count);
+    }
+
+    /// A connection was closed or hijacked.
+    pub fn connection_closed(&self) {
+        let mut open = self.open.lock();
+        let was_full = open.count >= self.config.limits.connections_max;
+        open.count -= 1;
+        self.publish_connections(open.count);
+        if open.count == 0 {
+            self.all_closed.notify_all();
+        }
+        drop(open);
+        if was_full {
+            self.accept_changed.notify_waiters();
+        }
+    }
+
+    fn publish_connections(&self, count: usize) {
+        if let Some(slot) = self.config.own_gauges() {
+            slot.connections.store(u32::try_from(count).unwrap_or(u32::MAX), Relaxed);
+        }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.open.lock().count
+    }
+
+    /// Whether `connections_max` allows another connection.
+    pub fn has_capacity(&self) -> bool {
+        self.connections() < self.config.limits.connections_max
+    }
+
+    /// Waits until no connection is left; false when the time is up or the
+    /// wait was interrupted.
+    pub fn wait_closed(&self, timeout: Duration) -> bool {
+        let until = Instant::now() + timeout;
+        let mut open = self.open.lock();
+        // An interrupt that came before the wait counts for it.
+        while open.count > 0 && !std::mem::take(&mut open.wait_interrupted) {
+            if self.all_closed.wait_until(&mut open, until).timed_out() {
+                break;
+            }
+        }
+        open.count == 0
+    }
+
+    pub fn interrupt_wait(&self) {
+        self.open.lock().wait_interrupted = true;
+        self.all_closed.notify_all();
+    }
+
+    pub fn is_accepting(&self) -> bool {
+        self.accepting.load(Relaxed)
+    }
+
+    /// Tells the sibling workers whether this one takes connections.
+    pub fn publish_accepting(&self, accepting: bool) {
+        if let Some(slot) = self.config.own_gauges() {
+            slot.accepting.store(u32::from(accepting), Relaxed);
+        }
+    }
+
+    pub fn pause_accept(&self) {
+        self.accepting.store(false, Relaxed);
+        self.publish_accepting(false);
+        self.accept_changed.notify_waiters();
+    }
+
+    pub fn start_drain(&self) {
+        self.exchanges.start_drain();
+        self.pause_accept();
+        self.exchanges.wake_io();
+    }
+
+    pub fn is_idle_over(&self) -> bool {
+        self.idle_over.load(Relaxed)
+    }
+
+    /// Closes idle connections, now and later.
+    pub fn end_idle(&self) {
+        self.idle_over.store(true, Relaxed);
+        self.registry.wake_all();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    pub fn start_stop(&self) {
+        self.pause_accept();
+        self.stopping.store(true, Relaxed);
+        self.exchanges.wake_io();
+    }
+}

@@ -1,0 +1,256 @@
+//! Makes the Rack env of a request: a copy of a prepared Hash, overwritten
+//! with what differs (0.4–0.8 µs, against 1.9 µs for a fresh one).
+
+use chaton_web::head::split_host;
+use chaton_web::head::Version;
+use chaton_web::{Exchange, RequestBody};
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
+use parking_lot::Mutex;
+use rb_sys::{
+    rb_ary_new_capa, rb_hash_aset, rb_hash_dup, rb_hash_lookup2, rb_str_new, Qundef, VALUE,
+};
+
+use crate::web::header_keys::{constant, for_good, HeaderKeys};
+
+/// Everything that is the same for every request of a process.
+pub struct EnvBuilder {
+    headers: HeaderKeys,
+    templates: Vec<VALUE>,
+    keys: EnvKeys,
+    methods: Vec<(&'static [u8], VALUE)>,
+    string_io: VALUE,
+    /// The Host seen last, and what SERVER_NAME and SERVER_PORT it gave.
+    host: Mutex<(Vec<u8>, VALUE, VALUE)>,
+}
+
+// SAFETY: every Ruby value in it is registered with the collector or marked
+// through `host_cache`, and used only with the GVL held.
+unsafe impl Send for EnvBuilder {}
+// SAFETY: as above.
+unsafe impl Sync for EnvBuilder {}
+
+struct EnvKeys {
+    request_method: VALUE,
+    request_path: VALUE,
+    request_uri: VALUE,
+    path_info: VALUE,
+    query_string: VALUE,
+    script_name: VALUE,
+    server_name: VALUE,
+    server_port: VALUE,
+    server_protocol: VALUE,
+    http_version: VALUE,
+    remote_addr: VALUE,
+    content_type: VALUE,
+    content_length: VALUE,
+    http_host: VALUE,
+    rack_input: VALUE,
+    rack_hijack: VALUE,
+    after_reply: VALUE,
+    response_finished: VALUE,
+    http_10: VALUE,
+    http_11: VALUE,
+    port_80: VALUE,
+}
+
+/// Methods whose Strings are shared.
+const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
+
+impl EnvBuilder {
+    /// `templates` holds one Hash per listener, with every key whose value is
+    /// the same for all its requests. Call with the GVL.
+    ///
+    /// # Errors
+    /// What Ruby raises, as for a template that is no Hash.
+    pub fn new(templates: RArray, string_io: Value) -> Result<Self, Error> {
+        let ruby = Ruby::get_with(templates);
+        ruby.gc_register_mark_object(templates);
+        ruby.gc_register_mark_object(string_io);
+        let templates =
+            templates.into_iter().map(RHash::try_convert).collect::<Result<Vec<_>, _>>()?;
+        // The Array stays where it is by the registration above, not what is in it.
+        templates.iter().for_each(|hash| ruby.gc_register_mark_object(*hash));
+        let port_80 = constant(b"80");
+        let keys = EnvKeys {
+            request_method: constant(b"REQUEST_METHOD"),
+            request_path: constant(b"REQUEST_PATH"),
+            request_uri: constant(b"REQUEST_URI"),
+            path_info: constant(b"PATH_INFO"),
+            query_string: constant(b"QUERY_STRING"),
+            script_name: constant(b"SCRIPT_NAME"),
+            server_name: constant(b"SERVER_NAME"),
+            server_port: constant(b"SERVER_PORT"),
+            server_protocol: constant(b"SERVER_PROTOCOL"),
+            http_version: constant(b"HTTP_VERSION"),
+            remote_addr: constant(b"REMOTE_ADDR"),
+            content_type: constant(b"CONTENT_TYPE"),
+            content_length: constant(b"CONTENT_LENGTH"),
+            http_host: constant(b"HTTP_HOST"),
+            rack_input: constant(b"rack.input"),
+            rack_hijack: constant(b"rack.hijack"),
+            after_reply: constant(b"rack.after_reply"),
+            response_finished: constant(b"rack.response_finished"),
+            http_10: constant(b"HTTP/1.0"),
+            http_11: constant(b"HTTP/1.1"),
+            port_80,
+        };
+        let methods = METHODS.iter().map(|m| (m.as_bytes(), constant(m.as_bytes()))).collect();
+        let localhost = constant(b"localhost");
+        Ok(Self {
+            headers: HeaderKeys::new(),
+            templates: templates.iter().map(|hash| hash.as_raw()).collect(),
+            keys,
+            methods,
+            string_io: string_io.as_raw(),
+            host: Mutex::new((Vec::new(), localhost, port_80)),
+        })
+    }
+
+    /// The env of one request, with `request` as its `rack.hijack`. A spooled
+    /// body is not in it: see [`crate::web::request`]. Call with the GVL.
+    pub fn build(&self, exchange: &Exchange, request: VALUE) -> VALUE {
+        let head = exchange.head();
+        let keys = &self.keys;
+        let template = self.templates[exchange.listener().min(self.templates.len() - 1)];
+        let protocol = match head.version {
+            Version::Http10 => keys.http_10,
+            Version::Http11 => keys.http_11,
+        };
+        // SAFETY: with the GVL held, on values that are live: the template, the
+        // registered keys, and fresh Strings stored at once into the Hash.
+        unsafe {
+            let env = rb_hash_dup(template);
+            rb_hash_aset(env, keys.request_method, self.method(head.get(head.method)));
+            rb_hash_aset(env, keys.request_uri, string(head.get(head.target)));
+            rb_hash_aset(env, keys.request_path, string(head.get(head.path)));
+            rb_hash_aset(env, keys.path_info, string(head.get(head.path)));
+            rb_hash_aset(env, keys.query_string, string(head.get(head.query)));
+            rb_hash_aset(env, keys.script_name, string(b""));
+            rb_hash_aset(env, keys.server_protocol, protocol);
+            rb_hash_aset(env, keys.http_version, protocol);
+            rb_hash_aset(env, keys.remote_addr, string(exchange.remote_addr().as_bytes()));
+            rb_hash_aset(env, keys.rack_hijack, request);
+            rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
+            rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
+            self.put_headers(env, exchange);
+            self.put_server(env, exchange);
+            self.put_body(env, exchange);
+            env
+        }
+    }
+
+    /// Whether the application left a callable to be called after the reply.
+    pub fn has_after_reply(&self, env: VALUE) -> bool {
+        [self.keys.after_reply, self.keys.response_finished].into_iter().any(|key| {
+            // SAFETY: a Hash and a registered key, with the GVL held; the
+            // answer is a live value.
+            let list = unsafe { Value::from_raw(rb_hash_lookup2(env, key, rb_sys::Qnil as VALUE)) };
+            RArray::from_value(list).is_some_and(|list| !list.is_empty())
+        })
+    }
+
+    fn method(&self, name: &[u8]) -> VALUE {
+        let known = self.methods.iter().find(|(known, _)| *known == name);
+        known.map_or_else(|| string(name), |(_, value)| *value)
+    }
+
+    unsafe fn put_headers(&self, env: VALUE, exchange: &Exchange) {
+        let head = exchange.head();
+        for (name_span, value) in &head.headers {
+            let (name, value) = (head.get(*name_span), head.get(*value));
+            match name {
+                // The engine has taken the body in: what the client said of
+                // its framing no longer holds. "Version" would hide HTTP_VERSION.
+                _ if is(name, "content-length")
+                    || is(name, "transfer-encoding")
+                    || is(name, "version") => {}
+                // `Foo_Bar` and `Foo-Bar` are one key; the one with a dash wins.
+                _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
+                // SAFETY: as in `build`.
+                _ if is(name, "content-type") => unsafe {
+                    rb_hash_aset(env, self.keys.content_type, string(value));
+                },
+                // SAFETY: as in `build`.
+                _ => unsafe { join(env, self.headers.key(name), value, is(name, "cookie")) },
+            }
+        }
+    }
+
+    unsafe fn put_server(&self, env: VALUE, exchange: &Exchange) {
+        let head = exchange.head();
+        // RFC 9112 3.2.2: the host of an absolute-form target replaces Host.
+        let authority = head.authority.map(|span| head.get(span));
+        let Some(host) = authority.or_else(|| head.header("host")).filter(|h| !h.is_empty()) else {
+            return;
+        };
+        // SAFETY: as in `build`; the cached pair is registered for good.
+        unsafe {
+            if authority.is_some() {
+                rb_hash_aset(env, self.keys.http_host, string(host));
+            }
+            let mut last = self.host.lock();
+            if last.0 != host {
+                let (name, port) = split_host(host);
+                let port = port.map_or(self.keys.port_80, frozen);
+                // Only a host that comes again is worth keeping; an attacker's
+                // made-up ones are not, so the pair is not registered for good.
+                rb_hash_aset(env, self.keys.server_name, string(name));
+                rb_hash_aset(env, self.keys.server_port, port);
+                if last.0.is_empty() {
+                    *last = (host.to_vec(), constant(name), for_good(port));
+                }
+                return;
+            }
+            rb_hash_aset(env, self.keys.server_name, last.1);
+            rb_hash_aset(env, self.keys.server_port, last.2);
+        }
+    }
+
+    unsafe fn put_body(&self, env: VALUE, exchange: &Exchange) {
+        let had_length = exchange.head().header("content-length").is_some();
+        let len = exchange.body().body_len();
+        // SAFETY: as in `build`. StringIO.new on a fresh String does not raise.
+        unsafe {
+            if len > 0 || had_length {
+                let text = len.to_string();
+                rb_hash_aset(env, self.keys.content_length, string(text.as_bytes()));
+            }
+            if let RequestBody::Memory(bytes) = exchange.body() {
+                let content = string(bytes);
+                let io = rb_sys::rb_class_new_instance(1, &content, self.string_io);
+                rb_hash_aset(env, self.keys.rack_input, io);
+            }
+        }
+    }
+}
+
+fn is(name: &[u8], lower: &str) -> bool {
+    name.eq_ignore_ascii_case(lower.as_bytes())
+}
+
+/// A fresh binary String.
+fn string(bytes: &[u8]) -> VALUE {
+    // SAFETY: copies `len` bytes; the GVL is held.
+    unsafe { rb_str_new(bytes.as_ptr().cast(), bytes.len() as _) }
+}
+
+fn frozen(bytes: &[u8]) -> VALUE {
+    // SAFETY: a String that was just made.
+    unsafe { rb_sys::rb_obj_freeze(string(bytes)) }
+}
+
+/// Sets a header; a name that comes again is joined, as RFC 9110 5.3 allows.
+unsafe fn join(env: VALUE, key: VALUE, value: &[u8], is_cookie: bool) {
+    // SAFETY: a Hash, a key and Strings of ours, with the GVL held.
+    unsafe {
+        let before = rb_hash_lookup2(env, key, Qundef as VALUE);
+        if before == Qundef as VALUE {
+            rb_hash_aset(env, key, string(value));
+            return;
+        }
+        let between: &[u8] = if is_cookie { b"; " } else { b", " };
+        rb_sys::rb_str_cat(before, between.as_ptr().cast(), 2);
+        rb_sys::rb_str_cat(before, value.as_ptr().cast(), value.len() as _);
+    }
+}

@@ -1,0 +1,130 @@
+//! From Rack's `[status, headers, body]` to bytes, without calling Ruby.
+//!
+//! Only the usual shapes are handled here: an Integer, a Hash of Strings (or
+//! Arrays of Strings), an Array of Strings. Anything else answers `None` and
+//! Ruby brings it into this shape first (`lib/chaton/web/response.rb`).
+
+use std::ffi::c_int;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use chaton_web::head::Version;
+use chaton_web::response_head::{
+    BodySize, EncodedHead, ResponseContext, ResponseError, ResponseHead,
+};
+use chaton_web::Exchange;
+use magnus::rb_sys::{AsRawValue, FromRawValue};
+use magnus::{prelude::*, Error, RArray, RHash, RString, Ruby, Value};
+use rb_sys::VALUE;
+
+use crate::error;
+
+/// `ST_CONTINUE` and `ST_STOP` of `ruby/st.h`.
+const CONTINUE: c_int = 0;
+const STOP: c_int = 1;
+
+enum HeaderStop {
+    Shape,
+    Refused(ResponseError),
+    Panicked,
+}
+
+struct HeaderWriter<'a, 'b> {
+    head: &'a mut ResponseHead<'b>,
+    stop: Option<HeaderStop>,
+}
+
+/// What the head must know of the request.
+pub fn facts(exchange: &Exchange) -> ResponseContext {
+    let head = exchange.head();
+    ResponseContext {
+        version: match head.version {
+            Version::Http10 => Version::Http10,
+            Version::Http11 => Version::Http11,
+        },
+        is_head: head.get(head.method) == b"HEAD",
+        keep_alive: exchange.keep_alive(),
+    }
+}
+
+/// Writes the head; `None` when the shape is not the usual one.
+///
+/// # Errors
+/// `Chaton::ResponseError` naming the status or header that cannot be sent.
+pub fn head(
+    exchange: &Exchange,
+    status: Value,
+    headers: Value,
+    size: BodySize,
+) -> Result<Option<EncodedHead>, Error> {
+    let Some(headers) = RHash::from_value(headers) else { return Ok(None) };
+    let Some(status) = magnus::Integer::from_value(status) else { return Ok(None) };
+    let status = status.to_u16().unwrap_or(0);
+    let facts = facts(exchange);
+    let mut head = ResponseHead::new(exchange.take_buffer(), status, &facts).map_err(refused)?;
+    let mut writer = HeaderWriter { head: &mut head, stop: None };
+    // SAFETY: `writer` outlives the call; the callback neither raises nor lets a
+    // panic out, and changes no Ruby object.
+    unsafe {
+        rb_sys::rb_hash_foreach(headers.as_raw(), Some(each_header), (&raw mut writer) as VALUE);
+    }
+    match writer.stop {
+        None => head.finish(size).map(Some).map_err(refused),
+        Some(HeaderStop::Shape) => Ok(None),
+        Some(HeaderStop::Refused(why)) => Err(refused(why)),
+        Some(HeaderStop::Panicked) => {
+            Err(error::named("Error", "writing the headers failed inside"))
+        }
+    }
+}
+
+unsafe extern "C" fn each_header(name: VALUE, value: VALUE, writer: VALUE) -> c_int {
+    // SAFETY: `head` passes its own `HeaderWriter`; name and value are live.
+    let (writer, name, value) = unsafe {
+        (&mut *(writer as *mut HeaderWriter), Value::from_raw(name), Value::from_raw(value))
+    };
+    let put = AssertUnwindSafe(|| put_header(writer.head, name, value));
+    writer.stop = catch_unwind(put).unwrap_or(Some(HeaderStop::Panicked));
+    if writer.stop.is_some() {
+        STOP
+    } else {
+        CONTINUE
+    }
+}
+
+fn put_header(head: &mut ResponseHead<'_>, name: Value, value: Value) -> Option<HeaderStop> {
+    let Some(name) = RString::from_value(name) else { return Some(HeaderStop::Shape) };
+    if let Some(value) = RString::from_value(value) {
+        return put_line(head, name, value);
+    }
+    let Some(values) = RArray::from_value(value) else { return Some(HeaderStop::Shape) };
+    // SAFETY: nothing changes the Array while its elements are copied.
+    unsafe { values.as_slice() }.iter().find_map(|value| match RString::from_value(*value) {
+        Some(value) => put_line(head, name, value),
+        None => Some(HeaderStop::Shape),
+    })
+}
+
+fn put_line(head: &mut ResponseHead<'_>, name: RString, value: RString) -> Option<HeaderStop> {
+    // SAFETY: the bytes are copied at once.
+    let (name, value) = unsafe { (name.as_slice(), value.as_slice()) };
+    head.header(name, value).err().map(HeaderStop::Refused)
+}
+
+fn refused(why: ResponseError) -> Error {
+    error::named("ResponseError", why.to_string())
+}
+
+/// The Strings of a body that is a plain Array of Strings, and their bytes.
+pub fn strings<'a>(ruby: &Ruby, body: &'a RArray) -> Option<(&'a [Value], u64)> {
+    // A subclass may have an `each` of its own.
+    if !body.class().equal(ruby.class_array()).unwrap_or(false) {
+        return None;
+    }
+    // SAFETY: the caller uses the slice at once, without running Ruby code.
+    let parts = unsafe { body.as_slice() };
+    let mut total = 0;
+    for part in parts {
+        total += RString::from_value(*part)?.len() as u64;
+    }
+    Some((parts, total))
+}
