@@ -4,8 +4,8 @@ require "securerandom"
 require_relative "job"
 
 module Chaton
-  # Jobs that belong together: when all have succeeded, when all have run, or when the first has died, a callback
-  # is run, as a job of its own.
+  # A group of jobs with callbacks: for when all have succeeded, when all have run, and when the first has died. A
+  # callback runs as a job of its own.
   #
   # @example
   #   batch = Chaton::Batch.new
@@ -17,13 +17,13 @@ module Chaton
   #     def on_success(status, options) = Mailer.imported(options["file"], status.total)
   #   end
   #
-  # A batch that is made in a job of another batch, or in its block, is nested: the outer one waits for it.
+  # A batch made in a job of another batch, or in its `jobs` block, is nested: the outer one waits for it.
   class Batch
-    # What callbacks can wait for.
+    # Events of a batch.
     EVENTS = %i[success complete death].freeze
-    # Letters of a number.
+    # Random bytes of a bid.
     BID_BYTES = 10
-    # A batch is forgotten after this time, whatever became of it: 30 days.
+    # A batch is removed after this time: 30 days.
     TTL_S = 30 * 86_400.0
 
     # @return [String]
@@ -33,7 +33,7 @@ module Chaton
     # @return [String, Symbol, nil] queue of the callbacks; nil: "default"
     attr_accessor :callback_queue
 
-    # @param bid [String, nil] of a batch that is there, to give it more jobs; nil: a new one
+    # @param bid [String, nil] of an existing batch, to add jobs to it; nil: a new batch
     def initialize(bid = nil)
       @fresh = bid.nil?
       @bid = bid || SecureRandom.urlsafe_base64(BID_BYTES)
@@ -42,25 +42,25 @@ module Chaton
       @parent = Thread.current[Jobs::Client::BATCH] || Thread.current[:chaton_parent_batch] if @fresh
     end
 
-    # Names a callback.
+    # Adds a callback.
     #
     # @param event [Symbol] :success (all jobs have succeeded), :complete (all have run once) or :death (one has
     #   failed for good)
     # @param target [Class, String] `Done` with a method `on_success(status, options)`, or "Done#method"
-    # @param options [Hash{String=>Object}] plain values, handed on
+    # @param options [Hash{String=>Object}] plain values, passed to the callback
     # @return [self]
     def on(event, target, options = {})
       unless EVENTS.include?(event.to_sym)
         raise ArgumentError, "a batch has no event #{event.inspect}; it has #{EVENTS.map(&:inspect).join(", ")}"
       end
-      raise Error, "batch #{@bid} has its jobs already: name its callbacks before" unless @fresh
+      raise Error, "batch #{@bid} has its jobs already: add its callbacks before" unless @fresh
 
       @callbacks << [event.to_s, target.to_s, options]
       self
     end
 
-    # What is enqueued in the block belongs to the batch. A batch whose first block fails stays unfinished: its
-    # callbacks are not run.
+    # Jobs enqueued in the block belong to the batch. If the first block fails, the batch stays open and its callbacks
+    # do not run.
     #
     # @return [self]
     def jobs
@@ -74,7 +74,7 @@ module Chaton
       ensure
         Thread.current[Jobs::Client::BATCH] = outer
       end
-      # Behind the pushes, which may wait for the end of a transaction.
+      # After the pushes, which may wait for the end of a transaction.
       Jobs::AfterCommit.run { client.native.batch_close(@bid) } if first
       self
     end
@@ -99,7 +99,7 @@ module Chaton
       @fresh = false
     end
 
-    # @return [Array(String, String, String)] event, queue and document of the job that is its callback
+    # @return [Array(String, String, String)] event, and queue and document of the callback's job
     def document(client, event, target, options)
       declared = Callback.declared
       declared = declared.with("queue" => callback_queue.to_s) if callback_queue

@@ -4,8 +4,8 @@ require "json"
 require_relative "job"
 
 module Chaton
-  # A job that goes through many items and can be interrupted between two of them: when its worker stops it goes
-  # back to its queue and is continued where it was.
+  # A job that iterates over many items and can be interrupted between two of them. When its worker stops, it goes
+  # back to its queue and continues later at the same item.
   #
   # @example
   #   class Renumber
@@ -18,10 +18,10 @@ module Chaton
   #     def each_iteration(order, shop_id) = order.renumber!
   #   end
   #
-  # The enumerator answers pairs of an item and its cursor, a plain value from which `build_enumerator` can begin
-  # with this very item. An item during which the worker dies is done again.
+  # The enumerator yields pairs of an item and its cursor, a plain value from which `build_enumerator` can begin with
+  # this item again. If the worker dies, its current item is repeated.
   module IterableJob
-    # Its own methods come before those of {Job}, so that one is included first.
+    # {Job} is included first, so that methods of this module override it.
     # @private
     def self.append_features(base)
       base.include(Job)
@@ -29,27 +29,25 @@ module Chaton
       super
     end
 
-    # Says what to go through.
+    # Returns an enumerator over the items.
     #
-    # @param cursor [Object, nil] where to begin; nil: at the beginning
-    # @return [Enumerator, nil] nil: there is nothing to do
+    # @param cursor [Object, nil] of the item to begin with; nil: the first
+    # @return [Enumerator, nil] nil when there is nothing to do
     def build_enumerator(*, cursor:) = raise(NotImplementedError, "#{self.class} has no build_enumerator")
 
-    # Works on one item.
-    #
-    # @return [void]
+    # Processes one item.
     def each_iteration(*) = raise(NotImplementedError, "#{self.class} has no each_iteration")
 
-    # Called before the first item, once.
+    # Called once, before the first item.
     def on_start; end
 
-    # Called before the first item after an interruption or a failure.
+    # Called when it continues after an interruption or a failure.
     def on_resume; end
 
-    # Called whenever it stops: interrupted, cancelled or at its end.
+    # Called when it is interrupted or cancelled, and at its end.
     def on_stop; end
 
-    # Called when it was cancelled.
+    # Called when it is cancelled.
     def on_cancel; end
 
     # Called at its end.
@@ -58,14 +56,12 @@ module Chaton
     # Around each {#each_iteration}.
     def around_iteration = yield
 
-    # @return [Array] what the job was enqueued with
+    # @return [Array] the job's arguments
     attr_reader :arguments
-    # @return [Object, nil] that of the current item
+    # @return [Object, nil] cursor of the current item
     attr_reader :cursor
 
     # Cancels this job; it stops before the next item.
-    #
-    # @return [void]
     def cancel!
       @cancelled = true
       @progress&.cancel
@@ -74,14 +70,14 @@ module Chaton
     # @return [Boolean]
     def cancelled? = @cancelled || super
 
-    # What the worker calls; a class writes {#build_enumerator} and {#each_iteration} instead.
+    # Called by the worker. Classes define {#build_enumerator} and {#each_iteration} instead.
     # @private
     def perform(*arguments)
       @arguments = arguments
-      @progress = Progress.open(@unit&.jid)
+      @progress = IterationProgress.open(@native_job&.jid)
       @cursor = @progress.cursor
       @cancelled ||= @progress.cancelled?
-      # Cancelled before it began: no enumerator is made.
+      # A job that was cancelled before it began makes no enumerator.
       cancelled? ? finish(:cancelled) : finish(iterate)
     end
 
@@ -115,14 +111,14 @@ module Chaton
       :complete
     end
 
-    # Where no worker runs it there is nobody to send it back to.
-    def interrupted? = @unit && Jobs.stopping?
+    # Without a worker there is no queue to go back to.
+    def interrupted? = @native_job && Jobs.stopping?
 
     def finish(how)
       if how == :interrupted
         @progress.save(@cursor)
         on_stop
-        @unit.requeue
+        @native_job.requeue
       else
         on_cancel if how == :cancelled
         on_stop
@@ -135,4 +131,4 @@ end
 
 # They are inside of the module, which has to be there first.
 require_relative "iterable_job/enumerators"
-require_relative "iterable_job/progress"
+require_relative "iterable_job/iteration_progress"

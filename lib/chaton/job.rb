@@ -18,7 +18,6 @@ module Chaton
   #   ResizeJob.perform_async(7, 640)
   #   ResizeJob.set(queue: "low").perform_in(60, 7, 640)
   module Job
-    # Gives the class what {ClassMethods} has.
     # @private
     def self.included(base)
       if base.ancestors.any? { |ancestor| ancestor.name == "ActiveJob::Base" }
@@ -28,13 +27,13 @@ module Chaton
       base.extend(ClassMethods)
     end
 
-    # @return [String, nil] this job's number, 24 hexadecimal digits
-    def jid = @jid || @unit&.jid
+    # @return [String, nil] this job's id, 24 hexadecimal digits
+    def jid = @jid || @native_job&.jid
 
     attr_writer :jid
 
-    # @return [String, nil] number of the batch this job belongs to
-    def bid = @bid || @unit&.bid
+    # @return [String, nil] id of the batch this job belongs to
+    def bid = @bid || @native_job&.bid
 
     attr_writer :bid
 
@@ -47,73 +46,64 @@ module Chaton
     # @return [#info, #warn, #error]
     def logger = Jobs.logger
 
-    # @return [Boolean] whether somebody cancelled this job, or its deadline is over: a job that goes on for
-    #   long asks this now and then, and returns. It costs next to nothing.
+    # @return [Boolean] whether this job was cancelled or its deadline is over. A long job asks this now and then,
+    #   and returns. The call is cheap.
     def cancelled?
-      unit = @unit
-      return false unless unit
-
-      unit.cancelled? || unit.deadline_over?
+      job = @native_job
+      job ? job.cancelled? || job.deadline_over? : false
     end
 
-    # What the worker runs this job as.
-    #
-    # @param unit [Native::Job]
-    # @return [void]
+    # @param value [Native::Job] the claimed job that this object runs
     # @private
-    def unit=(unit)
-      @unit = unit
-    end
+    attr_writer :native_job
 
-    # What a job class can do.
+    # Methods of a job class.
     module ClassMethods
-      # What a class that says nothing has.
+      # Options of a class that sets none.
       DEFAULTS = Jobs::Options::DEFAULTS.merge("enqueue_after_commit" => true).freeze
 
-      # Sets options, or answers those that hold. They are inherited.
+      # Sets options, or returns the current ones. They are inherited.
       #
       # | option | meaning |
       # |---|---|
       # | `queue:` | its queue, "default" |
       # | `retry:` | true (25 times), false, or how often |
-      # | `retry_for:` | seconds after the first failure in which it is tried again, however often |
+      # | `retry_for:` | seconds after the first failure in which it is retried, any number of times |
       # | `retry_queue:` | the queue for retries |
-      # | `dead: false` | a job that failed for good is not kept |
+      # | `dead: false` | a job that failed for good is not kept in the dead set |
       # | `backtrace:` | true or how many lines of an error's backtrace are kept |
-      # | `tags:` | for people |
-      # | `expires_in:` | seconds after which it is not started any more |
-      # | `unique_for:` | seconds for which an equal job is not stored, while this one waits or runs |
+      # | `tags:` | words shown with the job |
+      # | `expires_in:` | seconds after which it is no longer started |
+      # | `unique_for:` | seconds for which an equal job is not enqueued while this one waits or runs |
       # | `unique_until:` | :success (the default) or :start |
       # | `limit:` | `{key:, concurrency: 5}`, `{key:, rate: 10, per: 60}` or `{key:, bucket: 10, per: 60}` |
       # | `deadline:` | seconds after which {Job#cancelled?} answers true |
       # | `enqueue_after_commit: false` | do not wait for ActiveRecord's transactions |
       #
-      # Any other is kept in the job's document.
+      # Any other key is kept in the job's document.
       #
       # @return [Hash{String=>Object}] frozen
-      # @raise [ArgumentError] for what is nearly an option, and for a value that cannot be meant
+      # @raise [ArgumentError] for a misspelt option, and for a wrong value
       def options(given = nil)
         return declare(check_options(given)) if given
 
         declared.options
       end
 
-      # How long to wait before a retry: a number of seconds, :kill (no more retries), :discard (forget the job)
-      # or nil (the usual time).
+      # Sets how long to wait before a retry. The block returns seconds, :kill (no more retries), :discard (drop the
+      # job) or nil (the usual time).
       #
       # @yieldparam count [Integer] 0 for the first retry
       # @yieldparam error [Exception]
       # @yieldparam job [Hash]
-      # @return [void]
       def retry_in(&block)
         @retry_in = block
       end
 
-      # What to do when a job failed for good.
+      # Sets a block to call when a job failed for good.
       #
       # @yieldparam job [Hash]
       # @yieldparam error [Exception]
-      # @return [void]
       def retries_exhausted(&block)
         @retries_exhausted = block
       end
@@ -121,8 +111,8 @@ module Chaton
       # Enqueues a job.
       #
       # @param args [Array] plain values, as JSON has them
-      # @return [String, nil] its jid; nil when middleware stopped it or an equal one is waiting (`unique_for`)
-      # @raise [ArgumentError] for an argument that JSON would not bring back
+      # @return [String, nil] its jid; nil when middleware stopped it or an equal job exists (`unique_for`)
+      # @raise [ArgumentError] for an argument that does not come back equal from JSON
       # @raise [StoreError] when it could not be stored
       def perform_async(*args) = Jobs.client.one(declared, args)
 
@@ -133,33 +123,33 @@ module Chaton
       def perform_in(interval, *args) = Jobs.client.one(declared, args, Jobs::Clock.due(interval))
       alias perform_at perform_in
 
-      # Enqueues many jobs with few steps.
+      # Enqueues many jobs in few round trips.
       #
       # @param lists [Enumerable<Array>] the arguments of each
-      # @param at [Numeric, Array<Numeric>, nil] when they are due, together or each
-      # @param batch_size [Integer] jobs stored at once
-      # @return [Array<String>] jids of those that were stored
+      # @param at [Numeric, Array<Numeric>, nil] when they are due: one time for all, or one for each
+      # @param batch_size [Integer] jobs in one round trip
+      # @return [Array<String>] jids of the stored jobs
       def perform_bulk(lists, at: nil, batch_size: Jobs::Client::BATCH_SIZE)
         Jobs.client.many(declared, lists, at: at, batch_size: batch_size)
       end
 
-      # Runs the job now, here, inside all middleware.
+      # Runs the job at once in this thread, inside all middleware.
       #
       # @return [true, nil] nil when middleware stopped it
       def perform_inline(*args) = Jobs::Inline.run(self, declared, args)
       alias perform_sync perform_inline
 
       # @param options [Hash] see {#options}, and `wait:`, `wait_until:`, `sync: true`
-      # @return [Jobs::Setter] which enqueues with these
+      # @return [Jobs::Setter] enqueues with these options
       def set(options = {}) = Jobs::Setter.new(self, declared, options)
 
-      # @return [Jobs::Declaration] what all its jobs have in common
+      # @return [Jobs::Declaration] the common part of all its jobs
       # @private
       def declared
         @declared ||= Jobs::Declaration.new(self, job_options)
       end
 
-      # The names by which gems written for Sidekiq ask.
+      # Sidekiq's names, for gems written for it.
       #
       # @return [Hash{String=>Object}]
       def get_sidekiq_options = declared.public_options
@@ -172,18 +162,17 @@ module Chaton
         @retries_exhausted || inherited_from(:sidekiq_retries_exhausted_block)
       end
 
-      # What of these options can be meant.
       # @private
       def check_options(given) = Jobs::Options.checked(given, name || "a job class")
 
-      # Its own options and those it inherits.
+      # @return [Hash{String=>Object}] its own options and those it inherits
       # @private
       def job_options
         inherited = inherited_from(:job_options) || job_defaults
         @job_options ? inherited.merge(@job_options).freeze : inherited
       end
 
-      # Forgets what was worked out from options that changed.
+      # Drops the declarations made from the old options.
       # @private
       def forget_declared
         @declared = nil

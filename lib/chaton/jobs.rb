@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "errors"
+require_relative "process_client"
 
 module Chaton
-  # The Ruby half of background jobs: enqueueing from any process, and running what the engine hands over.
+  # The Ruby half of background jobs: enqueues from any process, and runs the jobs that the engine claims.
   #
-  # A process has one store and one set of middleware, as it has one configuration; this module holds both,
-  # because `SomeJob.perform_async` has nobody to be handed them by.
+  # A process has one configuration, and so one store and one set of middleware. This module holds both, because
+  # `SomeJob.perform_async` gets no argument that could.
   module Jobs
     autoload :AfterCommit, "chaton/jobs/after_commit"
     autoload :Arguments, "chaton/jobs/arguments"
     autoload :Chain, "chaton/jobs/chain"
-    autoload :ClassEntry, "chaton/jobs/class_entry"
+    autoload :JobClass, "chaton/jobs/job_class"
     autoload :Client, "chaton/jobs/client"
     autoload :Clock, "chaton/jobs/clock"
     autoload :CronEntry, "chaton/jobs/cron_entry"
@@ -27,7 +27,7 @@ module Chaton
     autoload :Options, "chaton/jobs/options"
     autoload :ProcessSet, "chaton/jobs/process_set"
     autoload :Queue, "chaton/jobs/queue"
-    autoload :Record, "chaton/jobs/record"
+    autoload :JobRecord, "chaton/jobs/job_record"
     autoload :RetrySet, "chaton/jobs/job_set"
     autoload :Runtime, "chaton/jobs/runtime"
     autoload :ScheduledSet, "chaton/jobs/job_set"
@@ -38,7 +38,8 @@ module Chaton
     autoload :Stats, "chaton/jobs/stats"
     autoload :Testing, "chaton/testing"
 
-    @lock = Mutex.new
+    extend ProcessClient
+
     @setup = Setup.new
     @stopping = false
 
@@ -46,7 +47,7 @@ module Chaton
       # @return [Setup] middleware and handlers of this process
       attr_reader :setup
 
-      # What an application sets up: middleware, handlers, events.
+      # Sets middleware, handlers and blocks for events.
       #
       # @example
       #   Chaton::Jobs.configure do |config|
@@ -60,31 +61,9 @@ module Chaton
         setup
       end
 
-      # The client that `perform_async` pushes with. Made on first use: in a worker from the plan it runs
-      # with, in any other process from CHATON_CONFIG or config/chaton.rb.
-      #
-      # @return [Client]
-      # @raise [ConfigError] when no jobs are configured
-      def client
-        @client || @lock.synchronize { @client ||= Client.for(settings) }
-      end
-
-      # Puts another client in the place of the one there is.
-      #
-      # @param client [Client, nil] nil: a new one is made on the next use
-      # @return [Client, nil] the former one
-      def swap_client(client)
-        @lock.synchronize do
-          former = @client
-          @client = client
-          former
-        end
-      end
-
-      # Makes a plan the one of this process: for a process that has loaded its configuration already.
+      # Sets the plan, for a process that has read its configuration.
       #
       # @param plan [Config::Plan]
-      # @return [void]
       def use(plan)
         @lock.synchronize do
           @plan = plan
@@ -93,33 +72,15 @@ module Chaton
         Runtime.watch
       end
 
-      # @return [#info, #warn, #error] what `logger` is in a job
-      def logger
-        @logger ||= default_logger
-      end
+      attr_writer :stopping
 
-      attr_writer :logger, :stopping
-
-      # @return [Boolean] whether this worker takes no more jobs: long ones should find an end
+      # @return [Boolean] whether this worker claims no more jobs; long ones should end soon
       def stopping? = @stopping
 
       private
 
-      def settings
-        @plan ||= Chaton.read_configuration
-        jobs = @plan.jobs
-        return jobs.store_settings if jobs
-
-        raise ConfigError, "no jobs are configured: write `jobs { store \"sqlite://storage/jobs.db\" }` into " \
-                           "#{@plan.config_file || "config/chaton.rb"} (or name the file in CHATON_CONFIG)"
-      end
-
-      def default_logger
-        rails = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
-        return rails if rails
-
-        require "logger"
-        ::Logger.new($stdout, progname: "chaton")
+      def make_client
+        Client.for(configured(:jobs, "jobs { store \"sqlite://storage/jobs.db\" }").store_settings)
       end
     end
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "errors"
+require_relative "process_client"
 
 module Chaton
   # The Ruby half of streams: writing records from any process, and giving those that the engine reads to consumers.
@@ -26,33 +26,13 @@ module Chaton
     autoload :Token, "chaton/streams/token"
     autoload :Transaction, "chaton/streams/transaction"
 
-    @lock = Mutex.new
+    extend ProcessClient
+
     @error_handlers = []
 
     class << self
       # @return [Array<#call>] called with `(error, context)` when a consumer has failed
       attr_reader :error_handlers
-
-      # What `Chaton.produce` writes with. Made on first use: in a worker from the plan it runs with, in any other
-      # process from CHATON_CONFIG or config/chaton.rb.
-      #
-      # @return [Client, Spool] a spool where workers are still to be forked
-      # @raise [ConfigError] when no streams are configured
-      def client
-        @client || @lock.synchronize { @client ||= make }
-      end
-
-      # Puts another client in the place of the one there is.
-      #
-      # @param client [Client, nil] nil: a new one is made on the next use
-      # @return [Client, nil] the former one
-      def swap_client(client)
-        @lock.synchronize do
-          former = @client
-          @client = client
-          former
-        end
-      end
 
       # Makes a plan the one of this process: for a process that has loaded its configuration already.
       #
@@ -78,7 +58,7 @@ module Chaton
         @lock.synchronize do
           return @client unless @client.equal?(stale)
 
-          @client = make
+          @client = make_client
           @handed_over = stale.hand_over(@client)
           @client
         end
@@ -110,37 +90,11 @@ module Chaton
         left
       end
 
-      # @return [#info, #warn, #error] what `logger` is in a consumer
-      def logger
-        @logger ||= default_logger
-      end
-
-      attr_writer :logger
-
       private
 
-      def make
-        settings = self.settings
-        return Spool.new(settings) if @forking_pid == ::Process.pid
-
-        Client.for(settings)
-      end
-
-      def settings
-        @plan ||= Chaton.read_configuration
-        streams = @plan.streams
-        return streams if streams
-
-        raise ConfigError, "no streams are configured: write `streams { broker \"log://storage/streams\" }` into " \
-                           "#{@plan.config_file || "config/chaton.rb"} (or name the file in CHATON_CONFIG)"
-      end
-
-      def default_logger
-        rails = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
-        return rails if rails
-
-        require "logger"
-        ::Logger.new($stdout, progname: "chaton")
+      def make_client
+        settings = configured(:streams, "streams { broker \"log://storage/streams\" }")
+        @forking_pid == ::Process.pid ? Spool.new(settings) : Client.for(settings)
       end
     end
   end

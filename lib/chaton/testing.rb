@@ -4,7 +4,7 @@ require_relative "job"
 require_relative "testing/streams"
 
 module Chaton
-  # For an application's tests: jobs are kept in memory, or run where they are enqueued, and need no store; see
+  # For an application's tests: without a store, jobs are kept in memory or run when they are enqueued. See
   # {StreamsHelpers} for streams.
   #
   # @example
@@ -14,31 +14,26 @@ module Chaton
   #   SomeJob.jobs.size # => 1
   #   SomeJob.drain
   module Testing
-    autoload :Memory, "chaton/testing/memory"
+    autoload :JobsMemory, "chaton/testing/jobs_memory"
 
     extend StreamsHelpers
 
     # No job of the class is waiting.
     class EmptyQueueError < Error; end
 
-    # What job classes can do in tests.
+    # Methods of job classes in tests.
     module ClassMethods
-      # @return [Array<Hash>] its jobs that wait, as documents
+      # @return [Array<Hash>] documents of its waiting jobs
       def jobs = Testing.memory.jobs_of(name)
 
-      # Forgets its jobs.
-      #
-      # @return [void]
+      # Removes its jobs.
       def clear = Testing.memory.clear(name)
 
-      # Runs its jobs, also those they enqueue, until none waits.
-      #
-      # @return [void]
+      # Runs its jobs, and those they enqueue, until none is left.
       def drain = Testing.memory.drain(name)
 
       # Runs its first job.
       #
-      # @return [void]
       # @raise [EmptyQueueError]
       def perform_one
         Testing.memory.run_first(name) or raise EmptyQueueError, "no job of #{name} is waiting"
@@ -47,32 +42,25 @@ module Chaton
       # Runs a job from its document.
       #
       # @param item [Hash{String=>Object}]
-      # @return [void]
       def process_job(item) = Jobs::Inline.perform(item)
     end
 
-    @memory = Memory.new
+    @memory = JobsMemory.new
     @client = Jobs::Client.new(@memory)
     @mode = :disable
 
     class << self
-      # @return [Memory]
+      # @return [JobsMemory]
       # @private
       attr_reader :memory
 
-      # Jobs wait in memory: for good, or while the block runs.
-      #
-      # @return [void]
+      # Keeps jobs in memory, from now on or during the block.
       def fake!(&block) = switch(:fake, &block)
 
-      # Jobs run where they are enqueued.
-      #
-      # @return [void]
+      # Runs jobs when they are enqueued.
       def inline!(&block) = switch(:inline, &block)
 
-      # Jobs go to the store.
-      #
-      # @return [void]
+      # Stores jobs.
       def disable!(&block) = switch(:disable, &block)
 
       # @return [Boolean]
@@ -87,17 +75,13 @@ module Chaton
       # @return [Boolean]
       def enabled? = !disabled?
 
-      # @return [Array<Hash>] all jobs that wait
+      # @return [Array<Hash>] documents of all waiting jobs
       def jobs = memory.jobs
 
-      # Runs all jobs, also those they enqueue.
-      #
-      # @return [void]
+      # Runs all jobs, and those they enqueue, until none is left.
       def drain_all = memory.drain
 
-      # Forgets all jobs.
-      #
-      # @return [void]
+      # Removes all jobs.
       def clear_all = memory.clear
 
       private
@@ -126,7 +110,6 @@ module Chaton
     end
 
     Job::ClassMethods.include(ClassMethods)
-    # By its other name.
     Jobs.const_set(:Testing, self)
   end
 end

@@ -18,7 +18,7 @@ class JobsArgsTest < Minitest::Test
     { "é" => 1, "b\"\\\n" => nil }, (0..40).to_h { |n| ["key#{n}", n] }
   ].freeze
 
-  def test_what_is_written_is_what_json_would_write
+  def test_arguments_are_written_as_by_json
     GOOD.each do |value|
       payload = pushed([value])
       assert_includes payload, %("args":#{JSON.generate([value])},), value.inspect
@@ -45,7 +45,7 @@ class JobsArgsTest < Minitest::Test
     assert_bad endless, /is nested more than 100 deep/
   end
 
-  def test_what_json_does_not_bring_back_is_named_as_ruby_names_it
+  def test_other_values_are_refused_with_rubys_messages
     bad = [:x, 1..2, Object, Float::NAN, -Float::INFINITY, 1r, 1i, Time.at(0), Set[1], "\xff", "\xff".b,
            "é".encode("ISO-8859-1"), "a".encode("UTF-16LE"),
            *[String, Array, Hash].map { |kind| Class.new(kind).new },
@@ -63,13 +63,13 @@ class JobsArgsTest < Minitest::Test
     assert_bad [{ "\xff" => 1 }], /argument 1 of A has the key .*xFF.*, which is no UTF-8 text/
   end
 
-  def test_a_fault_in_one_of_many_jobs_says_in_which
+  def test_an_error_in_one_of_many_jobs_names_the_job
     error = assert_raises(ArgumentError) { client.push_args("q", head, [[1], [2], [3, :x]], nil) }
     assert_match(/\Aargument 2 of A \(job 3 of 3\) is a Symbol \(:x\)/, error.message)
     assert_empty documents
   end
 
-  def test_what_inspect_raises_is_passed_on
+  def test_an_error_of_inspect_is_raised
     strange = Class.new { def inspect = raise(IOError, "no") }.new
     assert_raises(IOError) { client.push_args("q", head, [[strange]], nil) }
   end

@@ -58,7 +58,7 @@ module JobsEngineCase
              labels: ["a"], crons: [], version: "0" }.freeze
 
   def setup
-    @ledger = Chaton::Native::InFlightTable.new(2, 4)
+    @table = Chaton::Native::InFlightTable.new(2, 4)
     @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
     @seat = @native_pool.enter
   end
@@ -71,7 +71,7 @@ module JobsEngineCase
   end
 
   def start(**changes)
-    @engine = Chaton::Native::Jobs.start(@native_pool, @ledger, { **store_settings, **ENGINE, **changes })
+    @engine = Chaton::Native::Jobs.start(@native_pool, @table, { **store_settings, **ENGINE, **changes })
   end
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }

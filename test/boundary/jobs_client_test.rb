@@ -26,7 +26,7 @@ class JobsClientTest < Minitest::Test
     assert_in_delta Time.now.to_f * 1000, job["enqueued_at"], JobsCase::WAIT_S * 1000
   end
 
-  def test_many_jobs_keep_their_order_and_have_numbers_of_their_own
+  def test_many_jobs_keep_their_order_and_have_unique_jids
     jids = stressed { client.push_args("q", head, Array.new(10) { |n| [n] }, nil) }
     assert_equal jids.uniq, jids
     assert_equal jids, documents.map { |job| job["jid"] }
@@ -42,12 +42,12 @@ class JobsClientTest < Minitest::Test
     assert(documents("scheduled").none? { |job| job.key?("enqueued_at") })
   end
 
-  def test_numbers_may_be_given
+  def test_jids_can_be_given
     assert_equal %w[one two\"], client.push_args("q", head, [[], []], nil, %w[one two\"])
     assert_equal %w[one two\"], documents.map { |job| job["jid"] }
   end
 
-  def test_what_does_not_fit_together_is_refused
+  def test_lists_of_different_lengths_are_refused
     assert_match(/at has 1 times for 2 jobs/, refused { client.push_args("q", head, [[], []], [1.0]) })
     assert_match(/jids has 1 numbers for 2 jobs/, refused { client.push_args("q", head, [[], []], nil, ["a"]) })
     assert_match(/args of A is Integer; it must be an Array/, refused { client.push_args("q", head, [1], nil) })
@@ -78,7 +78,7 @@ class JobsClientTest < Minitest::Test
     assert_nil client.push(*pushes.last)
   end
 
-  def test_a_tick_is_pushed_once
+  def test_a_cron_tick_is_pushed_once
     pushed = Array.new(2) { client.push_once("cron:1", 60.0, "q", '{"class":"A","args":[],"jid":"a"}') }
     assert_equal [true, false], pushed
   end
@@ -97,7 +97,7 @@ class JobsClientTest < Minitest::Test
     assert_nil client.find(jid)
   end
 
-  def test_a_place_that_does_not_exist_is_named
+  def test_an_unknown_location_is_refused
     assert_match(/"shelf" is no place of jobs/, refused { client.list("shelf", 0, 1) })
     assert_match(/"queue:" is no place/, refused { client.clear("queue:", 0) })
   end
@@ -136,14 +136,14 @@ class JobsClientTest < Minitest::Test
     assert_nil client.batch("b2")
   end
 
-  def test_many_threads_share_it
+  def test_many_threads_share_a_client
     shared = client
     threads = Array.new(100) { |n| Thread.new { 5.times { |m| shared.push_args("q", head, [[n, m]], nil) } } }
     threads.each(&:join)
     assert_equal 500, client.stats[:enqueued]
   end
 
-  def test_a_thread_that_is_killed_or_timed_out_in_a_call_hears_of_it
+  def test_kills_and_timeouts_take_effect_after_the_call
     server = TCPServer.new("127.0.0.1", 0)
     url = "redis://127.0.0.1:#{server.addr[1]}/0"
     silent = Chaton::Native::JobsClient.new(store_settings(url: url, answer_timeout_s: 2.0))
@@ -164,7 +164,7 @@ class JobsClientTest < Minitest::Test
     server&.close
   end
 
-  def test_a_backup_tells_how_far_it_is
+  def test_a_backup_reports_its_progress
     Dir.mktmpdir do |dir|
       client = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/jobs.db"))
       client.push_args("q", head, Array.new(100) { |n| ["x" * n] }, nil)
@@ -178,7 +178,7 @@ class JobsClientTest < Minitest::Test
     end
   end
 
-  def test_a_forked_child_may_use_it
+  def test_a_forked_child_may_use_a_client
     client.push_args("q", head, [[1]], nil)
     reader, writer = IO.pipe
     pid = fork do
@@ -192,7 +192,7 @@ class JobsClientTest < Minitest::Test
     assert_equal 1, client.stats[:enqueued], "the child's memory is its own"
   end
 
-  def test_numbers_differ_after_a_fork
+  def test_jids_differ_after_a_fork
     client.push_args("q", head, [[1]], nil)
     reader, writer = IO.pipe
     pid = fork do

@@ -6,7 +6,7 @@ require_relative "jobs_case"
 class JobsEngineTest < Minitest::Test
   include JobsEngineCase
 
-  def test_given_back_jobs_end_without_effect
+  def test_the_outcome_of_a_job_that_was_sent_back_is_ignored
     job = run_one([1])
     assert_equal [job.jid], @engine.give_back_running
     refute job.open?
@@ -17,18 +17,18 @@ class JobsEngineTest < Minitest::Test
     assert_equal 0, @engine.stats[:processed]
   end
 
-  def test_the_ledger_names_what_runs
+  def test_the_in_flight_table_names_running_jobs
     job = run_one([])
-    assert_equal @engine.identity, @ledger.identity(0)
-    (ticket, jid, at), *others = @ledger.started(0)
+    assert_equal @engine.identity, @table.identity(0)
+    (ticket, jid, at), *others = @table.started(0)
     assert_equal [job.ticket, job.jid], [ticket, jid]
     assert_in_delta Time.now.to_f * 1000, at, JobsCase::WAIT_S * 1000
     assert_empty others
     job.ack
-    assert_empty @ledger.started(0)
+    assert_empty @table.started(0)
   end
 
-  def test_malformed_documents_never_arrive
+  def test_malformed_documents_are_not_run
     _, log = capture_subprocess_io do
       start
       client.push("q", '{"class":"A"}', nil, nil, nil)
@@ -42,7 +42,7 @@ class JobsEngineTest < Minitest::Test
     assert_match(/missing field `args`.*it is in the dead set/, log)
   end
 
-  def test_due_jobs_pass_through_ruby_when_asked_for
+  def test_due_jobs_pass_through_ruby_if_claimed
     start(claim_due: true)
     client.push_args("q", head, [[1]], Time.now.to_f - 1)
     job = take
@@ -62,7 +62,7 @@ class JobsEngineTest < Minitest::Test
     take.ack
   end
 
-  def test_jobs_that_wait_are_sent_back
+  def test_waiting_jobs_are_sent_back
     start
     client.push_args("q", head, Array.new(4) { |n| [n] }, nil)
     running = take
@@ -74,7 +74,7 @@ class JobsEngineTest < Minitest::Test
     assert_equal [3, 0], client.stats.values_at(:enqueued, :in_flight)
   end
 
-  def test_the_jobs_of_a_dead_sibling_come_back
+  def test_the_jobs_of_a_dead_sibling_are_reclaimed
     start
     @engine.recover("gone:1:0", "SIGSEGV", [1, 2])
     @engine.recover("gone:1:0", nil, [])
@@ -82,7 +82,7 @@ class JobsEngineTest < Minitest::Test
     take.ack
   end
 
-  def test_settings_are_named_when_they_are_wrong
+  def test_errors_name_the_wrong_setting
     cron = ["c", "61 * * * *", "UTC", "q", "{"]
     { mode: "odd", queues: [["q"]], beat_s: -1.0, crons: [cron], threads: nil }.each do |key, value|
       error = assert_raises(ArgumentError) { start(key => value) }
@@ -91,7 +91,7 @@ class JobsEngineTest < Minitest::Test
     assert_raises(IndexError) { start(slot: 2) }
   end
 
-  def test_in_a_forked_child_it_says_so
+  def test_calls_in_a_forked_child_raise
     job = run_one([3])
     reader, writer = IO.pipe
     pid = fork do

@@ -43,7 +43,7 @@ class JobsJobTest < Minitest::Test
     assert_equal 0, client.stats[:in_flight]
   end
 
-  def test_each_end_puts_the_job_where_it_belongs
+  def test_each_outcome_puts_the_job_where_it_belongs
     ends = { retry: [2e9, '{"class":"R","args":[]}'], dead: ['{"class":"D","args":[]}'], reschedule: [2e9],
              discard: [] }
     ends.each do |how, arguments|
@@ -68,7 +68,7 @@ class JobsJobTest < Minitest::Test
     assert_equal [[1], [1], [2]], [first, second, third].map(&:args).sort
   end
 
-  def test_a_job_that_nobody_ended_goes_back
+  def test_a_job_that_is_garbage_collected_open_goes_back
     start
     client.push_args("q", head, [[1]], nil)
     # The value of a thread lives as long as the thread, which may be found on the stack.
@@ -79,7 +79,7 @@ class JobsJobTest < Minitest::Test
     job.ack
   end
 
-  def test_arguments_come_out_as_json_reads_them
+  def test_arguments_are_read_as_by_json
     texts = ["[]", %q([ 1 , -2.5e3,"\u00e9\ud83d\ude00\n"]), "[18446744073709551616,-9223372036854775809]",
              "[-0,-0.0,0.0]", "[1E5,1e-3,1e23]", '[{"a":1,"a":2,"":{"é":[]}}]',
              "[9223372036854775808,18446744073709551615]", "[#{"[" * 90}#{"]" * 90}]",
@@ -94,7 +94,7 @@ class JobsJobTest < Minitest::Test
     end
   end
 
-  def test_numbers_beyond_a_float_are_what_json_makes_of_them
+  def test_numbers_beyond_a_float_are_read_as_by_json
     # It warns of them.
     capture_io do
       job = run_text("[1e400,-1e400,1e-400]")

@@ -14,13 +14,13 @@ pub struct RbInFlightTable(pub Arc<InFlightTable>);
 impl RbInFlightTable {
     fn new(slots: usize, threads: usize) -> Result<Self, Error> {
         let in_flight = InFlightTable::new(slots, threads)
-            .map_err(|e| error::system("the shared in_flight", &e))?;
+            .map_err(|e| error::system("the shared in-flight table", &e))?;
         Ok(Self(Arc::new(in_flight)))
     }
 
     fn open(fd: i32, threads: usize) -> Result<Self, Error> {
         let in_flight = InFlightTable::open(fd, threads)
-            .map_err(|e| error::system("the inherited in_flight", &e))?;
+            .map_err(|e| error::system("the inherited in-flight table", &e))?;
         Ok(Self(Arc::new(in_flight)))
     }
 
@@ -37,7 +37,7 @@ impl RbInFlightTable {
         if slot < self.0.slots() {
             return Ok(slot);
         }
-        let message = format!("the in_flight has {} slots, asked for {slot}", self.0.slots());
+        let message = format!("the in-flight table has {} slots, asked for {slot}", self.0.slots());
         Err(Error::new(ruby.exception_index_error(), message))
     }
 

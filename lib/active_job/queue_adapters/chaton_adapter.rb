@@ -3,27 +3,26 @@
 require "active_job"
 require "chaton"
 
-# Rails' jobs.
+# Rails' module.
 module ActiveJob
-  # Where ActiveJob looks for adapters by name.
+  # ActiveJob looks for adapters here.
   module QueueAdapters
     # Runs ActiveJob's jobs on Chaton: `config.active_job.queue_adapter = :chaton`.
     #
-    # The job's id at Chaton is its `provider_job_id`. Inside an open transaction a job is enqueued when that is
-    # committed. A class of Rails' that has `sidekiq_options` keeps them.
+    # The jid is its `provider_job_id`. Inside an open transaction a job is enqueued when that is committed. A class
+    # with `sidekiq_options` keeps them.
     class ChatonAdapter
-      # What a worker runs; the name of the job's own class is in the document too.
+      # The class that a worker runs. The name of the wrapped class is in the document too.
       class JobWrapper
         include Chaton::Job
 
         # @param data [Hash] a serialized ActiveJob
-        # @return [void]
         def perform(data)
           ActiveJob::Base.execute(data.merge("provider_job_id" => jid))
         end
       end
 
-      # Asked by Rails 7.2: it then waits for the end of transactions itself.
+      # Rails 7.2 calls this, and then waits for the end of transactions itself.
       #
       # @return [Boolean]
       def enqueue_after_transaction_commit? = true
@@ -37,7 +36,7 @@ module ActiveJob
       # @return [String] its jid
       def enqueue_at(job, timestamp) = push(job, timestamp.to_f)
 
-      # Asked by Rails 7.1 and later for many jobs at once.
+      # Rails calls this since 7.1 for many jobs at once.
       #
       # @param jobs [Array<ActiveJob::Base>]
       # @return [Integer] how many were enqueued

@@ -2,7 +2,7 @@
 
 module Chaton
   class Batch
-    # The job that a batch's callback is run in.
+    # The job that runs a callback of a batch.
     class Callback
       include Job
 
@@ -12,10 +12,9 @@ module Chaton
       # @param event [String]
       # @param target [String] "Class" or "Class#method"
       # @param options [Hash]
-      # @return [void]
       def perform(bid, event, target, options)
         name, method = target.split("#", 2)
-        object = Jobs::ClassEntry.constant(name).new
+        object = Jobs::JobClass.constant(name).new
         object.jid = jid if object.respond_to?(:jid=)
         object.public_send(method || "on_#{event}", Status.new(bid), options)
       end

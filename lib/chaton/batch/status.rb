@@ -2,20 +2,20 @@
 
 module Chaton
   class Batch
-    # How far a batch has come, as of the moment in which it was read.
+    # The counts of a batch when they were read.
     class Status
       # @return [String]
       attr_reader :bid
 
       # @param bid [String]
-      # @raise [Error] for a batch that is not there
+      # @raise [Error] when there is no such batch
       def initialize(bid)
         @bid = bid
         @facts = Jobs.client.native.batch(bid) or
-          raise Error, "there is no batch #{bid}: it was never given jobs, or has been forgotten"
+          raise Error, "there is no batch #{bid}: it never had jobs, or has been removed"
       end
 
-      # @return [Integer] jobs it was ever given
+      # @return [Integer] jobs ever added
       def total = @facts.fetch(:total)
 
       # @return [Integer] jobs that have not succeeded
@@ -24,7 +24,7 @@ module Chaton
       # @return [Integer] jobs whose last run failed
       def failures = @facts.fetch(:failures)
 
-      # @return [Array<String>] jids of these, as far as they are kept
+      # @return [Array<String>] their jids (at most 1,000)
       def failed_jids = @facts.fetch(:failed_jids)
       alias failure_info failed_jids
 

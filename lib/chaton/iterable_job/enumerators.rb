@@ -2,7 +2,7 @@
 
 module Chaton
   module IterableJob
-    # Enumerators for what jobs usually go through. Each begins with the item of the cursor.
+    # Enumerators over common sources. Each begins with the item of the cursor.
     module Enumerators
       # Records loaded at once.
       BATCH_SIZE = 100

@@ -2,35 +2,30 @@
 
 module Chaton
   module Jobs
-    # Pushes that wait for the end of ActiveRecord's open transactions: a job must not start before what it is
-    # about can be seen, and must not start at all when that is rolled back.
+    # Delays pushes until ActiveRecord's open transactions are committed. A job must not start before the records
+    # it is about are visible, and not at all when they are rolled back.
     module AfterCommit
-      # From here on a handler lists the pools of all roles on request.
+      # Since this version a connection handler lists the pools of all roles.
       RAILS_7_1 = Gem::Version.new("7.1.0.alpha")
 
-      # What a transaction of Rails before 7.2 tells the end to. It stands where a record would.
-      class Listener
+      # Stands for a record in a transaction of Rails before 7.2, to be called at its end.
+      class CommitListener
         # @param block [#call]
         def initialize(block)
           @block = block
         end
 
-        # Rails asks this, and the four below, of everything that takes part in a transaction.
+        # Rails calls this and the methods below on a transaction's records.
         def before_committed!(*) = nil
 
-        # What was rolled back is forgotten.
         def rolledback!(*, **) = nil
 
-        # @return [Boolean]
         def trigger_transactional_callbacks? = true
 
-        # @return [Boolean]
         def has_transactional_callbacks? = true
 
-        # It is in it already.
         def add_to_transaction(*) = nil
 
-        # @return [void]
         def committed!(*, **) = @block.call
       end
 
@@ -40,10 +35,10 @@ module Chaton
           transactions.any?
         end
 
-        # Runs the block when all of them are committed; at once where there is none, never where one of them
-        # is rolled back.
+        # Runs the block when all open transactions are committed: at once without one, never when one is rolled
+        # back.
         #
-        # @return [Object, nil] what the block answered if it ran
+        # @return [Object, nil] the block's result if it ran at once
         def run(&block)
           open = transactions
           return yield if open.empty?
@@ -59,11 +54,10 @@ module Chaton
         def listen(transaction, step)
           return transaction.after_commit(&step) if transaction.respond_to?(:after_commit)
 
-          transaction.add_record(Listener.new(step))
+          transaction.add_record(CommitListener.new(step))
         end
 
-        # The transaction around a test is not joinable: it never commits, and what is inside behaves as if
-        # it were not there.
+        # The transaction around a test is not joinable and never commits, so it does not count.
         def transactions
           return [] unless defined?(::ActiveRecord::Base)
 
@@ -73,7 +67,7 @@ module Chaton
           end
         end
 
-        # A pool answers the connection that this thread has of it, and gives it none if it has none.
+        # `active_connection?` does not check out a connection.
         def connections
           handler = ::ActiveRecord::Base.connection_handler
           pools = ::ActiveRecord.version < RAILS_7_1 ? handler.all_connection_pools : handler.connection_pool_list(:all)

@@ -2,10 +2,10 @@
 
 module Chaton
   module Jobs
-    # Arguments have to come back from JSON as they went in. The native client checks those of plain jobs by
-    # the same rule and in the same words; this is for jobs that need a Hash on their way.
+    # Checks that arguments come back equal from JSON. The native client checks those of plain jobs by the same
+    # rule and with the same messages; this is for jobs that are a Hash before they are stored.
     module Arguments
-      # Deeper ones are a mistake, or an attack on whoever parses them.
+      # Deeper arguments are a mistake, or an attack on the parser.
       DEPTH_MAX = 100
 
       # What to pass instead, by the class that was passed.
@@ -13,7 +13,6 @@ module Chaton
 
       # @param class_name [String] for the message
       # @param args [Array]
-      # @return [void]
       # @raise [ArgumentError] naming the argument
       def self.check(class_name, args)
         raise ArgumentError, "args of #{class_name} is #{args.class}; it must be an Array" unless args.is_a?(Array)
@@ -60,7 +59,7 @@ module Chaton
       end
 
       def self.hash_fault(value, path, depth)
-        # A Hash that also answers to Symbols comes back as one that does not.
+        # A subclass, such as a Hash with indifferent access, does not come back.
         return [path, describe(value)] unless value.instance_of?(Hash)
 
         value.each do |key, inner|

@@ -2,13 +2,13 @@
 
 module Chaton
   module Jobs
-    # Middleware in its order. The order is changed while a process boots; {#invoke} makes a new instance of
-    # each class for every job, as middleware written for Sidekiq expects.
+    # A chain of middleware. It is changed while a process boots. {#invoke} makes a new instance of each class for
+    # every job, as middleware written for Sidekiq expects.
     class Chain
       include Enumerable
 
-      # One middleware: its class and what `new` gets.
-      Entry = Struct.new(:klass, :args) do
+      # One middleware: its class and the arguments of `new`.
+      Middleware = Struct.new(:klass, :args) do
         # @return [#call]
         def instance
           klass.new(*args)
@@ -19,29 +19,29 @@ module Chaton
         @entries = [].freeze
       end
 
-      # @yieldparam entry [Entry]
+      # @yieldparam entry [Middleware]
       def each(&block) = @entries.each(&block)
 
       # @return [Boolean]
       def empty? = @entries.empty?
 
-      # Innermost.
+      # Adds a middleware at the end: innermost.
       def add(klass, *args)
-        change { |entries| without(entries, klass) << Entry.new(klass, args) }
+        change { |entries| without(entries, klass) << Middleware.new(klass, args) }
       end
       alias use add
 
-      # Outermost.
+      # Adds a middleware at the beginning: outermost.
       def prepend(klass, *args)
-        change { |entries| without(entries, klass).unshift(Entry.new(klass, args)) }
+        change { |entries| without(entries, klass).unshift(Middleware.new(klass, args)) }
       end
 
-      # @param old [Class] where it is not there: outermost
+      # @param old [Class] if it is not in the chain, the new one is outermost
       def insert_before(old, klass, *args)
         insert(klass, args) { |entries| entries.index { |entry| entry.klass == old } || 0 }
       end
 
-      # @param old [Class] where it is not there: innermost
+      # @param old [Class] if it is not in the chain, the new one is innermost
       def insert_after(old, klass, *args)
         insert(klass, args) { |entries| (entries.index { |entry| entry.klass == old } || (entries.size - 1)) + 1 }
       end
@@ -58,7 +58,7 @@ module Chaton
 
       # Runs the block inside all middleware.
       #
-      # @return [Object] what the outermost answered
+      # @return [Object] the result of the outermost one
       def invoke(*args, &block)
         return yield if @entries.empty?
 
@@ -73,7 +73,7 @@ module Chaton
         instances[index].call(*args) { step(instances, index + 1, args, last) }
       end
 
-      # A job that runs meanwhile keeps the order it began with.
+      # The array is replaced, so that a job that runs meanwhile keeps its order.
       def change
         @entries = (yield @entries.dup).freeze
         self
@@ -81,10 +81,10 @@ module Chaton
 
       def without(entries, klass) = entries.reject { |entry| entry.klass == klass }
 
-      # One that is there already moves with the arguments it has, as in Sidekiq.
+      # As in Sidekiq, a middleware that is in the chain moves and keeps its arguments.
       def insert(klass, args)
         change do |entries|
-          entry = entries.find { |one| one.klass == klass } || Entry.new(klass, args)
+          entry = entries.find { |one| one.klass == klass } || Middleware.new(klass, args)
           rest = without(entries, klass)
           rest.insert(yield(rest), entry)
         end

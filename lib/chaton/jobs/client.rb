@@ -10,17 +10,17 @@ require_relative "push"
 
 module Chaton
   module Jobs
-    # Enqueues. A job that nothing looks at on its way goes to the native client as its arguments only; one
-    # that middleware, a lock, a limit, a batch or an open transaction concerns becomes a Hash first.
+    # Enqueues jobs. The native client writes the document of a plain job from its arguments. A job with middleware,
+    # a lock, a limit, a batch or an open transaction becomes a Hash first.
     class Client
-      # Jobs a bulk push sends at once.
+      # Jobs in one round trip of a bulk push.
       BATCH_SIZE = 1_000
-      # Bytes of a jid; two digits each.
+      # Random bytes of a jid, written as two digits each.
       JID_BYTES = 12
-      # Where a thread keeps the batch whose `jobs` block it runs.
+      # Thread-local key of the batch whose `jobs` block runs.
       BATCH = :chaton_batch
 
-      # @param settings [Hash{Symbol=>Object}] as the native client takes them
+      # @param settings [Hash{Symbol=>Object}] see {Native::JobsClient.new}
       # @return [Client]
       def self.for(settings)
         require_relative "../native"
@@ -71,7 +71,7 @@ module Chaton
         jids.is_a?(Enumerator::Lazy) ? jids.force : jids
       end
 
-      # Enqueues what Sidekiq's Client takes: a Hash with class, args and any options.
+      # Enqueues a Hash with class, args and any options, as Sidekiq::Client does.
       #
       # @param item [Hash{String=>Object}]
       # @return [String, nil] as {#one}
@@ -93,7 +93,7 @@ module Chaton
         submit(lists.map { |args| declared.item(args).merge(rest) }, times, declared).compact
       end
 
-      # Stores a job whose time has come, after client middleware. Its lock and its batch count it already.
+      # Runs client middleware on a due job and moves it to its queue. Its lock and its batch already count it.
       #
       # @param item [Hash{String=>Object}]
       # @return [Boolean] false when middleware stopped it
@@ -105,7 +105,7 @@ module Chaton
         true
       end
 
-      # @return [Boolean] whether a middleware looks at each push
+      # @return [Boolean] whether there is client middleware
       def middleware? = !@setup.client_middleware.empty? || !SidekiqGem.client_chain.nil?
 
       private
@@ -135,7 +135,7 @@ module Chaton
         pushes.map { |push| push.jid if push && !locked.include?(push) }
       end
 
-      # @return [Array<Push>] those that were not stored: their locks are held
+      # @return [Array<Push>] those that were not stored because their locks are held
       def store(pushes, after_commit)
         return AfterCommit.run { store_now(pushes) } || [] if after_commit && AfterCommit.waiting?
 
@@ -171,11 +171,11 @@ module Chaton
         answer = @setup.client_middleware.invoke(klass, item, queue, pool) do
           gem_chain ? gem_chain.invoke(klass, item, queue, pool) { item } : item
         end
-        # Only the truth of the answer counts, as much as some middleware answers something else.
+        # Only the truth of the answer counts: some middleware returns another value.
         answer ? item : nil
       end
 
-      # @return [Array(Declaration, Hash)] and what of the item is no option of the class
+      # @return [Array(Declaration, Hash)] the declaration, and the members that are no options of the class
       def declared_of(item)
         unless item.is_a?(Hash) && item["class"] && item["args"].is_a?(Array)
           raise ArgumentError, "a job must be a Hash with class and args (an Array), under Strings: #{item.inspect}"

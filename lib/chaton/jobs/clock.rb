@@ -2,9 +2,9 @@
 
 module Chaton
   module Jobs
-    # Times as the generations of the format write them.
+    # Times as each generation of the format writes them.
     module Clock
-      # From this one on a document's times are integers.
+      # Since this generation times are integers of milliseconds.
       MILLISECONDS_FROM = 8
 
       # @param format [Integer] 6, 7 or 8
@@ -14,7 +14,7 @@ module Chaton
         format >= MILLISECONDS_FROM ? (time_s * 1000).round : time_s
       end
 
-      # A document may have been written by another generation.
+      # Reads a time that any generation wrote.
       #
       # @param stamp [Float, Integer, String, nil]
       # @return [Float, nil] seconds
@@ -29,7 +29,7 @@ module Chaton
       # @return [Float]
       def self.now_s = ::Process.clock_gettime(::Process::CLOCK_REALTIME)
 
-      # When a job is due: small numbers are seconds from now, as in Sidekiq.
+      # The time when a job is due. As in Sidekiq, small numbers are seconds from now.
       #
       # @param interval [Numeric, #to_f]
       # @return [Float, nil] nil: now

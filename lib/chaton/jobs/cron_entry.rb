@@ -4,14 +4,13 @@ require_relative "declaration"
 
 module Chaton
   module Jobs
-    # A job that the clock enqueues. The engine does it, and has to know its document.
+    # The document of a cron job. The engine enqueues the jobs itself.
     module CronEntry
-      # @param job [Class, String] String where the class is not loaded yet
+      # @param job [Class, String] a String when the class is not loaded yet
       # @param args [Array]
       # @param queue [String, Symbol, nil] instead of the class's
-      # @return [Array(String, String)] queue, and the document's JSON but for its number, its times and the
-      #   brace that ends it
-      # @raise [ArgumentError] for arguments that JSON would not bring back
+      # @return [Array(String, String)] the queue, and the document's JSON without jid, times and the closing brace
+      # @raise [ArgumentError] for arguments that do not come back equal from JSON
       def self.head(job, args: [], queue: nil)
         args = Array(args)
         Arguments.check(job.to_s, args)
@@ -26,9 +25,9 @@ module Chaton
       end
       private_class_method :declaration
 
-      # A class that this process has decides; one it cannot load is run, and failed, where its job is.
+      # A class that cannot be loaded here keeps its name; its jobs fail where they run.
       def self.loaded(job)
-        job.is_a?(String) ? ClassEntry.constant(job) : job
+        job.is_a?(String) ? JobClass.constant(job) : job
       rescue NameError, LoadError
         job
       end

@@ -5,20 +5,20 @@ require_relative "options"
 
 module Chaton
   module Jobs
-    # What is the same in all jobs of a class with the same options: worked out once, frozen.
+    # The common part of all jobs of a class with the same options, computed once and frozen.
     class Declaration
-      # Declarations of `set` that a class remembers; options beyond that are worked out each time.
+      # Declarations for `set` that are kept; for further options they are computed each time.
       VARIANTS_MAX = 64
 
-      # @return [Class, String] what client middleware gets first
+      # @return [Class, String] the first argument of client middleware
       attr_reader :klass
       # @return [String]
       attr_reader :class_name, :queue
       # @return [Hash{String=>Object}] options of all kinds
       attr_reader :options
-      # @return [Hash{String=>Object}] those that are of any interest to others
+      # @return [Hash{String=>Object}] options without those for the client only
       attr_reader :public_options
-      # @return [String] the document's JSON up to what differs from job to job
+      # @return [String] the document's JSON up to the members that differ from job to job
       attr_reader :head
 
       # @param klass [Class, String]
@@ -36,21 +36,21 @@ module Chaton
         @variants = {}
       end
 
-      # @return [Boolean] whether nothing in its documents depends on the single job
+      # @return [Boolean] whether its documents need no lock, limit or time
       def plain? = @plain
 
-      # @return [Boolean] whether a push inside a transaction waits for its end
+      # @return [Boolean] whether a push waits for open transactions
       def after_commit? = @after_commit
 
       # @param changes [Hash{String=>Object}]
-      # @return [Declaration] the one with other options
+      # @return [Declaration] with these options changed
       def with(changes)
         return self if changes.empty?
 
         @variants[changes] || remember(changes, Declaration.new(@klass, @options.merge(changes)))
       end
 
-      # A job with arguments, as middleware sees it.
+      # The Hash of a job, as middleware gets it.
       #
       # @param args [Array]
       # @return [Hash{String=>Object}]

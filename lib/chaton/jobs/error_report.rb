@@ -5,11 +5,11 @@ require "zlib"
 
 module Chaton
   module Jobs
-    # An error as a job document keeps it.
+    # An error as a job document stores it.
     module ErrorReport
       # Characters of a message in the document, as with Sidekiq.
       MESSAGE_MAX = 10_000
-      # Characters of it in the log.
+      # Characters of a message in the log.
       LOGGED_MAX = 500
 
       # @param error [Exception]
@@ -18,7 +18,7 @@ module Chaton
         text = error.message.to_s
         text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace) unless passes?(text)
         text.dup.force_encoding(Encoding::UTF_8).scrub[0, MESSAGE_MAX]
-      rescue Exception => e # rubocop:disable Lint/RescueException -- a message may be a method that fails
+      rescue Exception => e # rubocop:disable Lint/RescueException -- `message` may be overridden and fail
         "(the error's message cannot be read: #{e.class})"
       end
 
@@ -41,7 +41,7 @@ module Chaton
         nil
       end
 
-      # Bytes without an encoding are most often UTF-8 that came from outside.
+      # Binary text is most often UTF-8.
       def self.passes?(text) = [Encoding::UTF_8, Encoding::US_ASCII, Encoding::BINARY].include?(text.encoding)
       private_class_method :passes?
     end

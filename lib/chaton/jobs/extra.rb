@@ -1,15 +1,14 @@
 # frozen_string_literal: true
 
-# Not "digest" alone: that loads the class on its first use, and of several threads that come then some are told
-# "Digest::Base cannot be directly inherited in Ruby".
+# Not "digest" alone: that loads the class on first use, which fails when several threads do so at once
+# ("Digest::Base cannot be directly inherited in Ruby").
 require "digest/sha2"
 require "json"
 require_relative "limits"
 
 module Chaton
   module Jobs
-    # Turns a job's options of Chaton into the member "chaton" of its document, and into the lock that the
-    # push asks for.
+    # Turns options of Chaton into the member "chaton" of the document, and into the lock that the push acquires.
     class Extra
       # Hexadecimal digits of a lock's digest: 128 bits.
       DIGEST_DIGITS = 32
@@ -22,9 +21,9 @@ module Chaton
         @options = Options::EXTRA.to_h { |name| [name, item.delete(name)] }.compact
       end
 
-      # Writes the member, where there is one.
+      # Writes the member, if there is one.
       #
-      # @return [Array(String, String, Float), nil] key, jid and seconds of the lock to ask for
+      # @return [Array(String, String, Float), nil] key, jid and seconds of the lock to acquire
       def apply
         return if @options.empty?
 
@@ -45,11 +44,10 @@ module Chaton
           "deadline" => @options["deadline"]&.to_f }.compact
       end
 
-      # A scheduled job is unique, and fresh, from the time it is due.
+      # Locks and expiry of a scheduled job count from the time it is due.
       def wait_s = [(@item["at"] || @now_s) - @now_s, 0.0].max
 
-      # Jobs are the same when class, arguments and queue are. What an ActiveJob writes around its arguments
-      # differs from one to the next.
+      # Jobs are equal when class, arguments and queue are. Of an ActiveJob only its own arguments count.
       def lock
         name = @item["wrapped"] || @item["class"]
         args = @item["wrapped"] ? @item["args"].first&.fetch("arguments", nil) : @item["args"]
@@ -58,7 +56,7 @@ module Chaton
       end
 
       def limits
-        Limits.read(@options["limit"], @item["class"]).map { |words| Limits.document(words, @item) }
+        Limits.read(@options["limit"], @item["class"]).map { |limit| Limits.document(limit, @item) }
       end
     end
   end

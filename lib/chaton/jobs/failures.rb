@@ -8,15 +8,15 @@ require_relative "shutdown"
 
 module Chaton
   module Jobs
-    # What happens to jobs that failed: Sidekiq's rules, on Sidekiq's documents.
+    # Decides what happens to a failed job, by Sidekiq's rules, and calls the handlers.
     class Failures
-      # Retries of a job whose options only say that there are some.
+      # Retries of a job with `retry: true`.
       RETRIES_MAX = 25
-      # Generation of the format where nothing says which.
+      # Default generation of the format.
       FORMAT = 7
-      # What could not be settled, or pushed when it was due, is tried again after this time.
+      # A job is rescheduled by this time when its failure could not be handled, or it could not be pushed.
       AGAIN_S = 15.0
-      # What `retry_in` may answer beside a time.
+      # What `retry_in` may return instead of a time.
       VERDICTS = %i[kill discard].freeze
 
       # @param log [Telemetry::Log]
@@ -30,14 +30,13 @@ module Chaton
         @format = format
       end
 
-      # Settles a job that failed.
+      # Gives a failed job its outcome.
       #
       # @param job [Native::Job]
       # @param error [Exception]
-      # @param instance [Object, nil] the job's object, where there was one
+      # @param instance [Object, nil] the job's object, if it was made
       # @param seconds [Float] how long it ran
-      # @return [void]
-      def settle(job, error, instance, seconds)
+      def handle(job, error, instance, seconds)
         return job.requeue if Shutdown.behind?(error)
         return job.ack if SidekiqGem.handled?(error)
 
@@ -63,7 +62,7 @@ module Chaton
         end
       end
 
-      # Writes into the document what went wrong.
+      # Writes the error into the document.
       def note(item, error, queue)
         item["queue"] = item["retry_queue"] || (queue.empty? ? item["queue"] : queue)
         item["error_message"] = ErrorReport.message(error)
@@ -79,7 +78,7 @@ module Chaton
         item["error_backtrace"] = lines if lines
       end
 
-      # @return [Array(Symbol, Float)] :retry and when, :discard or :kill
+      # @return [Array(Symbol, Float)] :retry and its time, :discard or :kill
       def verdict_of(item, error, hooks)
         count = item["retry_count"]
         return [:kill] if exhausted?(item, count)
@@ -91,11 +90,11 @@ module Chaton
         seconds = asked.respond_to?(:to_i) ? asked.to_i : 0
         return [:retry, now + delay(count)] unless seconds.positive?
 
-        # The jitter that Sidekiq adds, so that jobs that failed together do not come back together.
+        # As in Sidekiq, jitter keeps jobs that failed together from returning together.
         [:retry, now + seconds + (rand * 10 * (count + 1)).floor]
       end
 
-      # A time to retry in takes the place of the number of times, as from Sidekiq 8.1 on.
+      # `retry_for` replaces the number of retries, as since Sidekiq 8.1.
       def exhausted?(item, count)
         if (seconds = item["retry_for"])
           first = Clock.seconds(item["failed_at"]) || Clock.now_s
@@ -106,7 +105,6 @@ module Chaton
         count >= (limit.is_a?(Integer) ? limit : @retries_max || SidekiqGem.retries_max || RETRIES_MAX)
       end
 
-      # The formula lives in the engine, and is Sidekiq's.
       def delay(count) = Native.retry_delay(count, rand)
 
       def ask(block, count, error, item)
@@ -114,20 +112,20 @@ module Chaton
 
         arity = block.arity
         block.call(*[count, error, item].first(arity.negative? || !block.lambda? ? 3 : arity))
-      rescue Exception => e # rubocop:disable Lint/RescueException -- the usual delay serves as well
-        handle(e, "retry_in of #{item["class"]} failed; the usual time is waited", item)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- the usual delay is used
+        report_error(e, "retry_in of #{item["class"]} failed; the usual time is waited", item)
         nil
       end
 
-      # No retries were wanted: not even the dead set keeps it, as with Sidekiq.
+      # As with Sidekiq, a job with `retry: false` does not go to the dead set.
       def give_up(job, item, error)
-        tell_death_handlers(item, error)
+        call_death_handlers(item, error)
         job.discard
       end
 
       def discard(job, item, error)
         item["discarded_at"] = Clock.stamp(@format)
-        tell_death_handlers(item, error)
+        call_death_handlers(item, error)
         job.ack
       end
 
@@ -135,13 +133,13 @@ module Chaton
         block = hooks&.sidekiq_retries_exhausted_block
         kept = JSON.generate(item, max_nesting: false)
         guarded("retries_exhausted of #{item["class"]} failed", item) { block.call(item, error) } if block
-        # The block may have changed it, even to something that is no JSON.
+        # The block may have changed the job, even so that it is no JSON.
         guarded("the job cannot be kept as it is now", item) { kept = JSON.generate(item, max_nesting: false) } if block
-        tell_death_handlers(item, error)
+        call_death_handlers(item, error)
         item["dead"] == false ? job.discard : job.dead(kept)
       end
 
-      def tell_death_handlers(item, error)
+      def call_death_handlers(item, error)
         (@setup.death_handlers + SidekiqGem.death_handlers).each do |handler|
           guarded("a death handler failed", item) { handler.call(item, error) }
         end
@@ -149,18 +147,18 @@ module Chaton
 
       def guarded(message, item)
         yield
-      rescue Exception => e # rubocop:disable Lint/RescueException -- the job is settled all the same
-        handle(e, message, item)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- the job gets its outcome all the same
+        report_error(e, message, item)
       end
 
-      # The class whose blocks count: for a job in ActiveJob's wrapper the job's own, if it has any.
+      # The class whose blocks count: the wrapped class of an ActiveJob if it has any.
       def hooks_of(item, instance)
         [wrapped(item), instance&.class].find { |klass| klass.respond_to?(:sidekiq_retry_in_block) }
       end
 
-      # That it cannot be loaded may be what went wrong.
+      # The error may be that this class cannot be loaded.
       def wrapped(item)
-        item["wrapped"] && ClassEntry.constant(item["wrapped"])
+        item["wrapped"] && JobClass.constant(item["wrapped"])
       rescue StandardError, ScriptError
         nil
       end
@@ -173,7 +171,7 @@ module Chaton
         call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
       end
 
-      def handle(error, message, item)
+      def report_error(error, message, item)
         @log.exception(error, message, jid: item["jid"])
         call_error_handlers(error, { context: message, job: item })
       end
@@ -187,7 +185,7 @@ module Chaton
         arity = handler.respond_to?(:arity) ? handler.arity : handler.method(:call).arity
         three = arity == 3 || arity == -3 || (arity.negative? && handler.is_a?(Proc) && !handler.lambda?)
         three ? handler.call(error, context, config) : handler.call(error, context)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- one broken handler is no reason to lose a job
+      rescue Exception => e # rubocop:disable Lint/RescueException -- a broken handler must not lose the job
         @log.exception(e, "an error handler failed")
       end
     end

@@ -4,19 +4,19 @@ require_relative "sidekiq_gem"
 
 module Chaton
   module Jobs
-    # While an application is loaded: sees the moment in which it opens the module Sidekiq or ActiveJob for the
-    # first time. Only then can Sidekiq be told that it is on a server before an initializer asks it, and only
-    # then does ActiveJob learn of our adapter, without either constant in applications that use neither.
+    # Detects, while an application is loaded, when the modules Sidekiq and ActiveJob are opened for the first time.
+    # At that moment Sidekiq is marked as a server, before an initializer asks, and Chaton's adapter is offered to
+    # ActiveJob. Applications that use neither get neither constant.
     class GemWatch
-      # Our own stand-in for the gem is no gem.
+      # Files of Chaton: its own module Sidekiq is not the gem.
       OWN = File.expand_path("..", __dir__)
-      # What is looked out for.
+      # Names of the modules.
       SIDEKIQ = "Sidekiq"
       ADAPTERS = "ActiveJob::QueueAdapters"
-      # The file of our adapter.
+      # File of Chaton's adapter.
       ADAPTER = "active_job/queue_adapters/chaton_adapter"
 
-      # @param server [Boolean] whether Sidekiq is to find itself on a server
+      # @param server [Boolean] whether `Sidekiq.server?` is to be true
       def initialize(server:)
         @wanted = server ? [SIDEKIQ, ADAPTERS] : [ADAPTERS]
         @trace = TracePoint.new(:class) { |point| seen(point) }
@@ -29,7 +29,6 @@ module Chaton
         self
       end
 
-      # @return [void]
       def stop
         @trace.disable
       end
@@ -48,7 +47,7 @@ module Chaton
       # @return [true]
       def offer_adapter(adapters)
         unless adapters.autoload?(:ChatonAdapter) || adapters.const_defined?(:ChatonAdapter, false)
-          # ActiveSupport gives that module a method of the same name, and another meaning.
+          # ActiveSupport replaces `autoload` of that module.
           Module.instance_method(:autoload).bind_call(adapters, :ChatonAdapter, ADAPTER)
         end
         true

@@ -4,16 +4,16 @@ require "json"
 require_relative "../errors"
 require_relative "../jobs"
 require_relative "../job"
-require_relative "class_entry"
+require_relative "job_class"
 require_relative "failures"
 require_relative "sidekiq_gem"
 
 module Chaton
   module Jobs
-    # Runs one job. Whatever the job does, it is settled: done, retried, dead or back in its queue. What is
-    # the same for all jobs of a class is found out once; the document is parsed only where something reads it.
+    # Runs one job and gives it an outcome, whatever the job does. Classes are examined once; the document is parsed
+    # only when middleware or a failure needs it.
     class Handler
-      # Where a thread keeps the batch of the job that it runs, so that a batch made there is nested.
+      # Thread-local key of the running job's batch: a batch made in the job is nested in it.
       PARENT = :chaton_parent_batch
 
       # @param log [Telemetry::Log]
@@ -25,21 +25,20 @@ module Chaton
         @failures = Failures.new(log: log, setup: setup, retries_max: plan&.jobs&.retries_max,
                                  format: plan&.jobs&.format || Failures::FORMAT)
         @debug = log.level == :debug
-        @entries = {}
+        @classes = {}
         @reloader = reloader
         @pid = ::Process.pid
       end
 
       # @param job [Native::Job]
-      # @return [void]
       def call(job)
         started_s = monotonic_s
         @reloader ? @reloader.wrap { run(job, started_s) } : run(job, started_s)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' own wrapping failed
-        settle_failed(job, e, nil, started_s)
+      rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
+        handle_failure(job, e, nil, started_s)
       ensure
-        # Still open only when the thread is being killed.
-        settle_killed(job, started_s) if job.open?
+        # Open only while the thread is being killed.
+        handle_kill(job, started_s) if job.open?
       end
 
       private
@@ -47,25 +46,25 @@ module Chaton
       def run(job, started_s)
         return push_due(job) if job.due?
 
-        entry = @entries[job.class_name] ||= ClassEntry.new(job.class_name)
-        instance = entry.instance(job)
+        job_class = @classes[job.class_name] ||= JobClass.new(job.class_name)
+        instance = job_class.instance(job)
         @log.debug("job started", class: job.class_name, jid: job.jid, queue: job.queue) if @debug
-        unlock(job) if entry.unlocks_first?
+        unlock(job) if job_class.unlocks_first?
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
-        # An interrupted iteration has sent itself back.
+        # An interrupted iteration has requeued itself.
         job.ack if job.open?
         log_done(job, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
-        settle_failed(job, e, instance, started_s)
+        handle_failure(job, e, instance, started_s)
       end
 
-      # The engine gives such a lock up too, but while the job runs already: what is changed in that moment would be
-      # seen neither by this job nor by the one that the lock turned away.
+      # The engine releases such a lock too, but only while the job runs already. A change made in between would be
+      # seen neither by this job nor by the job that the lock refused.
       def unlock(job)
         key = JSON.parse(job.payload, max_nesting: false).dig("chaton", "lock")
         Jobs.client.native.unlock(key, job.jid) if key
       rescue StoreError => e
-        @log.exception(e, "a lock was not given up before its job began; it is soon after", jid: job.jid)
+        @log.exception(e, "a lock was not released before its job began; it will be soon after", jid: job.jid)
       end
 
       def perform(job, instance)
@@ -87,41 +86,41 @@ module Chaton
         Thread.current[PARENT] = nil
       end
 
-      # A scheduled job or a retry whose time has come: client middleware sees it again, as with Sidekiq.
+      # Runs client middleware on a due job or retry and pushes it, as Sidekiq does.
       def push_due(job)
         item = JSON.parse(job.payload, max_nesting: false)
         stored = Jobs.client.push_due(item)
         job.ack
         @log.info("client middleware stopped a due job", class: job.class_name, jid: job.jid) unless stored
-      rescue Exception => e # rubocop:disable Lint/RescueException -- it must not get lost
+      rescue Exception => e # rubocop:disable Lint/RescueException -- the job must not be lost
         @log.exception(e, "a due job could not be pushed; it is tried again", class: job.class_name, jid: job.jid)
         job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
-      def settle_failed(job, error, instance, started_s)
+      def handle_failure(job, error, instance, started_s)
         leave_child(job, error) if ::Process.pid != @pid
-        @failures.settle(job, error, instance, monotonic_s - started_s) if job.open?
+        @failures.handle(job, error, instance, monotonic_s - started_s) if job.open?
       rescue Exception => e # rubocop:disable Lint/RescueException -- a job is never left open
-        @log.exception(e, "settling a failed job failed; it is run again later", jid: job.jid)
-        # Not at once: what fails here would fail again.
+        @log.exception(e, "a failed job could not be handled; it is run again later", jid: job.jid)
+        # Not at once: it would fail again.
         job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
-      # A child that a job forked without a block came back out of the job. It is no worker, and what becomes of the
-      # job is its parent's business: nobody is told that it failed.
+      # A child that a job forked without a block returned from the job. It is no worker, and its parent gives the
+      # job its outcome, so it exits and reports nothing.
       def leave_child(job, error)
         ::Process.exit!(error.status) if error.is_a?(SystemExit)
-        # That was the acknowledgement: the child went through to the job's end.
+        # The child reached the end of the job and tried to acknowledge it.
         ::Process.exit!(0) if error.is_a?(ForkedError)
 
         @log.exception(error, "a child that a job forked failed; the job itself goes on", jid: job.jid)
         ::Process.exit!(1)
       end
 
-      def settle_killed(job, started_s)
+      def handle_kill(job, started_s)
         return job.requeue if Jobs.stopping?
 
-        settle_failed(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
+        handle_failure(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
       end
 
       def log_done(job, started_s)
@@ -129,18 +128,18 @@ module Chaton
                                seconds: (monotonic_s - started_s).round(3))
       end
 
-      # Rails' reloader also runs the executor. Code that is loaded anew brings new classes of the same names.
+      # Rails' reloader also runs the executor. Reloaded code has new classes of the same names.
       def reloader
         return unless defined?(::Rails.application) && ::Rails.application
 
-        entries = @entries
-        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { entries.clear } }
+        classes = @classes
+        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { classes.clear } }
       end
 
       def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
     end
 
-    # Stands for an error where a job's thread was killed.
+    # The error of a job whose thread was killed.
     class Killed < Error; end
   end
 end

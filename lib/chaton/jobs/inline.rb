@@ -5,7 +5,7 @@ require "securerandom"
 
 module Chaton
   module Jobs
-    # Runs a job where it is, without a store: all middleware, arguments through JSON and back.
+    # Runs a job in the calling thread without a store: with all middleware, its arguments through JSON and back.
     module Inline
       class << self
         # @param klass [Class]
@@ -27,7 +27,7 @@ module Chaton
         # @param item [Hash{String=>Object}] a job document
         # @return [true, nil] nil when server middleware stopped it
         def perform(item)
-          instance = ClassEntry.constant(item["class"]).new
+          instance = JobClass.constant(item["class"]).new
           instance.jid = item["jid"] if instance.respond_to?(:jid=)
           instance.bid = item["bid"] if instance.respond_to?(:bid=)
           around(Jobs.setup.server_middleware, SidekiqGem.server_chain, instance, item) do

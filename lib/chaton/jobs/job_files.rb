@@ -4,9 +4,9 @@ require_relative "../errors"
 
 module Chaton
   module Jobs
-    # The files that define an application's jobs, or its consumers.
+    # Loads the files that define an application's jobs or consumers.
     class JobFiles
-      # Where a Rails application boots.
+      # File that boots a Rails application.
       ENVIRONMENT = "config/environment.rb"
 
       # @param plan [Config::Plan]
@@ -19,7 +19,6 @@ module Chaton
         @log = log
       end
 
-      # @return [void]
       # @raise [AppLoadError] naming the file
       def load
         boot_rails
@@ -47,7 +46,7 @@ module Chaton
         end
       end
 
-      # What Rails loads by name must not be required: its reloader would not know of it.
+      # Files that Rails autoloads must not be required: its reloader would not track them.
       def of_rails?(path)
         return false unless rails?
         return true if File.file?(File.join(path, ENVIRONMENT))

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
-require_relative "record"
+require_relative "job_record"
 
 module Chaton
   module Jobs
-    # A place where jobs wait, read page by page: it changes while it is read, so a job may be seen twice or
-    # missed, and one that has gone answers false to whatever is done with it.
+    # Stored jobs at one location, read page by page. The location changes meanwhile, so a job may be seen twice or
+    # missed; calls on a job that is gone return false.
     class JobList
       include Enumerable
 
-      # Jobs read at once.
+      # Jobs in one page.
       PAGE = 100
 
-      # @return [String] as the native client names it
+      # @return [String] queue:NAME, scheduled, retry or dead
       attr_reader :place
 
       # @param place [String]
@@ -22,7 +22,7 @@ module Chaton
         @native = native
       end
 
-      # @yieldparam job [Record]
+      # @yieldparam job [JobRecord]
       # @return [Enumerator, self]
       def each
         return enum_for(:each) { size } unless block_given?
@@ -31,10 +31,10 @@ module Chaton
         loop do
           before = size
           page = @native.list(@place, offset, PAGE)
-          page.each { |entry| yield Record.new(@native, @place, entry) }
+          page.each { |entry| yield JobRecord.new(@native, @place, entry) }
           break if page.size < PAGE
 
-          # What was removed meanwhile moved the rest forward.
+          # Jobs removed meanwhile moved the rest forward.
           offset = [offset + PAGE - [before - size, 0].max, 0].max
         end
         self
@@ -42,16 +42,16 @@ module Chaton
 
       # @param offset [Integer]
       # @param count [Integer]
-      # @return [Array<Record>]
+      # @return [Array<JobRecord>]
       def page(offset, count)
-        @native.list(@place, offset, count).map { |entry| Record.new(@native, @place, entry) }
+        @native.list(@place, offset, count).map { |entry| JobRecord.new(@native, @place, entry) }
       end
 
       # @param jid [String]
-      # @return [Record, nil]
+      # @return [JobRecord, nil]
       def find_job(jid)
         place, entry = @native.find(jid)
-        Record.new(@native, place, entry) if place == @place
+        JobRecord.new(@native, place, entry) if place == @place
       end
 
       # Removes all jobs.
@@ -66,7 +66,7 @@ module Chaton
         end
       end
 
-      # Jobs removed in one step, so that a store is not held for long.
+      # Jobs removed in one call, so that a store is not locked for long.
       CLEAR_PAGE = 1_000
     end
   end

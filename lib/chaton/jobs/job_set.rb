@@ -4,7 +4,7 @@ require_relative "job_list"
 
 module Chaton
   module Jobs
-    # Jobs in the order of a time.
+    # Jobs ordered by a time.
     class JobSet < JobList
       # @return [Integer]
       def size = @native.stats.fetch(self.class::COUNTED_AS)
@@ -21,7 +21,7 @@ module Chaton
 
       private
 
-      # From the front: whatever was dealt with has left. Those that come back meanwhile are not meant.
+      # From the front, since handled jobs leave the set. Jobs that come back meanwhile do not count.
       def move(&block)
         left = size
         total = 0
@@ -37,9 +37,9 @@ module Chaton
       end
     end
 
-    # Jobs whose time has not come.
+    # Jobs that are not due yet.
     class ScheduledSet < JobSet
-      # Its size in {Stats}.
+      # Key of its size in the statistics.
       COUNTED_AS = :scheduled
 
       # @param native [Native::JobsClient]
@@ -48,9 +48,9 @@ module Chaton
       end
     end
 
-    # Failed jobs that will be tried again.
+    # Failed jobs that will be retried.
     class RetrySet < JobSet
-      # Its size in {Stats}.
+      # Key of its size in the statistics.
       COUNTED_AS = :retries
 
       # @param native [Native::JobsClient]
@@ -61,7 +61,7 @@ module Chaton
 
     # Jobs that failed for good.
     class DeadSet < JobSet
-      # Its size in {Stats}.
+      # Key of its size in the statistics.
       COUNTED_AS = :dead
 
       # @param native [Native::JobsClient]

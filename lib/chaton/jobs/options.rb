@@ -5,23 +5,22 @@ require_relative "limits"
 
 module Chaton
   module Jobs
-    # The options of a job class. Those that every Sidekiq knows go into the document as they are, those of
-    # Chaton are turned into what the document has under the key "chaton", and any other is the application's
-    # own and is kept in the document.
+    # The options of a job class. Sidekiq's go into the document as they are, Chaton's become its member "chaton",
+    # and others are the application's own and are kept in the document.
     module Options
-      # What a class has that says nothing, as in Sidekiq.
+      # Options of a class that sets none, as in Sidekiq.
       DEFAULTS = { "retry" => true, "queue" => "default" }.freeze
       # Options that are written under the key "chaton" ({Extra}).
       EXTRA = %w[unique_for unique_until limit expires_in deadline].freeze
-      # Options for the client, which no document has.
+      # Options for the client; they are not in the document.
       CLIENT = %w[enqueue_after_commit pool].freeze
       KNOWN = (%w[queue retry dead backtrace tags retry_for retry_queue] + EXTRA + CLIENT).freeze
-      # Letters that may differ for a key to be taken for a slip: in short names, and in others.
+      # Letters in which a misspelt option may differ: in short names, and in others.
       SLIP = { short: 1, long: 2 }.freeze
       # A name of this many letters is short.
       SHORT_LETTERS_MAX = 5
 
-      # What a job has whose class is only a name: what an application has set for all of Sidekiq's jobs counts.
+      # Options of a job whose class is only a name: the application's default options of Sidekiq, if there are any.
       #
       # @return [Hash{String=>Object}]
       def self.defaults
@@ -41,12 +40,12 @@ module Chaton
         job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : defaults
       end
 
-      # Checks what a class declares.
+      # Checks the options that a class sets.
       #
       # @param given [Hash{Symbol, String=>Object}]
       # @param owner [String] for the message
       # @return [Hash{String=>Object}]
-      # @raise [ArgumentError] a value that cannot be meant, or a key that is nearly that of an option
+      # @raise [ArgumentError] for a wrong value, or a misspelt option
       def self.checked(given, owner)
         given = given.transform_keys(&:to_s)
         (given.keys - KNOWN).each do |key|
@@ -59,7 +58,7 @@ module Chaton
       end
 
       # @param key [String]
-      # @return [String, nil] the option that it probably was meant to be
+      # @return [String, nil] the option that was probably meant
       def self.nearest(key)
         slips = key.size <= SHORT_LETTERS_MAX ? SLIP[:short] : SLIP[:long]
         KNOWN.map { |name| [DidYouMean::Levenshtein.distance(key, name), name] }

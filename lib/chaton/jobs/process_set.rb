@@ -4,31 +4,25 @@ require "json"
 
 module Chaton
   module Jobs
-    # The living workers of a store, of all machines.
+    # The running workers of a store, on all machines.
     class ProcessSet
       include Enumerable
 
-      # One of them. `work` is what it runs: Arrays of thread, queue, document and time.
+      # A worker. `work` lists its running jobs: Arrays of thread, queue, document and time.
       Worker = Struct.new(:native, :identity, :info, :busy, :quiet, :rss_kb, :beat_at, :work, keyword_init: true) do
-        # @return [Object] a fact it gave of itself, such as "hostname" or "pid"
+        # @return [Object] a detail such as "hostname" or "pid"
         def [](name) = name.is_a?(String) ? details[name] : super
 
         # @return [Hash{String=>Object}]
         def details = @details ||= JSON.parse(info)
 
-        # Tells it to take no more jobs. It hears of it with its next sign of life.
-        #
-        # @return [void]
+        # Makes it claim no more jobs, with its next heartbeat.
         def quiet! = native.signal(identity, "TSTP")
 
-        # Tells it to stop.
-        #
-        # @return [void]
+        # Makes it stop, with its next heartbeat.
         def stop! = native.signal(identity, "TERM")
 
-        # Tells it to log what its threads do.
-        #
-        # @return [void]
+        # Makes it log the backtraces of its threads, with its next heartbeat.
         def dump_threads = native.signal(identity, "TTIN")
       end
 

@@ -4,8 +4,8 @@ require "json"
 
 module Chaton
   module Jobs
-    # A job ready to be stored. Its document is written at once, so that it does not change with objects of
-    # the caller while a transaction lasts; only the time of its enqueueing is added when it is stored.
+    # A job ready to be stored. Its document is written at once, so that it does not change with the caller's
+    # objects during a transaction. Only `enqueued_at` is added when it is stored.
     class Push
       # @return [String]
       attr_reader :jid
@@ -24,7 +24,7 @@ module Chaton
       end
 
       # @param format [Integer]
-      # @return [Array] what the native client's `push` takes
+      # @return [Array] the arguments of the native client's `push`
       def to_a(format)
         payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{Clock.stamp(format)}}"
         [@queue, payload, @at, @lock, @bid]

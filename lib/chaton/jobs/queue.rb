@@ -4,7 +4,7 @@ require_relative "job_list"
 
 module Chaton
   module Jobs
-    # A queue and the jobs that wait in it, the next one first.
+    # A queue and its waiting jobs, the next one first.
     class Queue < JobList
       # @param native [Native::JobsClient]
       # @return [Array<Queue>] all that ever had a job
@@ -23,25 +23,22 @@ module Chaton
       end
 
       # @return [Integer]
-      def size = fact(:size, 0)
+      def size = detail(:size, 0)
 
       # @return [Float] age of the next job in seconds
-      def latency = fact(:latency_s, 0.0)
+      def latency = detail(:latency_s, 0.0)
 
-      # @return [Boolean] whether it gives no jobs
-      def paused? = fact(:paused, false)
+      # @return [Boolean] whether no jobs are claimed from it
+      def paused? = detail(:paused, false)
 
-      # Gives no jobs until {#resume}.
-      #
-      # @return [void]
+      # Stops claims from it until {#resume}.
       def pause = @native.pause(@name, true)
 
-      # @return [void]
       def resume = @native.pause(@name, false)
 
       private
 
-      def fact(key, otherwise)
+      def detail(key, otherwise)
         @native.queues.find { |queue| queue[:name] == @name }&.fetch(key) || otherwise
       end
     end

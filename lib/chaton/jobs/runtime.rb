@@ -6,31 +6,26 @@ require_relative "job_files"
 
 module Chaton
   module Jobs
-    # Makes a process one that runs jobs: before the application is loaded, after it, and at the moments of a
-    # worker's life.
+    # Prepares a process for jobs: before and after the application is loaded, and when a worker starts and stops.
     module Runtime
       class << self
-        # Before the application is loaded, also where it is loaded once for all workers: jobs are enqueued with
-        # this plan from here on, and a sidekiq gem that is loaded finds itself on a server where one of the
-        # processes is to run jobs.
+        # Called before the application is loaded, also when it is loaded once for all workers. From now on jobs are
+        # enqueued with this plan, and `Sidekiq.server?` is true if one of the processes runs jobs.
         #
         # @param plan [Config::Plan]
-        # @return [void]
         def before_app(plan)
           @server = true if plan.role?(:jobs)
           Jobs.use(plan)
         end
 
-        # Looks out for what the application loads; see {GemWatch}.
+        # See {GemWatch}.
         #
-        # @return [void]
         # @private
         def watch
           unwatch
           @watch = GemWatch.new(server: server?).start
         end
 
-        # @return [void]
         # @private
         def unwatch
           @watch&.stop
@@ -40,11 +35,10 @@ module Chaton
         # @return [Boolean] whether this process, or one that is forked from it, runs jobs
         def server? = @server || false
 
-        # Loads what runs jobs: the Rails environment, and the files of `load`. Each is loaded once.
+        # Loads the Rails environment and the files of `load`, each once.
         #
         # @param plan [Config::Plan]
         # @param log [Telemetry::Log]
-        # @return [void]
         # @raise [AppLoadError] naming the file
         def prepare(plan, log)
           @server = true
@@ -55,10 +49,10 @@ module Chaton
           warn_of_two_stores(plan, log) if SidekiqGem.loaded?
         end
 
-        # @return [Boolean] whether a job whose time has come is to be handed to client middleware
+        # @return [Boolean] whether due jobs go through client middleware
         def claims_due? = Jobs.client.middleware?
 
-        # What the engine needs of the jobs that the clock enqueues.
+        # The cron jobs as the engine takes them.
         #
         # @param plan [Config::Plan]
         # @return [Array<Array(String, String, String, String, String)>] name, expression, zone, queue and head
@@ -69,14 +63,10 @@ module Chaton
           end
         end
 
-        # A worker is about to take jobs.
-        #
-        # @return [void]
+        # Runs the blocks for :startup, before a worker claims jobs.
         def startup(log) = fire(:startup, log)
 
-        # A worker takes no more jobs.
-        #
-        # @return [void]
+        # Runs the blocks for :quiet, once, when a worker claims no more jobs.
         def quiet(log)
           return if Jobs.stopping?
 
@@ -84,9 +74,7 @@ module Chaton
           fire(:quiet, log, backwards: true)
         end
 
-        # A worker stops.
-        #
-        # @return [void]
+        # Runs the blocks for :shutdown when a worker stops.
         def shutdown(log)
           quiet(log)
           fire(:shutdown, log, backwards: true)
@@ -94,11 +82,11 @@ module Chaton
 
         private
 
-        # The gem's classes push by themselves, and to Redis only.
+        # The gem's classes push to Redis only.
         def warn_of_two_stores(plan, log)
           return if plan.jobs.store_settings[:url].to_s.start_with?("redis", "valkey", "unix")
 
-          log.warn("the sidekiq gem is loaded: what its classes enqueue goes to its own Redis, and jobs are taken " \
+          log.warn("the sidekiq gem is loaded: its classes enqueue to its own Redis, and jobs are claimed " \
                    "from another store; write jobs { store \"redis://…\" }, or take the gem out and require " \
                    "\"chaton/sidekiq\"")
         end
@@ -107,7 +95,7 @@ module Chaton
           blocks = Jobs.setup.blocks(event) + SidekiqGem.blocks(event)
           (backwards ? blocks.reverse : blocks).each do |block|
             block.call
-          rescue Exception => e # rubocop:disable Lint/RescueException -- one block is not the worker
+          rescue Exception => e # rubocop:disable Lint/RescueException -- a broken block must not stop the worker
             log.exception(e, "a block for the event #{event} failed")
           end
         end

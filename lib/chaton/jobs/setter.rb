@@ -4,7 +4,7 @@ module Chaton
   module Jobs
     # `SomeJob.set(queue: "low", wait: 60)`: enqueues with other options than the class has.
     class Setter
-      # Options that say when, not how.
+      # Options for the time.
       WAIT = %w[wait wait_until].freeze
 
       # @param klass [Class]
@@ -18,7 +18,7 @@ module Chaton
         set(options)
       end
 
-      # Options beside those set already.
+      # Sets further options.
       #
       # @param options [Hash] as of the class, and `wait:` (seconds), `wait_until:` (a time), `sync: true`
       # @return [self]

@@ -4,14 +4,12 @@ require_relative "chain"
 
 module Chaton
   module Jobs
-    # What an application registered: middleware of both sides, handlers, and blocks to run at moments of a
-    # worker's life.
+    # What an application has registered: client and server middleware, handlers, and blocks for events.
     class Setup
-      # Moments of a worker's life.
+      # Events of a worker.
       EVENTS = %i[startup quiet shutdown].freeze
 
-      # @return [Array<#call>] called with `(error, context)`, or with a third argument (this setup) where
-      #   they take three
+      # @return [Array<#call>] called with `(error, context)`, and with this setup if they take three arguments
       attr_reader :error_handlers
       # @return [Array<#call>] called with `(job hash, error)` when a job fails for good
       attr_reader :death_handlers
@@ -43,7 +41,6 @@ module Chaton
       end
 
       # @param event [Symbol] :startup, :quiet or :shutdown
-      # @return [void]
       def on(event, &block)
         @events.fetch(event) do
           raise ArgumentError, "there is no event #{event.inspect}; there are #{EVENTS.map(&:inspect).join(", ")}"
@@ -54,7 +51,7 @@ module Chaton
       # @return [Array<Proc>]
       def blocks(event) = @events.fetch(event)
 
-      # @return [#info] what jobs log with
+      # @return [#info] the logger of jobs
       def logger = Jobs.logger
 
       # @param logger [#info]

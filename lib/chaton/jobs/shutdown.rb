@@ -2,10 +2,10 @@
 
 module Chaton
   module Jobs
-    # Raised in a job whose worker has to leave now: the job goes back to the front of its queue, uncounted.
-    # An Interrupt, so that `rescue => e` in a job lets it pass.
+    # Raised in a running job when its worker stops: the job goes back to the front of its queue, uncounted. It is an
+    # Interrupt, so that `rescue => e` in a job does not catch it.
     class Shutdown < Interrupt
-      # Causes looked at; a chain that is longer is not ours.
+      # Causes that are checked.
       CAUSES_MAX = 32
 
       # @param error [Exception]

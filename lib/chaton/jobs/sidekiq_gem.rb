@@ -2,24 +2,24 @@
 
 module Chaton
   module Jobs
-    # The sidekiq gem, where an application has loaded it: its middleware, handlers and settings count for the
-    # jobs that Chaton pushes and runs too, after our own. Versions 6 to 8 keep them in different places.
+    # The sidekiq gem, if the application has loaded it. Its middleware, handlers and settings apply to jobs of Chaton
+    # too, after Chaton's own. Versions 6 to 8 keep them in different places.
     module SidekiqGem
-      # Its own handler writes what ours has written already.
+      # The gem's own error handler, which only logs; Chaton has logged the error already.
       OWN_LOGGER = "Sidekiq::ExceptionHandler::Logger"
 
       class << self
-        # "chaton/sidekiq" defines no version, because it is none.
+        # "chaton/sidekiq" defines no version.
         # @return [Boolean]
         def loaded? = !defined?(::Sidekiq::VERSION).nil?
 
-        # @return [Object, nil] its chain, nil where it is empty
+        # @return [Object, nil] its chain, nil when it is empty
         def client_chain = chain(:client_middleware)
 
         # @return [Object, nil]
         def server_chain = chain(:server_middleware)
 
-        # @return [Object, nil] what client middleware gets as its fourth argument
+        # @return [Object, nil] the fourth argument of client middleware
         def redis_pool = loaded? ? ::Sidekiq.redis_pool : nil
 
         # @return [Array<#call>]
@@ -36,22 +36,19 @@ module Chaton
         def retries_max = loaded? ? settings[:max_retries] : nil
 
         # @param error [Exception]
-        # @return [Boolean] whether it only says that a job has been dealt with, as middleware does
+        # @return [Boolean] whether middleware raised it to say that the job is handled
         def handled?(error) = defined?(::Sidekiq::JobRetry::Handled) ? error.is_a?(::Sidekiq::JobRetry::Handled) : false
 
         # @param event [Symbol]
         # @return [Array<Proc>]
         def blocks(event) = loaded? ? Array(settings[:lifecycle_events]&.fetch(event, nil)) : []
 
-        # What `Sidekiq.server?` asks is whether its command line is there. It says yes from now on, so that
-        # `configure_server` blocks run.
-        #
-        # @return [void]
+        # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.
         def be_server
           ::Sidekiq.const_set(:CLI, Class.new) unless ::Sidekiq.const_defined?(:CLI, false)
         end
 
-        # @return [Object] a third argument for handlers of version 7 and 8
+        # @return [Object] the third argument of error handlers since version 7
         def config = ::Sidekiq.respond_to?(:default_configuration) ? ::Sidekiq.default_configuration : ::Sidekiq
 
         private
@@ -69,7 +66,7 @@ module Chaton
           config.options
         end
 
-        # An object of a class in version 6, a constant from 7 on.
+        # In version 6 an object of that class, since 7 a constant.
         def writes_log?(handler)
           return true if handler.class.to_s == OWN_LOGGER
 

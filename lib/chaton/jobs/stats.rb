@@ -2,12 +2,12 @@
 
 module Chaton
   module Jobs
-    # Counters and sizes of a store, read together.
+    # Counters and sizes of a store, read at once.
     #
     # @example
     #   Chaton::Jobs::Stats.new.enqueued
     class Stats
-      # What there is to read.
+      # Names of the statistics.
       NAMES = %i[processed failed enqueued scheduled retries dead in_flight processes].freeze
 
       # @param native [Native::JobsClient]
@@ -17,21 +17,21 @@ module Chaton
       end
 
       # @!method processed
-      #   @return [Integer] jobs ended since the store was made, failures included
+      #   @return [Integer] jobs ended, failures included
       # @!method failed
-      #   @return [Integer] of these, failed
+      #   @return [Integer] failed jobs among them
       # @!method enqueued
       #   @return [Integer] jobs waiting in all queues
       # @!method scheduled
-      #   @return [Integer] jobs waiting for their time
+      #   @return [Integer] scheduled jobs
       # @!method retries
-      #   @return [Integer] failed jobs waiting for their time
+      #   @return [Integer] failed jobs waiting for a retry
       # @!method dead
-      #   @return [Integer] jobs that failed for good and were kept
+      #   @return [Integer] jobs in the dead set
       # @!method in_flight
-      #   @return [Integer] jobs that workers have taken
+      #   @return [Integer] jobs claimed by workers
       # @!method processes
-      #   @return [Integer] living workers
+      #   @return [Integer] running workers
       NAMES.each { |name| define_method(name) { @values.fetch(name) } }
 
       # @return [Hash{String=>Integer}] size by queue

@@ -30,7 +30,7 @@ module Sidekiq
       def via(_pool) = raise(NotImplementedError, "a Chaton client has one store; run a process for each")
     end
 
-    # There is one store; no pool is taken.
+    # Ignores a pool: there is one store.
     def initialize(*, **); end
 
     # @return [String, nil]

@@ -3,16 +3,15 @@
 require_relative "../job"
 
 module Sidekiq
-  # A job class as Sidekiq's are written.
+  # Makes a class a job, with Sidekiq's method names.
   module Job
-    # Makes the class a job of Chaton's.
     # @private
     def self.included(base)
       base.include(Chaton::Job)
       base.extend(ClassMethods)
     end
 
-    # Sidekiq's words beside those of Chaton's job classes.
+    # Sidekiq's names of class methods.
     module ClassMethods
       # Sets options; any key is allowed.
       #
@@ -25,7 +24,6 @@ module Sidekiq
       # As Chaton's `retries_exhausted`.
       def sidekiq_retries_exhausted(&block) = retries_exhausted(&block)
 
-      # @return [void]
       def queue_as(name) = sidekiq_options("queue" => name.to_s)
 
       # @param item [Hash]
@@ -35,7 +33,7 @@ module Sidekiq
       # @return [Hash{String=>Object}]
       def sidekiq_options_hash = get_sidekiq_options
 
-      # Sidekiq's classes may carry any key.
+      # Sidekiq allows any key.
       # @private
       def check_options(given) = given.transform_keys(&:to_s)
 
@@ -48,7 +46,6 @@ module Sidekiq
 
   # A job that can be interrupted between two items.
   module IterableJob
-    # Makes the class a job of Chaton's that can be interrupted.
     # @private
     def self.included(base)
       base.include(Job)

@@ -7,17 +7,17 @@ require_relative "job"
 require_relative "client"
 require_relative "api"
 
-# Sidekiq's names, answered by Chaton; see "chaton/sidekiq".
+# Sidekiq's names on top of Chaton; see "chaton/sidekiq".
 module Sidekiq
   autoload :Testing, "chaton/sidekiq/testing"
   autoload :Queues, "chaton/sidekiq/testing"
 
-  # Tells these names from the gem's, which has a version.
+  # Marks this module; the gem's has a version instead.
   CHATON = true
   Batch = Chaton::Batch
   Shutdown = Chaton::Jobs::Shutdown
 
-  # For middleware: what it may ask for.
+  # Methods that middleware may call.
   module ServerMiddleware
     attr_accessor :config
 
@@ -31,20 +31,18 @@ module Sidekiq
   @options = {}
 
   class << self
-    # @return [Hash{Symbol=>Object}] settings that somebody wrote; Chaton reads its own configuration
+    # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton does not read them
     attr_reader :options
 
     # @return [Boolean] whether this process runs jobs
     def server? = Chaton::Jobs::Runtime.server?
 
     # @yieldparam config [Sidekiq]
-    # @return [void]
     def configure_server
       yield self if server?
     end
 
     # @yieldparam config [Sidekiq]
-    # @return [void]
     def configure_client
       yield self unless server?
     end
@@ -61,7 +59,6 @@ module Sidekiq
     # @return [Array<#call>]
     def death_handlers = Chaton::Jobs.setup.death_handlers
 
-    # @return [void]
     def on(event, &block) = Chaton::Jobs.setup.on(event, &block)
 
     # @return [#info]
@@ -72,7 +69,7 @@ module Sidekiq
       Chaton::Jobs.logger = logger
     end
 
-    # @return [Hash{String=>Object}] what a job class has that says nothing
+    # @return [Hash{String=>Object}] options of a job class that sets none
     def default_job_options = @job_options
     alias default_worker_options default_job_options
 
@@ -83,11 +80,9 @@ module Sidekiq
     alias default_worker_options= default_job_options=
 
     # Arguments are always checked.
-    #
-    # @return [void]
     def strict_args!(*) = nil
 
-    # @return [Object] a setting that somebody wrote
+    # @return [Object] a setting that the application wrote
     def [](name) = @options[name]
 
     # @return [Object]
@@ -95,7 +90,7 @@ module Sidekiq
       @options[name] = value
     end
 
-    # Says that it has no effect; the address belongs into Chaton's configuration.
+    # Warns that it has no effect.
     def redis=(_settings)
       logger.warn("Sidekiq.redis = … has no effect with Chaton: write jobs { store \"redis://…\" } into " \
                   "config/chaton.rb")

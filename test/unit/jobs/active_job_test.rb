@@ -39,7 +39,7 @@ class ActiveJobTest < JobsUnitCase
     assert seen.end_with?("[[:ack]]"), seen
   end
 
-  def test_later_and_many
+  def test_delayed_jobs_and_many_at_once
     seen = printed(<<~RUBY)
       Send.set(wait: 60).perform_later("a")
       later = STORE.rows.shift.at > Time.now.to_f + 50
@@ -61,7 +61,7 @@ class ActiveJobTest < JobsUnitCase
     end
   end
 
-  def test_blocks_of_the_jobs_own_class_decide_over_retries
+  def test_retry_blocks_of_the_wrapped_class_apply
     assert_includes printed(<<~RUBY), "[:dead"
       class Send
         def self.sidekiq_retry_in_block = ->(*) { :kill }
@@ -74,7 +74,7 @@ class ActiveJobTest < JobsUnitCase
     RUBY
   end
 
-  def test_rails_that_comes_later_finds_the_adapter
+  def test_rails_loaded_later_finds_the_adapter
     assert_equal "ActiveJob::QueueAdapters::ChatonAdapter", in_process(<<~RUBY)
       require "chaton"
       Chaton::Jobs.use(nil)

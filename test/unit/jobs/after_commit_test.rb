@@ -20,7 +20,7 @@ class AfterCommitTest < JobsUnitCase
     def args = STORE.items.map { |item| item["args"] }
   RUBY
 
-  def test_a_push_waits_for_the_commit_and_knows_its_number_before
+  def test_a_push_waits_for_the_commit_and_returns_its_jid_at_once
     assert_printed '[24, [], [[1], ["x"]], true]', <<~RUBY
       jid = nil
       text = +"x"
@@ -34,7 +34,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_a_rollback_drops_it
+  def test_a_rollback_drops_the_push
     assert_printed "[[:after], true]", <<~RUBY
       transaction { Late.perform_async("dropped"); raise ActiveRecord::Rollback }
       transaction do
@@ -45,7 +45,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_a_nested_one_waits_for_the_outermost
+  def test_a_nested_transaction_waits_for_the_outermost
     assert_printed "[[], [[1]]]", <<~RUBY
       inside = transaction do
         transaction(requires_new: true) { Late.perform_async(1) }
@@ -55,7 +55,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_a_batch_is_closed_behind_its_jobs
+  def test_a_batch_is_closed_after_its_jobs_are_pushed
     assert_printed "[[], false, [[1]], true]", <<~RUBY
       batch = Chaton::Batch.new
       closed = -> { STORE.batches[batch.bid][:closed] }
@@ -67,7 +67,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_who_does_not_want_to_wait_does_not
+  def test_enqueue_after_commit_can_be_switched_off
     assert_printed "[[1], [2]]", <<~RUBY
       transaction do
         Soon.perform_async(1)
@@ -78,7 +78,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_the_transaction_around_a_test_counts_for_nothing
+  def test_the_transaction_around_a_test_does_not_count
     assert_printed "[[[1]], [[1], [2]]]", <<~RUBY
       connection = ActiveRecord::Base.connection
       connection.begin_transaction(joinable: false)
@@ -89,7 +89,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_several_databases_all_have_to_commit
+  def test_a_push_waits_for_the_commits_of_all_databases
     assert_printed "[[], [[1]], [[1]]]", <<~RUBY
       class Other < ActiveRecord::Base
         self.abstract_class = true
@@ -109,7 +109,7 @@ class AfterCommitTest < JobsUnitCase
     RUBY
   end
 
-  def test_active_record_without_a_database_is_no_hindrance
+  def test_active_record_without_a_database_delays_nothing
     assert_printed "[[1]]", <<~RUBY
       ActiveRecord::Base.remove_connection
       Late.perform_async(1)

@@ -5,14 +5,14 @@ require_relative "support/jobs_unit_case"
 class ArgumentsTest < Minitest::Test
   class Text < String; end
 
-  def test_what_json_brings_back_passes
+  def test_values_that_json_brings_back_pass
     [[], [nil, true, false, 1, 2**80, 1.5, "ä", [1, [2]], { "a" => { "b" => [nil] } }], ["x".b]].each do |args|
       Chaton::Jobs::Arguments.check("A", args)
       pass
     end
   end
 
-  def test_what_it_does_not_is_named_with_its_place
+  def test_other_values_are_refused_with_their_path
     { [:x] => "argument 1 of A is a Symbol (:x), which JSON does not bring back; use a String",
       [1, { "a" => [0, :x] }] => 'argument 2["a"][1] of A is a Symbol (:x)',
       [{ a: 1 }] => "argument 1 of A has the key :a, a Symbol; use a String",
@@ -26,7 +26,7 @@ class ArgumentsTest < Minitest::Test
     end
   end
 
-  def test_what_is_nested_too_deep_is_refused
+  def test_too_deep_nesting_is_refused
     deep = (1..100).inject([]) { |inner, _| [inner] }
     error = assert_raises(ArgumentError) { Chaton::Jobs::Arguments.check("A", [deep]) }
     assert_includes error.message, "nested more than 100 deep"

@@ -22,7 +22,7 @@ class BatchTest < JobsUnitCase
     def later(_, options) = Done.seen = [:later, options]
   end
 
-  def test_jobs_of_the_block_belong_to_it
+  def test_jobs_of_the_block_belong_to_the_batch
     batch = Chaton::Batch.new
     batch.description = "all"
     batch.jobs do
@@ -51,7 +51,7 @@ class BatchTest < JobsUnitCase
     assert_equal [:later, {}], Done.seen
   end
 
-  def test_one_that_is_made_in_a_job_or_in_a_block_is_nested
+  def test_a_batch_made_in_a_job_or_in_a_block_is_nested
     outer = Chaton::Batch.new
     inner = nil
     outer.jobs { (inner = Chaton::Batch.new).jobs { Part.perform_async } }
@@ -61,7 +61,7 @@ class BatchTest < JobsUnitCase
     assert_equal outer.bid, Chaton::Batch.new(inner.bid).parent.bid
   end
 
-  def test_one_that_is_there_gets_more_jobs
+  def test_jobs_can_be_added_to_an_existing_batch
     batch = Chaton::Batch.new
     batch.jobs { Part.perform_async }
     Chaton::Batch.new(batch.bid).jobs { Part.perform_async }
@@ -69,7 +69,7 @@ class BatchTest < JobsUnitCase
     assert_raises(Chaton::Error) { Chaton::Batch.new(batch.bid).on(:success, Done) }
   end
 
-  def test_a_block_that_fails_leaves_it_unfinished
+  def test_a_batch_whose_block_fails_stays_open
     batch = Chaton::Batch.new
     assert_raises(RuntimeError) { batch.jobs { raise "no" } }
     refute @native.batches[batch.bid][:closed]
@@ -77,7 +77,7 @@ class BatchTest < JobsUnitCase
     assert_nil @native.rows.last.bid
   end
 
-  def test_mistakes_are_named
+  def test_wrong_events_and_late_callbacks_are_refused
     assert_includes assert_raises(ArgumentError) { Chaton::Batch.new.on(:end, Done) }.message, ":success, :complete"
     assert_raises(ArgumentError) { Chaton::Batch.new.on(:success, Done, key: 1).jobs { nil } }
     assert_includes assert_raises(Chaton::Error) { Chaton::Batch::Status.new("x") }.message, "there is no batch x"

@@ -25,7 +25,7 @@ class ChainTest < Minitest::Test
     @chain = Chaton::Jobs::Chain.new
   end
 
-  def test_runs_from_the_outside_in_with_its_arguments
+  def test_middleware_runs_from_the_outside_in_with_its_arguments
     @chain.add(B, @out)
     @chain.prepend(A, @out)
     @chain.add(C, @out)
@@ -33,12 +33,12 @@ class ChainTest < Minitest::Test
     assert_equal [[:A, 1, 2], [:B, 1, 2], [:C, 1, 2]], @out
   end
 
-  def test_one_that_does_not_yield_stops_it
+  def test_middleware_that_does_not_yield_stops_the_chain
     @chain.add(Stop)
     assert_nil(@chain.invoke { flunk })
   end
 
-  def test_has_an_order_that_can_be_changed
+  def test_the_order_can_be_changed
     @chain.add(A).add(C).insert_before(C, B)
     assert_equal [A, B, C], @chain.map(&:klass)
     @chain.insert_after(C, A)

@@ -30,7 +30,7 @@ class ClientTest < JobsUnitCase
     def call(*) = false
   end
 
-  def test_a_plain_job_goes_the_short_way
+  def test_a_plain_job_is_written_by_the_native_client
     jid = Plain.perform_async(1, "a")
     assert_match(/\A\h{24}\z/, jid)
     assert_equal [:push_args], @native.calls
@@ -39,7 +39,7 @@ class ClientTest < JobsUnitCase
     assert_equal [3, "low", ["x"], "web", "ClientTest::Plain", [1, "a"], jid], item.values.first(7)
   end
 
-  def test_later_is_seconds_from_now_or_a_time_and_the_past_is_now
+  def test_an_interval_is_seconds_from_now_or_a_time_and_the_past_is_now
     Plain.perform_in(60, 1)
     Plain.perform_at(Time.now + 120, 1)
     Plain.perform_in(-5, 1)
@@ -61,7 +61,7 @@ class ClientTest < JobsUnitCase
     assert_equal "low", Plain.options["queue"]
   end
 
-  def test_bulk_pushes_in_slices
+  def test_a_bulk_push_is_split_into_slices
     jids = Plain.perform_bulk((1..5).map { |number| [number] }, batch_size: 2)
     assert_equal 5, jids.uniq.size
     assert_equal [:push_args] * 3, @native.calls
@@ -71,7 +71,7 @@ class ClientTest < JobsUnitCase
     assert_empty Plain.perform_bulk([])
   end
 
-  def test_locks_expiry_and_deadline_are_written_under_one_key
+  def test_lock_expiry_and_deadline_are_in_the_member_chaton
     jid = Unique.perform_async(1)
     assert_nil Unique.perform_async(1), "an equal one is waiting"
     assert Unique.perform_async(2)
@@ -84,7 +84,7 @@ class ClientTest < JobsUnitCase
     assert_empty row.item.keys & Chaton::Jobs::Options::EXTRA
   end
 
-  def test_a_scheduled_unique_job_holds_its_lock_until_then
+  def test_the_lock_of_a_scheduled_job_counts_from_its_time
     Unique.perform_in(100, 1)
     assert_in_delta 160, @native.rows.first.lock.last, 1
     assert_in_delta Time.now.to_f + 110, @native.items.first["chaton"]["expires_at"], 5
@@ -111,7 +111,7 @@ class ClientTest < JobsUnitCase
     assert_equal 1, @native.rows.size
   end
 
-  def test_a_due_job_is_pushed_without_asking_for_its_lock_again
+  def test_a_due_job_is_pushed_without_acquiring_its_lock_again
     @config.client_middleware.add Mark
     item = { "class" => "A", "args" => [], "queue" => "q", "jid" => "j", "bid" => "b", "created_at" => 1.5,
              "chaton" => { "lock" => "k" } }
@@ -122,7 +122,7 @@ class ClientTest < JobsUnitCase
     assert_kind_of Float, row.item["enqueued_at"]
   end
 
-  def test_hashes_as_sidekiq_takes_them
+  def test_hashes_are_pushed_as_by_sidekiqs_client
     jid = client.push("class" => Plain, "args" => [1], "queue" => "other", "jid" => "x" * 24, "mine" => 1)
     assert_equal "x" * 24, jid
     assert_equal ["other", 3, 1], @native.items.first.values_at("queue", "retry", "mine")
@@ -134,7 +134,7 @@ class ClientTest < JobsUnitCase
     assert_raises(ArgumentError) { client.push("class" => Plain, "args" => [:x]) }
   end
 
-  def test_the_generation_of_the_format_decides_what_times_are
+  def test_times_follow_the_generation_of_the_format
     client(format: 8).push("class" => Plain, "args" => [])
     client(format: 7).push("class" => Plain, "args" => [])
     assert_equal [Integer, Float], @native.items.map { |item| item["created_at"].class }

@@ -9,7 +9,7 @@ class ExtraTest < Minitest::Test
   SCRIPT = 'require "chaton"; Chaton::Jobs::Client; print Digest.const_defined?(:SHA256, false)'
 
   # Left to its first use it is loaded by many threads at once, and Ruby refuses some of them.
-  def test_the_class_of_its_digest_is_loaded_with_it
+  def test_the_digest_class_is_loaded_at_once
     assert_equal ["true", ""], Open3.capture3(RbConfig.ruby, "-I", LIB, "-e", SCRIPT).first(2)
   end
 end

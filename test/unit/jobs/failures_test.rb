@@ -32,7 +32,7 @@ class FailuresTest < JobsUnitCase
     @config.death_handlers << ->(item, error) { @told << [item["jid"], error.message] }
   end
 
-  def test_the_first_failure_starts_counting
+  def test_the_first_failure_sets_retry_count_to_zero
     before = Time.now.to_f
     outcome, at, = run_job(Plain).outcomes.first
     item = run_job(Plain).written
@@ -46,7 +46,7 @@ class FailuresTest < JobsUnitCase
     assert_equal 1.5, item["enqueued_at"]
   end
 
-  def test_later_ones_go_on_counting
+  def test_further_failures_count_up
     one = run_job(Plain, retry_count: 3, failed_at: 5.0)
     assert_equal 4, one.written["retry_count"]
     assert_equal 5.0, one.written["failed_at"]
@@ -66,7 +66,7 @@ class FailuresTest < JobsUnitCase
     assert_equal [{ "a" => [1.5, nil] }, { "lock" => "k" }], one.written.values_at("mine", "chaton")
   end
 
-  def test_when_retries_are_used_up_it_dies
+  def test_a_job_without_retries_left_goes_to_the_dead_set
     { { retry: 2, retry_count: 1 } => :dead, { retry: 2, retry_count: 0 } => :retry, { retry: 0 } => :dead,
       { retry: true, retry_count: 24 } => :dead, { retry: true, retry_count: 23 } => :retry,
       { retry: 0, dead: false } => :discard, { retry: false } => :discard }.each do |fields, outcome|
@@ -75,7 +75,7 @@ class FailuresTest < JobsUnitCase
     assert_equal 5, @told.size
   end
 
-  def test_a_document_without_retry_has_that_of_the_class
+  def test_a_document_without_retry_uses_the_option_of_the_class
     one = FakeJob.new({ "class" => Quiet.name, "args" => [], "jid" => "j", "queue" => "q" })
     handler.call(one)
     assert_equal :discard, one.outcome
@@ -84,14 +84,14 @@ class FailuresTest < JobsUnitCase
     assert_equal :discard, one.outcome, "no class, no word of retries"
   end
 
-  def test_a_time_to_retry_in_counts_instead_of_a_number
+  def test_retry_for_replaces_the_number_of_retries
     now = Time.now.to_f
     assert_equal :retry, run_job(Plain, retry_for: 60, retry: 1, retry_count: 9, failed_at: now - 30).outcome
     assert_equal :dead, run_job(Plain, retry_for: 60, retry_count: 1, failed_at: now - 90).outcome
     assert_equal :dead, run_job(Plain, retry_for: 60, retry_count: 1, failed_at: ((now - 90) * 1000).to_i).outcome
   end
 
-  def test_the_class_decides_when
+  def test_retry_in_sets_the_delay
     Broken.answer = 100
     one = run_job(Broken)
     assert_in_delta Time.now.to_f + 105, one.outcomes.first[1], 8
@@ -105,7 +105,7 @@ class FailuresTest < JobsUnitCase
     assert_includes logged, "in retry_in"
   end
 
-  def test_the_class_may_end_it
+  def test_retry_in_can_kill_and_discard
     Broken.answer = :kill
     assert_equal :dead, run_job(Broken).outcome
     assert_equal %w[b4a577edbccf1d805744efa9 boom], Broken.exhausted
@@ -114,18 +114,18 @@ class FailuresTest < JobsUnitCase
     assert_equal 2, @told.size
   end
 
-  def test_what_the_last_block_writes_is_kept_unless_it_is_no_json
+  def test_changes_by_retries_exhausted_are_kept_unless_they_are_no_json
     klass = Class.new(Plain) { retries_exhausted { |item, _| item["note"] = item["jid"] == "bad" ? "\xff" : "n" } }
     self.class.const_set(:Noted, klass)
     assert_equal "n", run_job(klass, retry: 0).written["note"]
     assert_nil run_job(klass, retry: 0, jid: "bad").written["note"]
   end
 
-  def test_retries_may_have_a_queue_of_their_own
+  def test_retries_can_go_to_another_queue
     assert_equal "slow", run_job(Plain, retry_queue: "slow").written["queue"]
   end
 
-  def test_a_backtrace_is_kept_where_it_is_wanted
+  def test_a_backtrace_is_kept_if_the_class_asks_for_it
     lines = Chaton::Jobs::ErrorReport.lines(run_job(Plain, backtrace: true).written["error_backtrace"])
     assert_includes lines.first, __FILE__
     two = Chaton::Jobs::ErrorReport.lines(run_job(Plain, backtrace: 2).written["error_backtrace"])
@@ -133,7 +133,7 @@ class FailuresTest < JobsUnitCase
     assert_nil Chaton::Jobs::ErrorReport.lines("nonsense")
   end
 
-  def test_a_message_fits_into_json
+  def test_any_message_becomes_valid_json
     assert_equal 10_000, run_job(Broken, "x" * 20_000).written["error_message"].size
     error = RuntimeError.new("caf\xC3 \xff".b)
     assert_predicate Chaton::Jobs::ErrorReport.message(error), :valid_encoding?
@@ -151,13 +151,13 @@ class FailuresTest < JobsUnitCase
     assert_includes logged, "in a handler"
   end
 
-  def test_a_broken_death_handler_keeps_nobody_from_dying
+  def test_a_failing_death_handler_does_not_change_the_outcome
     @config.death_handlers.unshift(->(*) { exit })
     assert_equal :dead, run_job(Plain, retry: 0).outcome
     assert_equal 1, @told.size
   end
 
-  def test_one_line_says_what_failed
+  def test_a_failure_is_one_line_in_the_log
     run_job(Plain)
     assert_match(/WARN  job failed  class=FailuresTest::Plain jid=b4a57\h+ queue=default seconds=0\.\d+ /, logged)
     assert_equal 1, logged.lines.size

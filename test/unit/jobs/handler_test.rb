@@ -73,7 +73,7 @@ class HandlerTest < JobsUnitCase
     assert_nil Thread.current[:chaton_parent_batch]
   end
 
-  def test_server_middleware_is_around_it
+  def test_server_middleware_wraps_the_job
     @config.server_middleware.add(Around)
     assert_equal [[:ack]], run_job(Good, 1).outcomes
     assert_equal ["other"], Good.seen.first
@@ -81,7 +81,7 @@ class HandlerTest < JobsUnitCase
     assert_equal [[:ack]], run_job(Good, 1).outcomes, "as with Sidekiq: not run is not failed"
   end
 
-  def test_whatever_a_job_does_it_is_settled
+  def test_every_failure_leads_to_a_retry
     %w[leave thrown endless memory syntax silent nothing_like_that].each do |how|
       assert_equal :retry, run_job(Bad, how).outcome, how
     end
@@ -91,7 +91,7 @@ class HandlerTest < JobsUnitCase
     assert_includes run_job("JobTest::String").written["error_message"], "JobTest::String", "no String from outside"
   end
 
-  def test_a_killed_thread_settles_its_job
+  def test_the_job_of_a_killed_thread_gets_an_outcome
     one = job(Bad, "killed")
     Thread.new { handler.call(one) }.join
     assert_equal :retry, one.outcome
@@ -120,7 +120,7 @@ class HandlerTest < JobsUnitCase
     assert_equal 1, @native.rows.size
   end
 
-  def test_a_due_job_that_cannot_be_pushed_stays
+  def test_a_due_job_that_cannot_be_pushed_is_rescheduled
     Chaton::Jobs.swap_client(Chaton::Jobs::Client.new(BrokenStore.new, setup: @config))
     one = FakeJob.new({ "class" => "A", "args" => [], "jid" => "j", "queue" => "q" }, due: true)
     handler.call(one)

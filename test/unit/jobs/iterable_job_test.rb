@@ -36,13 +36,13 @@ class IterableJobTest < JobsUnitCase
     Each.at = nil
   end
 
-  def test_goes_through_all_and_leaves_nothing_behind
+  def test_an_iteration_removes_its_progress_at_the_end
     assert_equal [[:ack]], run_job(Each, 3).outcomes
     assert_equal [:start, 1, 2, 3, :stop, :complete], Each.seen
     assert_empty @native.hashes
   end
 
-  def test_is_interrupted_between_two_items_and_continued
+  def test_an_iteration_is_interrupted_between_two_items_and_continued
     Each.at = ->(item, _) { Chaton::Jobs.stopping = item == 2 }
     one = run_job(Each, 4)
     assert_equal [[:requeue]], one.outcomes
@@ -62,7 +62,7 @@ class IterableJobTest < JobsUnitCase
     assert_equal [:start, 1, 2, :resume, 2, 3, :stop, :complete], Each.seen
   end
 
-  def test_is_cancelled_by_itself_by_the_engine_and_by_the_store
+  def test_an_iteration_can_be_cancelled_by_itself_the_engine_and_the_store
     Each.at = ->(item, job) { job.cancel! if item == 2 }
     assert_equal [[:ack]], run_job(Each, 9).outcomes
     assert_equal [:start, 1, 2, :cancel, :stop], Each.seen
@@ -77,13 +77,13 @@ class IterableJobTest < JobsUnitCase
     assert_empty @native.hashes
   end
 
-  def test_nothing_to_do_is_complete_and_what_is_no_enumerator_is_an_error
+  def test_nil_completes_the_job_and_no_enumerator_is_an_error
     assert_equal :ack, run_job(Nothing, 1).outcome
     assert_equal [:stop, :complete], Each.seen
     assert_includes run_job(Wrong, 1).written["error_message"], "must be an Enumerator"
   end
 
-  def test_runs_inline_without_a_store
+  def test_an_iteration_runs_inline_without_a_store
     Each.perform_inline(2)
     assert_equal [:start, 1, 2, :stop, :complete], Each.seen
     assert_empty @native.hashes

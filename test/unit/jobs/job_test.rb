@@ -28,28 +28,28 @@ class JobTest < JobsUnitCase
     assert_equal 5, Grandchild.sidekiq_retry_in_block.call
   end
 
-  def test_a_slip_is_named_and_a_key_of_ones_own_is_kept
+  def test_misspelt_options_are_refused_and_other_keys_are_kept
     error = assert_raises(ArgumentError) { Class.new(Parent) { options queu: "x" } }
     assert_includes error.message, "there is no option queu; did you mean queue?"
     assert_raises(ArgumentError) { Parent.set(retryy: 5) }
     assert_equal 1, Class.new(Parent) { options customer: 1 }.options["customer"]
   end
 
-  def test_values_that_cannot_be_meant_are_refused
+  def test_wrong_values_of_options_are_refused
     [{ retry: "5" }, { retry: -1 }, { queue: "" }, { tags: "x" }, { unique_until: :end }, { unique_for: 0 },
      { expires_in: "soon" }, { limit: 5 }, { limit: { concurency: 5 } }, { limit: { rate: 5 } }].each do |wrong|
       assert_raises(ArgumentError, wrong.inspect) { Class.new(Parent) { options(**wrong) } }
     end
   end
 
-  def test_an_active_job_is_told_apart
+  def test_an_active_job_must_not_include_chatons_module
     base = Class.new
     base.define_singleton_method(:name) { "ActiveJob::Base" }
     error = assert_raises(ArgumentError) { Class.new(base) { include Chaton::Job } }
     assert_includes error.message, "queue_adapter = :chaton"
   end
 
-  def test_inline_runs_through_json
+  def test_perform_inline_passes_arguments_through_json
     assert_equal true, Parent.perform_inline({ "a" => 1 })
     assert_equal true, Parent.set(sync: true).perform_async(2)
     assert_equal [{ "a" => 1 }, 2], Parent.seen.last(2)
@@ -57,7 +57,7 @@ class JobTest < JobsUnitCase
     assert_raises(ArgumentError) { Parent.perform_sync(:x) }
   end
 
-  def test_requiring_chaton_is_light
+  def test_requiring_chaton_loads_no_native_code
     seen = in_process(<<~RUBY)
       require "chaton"
       print [$LOADED_FEATURES.grep(/chaton_native|did_you_mean.chaton|active|sidekiq/), defined?(Sidekiq), defined?(ActiveJob),
@@ -66,7 +66,7 @@ class JobTest < JobsUnitCase
     assert_equal '[[], nil, nil, "chaton/jobs"]', seen
   end
 
-  def test_without_configured_jobs_a_push_says_what_to_write
+  def test_a_push_without_configured_jobs_explains_what_to_write
     Dir.mktmpdir do |root|
       File.write("#{root}/chaton.rb", "workers 0\n")
       seen = in_process(<<~RUBY)

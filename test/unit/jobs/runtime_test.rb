@@ -31,7 +31,7 @@ class RuntimeTest < JobsUnitCase
     end
   end
 
-  def test_boots_rails_where_there_is_one
+  def test_boots_a_rails_application
     Dir.mktmpdir do |root|
       Dir.mkdir("#{root}/config")
       File.write("#{root}/config/environment.rb", "print 'booted'")
@@ -56,7 +56,7 @@ class RuntimeTest < JobsUnitCase
     runtime.unwatch
   end
 
-  def test_what_the_clock_enqueues
+  def test_documents_of_cron_jobs
     lines = [Line.new("n", "0 3 * * *", Nightly.name, "UTC", [1], nil),
              Line.new("m", "* * * * *", "NotHere", "Europe/Berlin", [], "low")]
     first, second = runtime.crons(plan(crons: lines))
@@ -66,7 +66,7 @@ class RuntimeTest < JobsUnitCase
     assert_equal({ "retry" => true, "queue" => "low", "class" => "NotHere", "args" => [] }, JSON.parse("#{second[4]}}"))
   end
 
-  def test_moments_of_a_workers_life
+  def test_blocks_of_events_run_once_and_in_order
     seen = []
     own = Chaton::Jobs.setup
     %i[startup quiet shutdown].each { |event| own.on(event) { seen << event } }
@@ -84,7 +84,7 @@ class RuntimeTest < JobsUnitCase
     Chaton::Jobs.stopping = false
   end
 
-  def test_code_that_rails_reloads_is_looked_up_anew
+  def test_reloaded_classes_are_looked_up_again
     assert_equal "[1, 2, [:wrapped, :wrapped]]", in_process(<<~RUBY)
       require "chaton"
       require "chaton/telemetry/log"

@@ -58,9 +58,9 @@ class SetsTest < Minitest::Test
     assert_equal ["0", "q", "A", [0]], [record.jid, record.queue, record.job_class, record.args]
     assert_equal Time.at(1.0), record.at
     assert_equal [Time.at(1.5), Time.at(1.5)], [record.created_at, record.failed_at], "seconds, and milliseconds"
-    wrapped = Chaton::Jobs::Record.new(nil, "dead", [0, 0, '{"wrapped":"W","args":[{"arguments":[1]}]}'])
+    wrapped = Chaton::Jobs::JobRecord.new(nil, "dead", [0, 0, '{"wrapped":"W","args":[{"arguments":[1]}]}'])
     assert_equal ["W", [1], nil], [wrapped.job_class, wrapped.args, wrapped.at]
-    assert_empty Chaton::Jobs::Record.new(nil, "dead", [0, 0, "{broken"]).item
+    assert_empty Chaton::Jobs::JobRecord.new(nil, "dead", [0, 0, "{broken"]).item
   end
 
   def test_queues_workers_and_counters

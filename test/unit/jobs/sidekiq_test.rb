@@ -75,7 +75,7 @@ class SidekiqTest < JobsUnitCase
     assert_served seen.lines.last(4)
   end
 
-  def test_what_its_middleware_has_dealt_with_is_done
+  def test_a_job_handled_by_the_gems_middleware_is_acknowledged
     file = <<~RUBY
       require "sidekiq"
       require "sidekiq/job_retry"
@@ -94,14 +94,14 @@ class SidekiqTest < JobsUnitCase
     assert_equal "[[:ack]]\n[[:requeue]]\n", seen.lines.last(2).join
   end
 
-  def test_a_gem_beside_another_store_is_told_of
+  def test_a_gem_with_another_store_is_warned_of
     seen = with_file("require 'sidekiq'") do |path|
       in_process("ENV['STORE'] = 'sqlite://x'\n#{WORKER.sub(":error", ":warn")}boot(#{path.inspect})")
     end
-    assert_includes seen, "goes to its own Redis, and jobs are taken from another store"
+    assert_includes seen, "enqueue to its own Redis, and jobs are claimed from another store"
   end
 
-  def test_and_without_it
+  def test_classes_run_unchanged_without_the_gem
     seen = with_file("require 'chaton/sidekiq'\n#{FILE}") do |file|
       in_process("#{WORKER}boot(#{file.inspect})\n#{SERVED}p Sidekiq.const_defined?(:VERSION)")
     end
@@ -109,11 +109,11 @@ class SidekiqTest < JobsUnitCase
     assert_served seen.lines.first(4)
   end
 
-  def test_the_gems_constants_are_not_there_unless_it_is
+  def test_without_the_gem_its_module_is_not_defined
     assert_equal "nil\n", in_process("#{WORKER}boot\np defined?(Sidekiq)")
   end
 
-  def test_beside_the_gem_our_names_only_say_so
+  def test_with_the_gem_loaded_chatons_names_only_warn
     seen = in_process(<<~RUBY)
       require "sidekiq"
       require "chaton/sidekiq"
@@ -122,7 +122,7 @@ class SidekiqTest < JobsUnitCase
     assert_includes seen, "constant\"\nnil\n"
     script = "module Sidekiq; VERSION = '8'; end; require 'chaton/sidekiq'"
     output, = Open3.capture2e("ruby", "-w", "-I#{LIB}", "-e", script)
-    assert_includes output, "the sidekiq gem is there, so its own classes are used"
+    assert_includes output, "the sidekiq gem is loaded, so its own classes are used"
   end
 
   def test_its_client_and_its_testing_without_the_gem

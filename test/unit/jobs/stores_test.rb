@@ -14,7 +14,7 @@ module StoresTests
     eventually { Seen.seen == [args] }
   end
 
-  def test_a_job_for_later_waits_for_its_time
+  def test_a_scheduled_job_waits_for_its_time
     Note.perform_in(600, "later")
     Note.perform_in(0.1, "soon")
     assert_equal 2, stats.scheduled
@@ -33,7 +33,7 @@ module StoresTests
     eventually { stats.in_flight.zero? }
   end
 
-  def test_a_failure_waits_for_its_retry_and_can_be_sent_on_by_hand
+  def test_a_failed_job_waits_for_its_retry_and_can_be_requeued
     start
     jid = Broken.perform_async(1)
     retries = Chaton::Jobs::RetrySet.new(@native)
@@ -49,10 +49,10 @@ module StoresTests
     dead = Chaton::Jobs::DeadSet.new(@native)
     assert_equal jid, dead.find_job(jid).jid
     assert dead.first.delete
-    refute Chaton::Jobs::Record.new(@native, "dead", [0.0, 0, record.payload]).delete
+    refute Chaton::Jobs::JobRecord.new(@native, "dead", [0.0, 0, record.payload]).delete
   end
 
-  def test_after_the_last_retry_it_dies
+  def test_after_the_last_retry_a_job_is_dead
     start
     jid = Broken.set(retry: 0).perform_async(1)
     dead = Chaton::Jobs::DeadSet.new(@native)
@@ -64,7 +64,7 @@ module StoresTests
     assert_equal [1, 0], [dead.size, stats.retries]
   end
 
-  def test_an_equal_job_is_not_stored_until_the_first_has_ended
+  def test_an_equal_job_is_refused_until_the_first_has_ended
     first = Unique.perform_async(1)
     assert first
     assert_nil Unique.perform_async(1)
@@ -89,7 +89,7 @@ module StoresTests
     assert(Seen.seen.each_slice(2).all? { |(_, one), (_, two)| one == two })
   end
 
-  def test_what_is_stale_is_not_started
+  def test_an_expired_job_is_not_started
     Stale.perform_async("stale")
     eventually { Time.now.to_f > Chaton::Jobs::Queue.new("default", @native).first["chaton"]["expires_at"] }
     Note.perform_async("fresh")
@@ -98,7 +98,7 @@ module StoresTests
     eventually { stats.enqueued.zero? && stats.in_flight.zero? }
   end
 
-  def test_a_running_job_hears_that_it_is_cancelled
+  def test_a_running_job_can_be_cancelled
     start
     jid = Long.perform_async
     eventually { Seen.seen == [[:began]] }
@@ -106,7 +106,7 @@ module StoresTests
     eventually { Seen.seen == [[:began], [:cancelled]] }
   end
 
-  def test_a_running_job_hears_that_its_deadline_is_over
+  def test_a_running_job_sees_the_end_of_its_deadline
     start
     Short.perform_async
     eventually { Seen.seen == [[:began], [:cancelled]] }
@@ -124,7 +124,7 @@ module StoresTests
     assert_equal [[1], [2], [3], [4], [5], [:complete]], Seen.seen.uniq
   end
 
-  def test_a_batch_tells_of_its_end
+  def test_the_callbacks_of_a_batch_run_at_its_end
     batch = Chaton::Batch.new.on(:success, Callbacks, "n" => 1).on(:complete, Callbacks).on(:death, Callbacks)
     batch.jobs { Note.perform_bulk([[1], [2]]) }
     start
@@ -133,7 +133,7 @@ module StoresTests
     assert_predicate batch.status, :success?
   end
 
-  def test_a_batch_tells_of_a_death
+  def test_the_death_callback_of_a_batch_runs
     batch = Chaton::Batch.new.on(:success, Callbacks).on(:complete, Callbacks).on(:death, Callbacks)
     batch.jobs { Broken.set(retry: 0).perform_async }
     start

@@ -45,13 +45,13 @@ class TestingTest < JobsUnitCase
     assert_empty Counted.jobs
   end
 
-  def test_jobs_run_where_they_are_enqueued
+  def test_jobs_run_inline_when_they_are_enqueued
     Chaton::Testing.inline! { Counted.perform_async(1) }
     assert_equal [1, 0], Counted.seen
     assert_predicate Chaton::Testing, :disabled?
   end
 
-  def test_modes_hold_for_a_block_and_the_store_is_left_alone
+  def test_modes_apply_during_a_block_and_leave_the_store_alone
     Chaton::Testing.fake! do
       Chaton::Testing.inline! { assert_predicate Chaton::Testing, :inline? }
       assert_predicate Chaton::Testing, :fake?

@@ -95,7 +95,7 @@ impl InFlightTable {
     pub fn new(slots: usize, threads: usize) -> io::Result<Self> {
         let (slots, threads) = (slots.max(1), threads.max(1));
         // SAFETY: a literal name with its NUL; the flag keeps it from other programs.
-        let raw = unsafe { libc::memfd_create(c"chaton-in_flight".as_ptr(), libc::MFD_CLOEXEC) };
+        let raw = unsafe { libc::memfd_create(c"chaton-in-flight".as_ptr(), libc::MFD_CLOEXEC) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -126,7 +126,7 @@ impl InFlightTable {
         let bytes = file.metadata()?.len() as usize;
         if bytes == 0 || !bytes.is_multiple_of(slot_bytes(threads)) {
             let message = format!(
-                "descriptor {inherited} is no in_flight of {threads} threads: {bytes} bytes"
+                "descriptor {inherited} is no in-flight table of {threads} threads: {bytes} bytes"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
@@ -224,7 +224,7 @@ impl InFlightTable {
     }
 
     fn head(&self, slot: usize) -> &SlotHeader {
-        assert!(slot < self.slots, "in_flight has {} slots, asked for {slot}", self.slots);
+        assert!(slot < self.slots, "in-flight table has {} slots, asked for {slot}", self.slots);
         // SAFETY: in bounds and aligned (both sizes are multiples of 64), mapped
         // until drop; all-zero bytes are valid atomics.
         unsafe { self.at.add(slot * slot_bytes(self.threads)).cast::<SlotHeader>().as_ref() }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "in_flight has 1 slots")]
+    #[should_panic(expected = "in-flight table has 1 slots")]
     fn an_unknown_slot_is_refused() {
         InFlightTable::new(1, 1).unwrap().clear(1);
     }

@@ -71,10 +71,10 @@ module Chaton
           client.queues.find { |queue| "queue:#{queue[:name]}" == place }&.fetch(:size) || 0
         end
 
-        # @return [::Chaton::Jobs::Record]
-        def record(place, entry) = ::Chaton::Jobs::Record.new(client, place, entry)
+        # @return [::Chaton::Jobs::JobRecord]
+        def record(place, entry) = ::Chaton::Jobs::JobRecord.new(client, place, entry)
 
-        # @return [::Chaton::Jobs::Record] of the job with this number
+        # @return [::Chaton::Jobs::JobRecord] of the job with this number
         # @raise [Chaton::Error] when it waits nowhere
         def found(jid)
           place, entry = client.find(jid)

@@ -6,9 +6,9 @@ require_relative "error_report"
 
 module Chaton
   module Jobs
-    # A job in the store, and what can be done with it.
-    class Record
-      # @return [String] where it was found
+    # A stored job.
+    class JobRecord
+      # @return [String] its location, see {JobList#place}
       attr_reader :place
       # @return [String] its document
       attr_reader :payload
@@ -23,7 +23,7 @@ module Chaton
         @payload = entry[2]
       end
 
-      # @return [Hash{String=>Object}] the parsed document; empty when it is none
+      # @return [Hash{String=>Object}] the parsed document; empty when it is malformed
       def item
         @item ||= parse
       end
@@ -37,10 +37,10 @@ module Chaton
       # @return [String, nil]
       def queue = item["queue"]
 
-      # @return [String, nil] the class that does the work
+      # @return [String, nil] its class; of an ActiveJob the wrapped one
       def job_class = item["display_class"] || item["wrapped"] || item["class"]
 
-      # @return [Array] as that class gets them
+      # @return [Array] the arguments as that class gets them
       def args
         given = item["args"] || []
         return given unless item["wrapped"] && given.first.is_a?(Hash)
@@ -60,10 +60,10 @@ module Chaton
       # @return [Time, nil]
       def failed_at = time("failed_at")
 
-      # @return [Array<String>, nil] of the last failure, where its class keeps it
+      # @return [Array<String>, nil] of the last failure, if the class keeps it
       def error_backtrace = ErrorReport.lines(item["error_backtrace"])
 
-      # @return [Boolean] false: it was no longer there, as with the others below
+      # @return [Boolean] false when it was gone, as for the methods below
       def delete = @native.remove(@place, @entry)
 
       # Sends it to its queue now.

@@ -7,10 +7,10 @@ require_relative "../job"
 
 module Chaton
   module Testing
-    # Takes the native client's place in tests: a list of documents. Locks and limits have no effect, and a
-    # batch only counts.
-    class Memory
-      # @return [Boolean] whether jobs run where they are enqueued
+    # Replaces the native client in tests with a list of documents. Locks and limits have no effect; a batch only
+    # counts its jobs. Methods without a comment are as in Native::JobsClient.
+    class JobsMemory
+      # @return [Boolean] whether jobs run when they are enqueued
       attr_accessor :inline
 
       def initialize
@@ -20,7 +20,6 @@ module Chaton
         @hashes = {}
       end
 
-      # As the native client's.
       def push_args(queue, head, lists, at, jids = nil)
         class_name = JSON.parse("#{head}}")["class"]
         lists.each { |args| Jobs::Arguments.check(class_name, args) }
@@ -32,17 +31,15 @@ module Chaton
         end
       end
 
-      # As the native client's.
       def push(queue, payload, at, _lock, bid)
         @batches[bid][:total] += 1 if @batches.key?(bid)
         store(payload, queue, at)
         nil
       end
 
-      # As the native client's.
       def push_many(jobs) = jobs.map { |job| push(*job) }
 
-      # @return [Array<Hash>] documents; a job for later has its time in `at`
+      # @return [Array<Hash>] documents; of a scheduled job with its time in `at`
       def jobs = @lock.synchronize { @jobs.dup }
 
       # @param name [String] of a class
@@ -50,13 +47,11 @@ module Chaton
       def jobs_of(name) = jobs.select { |item| item["class"] == name }
 
       # @param name [String, nil] of a class; nil: all
-      # @return [void]
       def clear(name = nil)
         @lock.synchronize { @jobs.reject! { |item| name.nil? || item["class"] == name } }
       end
 
       # @param name [String, nil] of a class; nil: all
-      # @return [void]
       def drain(name = nil)
         nil while run_first(name)
       end
@@ -72,32 +67,25 @@ module Chaton
         !item.nil?
       end
 
-      # As the native client's.
       def batch_open(bid, parent, description, _callbacks, _ttl_s)
         @batches[bid] = { bid: bid, parent: parent, description: description, created_at: Jobs::Clock.now_s, total: 0,
                           pending: 0, failures: 0, failed_jids: [], children_pending: 0, complete: false,
                           success: false, dead: false }
       end
 
-      # As the native client's.
       def batch_close(_bid) = nil
 
-      # As the native client's.
       def batch(bid) = @batches[bid]
 
-      # As the native client's.
       def unlock(_key, _jid) = nil
 
-      # As the native client's.
       def load(key) = @hashes.fetch(key, {})
 
-      # As the native client's.
       def save(key, fields, _ttl_s)
         @hashes[key] = load(key).merge(fields)
         nil
       end
 
-      # As the native client's.
       def remove_hash(key)
         @hashes.delete(key)
         nil

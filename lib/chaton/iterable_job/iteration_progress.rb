@@ -4,15 +4,15 @@ require "json"
 
 module Chaton
   module IterableJob
-    # How far an iteration has come, kept in the store under the key and with the fields of Sidekiq's.
-    class Progress
-      # Time between two writes.
+    # The progress of an iteration, stored under Sidekiq's key with Sidekiq's fields.
+    class IterationProgress
+      # Least time between two writes.
       INTERVAL_S = 5.0
-      # It is forgotten after this time: 30 days.
+      # It is removed after this time: 30 days.
       TTL_S = 30 * 86_400.0
 
-      # @param jid [String, nil] nil: no worker runs it, and nothing is kept
-      # @return [Progress]
+      # @param jid [String, nil] nil without a worker: nothing is stored
+      # @return [IterationProgress]
       def self.open(jid)
         native = jid && Jobs.client.native
         new(native, "it-#{jid}", native ? native.load("it-#{jid}") : {})
@@ -34,16 +34,16 @@ module Chaton
         @began_s = @saved_s = now_s
       end
 
-      # @return [Boolean] whether nothing of the job ran before
+      # @return [Boolean] whether the job never ran before
       def first_run? = @runs == 1
 
       # @return [Boolean]
       def cancelled? = @cancelled
 
-      # Called before each item; writes now and then.
+      # Called before each item. Writes the cursor now and then.
       #
       # @param cursor [Object]
-      # @return [Boolean] whether somebody cancelled the job by way of the store
+      # @return [Boolean] whether the job was cancelled in the store
       def tick(cursor)
         now = now_s
         return false if now - @saved_s < INTERVAL_S
@@ -53,19 +53,16 @@ module Chaton
       end
 
       # @param cursor [Object]
-      # @return [void]
       def save(cursor)
         @saved_s = now_s
         @native&.save(@key, { "ex" => @runs.to_s, "c" => JSON.generate(cursor, max_nesting: false),
                               "rt" => (@runtime_s + @saved_s - @began_s).round(3).to_s }, TTL_S)
       end
 
-      # @return [void]
       def cancel
         @native&.save(@key, { "cancelled" => Time.now.to_i.to_s }, TTL_S)
       end
 
-      # @return [void]
       def forget
         @native&.remove_hash(@key)
       end
