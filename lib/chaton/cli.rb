@@ -13,14 +13,10 @@ module Chaton
     DEBUG = /\A--log-level(=|\s)debug\z/
 
     # @param argv [Array<String>]
-    # @param out [IO]
-    # @param err [IO]
     # @return [Integer] exit status: 0 done, 1 an error that was printed, 130 interrupted
     def self.start(argv, out: $stdout, err: $stderr) = new(argv, out: out, err: err).run
 
     # @param argv [Array<String>]
-    # @param out [IO]
-    # @param err [IO]
     def initialize(argv, out:, err:)
       @argv = argv.map(&:dup).freeze
       @out = out

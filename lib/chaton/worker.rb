@@ -34,7 +34,6 @@ module Chaton
 
     # Runs a worker and ends the process with it; never returns.
     #
-    # @param context [ForkContext]
     # @param identity [Hash] see {#initialize}
     def self.live(context, **identity)
       worker = new(context, **identity)
@@ -43,7 +42,6 @@ module Chaton
       worker.complete? ? exit(status) : exit!(status)
     end
 
-    # @param context [ForkContext]
     # @param index [Integer] number of the worker
     # @param scoreboard_slot [Integer] its row in the shared memory
     # @param generation [Integer] number of the code version it runs

@@ -39,12 +39,8 @@ module Chaton
       end
 
       # @param name [String] such as "--json"
-      # @return [Boolean]
       def switch?(name) = @on.include?(name)
 
-      # @param message [String]
-      # @param suggestion [String, nil]
-      # @return [void]
       def problem(message, suggestion = nil)
         @problems << Config::Problem.new(ORIGIN, message, suggestion)
       end

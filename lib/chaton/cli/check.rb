@@ -11,10 +11,8 @@ module Chaton
   class CLI
     # chaton check: would `chaton serve` start?
     class Check < Command
-      # @return [Array<String>]
       def self.switches = ["--json"]
 
-      # @return [Integer] exit status
       def run
         plan = load_plan
         require_rackup(plan)

@@ -17,10 +17,7 @@ module Chaton
       # @return [Boolean] whether its arguments are a command of their own, flags included
       def self.wraps? = false
 
-      # @param arguments [Arguments]
       # @param argv [Array<String>] the whole command line, to start again with
-      # @param out [IO]
-      # @param err [IO]
       def initialize(arguments, argv:, out:, err:)
         @arguments = arguments
         @argv = argv

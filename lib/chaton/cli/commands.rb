@@ -20,7 +20,6 @@ module Chaton
         "trace" => "see which code allocates, and what stays; `chaton trace --help` has the commands"
       }.freeze
 
-      # @param name [String]
       # @return [Class]
       def self.find(name)
         require_relative name

@@ -20,7 +20,6 @@ module Chaton
                            "(`chaton #{title} --help` lists them)"
       end
 
-      # @param name [String]
       # @return [Class]
       def find(name)
         require_relative "#{title}/#{name}"

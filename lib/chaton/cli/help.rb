@@ -52,7 +52,6 @@ module Chaton
          options(Config::Options.on_command_line, %w[--help --version]), EXAMPLES, FILES].join("\n")
       end
 
-      # @param name [String]
       # @param command [Class, nil] the subcommand, where it has some
       # @return [String] of `chaton NAME --help`
       def self.of_command(name, command = nil)

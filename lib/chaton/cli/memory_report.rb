@@ -6,14 +6,11 @@ module Chaton
   class CLI
     # For people to read: which allocator and which heap a server would be started with, and why.
     class MemoryReport
-      # @param plan [Config::Plan]
-      # @param provision [Memory::Provision]
       def initialize(plan, provision)
         @plan = plan
         @provision = provision
       end
 
-      # @return [String]
       def to_s = "\nMemory at the start\n#{[*refusal, *allocator, *heap].map { |line| "  #{line}\n" }.join}"
 
       private

@@ -7,12 +7,10 @@ module Chaton
   class CLI
     # A plan for people to read.
     class PlanReport
-      # @param plan [Config::Plan]
       def initialize(plan)
         @plan = plan
       end
 
-      # @return [String]
       def to_s
         groups = Config::Options::GROUPS.map { |group, title| [title, rows(group)] }
         width = groups.flat_map { |_, rows| rows.map { |name, _| name.length } }.max

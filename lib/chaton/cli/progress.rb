@@ -12,8 +12,6 @@ module Chaton
       INTERVAL_S = 0.1
 
       # @param io [IO] standard error
-      # @param title [String]
-      # @param total [Integer]
       # @yieldparam progress [Progress]
       # @return [Object] what the block gives; the bar is wiped away then
       def self.on(io, title, total)
@@ -23,9 +21,6 @@ module Chaton
         progress&.wipe
       end
 
-      # @param io [IO]
-      # @param title [String]
-      # @param total [Integer]
       def initialize(io, title, total)
         @io = io
         @title = title
@@ -33,9 +28,7 @@ module Chaton
         @drawn_s = nil
       end
 
-      # @param done [Integer]
       # @param total [Integer] when it has turned out to be another one
-      # @return [void]
       def at(done, total = @total)
         return unless @io.respond_to?(:tty?) && @io.tty? && total.positive?
 
@@ -46,7 +39,6 @@ module Chaton
         @io.print "\r#{line([done, total].min, total)}\e[K"
       end
 
-      # @return [void]
       def wipe
         @io.print "\r\e[K" if @drawn_s
         @drawn_s = nil

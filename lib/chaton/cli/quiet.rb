@@ -6,7 +6,6 @@ module Chaton
   class CLI
     # chaton quiet: no new connections, no more jobs and records; what there is goes on.
     class Quiet < Remote
-      # @return [Integer] exit status
       def run
         answer = ask("quiet")
         @out.puts "server #{answer["pid"]} takes no new connections and no more work"

@@ -6,12 +6,10 @@ module Chaton
   class CLI
     # What commands that talk to a running server have in common: how it is found.
     class Remote < Command
-      # @return [Array<Config::Option>]
       def self.options = %i[config_file environment control_socket].map { |name| Config::Options[name] }
 
       private
 
-      # @param command [String]
       # @return [Hash{String=>Object}] the server's answer
       # @raise [ControlError]
       def ask(command)

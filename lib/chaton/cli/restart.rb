@@ -6,10 +6,8 @@ module Chaton
   class CLI
     # chaton restart: the code on disk is loaded; with --full also the configuration of the main process.
     class Restart < Remote
-      # @return [Array<String>]
       def self.switches = ["--full"]
 
-      # @return [Integer] exit status
       def run
         full = @arguments.switch?("--full")
         answer = ask(full ? "restart" : "phased-restart")

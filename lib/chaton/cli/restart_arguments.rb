@@ -10,7 +10,6 @@ module Chaton
     module RestartArguments
       # @param argv [Array<String>] as typed
       # @param given [Hash{Symbol=>Object}] the same, by option
-      # @param plan [Config::Plan]
       # @param typed_in [String] directory
       # @return [Array<String>]
       def self.from(argv, given, plan:, typed_in:)

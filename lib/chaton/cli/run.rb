@@ -17,10 +17,8 @@ module Chaton
       NOT_FOUND = 127
       NOT_EXECUTABLE = 126
 
-      # @return [Array<Config::Option>]
       def self.options = %i[allocator eden].map { |name| Config::Options[name] }
 
-      # @return [Array<String>]
       def self.switches = ["--quiet"]
 
       # @return [Boolean] what follows the first argument that is no flag belongs to the program

@@ -7,15 +7,12 @@ module Chaton
     # What is said when a program ended that `chaton run` started.
     class RunSummary
       # @param command [Array<String>]
-      # @param outcome [Memory::Outcome]
-      # @param provision [Memory::Provision]
       def initialize(command, outcome, provision)
         @command = command
         @outcome = outcome
         @provision = provision
       end
 
-      # @return [String]
       def to_s
         ["chaton run: #{@command.first} ended with #{@outcome.ending}", "  #{process}", *("  #{ruby}" if @outcome.ruby),
          "  #{@provision.allocator}", "  #{heap}"].join("\n")

@@ -8,7 +8,6 @@ module Chaton
   class CLI
     # chaton [serve] [config.ru]: runs until it is told to stop.
     class Serve < Command
-      # @return [Integer] exit status
       def run
         launch = Memory::Launch.new(@argv)
         typed_in = Config::Loader.working_directory

@@ -10,10 +10,8 @@ module Chaton
   class CLI
     # chaton status: what a running server is doing.
     class Status < Remote
-      # @return [Array<String>]
       def self.switches = ["--json"]
 
-      # @return [Integer] exit status
       def run
         answer = JobsStatus.add(ask("status").except("ok"), @arguments.given)
         answer = StreamsStatus.add(answer, @arguments.given)

@@ -23,7 +23,6 @@ module Chaton
         @status = status
       end
 
-      # @return [String]
       def to_s = [head, workers, *given_up, *memory, service, *running, *jobs, *streams].compact.join("\n")
 
       private

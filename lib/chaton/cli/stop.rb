@@ -6,7 +6,6 @@ module Chaton
   class CLI
     # chaton stop: a running server finishes what it runs and leaves.
     class Stop < Remote
-      # @return [Integer] exit status
       def run
         answer = ask("stop")
         @out.puts "server #{answer["pid"]} finishes what it runs and leaves"

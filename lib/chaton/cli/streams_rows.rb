@@ -19,7 +19,6 @@ module Chaton
                 backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, throttle: nil,
                 transactional: false }.freeze
 
-      # @param plan [Config::Plan]
       # @param group [Symbol] of options
       # @param options [Array<Config::Option>] of that group
       # @return [Array<Array(String, String)>] names and values
@@ -28,7 +27,6 @@ module Chaton
         group == :topic ? rows.topics : options.map { |option| [option.name.to_s, rows.shown(option)] }
       end
 
-      # @param plan [Config::Plan]
       def initialize(plan)
         @plan = plan
         @streams = plan.streams
@@ -46,7 +44,6 @@ module Chaton
         [*read, *rest.map { |topic| ["topic #{topic.name}", "no consumer"] }]
       end
 
-      # @param option [Config::Option]
       # @return [String]
       def shown(option)
         case option.name

@@ -10,13 +10,11 @@ module Chaton
     # command of the group takes.
     class Subcommand < Command
       class << self
-        # @return [Array<Config::Option>]
         def options = [*own.map { |name| self::OWN.fetch(name) }, *self::COMMON]
 
         # @return [Array<Symbol>] of OWN
         def own = []
 
-        # @return [Array<String>]
         def switches = ["--json"]
 
         # @return [String] "show JID"

@@ -19,7 +19,6 @@ module Chaton
         end.join("\n")
       end
 
-      # @param value [Object]
       # @return [String] one line
       def self.cell(value)
         case value

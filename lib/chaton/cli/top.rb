@@ -14,7 +14,6 @@ module Chaton
       # Wipes the terminal and goes to its upper left corner.
       HOME = "\e[2J\e[H"
 
-      # @return [Integer] exit status
       def run
         loop do
           @out.print HOME if tty?

@@ -18,7 +18,6 @@ module Chaton
         end
 
         # @return [Integer, Symbol, nil]
-        # @raise [Mismatch]
         def cast(value)
           return if @none && [nil, false, "none"].include?(value)
           return :off if @words.include?(:off) && [nil, false].include?(value)
@@ -28,7 +27,6 @@ module Chaton
           mismatch(value)
         end
 
-        # @return [String]
         def show(value) = value.is_a?(Integer) ? @bytes.show(value) : super
       end
 
@@ -44,7 +42,6 @@ module Chaton
         end
 
         # @return [Symbol, Integer, Float] :auto, bytes or a multiple
-        # @raise [Mismatch]
         def cast(value)
           return :auto if value.to_s == "auto"
 
@@ -56,7 +53,6 @@ module Chaton
           mismatch(value)
         end
 
-        # @return [String]
         def show(value)
           case value
           when Float then "#{Types.thousands(value)}x"
@@ -84,7 +80,6 @@ module Chaton
         end
 
         # @return [Symbol, Float]
-        # @raise [Mismatch]
         def cast(value)
           return :off if [nil, false].include?(value)
 

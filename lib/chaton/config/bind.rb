@@ -42,7 +42,6 @@ module Chaton
         def list? = true
 
         # @return [Bind]
-        # @raise [Mismatch]
         def cast(value)
           scheme, rest = value.to_s.split("://", 2)
           case scheme
@@ -121,14 +120,11 @@ module Chaton
 
         def initialize = super("a number from 0 to 65535")
 
-        # @return [Range]
         def arguments = 1..2
 
-        # @return [Boolean]
         def list? = true
 
         # @return [Bind]
-        # @raise [Mismatch]
         def cast(port, host = nil)
           number = Integer(port.to_s, 10, exception: false)
           mismatch(port) unless number&.between?(0, 65_535)

@@ -9,7 +9,6 @@ module Chaton
       # What stands before the path of a log on this machine.
       LOCAL = "log://"
 
-      # @param url [String]
       # @param root [String] the directory a relative path starts from
       # @return [String]
       def self.under(url, root)
@@ -32,7 +31,6 @@ module Chaton
         end
 
         # @return [String]
-        # @raise [Mismatch]
         def cast(value)
           text = value.to_s
           scheme, rest = text.split("://", 2)

@@ -23,7 +23,6 @@ module Chaton
         @draft = draft
       end
 
-      # @return [void]
       def run
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons

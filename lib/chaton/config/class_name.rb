@@ -11,7 +11,6 @@ module Chaton
       # While the block runs, constants that a file does not know are such names.
       #
       # @param dsl [Object] what the file is evaluated in
-      # @return [void]
       def self.stand_in(dsl)
         scope = dsl.singleton_class
         scope.define_singleton_method(:const_missing) { |name| ClassName.new(name) }
@@ -39,7 +38,6 @@ module Chaton
       # @return [ClassName] a constant inside of it
       def const_missing(name) = ClassName.new("#{self}::#{name}")
 
-      # @return [String]
       def to_s = @written
       alias name to_s
       alias inspect to_s

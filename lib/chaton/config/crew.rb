@@ -22,11 +22,9 @@ module Chaton
 
         def initialize = super("a range such as 1..32 (-t 1:32), the maximum from 1 to #{Types.thousands(LIMIT)}")
 
-        # @return [Range]
         def arguments = 1..2
 
         # @return [Threads]
-        # @raise [Mismatch]
         def cast(first, *last)
           written = [first, *last]
           low, high = last.empty? ? ends(first) : written
@@ -65,7 +63,6 @@ module Chaton
 
         # @return [Hash{Symbol=>Integer}] workers by role, in the order they were written; `every` for workers that
         #   do all that is on
-        # @raise [Mismatch]
         def cast(value)
           return roles(value) if value.is_a?(Hash)
 
@@ -73,7 +70,6 @@ module Chaton
           { every: count&.between?(0, LIMIT) ? count : mismatch(value) }.freeze
         end
 
-        # @return [String]
         def show(value)
           value.key?(:every) ? value.fetch(:every).to_s : value.map { |role, count| "#{role}: #{count}" }.join(", ")
         end

@@ -45,14 +45,11 @@ module Chaton
 
         def initialize = super("a name, an expression and a class: cron \"nightly\", \"0 3 * * *\", \"CleanUp\"")
 
-        # @return [Range]
         def arguments = 3..4
 
-        # @return [Boolean]
         def list? = true
 
         # @return [CronLine]
-        # @raise [Mismatch]
         def cast(name, expression, job, keywords = {})
           mismatch([name, expression, job, keywords]) unless keywords.is_a?(Hash)
           unknown = keywords.keys - KEYWORDS
@@ -63,7 +60,6 @@ module Chaton
                        queue: keywords[:queue] && word("queue", keywords[:queue])).freeze
         end
 
-        # @return [String]
         def show(lines) = Array(lines).empty? ? "none" : lines.join("; ")
 
         private

@@ -31,25 +31,17 @@ module Chaton
       end
 
       # Notes that a file has a section.
-      #
-      # @param name [Symbol]
-      # @return [void]
       def section(name)
         @sections |= [name]
       end
 
-      # @param name [Symbol]
-      # @return [Boolean]
       def section?(name) = @sections.include?(name)
 
       # Sets an option; a value that breaks its rule becomes a problem.
       #
       # @param source [Symbol] one of {SOURCES}
-      # @param option [Option]
       # @param values [Array] as written
-      # @param origin [Origin]
       # @param label [String] how the user wrote the option
-      # @return [void]
       def assign(source, option, values, origin, label: option.name.to_s)
         value = option.cast(values)
         settings = @sources.fetch(source)
@@ -58,17 +50,10 @@ module Chaton
         problem(origin, "#{label} #{e.message}")
       end
 
-      # @param origin [Origin]
-      # @param message [String]
-      # @param suggestion [String, nil]
-      # @return [void]
       def problem(origin, message, suggestion = nil)
         @problems << Problem.new(origin, message, suggestion)
       end
 
-      # @param origin [Origin]
-      # @param message [String]
-      # @return [void]
       def note(origin, message)
         @notes << "#{origin}: #{message}"
       end
@@ -78,10 +63,6 @@ module Chaton
       def set?(name) = @sources.each_value.any? { |settings| settings.key?(name) }
 
       # Forgets what a source said so far.
-      #
-      # @param source [Symbol]
-      # @param name [Symbol]
-      # @return [void]
       def clear(source, name)
         @sources.fetch(source).delete(name)
       end

@@ -51,8 +51,6 @@ module Chaton
       end
 
       # The web server's own settings.
-      #
-      # @return [void]
       def web(*values, &block)
         return problem("web needs a block: web { timeout 30.0 }") unless block && values.empty?
 
@@ -61,8 +59,6 @@ module Chaton
       end
 
       # Background jobs: their own settings, and that they are run.
-      #
-      # @return [void]
       def jobs(*values, &block)
         return problem("jobs needs a block: jobs { queues \"default\" }") unless block && values.empty?
 
@@ -73,8 +69,6 @@ module Chaton
 
       # Streams: which topics there are, who reads them, and where they live. Classes may be named as they are,
       # although the application has not defined them yet.
-      #
-      # @return [void]
       def streams(*values, &block)
         return problem("streams needs a block: streams { topic \"events\", EventsConsumer }") \
           unless block && values.empty?
@@ -85,8 +79,6 @@ module Chaton
       end
 
       # Allocator, collection, ceilings and tracing.
-      #
-      # @return [void]
       def memory(*values, &block)
         return problem("memory needs a block: memory { limit \"512M\" }") unless block && values.empty?
 
@@ -97,7 +89,6 @@ module Chaton
       # Answers requests whose application raised.
       #
       # @param handler [#call, nil] error, env, status → Rack response; fewer parameters get fewer arguments
-      # @return [void]
       def lowlevel_error_handler(handler = nil, &block)
         handler ||= block
         return problem("lowlevel_error_handler needs a block or an object with call") unless handler.respond_to?(:call)
@@ -109,7 +100,6 @@ module Chaton
       # A plugin of Puma; none of them is run.
       #
       # @param name [Symbol, String]
-      # @return [void]
       def plugin(name, *_rest)
         accepted = PumaLines::PLUGINS[name.to_s]
         return @draft.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
@@ -120,14 +110,11 @@ module Chaton
       # Reads another configuration file at this place.
       #
       # @param path [String] relative to the application's directory
-      # @return [void]
       def load(path, *_rest)
         @reading.file(path.to_s, self, here)
       end
 
       # Forgets the addresses the file named so far.
-      #
-      # @return [void]
       def clear_binds!
         @draft.clear(:file, :binds)
         nil

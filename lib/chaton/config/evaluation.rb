@@ -6,9 +6,7 @@ require_relative "problem"
 # what the file calls `Plan` or `Rails` is found where any script finds it.
 class Chaton::Config::Evaluation # rubocop:disable Style/ClassAndModuleChildren
   # @param dsl [Object] becomes self
-  # @param text [String]
   # @param path [String] for __FILE__ and backtraces
-  # @return [void]
   # @raise [SyntaxError] and whatever the text raises
   def self.run(dsl, text, path)
     dsl.instance_eval(text, path, 1)

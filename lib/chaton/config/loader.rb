@@ -31,7 +31,6 @@ module Chaton
 
       # @param given [Hash{Symbol=>Object}] options of the command line
       # @param env [ENV, Hash{String=>String}]
-      # @param root [String]
       # @param problems [Array<Problem>]
       def initialize(given, env:, root:, problems: [])
         @given = given

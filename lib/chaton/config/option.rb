@@ -27,7 +27,6 @@ module Chaton
         freeze
       end
 
-      # @param environment [String]
       # @param settings [Hash{Symbol=>Object}] the options that need no other to be known
       # @return [Object] the value when nobody set it
       def default_in(environment, settings)

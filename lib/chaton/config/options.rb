@@ -40,7 +40,6 @@ module Chaton
       # The same by name.
       BY_NAME = ALL.to_h { |option| [option.name, option] }.freeze
 
-      # @param name [Symbol]
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 

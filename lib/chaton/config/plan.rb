@@ -76,7 +76,6 @@ module Chaton
       # @return [Array<Symbol>]
       def roles_of(index) = roles_by_worker[index] || roles_by_worker.first || roles
 
-      # @param role [Symbol]
       # @return [Boolean] whether any process has it
       def role?(role) = (workers.zero? ? roles : roles_by_worker.flatten).include?(role)
 
@@ -95,7 +94,6 @@ module Chaton
         with(**(own.threads || {}).to_h, shutdown_timeout_s: own.shutdown_timeout_s || shutdown_timeout_s)
       end
 
-      # @return [Boolean]
       def development? = environment == "development"
 
       # @param changes [Hash{Symbol=>Object}]

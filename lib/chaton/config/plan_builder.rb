@@ -15,12 +15,7 @@ module Chaton
       # Where nobody names an address.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::Address::PORT).freeze
 
-      # @param draft [Draft]
       # @param root [String] where the command was typed
-      # @param environment [String]
-      # @param config_file [String, nil]
-      # @param roles [Roles]
-      # @param sidekiq_file [String, nil]
       def initialize(draft, root:, environment:, config_file:, roles:, sidekiq_file:)
         @draft = draft
         @root = File.expand_path(draft[:directory] || ".", root)

@@ -34,11 +34,9 @@ module Chaton
                 "(queues critical: 3, default: 1) or random: %w[a b]")
         end
 
-        # @return [Range]
         def arguments = 1..LIMIT
 
         # @return [Queues]
-        # @raise [Mismatch]
         def cast(*values)
           values = values.first if values.size == 1 && values.first.is_a?(Array) && !pair?(values.first)
           return by_keyword(values.first) if values.size == 1 && values.first.is_a?(Hash)

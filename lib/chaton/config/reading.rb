@@ -7,7 +7,6 @@ module Chaton
   module Config
     # The files of a configuration while they are read: which line is being run, and what went wrong in it.
     class Reading
-      # @param draft [Draft]
       # @param root [String] the application's directory
       def initialize(draft, root:)
         @draft = draft
@@ -21,10 +20,6 @@ module Chaton
       def over? = @over
 
       # Reads the first file, and those it loads.
-      #
-      # @param path [String]
-      # @param dsl [DSL]
-      # @return [void]
       def run(path, dsl)
         file(path, dsl, Origin.new("command line"))
       ensure
@@ -32,9 +27,6 @@ module Chaton
       end
 
       # @param path [String] relative to the application's directory
-      # @param dsl [DSL]
-      # @param asked_at [Origin]
-      # @return [void]
       def file(path, dsl, asked_at)
         full = File.expand_path(path, @root)
         # It would never end.

@@ -46,8 +46,6 @@ module Chaton
       def streams? = on.include?(:streams) || @draft.section?(:streams) || @draft.set?(:broker)
 
       # Notes what cannot be meant.
-      #
-      # @return [void]
       def check
         return problem("no role is left to run; add --jobs, or take --no-web away") if on.empty?
 

@@ -30,7 +30,6 @@ module Chaton
 
       # @param draft [Draft] gets the values
       # @param root [String] the application's directory
-      # @param environment [String]
       # @param env [ENV, Hash{String=>String}]
       def initialize(draft, root:, environment:, env:)
         @draft = draft

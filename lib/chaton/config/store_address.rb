@@ -10,7 +10,6 @@ module Chaton
       # What stands before a path.
       SQLITE = "sqlite://"
 
-      # @param url [String]
       # @param root [String] the directory a relative path starts from
       # @return [String]
       def self.under(url, root)
@@ -23,7 +22,6 @@ module Chaton
         url.delete_prefix(SQLITE) if url.start_with?(SQLITE)
       end
 
-      # @param url [String]
       # @return [String] fit for people: user and password left out
       def self.shown(url) = url.sub(%r{(?<=://).*@}, "***@")
     end
@@ -40,7 +38,6 @@ module Chaton
         end
 
         # @return [String]
-        # @raise [Mismatch]
         def cast(value)
           scheme, rest = value.to_s.split("://", 2)
           return value.to_s.dup.freeze if SCHEMES.include?(scheme) && rest.to_s.match?(/\A[^?\s]/)
@@ -48,7 +45,6 @@ module Chaton
           raise Mismatch, "must be #{rule}, not #{StoreAddress.shown(value.to_s).inspect}#{hint(value.to_s, scheme)}"
         end
 
-        # @return [String]
         def show(value) = StoreAddress.shown(value)
 
         private
@@ -64,7 +60,6 @@ module Chaton
 
       # A word that is never shown.
       class Secret < Text
-        # @return [String]
         def show(value) = value.nil? ? "none" : "given"
 
         private
@@ -77,17 +72,13 @@ module Chaton
         # Words on one line.
         LIMIT = 100
 
-        # @return [Range]
         def arguments = 1..LIMIT
 
-        # @return [Boolean]
         def list? = true
 
         # @return [Array<String>]
-        # @raise [Mismatch]
         def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
 
-        # @return [String]
         def show(values) = Array(values).empty? ? "none" : values.join(", ")
       end
     end

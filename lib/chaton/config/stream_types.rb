@@ -13,11 +13,9 @@ module Chaton
 
         def initialize = super("names and values, such as \"socket.keepalive.enable\" => true")
 
-        # @return [Boolean]
         def list? = true
 
         # @return [Hash{String=>String}]
-        # @raise [Mismatch]
         def cast(value)
           mismatch(value) unless value.is_a?(Hash)
           value.to_h do |name, one|
@@ -47,7 +45,6 @@ module Chaton
 
       # The settings of one topic; they are no list, each topic has its own.
       class TopicSettings < Properties
-        # @return [Boolean]
         def list? = false
       end
 
@@ -59,7 +56,6 @@ module Chaton
         def initialize = super("a name of at most 249 letters, digits, dots, underscores and hyphens")
 
         # @return [String]
-        # @raise [Mismatch]
         def cast(value)
           text = value.to_s
           fits = (value.is_a?(String) || value.is_a?(Symbol)) && text.match?(PATTERN) && !%w[. ..].include?(text)
@@ -77,7 +73,6 @@ module Chaton
         def initialize = super("records and seconds, such as [1000, 1.0]")
 
         # @return [Array(Integer, Float)]
-        # @raise [Mismatch]
         def cast(value)
           records, per_s = value.is_a?(Array) ? value : [value, 1.0]
           mismatch(value) unless records.is_a?(Integer) && RECORDS.cover?(records)
@@ -85,7 +80,6 @@ module Chaton
           [records, per_s.to_f].freeze
         end
 
-        # @return [String]
         def show(value) = value ? "#{value[0]} in #{value[1]} s" : "none"
       end
 
@@ -97,7 +91,6 @@ module Chaton
         def initialize = super(":json, :string, :raw, the name of a class or an object with call(record)")
 
         # @return [Symbol, String, #call, nil] a String names a class; nil: bytes as they are
-        # @raise [Mismatch]
         def cast(value)
           return if [nil, false].include?(value)
 
@@ -108,7 +101,6 @@ module Chaton
           ClassName.of(value) || (value.respond_to?(:call) ? value : mismatch(value))
         end
 
-        # @return [String]
         def show(value)
           case value
           when nil then "raw"

@@ -19,7 +19,6 @@ module Chaton
       NO_NAME = /[^a-zA-Z0-9._-]/
 
       # @param root [String] the application's directory
-      # @param tag [String]
       # @param lines [Array<TopicLine>]
       # @yieldparam name [Symbol] an option
       # @yieldreturn [Object] its value

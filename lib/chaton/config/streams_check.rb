@@ -18,7 +18,6 @@ module Chaton
         @topics = draft.topics
       end
 
-      # @return [void]
       def run
         read = @topics.select(&:consumer)
         read.each { |line| check(line) }

@@ -18,7 +18,6 @@ module Chaton
         # @return [String] completes the sentence "NAME must be …"
         attr_reader :rule
 
-        # @param rule [String]
         def initialize(rule)
           @rule = rule
         end
@@ -30,7 +29,6 @@ module Chaton
         def list? = false
 
         # @param value [Object] as {#cast} returned it
-        # @return [String]
         def show(value) = value.nil? ? "none" : value.to_s
 
         private
@@ -42,7 +40,6 @@ module Chaton
 
       # A number within a range; whole or not.
       class Number < Base
-        # @param range [Range]
         # @param unit [String, nil] "seconds", "milliseconds"
         # @param off [Boolean] whether 0 (or nil, false, "off") switches the thing off
         def initialize(range, unit: nil, off: false)
@@ -55,7 +52,6 @@ module Chaton
         end
 
         # @return [Integer, Float]
-        # @raise [Mismatch]
         def cast(value)
           return @whole ? 0 : 0.0 if @off && [nil, false, 0, 0.0, "0", "off"].include?(value)
 
@@ -63,7 +59,6 @@ module Chaton
           number && @range.cover?(number) ? number : mismatch(value)
         end
 
-        # @return [String]
         def show(value) = @off && value.zero? ? "off" : Types.thousands(value)
 
         private
@@ -84,21 +79,18 @@ module Chaton
         # Suffix => bytes.
         UNITS = { "" => 1, "K" => 1 << 10, "M" => 1 << 20, "G" => 1 << 30 }.freeze
 
-        # @param range [Range]
         def initialize(range)
           @range = range
           super("bytes from #{show(range.begin)} to #{show(range.end)}, such as 65536 or \"64K\"")
         end
 
         # @return [Integer]
-        # @raise [Mismatch]
         def cast(value)
           number, unit = value.to_s.match(/\A(\d+)\s?([KMG]?)(?:i?B)?\z/i)&.captures
           bytes = number && (number.to_i * UNITS.fetch(unit.upcase))
           bytes && @range.cover?(bytes) ? bytes : mismatch(value)
         end
 
-        # @return [String]
         def show(value)
           unit, size = UNITS.to_a.reverse.find { |_, bytes| value.positive? && (value % bytes).zero? } || ["", 1]
           unit.empty? ? Types.thousands(value) : "#{Types.thousands(value / size)} #{unit}iB"
@@ -113,16 +105,13 @@ module Chaton
 
         def initialize = super("true or false")
 
-        # @return [Range]
         def arguments = 0..1
 
         # @return [Boolean]
-        # @raise [Mismatch]
         def cast(value = true)
           WORDS.fetch(value.to_s.downcase) { mismatch(value) }
         end
 
-        # @return [String]
         def show(value) = value ? "on" : "off"
       end
 
@@ -136,11 +125,9 @@ module Chaton
           super([names[0..-2].join(", "), names.last].join(" or "))
         end
 
-        # @return [Range]
         def arguments = @words.key?(true) ? 0..1 : 1..1
 
         # @return [Symbol]
-        # @raise [Mismatch]
         def cast(value = true)
           return @words[value] if @words.key?(value)
 
@@ -148,7 +135,6 @@ module Chaton
         end
       end
 
-      # @param number [Numeric]
       # @return [String] 10000 → "10,000"
       def self.thousands(number)
         whole, fraction = number.to_s.split(".")

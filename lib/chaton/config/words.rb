@@ -7,15 +7,12 @@ module Chaton
     module Types
       # A word or a sentence.
       class Text < Base
-        # @param rule [String]
-        # @param pattern [Regexp]
         def initialize(rule = "a word", pattern: /\S/)
           @pattern = pattern
           super(rule)
         end
 
         # @return [String]
-        # @raise [Mismatch]
         def cast(value)
           fits = (value.is_a?(String) || value.is_a?(Symbol)) && value.to_s.match?(@pattern)
           fits ? value.to_s.dup.freeze : mismatch(value)
@@ -34,7 +31,6 @@ module Chaton
         end
 
         # @return [String, nil]
-        # @raise [Mismatch]
         def cast(value)
           return if @none && NONE.include?(value)
 
@@ -47,17 +43,14 @@ module Chaton
       class Redirect < Base
         def initialize = super("a path for standard output, one for standard error, and true to append")
 
-        # @return [Range]
         def arguments = 1..3
 
         # @return [Array(String, String, Boolean)] a path is nil where nothing is redirected
-        # @raise [Mismatch]
         def cast(out, err = nil, append = false)
           path = Path.new(none: true)
           [path.cast(out), path.cast(err), append ? true : false].freeze
         end
 
-        # @return [String]
         def show(value) = value ? value.first(2).compact.join(", ") : "none"
       end
     end

@@ -7,8 +7,6 @@ module Chaton
   class Supervisor
     # Loads the application once, before workers are forked from it.
     class ApplicationLoader
-      # @param plan [Chaton::Config::Plan]
-      # @param log [Telemetry::Log]
       def initialize(plan, log:)
         @plan = plan
         @log = log

@@ -17,11 +17,7 @@ module Chaton
       # @return [String, nil] why the first workers cannot stay below their ceilings
       attr_reader :refusal
 
-      # @param worker_set [WorkerSet]
-      # @param limits [MemoryLimits]
-      # @param watch [MemoryWatch]
       # @param scoreboard [#read]
-      # @param log [Telemetry::Log]
       def initialize(worker_set, limits, watch:, scoreboard:, log:)
         @worker_set = worker_set
         @limits = limits
@@ -38,7 +34,6 @@ module Chaton
 
       # Continues what has begun, and decides anew after a reading.
       #
-      # @param now_s [Float]
       # @param starting [Boolean] whether the first workers are not all ready
       # @param held [Boolean] whether a phased restart replaces all workers; meanwhile they only trim
       def update(now_s, starting: false, held: false)
@@ -50,7 +45,6 @@ module Chaton
         decide(now_s, busy: busy? || @backoff.left_s(now_s).positive?, held: held)
       end
 
-      # @param child [Child]
       # @return [Boolean] whether it is above its soft ceiling
       def above_soft?(child)
         bytes = @watch.memory_of(child).usage&.fetch(:pss)
@@ -64,15 +58,12 @@ module Chaton
       # @return [Boolean] whether it is not known yet if the first workers fit below their ceilings
       def pending? = @too_large_at_start.any?
 
-      # @param now_s [Float]
       # @return [Hash{Symbol=>Object}] for `status`; sizes in bytes
       def to_h(now_s)
         { **@limits.to_h, total: @watch.total_now(now_s), recycled_total: @history.each_value.sum(&:recycles),
                           hard_total: @history.each_value.sum(&:hards), recycling: @replacing.map(&:to_h) }
       end
 
-      # @param child [Child]
-      # @param now_s [Float]
       # @return [Hash{Symbol=>Object}] of this worker, for `status`; sizes in bytes
       def of(child, now_s)
         history = @history.fetch(child.index) { WorkerHistory.new(0, 0) }

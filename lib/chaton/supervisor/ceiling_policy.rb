@@ -57,13 +57,11 @@ module Chaton
       # Ratio of private memory to its first reading from which on a worker counts as growing.
       GROWN = 1.1
 
-      # @param limits [MemoryLimits]
       def initialize(limits)
         @limits = limits
       end
 
       # @param workers [Array<WorkerReading>]
-      # @param tree [TreeReading]
       # @param busy [Boolean] whether a worker is being recycled
       # @param held [Boolean] whether a phased restart replaces all workers
       # @return [TrimWorker, RecycleWorker, StopWorker, nil]

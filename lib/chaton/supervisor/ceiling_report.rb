@@ -20,33 +20,26 @@ module Chaton
         only_one: "its consumer groups allow only one of its name, so it exits first"
       }.freeze
 
-      # @param log [Telemetry::Log]
       def initialize(log)
         @log = log
         @cramped = false
       end
 
-      # @param child [Child]
-      # @param reason [String]
       def trims(child, reason)
         @log.info("worker is asked to collect and trim: #{reason}", **facts(child))
       end
 
-      # @param child [Child]
-      # @param decision [CeilingPolicy::RecycleWorker]
       # @param usage [Hash{Symbol=>Integer}]
       def begins(child, decision, usage)
         @log.info("worker is being recycled: #{decision.reason}; #{SEQUENCES.fetch(decision.how)}",
                   **facts(child), **sizes(usage, PARTS))
       end
 
-      # @param recycling [Recycling]
       def recycled(recycling)
         event = recycling.at_once? ? "worker replaced after it was stopped at once" : "worker recycled"
         @log.info("#{event}: #{recycling.reason}", **facts(recycling.child), **facts_of_next(recycling))
       end
 
-      # @param recycling [Recycling]
       # @param pause_s [Float] time until a worker is recycled again
       def abandoned(recycling, pause_s:)
         stays = recycling.child.dead? ? "its slot is empty" : "the old one goes on serving"
@@ -54,8 +47,6 @@ module Chaton
                                                                                     next_in_s: pause_s)
       end
 
-      # @param child [Child]
-      # @param reason [String]
       # @param usage [Hash{Symbol=>Integer}]
       # @param gauges [Hash{Symbol=>Object}] its row on the scoreboard
       def stopped(child, reason, usage, gauges)
@@ -66,7 +57,6 @@ module Chaton
                    **facts(child), **sizes(usage, PARTS), **known.slice(*COUNTS), **sizes(known, SIZES))
       end
 
-      # @param child [Child]
       # @param usage [Hash{Symbol=>Integer}]
       # @param soft [Integer] bytes
       # @param rest_s [Float] age before which it is not recycled

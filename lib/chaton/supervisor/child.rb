@@ -33,11 +33,7 @@ module Chaton
       attr_reader :forked_at_s
 
       # @param plan [Chaton::Config::Plan] for its roles and time limits
-      # @param index [Integer]
-      # @param scoreboard_slot [Integer]
       # @param forker [Preloader, InProcessForker]
-      # @param channel [WorkerChannel]
-      # @param now_s [Float]
       def initialize(plan, index:, scoreboard_slot:, forker:, channel:, now_s:)
         @roles = plan.roles_of(index)
         @plan = plan.of_process(@roles)
@@ -86,8 +82,6 @@ module Chaton
       def command(command) = ready? && @channel.command(JSON.generate(command))
 
       # A process that has just ended is no error.
-      #
-      # @param name [String]
       def signal(name)
         Process.kill(name, @pid) if @pid && @state != :dead
       rescue Errno::ESRCH
@@ -134,8 +128,6 @@ module Chaton
       end
 
       # Kills it while it boots, when it does not handle signals yet.
-      #
-      # @param reason [String]
       def kill_boot(reason)
         @kill_reason = reason
         kill

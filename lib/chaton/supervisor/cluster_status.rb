@@ -7,9 +7,7 @@ module Chaton
     # The answer to `chaton status` for a supervised server, from the supervisor's own state and the scoreboard; no
     # worker is asked.
     class ClusterStatus
-      # @param plan [Chaton::Config::Plan]
       # @param scoreboard [#read]
-      # @param ceilings [CeilingEnforcer]
       def initialize(plan, scoreboard, ceilings)
         @plan = plan
         @scoreboard = scoreboard
@@ -17,9 +15,7 @@ module Chaton
         @started_at_s = EventLoop.now_s
       end
 
-      # @param state [Symbol]
       # @param listen [Array<String>]
-      # @param worker_set [WorkerSet]
       # @param restart [Hash, nil] the current or last phased restart
       # @return [Hash{Symbol=>Object}]
       def to_h(state:, listen:, worker_set:, restart:)

@@ -14,8 +14,6 @@ module Chaton
       # @return [Float] when it is closed (monotonic s)
       attr_reader :due_at
 
-      # @param io [UNIXSocket]
-      # @param now_s [Float]
       def initialize(io, now_s)
         @io = io
         @due_at = now_s + LIFETIME_S

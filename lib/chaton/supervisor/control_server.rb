@@ -14,7 +14,6 @@ module Chaton
       CLIENTS_MAX = 16
 
       # @param path [String, nil] nil: no control socket
-      # @param log [Telemetry::Log]
       def initialize(path, log:)
         @path = path
         @log = log

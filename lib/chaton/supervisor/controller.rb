@@ -22,13 +22,6 @@ module Chaton
       # @return [Integer]
       attr_reader :exit_status
 
-      # @param plan [Chaton::Config::Plan]
-      # @param worker_set [WorkerSet]
-      # @param forkers [Forkers]
-      # @param memory [SharedMemory]
-      # @param ceilings [CeilingEnforcer]
-      # @param resources [ProcessResources]
-      # @param log [Telemetry::Log]
       def initialize(plan, worker_set:, forkers:, memory:, ceilings:, resources:, log:)
         @plan = plan
         @worker_set = worker_set
@@ -111,7 +104,6 @@ module Chaton
 
       # Sends a command of `chaton trace` to workers.
       #
-      # @param request [TraceRequest]
       # @return [Array<Integer>] numbers of the workers that got it
       def trace(request)
         ready = @worker_set.children.select { |child| child.ready? && request.for?(child.index) }

@@ -10,9 +10,6 @@ module Chaton
     # in use; during a phased restart the old one stays until it is clear which of the two is kept. A source of the
     # event loop.
     class Forkers
-      # @param plan [Chaton::Config::Plan]
-      # @param launch_command [LaunchCommand]
-      # @param log [Telemetry::Log]
       # @param in_child [Proc] see {InProcessForker#initialize}
       def initialize(plan, launch_command, log:, in_child:)
         @plan = plan
@@ -29,7 +26,6 @@ module Chaton
       # The forker of the next generation.
       #
       # @param sockets [Hash{String=>IO}]
-      # @param memory [SharedMemory]
       # @yield [child, reason] a worker that will never be forked
       # @return [Preloader, InProcessForker]
       def next(sockets, memory, &fork_failed)
@@ -61,8 +57,6 @@ module Chaton
 
       # A process has ended.
       #
-      # @param pid [Integer]
-      # @param how [String]
       # @return [Boolean] whether it was a preloader
       def ended(pid, how)
         found = @preloaders.any? { |preloader| preloader.ended(pid, how) }

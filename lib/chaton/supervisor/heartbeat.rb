@@ -14,7 +14,6 @@ module Chaton
       PINGS_PER_TIMEOUT = 4
 
       # @param timeout_s [Numeric] longest silence; 0 switches the check off
-      # @param now_s [Float]
       def initialize(timeout_s, now_s)
         @timeout_s = timeout_s.to_f
         @next_ping_at = now_s

@@ -10,14 +10,12 @@ module Chaton
       # @return [Integer] 0 for the code loaded at boot
       attr_reader :generation
 
-      # @param generation [Integer]
       # @yield runs in the forked child, gets the {Child} and its end of the channel, and never returns
       def initialize(generation: 0, &in_child)
         @generation = generation
         @in_child = in_child
       end
 
-      # @param child [Child]
       # @param theirs [UNIXSocket] the worker's end of the channel
       # @raise [SystemCallError] when the system refuses the fork
       def fork_worker(child, theirs)

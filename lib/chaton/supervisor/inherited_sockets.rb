@@ -23,7 +23,6 @@ module Chaton
       # application starts.
       #
       # @param env [ENV, Hash]
-      # @param pid [Integer]
       def initialize(env = ENV, pid: Process.pid)
         @passed = parse(env.delete(VARIABLE))
         listen_pid, listen_fds = %w[LISTEN_PID LISTEN_FDS].map { |name| env.delete(name) }
@@ -32,14 +31,12 @@ module Chaton
         @systemd = Array.new(count) { |number| server(SYSTEMD_FIRST_FD + number) }.compact
       end
 
-      # @param bind [Chaton::Config::Bind]
       # @return [TCPServer, UNIXServer, nil] passed by the process that started this one
       def passed(bind)
         fd = @passed.delete(bind.to_s)
         fd && server(fd)
       end
 
-      # @param bind [Chaton::Config::Bind]
       # @return [TCPServer, UNIXServer, nil] passed by the service manager
       def activated(bind)
         found = @systemd.find { |socket| same?(socket, bind) }

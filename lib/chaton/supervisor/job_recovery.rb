@@ -18,8 +18,6 @@ module Chaton
       # Started jobs in one record, which must stay below what a worker reads (64 KiB).
       TICKETS_MAX = 3000
 
-      # @param in_flight_table [Native::InFlightTable]
-      # @param log [Telemetry::Log]
       def initialize(in_flight_table, log:)
         @in_flight_table = in_flight_table
         @log = log
@@ -29,7 +27,6 @@ module Chaton
 
       # A worker has ended: records its jobs, clears its row, and sends the record to another worker.
       #
-      # @param child [Child]
       # @param cause [String, nil] "SIGSEGV", "exit 1"; nil where no job can have caused its end
       # @param children [Array<Child>] the living ones
       def worker_ended(child, cause, children)

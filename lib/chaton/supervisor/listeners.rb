@@ -12,8 +12,6 @@ module Chaton
       BACKLOG = 1024
 
       # @param binds [Array<Chaton::Config::Bind>]
-      # @param log [Telemetry::Log]
-      # @param inherited [InheritedSockets]
       def initialize(binds, log:, inherited: InheritedSockets.new)
         @binds = binds
         @log = log

@@ -33,7 +33,6 @@ module Chaton
       # @return [Array<String>] warnings for the user
       attr_reader :warnings
 
-      # @param settings [Config::MemorySettings]
       # @param log [Telemetry::Log] for the warnings
       # @param kernel [#cgroup, #process] reads the container's limit
       # @return [MemoryLimits] on this machine
@@ -45,7 +44,6 @@ module Chaton
         limits
       end
 
-      # @param settings [Config::MemorySettings]
       # @param container [Integer, nil] limit of the control group, where it is below the machine's memory
       # @param parts [Boolean] whether the kernel tells shared from private memory
       def initialize(settings, container: nil, parts: true)
@@ -69,7 +67,6 @@ module Chaton
       end
 
       # @param need [Integer] bytes that a worker needs at least
-      # @param ceiling [Integer, nil]
       # @return [String, nil] why it cannot work at all; nil when it fits
       def refusal(need, ceiling = @worker)
         return if ceiling.nil? || need < ceiling

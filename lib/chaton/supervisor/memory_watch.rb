@@ -22,9 +22,6 @@ module Chaton
       # growth since then (bytes/s).
       ChildMemory = Struct.new(:usage, :read_at_s, :fresh, :trimmed_at_s, :trims, :before, :rise)
 
-      # @param worker_set [WorkerSet]
-      # @param limits [MemoryLimits]
-      # @param every_s [Numeric]
       # @param parents [#call] → pids of the tree that are not workers: the supervisor, preloaders
       # @param kernel [#process, #resident, #cgroup] reads the figures
       def initialize(worker_set, limits, every_s:, parents: -> { [Process.pid] }, kernel: Native::Memory)
@@ -77,7 +74,6 @@ module Chaton
         memory.usage[:pss] + ([memory.rise.to_f, 0.0].max * @every_s * 2).floor
       end
 
-      # @param child [Child]
       # @return [Hash{Symbol=>Integer}, nil] its figures, not older than {SHOWN_S}
       def figures(child, now_s)
         return unless child.pid

@@ -19,9 +19,7 @@ module Chaton
       # @return [String, nil] why it was abandoned
       attr_reader :reason
 
-      # @param worker_set [WorkerSet]
       # @param target [Preloader, InProcessForker] the new forker
-      # @param log [Telemetry::Log]
       # @param first [#call] Child → whether it is to be replaced before others
       # @yield when it is over, either way
       def initialize(worker_set, target, log:, first: ->(_) { false }, &on_end)

@@ -8,8 +8,6 @@ module Chaton
     # The file with the pid of the main process. The process that wrote it removes it at the end, if the file still
     # names that process.
     class Pidfile
-      # @param path [String]
-      # @param log [Telemetry::Log]
       def initialize(path, log:)
         @path = path
         @log = log

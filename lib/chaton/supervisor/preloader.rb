@@ -37,12 +37,7 @@ module Chaton
       # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
-      # @param launch_command [LaunchCommand]
-      # @param generation [Integer]
       # @param sockets [Hash{String=>IO}] listening sockets by bind
-      # @param memory [SharedMemory]
-      # @param load_timeout_s [Numeric]
-      # @param log [Telemetry::Log]
       # @yield [child, reason] a worker that will never be forked
       def initialize(launch_command, generation:, sockets:, memory:, load_timeout_s:, log:, &fork_failed)
         @launch_command = launch_command
@@ -79,7 +74,6 @@ module Chaton
         theirs&.close
       end
 
-      # @param child [Child]
       # @param theirs [UNIXSocket] the worker's end of the channel
       def fork_worker(child, theirs)
         @waiting << [child, theirs]
@@ -138,8 +132,6 @@ module Chaton
 
       # A process has ended.
       #
-      # @param pid [Integer]
-      # @param how [String]
       # @return [Boolean] whether it was this preloader
       def ended(pid, how)
         return false unless pid == @pid

@@ -20,7 +20,6 @@ module Chaton
       def self.requested? = ENV.key?(Preloader::VARIABLE)
 
       # @param plan [Chaton::Config::Plan] the new one
-      # @param log [Telemetry::Log]
       def initialize(plan, log:)
         @plan = plan
         @log = log
@@ -48,7 +47,6 @@ module Chaton
 
       # Reports that there will be no new generation.
       #
-      # @param reason [String]
       # @return [Integer] exit status
       def refuse(reason)
         @log.error("preloader cannot serve", generation: @generation, reason: reason)

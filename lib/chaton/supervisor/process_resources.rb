@@ -23,9 +23,7 @@ module Chaton
       # @return [Worker::Hooks]
       attr_reader :hooks
 
-      # @param plan [Chaton::Config::Plan]
       # @param argv [Array<String>]
-      # @param log [Telemetry::Log]
       def initialize(plan, argv:, log:)
         @log = log
         @plan = plan

@@ -5,7 +5,6 @@ module Chaton
     # Keeps workers from taking new work: signals all that are ready, and each that becomes ready later in place of one
     # that died or was replaced.
     class QuietMode
-      # @param worker_set [WorkerSet]
       def initialize(worker_set)
         @worker_set = worker_set
         @signals = []

@@ -7,8 +7,6 @@ module Chaton
     # Reaps the processes that have ended. A subreaper (and a process with pid 1) also inherits orphans of its workers;
     # those are reaped without a log line.
     class Reaper
-      # @param worker_set [WorkerSet]
-      # @param forkers [Forkers]
       def initialize(worker_set, forkers)
         @worker_set = worker_set
         @forkers = forkers

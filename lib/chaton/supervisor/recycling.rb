@@ -24,10 +24,7 @@ module Chaton
       # @return [Float] monotonic s
       attr_reader :begun_at_s
 
-      # @param worker_set [WorkerSet]
-      # @param slot [WorkerSlot]
       # @param how [Symbol] :replace_first, :retire_first or :only_one
-      # @param reason [String]
       # @param at_once [Boolean] without letting the old one finish
       def initialize(worker_set, slot, how, reason: "", at_once: false)
         @worker_set = worker_set

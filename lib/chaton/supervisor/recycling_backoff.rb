@@ -41,13 +41,11 @@ module Chaton
 
       # A worker has become ready.
       #
-      # @param index [Integer]
       # @param fits [Boolean] whether it is below its soft ceiling
       def ready(index, fits:)
         fits ? @too_large.delete(index) : @too_large[index] += 1
       end
 
-      # @param index [Integer]
       # @return [Float] age in seconds before which the worker of this number is not recycled
       def age_s(index)
         times = @too_large.fetch(index, 0)

@@ -45,7 +45,6 @@ module Chaton
 
       # The worker died after it had been ready.
       #
-      # @param now_s [Float]
       # @return [RestartAfter]
       def died(now_s)
         @deaths.reject! { |at| now_s - at > @window_s }

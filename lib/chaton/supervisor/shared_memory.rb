@@ -11,7 +11,6 @@ module Chaton
       # fixed because code loaded by a phased restart may come with another number of threads.
       THREADS = 1024
 
-      # @param plan [Chaton::Config::Plan]
       # @param slots [Integer] workers that may exist at once
       # @return [SharedMemory]
       def self.create(plan, slots)

@@ -13,7 +13,6 @@ module Chaton
       # Sidekiq's and Karafka's signal to fetch no more work. Without jobs and streams it keeps its default action.
       INTAKE = { "TSTP" => :quiet_intake }.freeze
 
-      # @param plan [Chaton::Config::Plan]
       # @return [Array<String>] the signals with a command
       def self.signals(plan)
         intake = %i[jobs streams].any? { |role| plan.role?(role) }

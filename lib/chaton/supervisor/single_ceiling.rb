@@ -20,12 +20,9 @@ module Chaton
       # @return [Hash{String=>String}] variables for the next run of this process
       attr_reader :restart_environment
 
-      # @param settings [Config::MemorySettings]
       # @param restarts [Boolean] whether it may restart; otherwise it only logs
-      # @param log [Telemetry::Log]
       # @param past [MemoryRestarts] of the runs before this one
       # @param kernel [#process, #resident, #cgroup] reads the figures
-      # @param now_s [Float]
       # @raise [ConfigError] when the loaded application alone is above the ceiling
       def initialize(settings, restarts:, log:, past: MemoryRestarts.from_env, kernel: Native::Memory,
                      now_s: EventLoop.now_s)

@@ -21,10 +21,6 @@ module Chaton
       # @return [Symbol] :starting, :running, :stopping or :restarting
       attr_reader :state
 
-      # @param plan [Chaton::Config::Plan]
-      # @param service [Chaton::Service]
-      # @param resources [ProcessResources]
-      # @param log [Telemetry::Log]
       # @raise [ConfigError] when the loaded application alone is above the memory ceiling
       def initialize(plan, service:, resources:, log:)
         @plan = plan
@@ -97,7 +93,6 @@ module Chaton
         nil
       end
 
-      # @param request [TraceRequest]
       # @return [Array<Integer>] as {Controller#trace}
       def trace(request)
         return [] if @state == :starting || over? || !request.for?(0)

@@ -8,7 +8,6 @@ module Chaton
     module StartFailure
       module_function
 
-      # @param log [Telemetry::Log]
       # @param error [Chaton::Error, SignalException]
       # @return [Integer] exit status
       def report(log, error)

@@ -9,7 +9,6 @@ module Chaton
     # NOTIFY_SOCKET. Without that variable it does nothing. A source of the event loop, for the watchdog.
     class SystemdNotify
       # @param env [ENV, Hash]
-      # @param pid [Integer]
       def initialize(env = ENV, pid: Process.pid)
         path = env["NOTIFY_SOCKET"]
         # "@" stands for the zero byte of an abstract address.

@@ -7,7 +7,6 @@ module Chaton
   class Supervisor
     # Logs what happens to workers.
     class WorkerReport
-      # @param status [Process::Status]
       # @return [String] how a process ended, for the log
       def self.describe(status)
         return "exit #{status.exitstatus}" if status.exited?
@@ -15,7 +14,6 @@ module Chaton
         "killed by SIG#{Signal.signame(status.termsig)}#{" (core dumped)" if status.coredump?}"
       end
 
-      # @param status [Process::Status]
       # @return [String] the same, as it is stored with a job that may have caused it
       def self.cause(status)
         status.exited? ? "exit #{status.exitstatus}" : "SIG#{Signal.signame(status.termsig)}"
@@ -24,7 +22,6 @@ module Chaton
       # Ends that a native extension may cause if it keeps the address of an object that compaction moved.
       CRASHES = /SIG(?:SEGV|BUS|ABRT)/
 
-      # @param log [Telemetry::Log]
       # @param compacted [Boolean] whether the heap was compacted before the first fork
       def initialize(log, compacted: false)
         @log = log
@@ -39,7 +36,6 @@ module Chaton
 
       def killed(child, reason) = @log.error("worker killed: #{reason}", **facts(child))
 
-      # @param child [Child]
       # @param how [String] how it ended
       # @param asked [Boolean] whether it was asked to stop
       # @param verdict [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] what follows

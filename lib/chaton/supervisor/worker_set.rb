@@ -21,15 +21,12 @@ module Chaton
       # @return [Preloader, InProcessForker] forks the workers of new slots
       attr_accessor :forker
 
-      # @param workers [Integer]
       # @return [Integer] rows that the scoreboard needs: every worker may overlap with its successor
       def self.scoreboard_slots(workers) = 2 * (workers + EXTRA_WORKERS_MAX)
 
-      # @param plan [Chaton::Config::Plan]
       # @param forker [Preloader, InProcessForker] answers `generation`, `fork_worker(child, channel_end)`, `kill`
       # @param scoreboard [#read, #clear]
       # @param job_recovery [JobRecovery, nil] nil without the role jobs
-      # @param log [Telemetry::Log]
       def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil)
         @plan = plan
         @forker = forker
@@ -95,12 +92,10 @@ module Chaton
         true
       end
 
-      # @param slot [WorkerSlot]
       # @param forker [Preloader, InProcessForker]
       # @return [Child] the successor in this slot
       def start_successor(slot, forker) = start(slot, forker, :successor=)
 
-      # @param slot [WorkerSlot]
       # @return [Boolean] whether its child has to be gone before the successor starts
       def retires_first?(slot) = @plan.retires_first?(slot.index)
 
@@ -121,8 +116,6 @@ module Chaton
 
       # A process has ended.
       #
-      # @param pid [Integer]
-      # @param status [Process::Status]
       # @return [Boolean] whether it was a worker
       def ended(pid, status)
         child = @children.find { |one| one.pid == pid }
@@ -131,9 +124,6 @@ module Chaton
       end
 
       # A child will never be forked, or cannot be watched any more.
-      #
-      # @param child [Child]
-      # @param reason [String]
       def fork_failed(child, reason)
         remove(child, reason) unless child.dead?
       end

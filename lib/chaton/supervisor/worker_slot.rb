@@ -20,10 +20,7 @@ module Chaton
       # @return [String, nil] why no further child is started
       attr_reader :given_up
 
-      # @param index [Integer]
       # @param forker [Preloader, InProcessForker]
-      # @param policy [RestartPolicy]
-      # @param now_s [Float]
       def initialize(index, forker:, policy:, now_s:)
         @index = index
         @forker = forker
@@ -70,8 +67,6 @@ module Chaton
 
       # A child of this slot ended; decides what follows.
       #
-      # @param child [Child]
-      # @param now_s [Float]
       # @return [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] nil: nothing follows
       def child_ended(child, now_s)
         if child.equal?(@successor)

@@ -9,9 +9,6 @@ module Chaton
 
       module_function
 
-      # @param log [Log]
-      # @param why [String]
-      # @return [void]
       def write(log, why)
         Thread.list.each do |thread|
           lines = (thread.backtrace || []).first(LINES_MAX)

@@ -40,16 +40,13 @@ module Chaton
         # @!method debug(message, **fields)
         # @param message [String] one sentence, no line break
         # @param fields [Hash{Symbol=>Object}] facts, written as key=value
-        # @return [void]
         define_method(level) { |message, **fields| write(level, message, fields) }
       end
 
       # Logs an exception with its class, message, cause and backtrace.
       #
-      # @param error [Exception]
       # @param message [String] what was being done
       # @param fields [Hash{Symbol=>Object}]
-      # @return [void]
       def exception(error, message, **fields)
         write(:error, message, fields.merge(error: error.class.name, reason: message_of(error)),
               backtrace_of(error))

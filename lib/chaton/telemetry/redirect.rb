@@ -33,7 +33,6 @@ module Chaton
       # Opens the files for the first time.
       #
       # @raise [SystemCallError] when a file cannot be opened
-      # @return [void]
       def open
         switch(@append ? "a" : "w")
         # Later openings must never empty what is there.
@@ -43,7 +42,6 @@ module Chaton
       # Opens the files again under the same names.
       #
       # @raise [SystemCallError]
-      # @return [void]
       def reopen
         switch("a")
       end

@@ -8,7 +8,6 @@ module Chaton
       # Below this a decimal says something.
       DECIMAL_BELOW = 10
 
-      # @param bytes [Integer, nil]
       # @return [String] 87_031_808 → "83 MiB"; "-" for nil
       def self.of(bytes)
         return "-" if bytes.nil?

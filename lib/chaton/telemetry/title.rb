@@ -19,7 +19,6 @@ module Chaton
       end
 
       # @param roles [Array<Symbol>] what it does
-      # @param tag [String, nil]
       # @param listen [Array<String>]
       # @return [String]
       def single(roles:, tag:, listen:)
@@ -29,14 +28,11 @@ module Chaton
       # @param index [Integer] number of the worker
       # @param roles [Array<Symbol>] what it does
       # @param generation [Integer] 0 is the code loaded at boot
-      # @param tag [String, nil]
       # @return [String]
       def worker(index:, roles:, generation:, tag:)
         set("chaton worker #{index} #{roles.join("+")}#{" generation #{generation}" if generation.positive?}", tag, [])
       end
 
-      # @param generation [Integer]
-      # @param tag [String, nil]
       # @return [String]
       def preloader(generation:, tag:)
         set("chaton preloader generation #{generation}", tag, [])

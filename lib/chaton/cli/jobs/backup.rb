@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs backup FILE: the supported copy of a store that is in use.
       class Backup < Command
-        # @return [Integer] exit status
         def run
           file = File.expand_path(positional("FILE").first)
           raise Chaton::Error, "#{file} exists; remove it or name another file" if File.exist?(file)

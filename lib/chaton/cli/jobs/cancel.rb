@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs cancel JID
       class Cancel < Command
-        # @return [Integer] exit status
         def run
           jid, = positional("JID")
           client.cancel(jid)

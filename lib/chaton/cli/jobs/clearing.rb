@@ -11,7 +11,6 @@ module Chaton
 
         # Page by page, so that a long one can be watched and others get their turn.
         #
-        # @param place [String]
         # @return [Integer] exit status
         def empty(place)
           total = size(place)

@@ -62,7 +62,6 @@ module Chaton
                              "#{"; did you mean #{nearest}?" if nearest}"
         end
 
-        # @param place [String]
         # @return [Integer] how many jobs are there
         def size(place)
           return client.stats.fetch({ "scheduled" => :scheduled, "retry" => :retries, "dead" => :dead }[place]) \
@@ -97,7 +96,6 @@ module Chaton
 
         # Asks before something that cannot be undone.
         #
-        # @return [void]
         # @raise [Chaton::Error] when the answer is no, or there is nobody to ask
         def confirm(question)
           return if @arguments.switch?("--yes")

@@ -7,10 +7,8 @@ module Chaton
     module Jobs
       # chaton jobs delete JID | --all PLACE
       class Delete < Clearing
-        # @return [Array<String>]
         def self.switches = [*super, "--all"]
 
-        # @return [Integer] exit status
         def run
           return empty(place(positional("PLACE").first)) if @arguments.switch?("--all")
 

@@ -7,10 +7,8 @@ module Chaton
     module Jobs
       # chaton jobs drain QUEUE
       class Drain < Clearing
-        # @return [Array<String>]
         def self.switches = [*super, "--yes"]
 
-        # @return [Integer] exit status
         def run
           queue = positional("QUEUE").first.delete_prefix("queue:")
           place = "queue:#{queue}"

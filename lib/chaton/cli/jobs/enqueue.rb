@@ -7,10 +7,8 @@ module Chaton
     module Jobs
       # chaton jobs enqueue CLASS [ARGS]: the class is not loaded, so that its options do not count.
       class Enqueue < Command
-        # @return [Array<Symbol>]
         def self.own = %i[queue in]
 
-        # @return [Integer] exit status
         def run
           name, text = positional("CLASS", more: 1)
           raise ConfigError, "#{name.inspect} is no name of a class" unless name.match?(/\A[A-Z]\w*(::[A-Z]\w*)*\z/)

@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs kill JID
       class Kill < Command
-        # @return [Integer] exit status
         def run
           record = found(positional("JID").first)
           acted(record, record.kill, "is in the dead set now")

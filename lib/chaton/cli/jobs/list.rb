@@ -10,10 +10,8 @@ module Chaton
         # Characters of arguments and error in one line.
         TEXT_MAX = 60
 
-        # @return [Array<Symbol>]
         def self.own = %i[queue limit offset]
 
-        # @return [Integer] exit status
         def run
           name, = positional(more: 1)
           count, offset = value(:limit), value(:offset)

@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs pause QUEUE
       class Pause < Command
-        # @return [Integer] exit status
         def run = set(true, "is paused: what waits in it is kept, and not taken")
 
         private

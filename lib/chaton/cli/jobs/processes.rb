@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs processes
       class Processes < Command
-        # @return [Integer] exit status
         def run
           positional
           processes = client.processes.map { |one| { **one, info: parsed(one[:info]), work: work(one[:work]) } }

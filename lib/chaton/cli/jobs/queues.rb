@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs queues
       class Queues < Command
-        # @return [Integer] exit status
         def run
           positional
           queues = client.queues

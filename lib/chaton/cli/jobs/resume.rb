@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs resume QUEUE
       class Resume < Pause
-        # @return [Integer] exit status
         def run = set(false, "gives jobs again")
       end
     end

@@ -7,10 +7,8 @@ module Chaton
     module Jobs
       # chaton jobs retry JID | --all [PLACE]
       class Retry < Command
-        # @return [Array<String>]
         def self.switches = [*super, "--all"]
 
-        # @return [Integer] exit status
         def run
           return all(positional(more: 1).first || "retry") if @arguments.switch?("--all")
 

@@ -10,7 +10,6 @@ module Chaton
         # Members of a document that say when.
         TIMES = %w[created_at enqueued_at failed_at retried_at].freeze
 
-        # @return [Integer] exit status
         def run
           jid, = positional("JID")
           record = found(jid)

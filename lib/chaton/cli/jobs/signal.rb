@@ -11,7 +11,6 @@ module Chaton
         NAMES = { "TSTP" => "takes no more jobs", "TERM" => "finishes what it runs and leaves",
                   "TTIN" => "logs what each of its threads does" }.freeze
 
-        # @return [Integer] exit status
         def run
           identity, name = positional("IDENTITY", "NAME")
           name = name.upcase.delete_prefix("SIG")

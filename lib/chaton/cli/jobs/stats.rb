@@ -7,7 +7,6 @@ module Chaton
     module Jobs
       # chaton jobs stats
       class Stats < Command
-        # @return [Integer] exit status
         def run
           positional
           stats = client.stats

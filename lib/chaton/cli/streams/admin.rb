@@ -7,7 +7,6 @@ module Chaton
     module Streams
       # Topics and groups of a log, asked for in Ruby's words.
       class Admin
-        # @param client [Native::StreamsClient]
         def initialize(client)
           @client = client
         end
@@ -15,11 +14,9 @@ module Chaton
         # @return [Array<Hash{String=>Object}>] name, partitions (number, start, end), replication, settings; by name
         def topics = ask("topics").sort_by { |topic| topic["name"] }
 
-        # @param name [String]
         # @return [Hash{String=>Object}, nil]
         def topic(name) = ask("topic", name: name)
 
-        # @param name [String]
         # @return [Hash{String=>Object}]
         # @raise [UnknownTopic] with the nearest name there is
         def topic!(name)
@@ -30,35 +27,25 @@ module Chaton
           end
         end
 
-        # @param name [String]
         # @param partitions [Integer, nil] nil: as many as is usual there
-        # @param replication [Integer, nil]
         # @param settings [Hash{String=>String}]
-        # @return [void]
         def create(name, partitions: nil, replication: nil, settings: {})
           ask("create", name: name, partitions: partitions, replication: replication, settings: settings)
         end
 
-        # @param name [String]
         # @param partitions [Integer] how many in all
-        # @return [void]
         def grow(name, partitions) = ask("grow", name: name, partitions: partitions)
 
-        # @param name [String]
         # @param settings [Hash{String=>String}]
-        # @return [void]
         def configure(name, settings) = ask("configure", name: name, settings: settings)
 
         # @return [Array<Hash{String=>Object}>] name, state, members (id, host, partitions); by name
         def groups = ask("groups").sort_by { |group| group["name"] }
 
-        # @param group [String]
         # @return [Array<Hash{String=>Object}>] topic, partition, offset, metadata
         def committed(group) = ask("committed", group: group)
 
-        # @param group [String]
         # @param commits [Array<Hash{Symbol=>Object}>] topic, partition, offset, metadata
-        # @return [void]
         def set_committed(group, commits) = ask("set_committed", group: group, commits: commits)
 
         private

@@ -7,7 +7,6 @@ module Chaton
     module Streams
       # chaton streams apply: makes the topics what is declared.
       class Apply < Plan
-        # @return [Integer] exit status
         # @raise [Chaton::Error] when something is declared that cannot be done; the rest is done then
         def run
           positional

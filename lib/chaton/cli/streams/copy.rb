@@ -14,10 +14,8 @@ module Chaton
         # What is on its way when it is interrupted may arrive within this time.
         FLUSH_S = 5.0
 
-        # @return [Array<Symbol>]
         def self.own = %i[to from as]
 
-        # @return [Array<String>]
         def self.switches = [*super, "--resume", "--groups"]
 
         # @return [Integer] exit status; 130 when it was interrupted

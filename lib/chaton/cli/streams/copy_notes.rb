@@ -19,7 +19,6 @@ module Chaton
         attr_reader :group
 
         # @param admin [Admin] of the source
-        # @param topic [String]
         # @param target [String] address of the other log
         # @param as [String] the topic's name there
         def initialize(admin, topic, target:, as:)
@@ -36,7 +35,6 @@ module Chaton
         end
 
         # @param notes [Hash{Integer=>Note}]
-        # @return [void]
         def write(notes)
           @admin.set_committed(@group, notes.map do |partition, note|
             { topic: @topic, partition: partition, offset: note.offset,

@@ -18,8 +18,6 @@ module Chaton
         # @return [Integer] the offset behind the last record that was given
         attr_reader :position
 
-        # @param client [Native::StreamsClient]
-        # @param topic [String]
         # @param partition [Hash{String=>Integer}] number, start, end
         # @param from [Integer, String, Array] as a reader takes it
         def initialize(client, topic, partition, from)
@@ -44,7 +42,6 @@ module Chaton
           @waiting.shift
         end
 
-        # @param max [Integer]
         # @return [Array<Native::Record>] the next ones; none at the end
         def take(max = BATCH)
           peek
@@ -57,7 +54,6 @@ module Chaton
         #
         # @param patience_s [Float] how long one wait lasts
         # @yieldparam record [Native::Record]
-        # @return [void]
         def follow(patience_s: 60.0)
           @later.each { |record| yield record }
           @later.clear

@@ -12,7 +12,6 @@ module Chaton
         # @return [Native::Record]
         attr_reader :record
 
-        # @param record [Native::Record]
         def initialize(record)
           @record = record
         end

@@ -15,8 +15,6 @@ module Chaton
         # @return [String]
         attr_reader :topic
 
-        # @param client [Native::StreamsClient]
-        # @param admin [Admin]
         # @param topic [Hash{String=>Object}]
         # @param partitions [Array<Hash{String=>Integer}>] those that are looked at
         def initialize(client, admin, topic, partitions)
@@ -33,7 +31,6 @@ module Chaton
           @partitions.sum { |one| [one["end"] - [@done[one["number"]] || 0, one["start"]].max, 0].max }
         end
 
-        # @param count [Integer]
         # @return [Array<DeadLetter>] the first ones of each partition, as many in all
         def first(count)
           found = []
@@ -46,7 +43,6 @@ module Chaton
         # @param at_most [#call] how many in the next call
         # @yieldparam number [Integer] the partition
         # @yieldparam letters [Array<DeadLetter>]
-        # @return [void]
         def each_some(at_most = -> { Cursor::BATCH })
           @cursors.each do |cursor|
             until (records = cursor.take(at_most.call)).empty?
@@ -58,8 +54,6 @@ module Chaton
         # Those before it need not be sent back any more.
         #
         # @param number [Integer] partition
-        # @param offset [Integer]
-        # @return [void]
         def done(number, offset)
           @admin.set_committed(GROUP, [{ topic: @topic, partition: number, offset: offset, metadata: "" }])
           @done[number] = offset

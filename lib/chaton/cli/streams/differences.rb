@@ -8,7 +8,6 @@ module Chaton
         # One change. `act` is :create, :grow or :configure, or :impossible for what no log can do to a topic that has
         # records; `change` are the arguments of the call; `says` is for people.
         Change = Struct.new(:act, :topic, :change, :says, keyword_init: true) do
-          # @return [Boolean]
           def possible? = act != :impossible
         end
 

@@ -16,10 +16,8 @@ module Chaton
         # What it can do.
         ACTS = %w[list replay].freeze
 
-        # @return [Array<Symbol>]
         def self.own = %i[partition count replay_to]
 
-        # @return [Integer] exit status
         # @raise [Chaton::Error]
         def run
           act, name = positional("list or replay", more: 1)

@@ -10,10 +10,6 @@ module Chaton
         # Groups that are tools of ours.
         OURS = /\Achaton-(copy-\h+|dlq)\z/
 
-        # @param source [Native::StreamsClient]
-        # @param source_admin [Admin]
-        # @param target_admin [Admin]
-        # @param topic [String]
         # @param as [String] its name there
         def initialize(source, source_admin, target_admin, topic:, as:)
           @source = source

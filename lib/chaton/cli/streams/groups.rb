@@ -7,7 +7,6 @@ module Chaton
     module Streams
       # chaton streams groups [GROUP]
       class Groups < Command
-        # @return [Integer] exit status
         def run
           name, = positional(more: 1)
           groups = name ? [found(name)] : admin.groups

@@ -8,10 +8,8 @@ module Chaton
     module Streams
       # chaton streams lag [TOPIC]
       class Lag < Command
-        # @return [Array<Symbol>]
         def self.own = %i[group]
 
-        # @return [Integer] exit status
         def run
           name, = positional(more: 1)
           topics = name ? [admin.topic!(name)] : admin.topics

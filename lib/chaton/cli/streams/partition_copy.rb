@@ -23,10 +23,8 @@ module Chaton
         # @return [Integer] the offset it has come to
         attr_reader :position
 
-        # @param job [Job]
         # @param from [Hash{String=>Integer}] the partition: number, start, end
         # @param to [Hash{String=>Integer}] that of the target
-        # @param note [CopyNotes::Note]
         # @raise [Chaton::Error] when the target has lost records
         def initialize(job, from:, to:, note:)
           @job = job
@@ -54,7 +52,6 @@ module Chaton
         def left = [self.end - @position, 0].max
 
         # @yieldparam count [Integer] records that were read
-        # @return [void]
         # @raise [Chaton::Error]
         def run
           until (records = @cursor.take).empty?

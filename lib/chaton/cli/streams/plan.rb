@@ -11,7 +11,6 @@ module Chaton
         # Exit status when something differs.
         DIFFERS = 2
 
-        # @return [Integer] exit status
         def run
           positional
           found = changes

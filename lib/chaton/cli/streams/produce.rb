@@ -8,13 +8,10 @@ module Chaton
     module Streams
       # chaton streams produce TOPIC [VALUE | -]
       class Produce < Command
-        # @return [Array<Symbol>]
         def self.own = %i[key header partition]
 
-        # @return [Array<String>]
         def self.switches = [*super, "--tombstone"]
 
-        # @return [Integer] exit status
         # @raise [LogError] when a record did not become durable
         def run
           topic, text = positional("TOPIC", more: 1)

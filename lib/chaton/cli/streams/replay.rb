@@ -10,9 +10,6 @@ module Chaton
         # @return [Hash{String=>Integer}] records sent back, by topic
         attr_reader :sent
 
-        # @param client [Native::StreamsClient]
-        # @param admin [Admin]
-        # @param letters [DeadLetters]
         # @param to [String, nil] a topic for all; nil: where each came from
         # @param patience [Hash{Symbol=>Float}] as {Writing} takes it
         def initialize(client, admin, letters, to:, patience:)
@@ -25,9 +22,7 @@ module Chaton
           @sizes = {}
         end
 
-        # @param max [Numeric]
         # @yieldparam count [Integer] how many were sent back so far
-        # @return [void]
         # @raise [LogError] when one could not be; those before it are noted
         def run(max)
           @letters.each_some(-> { [max - total, Cursor::BATCH].min }) do |number, some|

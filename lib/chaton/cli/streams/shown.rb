@@ -10,7 +10,6 @@ module Chaton
         # What would move the cursor of a terminal, or hide something.
         CONTROL = /[[:cntrl:]]/
 
-        # @param record [Native::Record]
         # @return [Hash{Symbol=>Object}]
         def self.data(record)
           { topic: record.topic, partition: record.partition, offset: record.offset,
@@ -18,7 +17,6 @@ module Chaton
             value: bytes(record.raw), headers: headers(record.headers) }
         end
 
-        # @param record [Native::Record]
         # @return [String] "events/3 @1200  2026-01-31T12:00:00.000Z  key  value  {name=value}"
         def self.line(record)
           parts = ["#{record.topic}/#{record.partition} @#{record.offset}",
@@ -30,7 +28,6 @@ module Chaton
           parts.join("  ")
         end
 
-        # @param raw [String, nil]
         # @return [String] without what a terminal would take for orders
         def self.text(raw)
           return "-" if raw.nil?
@@ -41,7 +38,6 @@ module Chaton
           utf8.gsub(CONTROL) { |one| one.dump[1..-2] }
         end
 
-        # @param raw [String, nil]
         # @return [String, Hash{Symbol=>String}, nil] a String where it is text
         def self.bytes(raw)
           return if raw.nil?

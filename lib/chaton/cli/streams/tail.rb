@@ -14,13 +14,10 @@ module Chaton
         # Read and not printed yet, while new ones are waited for.
         WAITING_MAX = 1_000
 
-        # @return [Array<Symbol>]
         def self.own = %i[partition place count]
 
-        # @return [Array<String>]
         def self.switches = [*super, "--follow"]
 
-        # @return [Integer] exit status
         def run
           name, = positional("TOPIC")
           @left = value(:count) || Float::INFINITY

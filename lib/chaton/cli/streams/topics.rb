@@ -10,7 +10,6 @@ module Chaton
         # Columns of the list.
         HEAD = %w[topic partitions replication records settings].freeze
 
-        # @return [Integer] exit status
         def run
           name, = positional(more: 1)
           return one(admin.topic!(name)) if name

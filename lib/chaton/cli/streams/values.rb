@@ -14,9 +14,7 @@ module Chaton
             super("earliest, latest, an offset, -N for the N newest, or a time like 2026-01-31T12:00:00Z")
           end
 
-          # @param value [String]
           # @return [String, Integer, Array(String, Integer)] as a reader takes it; -N is left as it is
-          # @raise [Config::Types::Mismatch]
           def cast(value)
             return value if %w[earliest latest].include?(value)
             return Integer(value, 10) if value.match?(/\A-?\d+\z/)
@@ -34,14 +32,11 @@ module Chaton
 
           def initialize = super("NAME=VALUE, at most #{LIMIT} times")
 
-          # @return [Boolean]
           def list? = true
 
-          # @return [Range]
           def arguments = 1..LIMIT
 
           # @return [Hash{String=>String, Array<String>}] as a record takes them
-          # @raise [Config::Types::Mismatch]
           def cast(*values)
             pairs = values.flatten.map do |text|
               name, value = text.split("=", 2)

@@ -17,7 +17,6 @@ module Chaton
         # @return [Integer, nil] its number there
         attr_reader :offset
 
-        # @param client [Native::StreamsClient]
         # @param room_s [Float] longest wait for room in the buffer
         # @param delivery_s [Float] time a record has to become durable
         def initialize(client, room_s:, delivery_s:)
@@ -31,7 +30,6 @@ module Chaton
         # Hands records over, and waits for earlier ones.
         #
         # @param records [Array<Array>] as `produce_many` takes them
-        # @return [void]
         # @raise [LogError] when one did not become durable
         def write(records)
           settle(*@receipts.shift) if @receipts.size >= ON_THEIR_WAY_MAX
@@ -40,7 +38,6 @@ module Chaton
 
         # Waits until all are durable.
         #
-        # @return [void]
         # @raise [LogError] when one did not become so
         def finish
           settle(*@receipts.shift) until @receipts.empty?

@@ -26,7 +26,6 @@ module Chaton
         attr_reader :body
 
         # @param header [Hash{String=>Object}]
-        # @param body [String]
         def initialize(header, body)
           @header = header
           @body = body
@@ -38,7 +37,6 @@ module Chaton
         # @return [Integer]
         def pid = @header["pid"]
 
-        # @return [Boolean]
         def ok? = @header["ok"] == true
 
         # @return [String, nil] why it is not

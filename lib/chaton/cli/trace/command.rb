@@ -11,10 +11,7 @@ module Chaton
       class Command < Remote
         # An option of subcommands; where the configuration has it too, so are its rule and its default.
         #
-        # @param name [Symbol]
         # @param type [#cast]
-        # @param says [String]
-        # @return [Config::Option]
         def self.own(name, type, says, **rest)
           Config::Option.new(name: name, group: :memory, type: type, says: says, default_text: "as configured",
                              flags: ["--#{name.to_s.tr("_", "-")}"], **rest)
@@ -52,7 +49,6 @@ module Chaton
         Result = Struct.new(:answers, :warnings, keyword_init: true)
 
         class << self
-          # @return [Array<Config::Option>]
           def options = [*of_its_own.map { |name| OWN.fetch(name) }, *super]
 
           # @return [Array<Symbol>] of {OWN}
@@ -94,9 +90,6 @@ module Chaton
         end
 
         # Prints what is wrong with some.
-        #
-        # @param result [Result]
-        # @return [void]
         def warn_of(result) = result.warnings.each { |warning| @err.puts "chaton: #{warning}" }
 
         def sort(asked, answers)

@@ -47,7 +47,6 @@ module Chaton
                               "written to under a name of #{PATH_BYTES_MAX} bytes; set TMPDIR to a short one"
         end
 
-        # @param folder [String]
         # @return [String] path
         def self.socket_in(folder) = File.join(folder, "s")
         private_class_method :new, :folder
@@ -62,7 +61,6 @@ module Chaton
         end
 
         # @param beside [String] the server's control socket
-        # @return [void]
         def listen(beside)
           @server = UNIXServer.new(@path)
           hand_over(beside)
@@ -87,8 +85,6 @@ module Chaton
         end
 
         # Removes everything.
-        #
-        # @return [void]
         def close
           [@server, *@letters.keys].compact.each(&:close)
           File.unlink(@path) if File.socket?(@path)

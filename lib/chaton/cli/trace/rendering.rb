@@ -10,7 +10,6 @@ module Chaton
         private
 
         # @param answers [Array<Answer>]
-        # @param format [Symbol]
         # @param by [Symbol, nil] nil: what is alive
         # @return [String] bytes
         def render(answers, format, by)

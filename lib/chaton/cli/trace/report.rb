@@ -17,10 +17,8 @@ module Chaton
         # Not to be shown on a terminal => a name for the file.
         FOR_FILES = { pprof: "trace.pb.gz", speedscope: "trace.speedscope.json", html: "trace.html" }.freeze
 
-        # @return [Array<Symbol>]
         def self.of_its_own = %i[worker format by output]
 
-        # @return [Integer] exit status
         def run
           file = value(:output)
           format = value(:format) || ENDINGS.fetch(File.extname(file.to_s), :text)

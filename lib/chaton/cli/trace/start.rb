@@ -7,10 +7,8 @@ module Chaton
     module Trace
       # chaton trace start
       class Start < Command
-        # @return [Array<Symbol>]
         def self.of_its_own = %i[worker every duty window_ms]
 
-        # @return [Integer] exit status
         def run
           settings = %i[every duty window_ms].to_h { |name| [name, value(name)] }.compact
           result = ask_workers("start", **settings)

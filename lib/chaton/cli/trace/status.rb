@@ -16,10 +16,8 @@ module Chaton
           "sampled" => "sampled", "alive" => "live_samples", "takes" => "profile_bytes"
         }.freeze
 
-        # @return [Array<String>]
         def self.switches = ["--json"]
 
-        # @return [Integer] exit status
         def run
           result = ask_workers("status")
           warn_of(result)

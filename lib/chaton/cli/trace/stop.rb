@@ -7,7 +7,6 @@ module Chaton
     module Trace
       # chaton trace stop
       class Stop < Command
-        # @return [Integer] exit status
         def run
           result = ask_workers("stop")
           warn_of(result)

@@ -19,10 +19,8 @@ module Chaton
         # Field => words of the head.
         COUNTS = { "windows" => "windows", "sampled" => "sampled", "live_samples" => "alive" }.freeze
 
-        # @return [Array<Symbol>]
         def self.of_its_own = %i[worker by]
 
-        # @return [Integer] exit status
         def run
           by = value(:by)
           loop do

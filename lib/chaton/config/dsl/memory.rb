@@ -12,7 +12,6 @@ module Chaton
       # What a misspelt name may have been meant to be.
       KNOWN = Options.in(:memory).flat_map { |option| [option.name, *option.also] }.freeze
 
-      # @return [String]
       def to_s = "memory"
     end
   end

@@ -11,14 +11,12 @@ module Chaton
       # Gives a class the methods of its options.
       #
       # @param options [Array<Option>]
-      # @return [void]
       def self.define(options)
         options.each do |option|
           [option.name, *option.also].each { |name| define_method(name) { |*values| assign(option, name, values) } }
         end
       end
 
-      # @param draft [Draft]
       # @param reading [Reading] the files that are being read
       def initialize(draft, reading)
         @draft = draft

@@ -23,7 +23,6 @@ module Chaton
       # @param name [String, Symbol]
       # @param consumer [Class, String, Symbol, nil] a {Consumer}
       # @param keywords [Hash{Symbol=>Object}] see docs/CONFIGURATION.md
-      # @return [void]
       def topic(name = nil, consumer = nil, *rest, **keywords)
         return problem("topic takes a name, a class and keywords, not #{rest.first.inspect} too") unless rest.empty?
 
@@ -37,7 +36,6 @@ module Chaton
         nil
       end
 
-      # @return [String]
       def to_s = "streams"
 
       private

@@ -17,7 +17,6 @@ module Chaton
       # The queue of requests that wait for a thread.
       #
       # @param keywords [Hash{Symbol=>Object}] limit:, bytes:, age: (seconds), retry_after: (seconds)
-      # @return [void]
       def queue(*values, **keywords)
         unless values.empty?
           problem("queue takes #{KEYWORDS.keys.map { |key| "#{key}:" }.join(", ")}, not #{values.first.inspect}")
@@ -31,7 +30,6 @@ module Chaton
         end
       end
 
-      # @return [String]
       def to_s = "web"
     end
   end
