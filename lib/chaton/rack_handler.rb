@@ -78,7 +78,7 @@ module Chaton
 
       host = "localhost" if host.empty?
       host = "[#{host}]" if host.include?(":") && !host.start_with?("[")
-      { bind: ["tcp://#{host}:#{options[:Port] || Config::Types::Address::PORT}"] }
+      { bind: ["tcp://#{host}:#{options[:Port] || Config::Types::BindAddress::PORT}"] }
     end
 
     def self.single(plan)

@@ -8,7 +8,7 @@ require_relative "supervisor/event_loop"
 require_relative "supervisor/forkers"
 require_relative "supervisor/job_recovery"
 require_relative "supervisor/memory_limits"
-require_relative "supervisor/memory_watch"
+require_relative "supervisor/memory_monitor"
 require_relative "supervisor/preloader_process"
 require_relative "supervisor/process_resources"
 require_relative "supervisor/reaper"
@@ -68,7 +68,7 @@ module Chaton
       table = @memory.in_flight_table
       @worker_set = WorkerSet.new(@plan, forker: @forkers.first, scoreboard: @memory.scoreboard, log: @log,
                                          job_recovery: table && JobRecovery.new(table, log: @log))
-      @watch = MemoryWatch.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
+      @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
       @controller = controller
       @reaper = Reaper.new(@worker_set, @forkers)
       @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
@@ -79,7 +79,7 @@ module Chaton
     end
 
     def controller
-      ceilings = CeilingEnforcer.new(@worker_set, @limits, watch: @watch, scoreboard: @memory.scoreboard, log: @log)
+      ceilings = CeilingEnforcer.new(@worker_set, @limits, monitor: @monitor, scoreboard: @memory.scoreboard, log: @log)
       Controller.new(@plan, worker_set: @worker_set, forkers: @forkers, memory: @memory, ceilings: ceilings,
                             resources: @resources, log: @log)
     end
@@ -96,7 +96,7 @@ module Chaton
     def parents = [Process.pid, *@forkers.pids]
 
     def supervise
-      events = EventLoop.new([@signals, @forkers, @worker_set, @watch, *@resources.sources])
+      events = EventLoop.new([@signals, @forkers, @worker_set, @monitor, *@resources.sources])
       until @controller.done?
         events.turn
         @controller.update

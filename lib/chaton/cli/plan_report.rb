@@ -47,7 +47,7 @@ module Chaton
       def of_jobs(option)
         jobs = @plan.jobs
         case option.name
-        when :queues then Config::Queues.new(jobs.mode, jobs.queues).to_s
+        when :queues then Config::QueueSelection.new(jobs.mode, jobs.queues).to_s
         when :store then jobs.store_shown
         when :jobs_threads then jobs.threads&.to_s || "as threads"
         when :jobs_shutdown_timeout_s then (jobs.shutdown_timeout_s || @plan.shutdown_timeout_s).to_s

@@ -61,19 +61,19 @@ module Chaton
       end
 
       def settings_given
-        draft = Config::Draft.new(@arguments.problems)
+        sources = Config::Sources.new(@arguments.problems)
         @arguments.given.each do |name, value|
           option = Config::Options[name]
-          draft.assign(:command_line, option, [value], Arguments::ORIGIN, label: option.flags.last)
+          sources.assign(:command_line, option, [value], Arguments::ORIGIN, label: option.flags.last)
         end
-        raise Config::Invalid, draft.problems unless draft.problems.empty?
+        raise Config::Invalid, sources.problems unless sources.problems.empty?
 
-        Config::MemorySettings.new(allocator: draft[:allocator] || :auto, eden: draft[:eden] || :auto, collect: :off)
+        Config::MemorySettings.new(allocator: sources[:allocator] || :auto, eden: sources[:eden] || :auto, collect: :off)
       end
 
       def keep(outcome)
         reading = outcome.reading
-        @cache.write(reading) if reading
+        @cache.write(reader) if reading
       end
 
       def refused(command, reason, status)

@@ -27,7 +27,7 @@ module Chaton
 
     module Types
       # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
-      class Address < Base
+      class BindAddress < Base
         # Where no port is named.
         PORT = 9292
         # What may follow the question mark.

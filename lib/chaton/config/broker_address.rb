@@ -18,7 +18,7 @@ module Chaton
 
     module Types
       # `broker "log://storage/streams"`, `broker "kafka://host:9092,other:9092"`.
-      class Broker < Base
+      class BrokerUrl < Base
         # A host, or an IPv6 address in brackets, and a port.
         HOST = /(?:\[[\h:.%]+\]|[\w.-]+)(?::\d{1,5})?/
         # Several of them.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "draft"
+require_relative "sources"
 require_relative "streams_check"
 
 module Chaton
@@ -18,47 +18,47 @@ module Chaton
       # The ceiling at which a worker is ended, over the one at which it is replaced; as Supervisor::MemoryLimits.
       HARD_RATIO_MIN = 1.1
 
-      # @param draft [Draft] its problems get more
-      def initialize(draft)
-        @draft = draft
+      # @param sources [Sources] its problems get more
+      def initialize(sources)
+        @sources = sources
       end
 
       def run
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons
         check_limits
-        StreamsCheck.new(@draft).run
+        StreamsCheck.new(@sources).run
       end
 
       private
 
       # A tick is enqueued once for each name.
       def check_crons
-        twice = Array(@draft[:cron]).map(&:name).tally.find { |_, count| count > 1 }
+        twice = Array(@sources[:cron]).map(&:name).tally.find { |_, count| count > 1 }
         return unless twice
 
-        @draft.problem(Origin.new("the configuration"),
+        @sources.problem(Origin.new("the configuration"),
                        "cron #{twice.first.inspect} stands there twice; give each its own name")
       end
 
       # A ceiling may also be a word.
       def check_limits
-        soft, hard, tree = %i[limit limit_hard limit_tree].map { |name| @draft[name] if @draft[name].is_a?(Integer) }
+        soft, hard, tree = %i[limit limit_hard limit_tree].map { |name| @sources[name] if @sources[name].is_a?(Integer) }
         compare(:limit, :limit_tree, "one worker could never be that large") if soft && tree
         return if soft.nil? || hard.nil? || hard >= (soft * HARD_RATIO_MIN).floor
 
-        @draft.problem(Origin.new("the configuration"),
+        @sources.problem(Origin.new("the configuration"),
                        "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
                        "(#{shown(:limit, soft)}), or a worker would be ended before it can be replaced")
       end
 
       def compare(lower, upper, why)
-        return unless @draft.set?(lower) || @draft.set?(upper)
+        return unless @sources.set?(lower) || @sources.set?(upper)
 
-        low, high = [lower, upper].map { |name| @draft[name] || Options[name].default }
+        low, high = [lower, upper].map { |name| @sources[name] || Options[name].default }
         return if low <= high
 
-        @draft.problem(Origin.new("the configuration"),
+        @sources.problem(Origin.new("the configuration"),
                        "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
       end
 

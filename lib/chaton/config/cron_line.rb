@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "queues"
+require_relative "queue_selection"
 require_relative "types"
 
 module Chaton
@@ -19,7 +19,7 @@ module Chaton
 
     module Types
       # `cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin", args: [7], queue: "low"`.
-      class Cron < Base
+      class CronSchedule < Base
         # What stands in which place of an expression: its name, its range, and names for numbers.
         FIELDS = [
           ["minute", 0..59, []], ["hour", 0..23, []], ["day", 1..31, []],

@@ -5,7 +5,7 @@ require_relative "dsl/memory"
 require_relative "dsl/section"
 require_relative "dsl/streams"
 require_relative "dsl/web"
-require_relative "hooks"
+require_relative "hook_names"
 require_relative "options"
 require_relative "puma_lines"
 
@@ -18,7 +18,7 @@ module Chaton
 
       # What a misspelt name may have been meant to be.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *Hooks::ALL.map(&:name), Hooks::ERROR_HANDLER, :web, :jobs, :streams, :memory,
+               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, :web, :jobs, :streams, :memory,
                :plugin, :load].freeze
 
       define Options.in(:top)
@@ -27,13 +27,13 @@ module Chaton
         option.puma.each { |name| define_method(name) { |*values| assign(option, name, values) } }
       end
 
-      Hooks::ALL.each do |hook|
+      HookNames::ALL.each do |hook|
         [hook.name, *hook.puma].each { |name| define_method(name) { |*_keys, &block| hook(hook.name, name, block) } }
       end
 
       PumaLines::ACCEPTED.each do |name, why|
         define_method(name) do |*_values|
-          @draft.note(here, "#{name} has no effect: #{why}")
+          @sources.note(here, "#{name} has no effect: #{why}")
           nil
         end
       end
@@ -54,7 +54,7 @@ module Chaton
       def web(*values, &block)
         return problem("web needs a block: web { timeout 30.0 }") unless block && values.empty?
 
-        WebSection.new(@draft, @reading).instance_eval(&block)
+        WebSection.new(@sources, @reader).instance_eval(&block)
         nil
       end
 
@@ -62,8 +62,8 @@ module Chaton
       def jobs(*values, &block)
         return problem("jobs needs a block: jobs { queues \"default\" }") unless block && values.empty?
 
-        @draft.section(:jobs)
-        JobsSection.new(@draft, @reading).instance_eval(&block)
+        @sources.section(:jobs)
+        JobsSection.new(@sources, @reader).instance_eval(&block)
         nil
       end
 
@@ -73,8 +73,8 @@ module Chaton
         return problem("streams needs a block: streams { topic \"events\", EventsConsumer }") \
           unless block && values.empty?
 
-        @draft.section(:streams)
-        ClassName.stand_in(self) { StreamsSection.new(@draft, @reading).instance_eval(&block) }
+        @sources.section(:streams)
+        ClassName.stand_in(self) { StreamsSection.new(@sources, @reader).instance_eval(&block) }
         nil
       end
 
@@ -82,7 +82,7 @@ module Chaton
       def memory(*values, &block)
         return problem("memory needs a block: memory { limit \"512M\" }") unless block && values.empty?
 
-        MemorySection.new(@draft, @reading).instance_eval(&block)
+        MemorySection.new(@sources, @reader).instance_eval(&block)
         nil
       end
 
@@ -93,7 +93,7 @@ module Chaton
         handler ||= block
         return problem("lowlevel_error_handler needs a block or an object with call") unless handler.respond_to?(:call)
 
-        @draft.hooks[Hooks::ERROR_HANDLER] = [handler]
+        @sources.hooks[HookNames::ERROR_HANDLER] = [handler]
         nil
       end
 
@@ -102,7 +102,7 @@ module Chaton
       # @param name [Symbol, String]
       def plugin(name, *_rest)
         accepted = PumaLines::PLUGINS[name.to_s]
-        return @draft.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
+        return @sources.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
 
         problem("plugin :#{name} is Puma's alone: #{PumaLines::REFUSED_PLUGINS.fetch(name.to_s, PumaLines::NO_PLUGIN)}")
       end
@@ -111,12 +111,12 @@ module Chaton
       #
       # @param path [String] relative to the application's directory
       def load(path, *_rest)
-        @reading.file(path.to_s, self, here)
+        @reader.file(path.to_s, self, here)
       end
 
       # Forgets the addresses the file named so far.
       def clear_binds!
-        @draft.clear(:file, :binds)
+        @sources.clear(:file, :binds)
         nil
       end
 
@@ -125,7 +125,7 @@ module Chaton
       def hook(moment, name, block)
         return problem("#{name} needs a block") unless block
 
-        @draft.hooks[moment] << block
+        @sources.hooks[moment] << block
         nil
       end
     end

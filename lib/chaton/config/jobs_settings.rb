@@ -33,7 +33,7 @@ module Chaton
       def inspect = "#<jobs at #{store_shown}>"
     end
 
-    # Makes them of a draft.
+    # Makes them of a sources.
     class JobsBuilder
       # Options that {JobsSettings} has under their own name and as they are.
       PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s].freeze
@@ -53,7 +53,7 @@ module Chaton
 
       # @return [JobsSettings]
       def settings
-        queues = @value.call(:queues) || Queues::DEFAULT
+        queues = @value.call(:queues) || QueueSelection::DEFAULT
         JobsSettings.new(
           store_settings: store, queues: queues.queues, mode: queues.mode, load: paths(:load),
           crons: Array(@value.call(:cron)).freeze,

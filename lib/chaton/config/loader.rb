@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
 require_relative "check"
-require_relative "draft"
+require_relative "sources"
 require_relative "dsl"
 require_relative "plan_builder"
-require_relative "reading"
+require_relative "file_reader"
 require_relative "roles"
 require_relative "sidekiq_file"
 
@@ -36,7 +36,7 @@ module Chaton
         @given = given
         @env = env
         @root = root
-        @draft = Draft.new(problems)
+        @sources = Sources.new(problems)
       end
 
       # @return [Plan]
@@ -49,13 +49,13 @@ module Chaton
         read_file(file) if file
         read_environment
         export(environment)
-        roles = Roles.new(@draft, @draft[:workers] || Options[:workers].default)
+        roles = Roles.new(@sources, @sources[:workers] || Options[:workers].default)
         sidekiq_file = read_sidekiq_file if roles.jobs?
         roles.check
-        Check.new(@draft).run
-        raise Invalid, @draft.problems unless @draft.problems.empty?
+        Check.new(@sources).run
+        raise Invalid, @sources.problems unless @sources.problems.empty?
 
-        PlanBuilder.new(@draft, root: @root, environment: environment, config_file: file, roles: roles,
+        PlanBuilder.new(@sources, root: @root, environment: environment, config_file: file, roles: roles,
                                 sidekiq_file: sidekiq_file).plan
       end
 
@@ -66,7 +66,7 @@ module Chaton
           option = Options[name]
           values = option.type.list? ? Array(written) : [written]
           label = option.flags.last || name.to_s
-          values.each { |value| @draft.assign(:command_line, option, [value], COMMAND_LINE, label: label) }
+          values.each { |value| @sources.assign(:command_line, option, [value], COMMAND_LINE, label: label) }
         end
       end
 
@@ -74,15 +74,15 @@ module Chaton
         Options::ALL.each do |option|
           name, value = option.from(@env)
           # A variable that is overruled need not make sense.
-          next if value.nil? || @draft.set?(option.target)
+          next if value.nil? || @sources.set?(option.target)
 
-          @draft.assign(:environment, option, [value], Origin.new("environment variable #{name}"))
+          @sources.assign(:environment, option, [value], Origin.new("environment variable #{name}"))
         end
       end
 
       # Known before the environment is read as a whole, because the name of a file may depend on it.
       def environment
-        @draft[:environment] || Options[:environment].from(@env)&.last || Options[:environment].default
+        @sources[:environment] || Options[:environment].from(@env)&.last || Options[:environment].default
       end
 
       def export(name)
@@ -93,12 +93,12 @@ module Chaton
 
       # What it says is taken from nowhere else, so it comes last.
       def read_sidekiq_file
-        root = File.expand_path(@draft[:directory] || ".", @root)
-        SidekiqFile.new(@draft, root: root, environment: environment, env: @env).read
+        root = File.expand_path(@sources[:directory] || ".", @root)
+        SidekiqFile.new(@sources, root: root, environment: environment, env: @env).read
       end
 
       def config_file
-        asked = @draft[:config_file] || Options[:config_file].from(@env)&.last
+        asked = @sources[:config_file] || Options[:config_file].from(@env)&.last
         return if asked == NO_FILE
         return File.expand_path(asked, @root) if asked
 
@@ -107,8 +107,8 @@ module Chaton
       end
 
       def read_file(path)
-        reading = Reading.new(@draft, root: @root)
-        reading.run(path, DSL.new(@draft, reading))
+        reader = FileReader.new(@sources, root: @root)
+        reader.run(path, DSL.new(@sources, reader))
       end
     end
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "hooks"
+require_relative "hook_names"
 require_relative "options"
 require_relative "puma_lines"
 
@@ -99,7 +99,7 @@ module Chaton
 
       # Head of their table.
       HOOKS = <<~TEXT
-        ## Hooks
+        ## HookNames
 
         Blocks that are run at moments of a process's life; several of the same name run in their order. A hook that
         raises ends its process with a message that names its line.
@@ -182,7 +182,7 @@ module Chaton
       def self.code(text) = text.match?(%r{\A[\w:./-]+( [KMG]iB)?\z}) ? "`#{text}`" : text
 
       def self.hooks
-        Hooks::ALL.map do |hook|
+        HookNames::ALL.map do |hook|
           names = [hook.name, *hook.puma].map { |name| "`#{name}`" }
           "| #{names.join(", ")} | #{hook.says} |\n"
         end.join

@@ -6,7 +6,7 @@ require_relative "options"
 module Chaton
   module Config
     # What the web engine is started with: its limits, its timeouts (seconds), and whether it offers early hints.
-    Web = Struct.new(*Options.of_web, keyword_init: true)
+    WebSettings = Struct.new(*Options.of_web, keyword_init: true)
 
     # A configuration that was checked: plain values, frozen. Every field is described in docs/CONFIGURATION.md;
     # paths are absolute, a time that is off is 0.
@@ -33,7 +33,7 @@ module Chaton
       attr_reader :queue_limit, :queue_bytes_max, :retry_after_s
       # @return [Float]
       attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
-      # @return [Web]
+      # @return [WebSettings]
       attr_reader :web
       # @return [MemorySettings]
       attr_reader :memory

@@ -6,19 +6,19 @@ require_relative "streams_builder"
 
 module Chaton
   module Config
-    # Makes the plan of a draft without problems: defaults filled in, paths absolute, everything frozen.
+    # Makes the plan of a sources without problems: defaults filled in, paths absolute, everything frozen.
     class PlanBuilder
       # Options that go into the plan under their own name and as they are.
       PLAIN = Options.of_plan - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
       ]
       # Where nobody names an address.
-      DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::Address::PORT).freeze
+      DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
 
       # @param root [String] where the command was typed
-      def initialize(draft, root:, environment:, config_file:, roles:, sidekiq_file:)
-        @draft = draft
-        @root = File.expand_path(draft[:directory] || ".", root)
+      def initialize(sources, root:, environment:, config_file:, roles:, sidekiq_file:)
+        @sources = sources
+        @root = File.expand_path(sources[:directory] || ".", root)
         @environment = environment
         @config_file = config_file
         @roles = roles
@@ -29,8 +29,8 @@ module Chaton
       def plan
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
-          binds: binds, binds_given: @draft.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
-          memory: memory, hooks: hooks, notes: @draft.notes.freeze,
+          binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
+          memory: memory, hooks: hooks, notes: @sources.notes.freeze,
           **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
@@ -38,7 +38,7 @@ module Chaton
       private
 
       def value(name, settings = {})
-        return @draft[name] if @draft.set?(name)
+        return @sources[name] if @sources.set?(name)
 
         Options[name].default_in(@environment, settings)
       end
@@ -49,10 +49,10 @@ module Chaton
       def binds
         return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
 
-        (@draft[:binds] || [DEFAULT_BIND]).map { |bind| bind.under(@root) }.uniq(&:to_s).freeze
+        (@sources[:binds] || [DEFAULT_BIND]).map { |bind| bind.under(@root) }.uniq(&:to_s).freeze
       end
 
-      def web = Web.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
+      def web = WebSettings.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
 
       def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
 
@@ -66,7 +66,7 @@ module Chaton
       def streams
         return unless @roles.streams?
 
-        StreamsBuilder.new(@root, tag: tag, lines: @draft.topics) { |name| value(name) }.settings
+        StreamsBuilder.new(@root, tag: tag, lines: @sources.topics) { |name| value(name) }.settings
       end
 
       def crew
@@ -89,8 +89,8 @@ module Chaton
       def absolute(path) = path && File.expand_path(path, @root).freeze
 
       def hooks
-        moments = Hooks::ALL.to_h { |hook| [hook.name, @draft.hooks.fetch(hook.name, []).freeze] }
-        { **moments, Hooks::ERROR_HANDLER => @draft.hooks.fetch(Hooks::ERROR_HANDLER, []).first }.freeze
+        moments = HookNames::ALL.to_h { |hook| [hook.name, @sources.hooks.fetch(hook.name, []).freeze] }
+        { **moments, HookNames::ERROR_HANDLER => @sources.hooks.fetch(HookNames::ERROR_HANDLER, []).first }.freeze
       end
     end
   end

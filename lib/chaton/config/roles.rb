@@ -4,7 +4,7 @@ require_relative "problem"
 
 module Chaton
   module Config
-    # Who does what: decides from the switches, `workers` and the sections of a draft which roles are on, and which
+    # Who does what: decides from the switches, `workers` and the sections of a sources which roles are on, and which
     # of them each worker has.
     #
     # - `--web`, `--jobs` and `--streams` choose: whoever names one gets those named and no other; `--no-web`,
@@ -21,10 +21,10 @@ module Chaton
       ELSEWHERE = { jobs: "they are enqueued, and another process has to run them",
                     streams: "they are only written, and another process has to read them" }.freeze
 
-      # @param draft [Draft] its problems and notes get more
+      # @param sources [Sources] its problems and notes get more
       # @param workers [Hash{Symbol=>Integer}] by role; `every` for workers that do all
-      def initialize(draft, workers)
-        @draft = draft
+      def initialize(sources, workers)
+        @sources = sources
         @workers = workers
       end
 
@@ -40,10 +40,10 @@ module Chaton
       end
 
       # @return [Boolean] whether there is something to know about jobs: some process runs or enqueues them
-      def jobs? = on.include?(:jobs) || @draft.section?(:jobs) || @draft.set?(:store)
+      def jobs? = on.include?(:jobs) || @sources.section?(:jobs) || @sources.set?(:store)
 
       # @return [Boolean] whether there is something to know about streams: some process reads or writes them
-      def streams? = on.include?(:streams) || @draft.section?(:streams) || @draft.set?(:broker)
+      def streams? = on.include?(:streams) || @sources.section?(:streams) || @sources.set?(:broker)
 
       # Notes what cannot be meant.
       def check
@@ -66,21 +66,21 @@ module Chaton
         roles = chosen
         roles = named if roles.empty?
         roles = ALL.select { |role| wanted?(role) } if roles.empty?
-        roles.reject { |role| @draft[role] == false }.freeze
+        roles.reject { |role| @sources[role] == false }.freeze
       end
 
       # Whether the file asks for it without naming it.
       def wanted?(role)
         case role
         when :web then true
-        when :jobs then @draft.section?(:jobs)
+        when :jobs then @sources.section?(:jobs)
         when :streams then consumers?
         end
       end
 
-      def consumers? = @draft.topics.any?(&:consumer)
+      def consumers? = @sources.topics.any?(&:consumer)
 
-      def chosen = ALL.select { |role| @draft[role] }
+      def chosen = ALL.select { |role| @sources[role] }
 
       def named = ALL.select { |role| @workers.fetch(role, 0).positive? }
 
@@ -92,11 +92,11 @@ module Chaton
       end
 
       def note_elsewhere(role)
-        @draft.note(ORIGIN, "workers names none for #{role}: #{ELSEWHERE.fetch(role)} (workers web: 2, #{role}: 1, " \
+        @sources.note(ORIGIN, "workers names none for #{role}: #{ELSEWHERE.fetch(role)} (workers web: 2, #{role}: 1, " \
                             "or chaton --#{role})")
       end
 
-      def problem(message) = @draft.problem(ORIGIN, message)
+      def problem(message) = @sources.problem(ORIGIN, message)
     end
   end
 end

@@ -28,15 +28,15 @@ module Chaton
       # Variables that name Sidekiq's Redis: one names the name of another.
       PROVIDER, URL = %w[REDIS_PROVIDER REDIS_URL].freeze
 
-      # @param draft [Draft] gets the values
+      # @param sources [Sources] gets the values
       # @param root [String] the application's directory
       # @param env [ENV, Hash{String=>String}]
-      def initialize(draft, root:, environment:, env:)
-        @draft = draft
+      def initialize(sources, root:, environment:, env:)
+        @sources = sources
         @environment = environment
         @env = env
-        @asked = draft.set?(:sidekiq_file)
-        name = @asked ? draft[:sidekiq_file] : Options[:sidekiq_file].default
+        @asked = sources.set?(:sidekiq_file)
+        name = @asked ? sources[:sidekiq_file] : Options[:sidekiq_file].default
         @path = name && File.expand_path(name, root)
         @origin = Origin.new(name)
       end
@@ -55,7 +55,7 @@ module Chaton
       private
 
       def missing
-        @draft.problem(@origin, "there is no such file; mend jobs { sidekiq_file … }") if @asked
+        @sources.problem(@origin, "there is no such file; mend jobs { sidekiq_file … }") if @asked
         nil
       end
 
@@ -88,11 +88,11 @@ module Chaton
       def set(key, value, strict:)
         name, values = KEYS[key]
         return unknown(key) unless name
-        return if value.nil? || @draft.set?(name)
+        return if value.nil? || @sources.set?(name)
 
         values = values.call(value)
         values = names(values) if key == "queues" && strict
-        @draft.assign(:sidekiq, Options[name], values, @origin, label: key)
+        @sources.assign(:sidekiq, Options[name], values, @origin, label: key)
       rescue TypeError, ArgumentError
         problem("#{key} has a value that makes no sense: #{value.inspect}")
       end
@@ -104,24 +104,24 @@ module Chaton
         return if ACCEPTED.key?(key) && ACCEPTED[key].nil?
 
         why = ACCEPTED[key] || Nearest.to(key, KEYS.keys)&.then { |nearest| "did you mean #{nearest}?" }
-        @draft.note(@origin, "#{key} is not read#{": #{why}" if why}")
+        @sources.note(@origin, "#{key} is not read#{": #{why}" if why}")
       end
 
       def take_redis
-        return if @draft.set?(:store)
+        return if @sources.set?(:store)
 
         name = [@env[PROVIDER].to_s, URL].find { |variable| !variable.empty? }
         url = @env[name].to_s
         if url.empty?
-          return @draft.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs live in " \
+          return @sources.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs live in " \
                                       "#{Options[:store].default}, where Sidekiq does not see them")
         end
 
-        @draft.assign(:sidekiq, Options[:store], [url], Origin.new("environment variable #{name}"))
+        @sources.assign(:sidekiq, Options[:store], [url], Origin.new("environment variable #{name}"))
       end
 
       def problem(message)
-        @draft.problem(@origin, message)
+        @sources.problem(@origin, message)
         nil
       end
     end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "types"
-require_relative "words"
+require_relative "types/text"
 
 module Chaton
   module Config
@@ -28,7 +28,7 @@ module Chaton
 
     module Types
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
-      class Store < Base
+      class StoreUrl < Base
         # Beginnings of an address.
         SCHEMES = %w[sqlite redis rediss unix memory].freeze
 
@@ -59,7 +59,7 @@ module Chaton
       end
 
       # A word that is never shown.
-      class Secret < Text
+      class Secret < Word
         def show(value) = value.nil? ? "none" : "given"
 
         private
@@ -68,7 +68,7 @@ module Chaton
       end
 
       # Several words, on one line or several.
-      class Texts < Text
+      class Words < Word
         # Words on one line.
         LIMIT = 100
 

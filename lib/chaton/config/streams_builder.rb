@@ -5,7 +5,7 @@ require_relative "streams_settings"
 
 module Chaton
   module Config
-    # Makes the settings of streams of a draft.
+    # Makes the settings of streams of a sources.
     class StreamsBuilder
       # Options of the log under their own name and as they are.
       OF_LOG = %i[mechanism client_id produce_buffer_bytes produce_buffer_records linger_ms segment_bytes

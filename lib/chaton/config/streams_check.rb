@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "draft"
+require_relative "sources"
 require_relative "topic_line"
 
 module Chaton
@@ -12,10 +12,10 @@ module Chaton
       # What all lines of one topic must say alike.
       OF_TOPIC = %i[partitions replication settings].freeze
 
-      # @param draft [Draft] its problems and notes get more
-      def initialize(draft)
-        @draft = draft
-        @topics = draft.topics
+      # @param sources [Sources] its problems and notes get more
+      def initialize(sources)
+        @sources = sources
+        @topics = sources.topics
       end
 
       def run
@@ -85,9 +85,9 @@ module Chaton
 
       def group(line) = line[:group] ? "group #{line[:group].inspect}" : "the default group"
 
-      def problem(line, message) = @draft.problem(line.origin, "#{line} #{message}")
+      def problem(line, message) = @sources.problem(line.origin, "#{line} #{message}")
 
-      def note(line, message) = @draft.note(line.origin, "#{line} #{message}")
+      def note(line, message) = @sources.note(line.origin, "#{line} #{message}")
     end
   end
 end

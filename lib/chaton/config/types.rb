@@ -116,7 +116,7 @@ module Chaton
       end
 
       # One of some names.
-      class Choice < Base
+      class OneOf < Base
         # @param names [Array<Symbol>]
         # @param words [Hash{Object=>Symbol}] further ways to say them
         def initialize(*names, words: {})

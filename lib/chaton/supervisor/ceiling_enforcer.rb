@@ -7,7 +7,7 @@ require_relative "recycling_backoff"
 
 module Chaton
   class Supervisor
-    # Keeps workers below their memory ceilings: passes the readings of {MemoryWatch} to {CeilingPolicy}, carries out
+    # Keeps workers below their memory ceilings: passes the readings of {MemoryMonitor} to {CeilingPolicy}, carries out
     # its decisions, and counts them. One worker is recycled at a time; a worker above the hard ceiling does not wait
     # for that.
     class CeilingEnforcer
@@ -18,10 +18,10 @@ module Chaton
       attr_reader :refusal
 
       # @param scoreboard [#read]
-      def initialize(worker_set, limits, watch:, scoreboard:, log:)
+      def initialize(worker_set, limits, monitor:, scoreboard:, log:)
         @worker_set = worker_set
         @limits = limits
-        @watch = watch
+        @monitor = monitor
         @scoreboard = scoreboard
         @report = CeilingReport.new(log)
         @policy = CeilingPolicy.new(limits)
@@ -38,8 +38,8 @@ module Chaton
       # @param held [Boolean] whether a phased restart replaces all workers; meanwhile they only trim
       def update(now_s, starting: false, held: false)
         advance(now_s)
-        @watch.newcomers.each { |child| worker_ready(child, now_s, starting) }
-        return unless @watch.updated?
+        @monitor.newcomers.each { |child| worker_ready(child, now_s, starting) }
+        return unless @monitor.updated?
 
         @too_large_at_start.reject! { |child| checked_again?(child) }
         decide(now_s, busy: busy? || @backoff.left_s(now_s).positive?, held: held)
@@ -47,7 +47,7 @@ module Chaton
 
       # @return [Boolean] whether it is above its soft ceiling
       def above_soft?(child)
-        bytes = @watch.memory_of(child).usage&.fetch(:pss)
+        bytes = @monitor.memory_of(child).usage&.fetch(:pss)
         soft = @limits.soft(child.index)
         !bytes.nil? && !soft.nil? && bytes >= soft
       end
@@ -60,14 +60,14 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] for `status`; sizes in bytes
       def to_h(now_s)
-        { **@limits.to_h, total: @watch.total_now(now_s), recycled_total: @history.each_value.sum(&:recycles),
+        { **@limits.to_h, total: @monitor.total_now(now_s), recycled_total: @history.each_value.sum(&:recycles),
                           hard_total: @history.each_value.sum(&:hards), recycling: @replacing.map(&:to_h) }
       end
 
       # @return [Hash{Symbol=>Object}] of this worker, for `status`; sizes in bytes
       def of(child, now_s)
         history = @history.fetch(child.index) { WorkerHistory.new(0, 0) }
-        { **(@watch.figures(child, now_s) || {}), soft: @limits.soft(child.index), **history.to_h }
+        { **(@monitor.figures(child, now_s) || {}), soft: @limits.soft(child.index), **history.to_h }
       end
 
       private
@@ -90,7 +90,7 @@ module Chaton
 
       def worker_ready(child, now_s, starting)
         soft = @limits.soft(child.index) or return
-        usage = @watch.memory_of(child).fresh
+        usage = @monitor.memory_of(child).fresh
         fits = usage.fetch(:pss, 0) < soft
         @backoff.ready(child.index, fits: fits)
         return if fits
@@ -108,7 +108,7 @@ module Chaton
       def checked_again?(child)
         return true if child.dead?
 
-        memory = @watch.memory_of(child)
+        memory = @monitor.memory_of(child)
         return false if memory.read_at_s < memory.trimmed_at_s + CeilingPolicy::TRIM_TAKES_S
 
         # Without exact figures its resident memory was far below the ceiling.
@@ -117,9 +117,9 @@ module Chaton
       end
 
       def decide(now_s, busy:, held:)
-        children = @worker_set.children.select { |child| @watch.memory_of(child).usage }
+        children = @worker_set.children.select { |child| @monitor.memory_of(child).usage }
         reset_trim_counts
-        tree = CeilingPolicy::TreeReading.new(total: @watch.total, current: @watch.container&.fetch(:current),
+        tree = CeilingPolicy::TreeReading.new(total: @monitor.total, current: @monitor.container&.fetch(:current),
                                               container: @limits.container)
         workers = children.map { |child| reading(child, now_s) }
         decision = @policy.decide(workers, tree, busy: busy, held: held)
@@ -130,17 +130,17 @@ module Chaton
       # A worker far from its ceiling was trimmed with success.
       def reset_trim_counts
         @worker_set.children.each do |child|
-          memory = @watch.memory_of(child)
+          memory = @monitor.memory_of(child)
           memory.trims = 0 unless @policy.close?(child.index, memory.usage&.fetch(:pss))
         end
       end
 
       def reading(child, now_s)
-        memory = @watch.memory_of(child)
+        memory = @monitor.memory_of(child)
         gauges = @scoreboard.read(child.scoreboard_slot)
         CeilingPolicy::WorkerReading.new(
           index: child.index, state: child.state, age_s: now_s - child.forked_at_s, pss: memory.usage[:pss],
-          own: memory.usage[:private], fresh: memory.fresh&.fetch(:private, nil), ahead: @watch.ahead(child),
+          own: memory.usage[:private], fresh: memory.fresh&.fetch(:private, nil), ahead: @monitor.ahead(child),
           in_flight: gauges.fetch(:running, 0) + gauges.fetch(:queued, 0),
           trimmed_s: memory.trimmed_at_s && (memory.read_at_s - memory.trimmed_at_s),
           trims: memory.trims, rest_s: @backoff.age_s(child.index), ending: @stopped.include?(child)
@@ -158,10 +158,10 @@ module Chaton
       end
 
       def trim(child, now_s)
-        memory = @watch.memory_of(child)
+        memory = @monitor.memory_of(child)
         memory.trimmed_at_s = now_s
         memory.trims = memory.trims.to_i + 1
-        @watch.read_by(now_s + CeilingPolicy::TRIM_READ_AFTER_S)
+        @monitor.read_by(now_s + CeilingPolicy::TRIM_READ_AFTER_S)
         child.command({ do: "trim" })
       end
 
@@ -172,7 +172,7 @@ module Chaton
 
         decision.how = :only_one if @worker_set.retires_first?(slot)
         @history[child.index].reason = decision.reason
-        @report.begins(child, decision, @watch.memory_of(child).usage)
+        @report.begins(child, decision, @monitor.memory_of(child).usage)
         @replacing << Recycling.new(@worker_set, slot, decision.how, reason: decision.reason)
       end
 
@@ -181,7 +181,7 @@ module Chaton
         history.hards += 1
         history.reason = reason
         @stopped << child
-        usage = @watch.memory_of(child).usage
+        usage = @monitor.memory_of(child).usage
         # A replacement would need as much to load, so this counts as a failed boot.
         return child.kill_boot(@limits.refusal_of_boot(usage[:pss])) unless child.served?
 

@@ -4,7 +4,7 @@ require "test_helper"
 require "chaton/config"
 
 class BindTest < Minitest::Test
-  def cast(text) = Chaton::Config::Types::Address.new.cast(text)
+  def cast(text) = Chaton::Config::Types::BindAddress.new.cast(text)
 
   def test_what_is_understood
     {

@@ -33,7 +33,7 @@ class TypesTest < Minitest::Test
     switch = Types::Switch.new
     assert_equal [true, false, true], [switch.cast, switch.cast("no"), switch.cast(true)]
     assert_refused(switch, "maybe")
-    choice = Types::Choice.new(:human, :json)
+    choice = Types::OneOf.new(:human, :json)
     assert_equal :json, choice.cast("json")
     assert_refused(choice, "xml", because: /must be human or json, not "xml"/)
   end

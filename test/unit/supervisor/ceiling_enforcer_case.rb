@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "chaton/supervisor/ceiling_enforcer"
-require "chaton/supervisor/memory_watch"
+require "chaton/supervisor/memory_monitor"
 require_relative "memory_fakes"
 
 # CeilingEnforcer over two workers whose memory is what a test says.
@@ -25,9 +25,9 @@ class CeilingEnforcerCase < Minitest::Test
   def build(size: 40, starting: false, every_s: 2.0, **given)
     build_worker_set(workers: 2)
     limits = limits_of(**given)
-    @watch = Chaton::Supervisor::MemoryWatch.new(@worker_set, limits, every_s: every_s, parents: -> { [] },
+    @monitor = Chaton::Supervisor::MemoryMonitor.new(@worker_set, limits, every_s: every_s, parents: -> { [] },
                                                                       kernel: @kernel)
-    @ceilings = Chaton::Supervisor::CeilingEnforcer.new(@worker_set, limits, watch: @watch, scoreboard: @scoreboard,
+    @ceilings = Chaton::Supervisor::CeilingEnforcer.new(@worker_set, limits, monitor: @monitor, scoreboard: @scoreboard,
                                                                              log: @log)
     @worker_set.children.each { |child| arrive(child, size: size, starting: starting) }
   end
@@ -70,7 +70,7 @@ class CeilingEnforcerCase < Minitest::Test
   end
 
   def turn(**known)
-    @watch.tick(@now_s)
+    @monitor.tick(@now_s)
     @ceilings.update(@now_s, **known)
   end
 

@@ -64,7 +64,7 @@ class CeilingEnforcerTest < CeilingEnforcerCase
     lose(child(0))
     tick
     arrive(newest, size: 110, starting: true)
-    assert_in_delta @now_s + 2, @watch.due_at, 0.01
+    assert_in_delta @now_s + 2, @monitor.due_at, 0.01
     look(starting: true)
     refute_predicate @ceilings, :pending?
     assert_match(/110 MiB/, @ceilings.refusal)

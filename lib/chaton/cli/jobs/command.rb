@@ -13,7 +13,7 @@ module Chaton
       class Command < Subcommand
         # Options of subcommands.
         OWN = {
-          queue: Config::Option.new(name: :queue, group: :jobs, type: Config::Types::Text.new("a queue"),
+          queue: Config::Option.new(name: :queue, group: :jobs, type: Config::Types::Word.new("a queue"),
                                     flags: %w[-q --queue], placeholder: "NAME", default_text: "none",
                                     says: "This queue."),
           limit: Config::Option.new(name: :limit, group: :jobs, type: Config::Types::Number.new(1..10_000), default: 25,

@@ -24,23 +24,23 @@ module Chaton
 
         # Options of subcommands.
         OWN = {
-          group: own_option(:group, Config::Types::Text.new("a group"), "NAME", "Only this one.", default_text: "all"),
+          group: own_option(:group, Config::Types::Word.new("a group"), "NAME", "Only this one.", default_text: "all"),
           partition: own_option(:partition, PARTITION, "N", "Only this partition.", default_text: "any"),
           place: own_option(:place, Values::Place.new, "WHERE",
                             "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N the " \
                             "N newest.", flags: %w[--from], default_text: "the 10 newest"),
           count: own_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "So many records at most.",
                             default_text: "all"),
-          key: own_option(:key, Config::Types::Text.new("a key"), "KEY", "Its key, which decides on the partition.",
+          key: own_option(:key, Config::Types::Word.new("a key"), "KEY", "Its key, which decides on the partition.",
                           default_text: "none"),
           header: own_option(:header, Values::Headers.new, "NAME=VALUE", "A header; may be given again.",
                              default_text: "none"),
-          to: own_option(:to, Config::Types::Broker.new, "URL", "The log to copy into.", default_text: "none"),
-          from: own_option(:from, Config::Types::Broker.new, "URL", "The log to copy from.",
+          to: own_option(:to, Config::Types::BrokerUrl.new, "URL", "The log to copy into.", default_text: "none"),
+          from: own_option(:from, Config::Types::BrokerUrl.new, "URL", "The log to copy from.",
                            default_text: "as configured"),
-          as: own_option(:as, Config::Types::Text.new("a topic"), "NAME", "What it is called there.",
+          as: own_option(:as, Config::Types::Word.new("a topic"), "NAME", "What it is called there.",
                          default_text: "the same"),
-          replay_to: own_option(:replay_to, Config::Types::Text.new("a topic"), "TOPIC",
+          replay_to: own_option(:replay_to, Config::Types::Word.new("a topic"), "TOPIC",
                                 "Send them there.", flags: %w[--to], default_text: "where each came from")
         }.freeze
 

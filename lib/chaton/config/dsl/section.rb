@@ -17,10 +17,10 @@ module Chaton
         end
       end
 
-      # @param reading [Reading] the files that are being read
-      def initialize(draft, reading)
-        @draft = draft
-        @reading = reading
+      # @param reader [FileReader] the files that are being read
+      def initialize(sources, reader)
+        @sources = sources
+        @reader = reader
       end
 
       # @return [String] the section, as problems name it
@@ -30,18 +30,18 @@ module Chaton
       private
 
       def assign(option, name, values)
-        @draft.assign(:file, option, values, here, label: name.to_s)
+        @sources.assign(:file, option, values, here, label: name.to_s)
         nil
       end
 
-      def problem(message, suggestion = nil) = @draft.problem(here, message, suggestion)
+      def problem(message, suggestion = nil) = @sources.problem(here, message, suggestion)
 
-      def here = @reading.here
+      def here = @reader.here
 
-      # Hooks of the file run in this object long after the file was read; a name that is missing then is the
+      # HookNames of the file run in this object long after the file was read; a name that is missing then is the
       # ordinary error it is everywhere.
       def method_missing(name, *values, &block)
-        return super if @reading.over?
+        return super if @reader.over?
 
         elsewhere(name) || problem("#{name} is not an option of #{self}", Nearest.to(name, self.class::KNOWN))
         nil

@@ -32,7 +32,7 @@ module Chaton
 
         given = values(name, keywords)
         check_reading(name, given) if found.nil?
-        @draft.topics << TopicLine.new(name, found, given, here)
+        @sources.topics << TopicLine.new(name, found, given, here)
         nil
       end
 

@@ -23,7 +23,7 @@ module Chaton
         end
         keywords.each do |key, value|
           if (option = KEYWORDS[key])
-            @draft.assign(:file, option, [value], here, label: "queue #{key}:")
+            @sources.assign(:file, option, [value], here, label: "queue #{key}:")
           else
             problem("queue has no #{key}:", Nearest.to(key, KEYWORDS.keys)&.then { |name| "#{name}:" })
           end

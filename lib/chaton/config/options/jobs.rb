@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "../cron_line"
-require_relative "../crew"
+require_relative "../types/processes"
 require_relative "../option"
-require_relative "../queues"
-require_relative "../sidekiq_gem"
+require_relative "../queue_selection"
+require_relative "../sidekiq_format"
 require_relative "../store_address"
-require_relative "../words"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -31,10 +31,10 @@ module Chaton
 
       # Where jobs live.
       STORE = [
-        JobsShort.jobs(:store, :store, Types::Store.new, "sqlite://storage/chaton.db",
+        JobsShort.jobs(:store, :store, Types::StoreUrl.new, "sqlite://storage/chaton.db",
                        "Where jobs live. Where Sidekiq's file is read, REDIS_URL too.",
                        env: %w[CHATON_STORE], flags: %w[--store], placeholder: "URL"),
-        JobsShort.jobs(:username, :store, Types::Text.new, nil, "User for Redis, before that of the address."),
+        JobsShort.jobs(:username, :store, Types::Word.new, nil, "User for Redis, before that of the address."),
         JobsShort.jobs(:password, :store, Types::Secret.new, nil,
                        "Password for Redis, before that of the address; it is never printed.",
                        env: %w[CHATON_STORE_PASSWORD]),
@@ -47,7 +47,7 @@ module Chaton
                        "the last ones."),
         JobsShort.time(:lock_timeout_s, :store, 0.0..300.0, 5.0,
                        "SQLite: the longest wait for another process that writes."),
-        JobsShort.jobs(:format, :store, Types::Number.new(6..8), ->(settings) { SidekiqGem.format(settings[:root]) },
+        JobsShort.jobs(:format, :store, Types::Number.new(6..8), ->(settings) { SidekiqFormat.format(settings[:root]) },
                        "Generation of Sidekiq whose format is written; all are read.",
                        default_text: "that of the bundle's sidekiq gem, else 7"),
         JobsShort.jobs(:dead_max, :store, Types::Number.new(1..10_000_000), 10_000, "Jobs kept in the dead set."),
@@ -56,12 +56,12 @@ module Chaton
 
       # Which jobs are taken, and by whom.
       TAKING = [
-        JobsShort.jobs(:queues, :jobs, Types::QueueList.new, nil, "Queues that are worked off, and in which order.",
+        JobsShort.jobs(:queues, :jobs, Types::QueueList.new, nil, "QueueSelection that are worked off, and in which order.",
                        default_text: "\"default\""),
-        JobsShort.jobs(:load, :jobs, Types::Texts.new("paths"), nil,
+        JobsShort.jobs(:load, :jobs, Types::Words.new("paths"), nil,
                        "Files and directories of job classes to load at boot; with Rails its own loader knows them.",
                        default_text: "none"),
-        JobsShort.jobs(:cron, :jobs, Types::Cron.new, nil,
+        JobsShort.jobs(:cron, :jobs, Types::CronSchedule.new, nil,
                        "A job by the clock: cron \"nightly\", \"0 3 * * *\", \"CleanUp\", zone: \"Europe/Berlin\", " \
                        "args: [], queue: \"low\"; each name once. One process enqueues each tick.",
                        default_text: "none"),
@@ -74,7 +74,7 @@ module Chaton
                        also: %i[shutdown_timeout_s shutdown_timeout], default_text: "as shutdown_timeout_s outside"),
         JobsShort.jobs(:retries_max, :jobs, Types::Number.new(0..1000), 25,
                        "Retries of a job that fails and names no number itself."),
-        JobsShort.jobs(:labels, :jobs, Types::Texts.new("words"), nil, "Words shown with the process in Sidekiq's UI.",
+        JobsShort.jobs(:labels, :jobs, Types::Words.new("words"), nil, "Words shown with the process in Sidekiq's UI.",
                        default_text: "none"),
         JobsShort.jobs(:sidekiq_file, :jobs, Types::Path.new(none: true), "config/sidekiq.yml",
                        "Sidekiq's file, read where it exists for what is set nowhere else: concurrency, queues, " \

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../amounts"
+require_relative "../types/memory"
 require_relative "../option"
 
 module Chaton
@@ -20,20 +20,20 @@ module Chaton
 
       # How memory is allocated and collected.
       COLLECTION = [
-        MemoryShort.memory(:allocator, Types::Choice.new(:auto, :jemalloc, :mimalloc, :system), :auto,
+        MemoryShort.memory(:allocator, Types::OneOf.new(:auto, :jemalloc, :mimalloc, :system), :auto,
                            "Who gives out memory below Ruby. auto: jemalloc, the system's or else Chaton's own, and " \
                            "where there is none the C library's, tuned. The process executes itself anew for it. " \
                            "CHATON_ALLOCATOR_PATH names other directories to look in.",
                            flags: %w[--allocator], placeholder: "NAME"),
-        MemoryShort.memory(:eden, Types::Eden.new, :auto,
+        MemoryShort.memory(:eden, Types::EdenSize.new, :auto,
                            "What may be allocated between two collections; auto: 1.5 times what is alive after boot, " \
                            "between 4 and 256 MiB.", flags: %w[--eden], placeholder: "SIZE"),
-        MemoryShort.memory(:longlife, Types::Longlife.new, :settle,
+        MemoryShort.memory(:longlife, Types::LonglifeGrowth.new, :settle,
                            "By what share the old objects must have grown before all of them are looked through; " \
                            "settle is 1.0, twice as many as boot left. off: Ruby's own limits."),
         MemoryShort.memory(:compact, Types::Switch.new, true,
                            "Put objects side by side before workers are forked, so that they go on sharing them."),
-        MemoryShort.memory(:collect, Types::Choice.new(:between, :off), :between,
+        MemoryShort.memory(:collect, Types::OneOf.new(:between, :off), :between,
                            "When garbage is collected: between requests and jobs, or (off) when Ruby likes."),
         MemoryShort.memory(:idle_full_ms, Types::Number.new(0.0..3_600_000.0, unit: "milliseconds"), 50.0,
                            "How long a process has had nothing to do before a full collection may run in it.",

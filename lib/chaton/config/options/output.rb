@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../option"
-require_relative "../words"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -9,17 +9,17 @@ module Chaton
       # Log, files and the control socket.
       OUTPUT = [
         Option.new(
-          name: :log_format, group: :output, type: Types::Choice.new(:human, :json), default: :human, also: %i[log],
+          name: :log_format, group: :output, type: Types::OneOf.new(:human, :json), default: :human, also: %i[log],
           flags: %w[--log], placeholder: "human|json",
           says: "Form of the server's own log, which goes to standard output."
         ),
         Option.new(
-          name: :log_level, group: :output, type: Types::Choice.new(:debug, :info, :warn, :error), default: :info,
+          name: :log_level, group: :output, type: Types::OneOf.new(:debug, :info, :warn, :error), default: :info,
           flags: %w[--log-level], placeholder: "LEVEL",
           says: "What is left out of it: debug, info, warn or error."
         ),
         Option.new(
-          name: :stdout_redirect, group: :output, type: Types::Redirect.new, default: nil,
+          name: :stdout_redirect, group: :output, type: Types::OutputFiles.new, default: nil,
           says: "Files for standard output and standard error; a third value of true appends. SIGHUP opens them anew."
         ),
         Option.new(

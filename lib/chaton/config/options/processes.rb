@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../crew"
+require_relative "../types/processes"
 require_relative "../option"
 
 module Chaton

@@ -2,7 +2,7 @@
 
 require_relative "../bind"
 require_relative "../option"
-require_relative "../words"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -11,7 +11,7 @@ module Chaton
       # What is served, and where.
       SERVER = [
         Option.new(
-          name: :bind, group: :server, type: Types::Address.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
+          name: :bind, group: :server, type: Types::BindAddress.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
           flags: %w[-b --bind], placeholder: "URI",
           says: "Address to listen on; repeat it for several: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
                 "or unix://PATH with ?umask=0117&mode=0660&backlog=N."
@@ -22,7 +22,7 @@ module Chaton
           says: "Short for bind \"tcp://0.0.0.0:PORT\"; a file may name another host: port 3000, \"127.0.0.1\"."
         ),
         Option.new(
-          name: :environment, group: :server, type: Types::Text.new("a name", pattern: /\A[\w.-]+\z/),
+          name: :environment, group: :server, type: Types::Word.new("a name", pattern: /\A[\w.-]+\z/),
           default: "development", flags: %w[-e --environment], placeholder: "NAME",
           env: %w[APP_ENV RACK_ENV RAILS_ENV],
           says: "Environment of the application; RACK_ENV is set to it. In development no time limit ends anything."
@@ -42,7 +42,7 @@ module Chaton
           says: "The application's directory: relative paths start there, and the server changes into it."
         ),
         Option.new(
-          name: :tag, group: :server, type: Types::Text.new, default_text: "the directory's name",
+          name: :tag, group: :server, type: Types::Word.new, default_text: "the directory's name",
           flags: %w[--tag], placeholder: "NAME",
           says: "Name shown in process titles and by `chaton status`."
         ),

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "../amounts"
+require_relative "../types/memory"
 require_relative "../broker_address"
-require_relative "../crew"
+require_relative "../types/processes"
 require_relative "../option"
 require_relative "../store_address"
-require_relative "../stream_types"
-require_relative "../words"
+require_relative "../types/streams"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -34,14 +34,14 @@ module Chaton
 
       # Where records live, and how they are written.
       LOG = [
-        StreamsShort.streams(:broker, :log, Types::Broker.new, "log://storage/streams", "Where records live.",
+        StreamsShort.streams(:broker, :log, Types::BrokerUrl.new, "log://storage/streams", "Where records live.",
                              env: %w[CHATON_BROKER], flags: %w[--broker], placeholder: "URL"),
-        StreamsShort.streams(:streams_username, :log, Types::Text.new, nil, "User for Kafka (SASL).",
+        StreamsShort.streams(:streams_username, :log, Types::Word.new, nil, "User for Kafka (SASL).",
                              also: %i[username]),
         StreamsShort.streams(:streams_password, :log, Types::Secret.new, nil,
                              "Password for Kafka (SASL); it is never printed.",
                              also: %i[password], env: %w[CHATON_BROKER_PASSWORD]),
-        StreamsShort.streams(:mechanism, :log, Types::Text.new("a name such as PLAIN", pattern: /\A[\w-]+\z/), nil,
+        StreamsShort.streams(:mechanism, :log, Types::Word.new("a name such as PLAIN", pattern: /\A[\w-]+\z/), nil,
                              "How Kafka is told who we are (SASL): PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
                              default_text: "PLAIN where there is a username"),
         StreamsShort.streams(:streams_tls_ca_file, :log, Types::Path.new(none: true), nil,
@@ -54,7 +54,7 @@ module Chaton
                              default_text: "none"),
         StreamsShort.streams(:consumer_kafka, :log, Types::Properties.new, nil, "The same for consumers alone.",
                              default_text: "none"),
-        StreamsShort.streams(:client_id, :log, Types::Text.new("a name", pattern: /\A\S+\z/), "chaton",
+        StreamsShort.streams(:client_id, :log, Types::Word.new("a name", pattern: /\A\S+\z/), "chaton",
                              "How this program calls itself towards Kafka."),
         StreamsShort.time(:streams_answer_timeout_s, :log, 0.1..300.0, 10.0,
                           "Time a call has that waits for an answer of the log.",
@@ -72,7 +72,7 @@ module Chaton
                           "The longest a process that ends waits for records that are not written yet."),
         StreamsShort.streams(:linger_ms, :log, Types::Number.new(0.0..10_000.0, unit: "milliseconds"), 5.0,
                              "How long records are gathered before they are written together.", also: %i[linger]),
-        StreamsShort.streams(:compression, :log, Types::Choice.new(:none, :gzip, :snappy, :lz4, :zstd), :none,
+        StreamsShort.streams(:compression, :log, Types::OneOf.new(:none, :gzip, :snappy, :lz4, :zstd), :none,
                              "Kafka: how records are compressed."),
         StreamsShort.streams(:streams_durable, :log, Types::Switch.new, true,
                              "log://: a record is written when it has reached the disk; off is faster, and a power " \
@@ -89,7 +89,7 @@ module Chaton
 
       # How records are read.
       READING = [
-        StreamsShort.streams(:streams_load, :streams, Types::Texts.new("paths"), nil,
+        StreamsShort.streams(:streams_load, :streams, Types::Words.new("paths"), nil,
                              "Files and directories of consumer classes to load at boot; with Rails its own loader " \
                              "knows those in app/consumers.", also: %i[load], default_text: "none"),
         StreamsShort.streams(:streams_threads, :streams, Types::ThreadRange.new, nil,

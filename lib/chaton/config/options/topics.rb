@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../option"
-require_relative "../stream_types"
-require_relative "../words"
+require_relative "../types/streams"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -22,18 +22,18 @@ module Chaton
 
       # How a topic is read.
       CONSUMING = [
-        TopicShort.topic(:group, Types::Text.new("a name"), nil, "The consumer group.", default_text: "the tag"),
+        TopicShort.topic(:group, Types::Word.new("a name"), nil, "The consumer group.", default_text: "the tag"),
         TopicShort.topic(:batch, Types::Number.new(1..1_000_000), 500, "Records of one batch, at most."),
         TopicShort.topic(:batch_bytes, Types::Bytes.new(1..(1 << 31)), 1 << 20,
                          "Bytes of one batch, at most; a single record may be larger."),
         TopicShort.topic(:concurrency, Types::Number.new(1..1000), 1,
                          "Batches of one partition that run at the same time, with order: :key."),
-        TopicShort.topic(:order, Types::Choice.new(:partition, :key), nil,
+        TopicShort.topic(:order, Types::OneOf.new(:partition, :key), nil,
                          "What keeps its order: all of a partition, or the records of one key.",
                          default_text: "partition; with concurrency above 1 key"),
         TopicShort.topic(:deserializer, Types::Deserializer.new, nil, "What makes a value of a record's bytes.",
                          default_text: "raw"),
-        TopicShort.topic(:start, Types::Choice.new(:earliest, :latest), :earliest,
+        TopicShort.topic(:start, Types::OneOf.new(:earliest, :latest), :earliest,
                          "Where a group begins that has committed nothing yet."),
         TopicShort.topic(:retries, Types::Number.new(0..1_000_000), nil,
                          "How often what failed is tried again before it goes to dead_letter.",
@@ -48,12 +48,12 @@ module Chaton
                          "Seconds after its timestamp before a record is handed out."),
         TopicShort.topic(:expires, TopicShort.seconds(0.0..3_153_600_000.0), 0.0,
                          "Seconds after its timestamp from which a record is left out; 0: never."),
-        TopicShort.topic(:throttle, Types::Throttle.new, nil, "Records of one partition in so many seconds, at most."),
-        TopicShort.topic(:offsets, Types::Choice.new(:auto, :manual), :auto,
+        TopicShort.topic(:throttle, Types::ThrottleRate.new, nil, "Records of one partition in so many seconds, at most."),
+        TopicShort.topic(:offsets, Types::OneOf.new(:auto, :manual), :auto,
                          "What is done: whatever consume has returned from, or only what it marks."),
         TopicShort.topic(:transactional, Types::Switch.new, false,
                          "The consumer writes and commits in one transaction."),
-        TopicShort.topic(:protocol, Types::Choice.new(:classic, :consumer), :classic,
+        TopicShort.topic(:protocol, Types::OneOf.new(:classic, :consumer), :classic,
                          "What keeps the group together; consumer is KIP-848, which Kafka 4 has.")
       ].freeze
 

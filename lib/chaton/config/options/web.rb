@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../option"
-require_relative "../words"
+require_relative "../types/text"
 
 module Chaton
   module Config
@@ -83,7 +83,7 @@ module Chaton
       # How connections are taken and logged.
       CONNECTIONS = [
         Short.web(:access_log, :connections,
-                  Types::Choice.new(:off, :common, :json, words: { true => :common, false => :off, nil => :off }), :off,
+                  Types::OneOf.new(:off, :common, :json, words: { true => :common, false => :off, nil => :off }), :off,
                   "One line a request on standard output: off, common or json.",
                   flags: %w[--access-log], placeholder: "FORM", puma: %i[log_requests], outside: true),
         Short.web(:early_hints, :connections, Types::Switch.new, false,

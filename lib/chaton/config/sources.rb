@@ -7,7 +7,7 @@ module Chaton
   module Config
     # A configuration while its sources are being read: what each of them sets, and everything that is wrong.
     # The command line goes before the file, the file before the environment, and that before Sidekiq's file.
-    class Draft
+    class Sources
       # In the order in which they go before each other.
       SOURCES = %i[command_line file environment sidekiq].freeze
 

@@ -8,7 +8,7 @@ module Chaton
     #
     # mode is "strict" (the first one that holds a job), "weighted" or "random"; queues are pairs of name and
     # weight, the weight 1 where none counts.
-    Queues = Struct.new(:mode, :queues) do
+    QueueSelection = Struct.new(:mode, :queues) do
       # @return [String] "critical 3, default 1 (weighted)"
       def to_s
         shown = queues.map { |name, weight| mode == "weighted" ? "#{name} #{weight}" : name }
@@ -16,13 +16,13 @@ module Chaton
       end
     end
     # Where nobody names one.
-    Queues::DEFAULT = Queues.new("strict", [["default", 1].freeze].freeze).freeze
+    QueueSelection::DEFAULT = QueueSelection.new("strict", [["default", 1].freeze].freeze).freeze
 
     module Types
       # `queues "critical", "default"` (strict), `queues critical: 3, default: 1` (weighted),
       # `queues random: %w[a b]`; a file of Sidekiq writes pairs: `["critical", 3]`.
       class QueueList < Base
-        # Queues of one worker.
+        # QueueSelection of one worker.
         LIMIT = 1000
         # The highest weight.
         WEIGHT_MAX = 1000
@@ -36,7 +36,7 @@ module Chaton
 
         def arguments = 1..LIMIT
 
-        # @return [Queues]
+        # @return [QueueSelection]
         def cast(*values)
           values = values.first if values.size == 1 && values.first.is_a?(Array) && !pair?(values.first)
           return by_keyword(values.first) if values.size == 1 && values.first.is_a?(Hash)
@@ -82,7 +82,7 @@ module Chaton
           twice = pairs.map(&:first).tally.find { |_, count| count > 1 }
           raise Mismatch, "name #{twice.first.inspect} twice; give it a weight instead: #{twice.first}: 2" if twice
 
-          Queues.new(mode, pairs.map { |queue, weight| [queue, weight || 1].freeze }.freeze).freeze
+          QueueSelection.new(mode, pairs.map { |queue, weight| [queue, weight || 1].freeze }.freeze).freeze
         end
       end
     end

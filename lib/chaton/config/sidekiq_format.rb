@@ -3,7 +3,7 @@
 module Chaton
   module Config
     # Which generation of Sidekiq an application has, found out without loading it.
-    module SidekiqGem
+    module SidekiqFormat
       # Generations whose format can be written.
       GENERATIONS = (6..8)
       # Where there is none.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "types"
+require_relative "../types"
 
 module Chaton
   module Config
@@ -31,7 +31,7 @@ module Chaton
       end
 
       # How much may be allocated between two collections: bytes, or a multiple of what is alive.
-      class Eden < Base
+      class EdenSize < Base
         # What the multiple may be.
         MULTIPLES = (0.1..64.0)
 
@@ -71,7 +71,7 @@ module Chaton
       end
 
       # When the objects that have grown old are looked through: by what share their number has grown.
-      class Longlife < Base
+      class LonglifeGrowth < Base
         # What the share may be.
         GROWTH = (0.05..20.0)
 

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "types"
+require_relative "../types"
 
 module Chaton
   module Config
     module Types
       # A word or a sentence.
-      class Text < Base
+      class Word < Base
         def initialize(rule = "a word", pattern: /\S/)
           @pattern = pattern
           super(rule)
@@ -40,7 +40,7 @@ module Chaton
       end
 
       # Files for standard output and standard error, and whether they are appended to.
-      class Redirect < Base
+      class OutputFiles < Base
         def initialize = super("a path for standard output, one for standard error, and true to append")
 
         def arguments = 1..3

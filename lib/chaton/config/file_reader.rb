@@ -6,10 +6,10 @@ require_relative "problem"
 module Chaton
   module Config
     # The files of a configuration while they are read: which line is being run, and what went wrong in it.
-    class Reading
+    class FileReader
       # @param root [String] the application's directory
-      def initialize(draft, root:)
-        @draft = draft
+      def initialize(sources, root:)
+        @sources = sources
         @root = root
         @paths = {}
         @open = []
@@ -30,7 +30,7 @@ module Chaton
       def file(path, dsl, asked_at)
         full = File.expand_path(path, @root)
         # It would never end.
-        return @draft.problem(asked_at, "#{shown(full)} loads itself") if @open.include?(full)
+        return @sources.problem(asked_at, "#{shown(full)} loads itself") if @open.include?(full)
 
         text = text_of(full, asked_at)
         evaluate(full, text, dsl) if text
@@ -44,7 +44,7 @@ module Chaton
       def text_of(full, asked_at)
         File.read(full)
       rescue SystemCallError => e
-        @draft.problem(asked_at, "#{shown(full)} cannot be read: #{e.message.sub(/ @ .*/, "")}")
+        @sources.problem(asked_at, "#{shown(full)} cannot be read: #{e.message.sub(/ @ .*/, "")}")
         nil
       end
 
@@ -55,10 +55,10 @@ module Chaton
         nil
       rescue SyntaxError => e
         line = e.message[/^#{Regexp.escape(full)}:(\d+)/, 1]&.to_i
-        @draft.problem(Origin.new(shown(full), line), "this is not Ruby: #{syntax(e)}")
+        @sources.problem(Origin.new(shown(full), line), "this is not Ruby: #{syntax(e)}")
       rescue ScriptError, StandardError => e
         reason = e.message.lines.first.to_s.chomp
-        @draft.problem(place(e.backtrace_locations) || Origin.new(shown(full)), "#{e.class}: #{reason}")
+        @sources.problem(place(e.backtrace_locations) || Origin.new(shown(full)), "#{e.class}: #{reason}")
       ensure
         @open.pop
       end

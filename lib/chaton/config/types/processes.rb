@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "types"
-require_relative "words"
+require_relative "../types"
 
 module Chaton
   module Config

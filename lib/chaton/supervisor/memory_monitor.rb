@@ -10,7 +10,7 @@ module Chaton
     #
     # Resident memory takes microseconds to read and is never less than the figure that counts (PSS). The exact figure
     # needs a walk over all mappings, so it is read only where it may matter.
-    class MemoryWatch
+    class MemoryMonitor
       # Share of a ceiling from which on the exact figure is read.
       CLOSE = 0.8
       # Greatest age of a figure that `chaton status` shows.

@@ -3,7 +3,7 @@
 module Chaton
   module Config
     # The moments at which blocks of the configuration are run.
-    module Hooks
+    module HookNames
       # One moment: its name, Puma's other names for it, and one sentence.
       Hook = Struct.new(:name, :puma, :says)
 

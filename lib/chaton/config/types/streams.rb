@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "class_name"
-require_relative "types"
+require_relative "../class_name"
+require_relative "../types"
 
 module Chaton
   module Config
@@ -64,7 +64,7 @@ module Chaton
       end
 
       # So many records in so many seconds: `throttle: [1000, 1.0]`.
-      class Throttle < Base
+      class ThrottleRate < Base
         # Records.
         RECORDS = (1..1_000_000_000)
         # Seconds.
