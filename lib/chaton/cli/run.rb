@@ -68,7 +68,8 @@ module Chaton
         end
         raise Config::Invalid, sources.problems unless sources.problems.empty?
 
-        Config::MemorySettings.new(allocator: sources[:allocator] || :auto, eden: sources[:eden] || :auto, collect: :off)
+        Config::MemorySettings.new(allocator: sources[:allocator] || :auto, eden: sources[:eden] || :auto,
+                                   collect: :off)
       end
 
       def keep(outcome)

@@ -8,8 +8,8 @@ module Chaton
   module Config
     # An address to listen on.
     #
-    # scheme is "tcp" or "unix"; host and port belong to the first, path, umask and mode to the second; backlog
-    # is nil where the listener's own default holds.
+    # scheme is "tcp" or "unix"; host and port belong to the first, path, umask and mode to the second; backlog is nil
+    # if the listener's own default applies.
     Bind = Struct.new(:scheme, :host, :port, :path, :backlog, :umask, :mode, keyword_init: true) do
       # @return [String] "tcp://127.0.0.1:9292", "unix:///run/app.sock"; two binds with the same text are the same
       def to_s
@@ -28,17 +28,15 @@ module Chaton
     module Types
       # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
       class BindAddress < Base
-        # Where no port is named.
+        # Used if no port is named.
         PORT = 9292
-        # What may follow the question mark.
+        # Parameters after the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
-        # The way out for those who ask for TLS.
         TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
               "balancer) end TLS, and bind tcp:// or unix:// here"
 
         def initialize = super("a URI such as tcp://127.0.0.1:9292 or unix:///run/app.sock")
 
-        # @return [Boolean] several binds are all listened on
         def list? = true
 
         # @return [Bind]
@@ -69,7 +67,7 @@ module Chaton
           path, query = rest.split("?", 2)
           raise Mismatch, "must name a file; abstract sockets (@) are not supported" if path&.match?(/\A(@|\\0)/)
           mismatch(value) if path.nil? || path.empty?
-          # sun_path of sockaddr_un, with its final NUL.
+          # The limit is sun_path of sockaddr_un, including its final NUL.
           raise Mismatch, "must have a path below 108 bytes, not #{path.bytesize}" if path.bytesize > 107
 
           parameters = parameters("unix", query)
@@ -115,7 +113,7 @@ module Chaton
 
       # `port 3000`, `port 3000, "127.0.0.1"`.
       class Port < Base
-        # All interfaces, as Puma has it.
+        # All interfaces, as in Puma.
         ANY = "0.0.0.0"
 
         def initialize = super("a number from 0 to 65535")

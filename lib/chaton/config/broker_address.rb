@@ -4,9 +4,9 @@ require_relative "types"
 
 module Chaton
   module Config
-    # An address of a log, as far as the configuration has to understand it.
+    # Functions on the address of a log of records.
     module BrokerAddress
-      # What stands before the path of a log on this machine.
+      # Scheme of a log on this machine.
       LOCAL = "log://"
 
       # @param root [String] the directory a relative path starts from
@@ -23,7 +23,7 @@ module Chaton
         HOST = /(?:\[[\h:.%]+\]|[\w.-]+)(?::\d{1,5})?/
         # Several of them.
         HOSTS = /\A#{HOST}(?:,#{HOST})*\z/
-        # Beginnings of an address of Kafka.
+        # Schemes of an address of Kafka.
         KAFKA = %w[kafka kafka+ssl].freeze
 
         def initialize
@@ -37,7 +37,7 @@ module Chaton
           return text.dup.freeze if scheme == "log" && rest.to_s.match?(/\A[^\s?]+\z/)
           return text.chomp("/").freeze if KAFKA.include?(scheme) && rest.to_s.chomp("/").match?(HOSTS)
 
-          # Whatever stands before an @ may be a password.
+          # The part before an @ may contain a password.
           raise Mismatch, "must be #{rule}, not #{text.sub(/.*@/, "***@").inspect}#{hint(text, scheme, rest)}"
         end
 

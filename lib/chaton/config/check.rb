@@ -5,20 +5,20 @@ require_relative "streams_check"
 
 module Chaton
   module Config
-    # The rules that concern two options at once; each option alone was checked when it was set.
+    # Checks the rules between options; each option alone was checked when it was set.
     class Check
-      # Name, name that may not be below it, what would follow.
+      # Option, option that may not be smaller, reason.
       ORDERED = [
         [:restart_delay_s, :restart_delay_max_s, "the pause could never be that long"],
         [:uri_bytes_max, :header_bytes_max, "a URI that long could never arrive"],
         [:accept_grace_ms, :accept_defer_ms, "a connection could never be left to others that long"],
-        [:beat_s, :lease_s, "every process would be taken for dead between two of its signs of life"]
+        [:beat_s, :lease_s, "every process would be taken for dead between two heartbeats"]
       ].freeze
 
-      # The ceiling at which a worker is ended, over the one at which it is replaced; as Supervisor::MemoryLimits.
+      # Ratio of the hard to the soft memory ceiling, as in Supervisor::MemoryLimits.
       HARD_RATIO_MIN = 1.1
 
-      # @param sources [Sources] its problems get more
+      # @param sources [Sources] gets the problems
       def initialize(sources)
         @sources = sources
       end
@@ -32,24 +32,26 @@ module Chaton
 
       private
 
-      # A tick is enqueued once for each name.
+      # A tick of the clock is enqueued once per name.
       def check_crons
         twice = Array(@sources[:cron]).map(&:name).tally.find { |_, count| count > 1 }
         return unless twice
 
         @sources.problem(Origin.new("the configuration"),
-                       "cron #{twice.first.inspect} stands there twice; give each its own name")
+                         "cron #{twice.first.inspect} is defined twice; give each its own name")
       end
 
-      # A ceiling may also be a word.
+      # A ceiling may also be a word such as :auto.
       def check_limits
-        soft, hard, tree = %i[limit limit_hard limit_tree].map { |name| @sources[name] if @sources[name].is_a?(Integer) }
+        soft, hard, tree = %i[limit limit_hard limit_tree].map { |name|
+          @sources[name] if @sources[name].is_a?(Integer)
+        }
         compare(:limit, :limit_tree, "one worker could never be that large") if soft && tree
         return if soft.nil? || hard.nil? || hard >= (soft * HARD_RATIO_MIN).floor
 
         @sources.problem(Origin.new("the configuration"),
-                       "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
-                       "(#{shown(:limit, soft)}), or a worker would be ended before it can be replaced")
+                         "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
+                         "(#{shown(:limit, soft)}), or a worker would be stopped before it can be replaced")
       end
 
       def compare(lower, upper, why)
@@ -59,7 +61,7 @@ module Chaton
         return if low <= high
 
         @sources.problem(Origin.new("the configuration"),
-                       "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
+                         "#{lower} (#{shown(lower, low)}) is above #{upper} (#{shown(upper, high)}): #{why}")
       end
 
       def shown(name, value) = Options[name].type.show(value)

@@ -5,7 +5,6 @@ module Chaton
     # Stands for a class that a configuration file names before the application has defined it:
     # `topic "events", EventsConsumer`. Only the name is kept; it is looked up once the application is loaded.
     class ClassName < Module
-      # What may be the name of a class.
       PATTERN = /\A(?:::)?[A-Z]\w*(?:::[A-Z]\w*)*\z/
 
       # While the block runs, constants that a file does not know are such names.

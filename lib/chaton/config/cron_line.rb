@@ -6,41 +6,41 @@ require_relative "types"
 
 module Chaton
   module Config
-    # A job that is enqueued by the clock: once at each tick, whatever number of processes there is. Its queue is
-    # nil where the class decides.
+    # A periodic job: it is enqueued once at each tick, for any number of processes. Its queue is nil if the class sets
+    # it.
     CronLine = Struct.new(:name, :expression, :class_name, :zone, :args, :queue, keyword_init: true) do
       # @return [String] "nightly: 0 3 * * * Europe/Berlin → CleanUp"
       def to_s
         "#{name}: #{expression} #{zone} → #{class_name}#{" (#{queue})" if queue}"
       end
     end
-    # Where nobody names one.
+    # Used if no zone is named.
     CronLine::ZONE = "UTC"
 
     module Types
       # `cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin", args: [7], queue: "low"`.
       class CronSchedule < Base
-        # What stands in which place of an expression: its name, its range, and names for numbers.
+        # The fields of an expression: name, range, and names for numbers.
         FIELDS = [
           ["minute", 0..59, []], ["hour", 0..23, []], ["day", 1..31, []],
           ["month", 1..12, %w[jan feb mar apr may jun jul aug sep oct nov dec]],
           ["weekday", 0..7, %w[sun mon tue wed thu fri sat]]
         ].freeze
-        # The same where there are six.
+        # The additional first field of an expression with six.
         SECOND = ["second", 0..59, []].freeze
-        # What else may stand in a place: the last day (L), the weekday next to a day (15W), the second (fri#2) or
-        # last (friL) one of a month.
+        # Further values of a field: the last day (L), the weekday next to a day (15W), the second (fri#2) or last
+        # (friL) one of a month.
         ALSO = { "day" => /\A(L|\d{1,2}W)\z/i,
                  "weekday" => /\A([0-7]|sun|mon|tue|wed|thu|fri|sat)(#[1-5]|L)\z/i }.freeze
-        # Words that stand for an expression.
+        # Words for expressions.
         WORDS = { "@hourly" => "0 * * * *", "@daily" => "0 0 * * *", "@midnight" => "0 0 * * *",
                   "@weekly" => "0 0 * * 0", "@monthly" => "0 0 1 * *", "@yearly" => "0 0 1 1 *",
                   "@annually" => "0 0 1 1 *" }.freeze
-        # What may follow the class.
+        # Keywords after the class.
         KEYWORDS = %i[zone args queue].freeze
         # A name in the database of time zones.
         ZONE = %r{\A[A-Za-z][\w+-]*(/[A-Za-z0-9_+-]+){0,2}\z}
-        # Where systems keep that database.
+        # Where systems store that database.
         ZONES = "/usr/share/zoneinfo"
 
         def initialize = super("a name, an expression and a class: cron \"nightly\", \"0 3 * * *\", \"CleanUp\"")
@@ -123,7 +123,7 @@ module Chaton
           known = text.match?(ZONE) && (!File.directory?(ZONES) || File.file?(File.join(ZONES, text)))
           return text.dup.freeze if known
 
-          raise Mismatch, "has the zone #{value.inspect}, which is no time zone; write one such as " \
+          raise Mismatch, "has the zone #{value.inspect}, which is not a time zone; write one such as " \
                           "\"Europe/Berlin\" or \"UTC\""
         end
 
@@ -131,8 +131,8 @@ module Chaton
           raise Mismatch, "takes args: as an Array, not #{value.inspect}" unless value.is_a?(Array)
           return Ractor.make_shareable(JSON.parse(JSON.generate(value))) if round_trip?(value)
 
-          raise Mismatch, "has args: that JSON cannot carry: #{value.inspect}; use strings, numbers, true, false, " \
-                          "nil, arrays and hashes with string keys"
+          raise Mismatch, "has args: that JSON cannot represent: #{value.inspect}; use strings, numbers, " \
+                          "true, false, nil, arrays and hashes with string keys"
         end
 
         def round_trip?(value)

@@ -1,25 +1,29 @@
 # frozen_string_literal: true
 
-require_relative "dsl/jobs"
-require_relative "dsl/memory"
 require_relative "dsl/section"
 require_relative "dsl/streams"
 require_relative "dsl/web"
 require_relative "hook_names"
-require_relative "options"
 require_relative "puma_lines"
 
 module Chaton
   module Config
-    # A configuration file, config/chaton.rb or Puma's, is evaluated in one of these.
+    # Evaluates a configuration file, config/chaton.rb or Puma's.
     class DSL < Section
-      # Puma's files may say `rackup DefaultRackup`.
+      # A Puma file may contain `rackup DefaultRackup`.
       DefaultRackup = Options[:rackup].default
 
-      # What a misspelt name may have been meant to be.
+      # Name => the class that evaluates its block, and an example.
+      SECTIONS = {
+        web: [WebSection, "web { timeout 30.0 }"],
+        jobs: [Section.for(:jobs), "jobs { queues \"default\" }"],
+        streams: [StreamsSection, "streams { topic \"events\", EventsConsumer }"],
+        memory: [Section.for(:memory), "memory { limit \"512M\" }"]
+      }.freeze
+
+      # Names for suggestions.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, :web, :jobs, :streams, :memory,
-               :plugin, :load].freeze
+               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load].freeze
 
       define Options.in(:top)
 
@@ -39,51 +43,25 @@ module Chaton
       end
 
       PumaLines::REFUSED.each do |name, instead|
-        define_method(name) { |*_values| problem("#{name} is Puma's alone: #{instead}") }
+        define_method(name) { |*_values| problem("#{name} is supported only by Puma: #{instead}") }
       end
 
       PumaLines::ONLY.each do |name, (value, instead)|
-        # Puma takes a switch without a value for on.
+        # In Puma a switch without a value means on.
         bare = value == false ? true : value
         define_method(name) do |given = bare, *_rest|
-          problem("#{name} #{given.inspect} is Puma's alone: #{instead}") unless given == value
+          problem("#{name} #{given.inspect} is supported only by Puma: #{instead}") unless given == value
         end
       end
 
-      # The web server's own settings.
-      def web(*values, &block)
-        return problem("web needs a block: web { timeout 30.0 }") unless block && values.empty?
+      SECTIONS.each do |name, (section, example)|
+        define_method(name) do |*values, &block|
+          next problem("#{name} needs a block: #{example}") unless block && values.empty?
 
-        WebSection.new(@sources, @reader).instance_eval(&block)
-        nil
-      end
-
-      # Background jobs: their own settings, and that they are run.
-      def jobs(*values, &block)
-        return problem("jobs needs a block: jobs { queues \"default\" }") unless block && values.empty?
-
-        @sources.section(:jobs)
-        JobsSection.new(@sources, @reader).instance_eval(&block)
-        nil
-      end
-
-      # Streams: which topics there are, who reads them, and where they live. Classes may be named as they are,
-      # although the application has not defined them yet.
-      def streams(*values, &block)
-        return problem("streams needs a block: streams { topic \"events\", EventsConsumer }") \
-          unless block && values.empty?
-
-        @sources.section(:streams)
-        ClassName.stand_in(self) { StreamsSection.new(@sources, @reader).instance_eval(&block) }
-        nil
-      end
-
-      # Allocator, collection, ceilings and tracing.
-      def memory(*values, &block)
-        return problem("memory needs a block: memory { limit \"512M\" }") unless block && values.empty?
-
-        MemorySection.new(@sources, @reader).instance_eval(&block)
-        nil
+          @sources.section(name)
+          section.new(@sources, @reader).evaluate(self, &block)
+          nil
+        end
       end
 
       # Answers requests whose application raised.
@@ -97,24 +75,25 @@ module Chaton
         nil
       end
 
-      # A plugin of Puma; none of them is run.
+      # A plugin of Puma; none is run.
       #
       # @param name [Symbol, String]
       def plugin(name, *_rest)
         accepted = PumaLines::PLUGINS[name.to_s]
         return @sources.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
 
-        problem("plugin :#{name} is Puma's alone: #{PumaLines::REFUSED_PLUGINS.fetch(name.to_s, PumaLines::NO_PLUGIN)}")
+        problem("plugin :#{name} is supported only by Puma: #{PumaLines::REFUSED_PLUGINS.fetch(name.to_s,
+                                                                                               PumaLines::NO_PLUGIN)}")
       end
 
-      # Reads another configuration file at this place.
+      # Reads another configuration file here.
       #
       # @param path [String] relative to the application's directory
       def load(path, *_rest)
         @reader.file(path.to_s, self, here)
       end
 
-      # Forgets the addresses the file named so far.
+      # Forgets the addresses that the file has named so far.
       def clear_binds!
         @sources.clear(:file, :binds)
         nil

@@ -2,12 +2,12 @@
 
 require_relative "problem"
 
-# Evaluates the text of a configuration file. Its compact name keeps our own constants out of the file's reach:
-# what the file calls `Plan` or `Rails` is found where any script finds it.
+# Evaluates the text of a configuration file. The compact definition keeps the constants of Chaton::Config out of the
+# file's scope: `Plan` or `Rails` in the file is looked up as in any script.
 class Chaton::Config::Evaluation # rubocop:disable Style/ClassAndModuleChildren
   # @param dsl [Object] becomes self
   # @param path [String] for __FILE__ and backtraces
-  # @raise [SyntaxError] and whatever the text raises
+  # @raise [SyntaxError] and what the text raises
   def self.run(dsl, text, path)
     dsl.instance_eval(text, path, 1)
   end

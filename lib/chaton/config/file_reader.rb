@@ -5,7 +5,7 @@ require_relative "problem"
 
 module Chaton
   module Config
-    # The files of a configuration while they are read: which line is being run, and what went wrong in it.
+    # Reads the files of a configuration, and knows which line is being run.
     class FileReader
       # @param root [String] the application's directory
       def initialize(sources, root:)
@@ -29,7 +29,6 @@ module Chaton
       # @param path [String] relative to the application's directory
       def file(path, dsl, asked_at)
         full = File.expand_path(path, @root)
-        # It would never end.
         return @sources.problem(asked_at, "#{shown(full)} loads itself") if @open.include?(full)
 
         text = text_of(full, asked_at)
@@ -55,7 +54,7 @@ module Chaton
         nil
       rescue SyntaxError => e
         line = e.message[/^#{Regexp.escape(full)}:(\d+)/, 1]&.to_i
-        @sources.problem(Origin.new(shown(full), line), "this is not Ruby: #{syntax(e)}")
+        @sources.problem(Origin.new(shown(full), line), "this is not valid Ruby: #{syntax(e)}")
       rescue ScriptError, StandardError => e
         reason = e.message.lines.first.to_s.chomp
         @sources.problem(place(e.backtrace_locations) || Origin.new(shown(full)), "#{e.class}: #{reason}")
@@ -63,7 +62,7 @@ module Chaton
         @open.pop
       end
 
-      # The first sentence of the parser, without the path.
+      # The parser's first sentence, without the path.
       def syntax(error)
         line = error.message.lines.find { |one| one.include?("syntax error") } || error.message.lines.first
         line.to_s[/(syntax error.*)/, 1] || line.to_s.chomp

@@ -2,17 +2,16 @@
 
 module Chaton
   module Config
-    # The moments at which blocks of the configuration are run.
+    # The moments at which blocks of the configuration run.
     module HookNames
       # One moment: its name, Puma's other names for it, and one sentence.
       Hook = Struct.new(:name, :puma, :says)
 
-      # In the order of a life.
       ALL = [
         Hook.new(:before_fork, [],
                  "In the main process, once, after the application was loaded and before the first worker is forked."),
         Hook.new(:on_worker_boot, %i[before_worker_boot],
-                 "In each worker, before it serves; gets the worker's index. Open connections and threads here."),
+                 "In each worker, before it serves; gets the worker's index. Open connections and start threads here."),
         Hook.new(:on_worker_shutdown, %i[before_worker_shutdown],
                  "In each worker, after its last request; gets the worker's index."),
         Hook.new(:on_restart, %i[before_restart],

@@ -4,17 +4,17 @@ require_relative "options"
 
 module Chaton
   module Config
-    # What background jobs are run, and enqueued, with. `store_settings` are those of the store, as
-    # `Native::JobsClient.new` takes them; threads and shutdown_timeout_s hold for workers that run nothing but
-    # jobs, and are nil where the plan's own hold.
+    # Settings of background jobs. `store_settings` are those of the store, as `Native::JobsClient.new` takes them;
+    # `threads` and `shutdown_timeout_s` apply to workers that run only jobs, and are nil where the plan's own values
+    # apply.
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
       :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :sidekiq_file, keyword_init: true
     ) do
-      # @return [String] where jobs live
+      # @return [String] the store's address
       def store = store_settings.fetch(:url)
 
-      # @return [String] the same, fit for people
+      # @return [String] the same without user and password
       def store_shown = StoreAddress.shown(store)
 
       # @return [String, nil] the file of a SQLite store
@@ -27,17 +27,17 @@ module Chaton
         super.merge(store_settings: store, crons: crons.map(&:to_h), threads: threads&.to_s)
       end
 
-      # A password must not get into a log by way of an error message.
+      # An error message must not contain a password.
       #
       # @return [String]
       def inspect = "#<jobs at #{store_shown}>"
     end
 
-    # Makes them of a sources.
+    # Makes {JobsSettings} from option values.
     class JobsBuilder
-      # Options that {JobsSettings} has under their own name and as they are.
+      # Options that go into {JobsSettings} unchanged.
       PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s].freeze
-      # Options of the store under their own name and as they are.
+      # Options that go into the store's settings unchanged.
       OF_STORE = %i[username password connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s dead_max
                     dead_age_s].freeze
 

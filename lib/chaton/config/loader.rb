@@ -10,17 +10,16 @@ require_relative "sidekiq_file"
 
 module Chaton
   module Config
-    # Brings the sources of a configuration together: command line, file, environment.
+    # Reads all sources of a configuration, command line, file and environment, and makes the plan.
     class Loader
-      # Found by itself.
+      # The configuration file that is read by default.
       OWN_FILE = "config/chaton.rb"
-      # As the name of a file: read none.
+      # The file name that means "none".
       NO_FILE = "-"
-      # How problems name it.
       COMMAND_LINE = Origin.new("command line").freeze
 
-      # The current directory with the symbolic link kept as it was typed, so that a deployment that moves the
-      # link is found under its new target.
+      # The current directory. A symbolic link stays as it was typed, so that after a deployment that moves the link its
+      # new target is used.
       #
       # @param env [ENV, Hash{String=>String}]
       # @return [String]
@@ -43,7 +42,7 @@ module Chaton
       # @raise [Invalid]
       def plan
         read_command_line
-        # Before the file is read, which may ask for it.
+        # The file may read it.
         export(environment)
         file = config_file
         read_file(file) if file
@@ -56,7 +55,7 @@ module Chaton
         raise Invalid, @sources.problems unless @sources.problems.empty?
 
         PlanBuilder.new(@sources, root: @root, environment: environment, config_file: file, roles: roles,
-                                sidekiq_file: sidekiq_file).plan
+                                  sidekiq_file: sidekiq_file).plan
       end
 
       private
@@ -73,34 +72,34 @@ module Chaton
       def read_environment
         Options::ALL.each do |option|
           name, value = option.from(@env)
-          # A variable that is overruled need not make sense.
+          # A variable that is overridden may have any value.
           next if value.nil? || @sources.set?(option.target)
 
           @sources.assign(:environment, option, [value], Origin.new("environment variable #{name}"))
         end
       end
 
-      # Known before the environment is read as a whole, because the name of a file may depend on it.
+      # Read before the other variables, because the name of the configuration file may depend on it.
       def environment
         @sources[:environment] || Options[:environment].from(@env)&.last || Options[:environment].default
       end
 
       def export(name)
         @env["RACK_ENV"] = name
-        # Whoever reads these first must not find another one than we say.
+        # Code that reads one of these must find the same environment.
         %w[RAILS_ENV APP_ENV].each { |variable| @env[variable] = name if @env[variable] }
       end
 
-      # What it says is taken from nowhere else, so it comes last.
+      # Sidekiq's file sets only what no other source sets, so it is read last.
       def read_sidekiq_file
         root = File.expand_path(@sources[:directory] || ".", @root)
         SidekiqFile.new(@sources, root: root, environment: environment, env: @env).read
       end
 
       def config_file
-        asked = @sources[:config_file] || Options[:config_file].from(@env)&.last
-        return if asked == NO_FILE
-        return File.expand_path(asked, @root) if asked
+        named = @sources[:config_file] || Options[:config_file].from(@env)&.last
+        return if named == NO_FILE
+        return File.expand_path(named, @root) if named
 
         [OWN_FILE, "config/puma/#{environment}.rb", "config/puma.rb"]
           .map { |path| File.join(@root, path) }.find { |path| File.file?(path) }

@@ -4,10 +4,10 @@ require_relative "options"
 
 module Chaton
   module Config
-    # What memory is allocated, collected and limited by. Each field is an option of `memory { }`, see
-    # docs/CONFIGURATION.md; a size is an Integer of bytes, and `eden` a Float where it is a multiple.
+    # Settings of memory. Each field is an option of `memory { }`, see docs/CONFIGURATION.md; a size is an Integer of
+    # bytes, and `eden` a Float if it is a multiple.
     MemorySettings = Struct.new(*Options.in(:memory).map(&:name), keyword_init: true) do
-      # @return [Float, nil] by what share old objects may grow before a full collection; nil: Ruby's own limits
+      # @return [Float, nil] growth of old objects that starts a full collection; nil: Ruby's own limits
       def longlife_growth
         case longlife
         when :settle then 1.0

@@ -4,7 +4,7 @@ require "did_you_mean"
 
 module Chaton
   module Config
-    # The known name a wrong one was probably meant to be.
+    # Finds the known name that a misspelt one was probably meant to be.
     module Nearest
       # @param name [String, Symbol]
       # @param known [Array<String, Symbol>]

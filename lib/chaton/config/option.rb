@@ -4,31 +4,49 @@ require_relative "types"
 
 module Chaton
   module Config
-    # One thing that can be set: its definition feeds configuration files, command line, `--help`, the plan and
+    # The definition of one setting, which feeds configuration files, command line, `--help`, the plan and
     # docs/CONFIGURATION.md.
     #
-    # - name: Symbol, in files and in the plan, the unit at its end
+    # - name: Symbol, in files and in the plan, with its unit at the end
     # - group: Symbol, the chapter of the manual
     # - scope: :top, :web (inside `web { }`), :queue (a keyword of `queue` inside `web { }`), :jobs (inside `jobs { }`),
     #   :streams (inside `streams { }`), :topic (a keyword of `topic` inside `streams { }`), :memory (inside
     #   `memory { }`) or :cli
     # - type: see {Types}; says: one sentence
     # - default: a value, or a Proc over the other settings with default_text in words
-    # - development: the default in that environment, where it differs
-    # - flags: of the command line; placeholder: for their value, nil where they take none
-    # - env: environment variables, the first one set counts; read: a Proc over env where that is not enough
-    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top
+    # - development: the default in that environment, if it differs
+    # - flags: of the command line; placeholder: for their value, nil if they take none
+    # - env: environment variables, of which the first one that is set counts; read: a Proc over env instead
+    # - key: the keyword of `queue` or `topic`; also: further names in the same scope; puma: Puma's names, at the top;
+    #   formerly: old names, which are accepted with a note
     # - into: the option that takes the value
-    # - outside: of scope :web, and yet a field of the plan itself, not of its `web`
+    # - outside: of scope :web, but a field of the plan itself, not of its `web`
     Option = Struct.new(:name, :group, :scope, :type, :says, :default, :default_text, :development, :flags,
-                        :placeholder, :env, :read, :key, :also, :puma, :into, :outside, keyword_init: true) do
-      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], **rest)
+                        :placeholder, :env, :read, :key, :also, :puma, :formerly, :into, :outside,
+                        keyword_init: true) do
+      # @return [Option] inside the block of a scope
+      def self.in(scope, name, group, type, default, says, **rest)
+        new(name: name, group: group, scope: scope, type: type, default: default, says: says, **rest)
+      end
+
+      # @return [Option] a number of seconds inside the block of a scope, also named without the unit
+      def self.seconds(scope, name, group, range, default, says, also: [], **rest)
+        self.in(scope, name, group, Types::Number.new(range, unit: "seconds"), default, says,
+                also: [*also, name.to_s.delete_suffix("_s").to_sym], **rest)
+      end
+
+      # @return [Option] a keyword of `queue` or `topic`
+      def self.keyword(scope, key, type, default, says, name: :"#{scope}_#{key}", **rest)
+        self.in(scope, name, scope, type, default, says, key: key, **rest)
+      end
+
+      def initialize(scope: :top, flags: [], env: [], also: [], puma: [], formerly: [], **rest)
         super
         freeze
       end
 
       # @param settings [Hash{Symbol=>Object}] the options that need no other to be known
-      # @return [Object] the value when nobody set it
+      # @return [Object] the value if no source sets it
       def default_in(environment, settings)
         return development if environment == "development" && !development.nil?
 
@@ -61,15 +79,6 @@ module Chaton
 
         shown = default.nil? ? "none" : type.show(default)
         development.nil? ? shown : "#{shown}; in development #{type.show(development)}"
-      end
-
-      # @return [String] how a file writes it
-      def line
-        case scope
-        when :queue, :topic then "#{scope} #{key}: …"
-        when :cli then ""
-        else name.to_s
-        end
       end
 
       private

@@ -11,7 +11,7 @@ require_relative "options/memory"
 
 module Chaton
   module Config
-    # All options there are.
+    # All options.
     module Options
       # Chapters of `--help` and of the manual, in their order.
       GROUPS = {
@@ -25,10 +25,10 @@ module Chaton
         health: "Health, restarts and stopping",
         memory: "Memory and collection",
         jobs: "Background jobs",
-        store: "Where jobs live",
+        store: "The job store",
         streams: "Streams",
         topic: "Topics",
-        log: "Where records live",
+        log: "The log of records",
         output: "Output and control"
       }.freeze
 

@@ -5,11 +5,11 @@ require_relative "options"
 
 module Chaton
   module Config
-    # What the web engine is started with: its limits, its timeouts (seconds), and whether it offers early hints.
+    # Settings of the web engine: limits, timeouts (seconds), and whether it offers early hints.
     WebSettings = Struct.new(*Options.of_web, keyword_init: true)
 
-    # A configuration that was checked: plain values, frozen. Every field is described in docs/CONFIGURATION.md;
-    # paths are absolute, a time that is off is 0.
+    # A checked configuration: plain, frozen values. docs/CONFIGURATION.md describes every field; paths are absolute,
+    # and a time that is off is 0.
     class Plan
       # @return [String] absolute path
       attr_reader :root, :rackup
@@ -21,9 +21,9 @@ module Chaton
       attr_reader :binds
       # @return [Integer] 0: one process serves without a supervisor
       attr_reader :workers
-      # @return [Array<Array<Symbol>>] for each worker what it serves: :web, :jobs, :streams
+      # @return [Array<Array<Symbol>>] the roles of each worker: :web, :jobs, :streams
       attr_reader :roles_by_worker
-      # @return [Array<Symbol>] what a process without workers serves
+      # @return [Array<Symbol>] the roles of a process without workers
       attr_reader :roles
       # @return [Integer]
       attr_reader :threads_min, :threads_max
@@ -37,9 +37,9 @@ module Chaton
       attr_reader :web
       # @return [MemorySettings]
       attr_reader :memory
-      # @return [JobsSettings, nil] nil where nothing is said about jobs
+      # @return [JobsSettings, nil] nil where jobs are neither run nor enqueued
       attr_reader :jobs
-      # @return [StreamsSettings, nil] nil where nothing is said about streams
+      # @return [StreamsSettings, nil] nil where streams are neither read nor written
       attr_reader :streams
       # @return [Float]
       attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s
@@ -53,7 +53,7 @@ module Chaton
       attr_reader :stdout_redirect
       # @return [Hash{Symbol=>Object}] Arrays of blocks by moment, and :lowlevel_error_handler, which may be nil
       attr_reader :hooks
-      # @return [Array<String>] what the user should know although nothing is wrong
+      # @return [Array<String>] notes for the user
       attr_reader :notes
 
       # @param fields [Hash{Symbol=>Object}] all of the above, and preload, threads_max_given, binds_given
@@ -66,13 +66,13 @@ module Chaton
       # @return [Boolean] whether the application is loaded before workers are forked
       def preload? = @preload
 
-      # @return [Boolean] whether somebody chose the maximum of threads
+      # @return [Boolean] whether a source sets the maximum of threads
       def threads_max_given? = @threads_max_given
 
-      # @return [Boolean] whether somebody chose what to listen on
+      # @return [Boolean] whether a source sets addresses
       def binds_given? = @binds_given
 
-      # @param index [Integer] of a worker; one above the configured number does what the first one does
+      # @param index [Integer] of a worker; those above the configured number have the roles of the first one
       # @return [Array<Symbol>]
       def roles_of(index) = roles_by_worker[index] || roles_by_worker.first || roles
 
@@ -80,13 +80,13 @@ module Chaton
       def role?(role) = (workers.zero? ? roles : roles_by_worker.flatten).include?(role)
 
       # @param index [Integer] of a worker
-      # @return [Boolean] whether it has to be gone before another one comes for it: both would be the same member of
-      #   their groups, and Kafka shuts out the older one while it still works
-      def retires_first?(index) = roles_of(index).include?(:streams) && streams.lasting_names?
+      # @return [Boolean] whether it must have exited before its replacement starts: both would be the same member of
+      #   their groups, and Kafka would fence the older one while it still works
+      def retires_first?(index) = roles_of(index).include?(:streams) && streams.permanent_names?
 
       # @param roles [Array<Symbol>]
-      # @return [Plan] the one of a process with these roles: where jobs are all it runs, or streams, their own
-      #   threads and time to stop hold
+      # @return [Plan] of a process with these roles. If it has only the role jobs, or only streams, the threads and the
+      #   shutdown timeout of that section apply.
       def of_process(roles)
         own = { jobs: jobs, streams: streams }[roles.first] if roles.size == 1
         return self unless own && (own.threads || own.shutdown_timeout_s)
@@ -97,7 +97,6 @@ module Chaton
       def development? = environment == "development"
 
       # @param changes [Hash{Symbol=>Object}]
-      # @return [Plan] another one
       def with(**changes) = Plan.new(**@fields, **changes)
 
       # @return [Hash{Symbol=>Object}] JSON-able

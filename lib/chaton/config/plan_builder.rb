@@ -6,16 +6,16 @@ require_relative "streams_builder"
 
 module Chaton
   module Config
-    # Makes the plan of a sources without problems: defaults filled in, paths absolute, everything frozen.
+    # Makes the plan from sources without problems: with defaults, absolute paths, and everything frozen.
     class PlanBuilder
-      # Options that go into the plan under their own name and as they are.
+      # Options that go into the plan unchanged.
       PLAIN = Options.of_plan - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
       ]
-      # Where nobody names an address.
+      # Used if no address is set.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
 
-      # @param root [String] where the command was typed
+      # @param root [String] directory in which the command was typed
       def initialize(sources, root:, environment:, config_file:, roles:, sidekiq_file:)
         @sources = sources
         @root = File.expand_path(sources[:directory] || ".", root)
@@ -31,7 +31,7 @@ module Chaton
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
           memory: memory, hooks: hooks, notes: @sources.notes.freeze,
-          **paths, **crew, **PLAIN.to_h { |name| [name, value(name)] }
+          **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
 
@@ -45,7 +45,7 @@ module Chaton
 
       def tag = value(:tag) || File.basename(@root)
 
-      # A tree without the role web listens nowhere.
+      # Without the role web there is nothing to listen on.
       def binds
         return [].freeze unless (@roles.by_worker.empty? ? @roles.on : @roles.by_worker.flatten).include?(:web)
 
@@ -69,7 +69,7 @@ module Chaton
         StreamsBuilder.new(@root, tag: tag, lines: @sources.topics) { |name| value(name) }.settings
       end
 
-      def crew
+      def processes
         by_worker = @roles.by_worker
         {
           workers: by_worker.size, roles_by_worker: by_worker,

@@ -10,9 +10,9 @@ module Chaton
       def to_s = [file, line].compact.join(":")
     end
 
-    # One thing that is wrong in a configuration.
+    # One mistake in a configuration.
     Problem = Struct.new(:origin, :message, :suggestion) do
-      # @return [String] the file, or another source
+      # @return [String] or another source
       def file = origin.file
 
       # @return [Integer, nil]
@@ -25,7 +25,7 @@ module Chaton
       end
     end
 
-    # A configuration that cannot be used, with all that is wrong in it.
+    # A configuration with mistakes.
     class Invalid < ConfigError
       # @return [Array<Problem>]
       attr_reader :problems

@@ -2,33 +2,33 @@
 
 module Chaton
   module Config
-    # Lines of a config/puma.rb that are no option here. Those whose purpose is served anyway are accepted with a
-    # note; those whose absence somebody would miss are refused with what to use instead.
+    # Lines of a config/puma.rb that are not an option here. Lines that need no effect are accepted with a note; other
+    # lines are refused with what to use instead.
     module PumaLines
-      # Name => why it needs no effect.
+      # Line => why it needs no effect.
       ACCEPTED = {
         silence_single_worker_warning: "there is no such warning",
         silence_fork_callback_warning: "there is no such warning",
         nakayoshi_fork: "memory is always settled before workers are forked",
-        wait_for_less_busy_worker: "a busier worker always leaves new connections to a freer one (accept_grace_ms)",
+        wait_for_less_busy_worker: "a busy worker always leaves new connections to a less busy one (accept_grace_ms)",
         prune_bundler: "a phased restart loads the new code and the new bundle in a fresh process",
         extra_runtime_dependencies: "a phased restart loads the new bundle in a fresh process",
-        drain_on_shutdown: "connections are always drained before the server leaves (drain_idle_s)",
+        drain_on_shutdown: "connections are always drained before the server exits (drain_idle_s)",
         shutdown_debug: "work that did not finish in time is always logged with its backtrace",
-        worker_check_interval: "workers are asked four times in each alive_timeout_s",
+        worker_check_interval: "workers are pinged four times in each alive_timeout_s",
         worker_culling_strategy: "the newest worker goes first",
         io_selector_backend: "sockets are watched outside of Ruby",
         max_fast_inline: "keep-alive costs other clients nothing",
         max_keep_alive: "keep-alive costs other clients nothing",
         max_io_threads: "waiting threads do not count against others: the pool grows by itself up to threads MAX",
         mutate_stdout_and_stderr_to_sync_on_write: "the server's own output is never buffered",
-        raise_exception_on_sigterm: "SIGTERM finishes what runs and ends with status 0",
-        bind_to_activated_sockets: "sockets of the service manager are used wherever a bind names their address",
-        quiet: "log_level :warn leaves out what is not a warning",
-        debug: "log_level :debug writes what is for debugging"
+        raise_exception_on_sigterm: "SIGTERM finishes running work and exits with status 0",
+        bind_to_activated_sockets: "sockets of the service manager are used if a bind names their address",
+        quiet: "log_level :warn logs warnings and errors only",
+        debug: "log_level :debug logs more"
       }.freeze
 
-      # Name => the one value that asks for what is the case anyway, and what to do about others.
+      # Line => the value that needs no effect, and what to use instead of other values.
       ONLY = {
         queue_requests: [true, "requests are always read whole before a thread takes them; remove the line"],
         enable_keep_alives: [true, "set web { requests_per_connection_max 1 }"],
@@ -41,12 +41,12 @@ module Chaton
         set_default_host: ["0.0.0.0", "name the host in bind \"tcp://HOST:PORT\" or port PORT, \"HOST\""]
       }.freeze
 
-      # Name => what to use instead.
+      # Line => what to use instead.
       REFUSED = {
-        ssl_bind: "TLS is not in this version; let the proxy in front end it, and bind tcp:// or unix:// here",
+        ssl_bind: "TLS is not in this version; let the proxy in front end TLS, and bind tcp:// or unix:// here",
         activate_control_app: "remove it; `chaton status`, `stop` and `restart` use control_socket, which is on by " \
                               "default",
-        state_path: "remove it; `chaton status` and `pidfile` say what its file said",
+        state_path: "remove it; `chaton status` and `pidfile` have what its file contained",
         state_permission: "remove it; there is no state file",
         fork_worker: "remove it; workers are forked from a process that preloaded the application, and SIGUSR1 loads " \
                      "new code in a fresh one",
@@ -65,27 +65,27 @@ module Chaton
         after_booted: "wait for READY=1 of systemd notify, or use on_worker_boot",
         on_stopped: "use on_worker_shutdown, or at_exit in the application",
         after_stopped: "use on_worker_shutdown, or at_exit in the application",
-        out_of_band: "remove it; garbage collection between requests needs no hook of yours",
-        idle_timeout: "the server does not end for want of requests; for idle connections set web { idle_timeout_s }",
+        out_of_band: "remove it; garbage collection between requests needs no hook",
+        idle_timeout: "the server does not exit when it is idle; for idle connections set web { idle_timeout_s }",
         restart_command: "remove it; a restart repeats the command the server was started with",
-        log_formatter: "use log_format :json and shape the lines where you collect them",
-        app: "write the application into config.ru, or name its file with rackup",
-        supported_http_methods: "every method reaches the application; refuse the others there",
+        log_formatter: "use log_format :json and format the lines where they are collected",
+        app: "define the application in config.ru, or name its file with rackup",
+        supported_http_methods: "every method reaches the application; refuse methods there",
         custom_logger: "the server logs to standard output; use stdout_redirect or log_format :json"
       }.freeze
 
-      # Plugins whose line is accepted => what to do instead of it, if anything.
+      # Plugins whose line is accepted => what to use instead.
       PLUGINS = {
         "tmp_restart" => "tmp/restart.txt is not watched; use `chaton restart`, or kill -USR2 with the pidfile",
         "tailwindcss" => "run bin/rails tailwindcss:watch beside the server",
         "systemd" => "readiness, reloads and the watchdog are reported to systemd without it"
       }.freeze
-      # Plugins somebody would miss => what to use instead.
+      # Plugins whose line is refused => what to use instead.
       REFUSED_PLUGINS = {
         "solid_queue" => "unset SOLID_QUEUE_IN_PUMA and run bin/jobs beside the server"
       }.freeze
-      # For plugins nobody knows.
-      NO_PLUGIN = "plugins reach into Puma itself; remove it and run what it runs beside the server"
+      # For all other plugins.
+      NO_PLUGIN = "plugins depend on Puma itself; remove it and run its program beside the server"
     end
   end
 end

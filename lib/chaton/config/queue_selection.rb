@@ -15,7 +15,7 @@ module Chaton
         "#{shown.join(", ")} (#{mode})"
       end
     end
-    # Where nobody names one.
+    # Used if no queue is set.
     QueueSelection::DEFAULT = QueueSelection.new("strict", [["default", 1].freeze].freeze).freeze
 
     module Types
@@ -26,7 +26,7 @@ module Chaton
         LIMIT = 1000
         # The highest weight.
         WEIGHT_MAX = 1000
-        # What a queue may be called.
+        # Allowed names of queues.
         NAME = /\A[^\s:,"\\][^\s,"\\]{0,254}\z/
 
         def initialize
@@ -43,7 +43,7 @@ module Chaton
 
           mismatch(values) if values.empty? || values.size > LIMIT
           pairs = values.map { |value| pair?(value) ? [name(value[0]), weight(value[1])] : [name(value), nil] }
-          # As Sidekiq has it: the first weight ends the strict order.
+          # As in Sidekiq, a single weight makes all queues weighted.
           build(pairs.any?(&:last) ? "weighted" : "strict", pairs)
         end
 
@@ -53,7 +53,7 @@ module Chaton
 
         def pair?(value) = value.is_a?(Array) && value.size == 2 && value.last.to_s.match?(/\A\d+\z/)
 
-        # A queue that is itself called "random" has a weight, not names.
+        # A queue with the name "random" has a weight, not an Array.
         def by_keyword(hash)
           return build("random", hash[:random].map { |one| [name(one), nil] }) if random?(hash)
 
@@ -67,15 +67,15 @@ module Chaton
           text = value.to_s
           return text.dup.freeze if (value.is_a?(String) || value.is_a?(Symbol)) && text.match?(NAME)
 
-          raise Mismatch, "must be #{rule}; #{value.inspect} is no name of a queue"
+          raise Mismatch, "must be #{rule}; #{value.inspect} is not a name of a queue"
         end
 
         def weight(value)
           number = Integer(value.to_s, 10, exception: false)
-          # 0 stands for "no weight" in files of Sidekiq.
+          # In Sidekiq's files 0 means "no weight".
           return number.zero? ? 1 : number if number&.between?(0, WEIGHT_MAX)
 
-          raise Mismatch, "must be #{rule}; #{value.inspect} is no weight"
+          raise Mismatch, "must be #{rule}; #{value.inspect} is not a weight"
         end
 
         def build(mode, pairs)

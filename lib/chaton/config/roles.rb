@@ -4,25 +4,24 @@ require_relative "problem"
 
 module Chaton
   module Config
-    # Who does what: decides from the switches, `workers` and the sections of a sources which roles are on, and which
-    # of them each worker has.
+    # Decides from the switches, `workers` and the sections of the file which roles are on, and which of them each
+    # worker has.
     #
-    # - `--web`, `--jobs` and `--streams` choose: whoever names one gets those named and no other; `--no-web`,
-    #   `--no-jobs`, `--no-streams` take one away.
+    # - With `--web`, `--jobs` or `--streams` only the named roles are on; `--no-web`, `--no-jobs` and `--no-streams`
+    #   switch one off.
     # - Without them, roles named by `workers web: 2, jobs: 1, streams: 1` are on.
-    # - Without those, web is on, jobs where there is a `jobs { }`, and streams where a topic of `streams { }` has a
-    #   consumer.
+    # - Otherwise web is on, jobs if there is a `jobs { }`, and streams if a topic of `streams { }` has a consumer.
     class Roles
-      # In the order in which they are started.
+      # In the order in which they start.
       ALL = %i[web jobs streams].freeze
       # How problems name this source.
       ORIGIN = Origin.new("the configuration").freeze
-      # What becomes of a role's work where no worker does it.
-      ELSEWHERE = { jobs: "they are enqueued, and another process has to run them",
-                    streams: "they are only written, and another process has to read them" }.freeze
+      # The consequence for a role's work if no worker has the role.
+      ELSEWHERE = { jobs: "jobs are only enqueued, and another process has to run them",
+                    streams: "records are only written, and another process has to read them" }.freeze
 
       # @param sources [Sources] its problems and notes get more
-      # @param workers [Hash{Symbol=>Integer}] by role; `every` for workers that do all
+      # @param workers [Hash{Symbol=>Integer}] by role; `every` for workers with all roles
       def initialize(sources, workers)
         @sources = sources
         @workers = workers
@@ -39,13 +38,13 @@ module Chaton
         end.freeze
       end
 
-      # @return [Boolean] whether there is something to know about jobs: some process runs or enqueues them
+      # @return [Boolean] whether jobs are run or enqueued
       def jobs? = on.include?(:jobs) || @sources.section?(:jobs) || @sources.set?(:store)
 
-      # @return [Boolean] whether there is something to know about streams: some process reads or writes them
+      # @return [Boolean] whether streams are read or written
       def streams? = on.include?(:streams) || @sources.section?(:streams) || @sources.set?(:broker)
 
-      # Notes what cannot be meant.
+      # Reports combinations that cannot be meant.
       def check
         return problem("no role is left to run; add --jobs, or take --no-web away") if on.empty?
 
@@ -69,7 +68,7 @@ module Chaton
         roles.reject { |role| @sources[role] == false }.freeze
       end
 
-      # Whether the file asks for it without naming it.
+      # Whether the file asks for the role without naming it in `workers`.
       def wanted?(role)
         case role
         when :web then true
@@ -87,13 +86,13 @@ module Chaton
       def check_consumers
         return if consumers? || !on.include?(:streams)
 
-        problem("streams are to be consumed, and no topic has a consumer; write streams { topic \"events\", " \
+        problem("the role streams is on, and no topic has a consumer; write streams { topic \"events\", " \
                 "EventsConsumer }")
       end
 
       def note_elsewhere(role)
         @sources.note(ORIGIN, "workers names none for #{role}: #{ELSEWHERE.fetch(role)} (workers web: 2, #{role}: 1, " \
-                            "or chaton --#{role})")
+                              "or chaton --#{role})")
       end
 
       def problem(message) = @sources.problem(ORIGIN, message)

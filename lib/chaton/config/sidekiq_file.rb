@@ -8,10 +8,10 @@ require_relative "problem"
 
 module Chaton
   module Config
-    # Reads what a config/sidekiq.yml says for what is set nowhere else: ERB, sections for environments, keys with
-    # and without a leading colon. A key that means nothing here is named in a note; nothing is passed over silently.
+    # Reads settings from config/sidekiq.yml that no other source sets: with ERB, sections for environments, and keys
+    # with and without a leading colon. Each key without a meaning here is named in a note.
     class SidekiqFile
-      # Key => option, and how the values of its line are made.
+      # Key => option, and how its values are made.
       KEYS = {
         "concurrency" => [:jobs_threads, ->(value) { [1, value] }],
         "queues" => [:queues, ->(value) { value.is_a?(Hash) ? [value] : Array(value) }],
@@ -20,12 +20,12 @@ module Chaton
         "labels" => [:labels, ->(value) { Array(value) }],
         "require" => [:load, ->(value) { [value] }]
       }.freeze
-      # Keys without an option => why they need none.
+      # Keys without an option => what to use instead.
       ACCEPTED = { "environment" => "use -e", "verbose" => "use log_level", "strict" => nil, "tag" => "use tag",
                    "pidfile" => "use pidfile", "logfile" => "use stdout_redirect" }.freeze
-      # Sections of these names belong to environments, whatever is in them.
+      # Sections of these names always belong to environments.
       ENVIRONMENTS = %w[development test staging production].freeze
-      # Variables that name Sidekiq's Redis: one names the name of another.
+      # Variables for Sidekiq's Redis; the first one holds the name of another variable.
       PROVIDER, URL = %w[REDIS_PROVIDER REDIS_URL].freeze
 
       # @param sources [Sources] gets the values
@@ -35,8 +35,8 @@ module Chaton
         @sources = sources
         @environment = environment
         @env = env
-        @asked = sources.set?(:sidekiq_file)
-        name = @asked ? sources[:sidekiq_file] : Options[:sidekiq_file].default
+        @named = sources.set?(:sidekiq_file)
+        name = @named ? sources[:sidekiq_file] : Options[:sidekiq_file].default
         @path = name && File.expand_path(name, root)
         @origin = Origin.new(name)
       end
@@ -55,7 +55,7 @@ module Chaton
       private
 
       def missing
-        @sources.problem(@origin, "there is no such file; mend jobs { sidekiq_file … }") if @asked
+        @sources.problem(@origin, "there is no such file; correct jobs { sidekiq_file … }") if @named
         nil
       end
 
@@ -64,12 +64,12 @@ module Chaton
         found = YAML.safe_load(text, permitted_classes: [Symbol], aliases: true) || {}
         return plain(found) if found.is_a?(Hash)
 
-        problem("holds no keys but #{found.class}")
+        problem("must contain keys, not #{found.class}")
       rescue ScriptError, StandardError => e
         problem("cannot be read: #{e.message.lines.first.to_s.strip} (#{e.class})")
       end
 
-      # Keys of the environment's own section go before the others.
+      # Keys of the environment's section override the others.
       def plain(found)
         keys = found.transform_keys { |key| key.to_s.delete_prefix(":") }
         sections = keys.select { |key, value| value.is_a?(Hash) && section?(key, value) }
@@ -94,10 +94,10 @@ module Chaton
         values = names(values) if key == "queues" && strict
         @sources.assign(:sidekiq, Options[name], values, @origin, label: key)
       rescue TypeError, ArgumentError
-        problem("#{key} has a value that makes no sense: #{value.inspect}")
+        problem("#{key} has an invalid value: #{value.inspect}")
       end
 
-      # `strict: true` lets the order count, not the weights.
+      # With `strict: true` the order counts, not the weights.
       def names(queues) = queues.map { |queue| queue.is_a?(Array) ? queue.first : queue }
 
       def unknown(key)
@@ -113,8 +113,8 @@ module Chaton
         name = [@env[PROVIDER].to_s, URL].find { |variable| !variable.empty? }
         url = @env[name].to_s
         if url.empty?
-          return @sources.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs live in " \
-                                      "#{Options[:store].default}, where Sidekiq does not see them")
+          return @sources.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs are stored " \
+                                        "in #{Options[:store].default}, where Sidekiq does not find them")
         end
 
         @sources.assign(:sidekiq, Options[:store], [url], Origin.new("environment variable #{name}"))

@@ -2,20 +2,21 @@
 
 module Chaton
   module Config
-    # Which generation of Sidekiq an application has, found out without loading it.
+    # The version of Sidekiq whose format is written by default: that of the application's gem, found without loading
+    # it.
     module SidekiqFormat
-      # Generations whose format can be written.
-      GENERATIONS = (6..8)
-      # Where there is none.
+      # Versions whose format can be written.
+      VERSIONS = (6..8)
+      # Without the gem.
       DEFAULT = 7
       # Its line in a Gemfile.lock.
       LOCKED = /^    sidekiq \((\d+)[.)]/
 
       # @param root [String] the application's directory
       # @return [Integer]
-      def self.format(root)
-        generation = loaded || locked(root)
-        generation ? generation.clamp(GENERATIONS.begin, GENERATIONS.end) : DEFAULT
+      def self.of(root)
+        version = loaded || locked(root)
+        version ? version.clamp(VERSIONS.begin, VERSIONS.end) : DEFAULT
       end
 
       def self.loaded = Gem.loaded_specs["sidekiq"]&.version&.segments&.first

@@ -5,15 +5,15 @@ require_relative "problem"
 
 module Chaton
   module Config
-    # A configuration while its sources are being read: what each of them sets, and everything that is wrong.
-    # The command line goes before the file, the file before the environment, and that before Sidekiq's file.
+    # The values that each source of a configuration sets, and all problems. The command line overrides the file, the
+    # file the environment, and that Sidekiq's file.
     class Sources
-      # In the order in which they go before each other.
-      SOURCES = %i[command_line file environment sidekiq].freeze
+      # Each overrides those after it.
+      PRECEDENCE = %i[command_line file environment sidekiq].freeze
 
       # @return [Array<Problem>]
       attr_reader :problems
-      # @return [Array<String>] what the user should know although nothing is wrong
+      # @return [Array<String>] notes for the user that are not problems
       attr_reader :notes
       # @return [Hash{Symbol=>Array<Proc>}]
       attr_reader :hooks
@@ -25,12 +25,12 @@ module Chaton
         @problems = problems.dup
         @notes = []
         @hooks = Hash.new { |hooks, name| hooks[name] = [] }
-        @sources = SOURCES.to_h { |source| [source, {}] }
+        @values = PRECEDENCE.to_h { |source| [source, {}] }
         @sections = []
         @topics = []
       end
 
-      # Notes that a file has a section.
+      # Records that the file has a section.
       def section(name)
         @sections |= [name]
       end
@@ -39,12 +39,12 @@ module Chaton
 
       # Sets an option; a value that breaks its rule becomes a problem.
       #
-      # @param source [Symbol] one of {SOURCES}
+      # @param source [Symbol] one of {PRECEDENCE}
       # @param values [Array] as written
       # @param label [String] how the user wrote the option
       def assign(source, option, values, origin, label: option.name.to_s)
         value = option.cast(values)
-        settings = @sources.fetch(source)
+        settings = @values.fetch(source)
         settings[option.target] = option.type.list? ? [*settings[option.target], value] : value
       rescue Types::Mismatch => e
         problem(origin, "#{label} #{e.message}")
@@ -60,17 +60,17 @@ module Chaton
 
       # @param name [Symbol] an option, or `:binds`
       # @return [Boolean] whether any source sets it
-      def set?(name) = @sources.each_value.any? { |settings| settings.key?(name) }
+      def set?(name) = @values.each_value.any? { |settings| settings.key?(name) }
 
-      # Forgets what a source said so far.
+      # Drops what a source has set so far.
       def clear(source, name)
-        @sources.fetch(source).delete(name)
+        @values.fetch(source).delete(name)
       end
 
       # @param name [Symbol] an option, or `:binds`
-      # @return [Object, nil] the value of the source that goes first
+      # @return [Object, nil] the value of the first source that sets it
       def [](name)
-        settings = @sources.values_at(*SOURCES).find { |source| source.key?(name) }
+        settings = @values.values_at(*PRECEDENCE).find { |source| source.key?(name) }
         settings && settings[name]
       end
     end

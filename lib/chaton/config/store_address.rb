@@ -1,13 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "types"
-require_relative "types/text"
 
 module Chaton
   module Config
-    # An address of a store, as far as the configuration has to understand it.
+    # Functions on the address of a job store.
     module StoreAddress
-      # What stands before a path.
+      # Scheme of a path.
       SQLITE = "sqlite://"
 
       # @param root [String] the directory a relative path starts from
@@ -22,14 +21,14 @@ module Chaton
         url.delete_prefix(SQLITE) if url.start_with?(SQLITE)
       end
 
-      # @return [String] fit for people: user and password left out
+      # @return [String] without user and password
       def self.shown(url) = url.sub(%r{(?<=://).*@}, "***@")
     end
 
     module Types
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
-        # Beginnings of an address.
+        # Schemes of an address.
         SCHEMES = %w[sqlite redis rediss unix memory].freeze
 
         def initialize
@@ -51,35 +50,11 @@ module Chaton
 
         def hint(value, scheme)
           case scheme
-          when "valkey", "valkeys" then ": write redis#{"s" if scheme.end_with?("s")}://, Valkey speaks it"
+          when "valkey", "valkeys" then ": write redis#{"s" if scheme.end_with?("s")}://, which Valkey understands"
           when "sqlite3", "file" then ": write sqlite://"
           else value.match?(%r{\A[\w./-]+\.(db|sqlite3?)\z}) ? ": write sqlite://#{value}" : ""
           end
         end
-      end
-
-      # A word that is never shown.
-      class Secret < Word
-        def show(value) = value.nil? ? "none" : "given"
-
-        private
-
-        def mismatch(_value) = raise(Mismatch, "must be #{rule}")
-      end
-
-      # Several words, on one line or several.
-      class Words < Word
-        # Words on one line.
-        LIMIT = 100
-
-        def arguments = 1..LIMIT
-
-        def list? = true
-
-        # @return [Array<String>]
-        def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
-
-        def show(values) = Array(values).empty? ? "none" : values.join(", ")
       end
     end
   end

@@ -5,9 +5,9 @@ require_relative "streams_settings"
 
 module Chaton
   module Config
-    # Makes the settings of streams of a sources.
+    # Makes {StreamsSettings} from option values.
     class StreamsBuilder
-      # Options of the log under their own name and as they are.
+      # Options that go into the log's settings unchanged.
       OF_LOG = %i[mechanism client_id produce_buffer_bytes produce_buffer_records linger_ms segment_bytes
                   retention_bytes buffer_bytes].freeze
       # Field of the log => its option, where they differ.
@@ -15,7 +15,7 @@ module Chaton
                   partitions: :log_partitions }.freeze
       # Field in milliseconds => its option in seconds.
       TIMES = { answer_timeout_ms: :streams_answer_timeout_s, delivery_timeout_ms: :delivery_timeout_s }.freeze
-      # What a member's lasting name may not hold: the rule is Kafka's.
+      # Characters that Kafka does not allow in a member's permanent name.
       NO_NAME = /[^a-zA-Z0-9._-]/
 
       # @param root [String] the application's directory
@@ -65,15 +65,15 @@ module Chaton
       end
 
       def group(name, lines)
-        own = { name: name, topics: lines.map(&:name), protocol: said(lines, :protocol), start: said(lines, :start),
+        own = { name: name, topics: lines.map(&:name), protocol: common(lines, :protocol), start: common(lines, :start),
                 session_timeout_ms: ms(value(:session_timeout_s)),
                 max_poll_interval_ms: ms(value(:max_poll_interval_s)), read_committed: value(:read_committed),
                 properties: properties(:consumer_kafka) }
         { group: own.freeze, routes: lines.map { |line| route(name, line).engine }.freeze }.freeze
       end
 
-      # What one of the lines says holds for all.
-      def said(lines, key)
+      # The value of the line that sets it applies to all.
+      def common(lines, key)
         (lines.find { |line| line.given.key?(key) } || lines.first)[key]
       end
 
@@ -92,16 +92,17 @@ module Chaton
         }.freeze
       end
 
-      # Those that stand in the file, and then those that dead letters go to.
+      # The topics of the file, followed by dead-letter topics.
       def topics
         named = @lines.group_by(&:name).map do |name, lines|
-          StreamsTopic.new(name, said(lines, :partitions), said(lines, :replication), said(lines, :settings) || {})
+          StreamsTopic.new(name, common(lines, :partitions), common(lines, :replication),
+                           common(lines, :settings) || {})
         end
         dead = @lines.filter_map { |line| line[:dead_letter] }.uniq - named.map(&:name)
         [*named, *dead.map { |name| StreamsTopic.new(name, nil, nil, {}) }].each(&:freeze).freeze
       end
 
-      # A local topic that its first record makes gets as many partitions as are declared.
+      # A local topic that is created by its first record gets the declared number of partitions.
       def declared = topics.filter_map { |topic| [topic.name, topic.partitions] if topic.partitions }.to_h.freeze
 
       def properties(name) = Array(value(name)).reduce({}, :merge).freeze

@@ -5,14 +5,14 @@ require_relative "topic_line"
 
 module Chaton
   module Config
-    # The rules that concern several keywords of a topic, or several topics, at once.
+    # Checks the rules between keywords of a topic, and between topics.
     class StreamsCheck
-      # What all topics of one group must say alike.
+      # Keywords that must be the same for all topics of a group.
       OF_GROUP = %i[start protocol].freeze
-      # What all lines of one topic must say alike.
+      # Keywords that must be the same in all lines of a topic.
       OF_TOPIC = %i[partitions replication settings].freeze
 
-      # @param sources [Sources] its problems and notes get more
+      # @param sources [Sources] gets the problems and notes
       def initialize(sources)
         @sources = sources
         @topics = sources.topics
@@ -37,7 +37,8 @@ module Chaton
         end
         return if line[:dead_letter] || !line.given[:retries]
 
-        note(line, "has retries: and no dead_letter: what fails is tried again for ever, every backoff_max seconds")
+        note(line,
+             "has retries: but no dead_letter:, so a failed batch is tried again for ever, every backoff_max seconds")
       end
 
       def check_order(line)
@@ -51,7 +52,7 @@ module Chaton
         end
       end
 
-      # What a transaction commits is one offset of the partition, and all before it.
+      # A transaction commits all records of a partition up to one offset.
       def check_transaction(line)
         return unless line[:transactional] && line[:concurrency] > 1
 
@@ -64,8 +65,8 @@ module Chaton
           next if lines.size < 2
 
           first, second = lines
-          problem(second, "has two consumers in #{group(second)} (the other one stands at #{first.origin}), and each " \
-                          "record goes to one; give one of them another group:")
+          problem(second, "has two consumers in #{group(second)} (the other one is at #{first.origin}), but each " \
+                          "record goes to one of them; give one another group:")
         end
       end
 

@@ -7,8 +7,8 @@ require_relative "store_address"
 
 module Chaton
   module Config
-    # A topic that a consumer reads: the name of its class (the class itself where it has none), its group, what
-    # makes a value of a record's bytes, and what the engine is told of it.
+    # A topic that a consumer reads: the name of its class (or the class, if it has no name), its group, its
+    # deserializer, and its settings for the engine.
     StreamsRoute = Struct.new(:topic, :consumer, :group, :deserializer, :engine) do
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
@@ -19,23 +19,23 @@ module Chaton
       def transactional? = engine.fetch(:transactional)
     end
 
-    # A topic as it shall be; nil: the log's own default.
+    # A declared topic; nil: the log's own default.
     StreamsTopic = Struct.new(:name, :partitions, :replication, :settings)
 
-    # What streams are read, and written, with. `log` are the settings of the log, `groups` those of each group with
-    # its routes, both as the engine takes them; `routes` are in the order in which the engine counts them. Threads
-    # and shutdown_timeout_s hold for workers that do nothing but streams, and are nil where the plan's own hold.
+    # Settings of streams. `log` has those of the log, `groups` those of each group with its routes, both as the engine
+    # takes them; `routes` are in the order in which the engine numbers them. `threads` and `shutdown_timeout_s` apply
+    # to workers that run only streams, and are nil where the plan's own values apply.
     StreamsSettings = Struct.new(
       :log, :groups, :routes, :topics, :load, :threads, :shutdown_timeout_s, :produce_timeout_s, :flush_timeout_s,
       :static_membership, :engine, :member, keyword_init: true
     ) do
-      # @return [String] where records live, for people
+      # @return [String] the log's address, for people
       def broker = StoreAddress.shown(log.fetch(:broker))
 
-      # @return [Boolean] whether Kafka knows each worker by a name that its successor has, too
-      def lasting_names? = static_membership && !log.fetch(:broker).start_with?(BrokerAddress::LOCAL)
+      # @return [Boolean] whether each worker has a name in Kafka's groups that its replacement gets too
+      def permanent_names? = static_membership && !log.fetch(:broker).start_with?(BrokerAddress::LOCAL)
 
-      # @return [Float] how long a record may take to become durable
+      # @return [Float] time for a record to become durable
       def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
 
       # @return [String] JSON, as the native client takes it
@@ -48,7 +48,7 @@ module Chaton
       end
 
       # @param index [Integer] of the worker
-      # @param eof [Array<Integer>] routes whose consumers want to hear of the end of a partition
+      # @param eof [Array<Integer>] routes whose consumers handle the end of a partition
       # @return [String] JSON, as the engine takes it
       def engine_json(index: 0, eof: [])
         number = -1
@@ -70,7 +70,7 @@ module Chaton
                     threads: threads&.to_s)
       end
 
-      # A password must not get into a log by way of an error message.
+      # An error message must not contain a password.
       #
       # @return [String]
       def inspect = "#<streams at #{broker}>"

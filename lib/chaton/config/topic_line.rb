@@ -2,8 +2,8 @@
 
 module Chaton
   module Config
-    # A `topic` as a file has it: its name, who reads it (the name of a class, a class without one, or nil), the
-    # keywords that were given, and where it stands.
+    # A `topic` line of a file: the topic's name, its consumer (the name of a class, a class without a name, or nil),
+    # the given keywords, and the line's origin.
     TopicLine = Struct.new(:name, :consumer, :given, :origin) do
       # @param key [Symbol] a keyword of `topic`
       # @return [Object] its value, or its default
@@ -11,7 +11,7 @@ module Chaton
         given.fetch(key) { Options[:"topic_#{key}"].default }
       end
 
-      # @return [Symbol] what keeps its order
+      # @return [Symbol] which records run in order
       def order = self[:order] || (self[:concurrency] > 1 ? :key : :partition)
 
       # @return [Integer, nil] nil: for ever
@@ -22,7 +22,7 @@ module Chaton
       # @return [String] as problems name it
       def to_s = "topic #{name.inspect}"
     end
-    # Where there is a dead-letter topic and no number.
+    # With a dead-letter topic, unless the line sets a number.
     TopicLine::DEAD_LETTER_RETRIES = 5
   end
 end

@@ -2,18 +2,18 @@
 
 module Chaton
   module Config
-    # What values an option takes. A type has
+    # The types of option values. A type has
     #
-    # - `cast(*values)`: what was written (in Ruby or, on the command line and in the environment, as a String)
-    #   → the value, or {Mismatch};
-    # - `rule`: the same in words;
+    # - `cast(*values)`, which makes the value from what was written (in Ruby or, on the command line and in the
+    #   environment, as a String), or raises {Mismatch};
+    # - `rule`: the allowed values in words;
     # - `arguments`: how many values its line takes;
     # - `show(value)`: the value as the manual and the plan print it.
     module Types
       # A value breaks the rule of its option.
       class Mismatch < StandardError; end
 
-      # What types have in common.
+      # The base of all types.
       class Base
         # @return [String] completes the sentence "NAME must be …"
         attr_reader :rule
@@ -25,7 +25,7 @@ module Chaton
         # @return [Range] how many values a line takes
         def arguments = 1..1
 
-        # @return [Boolean] whether several lines add up instead of replacing each other
+        # @return [Boolean] whether several lines add up instead of overriding each other
         def list? = false
 
         # @param value [Object] as {#cast} returned it
@@ -41,7 +41,7 @@ module Chaton
       # A number within a range; whole or not.
       class Number < Base
         # @param unit [String, nil] "seconds", "milliseconds"
-        # @param off [Boolean] whether 0 (or nil, false, "off") switches the thing off
+        # @param off [Boolean] whether 0 (or nil, false, "off") is allowed and means off
         def initialize(range, unit: nil, off: false)
           @range = range
           @off = off
@@ -99,7 +99,7 @@ module Chaton
 
       # On or off.
       class Switch < Base
-        # What stands for on and off.
+        # Words for on and off.
         WORDS = { "true" => true, "yes" => true, "on" => true, "1" => true,
                   "false" => false, "no" => false, "off" => false, "0" => false }.freeze
 
@@ -118,7 +118,7 @@ module Chaton
       # One of some names.
       class OneOf < Base
         # @param names [Array<Symbol>]
-        # @param words [Hash{Object=>Symbol}] further ways to say them
+        # @param words [Hash{Object=>Symbol}] further values for them
         def initialize(*names, words: {})
           @names = names
           @words = words

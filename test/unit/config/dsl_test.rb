@@ -76,7 +76,7 @@ class DSLTest < ConfigCase
   def test_a_file_that_is_not_ruby
     problem = only_problem("workers 1\nthreads 1..\n  )\n")
     assert_equal 3, problem.line
-    assert_match(/this is not Ruby/, problem.message)
+    assert_match(/this is not valid Ruby/, problem.message)
   end
 
   def test_a_file_that_raises

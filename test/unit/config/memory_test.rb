@@ -42,7 +42,7 @@ class MemoryConfigTest < ConfigCase
     assert_match(/limit must be auto, off, or bytes from 1 MiB .* not "12"/, refused("limit '12'"))
     assert_match(/limit_hard must be none, or bytes/, refused("limit_hard :auto"))
     ["256M", "512M", "563M"].each do |hard|
-      assert_match(/limit_hard \(\d+ MiB\) must be at least 1.1 times limit \(512 MiB\), or a worker would be ended/,
+      assert_match(/limit_hard \(\d+ MiB\) must be at least 1.1 times limit \(512 MiB\), or a worker would be stopped/,
                    refused("limit '512M'; limit_hard '#{hard}'"))
     end
     { "512M" => "564M", "1000M" => "1100M" }

@@ -97,19 +97,19 @@ class PumaTest < ConfigCase
 
   def test_lines_of_puma_alone_are_refused_with_what_to_use_instead
     Chaton::Config::PumaLines::REFUSED.each do |name, instead|
-      assert_equal "config/chaton.rb:1: #{name} is Puma's alone: #{instead}", only_problem("#{name} { }").to_s
+      assert_equal "config/chaton.rb:1: #{name} is supported only by Puma: #{instead}", only_problem("#{name} { }").to_s
     end
   end
 
   def test_lines_that_ask_for_what_is_the_case_anyway
     assert_empty problems("queue_requests\nclean_thread_locals false\nset_remote_address :socket")
-    assert_match(/clean_thread_locals true is Puma's alone/, only_problem("clean_thread_locals").message)
-    assert_match(/queue_requests false is Puma's alone/, only_problem("queue_requests false").message)
+    assert_match(/clean_thread_locals true is supported only by Puma/, only_problem("clean_thread_locals").message)
+    assert_match(/queue_requests false is supported only by Puma/, only_problem("queue_requests false").message)
   end
 
   def test_plugins
     assert_match(%r{bin/jobs beside the server}, only_problem("plugin :solid_queue").message)
-    assert_match(/plugin :other is Puma's alone/, only_problem("plugin 'other'").message)
+    assert_match(/plugin :other is supported only by Puma/, only_problem("plugin 'other'").message)
   end
 
   # No option of the installed Puma is met with "not an option".

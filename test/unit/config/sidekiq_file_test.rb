@@ -75,7 +75,7 @@ class SidekiqFileTest < ConfigCase
 
   def test_a_file_that_cannot_be_read
     assert_match(/config.sidekiq.yml: cannot be read: .*Psych/, wrong("a: [\n"))
-    assert_match(/holds no keys but Array/, wrong("- 1"))
+    assert_match(/must contain keys, not Array/, wrong("- 1"))
     assert_match(/cannot be read: .*NameError/, wrong("<%= nonsense %>"))
     assert_match(/config.sidekiq.yml: concurrency a minimum|concurrency must be/, wrong("concurrency: lots"))
     assert_match(/queues must be/, wrong("queues: {a: x}"))

@@ -107,13 +107,13 @@ class StreamsConfigTest < ConfigCase
     assert_nil engine("topic 'a', A")[:attempts_max]
     assert_equal 6, engine("topic 'a', A, dead_letter: 'b'")[:attempts_max]
     assert_equal 1, engine("topic 'a', A, dead_letter: 'b', retries: 0")[:attempts_max]
-    assert_match(/"a" has retries: and no dead_letter/, notes("topic 'a', A, retries: 2"))
+    assert_match(/"a" has retries: but no dead_letter/, notes("topic 'a', A, retries: 2"))
     assert_match(/has itself as its dead_letter/, refused("topic 'a', A, dead_letter: 'a'"))
     assert_match(/a backoff of 70.0 above its backoff_max of 60.0/, refused("topic 'a', A, backoff: 70"))
   end
 
   def test_one_consumer_in_a_group
-    assert_match(/chaton.rb:3: topic "a" has two consumers in group "g" \(the other one stands at config.chaton.rb:2\)/,
+    assert_match(/chaton.rb:3: topic "a" has two consumers in group "g" \(the other one is at config.chaton.rb:2\)/,
                  refused("topic 'a', A, group: 'g'\ntopic 'a', B, group: 'g'"))
     assert_match(/in the default group/, refused("topic 'a', A\ntopic 'a', A"))
     assert_equal 2, streams("topic 'a', A, group: 'g'\ntopic 'a', A, group: 'h'").routes.size
@@ -128,8 +128,8 @@ class StreamsConfigTest < ConfigCase
       "topic 'a', settings: { 'x' => [] }" => /settings: must be names and values/,
       "topic 'a/b', A" => /topic must be a name of at most 249 letters/,
       "topic" => /topic must be a name/,
-      "topic 'a', batch: 1, retries: 2" => /"a" has batch:, retries: and no consumer: nobody reads it/,
-      "batch 5" => /batch is no option of streams as a whole; write topic "events", EventsConsumer, batch: …/,
+      "topic 'a', batch: 1, retries: 2" => /"a" has batch:, retries: and no consumer that reads it/,
+      "batch 5" => /batch is not an option of all streams; write topic "events", EventsConsumer, batch: …/,
       "brokr 'x'" => /did you mean broker/ }.each { |line, expected| assert_match expected, refused(line), line }
     assert_match(/streams needs a block/, only_problem("streams true").to_s)
     assert_match(/write streams \{ ready_batches … \}/, only_problem("ready_batches 1").to_s)

@@ -26,7 +26,7 @@ class CeilingEnforcerCase < Minitest::Test
     build_worker_set(workers: 2)
     limits = limits_of(**given)
     @monitor = Chaton::Supervisor::MemoryMonitor.new(@worker_set, limits, every_s: every_s, parents: -> { [] },
-                                                                      kernel: @kernel)
+                                                                          kernel: @kernel)
     @ceilings = Chaton::Supervisor::CeilingEnforcer.new(@worker_set, limits, monitor: @monitor, scoreboard: @scoreboard,
                                                                              log: @log)
     @worker_set.children.each { |child| arrive(child, size: size, starting: starting) }

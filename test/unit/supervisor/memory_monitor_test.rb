@@ -142,8 +142,8 @@ class MemoryWatchTest < Minitest::Test
   def watch(container: nil, **given)
     limits = limits_of(**given, container: container)
     @monitor = Chaton::Supervisor::MemoryMonitor.new(@worker_set, limits, every_s: 2.0, parents: -> {
-                                                                                               [OURS]
-                                                                                             }, kernel: @kernel)
+                                                                                                   [OURS]
+                                                                                                 }, kernel: @kernel)
   end
 
   def look

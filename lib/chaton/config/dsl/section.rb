@@ -1,31 +1,48 @@
 # frozen_string_literal: true
 
 require_relative "../nearest"
+require_relative "../options"
 require_relative "../problem"
 
 module Chaton
   module Config
-    # What a block of a configuration file is evaluated in: a method for each option of its scope. A name that is
-    # no option is noted as a problem, and reading goes on, so that all of them are reported at once.
+    # Evaluates a block of a configuration file, with a method for each option of its scope. An unknown name is recorded
+    # as a problem and reading goes on, so that all problems are reported together.
     class Section
-      # Gives a class the methods of its options.
-      #
-      # @param options [Array<Option>]
-      def self.define(options)
-        options.each do |option|
-          [option.name, *option.also].each { |name| define_method(name) { |*values| assign(option, name, values) } }
+      # @param scope [Symbol] of options, and the section's name
+      # @param further [Array<Symbol>] further names that stand in it
+      # @return [Class] the section of a scope
+      def self.for(scope, *further)
+        options = Options.in(scope)
+        Class.new(self) do
+          const_set(:KNOWN, [*options.flat_map { |option| [option.name, *option.also] }, *further].freeze)
+          define options
+          define_method(:to_s) { scope.to_s }
         end
       end
 
+      # @param options [Array<Option>] get a method each
+      def self.define(options)
+        options.each do |option|
+          [option.name, *option.also].each { |name| define_method(name) { |*values| assign(option, name, values) } }
+          option.formerly.each { |name| define_method(name) { |*values| assign_renamed(option, name, values) } }
+        end
+      end
+
+      # @param sources [Sources]
       # @param reader [FileReader] the files that are being read
       def initialize(sources, reader)
         @sources = sources
         @reader = reader
       end
 
+      # @param _file [DSL] what the whole file is evaluated in
+      def evaluate(_file, &block) = instance_eval(&block)
+
       # @return [String] the section, as problems name it
       def to_s = "the configuration"
-      alias inspect to_s
+
+      def inspect = to_s
 
       private
 
@@ -34,12 +51,16 @@ module Chaton
         nil
       end
 
+      def assign_renamed(option, name, values)
+        @sources.note(here, "#{name} is now #{option.name}; the old name is still accepted")
+        assign(option, name, values)
+      end
+
       def problem(message, suggestion = nil) = @sources.problem(here, message, suggestion)
 
       def here = @reader.here
 
-      # HookNames of the file run in this object long after the file was read; a name that is missing then is the
-      # ordinary error it is everywhere.
+      # Hooks run in this object long after the file was read. An unknown name in them raises as it does everywhere.
       def method_missing(name, *values, &block)
         return super if @reader.over?
 
@@ -49,7 +70,9 @@ module Chaton
 
       def respond_to_missing?(_name, _include_private = false) = false
 
-      # @return [Object, nil] nil when the name belongs nowhere
+      # Reports a name that belongs into another section.
+      #
+      # @return [Object, nil] nil when it belongs nowhere
       def elsewhere(name)
         option = Options::ALL.find { |one| [one.name, *one.also, *one.puma].include?(name) }
         return unless option && option.scope != :cli

@@ -1,22 +1,20 @@
 # frozen_string_literal: true
 
 require_relative "../class_name"
-require_relative "../options"
 require_relative "../topic_line"
 require_relative "section"
 
 module Chaton
   module Config
-    # Inside `streams { }`.
-    class StreamsSection < Section
-      define Options.in(:streams)
-
+    # The block of `streams { }`.
+    class StreamsSection < Section.for(:streams, :topic)
       # Keyword of `topic` => its option.
       KEYWORDS = Options.in(:topic).to_h { |option| [option.key, option] }.freeze
-      # Keywords that say how a topic is read: without a consumer nobody reads it.
+      # Keywords that say how a topic is read, which need a consumer.
       READING = Options::CONSUMING.map(&:key).freeze
-      # What a misspelt name may have been meant to be.
-      KNOWN = [*Options.in(:streams).flat_map { |option| [option.name, *option.also] }, :topic].freeze
+
+      # Consumer classes may be named although the application has not defined them yet.
+      def evaluate(file, &block) = ClassName.stand_in(file) { super }
 
       # A topic that is read by a consumer, or that is only declared.
       #
@@ -35,8 +33,6 @@ module Chaton
         @sources.topics << TopicLine.new(name, found, given, here)
         nil
       end
-
-      def to_s = "streams"
 
       private
 
@@ -69,14 +65,14 @@ module Chaton
         idle = given.keys & READING
         return if idle.empty?
 
-        problem("topic #{name.inspect} has #{idle.map { |key| "#{key}:" }.join(", ")} and no consumer: nobody reads " \
-                "it; write topic #{name.inspect}, EventsConsumer, …")
+        problem("topic #{name.inspect} has #{idle.map { |key| "#{key}:" }.join(", ")} and no consumer that " \
+                "reads it; write topic #{name.inspect}, EventsConsumer, …")
       end
 
       def elsewhere(name)
         return super unless KEYWORDS.key?(name)
 
-        problem("#{name} is no option of streams as a whole; write topic \"events\", EventsConsumer, #{name}: …")
+        problem("#{name} is not an option of all streams; write topic \"events\", EventsConsumer, #{name}: …")
         true
       end
     end

@@ -1,18 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "../options"
 require_relative "section"
 
 module Chaton
   module Config
-    # Inside `web { }`.
-    class WebSection < Section
-      define Options.in(:web)
-
+    # The block of `web { }`.
+    class WebSection < Section.for(:web, :queue)
       # Keyword of `queue` => its option.
       KEYWORDS = Options.in(:queue).to_h { |option| [option.key, option] }.freeze
-      # What a misspelt name may have been meant to be.
-      KNOWN = [*Options.in(:web).flat_map { |option| [option.name, *option.also] }, :queue].freeze
 
       # The queue of requests that wait for a thread.
       #
@@ -29,8 +24,6 @@ module Chaton
           end
         end
       end
-
-      def to_s = "web"
     end
   end
 end

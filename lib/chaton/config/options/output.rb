@@ -11,27 +11,27 @@ module Chaton
         Option.new(
           name: :log_format, group: :output, type: Types::OneOf.new(:human, :json), default: :human, also: %i[log],
           flags: %w[--log], placeholder: "human|json",
-          says: "Form of the server's own log, which goes to standard output."
+          says: "Format of the server's own log, which goes to standard output."
         ),
         Option.new(
           name: :log_level, group: :output, type: Types::OneOf.new(:debug, :info, :warn, :error), default: :info,
           flags: %w[--log-level], placeholder: "LEVEL",
-          says: "What is left out of it: debug, info, warn or error."
+          says: "Lowest level that is logged: debug, info, warn or error."
         ),
         Option.new(
           name: :stdout_redirect, group: :output, type: Types::OutputFiles.new, default: nil,
-          says: "Files for standard output and standard error; a third value of true appends. SIGHUP opens them anew."
+          says: "Files for standard output and standard error; true as a third value appends. SIGHUP reopens them."
         ),
         Option.new(
           name: :pidfile, group: :output, type: Types::Path.new(none: true), default: nil,
           flags: %w[--pidfile], placeholder: "FILE",
-          says: "File that names the main process while it runs."
+          says: "File with the pid of the main process."
         ),
         Option.new(
           name: :control_socket, group: :output, type: Types::Path.new(none: true), default: "tmp/chaton.sock",
           flags: %w[--control-socket], placeholder: "FILE",
-          says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; its " \
-                "owner only."
+          says: "Unix socket through which `chaton status`, `quiet`, `stop` and `restart` reach the server; only " \
+                "its owner may connect."
         )
       ].freeze
     end

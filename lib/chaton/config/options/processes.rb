@@ -6,7 +6,7 @@ require_relative "../option"
 module Chaton
   module Config
     module Options
-      # As Puma and Rails read them: two variables make one range.
+      # Puma's and Rails' variables: two of them make one range.
       THREADS_OF_ENV = lambda do |env|
         max, min = %w[MAX MIN].map do |bound|
           %W[PUMA_#{bound}_THREADS #{bound}_THREADS RAILS_#{bound}_THREADS].find { |name| !env[name].to_s.empty? }
@@ -21,8 +21,8 @@ module Chaton
         Option.new(
           name: :workers, group: :processes, type: Types::Workers.new, default: { every: 0 }.freeze,
           flags: %w[-w --workers], placeholder: "N", env: %w[WEB_CONCURRENCY],
-          says: "Worker processes, each for all roles that are on, or so many for each: web: 2, jobs: 1, " \
-                "streams: 1. 0 does all in one process without a supervisor."
+          says: "Worker processes, each for all roles that are on, or a number for each role: web: 2, jobs: 1, " \
+                "streams: 1. With 0 one process does everything, without a supervisor."
         ),
         Option.new(
           name: :preload, group: :processes, type: Types::Switch.new, flags: %w[--preload],
@@ -34,22 +34,22 @@ module Chaton
           name: :threads, group: :threads, type: Types::ThreadRange.new, default: Threads.new(1, 32, false).freeze,
           flags: %w[-t --threads], placeholder: "MIN:MAX", read: THREADS_OF_ENV,
           env: %w[RAILS_MAX_THREADS RAILS_MIN_THREADS],
-          says: "Threads per process that run the application; the pool sizes itself in between. With ActiveRecord " \
-                "an unset maximum is the size of its connection pool."
+          says: "Threads per process that run the application; the pool sizes itself within the range. With " \
+                "ActiveRecord the default maximum is the size of its connection pool."
         ),
         Option.new(
           name: :thread_idle_s, group: :threads, type: Types::Number.new(0.1..86_400.0, unit: "seconds"), default: 10.0,
-          says: "A thread above the minimum that had nothing to do for this long ends."
+          says: "A thread above the minimum ends after it has been idle for this long."
         ),
         Option.new(
           name: :stall_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.2,
           says: "While requests wait, a running thread whose CPU clock stands still for this long counts as blocked " \
-                "and another one is woken (Ruby 3.1; later ones say so themselves)."
+                "and another one is woken (Ruby 3.1; later versions report blocked threads)."
         ),
         Option.new(
           name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 4.0,
-          says: "While requests wait, a thread that has computed for this long lets the next one run. Jobs and " \
-                "records take turns as often, but one more is begun only after 4 to 32 times as long."
+          says: "While requests wait, a thread that has used the CPU for this long lets the next one run. Jobs and " \
+                "records switch as often, but a further one is started only after 4 to 32 times as long."
         ),
         Option.new(
           name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],
@@ -59,19 +59,19 @@ module Chaton
         Option.new(
           name: :boot_timeout_s, group: :health, default: 60.0, puma: %i[worker_boot_timeout],
           type: Types::Number.new(1.0..86_400.0, unit: "seconds"),
-          says: "A worker, or the process that loads the new code of a phased restart, that is not ready by then is " \
-                "killed."
+          says: "A worker, or the process that loads the new code of a phased restart, is killed if it is not ready " \
+                "by then."
         ),
         Option.new(
           name: :shutdown_timeout_s, group: :health, default: 25.0, flags: %w[--shutdown-timeout], placeholder: "S",
           puma: %i[worker_shutdown_timeout force_shutdown_after],
           type: Types::Number.new(0.0..86_400.0, unit: "seconds"),
-          says: "What running requests are left when a process is told to stop; then their backtraces are logged and " \
-                "it leaves."
+          says: "Time for running requests to finish when a process is asked to stop; then their backtraces are " \
+                "logged and it exits."
         ),
         Option.new(
           name: :restart_delay_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"), default: 0.5,
-          says: "Pause before a dead worker is replaced; it doubles with each failure in a row."
+          says: "Pause before a worker that died is replaced; it doubles with each failure in a row."
         ),
         Option.new(
           name: :restart_delay_max_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"),
@@ -83,8 +83,8 @@ module Chaton
         ),
         Option.new(
           name: :crash_loop_window_s, group: :health, type: Types::Number.new(1.0..86_400.0, unit: "seconds"),
-          default: 60.0, says: "How long the death of a worker that had served is remembered; boots that failed in " \
-                               "a row always count."
+          default: 60.0, says: "How long the death of a worker that had been ready counts as a failure in a row; " \
+                               "failed boots always count."
         )
       ].freeze
     end

@@ -13,7 +13,7 @@ module Chaton
         Option.new(
           name: :bind, group: :server, type: Types::BindAddress.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
           flags: %w[-b --bind], placeholder: "URI",
-          says: "Address to listen on; repeat it for several: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
+          says: "Address to listen on; may be repeated: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
                 "or unix://PATH with ?umask=0117&mode=0660&backlog=N."
         ),
         Option.new(
@@ -25,17 +25,18 @@ module Chaton
           name: :environment, group: :server, type: Types::Word.new("a name", pattern: /\A[\w.-]+\z/),
           default: "development", flags: %w[-e --environment], placeholder: "NAME",
           env: %w[APP_ENV RACK_ENV RAILS_ENV],
-          says: "Environment of the application; RACK_ENV is set to it. In development no time limit ends anything."
+          says: "Environment of the application; RACK_ENV is set to it. In development request_timeout_s and " \
+                "alive_timeout_s are off."
         ),
         Option.new(
           name: :rackup, group: :server, type: Types::Path.new, default: "config.ru",
-          says: "The application's Rack file; on the command line it is the argument without a flag."
+          says: "The application's Rack file; on the command line the argument without a flag."
         ),
         Option.new(
           name: :config_file, group: :server, scope: :cli, type: Types::Path.new,
           default_text: "config/chaton.rb, else Puma's config/puma/ENVIRONMENT.rb or config/puma.rb",
           flags: %w[-C --config], placeholder: "FILE", env: %w[CHATON_CONFIG],
-          says: "Configuration file; - reads none."
+          says: "Configuration file; - for none."
         ),
         Option.new(
           name: :directory, group: :server, type: Types::Path.new, default_text: "where the command was typed",
@@ -49,12 +50,12 @@ module Chaton
         Option.new(
           name: :web, group: :server, scope: :cli, type: Types::Switch.new,
           default_text: "on, unless --jobs or --streams is given", flags: %w[--web],
-          says: "Serve web requests; roles named on the command line are all that is run."
+          says: "Serve web requests; only the roles named on the command line run."
         ),
         Option.new(
           name: :jobs, group: :server, scope: :cli, type: Types::Switch.new,
           default_text: "on with jobs { } or workers jobs: N", flags: %w[--jobs],
-          says: "Run background jobs; without --web nothing else, so that no Rack file is needed."
+          says: "Run background jobs; without --web nothing else, so no Rack file is needed."
         ),
         Option.new(
           name: :streams, group: :server, scope: :cli, type: Types::Switch.new,

@@ -7,67 +7,57 @@ require_relative "../types/text"
 module Chaton
   module Config
     module Options
-      # How the definitions below are shortened.
-      module TopicShort
-        # @return [Option] a keyword of `topic` inside `streams { }`
-        def self.topic(key, type, default, says, **rest)
-          Option.new(name: :"topic_#{key}", key: key, group: :topic, scope: :topic, type: type, default: default,
-                     says: says, **rest)
-        end
-
-        # @return [Types::Number]
-        def self.seconds(range) = Types::Number.new(range, unit: "seconds")
-      end
-      private_constant :TopicShort
+      # A pause between two attempts.
+      BACKOFF = Types::Number.new(0.0..86_400.0, unit: "seconds")
 
       # How a topic is read.
       CONSUMING = [
-        TopicShort.topic(:group, Types::Word.new("a name"), nil, "The consumer group.", default_text: "the tag"),
-        TopicShort.topic(:batch, Types::Number.new(1..1_000_000), 500, "Records of one batch, at most."),
-        TopicShort.topic(:batch_bytes, Types::Bytes.new(1..(1 << 31)), 1 << 20,
-                         "Bytes of one batch, at most; a single record may be larger."),
-        TopicShort.topic(:concurrency, Types::Number.new(1..1000), 1,
-                         "Batches of one partition that run at the same time, with order: :key."),
-        TopicShort.topic(:order, Types::OneOf.new(:partition, :key), nil,
-                         "What keeps its order: all of a partition, or the records of one key.",
-                         default_text: "partition; with concurrency above 1 key"),
-        TopicShort.topic(:deserializer, Types::Deserializer.new, nil, "What makes a value of a record's bytes.",
-                         default_text: "raw"),
-        TopicShort.topic(:start, Types::OneOf.new(:earliest, :latest), :earliest,
-                         "Where a group begins that has committed nothing yet."),
-        TopicShort.topic(:retries, Types::Number.new(0..1_000_000), nil,
-                         "How often what failed is tried again before it goes to dead_letter.",
-                         default_text: "5 with dead_letter; without it for ever"),
-        TopicShort.topic(:backoff, TopicShort.seconds(0.0..86_400.0), 1.0,
-                         "Seconds before the first retry; it doubles with each failure in a row. The partition " \
-                         "waits, others go on."),
-        TopicShort.topic(:backoff_max, TopicShort.seconds(0.0..86_400.0), 60.0, "The longest such pause."),
-        TopicShort.topic(:dead_letter, Types::TopicName.new, nil,
-                         "The topic for records that failed for good, with the cause in their headers."),
-        TopicShort.topic(:delay, TopicShort.seconds(0.0..31_536_000.0), 0.0,
-                         "Seconds after its timestamp before a record is handed out."),
-        TopicShort.topic(:expires, TopicShort.seconds(0.0..3_153_600_000.0), 0.0,
-                         "Seconds after its timestamp from which a record is left out; 0: never."),
-        TopicShort.topic(:throttle, Types::ThrottleRate.new, nil, "Records of one partition in so many seconds, at most."),
-        TopicShort.topic(:offsets, Types::OneOf.new(:auto, :manual), :auto,
-                         "What is done: whatever consume has returned from, or only what it marks."),
-        TopicShort.topic(:transactional, Types::Switch.new, false,
-                         "The consumer writes and commits in one transaction."),
-        TopicShort.topic(:protocol, Types::OneOf.new(:classic, :consumer), :classic,
-                         "What keeps the group together; consumer is KIP-848, which Kafka 4 has.")
+        Option.keyword(:topic, :group, Types::Word.new("a name"), nil, "The consumer group.", default_text: "the tag"),
+        Option.keyword(:topic, :batch, Types::Number.new(1..1_000_000), 500, "Records of one batch, at most."),
+        Option.keyword(:topic, :batch_bytes, Types::Bytes.new(1..(1 << 31)), 1 << 20,
+                       "Bytes of one batch, at most; a single record may be larger."),
+        Option.keyword(:topic, :concurrency, Types::Number.new(1..1000), 1,
+                       "Batches of one partition that run at the same time, with order: :key."),
+        Option.keyword(:topic, :order, Types::OneOf.new(:partition, :key), nil,
+                       "Which records run in order: all of a partition, or those of one key.",
+                       default_text: "partition; with concurrency above 1 key"),
+        Option.keyword(:topic, :deserializer, Types::Deserializer.new, nil, "Makes the value from a record's bytes.",
+                       default_text: "raw"),
+        Option.keyword(:topic, :start, Types::OneOf.new(:earliest, :latest), :earliest,
+                       "Where a group begins that has committed nothing yet."),
+        Option.keyword(:topic, :retries, Types::Number.new(0..1_000_000), nil,
+                       "How often a failed batch is tried again before its record goes to dead_letter.",
+                       default_text: "5 with dead_letter; without it for ever"),
+        Option.keyword(:topic, :backoff, BACKOFF, 1.0,
+                       "Seconds before the first retry; the pause doubles with each failure in a row. The partition " \
+                       "waits, others go on."),
+        Option.keyword(:topic, :backoff_max, BACKOFF, 60.0, "The longest such pause."),
+        Option.keyword(:topic, :dead_letter, Types::TopicName.new, nil,
+                       "The topic for records that failed for good, with the cause in their headers."),
+        Option.keyword(:topic, :delay, Types::Number.new(0.0..31_536_000.0, unit: "seconds"), 0.0,
+                       "Seconds after its timestamp before a record is delivered."),
+        Option.keyword(:topic, :expires, Types::Number.new(0.0..3_153_600_000.0, unit: "seconds"), 0.0,
+                       "Seconds after its timestamp from which a record is skipped; 0: never."),
+        Option.keyword(:topic, :throttle, Types::ThrottleRate.new, nil,
+                       "Records of one partition in so many seconds, at most."),
+        Option.keyword(:topic, :offsets, Types::OneOf.new(:auto, :manual), :auto,
+                       "What is committed: everything from which consume has returned, or only what it marks."),
+        Option.keyword(:topic, :transactional, Types::Switch.new, false,
+                       "The consumer writes and commits in one transaction."),
+        Option.keyword(:topic, :protocol, Types::OneOf.new(:classic, :consumer), :classic,
+                       "The protocol of the group; consumer is KIP-848, which Kafka 4 has.")
       ].freeze
 
-      # How a topic shall be, for `chaton streams plan` and `apply`.
+      # The topic that `chaton streams plan` and `apply` create.
       DECLARING = [
-        TopicShort.topic(:partitions, Types::Number.new(1..100_000), nil, "How many partitions it shall have.",
-                         default_text: "the log's own default"),
-        TopicShort.topic(:replication, Types::Number.new(1..1000), nil, "How many copies there shall be of each.",
-                         default_text: "the log's own default"),
-        TopicShort.topic(:settings, Types::TopicSettings.new, nil,
-                         "What else it shall have: { \"retention.ms\" => 86_400_000 }.", default_text: "none")
+        Option.keyword(:topic, :partitions, Types::Number.new(1..100_000), nil, "Number of its partitions.",
+                       default_text: "the log's own default"),
+        Option.keyword(:topic, :replication, Types::Number.new(1..1000), nil, "Number of copies of each partition.",
+                       default_text: "the log's own default"),
+        Option.keyword(:topic, :settings, Types::TopicSettings.new, nil,
+                       "Its further settings: { \"retention.ms\" => 86_400_000 }.", default_text: "none")
       ].freeze
 
-      # All of them.
       TOPICS = [*CONSUMING, *DECLARING].freeze
     end
   end

@@ -9,7 +9,7 @@ module Chaton
       class BytesOr < Base
         # @param range [Range] of bytes
         # @param words [Array<Symbol>]
-        # @param none [Boolean] whether there may be none at all
+        # @param none [Boolean] whether there may be none
         def initialize(range, *words, none: false)
           @bytes = Bytes.new(range)
           @words = words
@@ -32,7 +32,7 @@ module Chaton
 
       # How much may be allocated between two collections: bytes, or a multiple of what is alive.
       class EdenSize < Base
-        # What the multiple may be.
+        # Allowed multiples.
         MULTIPLES = (0.1..64.0)
 
         def initialize
@@ -70,9 +70,9 @@ module Chaton
         end
       end
 
-      # When the objects that have grown old are looked through: by what share their number has grown.
+      # The growth of the number of old objects that starts a full collection.
       class LonglifeGrowth < Base
-        # What the share may be.
+        # Allowed shares.
         GROWTH = (0.05..20.0)
 
         def initialize

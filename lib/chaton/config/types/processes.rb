@@ -5,7 +5,7 @@ require_relative "../types"
 
 module Chaton
   module Config
-    # How many threads a pool may have. The last field says whether somebody chose the maximum.
+    # How many threads a pool may have. The last field tells whether the maximum was set.
     Threads = Struct.new(:threads_min, :threads_max, :threads_max_given) do
       # @return [String] "1:32"
       def to_s = "#{threads_min}:#{threads_max}"
@@ -16,7 +16,7 @@ module Chaton
       class ThreadRange < Base
         # Threads of one pool.
         LIMIT = 10_000
-        # The maximum of a range that names none.
+        # The maximum of a range without one.
         OPEN_END = 32
 
         def initialize = super("a range such as 1..32 (-t 1:32), the maximum from 1 to #{Types.thousands(LIMIT)}")
@@ -32,7 +32,7 @@ module Chaton
           mismatch(last.empty? ? first : written) unless min && min >= 0 && max&.between?(1, LIMIT)
           raise Mismatch, "has a minimum of #{min} above the maximum of #{max}; write the smaller first" if min > max
 
-          # A pool without a single thread could take nothing; Puma's 0 means the same as 1 here.
+          # A pool needs a thread to take work, so Puma's 0 means 1 here.
           Threads.new([min, 1].max, max, !high.to_s.empty?).freeze
         end
 
@@ -48,11 +48,11 @@ module Chaton
         end
       end
 
-      # `workers 2` (each does all roles that are on), `workers web: 2, jobs: 1, streams: 1`, `workers :auto`.
+      # `workers 2` (each has all roles that are on), `workers web: 2, jobs: 1, streams: 1`, `workers :auto`.
       class Workers < Base
         # Worker processes.
         LIMIT = 512
-        # What a worker may be for.
+        # Roles of a worker.
         ROLES = %i[web jobs streams].freeze
 
         def initialize
@@ -60,8 +60,8 @@ module Chaton
                 "streams: N")
         end
 
-        # @return [Hash{Symbol=>Integer}] workers by role, in the order they were written; `every` for workers that
-        #   do all that is on
+        # @return [Hash{Symbol=>Integer}] workers by role, in the order in which they were written; `every` for workers
+        #   with all roles
         def cast(value)
           return roles(value) if value.is_a?(Hash)
 

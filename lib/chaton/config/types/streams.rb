@@ -6,9 +6,9 @@ require_relative "../types"
 module Chaton
   module Config
     module Types
-      # Names and values that are handed on as they are: `kafka "socket.keepalive.enable" => true`.
+      # Names and values that are passed on unchanged: `kafka "socket.keepalive.enable" => true`.
       class Properties < Base
-        # What a property may be called.
+        # Allowed names.
         NAME = /\A[a-z][\w.-]*\z/
 
         def initialize = super("names and values, such as \"socket.keepalive.enable\" => true")
@@ -24,7 +24,7 @@ module Chaton
           end.freeze
         end
 
-        # @return [String] names only: a value may be a password
+        # Only names are shown: a value may be a password.
         def show(values)
           names = Array(values).flat_map { |one| one.respond_to?(:keys) ? one.keys : [] }
           names.empty? ? "none" : names.join(", ")
@@ -39,18 +39,17 @@ module Chaton
           end
         end
 
-        # Values may be secrets.
+        # A value may be a secret.
         def mismatch(_value) = raise(Mismatch, "must be #{rule}")
       end
 
-      # The settings of one topic; they are no list, each topic has its own.
+      # The settings of one topic.
       class TopicSettings < Properties
         def list? = false
       end
 
-      # What a topic may be called; the rule is Kafka's.
+      # A topic's name, by Kafka's rule.
       class TopicName < Base
-        # As Kafka has it.
         PATTERN = /\A[a-zA-Z0-9._-]{1,249}\z/
 
         def initialize = super("a name of at most 249 letters, digits, dots, underscores and hyphens")
@@ -63,11 +62,9 @@ module Chaton
         end
       end
 
-      # So many records in so many seconds: `throttle: [1000, 1.0]`.
+      # Records in a number of seconds: `throttle: [1000, 1.0]`.
       class ThrottleRate < Base
-        # Records.
         RECORDS = (1..1_000_000_000)
-        # Seconds.
         PER_S = (0.001..86_400.0)
 
         def initialize = super("records and seconds, such as [1000, 1.0]")
@@ -83,9 +80,9 @@ module Chaton
         def show(value) = value ? "#{value[0]} in #{value[1]} s" : "none"
       end
 
-      # What becomes of the bytes of a value.
+      # How a value is made from a record's bytes.
       class Deserializer < Base
-        # Built in; raw leaves them alone.
+        # The built-in ones; raw keeps the bytes.
         NAMES = %i[json string raw].freeze
 
         def initialize = super(":json, :string, :raw, the name of a class or an object with call(record)")
@@ -97,7 +94,7 @@ module Chaton
           built_in = NAMES.find { |name| name.to_s == value.to_s }
           return built_in == :raw ? nil : built_in if built_in
 
-          # A class that is loaded anew must be found under its name again.
+          # The name of a class is kept, so that a reloaded class is found.
           ClassName.of(value) || (value.respond_to?(:call) ? value : mismatch(value))
         end
 

@@ -7,6 +7,8 @@ module Chaton
     module Types
       # A word or a sentence.
       class Word < Base
+        # @param rule [String]
+        # @param pattern [Regexp]
         def initialize(rule = "a word", pattern: /\S/)
           @pattern = pattern
           super(rule)
@@ -19,9 +21,33 @@ module Chaton
         end
       end
 
-      # A file or directory; taken from the application's directory when relative.
+      # A word that is never printed.
+      class Secret < Word
+        def show(value) = value.nil? ? "none" : "given"
+
+        private
+
+        def mismatch(_value) = raise(Mismatch, "must be #{rule}")
+      end
+
+      # Several words, on one line or several.
+      class Words < Word
+        # Words on one line.
+        LIMIT = 100
+
+        def arguments = 1..LIMIT
+
+        def list? = true
+
+        # @return [Array<String>]
+        def cast(*values) = values.flatten.map { |value| super(value.respond_to?(:to_path) ? value.to_path : value) }
+
+        def show(values) = Array(values).empty? ? "none" : values.join(", ")
+      end
+
+      # A file or directory; a relative one starts in the application's directory.
       class Path < Base
-        # Values that stand for no path.
+        # Values that mean "no path".
         NONE = [nil, false, "none"].freeze
 
         # @param none [Boolean] whether there may be none
