@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Writes a Makefile whose only compiler is cargo. Plain mkmf, no helper gem: what has to happen is one
-# `cargo build` and one copy.
+# Writes a Makefile that runs `cargo build --release` and copies the library. This is all that is needed, so no helper gem
+# is used.
 #
 #   gem install chaton -- --with-features=web             build only these engines (default: all of them)
-#   gem install chaton -- --without-bundled-allocator     no jemalloc of our own (a minute less)
+#   gem install chaton -- --without-bundled-allocator     without the bundled jemalloc (a minute less)
 
 require "mkmf"
 require "shellwords"
@@ -16,13 +16,13 @@ features = with_config("features")
 begin
   Toolchain.check!(streams: features.nil? || features.include?("streams"))
 rescue Toolchain::Missing => e
-  # mkmf's abort would point at its log, which holds nothing more than this.
+  # mkmf's abort would refer to its log, which does not contain more.
   warn "\nChaton's native extension cannot be built.\n\n#{e.message}\n"
   exit 1
 end
 
-# The shared object is asked for as "chaton/chaton_native", so Ruby looks for Init_chaton_native in it;
-# cargo names its file after the library of ext/chaton/Cargo.toml.
+# Ruby loads the library as "chaton/chaton_native" and calls Init_chaton_native in it; cargo names the file after the
+# library in ext/chaton/Cargo.toml.
 CRATE = "chaton-ext"
 BUILT = "libchaton_native.#{RbConfig::CONFIG["host_os"].include?("darwin") ? "dylib" : "so"}".freeze
 INSTALLED = "chaton_native.#{RbConfig::CONFIG["DLEXT"]}".freeze
@@ -47,7 +47,7 @@ File.write("Makefile", <<~MAKEFILE)
   \tcd $(ROOT) && #{cargo.shelljoin}
   \t#{allocator ? "#{builder} $(CARGO_TARGET_DIR)/#{BundledAllocator::NAME}" : "@:"}
 
-  # A gem keeps the shared object only: target/ is a hundred times its size.
+  # A gem keeps only the shared object; target/ is a hundred times larger.
   install: all
   \tmkdir -p $(DESTDIR)$(sitearchdir)/chaton
   \tcp $(CARGO_TARGET_DIR)/release/#{BUILT} $(DESTDIR)$(sitearchdir)/chaton/#{INSTALLED}

@@ -3,14 +3,14 @@
 require "rbconfig"
 require "shellwords"
 
-# What the native extension needs of the machine to be built, and how to say so when it is missing.
-# Shared by extconf.rb (an installed gem) and rakelib/compile.rake (a checkout).
+# Finds the tools that building the native extension needs, and explains how to install missing ones. Used by extconf.rb
+# (an installed gem) and rakelib/compile.rake (a checkout).
 module Toolchain
-  # Something has to be installed first; the message says what and how.
+  # Something has to be installed first; the message names it.
   class Missing < StandardError; end
 
   ROOT = File.expand_path("../..", __dir__)
-  # Where packages put libclang, which bindgen loads to read ruby.h. The newest one wins.
+  # Packages install libclang here; bindgen loads it to read ruby.h. The newest version is used.
   LIBCLANG_GLOBS = [
     "/usr/lib/llvm-*/lib/libclang*.so*",
     "/usr/lib{64,/x86_64-linux-gnu,/aarch64-linux-gnu}/libclang*.so*",
@@ -53,10 +53,10 @@ module Toolchain
     nil
   end
 
-  # @return [Hash{String => String}] the environment cargo is to be run with
+  # @return [Hash{String => String}] environment variables for cargo
   def env = { "LIBCLANG_PATH" => libclang_path }.compact
 
-  # @return [Boolean] whether OpenSSL can be found, as its crate looks for it
+  # @return [Boolean] whether the openssl-sys crate will find OpenSSL
   def openssl?
     return true if ENV["OPENSSL_DIR"]
     system("pkg-config", "--exists", "openssl", out: File::NULL, err: File::NULL) || false
