@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Writes a Makefile that runs `cargo build --release` and copies the library. This is all that is needed, so no helper gem
-# is used.
+# Writes a Makefile that runs `cargo build --release` and copies the library. Plain mkmf is enough for that; there is
+# no helper gem.
 #
 #   gem install chaton -- --with-features=web             build only these engines (default: all of them)
 #   gem install chaton -- --without-bundled-allocator     without the bundled jemalloc (a minute less)

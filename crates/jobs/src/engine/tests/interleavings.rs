@@ -14,8 +14,14 @@ use chaton_core::random::Random;
 
 /// Steps of one run.
 const STEPS: usize = 400;
-/// Runs, each with a seed of its own.
-const SEEDS: u64 = 150;
+/// Runs, each with a seed of its own: fewer in bin/test than in bin/soak.
+fn seeds() -> u64 {
+    if std::env::var_os("CHATON_SOAK").is_some() {
+        150
+    } else {
+        50
+    }
+}
 
 struct Simulation {
     factory: Arc<dyn StoreFactory>,
@@ -194,7 +200,7 @@ impl Simulation {
 
 #[test]
 fn no_job_is_lost_in_any_interleaving() {
-    for seed in 1..=SEEDS {
+    for seed in 1..=seeds() {
         let mut world = Simulation::new(seed);
         for step in 0..STEPS {
             world.step();
