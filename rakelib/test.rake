@@ -25,6 +25,9 @@ TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
 NICE = { "stress" => 15, "cargo" => 15 }.freeze
+# These observe how jobs and requests share the processors, so nothing else runs beside them.
+ALONE = %w[jobs/side_by_side web/accept web/client_gone web/flood web/together]
+  .map { |name| "integration/#{name}" }.freeze
 # The jemalloc package holds no code of ours, and building it takes a minute.
 CARGO_PACKAGES = ["--locked", "--workspace", "--exclude", "chaton-jemalloc"].freeze
 
@@ -38,7 +41,7 @@ def ruby_tests(part)
     label = files.one? ? files.first.delete_prefix("test/").delete_suffix("_test.rb") : "#{files.size} files"
     command = ["ruby", "-w", "-Ilib", "-Itest", "-e", "ARGV.shift.to_i.times { require File.expand_path(ARGV.shift) }",
                files.size.to_s, *files.sort, "--verbose"]
-    TestProcess.new(part, label, command, env: env, nice: NICE.fetch(part, 0))
+    TestProcess.new(part, label, command, env: env, nice: NICE.fetch(part, 0), alone: ALONE.include?(label))
   end
 end
 

@@ -21,15 +21,18 @@ class TestProcess
   # @param command [Array<String>]
   # @param dir [String] where it runs
   # @param nice [Integer] above zero for what computes all the time, so that tests that wait are not held up by it
+  # @param alone [Boolean] whether its tests need the processors for themselves
   # @param time_limit_s [Numeric] after which it is ended and counted as failed
   # @yieldparam output [String] of a process that succeeded
   # @yieldreturn [Array<TestProcess>] to be run after it
-  def initialize(part, label, command, env: {}, dir: Dir.pwd, nice: 0, time_limit_s: 900, &followers)
+  def initialize(part, label, command, env: {}, dir: Dir.pwd, nice: 0, alone: false,
+                 time_limit_s: 900, &followers)
     @part = part
     @label = label
     @command = [*MEASURED, *(["nice", "-n", nice.to_s] if nice.positive?), *command]
     @env = env
     @dir = dir
+    @alone = alone
     @time_limit_s = time_limit_s
     @passed = @failed = 0
     @cpu_s = 0.0
@@ -47,6 +50,8 @@ class TestProcess
     @failed = 1 if !ok && @failed.zero?
     self
   end
+
+  def alone? = @alone
 
   # @return [Array<TestProcess>] to be run now that this one has ended
   def followers = @followers && failed.zero? ? @followers.call(output) : []

@@ -20,16 +20,23 @@ class TestRun
   # @return [Boolean] whether something passed and nothing failed
   def call(processes)
     @started = now
-    @queue = Queue.new
-    @open = 0
-    add(processes)
-    Array.new(@slots) { Thread.new { work } }.each(&:join)
+    alone, others = processes.partition(&:alone?)
+    work_off(others, @slots)
+    work_off(alone, 1)
     remember
     report
     failed.zero? && passed.positive?
   end
 
   private
+
+  def work_off(processes, slots)
+    return if processes.empty?
+    @queue = Queue.new
+    @open = 0
+    add(processes)
+    Array.new(slots) { Thread.new { work } }.each(&:join)
+  end
 
   def work
     while (process = @queue.pop)

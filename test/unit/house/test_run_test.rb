@@ -33,6 +33,12 @@ class TestRunTest < Minitest::Test
     assert_equal %w[long short new], @out.string.scan(/^ok +part: (\w+)/).flatten
   end
 
+  def test_a_process_that_wants_to_be_alone_waits_for_the_others
+    alone = TestProcess.new("part", "alone", ["true"], alone: true)
+    run_all(alone, process("slow", "sleep 0.2") { [process("follower", "true")] })
+    assert_equal %w[slow follower alone], @out.string.scan(/^ok +part: (\w+)/).flatten
+  end
+
   def test_no_test_at_all_is_a_failure
     refute run_all(process("empty", "true"))
   end
