@@ -25,7 +25,6 @@ module Chaton
       # to agree; they are inherited. The block runs in the consumer.
       #
       # @yieldparam record [Native::Record]
-      # @return [void]
       def filter(&block)
         raise ArgumentError, "filter needs a block: filter { |record| record.key }" unless block
 
@@ -39,18 +38,12 @@ module Chaton
     end
 
     # The partition goes to another member of the group; this instance is not used again.
-    #
-    # @return [void]
     def revoked; end
 
     # The worker stops; this instance is not used again.
-    #
-    # @return [void]
     def shutdown; end
 
     # Every record of the partition has been consumed. Called only where a class defines it.
-    #
-    # @return [void]
     def eof; end
 
     # @return [String]
@@ -69,25 +62,21 @@ module Chaton
     # What is done up to this record is not given again, although the batch may fail later.
     #
     # @param record [Native::Record, Integer, #last_offset] a record, its offset, or a part of a batch
-    # @return [void]
     def mark(record) = @batch.mark(offset_of(record))
 
     # This record is done, whatever becomes of those before it.
     #
     # @param record [Native::Record, Integer]
-    # @return [void]
     def mark_one(record) = @batch.mark_one(offset_of(record))
 
     # Gets the next batch of this partition no sooner than this; others go on. It begins when `consume` returns.
     #
     # @param seconds [Numeric]
-    # @return [void]
     def pause(seconds) = @batch.pause(seconds.to_f)
 
     # Goes on elsewhere in this partition when `consume` returns.
     #
     # @param to [Integer, :earliest, :latest, Time] an offset, or the first record of this time
-    # @return [void]
     # @raise [ArgumentError]
     def seek(to)
       case to

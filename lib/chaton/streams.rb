@@ -39,7 +39,6 @@ module Chaton
       # @param plan [Config::Plan, nil]
       # @param forks [Boolean] whether this process goes on to fork workers and writes nothing itself: what it
       #   produces is kept for the first of them
-      # @return [void]
       def use(plan, forks: false)
         @lock.synchronize do
           @plan = plan
@@ -67,7 +66,6 @@ module Chaton
       # A worker has started: if it is the first, it sends what was produced before it was forked.
       #
       # @param log [Telemetry::Log, nil]
-      # @return [void]
       def started(log: nil)
         client = @client
         renew(client) if client.is_a?(Spool) && client.stale?

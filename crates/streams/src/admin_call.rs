@@ -1,5 +1,5 @@
-//! What [`AdminClient`] can do, asked for and answered as JSON: looking after topics
-//! is rare, and one call is less to keep apart than ten.
+//! The calls of [`AdminClient`] as JSON. They are rare, so that one function at the boundary to
+//! Ruby serves all of them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::log::{AdminClient, Commit, ErrorKind, LogError, NewTopic, Result};
 /// A call, named by its field `do`.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-enum Call {
+enum AdminCall {
     Topics,
     Topic {
         name: String,
@@ -40,66 +40,46 @@ enum Call {
     },
     SetCommitted {
         group: String,
-        commits: Vec<Given>,
+        commits: Vec<Commit>,
     },
 }
 
-/// A commit as a caller writes it.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    topic: String,
-    partition: i32,
-    offset: i64,
-    #[serde(default)]
-    metadata: String,
-}
-
-/// Carries out a call: `{"do":"topics"}` and the like; see the `Call`s above.
-/// What is answered are [`crate::log`]'s own types, `null` for a topic that is
-/// not there and for calls that only do something.
+/// Runs a call such as `{"do":"topics"}`. Answers types of [`crate::log`] as JSON; `null` for an
+/// unknown topic and for calls without an answer.
 ///
 /// # Errors
-/// `Invalid` for a call that is none; otherwise as the admin's own.
+/// `Invalid` for an unknown call; otherwise the error of the log.
 pub fn answer(admin: &mut dyn AdminClient, call: &str) -> Result<String> {
     let call = serde_json::from_str(call)
         .map_err(|e| LogError::new(ErrorKind::Invalid, format!("the call {call}: {e}")))?;
-    Ok(carry_out(admin, call)?.to_string())
+    Ok(run(admin, call)?.to_string())
 }
 
-fn carry_out(admin: &mut dyn AdminClient, call: Call) -> Result<Value> {
+fn run(admin: &mut dyn AdminClient, call: AdminCall) -> Result<Value> {
     match call {
-        Call::Topics => Ok(json!(admin.topics()?)),
-        Call::Topic { name } => Ok(json!(admin.topic(&name)?)),
-        Call::Create { name, partitions, replication, settings } => {
+        AdminCall::Topics => Ok(json!(admin.topics()?)),
+        AdminCall::Topic { name } => Ok(json!(admin.topic(&name)?)),
+        AdminCall::Create { name, partitions, replication, settings } => {
             admin.create(&NewTopic { name, partitions, replication, settings })?;
             Ok(Value::Null)
         }
-        Call::Grow { name, partitions } => {
+        AdminCall::Grow { name, partitions } => {
             admin.grow(&name, partitions)?;
             Ok(Value::Null)
         }
-        Call::Configure { name, settings } => {
+        AdminCall::Configure { name, settings } => {
             admin.configure(&name, &settings)?;
             Ok(Value::Null)
         }
-        Call::Delete { name } => {
+        AdminCall::Delete { name } => {
             admin.delete(&name)?;
             Ok(Value::Null)
         }
-        Call::Groups => Ok(json!(admin.groups()?)),
-        Call::Committed { group } => Ok(json!(admin.committed(&group)?)),
-        Call::SetCommitted { group, commits } => {
-            let commits: Vec<_> = commits.into_iter().map(Commit::from).collect();
+        AdminCall::Groups => Ok(json!(admin.groups()?)),
+        AdminCall::Committed { group } => Ok(json!(admin.committed(&group)?)),
+        AdminCall::SetCommitted { group, commits } => {
             admin.set_committed(&group, &commits)?;
             Ok(Value::Null)
         }
-    }
-}
-
-impl From<Given> for Commit {
-    fn from(given: Given) -> Self {
-        let Given { topic, partition, offset, metadata } = given;
-        Self { topic, partition, offset, metadata }
     }
 }

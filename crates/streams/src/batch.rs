@@ -1,8 +1,9 @@
-//! A batch: records of one partition that one thread runs together, or a notice about the partition.
+//! A batch: records of one partition that one thread runs together, or a notice about the
+//! partition.
 //!
-//! The same [`Batch`] goes from the poller through the queue to Ruby and back. The engine fills it, a thread takes
-//! it, the consumer marks records in it, and [`Batch::finish`] reports its one [`BatchOutcome`] to the partition that
-//! owns it.
+//! The same [`Batch`] goes from the poller through the queue to Ruby and back. The engine fills it,
+//! a thread takes it, the consumer marks records in it, and [`Batch::finish`] reports its one
+//! [`BatchOutcome`] to the partition that owns it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -39,7 +40,8 @@ pub enum BatchOutcome {
         /// Its message.
         message: String,
     },
-    /// The batch was not run to its end: what was not marked is handed out again as the same attempt.
+    /// The batch was not run to its end: what was not marked is handed out again as the same
+    /// attempt.
     Abandoned,
 }
 
@@ -65,7 +67,8 @@ pub enum BatchVerdict {
         /// The topic.
         topic: String,
     },
-    /// The outcome does not count: the batch was abandoned, had ended before, or its partition was revoked.
+    /// The outcome does not count: the batch was abandoned, had ended before, or its partition was
+    /// revoked.
     Dropped,
 }
 
@@ -154,8 +157,8 @@ impl Batch {
         }
     }
 
-    /// A batch of all records of a chunk, without an engine: for tests of consumers, and for reading outside of a
-    /// group.
+    /// A batch of all records of a chunk, without an engine: for tests of consumers, and for
+    /// reading outside of a group.
     pub fn detached(partition: Partition, chunk: Arc<Chunk>) -> Arc<Self> {
         Arc::new(Self::new(partition, BatchKind::Records, RecordSet::all(chunk)))
     }
@@ -340,8 +343,9 @@ impl Batch {
         }
     }
 
-    /// Writes records and commits how far the partition has come in one transaction: what is marked, and with
-    /// `through` also the records of this batch up to that offset. Waits for the log's answer.
+    /// Writes records and commits how far the partition has come in one transaction: what is
+    /// marked, and with `through` also the records of this batch up to that offset. Waits for the
+    /// log's answer.
     ///
     /// # Errors
     /// `Fenced` when the partition was revoked; otherwise the error of the log.

@@ -1,11 +1,11 @@
 //! The engine: reads the topics of consumer groups and hands batches to Ruby's threads through a
 //! [`BatchSink`].
 //!
-//! Each group has a thread, the poller. It polls the group's [`GroupMember`](crate::log::GroupMember), whatever
-//! user code does, fetches where little is ready and commits what is done. Each assigned partition is
-//! a state machine. A thread that finishes a batch moves it on and hands out the next batch itself,
-//! without a change of threads. Nothing spins: every wait ends by a notification or when something is
-//! due.
+//! Each group has a thread, the poller. It polls the group's
+//! [`GroupMember`](crate::log::GroupMember), whatever user code does, fetches where little is ready
+//! and commits what is done. Each assigned partition is a state machine. A thread that finishes a
+//! batch moves it on and hands out the next batch itself, without a change of threads. Nothing
+//! spins: every wait ends by a notification or when something is due.
 
 mod assigned_partition;
 mod backoff;
@@ -100,8 +100,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Stops fetching. Batches that no thread has taken are dropped uncommitted; each partition gets
-    /// [`BatchKind::Shutdown`] after its last batch.
+    /// Stops fetching. Batches that no thread has taken are dropped uncommitted; each partition
+    /// gets [`BatchKind::Shutdown`] after its last batch.
     pub fn quiet(&self) {
         if self.context.quiet.swap(true, Ordering::SeqCst) {
             return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use crate::error::{ErrorKind, LogError, Result};
 use crate::receipt::Receipt;
@@ -50,7 +50,8 @@ pub struct Limits {
 }
 
 /// How far a group has come in a partition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Commit {
     /// The topic.
     pub topic: String,
@@ -59,6 +60,7 @@ pub struct Commit {
     /// The first record that is not done.
     pub offset: i64,
     /// What the committer noted beside it; at most 4,096 bytes.
+    #[serde(default)]
     pub metadata: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a producer tells of records that were handed to it.
+//! Receipts: whether produced records are durable.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::error::LogError;
 pub struct RecordMetadata {
     /// Partition.
     pub partition: i32,
-    /// Its number there; -1 where the log did not say.
+    /// Offset; -1 where the log did not report it.
     pub offset: i64,
 }
 
-/// Failures kept one by one; more are only counted.
+/// Failures that are kept; more are only counted.
 const FAILURES_KEPT_MAX: usize = 100;
 
 #[derive(Default)]
@@ -27,32 +27,29 @@ struct State {
     interrupts: u64,
 }
 
-type Then = Box<dyn FnOnce(&Receipt) + Send>;
-
-/// Follows one record, or several sent together, until each is durable or has
-/// failed.
+/// Follows one record, or several sent together, until each is durable or has failed.
 pub struct Receipt {
     state: Mutex<State>,
     changed: Condvar,
-    then: Mutex<Option<Then>>,
+    on_done: Mutex<Option<Box<dyn FnOnce(&Receipt) + Send>>>,
 }
 
 impl Receipt {
-    /// For so many records, numbered from 0.
+    /// For this many records, numbered from 0.
     pub fn new(records: usize) -> Self {
         let state = State { left: records, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new(), then: Mutex::new(None) }
+        Self { state: Mutex::new(state), changed: Condvar::new(), on_done: Mutex::new(None) }
     }
 
-    /// As [`Receipt::new`]; `then` is called once, on the thread of the log,
-    /// when the last record has ended.
-    pub fn with(records: usize, then: impl FnOnce(&Receipt) + Send + 'static) -> Self {
+    /// Like [`Receipt::new`]; calls `on_done` once, on the log's thread, when the last record has
+    /// ended.
+    pub fn with(records: usize, on_done: impl FnOnce(&Receipt) + Send + 'static) -> Self {
         let receipt = Self::new(records);
-        *receipt.then.lock() = Some(Box::new(then));
+        *receipt.on_done.lock() = Some(Box::new(on_done));
         receipt
     }
 
-    /// One record has ended. Called by logs, once for each.
+    /// Settles one record: it is durable, or has failed. Logs call this once for each record.
     pub fn settle(&self, index: usize, end: Result<RecordMetadata, LogError>) {
         let mut state = self.state.lock();
         state.left = state.left.saturating_sub(1);
@@ -69,20 +66,20 @@ impl Receipt {
         drop(state);
         if done {
             self.changed.notify_all();
-            let then = self.then.lock().take();
-            if let Some(then) = then {
-                then(self);
+            let on_done = self.on_done.lock().take();
+            if let Some(on_done) = on_done {
+                on_done(self);
             }
         }
     }
 
-    /// Whether every record has ended.
+    /// Whether every record is settled.
     pub fn is_done(&self) -> bool {
         self.state.lock().left == 0
     }
 
-    /// Waits until every record has ended; false when time is up or
-    /// [`Receipt::interrupt`] was called meanwhile.
+    /// Waits until every record is settled; false when time is up or [`Receipt::interrupt`] was
+    /// called meanwhile.
     pub fn wait(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
         let mut state = self.state.lock();
@@ -95,13 +92,13 @@ impl Receipt {
         state.left == 0
     }
 
-    /// Makes waits that go on return.
+    /// Ends the waits of other threads.
     pub fn interrupt(&self) {
         self.state.lock().interrupts += 1;
         self.changed.notify_all();
     }
 
-    /// Records that have failed.
+    /// How many records have failed.
     pub fn failed(&self) -> usize {
         self.state.lock().failed
     }
@@ -125,15 +122,15 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn it_is_done_when_each_record_has_ended() {
-        let (told, heard) = mpsc::channel();
-        let receipt = Receipt::with(2, move |end| told.send(end.failed()).unwrap());
+    fn a_receipt_is_done_when_each_record_is_settled() {
+        let (sender, receiver) = mpsc::channel();
+        let receipt = Receipt::with(2, move |end| sender.send(end.failed()).unwrap());
         receipt.settle(0, Ok(RecordMetadata { partition: 1, offset: 4 }));
         assert!(!receipt.is_done());
         assert!(!receipt.wait(Duration::ZERO));
         receipt.settle(1, Err(LogError::new(ErrorKind::Unreachable, "gone")));
         assert!(receipt.wait(Duration::ZERO));
-        assert_eq!(heard.try_recv(), Ok(1));
+        assert_eq!(receiver.try_recv(), Ok(1));
         assert_eq!(receipt.metadata(), Some(RecordMetadata { partition: 1, offset: 4 }));
         assert_eq!(receipt.failures()[0].0, 1);
     }

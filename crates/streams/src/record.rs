@@ -1,6 +1,6 @@
-//! Records as they are read: many in one piece of memory, looked at in place.
+//! Records: many in one piece of memory, read in place.
 
-/// A place in a chunk's data; a null has the length `u32::MAX`.
+/// A range of a chunk's data; a null has the length `u32::MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First byte.
@@ -10,7 +10,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Stands for a null.
+    /// A null.
     pub const NULL: Self = Self { start: 0, len: u32::MAX };
 
     /// The bytes in `data`, or `None` for a null.
@@ -23,7 +23,7 @@ impl Span {
 /// Where one record lies in its chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordLayout {
-    /// Its number in its partition.
+    /// Its offset in its partition.
     pub offset: i64,
     /// Milliseconds since 1970; -1 where the log has none.
     pub timestamp_ms: i64,
@@ -33,11 +33,11 @@ pub struct RecordLayout {
     pub value: Span,
     /// First of its headers in the chunk's list.
     pub headers_start: u32,
-    /// How many it has.
+    /// How many headers it has.
     pub headers_len: u32,
 }
 
-/// Records of one partition, by rising offset, and the memory they lie in.
+/// Records of one partition, by rising offset, and the memory they are in.
 #[derive(Debug, Default)]
 pub struct Chunk {
     data: Vec<u8>,
@@ -46,12 +46,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Records.
+    /// How many records it has.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -82,7 +82,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Its number in its partition.
+    /// Its offset in its partition.
     pub fn offset(&self) -> i64 {
         self.entry.offset
     }
@@ -102,7 +102,7 @@ impl<'a> Record<'a> {
         self.entry.value.of(&self.chunk.data)
     }
 
-    /// Its headers in their order, names and values; a name may come twice.
+    /// Names and values of its headers, in order; a name may come twice.
     pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
         let chunk = self.chunk;
         let first = self.entry.headers_start as usize;
@@ -118,7 +118,7 @@ impl<'a> Record<'a> {
 pub struct ChunkBuilder(Chunk);
 
 impl ChunkBuilder {
-    /// With room for so many records and bytes.
+    /// With room for this many records and bytes.
     pub fn with_capacity(records: usize, bytes: usize) -> Self {
         Self(Chunk {
             data: Vec::with_capacity(bytes),
@@ -127,34 +127,33 @@ impl ChunkBuilder {
         })
     }
 
-    /// Around data that was read in one piece: records are added by
-    /// [`ChunkBuilder::push_spans`], and their bytes are not copied.
+    /// Around data that was read in one piece. Records are added by [`ChunkBuilder::push_spans`],
+    /// without copying their bytes.
     pub fn over(data: Vec<u8>) -> Self {
         Self(Chunk { data, ..Chunk::default() })
     }
 
-    /// Bytes so far.
+    /// How many bytes it has.
     pub fn bytes(&self) -> usize {
         self.0.data.len()
     }
 
-    /// Records so far.
+    /// How many records it has.
     pub fn len(&self) -> usize {
         self.0.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no records.
     pub fn is_empty(&self) -> bool {
         self.0.entries.is_empty()
     }
 
-    /// Whether a record of so many bytes can be added: places are 32 bits.
+    /// Whether a record of this many bytes can be added; spans have 32 bits.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.0.data.len() + bytes < u32::MAX as usize
     }
 
-    /// Adds a record and copies its bytes. The caller has asked
-    /// [`ChunkBuilder::has_room`].
+    /// Adds a record and copies its bytes. The caller checks [`ChunkBuilder::has_room`] before.
     pub fn push<'b>(
         &mut self,
         offset: i64,
@@ -208,8 +207,8 @@ impl ChunkBuilder {
 pub struct NewRecord<'a> {
     /// Its topic.
     pub topic: &'a str,
-    /// Its partition; `None`: by the hash of its key as Kafka's own clients
-    /// do it (murmur2), without a key by turns.
+    /// Its partition; `None`: by the hash of its key like Kafka's Java clients (murmur2), without a
+    /// key in turn.
     pub partition: Option<i32>,
     /// Its key.
     pub key: Option<&'a [u8]>,
@@ -221,7 +220,7 @@ pub struct NewRecord<'a> {
     pub timestamp_ms: Option<i64>,
 }
 
-/// A record to be written later, with bytes of its own.
+/// A record to be written, with its own copy of the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnedRecord {
     /// Its topic.
@@ -239,7 +238,7 @@ pub struct OwnedRecord {
 }
 
 impl OwnedRecord {
-    /// Calls `then` with the record as it is written.
+    /// Calls `then` with the borrowed record.
     pub fn with<R>(&self, then: impl FnOnce(&NewRecord<'_>) -> R) -> R {
         let headers: Vec<_> =
             self.headers.iter().map(|(name, value)| (&name[..], value.as_deref())).collect();
@@ -259,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_read_back_as_they_were_pushed() {
+    fn records_are_read_as_they_were_pushed() {
         let mut builder = ChunkBuilder::default();
         let headers = [(&b"h"[..], Some(&b"1"[..])), (&b"h"[..], None)];
         builder.push(5, 9, Some(b"key"), None, headers);
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owned_record_is_written_as_a_borrowed_one() {
+    fn an_owned_record_is_written_like_a_borrowed_one() {
         let record = OwnedRecord {
             topic: "t".into(),
             value: Some(b"v".to_vec()),

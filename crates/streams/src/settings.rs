@@ -1,11 +1,10 @@
-//! Settings, as they come from the configuration: JSON, checked here for
-//! unknown names.
+//! Settings of logs and consumer groups, as JSON from the configuration. Unknown names are refused.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Of a log and its producer.
+/// Settings of a log and its producer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSettings {
@@ -30,25 +29,25 @@ pub struct LogSettings {
     /// Properties of librdkafka for producers.
     #[serde(default)]
     pub producer_properties: BTreeMap<String, String>,
-    /// How this client calls itself.
+    /// The name of this client.
     #[serde(default = "client_id")]
     pub client_id: String,
-    /// Bytes fetched and not yet handed over, per partition.
+    /// Bytes fetched in advance per partition.
     #[serde(default = "buffer_bytes")]
     pub buffer_bytes: usize,
-    /// Bytes a producer holds.
+    /// Bytes in a producer's buffer, at most.
     #[serde(default = "produce_buffer_bytes")]
     pub produce_buffer_bytes: usize,
-    /// Records a producer holds.
+    /// Records in a producer's buffer, at most.
     #[serde(default = "produce_buffer_records")]
     pub produce_buffer_records: usize,
-    /// Time a record has to become durable, in ms.
+    /// A record that is not durable after this time has failed, in ms.
     #[serde(default = "delivery_timeout_ms")]
     pub delivery_timeout_ms: u64,
-    /// Time a call has that waits for an answer, in ms.
+    /// The longest wait for an answer of the log, in ms.
     #[serde(default = "answer_timeout_ms")]
     pub answer_timeout_ms: u64,
-    /// How long a producer gathers before it sends, in ms.
+    /// How long a producer collects records before it sends them, in ms.
     #[serde(default = "linger_ms")]
     pub linger_ms: f64,
     /// none, gzip, snappy, lz4 or zstd (Kafka).
@@ -58,21 +57,20 @@ pub struct LogSettings {
     /// the operating system's cache.
     #[serde(default = "yes")]
     pub durable: bool,
-    /// Local log: partitions of a topic that is made by its first record.
+    /// Local log: partitions of a topic that is created by its first record.
     #[serde(default = "partitions")]
     pub partitions: i32,
-    /// Local log: partitions of topics that are made by their first record,
-    /// where it is declared; before `partitions`.
+    /// Local log: the same for declared topics; takes precedence over `partitions`.
     #[serde(default)]
     pub topics: BTreeMap<String, i32>,
-    /// Local log: bytes after which a new segment is begun.
+    /// Local log: bytes after which a new segment starts.
     #[serde(default = "segment_bytes")]
     pub segment_bytes: u64,
-    /// Local log: bytes of a partition past which its oldest segments go;
-    /// `None` keeps all.
+    /// Local log: bytes of a partition past which its oldest segments are deleted; `None` keeps
+    /// all.
     #[serde(default)]
     pub retention_bytes: Option<u64>,
-    /// Local log: age in ms past which segments go; `None` keeps all.
+    /// Local log: age in ms past which segments are deleted; `None` keeps all.
     #[serde(default)]
     pub retention_ms: Option<u64>,
 }
@@ -129,49 +127,49 @@ impl LogSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Every Kafka has it; cooperative-sticky assignment.
+    /// Cooperative-sticky assignment, which every broker knows.
     #[default]
     Classic,
-    /// KIP-848: Kafka 4 has it.
+    /// KIP-848, which Kafka 4 knows.
     Consumer,
 }
 
-/// Where a group begins that has committed nothing yet.
+/// Where a group starts that has committed nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Start {
-    /// With the first record that is kept.
+    /// With the oldest record.
     #[default]
     Earliest,
     /// With records written from now on.
     Latest,
 }
 
-/// Of one consumer group.
+/// Settings of one consumer group.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupSettings {
     /// Its name.
     pub name: String,
-    /// What its members read.
+    /// The topics that its members read.
     pub topics: Vec<String>,
-    /// How it is kept together.
+    /// How its partitions are assigned.
     #[serde(default)]
     pub protocol: Protocol,
-    /// Where it begins.
+    /// Where it starts.
     #[serde(default)]
     pub start: Start,
-    /// Static membership: this member's lasting name.
+    /// Static membership: the name of this member across restarts.
     #[serde(default)]
     pub instance_id: Option<String>,
-    /// A member that is not heard of for this long is dead, in ms.
+    /// A member without a heartbeat for this long is dead, in ms.
     #[serde(default = "session_timeout_ms")]
     pub session_timeout_ms: u64,
-    /// A member whose thread does not poll for this long is dead, in ms; half
-    /// of it bounds the drain of a revoked partition.
+    /// A member that does not poll for this long is dead, in ms. Batches of a revoked partition may
+    /// run for half of it.
     #[serde(default = "max_poll_interval_ms")]
     pub max_poll_interval_ms: u64,
-    /// The end of a partition is told ([`crate::log::MemberEvent::End`]).
+    /// The end of a partition is reported (`MemberEvent::End`).
     #[serde(default)]
     pub eof: bool,
     /// Only records of committed transactions are read.
@@ -191,7 +189,7 @@ fn max_poll_interval_ms() -> u64 {
 }
 
 impl GroupSettings {
-    /// The defaults for a group that reads these topics.
+    /// The defaults, with a group that reads these topics.
     pub fn new(name: &str, topics: &[&str]) -> Self {
         serde_json::from_value(serde_json::json!({ "name": name, "topics": topics }))
             .unwrap_or_else(|_| unreachable!("every other field has a default"))
@@ -203,14 +201,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_not_known_is_refused() {
+    fn an_unknown_setting_is_refused() {
         let text = r#"{"broker":"log:///tmp/x","brokr":1}"#;
         let error = serde_json::from_str::<LogSettings>(text).unwrap_err().to_string();
         assert!(error.contains("brokr"), "{error}");
     }
 
     #[test]
-    fn all_but_names_has_a_default() {
+    fn everything_but_names_has_a_default() {
         let log = LogSettings::new("kafka://127.0.0.1:9092");
         assert_eq!((log.buffer_bytes, log.durable), (8 << 20, true));
         let group = GroupSettings::new("app", &["events"]);

@@ -95,7 +95,6 @@ module Chaton
       # The process ends: waits for its records as long as they go on becoming durable, and says so when some do not.
       #
       # @param err [IO]
-      # @return [void]
       def leave(err: $stderr)
         return if @finished
 

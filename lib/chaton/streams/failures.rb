@@ -23,7 +23,6 @@ module Chaton
       # @param given [Native::Batch, Selection, nil] what the consumer was given
       # @param consumer [String]
       # @param seconds [Float] how long it ran
-      # @return [void]
       def settle(batch, error, given, consumer:, seconds:)
         # Asked before it is ended.
         facts = { consumer: consumer, **facts(batch, given), seconds: seconds.round(3) }
@@ -38,7 +37,6 @@ module Chaton
       # @param batch [Native::Batch]
       # @param error [Exception]
       # @param hook [String]
-      # @return [void]
       def of_hook(batch, error, hook)
         facts = { hook: hook, topic: batch.topic, partition: batch.partition }
         @log.exception(error, "a hook of a consumer failed; the partition is let go of all the same", **facts)

@@ -29,7 +29,6 @@ module Chaton
       end
 
       # @param batch [Native::Batch]
-      # @return [void]
       def call(batch)
         @running[Thread.current] = true
         started_s = monotonic_s

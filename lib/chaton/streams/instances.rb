@@ -34,8 +34,6 @@ module Chaton
       end
 
       # Forgets all: their classes are loaded anew.
-      #
-      # @return [void]
       def clear = @places.clear
 
       # @return [Integer]

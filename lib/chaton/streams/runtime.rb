@@ -14,7 +14,6 @@ module Chaton
       #
       # @param plan [Config::Plan]
       # @param log [Telemetry::Log]
-      # @return [void]
       # @raise [AppLoadError] naming the file
       # @raise [ConfigError] with all classes that are not there, or are no consumers
       def self.prepare(plan, log)

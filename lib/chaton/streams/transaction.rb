@@ -28,14 +28,12 @@ module Chaton
       end
 
       # @param (see Producing#produce)
-      # @return [void]
       # @raise [BufferFull] when it has grown too large for one transaction
       def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
         keep(row(topic.to_s, value, key, headers, partition, timestamp))
       end
 
       # @param (see Producing#produce_many)
-      # @return [void]
       # @raise [BufferFull]
       def produce_many(topic, values)
         values.each { |value| keep(row_of(topic.to_s, value)) }
@@ -45,7 +43,6 @@ module Chaton
       # The record, and all before it in this batch, are done when the transaction is.
       #
       # @param record [Native::Record, Integer, #last_offset]
-      # @return [void]
       def mark(record)
         offset = record if record.is_a?(Integer)
         offset ||= record.respond_to?(:offset) ? record.offset : record.last_offset
@@ -53,7 +50,6 @@ module Chaton
         nil
       end
 
-      # @return [void]
       # @raise [LogError]
       # @private
       def commit = @batch.transact(@rows, @through)

@@ -33,13 +33,9 @@ module Chaton
       end
 
       # Records are kept instead of written: for good, or while the block runs.
-      #
-      # @return [void]
       def streams_fake!(&block) = fake_streams(true, &block)
 
       # Records are written again.
-      #
-      # @return [void]
       def streams_disable!(&block) = fake_streams(false, &block)
 
       # @return [Boolean]
@@ -53,8 +49,6 @@ module Chaton
       end
 
       # Forgets it.
-      #
-      # @return [void]
       def clear_produced = streams_memory.clear
 
       private

@@ -68,7 +68,6 @@ module Chaton
         end
       end
 
-      # @return [void]
       def clear = @lock.synchronize { @records.clear }
     end
   end

@@ -7,8 +7,8 @@ use chaton_core::random::Random;
 /// The first pause after the log failed.
 const FIRST_MS: u64 = 100;
 
-/// The pause after this many failures in a row. It doubles from `first_ms` to `max_ms`, and is drawn
-/// from the upper half of that.
+/// The pause after this many failures in a row. It doubles from `first_ms` to `max_ms`, and is
+/// drawn from the upper half of that.
 pub(super) fn pause_ms(first_ms: u64, max_ms: u64, failures: u32, random: &mut Random) -> u64 {
     let doublings = failures.saturating_sub(1).min(40);
     let whole = first_ms.saturating_mul(1 << doublings).min(max_ms);

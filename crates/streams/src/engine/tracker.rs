@@ -1,9 +1,9 @@
 //! Tracks which records of a partition are done.
 //!
-//! Records are fetched by rising offset and finish in any order. The *head* is the first record that
-//! is not done; its offset is committed. Records that are done beyond the head are listed in the
-//! metadata of the commit ([`metadata`]). Offsets without a record (transaction markers, compacted
-//! records) count as part of the record before them that was fetched in the same chunk.
+//! Records are fetched by rising offset and finish in any order. The *head* is the first record
+//! that is not done; its offset is committed. Records that are done beyond the head are listed in
+//! the metadata of the commit ([`metadata`]). Offsets without a record (transaction markers,
+//! compacted records) count as part of the record before them that was fetched in the same chunk.
 
 pub(super) mod metadata;
 
@@ -39,8 +39,8 @@ impl Tracker {
         Self { position, asked: true, ..Self::default() }
     }
 
-    /// Records from `first` up to and without `end` were fetched. Answers whether the log went back,
-    /// which means that `first` lies before the position.
+    /// Records from `first` up to and without `end` were fetched. Answers whether the log went
+    /// back, which means that `first` lies before the position.
     pub fn fetched(&mut self, first: i64, end: i64) -> bool {
         let back = self.position.is_some_and(|position| first < position);
         if back {
@@ -140,8 +140,8 @@ impl Tracker {
         self.undone.get(at).is_some_and(|range| range.0 <= offset)
     }
 
-    /// Whether the list of records done beyond the head fits into a commit, with room for those that
-    /// are in flight.
+    /// Whether the list of records done beyond the head fits into a commit, with room for those
+    /// that are in flight.
     pub fn fits(&self) -> bool {
         metadata::fits(&self.undone, self.position)
     }
@@ -152,8 +152,8 @@ impl Tracker {
     }
 }
 
-/// The offset ranges of these records of a chunk, each up to the next record of the chunk. Ranges that
-/// touch are joined.
+/// The offset ranges of these records of a chunk, each up to the next record of the chunk. Ranges
+/// that touch are joined.
 pub(super) fn ranges_of(entries: &[RecordLayout], picks: &[u32], ranges: &mut Vec<OffsetRange>) {
     ranges.clear();
     let (Some(first), Some(last)) = (picks.first(), picks.last()) else { return };

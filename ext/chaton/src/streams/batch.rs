@@ -1,4 +1,5 @@
-//! `Chaton::Native::Batch`: a batch as a Ruby object. Its records become objects when they are used.
+//! `Chaton::Native::Batch`: a batch as a Ruby object. Its records become objects when they are
+//! used.
 //!
 //! A batch ends once. One that is collected open is abandoned: its records are handed out again.
 
@@ -181,8 +182,8 @@ impl RbBatch {
         let slice = Self {
             made_in: handle::generation(),
             batch: rb_self.batch.clone(),
-            shared: rb_self.progress.clone(),
-            view: true,
+            progress: rb_self.progress.clone(),
+            slice: true,
             start: rb_self.start + start,
             len,
             gc_bytes: 0,

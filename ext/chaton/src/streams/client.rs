@@ -208,8 +208,8 @@ impl RbStreamsClient {
     }
 }
 
-/// Raises for settings that no log can be opened with, such as an unknown property, before anything is
-/// started. Connects to nothing.
+/// Raises for settings that no log can be opened with, such as an unknown property, before anything
+/// is started. Connects to nothing.
 fn check_log(settings: String) -> Result<(), Error> {
     let settings: LogSettings = serde_json::from_str(&settings)
         .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
@@ -227,7 +227,8 @@ fn waited<R>(work: impl Fn() -> log::Result<R>) -> Result<R, Error> {
     }
 }
 
-/// How long a call waits for room in all. The clock is read when there is none; most calls never wait.
+/// How long a call waits for room in all. The clock is read when there is none; most calls never
+/// wait.
 struct RoomDeadline {
     timeout: Duration,
     until: Option<Instant>,

@@ -87,8 +87,8 @@ impl RubyRecord {
     }
 }
 
-/// Headers from a Hash. A value is a String, nil, or an Array of these for a name that comes several
-/// times.
+/// Headers from a Hash. A value is a String, nil, or an Array of these for a name that comes
+/// several times.
 ///
 /// # Errors
 /// `TypeError`.

@@ -1,5 +1,5 @@
-//! The state of a partition under random sequences of events, including those of earlier batches and
-//! generations.
+//! The state of a partition under random sequences of events, including those of earlier batches
+//! and generations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The records done beyond the head, as metadata of a commit.
 //!
-//! The text lists lengths from the head on, of offsets that are not done and offsets that are in turn,
-//! in digits of 5 bits. Metadata that another program wrote is ignored; at worst, records are handed
-//! out again.
+//! The text lists lengths from the head on, of offsets that are not done and offsets that are in
+//! turn, in digits of 5 bits. Metadata that another program wrote is ignored; at worst, records are
+//! handed out again.
 
 use std::collections::VecDeque;
 
@@ -35,8 +35,8 @@ pub(in super::super) fn fits(undone: &VecDeque<OffsetRange>, position: Option<i6
     PREFIX.len() + bytes <= BYTES_FETCHING_MAX
 }
 
-/// The text; empty when nothing is done beyond the head. The last ranges are left out when they do not
-/// fit: their records are handed out again.
+/// The text; empty when nothing is done beyond the head. The last ranges are left out when they do
+/// not fit: their records are handed out again.
 pub(in super::super) fn encode(undone: &VecDeque<OffsetRange>, position: Option<i64>) -> String {
     let mut text = String::new();
     for (not_done, done) in lengths(undone, position).filter(|(_, done)| *done > 0) {
@@ -52,8 +52,8 @@ pub(in super::super) fn encode(undone: &VecDeque<OffsetRange>, position: Option<
     text
 }
 
-/// Reads the metadata of a commit at `head`: the ranges that are done, rising. Empty for metadata of
-/// another program.
+/// Reads the metadata of a commit at `head`: the ranges that are done, rising. Empty for metadata
+/// of another program.
 pub(in super::super) fn decode(head: i64, text: &str) -> VecDeque<OffsetRange> {
     let numbers = text.strip_prefix(PREFIX).and_then(numbers).unwrap_or_default();
     let mut done = VecDeque::with_capacity(numbers.len() / 2);
