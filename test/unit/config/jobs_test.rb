@@ -29,7 +29,7 @@ class JobsConfigTest < ConfigCase
       assert_in_delta 0.01, found.jobs.ack_delay_s
       assert_match(/:2: #{old} is now ack_delay_s; the old name is still accepted\z/, found.notes.join)
     end
-    assert_match(/ack_delay_s/, refused("settle_s :soon"))
+    assert_match(/settle_s must be seconds/, refused("settle_s :soon"))
   end
 
   def test_queues_in_their_three_forms
