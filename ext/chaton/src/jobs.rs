@@ -1,13 +1,13 @@
 //! The extension's part for background jobs.
 
 pub mod client;
-pub mod connections;
 pub mod document;
 pub mod engine;
 pub mod from_json;
 pub mod jid;
 pub mod job;
 pub mod options;
+pub mod store_connections;
 pub mod to_json;
 pub mod to_ruby;
 

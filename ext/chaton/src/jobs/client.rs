@@ -13,9 +13,9 @@ use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, TryConvert, Value,
 };
 
-use super::connections::Connections;
 use super::document::{self, DueTimes, JobTemplate};
 use super::options::store_options;
+use super::store_connections::StoreConnections;
 use super::to_ruby;
 use crate::convert::{copy, seconds, text};
 use crate::gvl::with_gvl;
@@ -31,7 +31,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub struct RbJobsClient {
     options: StoreOptions,
     /// Borrowed and changed with the GVL held only.
-    connections: RefCell<(u32, Arc<Connections>)>,
+    connections: RefCell<(u32, Arc<StoreConnections>)>,
 }
 
 // SAFETY: only used by threads that hold the GVL; only the connections, which
@@ -49,7 +49,7 @@ impl Drop for RbJobsClient {
 
 /// Keeps the connections of a forked process's parent open: closing them would
 /// end the parent's sessions, and their locks may be held for ever.
-fn leak(connections: &Arc<Connections>) {
+fn leak(connections: &Arc<StoreConnections>) {
     std::mem::forget(connections.clone());
 }
 
@@ -106,17 +106,17 @@ fn entry_of(value: RArray) -> Result<JobEntry, Error> {
 impl RbJobsClient {
     fn new(settings: RHash) -> Result<Self, Error> {
         let options = store_options(&Settings(settings))?;
-        let connections = Arc::new(Connections::new(&options)?);
+        let connections = Arc::new(StoreConnections::new(&options)?);
         Ok(Self { options, connections: RefCell::new((handle::generation(), connections)) })
     }
 
-    fn connections(&self) -> Result<Arc<Connections>, Error> {
+    fn connections(&self) -> Result<Arc<StoreConnections>, Error> {
         let (made_in, connections) = self.connections.borrow().clone();
         if made_in == handle::generation() {
             return Ok(connections);
         }
         leak(&connections);
-        let connections = Arc::new(Connections::new(&self.options)?);
+        let connections = Arc::new(StoreConnections::new(&self.options)?);
         *self.connections.borrow_mut() = (handle::generation(), connections.clone());
         Ok(connections)
     }

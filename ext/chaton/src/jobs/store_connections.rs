@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 
-/// Connections in use at once; a further call waits for one.
+/// StoreConnections in use at once; a further call waits for one.
 const USED_MAX: usize = 64;
 /// Idle connections kept.
 const KEPT_MAX: usize = 8;
@@ -23,13 +23,13 @@ struct State {
 }
 
 /// The connections of one process.
-pub struct Connections {
+pub struct StoreConnections {
     factory: Arc<dyn StoreFactory>,
     state: Mutex<State>,
     freed: Condvar,
 }
 
-impl Connections {
+impl StoreConnections {
     /// Connects with the first call.
     ///
     /// # Errors
@@ -75,12 +75,12 @@ impl Connections {
         without_gvl_to_the_end(|| drop(idle));
     }
 
-    fn take(&self) -> Result<Connection<'_>, Error> {
+    fn take(&self) -> Result<BorrowedStore<'_>, Error> {
         loop {
             let mut state = self.state.lock();
             if state.used < USED_MAX {
                 state.used += 1;
-                return Ok(Connection { connections: self, store: state.idle.pop() });
+                return Ok(BorrowedStore { connections: self, store: state.idle.pop() });
             }
             drop(state);
             self.wait_until_freed();
@@ -106,18 +106,18 @@ impl Connections {
 }
 
 /// A connection in use.
-struct Connection<'a> {
-    connections: &'a Connections,
+struct BorrowedStore<'a> {
+    connections: &'a StoreConnections,
     store: Option<Box<dyn Store>>,
 }
 
-impl Connection<'_> {
+impl BorrowedStore<'_> {
     fn get(&mut self) -> &mut Box<dyn Store> {
         self.store.get_or_insert_with(|| self.connections.factory.store())
     }
 }
 
-impl Drop for Connection<'_> {
+impl Drop for BorrowedStore<'_> {
     fn drop(&mut self) {
         let mut state = self.connections.state.lock();
         state.used -= 1;
