@@ -5,20 +5,20 @@ require_relative "../config/problem"
 
 module Chaton
   class CLI
-    # The arguments of a command, taken apart by the definitions of the options. Mistakes are collected, not
-    # raised, so that they are reported together with those of the configuration file.
+    # Parses the arguments of a command by the definitions of the options. Mistakes are collected, not raised, so that
+    # they are reported together with those of the configuration file.
     class Arguments
       # How problems name this source.
       ORIGIN = Config::Origin.new("command line").freeze
-      # Understood by every command.
+      # Flags of every command.
       COMMON = { "-h" => "--help", "--help" => "--help", "-v" => "--version", "--version" => "--version" }.freeze
 
-      # What may stand behind an option as its value; a number may be negative.
+      # A value after an option; a number may be negative.
       VALUE = /\A(?!-)|\A-\d*\z/
 
-      # @return [Hash{Symbol=>Object}] what options were given, as Config.load takes it
+      # @return [Hash{Symbol=>Object}] the given options, as Config.load takes them
       attr_reader :given
-      # @return [Array<String>] arguments that belong to no flag
+      # @return [Array<String>] arguments without a flag
       attr_reader :rest
       # @return [Array<Config::Problem>]
       attr_reader :problems
@@ -26,7 +26,7 @@ module Chaton
       # @param argv [Array<String>] without the command
       # @param options [Array<Config::Option>] those the command takes
       # @param switches [Array<String>] further flags without a value
-      # @param wraps [Boolean] whether the first argument that is no flag, and all after it, are left alone
+      # @param wraps [Boolean] whether the first argument that is not a flag, and all after it, are not parsed
       def initialize(argv, options:, switches: [], wraps: false)
         @options = options.flat_map { |option| option.flags.map { |flag| [flag, option] } }.to_h
         @switches = switches.to_h { |switch| [switch, switch] }.merge(COMMON)
@@ -100,7 +100,7 @@ module Chaton
       end
 
       def unknown(name)
-        problem("#{name} is no option", Config::Nearest.to(name, @options.keys + @switches.keys))
+        problem("#{name} is not an option", Config::Nearest.to(name, @options.keys + @switches.keys))
       end
     end
   end

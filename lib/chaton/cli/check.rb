@@ -17,7 +17,7 @@ module Chaton
         plan = load_plan
         require_rackup(plan)
         enter(plan)
-        # As the server would find it: before the application is loaded.
+        # Like the server, before the application is loaded.
         provision = Memory::Provision.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
         show(with_database(plan), provision)
@@ -36,11 +36,11 @@ module Chaton
       def load_code(plan)
         require_relative "../service/code"
         require_relative "../telemetry/log"
-        # Nothing is written: what the application produces is kept, as before a fork.
+        # With `forks`, records that the application produces are kept and not written.
         Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
       end
 
-      # What the server decides about its threads once the application is loaded.
+      # The server limits its threads to the database pool once the application is loaded.
       def with_database(plan)
         max, message, = ActiveRecordPool.threads_max(plan, ActiveRecordPool.size)
         message ? plan.with(threads_max: max, notes: [*plan.notes, message].freeze) : plan

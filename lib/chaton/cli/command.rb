@@ -6,7 +6,7 @@ require_relative "commands"
 
 module Chaton
   class CLI
-    # What commands have in common.
+    # The base of all commands: `run` returns the exit status.
     class Command
       # @return [Array<Config::Option>] options it takes
       def self.options = Config::Options.on_command_line
@@ -14,7 +14,7 @@ module Chaton
       # @return [Array<String>] further flags without a value
       def self.switches = []
 
-      # @return [Boolean] whether its arguments are a command of their own, flags included
+      # @return [Boolean] whether its arguments are another program's command line
       def self.wraps? = false
 
       # @param argv [Array<String>] the whole command line, to start again with
@@ -39,14 +39,14 @@ module Chaton
         file, *further = @arguments.rest
         @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
         return if file.nil?
-        # Relative to where it was typed, whatever directory the configuration names.
+        # The path is relative to the current directory, even if the configuration names another one.
         return @arguments.given[:rackup] = File.expand_path(file, Config::Loader.working_directory) if File.exist?(file)
 
         nearest = Config::Nearest.to(file, Commands::ALL.keys + Dir["*.ru"])
         @arguments.problem("#{file} is neither a command nor a file", nearest)
       end
 
-      # Into the application's directory, as the plan has it.
+      # Changes into the application's directory.
       def enter(plan)
         Dir.chdir(plan.root)
         ENV["PWD"] = plan.root

@@ -5,7 +5,7 @@ require_relative "commands"
 
 module Chaton
   class CLI
-    # The text of --help, made from the definitions of commands and options.
+    # Makes the text of --help from the definitions of commands and options.
     module Help
       # Columns of a terminal that are used.
       WIDTH = 100
@@ -13,15 +13,15 @@ module Chaton
       INDENT = 30
       # Switch => what it does.
       SWITCHES = {
-        "--quiet" => "Say nothing at the end.",
+        "--quiet" => "Print no summary at the end.",
         "--json" => "Print it as JSON, for programs.",
-        "--all" => "All of a place.",
+        "--all" => "All jobs of a place.",
         "--yes" => "Do not ask.",
-        "--full" => "Start the whole program again in place, with a new configuration; sockets stay open.",
-        "--follow" => "Wait for records that come, and print them too, until Ctrl-C.",
-        "--tombstone" => "A record without a value, which takes its key away where a topic is compacted.",
-        "--resume" => "Go on with a copy that was stopped, behind what has been copied.",
-        "--groups" => "Let the consumer groups of the topic go on in the copy where they are.",
+        "--full" => "Start the whole program again in place, with the new configuration; sockets stay open.",
+        "--follow" => "Wait for new records and print them too, until Ctrl-C.",
+        "--tombstone" => "A record without a value, which deletes its key when the topic is compacted.",
+        "--resume" => "Continue a copy that was stopped.",
+        "--groups" => "Also copy the positions of the topic's consumer groups.",
         "--help" => "This text; `chaton help COMMAND` for one command.",
         "--version" => "The version."
       }.freeze
@@ -33,15 +33,15 @@ module Chaton
           chaton                                      serve config.ru on port 9292
           chaton -b tcp://127.0.0.1:3000 -w 2         two workers, only reachable from this machine
           chaton -e production -b unix:///run/app.sock --log json
-          chaton --jobs -t 1:25                       run background jobs, and nothing else
-          chaton --streams                            consume streams, and nothing else
-          chaton check -e production                  is the configuration right, does the application load?
+          chaton --jobs -t 1:25                       run background jobs only
+          chaton --streams                            consume streams only
+          chaton check -e production                  check the configuration, and that the application loads
           chaton restart                              serve the new code without losing a request
       TEXT
-      # Where else settings come from.
+      # The other sources of settings.
       FILES = <<~TEXT
-        Settings come from the command line, else config/chaton.rb (or a Rails application's config/puma.rb as it
-        is), else the environment. All of them, with those that only a file can set: docs/CONFIGURATION.md.
+        Settings come from the command line, else config/chaton.rb (or a Rails application's config/puma.rb), else
+        the environment. All of them, with those that only a file can set: docs/CONFIGURATION.md.
       TEXT
 
       # @return [String] of `chaton --help`

@@ -1,28 +1,28 @@
 # frozen_string_literal: true
 
-require_relative "group"
+require_relative "command_group"
 require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton jobs …: what is in the store of jobs, and acting on it. Each subcommand is a class of its own file in
-    # cli/jobs/. No server is needed: they talk to the store.
+    # chaton jobs …: shows and manages the jobs in the store. Each subcommand has a file in cli/jobs/. No server is
+    # needed: the commands connect to the store.
     module Jobs
-      extend Group
+      extend CommandGroup
 
       # Name => arguments, and what it does.
       ALL = {
         "stats" => ["", "print counters and sizes"],
         "queues" => ["", "print the queues: how many jobs wait, for how long, whether they are paused"],
-        "processes" => ["", "print the processes that run jobs, and what they run"],
+        "processes" => ["", "print the processes that run jobs, and their jobs"],
         "list" => ["[PLACE]", "print jobs that wait; a place is queue:NAME, scheduled, retry or dead, none is all"],
-        "show" => ["JID", "print all there is to know about a job"],
+        "show" => ["JID", "print all about a job"],
         "retry" => ["JID | --all [PLACE]", "send a job back to its queue now; all of retry, or of another place"],
         "delete" => ["JID | --all PLACE", "remove a job for good; all of a place"],
         "kill" => ["JID", "move a job to the dead set"],
-        "cancel" => ["JID", "ask a job to end, waiting or running; it has to look (cancelled?)"],
-        "pause" => ["QUEUE", "let no more jobs of a queue be taken"],
-        "resume" => ["QUEUE", "let them be taken again"],
+        "cancel" => ["JID", "ask a job to end, waiting or running; it has to check cancelled?"],
+        "pause" => ["QUEUE", "stop taking jobs from a queue"],
+        "resume" => ["QUEUE", "take jobs from it again"],
         "drain" => ["QUEUE", "remove all jobs that wait in a queue"],
         "enqueue" => ["CLASS [ARGS]", "enqueue a job; arguments as a JSON array: '[7, \"x\"]'"],
         "signal" => ["IDENTITY NAME",
@@ -31,7 +31,7 @@ module Chaton
         "backup" => ["FILE", "copy a SQLite store into a file while it is in use"]
       }.freeze
 
-      # What there is to know beside the list of commands.
+      # Text after the list of commands.
       NOTE = <<~TEXT
         Each takes --json, --store URL, -C FILE and -e NAME; `chaton jobs COMMAND --help` has the rest.
       TEXT

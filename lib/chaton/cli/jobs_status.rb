@@ -4,7 +4,8 @@ require_relative "../config"
 
 module Chaton
   class CLI
-    # What `chaton status` adds of the store of jobs: the main process has no connection to it, and is not asked.
+    # Adds figures of the job store to `chaton status`. They are read from the store, because the main process has no
+    # connection to it.
     module JobsStatus
       # @param status [Hash{String=>Object}] a server's answer
       # @param given [Hash{Symbol=>Object}] of the command line
@@ -12,7 +13,7 @@ module Chaton
       def self.add(status, given)
         return status unless runs_jobs?(status)
 
-        # A switch of the server may be all there is.
+        # The server may run jobs only because of its command line.
         jobs = Config.load(given).jobs || Config.load({ **given, jobs: true }).jobs
         { **status, "jobs" => of(settings(jobs, status["store"])) }
       rescue Config::Invalid => e
@@ -24,9 +25,9 @@ module Chaton
         roles.include?("jobs")
       end
 
-      # The server may have been started with another address; a password it does not tell.
-      def self.settings(jobs, told)
-        told.nil? || told.include?("***") ? jobs.store_settings : { **jobs.store_settings, url: told }
+      # The server may have been started with another address. It does not tell a password.
+      def self.settings(jobs, shown)
+        shown.nil? || shown.include?("***") ? jobs.store_settings : { **jobs.store_settings, url: shown }
       end
 
       def self.of(settings)

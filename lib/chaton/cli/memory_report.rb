@@ -4,7 +4,7 @@ require_relative "../memory/launch"
 
 module Chaton
   class CLI
-    # For people to read: which allocator and which heap a server would be started with, and why.
+    # Prints the allocator and heap settings with which a server would start, and why.
     class MemoryReport
       def initialize(plan, provision)
         @plan = plan

@@ -5,7 +5,7 @@ require_relative "streams_rows"
 
 module Chaton
   class CLI
-    # A plan for people to read.
+    # Prints a plan for people.
     class PlanReport
       def initialize(plan)
         @plan = plan
@@ -34,7 +34,7 @@ module Chaton
         options.map { |option| [option.name.to_s, shown(option)] }
       end
 
-      # A job by the clock has a line of its own.
+      # Each periodic job has its own line.
       def jobs(options)
         options.flat_map do |option|
           next [[option.name.to_s, of_jobs(option)]] unless option.name == :cron
@@ -82,7 +82,7 @@ module Chaton
         end
       end
 
-      # What has the option's value.
+      # The object with the option's value.
       def holder(option)
         case option.scope
         when :web then option.outside ? @plan : @plan.web

@@ -4,16 +4,16 @@ require_relative "../config/types"
 
 module Chaton
   class CLI
-    # A bar for what takes a while, on a terminal only: "[######      ]  50 %  500 of 1,000".
+    # A progress bar, on a terminal only: "[######      ]  50 %  500 of 1,000".
     class Progress
       # Characters of the bar.
       WIDTH = 30
-      # Shortest time between two drawings.
+      # Shortest time between two updates.
       INTERVAL_S = 0.1
 
       # @param io [IO] standard error
       # @yieldparam progress [Progress]
-      # @return [Object] what the block gives; the bar is wiped away then
+      # @return [Object] the block's result; the bar is removed then
       def self.on(io, title, total)
         progress = new(io, title, total)
         yield progress
@@ -28,7 +28,7 @@ module Chaton
         @drawn_s = nil
       end
 
-      # @param total [Integer] when it has turned out to be another one
+      # @param total [Integer] if it has changed
       def at(done, total = @total)
         return unless @io.respond_to?(:tty?) && @io.tty? && total.positive?
 

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "remote"
+require_relative "server_command"
 
 module Chaton
   class CLI
-    # chaton quiet: no new connections, no more jobs and records; what there is goes on.
-    class Quiet < Remote
+    # chaton quiet: the server takes no new connections, jobs and records, and finishes those it has.
+    class Quiet < ServerCommand
       def run
         answer = ask("quiet")
         @out.puts "server #{answer["pid"]} takes no new connections and no more work"

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "remote"
+require_relative "server_command"
 
 module Chaton
   class CLI
-    # chaton restart: the code on disk is loaded; with --full also the configuration of the main process.
-    class Restart < Remote
+    # chaton restart: loads the code on disk; with --full also the configuration of the main process.
+    class Restart < ServerCommand
       def self.switches = ["--full"]
 
       def run

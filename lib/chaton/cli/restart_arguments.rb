@@ -4,9 +4,8 @@ require_relative "../config/options"
 
 module Chaton
   class CLI
-    # The arguments a restart repeats. It happens in the application's directory: where the configuration names
-    # another one than the command was typed in, relative paths would mean something else there, and the
-    # configuration file would not be found.
+    # The arguments that a restart repeats in the application's directory. If the command was typed in another
+    # directory, relative paths and the configuration file would not be found there, so the arguments are written anew.
     module RestartArguments
       # @param argv [Array<String>] as typed
       # @param given [Hash{Symbol=>Object}] the same, by option

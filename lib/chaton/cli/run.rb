@@ -7,13 +7,13 @@ require_relative "run_summary"
 
 module Chaton
   class CLI
-    # chaton run [options] [--] COMMAND: any program, with allocator and heap as a server of ours would have them.
+    # chaton run [options] [--] COMMAND: runs any program with the allocator and heap settings of a server.
     class Run < Command
-      # Words before the one by which a program is known.
+      # Words before a program's name.
       WRAPPERS = /\A(?:bundler?|exec|ruby|env)[\d.]*\z/
-      # Programs that are many: the word that follows tells which.
+      # Programs whose next word tells what they do.
       GROUPS = %w[rails rake].freeze
-      # As a shell has them.
+      # The statuses that a shell returns.
       NOT_FOUND = 127
       NOT_EXECUTABLE = 126
 
@@ -21,11 +21,11 @@ module Chaton
 
       def self.switches = ["--quiet"]
 
-      # @return [Boolean] what follows the first argument that is no flag belongs to the program
+      # @return [Boolean] what follows the first argument that is not a flag belongs to the program
       def self.wraps? = true
 
       # @param command [Array<String>]
-      # @return [String] what its readings are kept under
+      # @return [String] name under which its readings are stored
       def self.name_of(command)
         words = command.reject { |word| word.start_with?("-") || word.include?("=") }.map { |word| File.basename(word) }
         words = words.drop_while { |word| WRAPPERS.match?(word) }
@@ -51,7 +51,7 @@ module Chaton
 
       private
 
-      # Nobody collects between units of work there, so Ruby decides when all is looked through.
+      # There is no work between which garbage could be collected, so Ruby decides when it collects.
       def provide(command)
         settings = settings_given
         @cache = Memory::HeapCache.new(root: Dir.pwd, work: "run-#{self.class.name_of(command)}")

@@ -4,7 +4,7 @@ require_relative "../config/types"
 
 module Chaton
   class CLI
-    # What is said when a program ended that `chaton run` started.
+    # The summary of a program that `chaton run` has run.
     class RunSummary
       # @param command [Array<String>]
       def initialize(command, outcome, provision)

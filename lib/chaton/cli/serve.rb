@@ -6,7 +6,7 @@ require_relative "restart_arguments"
 
 module Chaton
   class CLI
-    # chaton [serve] [config.ru]: runs until it is told to stop.
+    # chaton [serve] [config.ru]: runs the server until it is asked to stop.
     class Serve < Command
       def run
         launch = Memory::Launch.new(@argv)

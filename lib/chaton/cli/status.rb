@@ -2,14 +2,14 @@
 
 require "json"
 require_relative "jobs_status"
-require_relative "remote"
+require_relative "server_command"
 require_relative "status_report"
 require_relative "streams_status"
 
 module Chaton
   class CLI
-    # chaton status: what a running server is doing.
-    class Status < Remote
+    # chaton status: prints what a running server is doing.
+    class Status < ServerCommand
       def self.switches = ["--json"]
 
       def run

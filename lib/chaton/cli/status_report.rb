@@ -5,9 +5,9 @@ require_relative "../telemetry/size"
 
 module Chaton
   class CLI
-    # A server's status for people to read.
+    # Prints a server's status for people.
     class StatusReport
-      # Column => field of a worker; with a dot, a field of a field.
+      # Column => field of a worker; a dot separates nested fields.
       COLUMNS = {
         "worker" => "worker", "roles" => "roles", "pid" => "pid", "state" => "state", "ready" => "ready",
         "up" => "age_s", "gen" => "generation", "conns" => "connections", "queued" => "queued", "running" => "running",
@@ -15,7 +15,7 @@ module Chaton
         "memory" => "memory.pss", "private" => "memory.private", "shared" => "memory.shared",
         "recycled" => "memory.recycles"
       }.freeze
-      # Fields of memory that are no amounts of it.
+      # Fields of memory that are counts.
       COUNTS = %w[recycles hards recycled_total hard_total].freeze
 
       # @param status [Hash{String=>Object}] as the control socket gives it
@@ -49,7 +49,7 @@ module Chaton
         part ? amount(part, row.dig(name, part)) : cell(name, row[name])
       end
 
-      # Ceilings where there are any, and why workers were replaced.
+      # Ceilings, and why workers were replaced.
       def memory
         memory = @status["memory"]&.except("recycling")&.compact or return []
         reasons = Array(@status["workers"]).filter_map { |row| past(row) }.uniq
@@ -69,13 +69,13 @@ module Chaton
         Array(@status["given_up"]).map { |one| "worker #{one["worker"]} is not started again: #{one["reason"]}" }
       end
 
-      # Of a server without workers: its gauges as they come, a line each.
+      # The gauges of a server without workers, a line each.
       def service
         facts = @status["service"]&.except("running")
         facts&.map { |name, value| "#{name}: #{name == "streams" ? engine(value) : line(value)}" }&.join("\n")
       end
 
-      # Of the streams engine, which has a picture of each partition; `--json` shows those.
+      # Totals of the streams engine; `--json` also has each partition.
       def engine(stats)
         troubles = stats["groups"].filter_map { |group| "#{group["name"]}: #{group["trouble"]}" if group["trouble"] }
         [line(stats["totals"]), *troubles].join("\n  ")
@@ -87,7 +87,7 @@ module Chaton
         end
       end
 
-      # Of the store, which all servers share that use it.
+      # Figures of the store, which several servers may share.
       def jobs
         jobs = @status["jobs"] or return []
         return ["jobs at #{jobs["store"]}: #{jobs["error"]}"] if jobs["error"]

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "remote"
+require_relative "server_command"
 
 module Chaton
   class CLI
     # chaton stop: a running server finishes what it runs and leaves.
-    class Stop < Remote
+    class Stop < ServerCommand
       def run
         answer = ask("stop")
         @out.puts "server #{answer["pid"]} finishes what it runs and leaves"

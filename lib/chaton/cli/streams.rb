@@ -1,30 +1,29 @@
 # frozen_string_literal: true
 
-require_relative "group"
+require_relative "command_group"
 require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton streams …: what is in the log, and acting on it. Each subcommand is a class of its own file in
-    # cli/streams/. No server is needed: they talk to the log.
+    # chaton streams …: shows and manages the log of records. Each subcommand has a file in cli/streams/. No server is
+    # needed: the commands connect to the log.
     module Streams
-      extend Group
+      extend CommandGroup
 
       # Name => arguments, and what it does.
       ALL = {
-        "topics" => ["[TOPIC]", "print the topics: partitions, records, settings; of one, each partition"],
-        "groups" => ["[GROUP]", "print the consumer groups, who is in them, and what each member reads"],
-        "lag" => ["[TOPIC]", "print how far each group has come in each partition, and what is left"],
-        "tail" => ["TOPIC", "print the newest records, or those from --from on; --follow waits for more"],
+        "topics" => ["[TOPIC]", "print the topics with partitions, records and settings; of one topic each partition"],
+        "groups" => ["[GROUP]", "print the consumer groups, their members, and the partitions of each"],
+        "lag" => ["[TOPIC]", "print the position of each group in each partition, and the records left"],
+        "tail" => ["TOPIC", "print the newest records, or those after --from; --follow waits for more"],
         "produce" => ["TOPIC [VALUE | -]", "write a record, or each line of standard input as one"],
-        "plan" => ["", "print what `apply` would do to make the topics what the configuration declares; status 2 if " \
-                       "anything"],
-        "apply" => ["", "create declared topics, give them more partitions, set their settings"],
+        "plan" => ["", "print what `apply` would change so that topics are as declared; status 2 if anything"],
+        "apply" => ["", "create declared topics, add partitions, change settings"],
         "copy" => ["TOPIC", "copy a topic into another log, partition by partition: `--to kafka://HOST:PORT`"],
-        "dlq" => ["list [TOPIC] | replay TOPIC", "print dead letters; send them back to where they came from"]
+        "dlq" => ["list [TOPIC] | replay TOPIC", "print dead letters; send them back to their topics"]
       }.freeze
 
-      # What there is to know beside the list of commands.
+      # Text after the list of commands.
       NOTE = <<~TEXT
         Each takes --json, --broker URL, -C FILE and -e NAME; `chaton streams COMMAND --help` has the rest.
 

@@ -5,16 +5,16 @@ require_relative "../config/streams_builder"
 
 module Chaton
   class CLI
-    # What a plan says of streams, for {PlanReport}.
+    # The rows of streams in a {PlanReport}.
     class StreamsRows
-      # Options of the log under another name there.
+      # Options of the log => their fields.
       LOG_FIELDS = { streams_tls_ca_file: :tls_ca_file, **Config::StreamsBuilder::RENAMED.invert }.freeze
       # Options in seconds => fields in milliseconds.
       TIMES = { **Config::StreamsBuilder::TIMES.invert, retention_s: :retention_ms }.freeze
       # Options of all groups.
       OF_GROUPS = { session_timeout_s: :session_timeout_ms, max_poll_interval_s: :max_poll_interval_ms,
                     read_committed: :read_committed, consumer_kafka: :properties }.freeze
-      # What is said of a route where it is not the usual.
+      # Settings of a route that are not printed.
       USUAL = { batch: 500, batch_bytes: 1 << 20, concurrency: 1, order: :partition, manual: false, attempts_max: nil,
                 backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, throttle: nil,
                 transactional: false }.freeze
@@ -72,7 +72,7 @@ module Chaton
         end
       end
 
-      # They are the same for all; without any nothing is left of them.
+      # All groups have the same values; without a group there are none.
       def of_groups(name)
         group = @streams.groups.first&.fetch(:group) or return
         value = group[OF_GROUPS.fetch(name)]

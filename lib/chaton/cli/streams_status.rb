@@ -4,8 +4,8 @@ require_relative "../config"
 
 module Chaton
   class CLI
-    # What `chaton status` adds of the log that streams are read from: how far each group has come. The main process
-    # has no connection to it, and is not asked.
+    # Adds the progress of each consumer group to `chaton status`. It is read from the log, because the main process has
+    # no connection to it.
     module StreamsStatus
       # @param status [Hash{String=>Object}] a server's answer
       # @param given [Hash{Symbol=>Object}] of the command line
@@ -26,7 +26,7 @@ module Chaton
       def self.of(streams)
         require_relative "../native"
         require_relative "streams/admin"
-        require_relative "streams/progress_of_groups"
+        require_relative "streams/group_lag"
         client = Native::StreamsClient.new(streams.log_json)
         { "broker" => client.address, "groups" => groups(Streams::Admin.new(client), streams) }
       rescue Chaton::Error, ArgumentError => e
@@ -36,7 +36,7 @@ module Chaton
       def self.groups(admin, streams)
         names = streams.routes.map(&:group).uniq
         topics = streams.routes.map(&:topic).uniq.filter_map { |name| admin.topic(name) }
-        rows = Streams::ProgressOfGroups.new(topics, names.to_h { |name| [name, admin.committed(name)] }, streams).rows
+        rows = Streams::GroupLag.new(topics, names.to_h { |name| [name, admin.committed(name)] }, streams).rows
         names.map do |name|
           own = rows.select { |row| row.group == name }
           { "name" => name, "topics" => own.map(&:topic).uniq, "partitions" => own.size,

@@ -5,15 +5,15 @@ require_relative "command"
 
 module Chaton
   class CLI
-    # What the commands of a group have in common that look into a store: options of their own, arguments that belong
-    # to no flag, answers for people and programs. Their base class has OWN, options by name, and COMMON, those every
-    # command of the group takes.
+    # The base of commands of a group that open a store: own options, positional arguments, answers for people and
+    # programs. The group's base class has OWN, options by name, and COMMON, options that every command of the group
+    # takes.
     class Subcommand < Command
       class << self
-        def options = [*own.map { |name| self::OWN.fetch(name) }, *self::COMMON]
+        def options = [*own_options.map { |name| self::OWN.fetch(name) }, *self::COMMON]
 
         # @return [Array<Symbol>] of OWN
-        def own = []
+        def own_options = []
 
         def switches = ["--json"]
 
@@ -23,13 +23,13 @@ module Chaton
           "#{name} #{group::ALL.fetch(name).first}".rstrip
         end
 
-        # @return [Group] the module it stands in
+        # @return [CommandGroup] its module
         def group = CLI.const_get(name.split("::")[-2], false)
       end
 
       private
 
-      # What the configuration has to know of the command line.
+      # The options of the command line that belong to the configuration.
       def given = @arguments.given.except(*self.class::OWN.keys)
 
       # @return [Object] the value of one of OWN
@@ -42,9 +42,9 @@ module Chaton
         raise ConfigError, "#{option.flags.last} #{e.message}"
       end
 
-      # The arguments that belong to no flag. Loads the configuration, so that all mistakes are told at once.
+      # The arguments without a flag. Loads the configuration, so that all mistakes are reported together.
       #
-      # @param names [Array<String>] those there have to be
+      # @param names [Array<String>] required ones
       # @param more [Integer] how many may follow
       # @return [Array<String>]
       def positional(*names, more: 0)
@@ -60,7 +60,7 @@ module Chaton
 
       def json? = @arguments.switch?("--json")
 
-      # Prints the data, or what it says to people.
+      # Prints the data as JSON, or the text for people.
       #
       # @return [Integer] exit status
       def answer(data, text)

@@ -4,7 +4,7 @@ require_relative "../config/types"
 
 module Chaton
   class CLI
-    # Rows in columns as wide as they have to be.
+    # Prints rows in aligned columns.
     module Table
       # @param head [Array<String>]
       # @param rows [Array<Array<Object>>]

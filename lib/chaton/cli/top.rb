@@ -1,25 +1,25 @@
 # frozen_string_literal: true
 
 require_relative "jobs_status"
-require_relative "remote"
+require_relative "server_command"
 require_relative "status_report"
 require_relative "streams_status"
 
 module Chaton
   class CLI
-    # chaton top: what a running server is doing, again and again, with what was done between two looks.
-    class Top < Remote
-      # Between two looks.
+    # chaton top: prints what a running server is doing, repeatedly, with rates.
+    class Top < ServerCommand
+      # Between two reports.
       INTERVAL_S = 2.0
-      # Wipes the terminal and goes to its upper left corner.
+      # Clears the terminal and moves to its upper left corner.
       HOME = "\e[2J\e[H"
 
       def run
         loop do
           @out.print HOME if tty?
-          @out.puts look
+          @out.puts report
           @out.flush
-          # Into a pipe: once.
+          # A pipe gets one report.
           return 0 unless tty?
 
           sleep INTERVAL_S
@@ -32,7 +32,7 @@ module Chaton
 
       def tty? = @out.respond_to?(:tty?) && @out.tty?
 
-      def look
+      def report
         status = StreamsStatus.add(JobsStatus.add(ask("status"), @arguments.given), @arguments.given)
         before, @counted = @counted, counts(status)
         [StatusReport.new(status), *(rates(before, @counted) if before)].join("\n")
@@ -48,7 +48,7 @@ module Chaton
           at_s: Process.clock_gettime(Process::CLOCK_MONOTONIC) }
       end
 
-      # A worker that was replaced counts anew.
+      # The totals of a replaced worker begin at 0.
       def rates(before, now)
         elapsed_s = now[:at_s] - before[:at_s]
         %w[requests jobs records].map do |name|

@@ -1,38 +1,38 @@
 # frozen_string_literal: true
 
-require_relative "group"
+require_relative "command_group"
 require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton trace …: which code allocates, and what of it stays, in the workers of a running server. Each subcommand
-    # is a class of its own file in cli/trace/.
+    # chaton trace …: which code allocates, and which objects stay, in the workers of a running server. Each subcommand
+    # has a file in cli/trace/.
     module Trace
-      extend Group
+      extend CommandGroup
 
       # Name => arguments, and what it does.
       ALL = {
-        "start" => ["", "begin to look at a sample of the objects that are allocated, and at what becomes of them"],
-        "stop" => ["", "end it; what was seen is kept for `report` until the next start"],
-        "status" => ["", "print who traces, since when, and how much was seen"],
+        "start" => ["", "begin to follow a sample of the allocated objects"],
+        "stop" => ["", "stop; what was recorded is kept for `report` until the next start"],
+        "status" => ["", "print which workers trace, for how long, and how much they have recorded"],
         "top" => ["", "print the stacks that hold most, every two seconds, until Ctrl-C; into a pipe once"],
-        "report" => ["", "print or write what was seen: as text, a page, or for a viewer of profiles"]
+        "report" => ["", "print or write what was recorded: as text, a web page, or for a profile viewer"]
       }.freeze
 
-      # What there is to know beside the list of commands.
+      # Text after the list of commands.
       NOTE = <<~TEXT
         Each takes --worker N, --control-socket FILE, -C FILE and -e NAME; `chaton trace COMMAND --help` has the rest.
 
         A stack is counted by the bytes and objects that are alive, that were freed, or both (--by). What stays alive
-        through many collections, and grows from one report to the next, is a leak: its first line says where.
-        Tracing ends with its worker. One that is started later does not trace, unless the configuration says so:
+        through many collections and grows from one report to the next is a leak: its first line shows where.
+        Tracing ends with its worker. A worker that is started later does not trace, unless the configuration has
         memory { trace true }. On Ruby 3.2 and newer a report also tells how long work waited for Ruby's global lock.
 
         Examples
           chaton trace start && sleep 60 && chaton trace report
-          chaton trace report --output trace.html       a flame graph to look at in a browser
+          chaton trace report --output trace.html       a flame graph for a browser
           chaton trace report --output trace.pb.gz      for pprof; .json is for speedscope, .txt is text
-          chaton trace start --every 1 --duty 1         look at every object; costs much more
+          chaton trace start --every 1 --duty 1         follow every object; costs much more
       TEXT
     end
   end

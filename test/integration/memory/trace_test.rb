@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "support/trace_command"
-require "chaton/cli/trace/mailbox"
+require "chaton/cli/trace/answer_socket"
 require "io/console"
 require "pty"
 require "zlib"
@@ -153,7 +153,7 @@ class TraceTest < Minitest::Test
   # As `chaton trace` does it, without the half second it takes to load.
   def switch(server)
     %w[start stop].each do |action|
-      Chaton::CLI::Trace::Mailbox.open(beside: server.path("tmp/chaton.sock")) do |mailbox|
+      Chaton::CLI::Trace::AnswerSocket.open(beside: server.path("tmp/chaton.sock")) do |mailbox|
         asked = Chaton::Control::Client.new(server.path("tmp/chaton.sock"))
           .call("trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0)["asked"]
         answers = mailbox.collect(asked.size, 10)

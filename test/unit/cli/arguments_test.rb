@@ -28,11 +28,11 @@ class ArgumentsTest < Minitest::Test
   end
 
   def test_mistakes
-    assert_equal ["--wokers is no option|--workers"], problems("--wokers=3")
-    assert_equal ["-z is no option"], problems("-z")
+    assert_equal ["--wokers is not an option|--workers"], problems("--wokers=3")
+    assert_equal ["-z is not an option"], problems("-z")
     assert_equal ["-w needs a value: -w N"], problems("-w", "--json")
     assert_equal ["--json takes no value, not \"x\""], problems("--json=x")
     assert_equal ["--preload takes no value, not \"x\""], problems("--preload=x")
-    assert_equal ["--no-workers is no option|--workers"], problems("--no-workers")
+    assert_equal ["--no-workers is not an option|--workers"], problems("--no-workers")
   end
 end

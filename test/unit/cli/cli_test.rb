@@ -37,7 +37,7 @@ class CLITest < CLICase
     status, _, errors = chaton("check", "--treads", "-w", "x", "--streams", "-b")
     assert_equal 1, status
     assert_match(/\Achaton: the configuration has 5 errors$/, errors)
-    ["--treads is no option; did you mean --threads?", "--workers must be", "and no topic has a consumer",
+    ["--treads is not an option; did you mean --threads?", "--workers must be", "and no topic has a consumer",
      "-b needs a value: -b URI", "config/chaton.rb:1: wokers"].each { |text| assert_includes errors, text }
     refute_includes errors, "cli.rb", "a backtrace"
   end

@@ -128,7 +128,7 @@ class CLIJobsTest < CLICase
     assert_equal ["dead", "IOError"], json("show", "one").then { |one| [one["place"], one["job"]["error_class"]] }
     status, _, errors = jobs("show", "nobody")
     assert_equal 1, status
-    assert_match(/\Achaton: there is no job nobody; it has ended, or never was/, errors)
+    assert_match(/\Achaton: there is no job nobody; it has ended, or never existed/, errors)
     @client.processes = [{ identity: "h:1:n", info: "{}", work: [["t", "low", "{\"jid\":\"busy\"}", 1]] }]
     assert_match(/it runs in h:1:n/, jobs("show", "busy")[2])
   end
@@ -142,7 +142,7 @@ class CLIJobsTest < CLICase
     end
     @client.places = { "retry" => [job("one", 5.0)] }
     @client.define_singleton_method(:kill) { |*| false }
-    assert_match(/job one has left retry in the meantime/, jobs("kill", "one")[2])
+    assert_match(/job one is no longer in retry/, jobs("kill", "one")[2])
   end
 
   def test_acts_on_all
@@ -157,7 +157,7 @@ class CLIJobsTest < CLICase
     @client.places = { "queue:low" => [job("1"), job("2")] }
     status, _, errors = jobs("drain", "low")
     assert_equal 1, status
-    assert_equal "chaton: 2 jobs of the queue low are to be deleted for good. Say so with --yes\n", errors
+    assert_equal "chaton: 2 jobs of the queue low will be deleted for good. Confirm with --yes\n", errors
     assert_equal "2 jobs of queue:low are deleted\n", jobs("drain", "low", "--yes")[1]
     assert_equal 2, @client.asked.flatten.last
   end
@@ -170,7 +170,7 @@ class CLIJobsTest < CLICase
     @client.processes = [{ identity: "h:1:abc", info: "{\"queues\":[\"low\"]}", busy: 1, quiet: false, rss_kb: 2048,
                            beat_at: 1.7e9, work: [["t", "low", job("one")[2], 17]] }]
     assert_match(/did you mean h:1:abc\?/, jobs("signal", "h:1:abd", "TERM")[2])
-    assert_match(/HUP is none of TSTP, TERM, TTIN/, jobs("signal", "h:1:abc", "hup")[2])
+    assert_match(/HUP is not one of TSTP, TERM, TTIN/, jobs("signal", "h:1:abc", "hup")[2])
     assert_equal 0, jobs("signal", "h:1:abc", "sigterm")[0]
     assert_equal [:signal, "h:1:abc", "TERM"], @client.asked.last
     assert_match(/^h:1:abc .*2 MiB.*\n  Resize jid=one/, jobs("processes")[1])
@@ -184,8 +184,8 @@ class CLIJobsTest < CLICase
     jobs("enqueue", "A", "--in", "60")
     assert_in_delta Time.now.to_f + 60, @client.asked.last.last, 5
     assert_match(/write '\[7\]'/, jobs("enqueue", "A", "7")[2])
-    assert_match(/is no JSON/, jobs("enqueue", "A", "{")[2])
-    assert_match(/no name of a class/, jobs("enqueue", "a")[2])
+    assert_match(/is not JSON/, jobs("enqueue", "A", "{")[2])
+    assert_match(/not a name of a class/, jobs("enqueue", "a")[2])
   end
 
   def test_backup
@@ -195,7 +195,7 @@ class CLIJobsTest < CLICase
 
   def test_mistakes
     assert_match(/no command "lst"; did you mean list\?/, jobs("lst")[2])
-    assert_match(/--limt is no option; did you mean --limit\?/, jobs("list", "--limt", "3")[2])
+    assert_match(/--limt is not an option; did you mean --limit\?/, jobs("list", "--limt", "3")[2])
     assert_match(/JID is missing: chaton jobs show JID/, jobs("show")[2])
     assert_match(/one argument too many: b/, jobs("show", "a", "b")[2])
     Chaton::Native::JobsClient.stub(:new, ->(_) { raise Chaton::Error, "not there" }) do

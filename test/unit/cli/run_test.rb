@@ -17,7 +17,7 @@ class RunCommandTest < CLICase
   def test_mistakes
     assert_match(/there is no command to run: chaton run -- COMMAND/, chaton("run")[2])
     assert_match(/--allocator must be auto.*not "tcmalloc"/, chaton("run", "--allocator", "tcmalloc", "true")[2])
-    assert_match(/--workers is no option/, chaton("run", "--workers", "2", "true")[2])
+    assert_match(/--workers is not an option/, chaton("run", "--workers", "2", "true")[2])
   end
 
   def test_commands_that_cannot_be_started

@@ -2,7 +2,7 @@
 
 require_relative "cli_case"
 require "chaton/cli/trace"
-require "chaton/cli/trace/mailbox"
+require "chaton/cli/trace/answer_socket"
 require "chaton/native"
 require "json"
 require "socket"
@@ -32,7 +32,7 @@ class CLITraceTest < CLICase
   def teardown
     @thread.kill.join
     @server.close
-    assert_equal %w[config.ru control.sock], Dir.children(@root).sort - @made.to_a, "the mailbox is gone"
+    assert_equal %w[config.ru control.sock], Dir.children(@root).sort - @made.to_a, "the socket is gone"
     super
   end
 
@@ -94,7 +94,7 @@ class CLITraceTest < CLICase
     assert_match(/--by must be live, allocated or freed, not "dead"/, trace("report", "--by", "dead")[2])
     assert_match(/--every must be a whole number from 1 to/, trace("start", "--every", "0")[2])
     assert_match(/no command "repot"; did you mean report\?/, chaton("trace", "repot")[2])
-    assert_match(/--evry is no option; did you mean --every\?/, trace("start", "--evry", "1")[2])
+    assert_match(/--evry is not an option; did you mean --every\?/, trace("start", "--evry", "1")[2])
     assert_empty @asked
     @refusal = "there is no worker 7"
     assert_equal [1, "", "chaton: there is no worker 7\n"], trace("status", "--worker", "7")
@@ -134,7 +134,7 @@ class CLITraceTest < CLICase
   end
 
   def test_an_answer_without_end
-    mailbox.open(beside: "#{@root}/control.sock") do |box|
+    socket.open(beside: "#{@root}/control.sock") do |box|
       texts = [answer(0), "#{answer(1)}#{"x" * 2000}", "y" * 2000]
       writers = texts.map { |text| Thread.new { send_answer({ "reply_to" => box.path }, text) } }
       answers = box.collect(3, 10, bytes_max: 1000).sort_by(&:worker)
@@ -145,7 +145,7 @@ class CLITraceTest < CLICase
   end
 
   def test_who_does_not_answer_is_not_waited_for_forever
-    mailbox.open(beside: "#{@root}/control.sock") do |box|
+    socket.open(beside: "#{@root}/control.sock") do |box|
       send_answer({ "reply_to" => box.path }, answer(0))
       assert_equal [0], box.collect(2, 0.05).map(&:worker)
     end
@@ -155,13 +155,13 @@ class CLITraceTest < CLICase
     long = File.join(@root, "d" * 80)
     FileUtils.mkdir_p(long)
     @made = ["d" * 80]
-    mailbox.open(beside: File.join(long, "c")) do |box|
+    socket.open(beside: File.join(long, "c")) do |box|
       assert_equal File.realpath(Dir.tmpdir), File.realpath(File.dirname(box.path, 2))
       assert_equal 0o700, File.stat(File.dirname(box.path)).mode & 0o777
     end
-    mailbox.open(beside: File.join(@root, "c")) { |box| assert_equal @root, File.dirname(box.path, 2) }
+    socket.open(beside: File.join(@root, "c")) { |box| assert_equal @root, File.dirname(box.path, 2) }
     ENV["TMPDIR"] = long
-    error = assert_raises(Chaton::ControlError) { mailbox.open(beside: File.join(long, "c")) { flunk } }
+    error = assert_raises(Chaton::ControlError) { socket.open(beside: File.join(long, "c")) { flunk } }
     assert_match(/set TMPDIR to a short one/, error.message)
     assert_empty Dir.children(long)
   end
@@ -184,7 +184,7 @@ class CLITraceTest < CLICase
     chaton("trace", *argv, "--control-socket", "control.sock")
   end
 
-  def mailbox = Chaton::CLI::Trace::Mailbox
+  def socket = Chaton::CLI::Trace::AnswerSocket
 
   def render(&block)
     note = lambda do |*arguments|

@@ -5,7 +5,7 @@ require_relative "command"
 module Chaton
   class CLI
     module Jobs
-      # chaton jobs backup FILE: the supported copy of a store that is in use.
+      # chaton jobs backup FILE: copies a store that is in use.
       class Backup < Command
         def run
           file = File.expand_path(positional("FILE").first)

@@ -10,7 +10,7 @@ module Chaton
         def run
           jid, = positional("JID")
           client.cancel(jid)
-          answer({ jid: jid }, "job #{jid} is asked to end; it does where it looks at cancelled?")
+          answer({ jid: jid }, "job #{jid} is asked to end; it ends when it checks cancelled?")
         end
       end
     end

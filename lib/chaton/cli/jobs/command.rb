@@ -9,28 +9,27 @@ require_relative "../table"
 module Chaton
   class CLI
     module Jobs
-      # What subcommands have in common: the store, found by the configuration, and how answers are printed.
+      # The base of subcommands: finds the store by the configuration.
       class Command < Subcommand
         # Options of subcommands.
         OWN = {
           queue: Config::Option.new(name: :queue, group: :jobs, type: Config::Types::Word.new("a queue"),
                                     flags: %w[-q --queue], placeholder: "NAME", default_text: "none",
-                                    says: "This queue."),
+                                    says: "Use this queue."),
           limit: Config::Option.new(name: :limit, group: :jobs, type: Config::Types::Number.new(1..10_000), default: 25,
                                     flags: %w[--limit], placeholder: "N", says: "Jobs of each place at most."),
           offset: Config::Option.new(name: :offset, group: :jobs, type: Config::Types::Number.new(0..100_000_000),
                                      default: 0, flags: %w[--offset], placeholder: "N",
-                                     says: "Leave out that many of each place."),
+                                     says: "Skip that many of each place."),
           in: Config::Option.new(name: :in, group: :jobs, type: Config::Types::Number.new(0.0..3e9, unit: "seconds"),
-                                 default: 0.0, flags: %w[--in], placeholder: "S", says: "Not now, but in so many " \
-                                                                                        "seconds.")
+                                 default: 0.0, flags: %w[--in], placeholder: "S", says: "Run it in so many seconds.")
         }.freeze
-        # Sets beside the queues.
+        # The sets of jobs beside the queues.
         SETS = %w[scheduled retry dead].freeze
-        # Jobs asked for, or removed, in one call.
+        # Jobs read or removed in one call.
         PAGE = 500
 
-        # How the store is found.
+        # The options that lead to the store.
         COMMON = %i[config_file environment store].map { |name| Config::Options[name] }.freeze
 
         private
@@ -44,7 +43,7 @@ module Chaton
 
         def plan = @plan ||= load_jobs
 
-        # Jobs can be configured by nothing but a switch of the server.
+        # The server may run jobs only because of its command line.
         def load_jobs
           plan = Config.load(given, problems: @arguments.problems)
           plan = Config.load({ **given, jobs: true }) unless plan.jobs
@@ -58,7 +57,7 @@ module Chaton
 
           known = [*SETS, *client.queues.map { |queue| "queue:#{queue[:name]}" }]
           nearest = known.include?("queue:#{name}") ? "queue:#{name}" : Config::Nearest.to(name, known)
-          raise ConfigError, "#{name.inspect} is no place of jobs; there are #{SETS.join(", ")} and queue:NAME" \
+          raise ConfigError, "#{name.inspect} is not a place of jobs; there are #{SETS.join(", ")} and queue:NAME" \
                              "#{"; did you mean #{nearest}?" if nearest}"
         end
 
@@ -80,26 +79,27 @@ module Chaton
           return record(place, entry) if place
 
           process = client.processes.find { |one| one[:work].any? { |work| work[2].include?(jid) } }
-          raise Chaton::Error, "job #{jid} waits nowhere; it runs in #{process[:identity]}" if process
+          raise Chaton::Error, "job #{jid} does not wait; it runs in #{process[:identity]}" if process
 
-          raise Chaton::Error, "there is no job #{jid}; it has ended, or never was (`chaton jobs list` shows who waits)"
+          raise Chaton::Error,
+                "there is no job #{jid}; it has ended, or never existed (`chaton jobs list` shows waiting jobs)"
         end
 
-        # What an act on one job has done.
+        # Prints what was done to one job.
         #
         # @return [Integer] exit status
         def acted(record, done, what)
-          raise Chaton::Error, "job #{record.jid} has left #{record.place} in the meantime" unless done
+          raise Chaton::Error, "job #{record.jid} is no longer in #{record.place}" unless done
 
           answer({ jid: record.jid, from: record.place }, "job #{record.jid} (#{record.job_class}) #{what}")
         end
 
-        # Asks before something that cannot be undone.
+        # Asks before a command that cannot be undone.
         #
-        # @raise [Chaton::Error] when the answer is no, or there is nobody to ask
+        # @raise [Chaton::Error] when the answer is no, or there is no terminal
         def confirm(question)
           return if @arguments.switch?("--yes")
-          raise Chaton::Error, "#{question} Say so with --yes" unless $stdin.tty?
+          raise Chaton::Error, "#{question} Confirm with --yes" unless $stdin.tty?
 
           @err.print "#{question} [y/N] "
           raise Chaton::Error, "nothing was done" unless $stdin.gets.to_s.match?(/\Ay(es)?\s*\z/i)

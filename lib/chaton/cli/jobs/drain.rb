@@ -13,7 +13,7 @@ module Chaton
           queue = positional("QUEUE").first.delete_prefix("queue:")
           place = "queue:#{queue}"
           count = size(place)
-          confirm("#{count} jobs of the queue #{queue} are to be deleted for good.") if count.positive?
+          confirm("#{count} jobs of the queue #{queue} will be deleted for good.") if count.positive?
           empty(place)
         end
       end

@@ -5,13 +5,13 @@ require_relative "command"
 module Chaton
   class CLI
     module Jobs
-      # chaton jobs enqueue CLASS [ARGS]: the class is not loaded, so that its options do not count.
+      # chaton jobs enqueue CLASS [ARGS]: the class is not loaded, so its options do not apply.
       class Enqueue < Command
-        def self.own = %i[queue in]
+        def self.own_options = %i[queue in]
 
         def run
           name, text = positional("CLASS", more: 1)
-          raise ConfigError, "#{name.inspect} is no name of a class" unless name.match?(/\A[A-Z]\w*(::[A-Z]\w*)*\z/)
+          raise ConfigError, "#{name.inspect} is not a name of a class" unless name.match?(/\A[A-Z]\w*(::[A-Z]\w*)*\z/)
 
           queue = value(:queue) || "default"
           head = JSON.generate({ "retry" => true, "queue" => queue, "class" => name }).chop
@@ -30,9 +30,9 @@ module Chaton
           found = text ? JSON.parse(text) : []
           return found if found.is_a?(Array)
 
-          raise ConfigError, "arguments are a JSON array, not #{text}; write '[#{text}]'"
+          raise ConfigError, "the arguments must be a JSON array, not #{text}; write '[#{text}]'"
         rescue JSON::ParserError
-          raise ConfigError, "#{text} is no JSON; write the arguments as an array: '[7, \"x\"]'"
+          raise ConfigError, "#{text} is not JSON; write the arguments as an array: '[7, \"x\"]'"
         end
       end
     end

@@ -10,7 +10,7 @@ module Chaton
         # Characters of arguments and error in one line.
         TEXT_MAX = 60
 
-        def self.own = %i[queue limit offset]
+        def self.own_options = %i[queue limit offset]
 
         def run
           name, = positional(more: 1)

@@ -18,10 +18,10 @@ module Chaton
 
         private
 
-        # As many as there are now: what fails again in the meantime is not caught a second time.
+        # As many as there are now, so that jobs that fail again in the meantime are not sent back twice.
         def all(name)
           place = place(name)
-          raise ConfigError, "jobs of a queue are not to be retried; they wait to be run" if place.start_with?("queue:")
+          raise ConfigError, "jobs of a queue cannot be retried; they wait to be run" if place.start_with?("queue:")
 
           total = size(place)
           count = Progress.on(@err, "retry", total) { |progress| requeue(place, total, progress) }
@@ -31,7 +31,7 @@ module Chaton
         def requeue(place, total, progress)
           count = seen = gone = 0
           while seen < total
-            # Entries that somebody else took from under us are not asked for again.
+            # Entries that another process has taken are skipped.
             entries = client.list(place, gone, [PAGE, total - seen].min)
             return count if entries.empty?
 

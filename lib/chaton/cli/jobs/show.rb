@@ -7,7 +7,7 @@ module Chaton
     module Jobs
       # chaton jobs show JID
       class Show < Command
-        # Members of a document that say when.
+        # Fields that are times.
         TIMES = %w[created_at enqueued_at failed_at retried_at].freeze
 
         def run

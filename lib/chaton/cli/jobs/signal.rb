@@ -5,16 +5,16 @@ require_relative "command"
 module Chaton
   class CLI
     module Jobs
-      # chaton jobs signal IDENTITY NAME: the process finds it at its next sign of life.
+      # chaton jobs signal IDENTITY NAME: the process finds it at its next heartbeat.
       class Signal < Command
-        # What a process understands, and what it does then.
-        NAMES = { "TSTP" => "takes no more jobs", "TERM" => "finishes what it runs and leaves",
+        # Signal => what the process does.
+        NAMES = { "TSTP" => "takes no more jobs", "TERM" => "finishes its running jobs and exits",
                   "TTIN" => "logs what each of its threads does" }.freeze
 
         def run
           identity, name = positional("IDENTITY", "NAME")
           name = name.upcase.delete_prefix("SIG")
-          raise ConfigError, "#{name} is none of #{NAMES.keys.join(", ")}" unless NAMES.key?(name)
+          raise ConfigError, "#{name} is not one of #{NAMES.keys.join(", ")}" unless NAMES.key?(name)
 
           known = client.processes.map { |process| process[:identity] }
           unless known.include?(identity)
@@ -23,7 +23,7 @@ module Chaton
                                  "(`chaton jobs processes` lists them)"
           end
           client.signal(identity, name)
-          answer({ identity: identity, signal: name }, "#{identity} #{NAMES.fetch(name)}, at its next sign of life")
+          answer({ identity: identity, signal: name }, "#{identity} #{NAMES.fetch(name)}, at its next heartbeat")
         end
       end
     end

@@ -5,7 +5,7 @@ require "json"
 module Chaton
   class CLI
     module Streams
-      # Topics and groups of a log, asked for in Ruby's words.
+      # Reads and changes topics and groups of a log.
       class Admin
         def initialize(client)
           @client = client
@@ -27,7 +27,7 @@ module Chaton
           end
         end
 
-        # @param partitions [Integer, nil] nil: as many as is usual there
+        # @param partitions [Integer, nil] nil: the log's default
         # @param settings [Hash{String=>String}]
         def create(name, partitions: nil, replication: nil, settings: {})
           ask("create", name: name, partitions: partitions, replication: replication, settings: settings)

@@ -5,9 +5,9 @@ require_relative "plan"
 module Chaton
   class CLI
     module Streams
-      # chaton streams apply: makes the topics what is declared.
+      # chaton streams apply: makes the topics as they are declared.
       class Apply < Plan
-        # @raise [Chaton::Error] when something is declared that cannot be done; the rest is done then
+        # @raise [Chaton::Error] when a change is impossible, after all others are done
         def run
           positional
           possible, impossible = changes.partition(&:possible?)

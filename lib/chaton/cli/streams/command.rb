@@ -10,41 +10,41 @@ require_relative "values"
 module Chaton
   class CLI
     module Streams
-      # What subcommands have in common: the log, found by the configuration.
+      # The base of subcommands: finds the log by the configuration.
       class Command < Subcommand
         # @return [Config::Option] one of a subcommand
-        def self.own_option(name, type, placeholder, says, **rest)
+        def self.define_option(name, type, placeholder, says, **rest)
           Config::Option.new(name: name, group: :streams, type: type, placeholder: placeholder, says: says,
                              flags: ["--#{name}"], **rest)
         end
-        private_class_method :own_option
+        private_class_method :define_option
 
-        # What a partition may be called.
         PARTITION = Config::Types::Number.new(0..100_000)
 
         # Options of subcommands.
         OWN = {
-          group: own_option(:group, Config::Types::Word.new("a group"), "NAME", "Only this one.", default_text: "all"),
-          partition: own_option(:partition, PARTITION, "N", "Only this partition.", default_text: "any"),
-          place: own_option(:place, Values::Place.new, "WHERE",
-                            "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N the " \
-                            "N newest.", flags: %w[--from], default_text: "the 10 newest"),
-          count: own_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "So many records at most.",
-                            default_text: "all"),
-          key: own_option(:key, Config::Types::Word.new("a key"), "KEY", "Its key, which decides on the partition.",
-                          default_text: "none"),
-          header: own_option(:header, Values::Headers.new, "NAME=VALUE", "A header; may be given again.",
-                             default_text: "none"),
-          to: own_option(:to, Config::Types::BrokerUrl.new, "URL", "The log to copy into.", default_text: "none"),
-          from: own_option(:from, Config::Types::BrokerUrl.new, "URL", "The log to copy from.",
-                           default_text: "as configured"),
-          as: own_option(:as, Config::Types::Word.new("a topic"), "NAME", "What it is called there.",
-                         default_text: "the same"),
-          replay_to: own_option(:replay_to, Config::Types::Word.new("a topic"), "TOPIC",
-                                "Send them there.", flags: %w[--to], default_text: "where each came from")
+          group: define_option(:group, Config::Types::Word.new("a group"), "NAME", "Only this one.",
+                               default_text: "all"),
+          partition: define_option(:partition, PARTITION, "N", "Only this partition.", default_text: "any"),
+          place: define_option(:place, Values::Place.new, "WHERE",
+                               "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N " \
+                               "the N newest.", flags: %w[--from], default_text: "the 10 newest"),
+          count: define_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "Number of records, at most.",
+                               default_text: "all"),
+          key: define_option(:key, Config::Types::Word.new("a key"), "KEY",
+                             "The record's key, which selects the partition.", default_text: "none"),
+          header: define_option(:header, Values::Headers.new, "NAME=VALUE", "A header; may be given again.",
+                                default_text: "none"),
+          to: define_option(:to, Config::Types::BrokerUrl.new, "URL", "The log to copy into.", default_text: "none"),
+          from: define_option(:from, Config::Types::BrokerUrl.new, "URL", "The log to copy from.",
+                              default_text: "as configured"),
+          as: define_option(:as, Config::Types::Word.new("a topic"), "NAME", "The topic's name there.",
+                            default_text: "the same"),
+          replay_to: define_option(:replay_to, Config::Types::Word.new("a topic"), "TOPIC",
+                                   "Send them to this topic.", flags: %w[--to], default_text: "where each came from")
         }.freeze
 
-        # How the log is found.
+        # The options that lead to the log.
         COMMON = %i[config_file environment broker].map { |name| Config::Options[name] }.freeze
 
         private
@@ -57,13 +57,13 @@ module Chaton
 
         def plan = @plan ||= load_streams
 
-        # Where a configuration says nothing of streams there is the log that is the default.
+        # Without streams in the configuration, the default log is used.
         def load_streams
           plan = Config.load(given, problems: @arguments.problems)
           plan.streams ? plan : Config.load({ **given, broker: Config::Options[:broker].default })
         end
 
-        # Settings that only Kafka understands.
+        # Settings of Kafka only.
         KAFKA_ONLY = %i[username password mechanism tls_ca_file properties producer_properties compression].freeze
         private_constant :KAFKA_ONLY
 
@@ -78,11 +78,11 @@ module Chaton
           raise ConfigError, e.message
         end
 
-        # @return [Hash{Symbol=>Float}] how long writing may take
-        def patience = { room_s: plan.streams.produce_timeout_s, delivery_s: plan.streams.delivery_timeout_s }
+        # @return [Hash{Symbol=>Float}] of {RecordWriter}
+        def timeouts = { room_s: plan.streams.produce_timeout_s, delivery_s: plan.streams.delivery_timeout_s }
 
         # @param topic [Hash{String=>Object}] as {Admin#topic!} gives it
-        # @return [Array<Hash{String=>Object}>] its partitions, or the one that was asked for
+        # @return [Array<Hash{String=>Object}>] its partitions, or the one of --partition
         def partitions(topic)
           number = value(:partition)
           return topic["partitions"] unless number

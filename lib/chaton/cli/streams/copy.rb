@@ -2,19 +2,19 @@
 
 require_relative "../progress"
 require_relative "command"
-require_relative "copy_notes"
+require_relative "copy_progress"
 require_relative "group_transfer"
 require_relative "partition_copy"
 
 module Chaton
   class CLI
     module Streams
-      # chaton streams copy TOPIC --to URL: what was in the topic when it began, partition by partition.
+      # chaton streams copy TOPIC --to URL: copies the records that the topic has at the start, partition by partition.
       class Copy < Command
-        # What is on its way when it is interrupted may arrive within this time.
+        # Time for records in flight to arrive after an interrupt.
         FLUSH_S = 5.0
 
-        def self.own = %i[to from as]
+        def self.own_options = %i[to from as]
 
         def self.switches = [*super, "--resume", "--groups"]
 
@@ -44,11 +44,11 @@ module Chaton
           @source = value(:from) ? open_log(value(:from)) : client
           @target = open_log(value(:to))
           if @source.address == @target.address && @topic == @as
-            raise ConfigError, "#{@topic} cannot be copied into itself; name another topic (--as) or broker (--to)"
+            raise ConfigError, "#{@topic} cannot be copied onto itself; name another topic (--as) or broker (--to)"
           end
 
           @source_admin, @target_admin = Admin.new(@source), Admin.new(@target)
-          @notes = CopyNotes.new(@source_admin, @topic, target: @target.address, as: @as)
+          @notes = CopyProgress.new(@source_admin, @topic, target: @target.address, as: @as)
         end
 
         # @return [Array<PartitionCopy>]
@@ -64,7 +64,7 @@ module Chaton
 
         def job
           @job ||= PartitionCopy::Job.new(source: @source, target: @target, topic: @topic, as: @as, notes: @notes,
-                                          patience: patience)
+                                          timeouts: timeouts)
         end
 
         def target_partitions(count)
@@ -79,12 +79,12 @@ module Chaton
 
         def begin_anew(partitions, there)
           unless there.all? { |partition| partition["start"] == partition["end"] }
-            raise Chaton::Error, "#{@as} at #{@target.address} has records already; --resume goes on with a copy " \
+            raise Chaton::Error, "#{@as} at #{@target.address} has records already; --resume continues a copy " \
                                  "that was stopped, --as copies under another name"
           end
 
           @notes.write(partitions.zip(there).to_h do |from, to|
-            [from["number"], CopyNotes::Note.new(from["start"], to["end"])]
+            [from["number"], CopyProgress::Position.new(from["start"], to["end"])]
           end)
         end
 
@@ -104,7 +104,7 @@ module Chaton
 
         def where(copies)
           at = copies.reject(&:done?).map { |one| "#{@topic}/#{one.number} @#{one.position}" }
-          "the copy has come to #{at.first(3).join(", ")}#{" and so on" if at.size > 3}; --resume goes on there"
+          "the copy has come to #{at.first(3).join(", ")}#{" and so on" if at.size > 3}; --resume continues it"
         end
 
         def report(copies, groups)
@@ -114,19 +114,19 @@ module Chaton
                    groups: groups }
           lines = ["#{Config::Types.thousands(records)} records of #{@topic} were copied to #{@as} at " \
                    "#{@target.address}",
-                   *groups.map { |group| "group #{group[:group]} goes on at #{places(group[:offsets])}" }]
+                   *groups.map { |group| "group #{group[:group]} continues at #{places(group[:offsets])}" }]
           answer(data, lines.join("\n"))
         end
 
         def places(offsets) = offsets.map { |partition, offset| "#{partition} @#{offset}" }.join(", ")
 
         def other_number(has, wanted)
-          "#{@as} at #{@target.address} has #{has} partitions and #{@topic} #{wanted}: keys would move; copy under " \
-            "another name (--as)"
+          "#{@as} at #{@target.address} has #{has} partitions and #{@topic} #{wanted}: keys would move; copy " \
+            "under another name (--as)"
         end
 
         def never_begun
-          "no copy of #{@topic} to #{@as} at #{@target.address} was begun, so none can go on; leave --resume out"
+          "no copy of #{@topic} to #{@as} at #{@target.address} was begun, so none can be resumed; leave --resume out"
         end
       end
     end

@@ -5,17 +5,17 @@ require_relative "admin"
 module Chaton
   class CLI
     module Streams
-      # The records of one partition one after another, from a place to the end that was there when it was asked for.
+      # Reads the records of one partition, from an offset to the end that the partition had at the start.
       class Cursor
-        # Records read at once.
+        # Records of one read.
         BATCH = 500
-        # Longest wait for records that are there. Kafka counts the marks of transactions as offsets too: a partition
-        # that ends with one has fewer records than its end says.
-        PATIENCE_S = 5.0
+        # Longest wait for existing records. In Kafka the markers of transactions have offsets too, so a partition may
+        # have fewer records than its end says.
+        WAIT_S = 5.0
 
         # @return [Integer] the partition
         attr_reader :number
-        # @return [Integer] the offset behind the last record that was given
+        # @return [Integer] the offset after the last record that was returned
         attr_reader :position
 
         # @param partition [Hash{String=>Integer}] number, start, end
@@ -35,7 +35,7 @@ module Chaton
           @waiting.first || (fill unless finished?)
         end
 
-        # @return [Native::Record, nil] the next one, which is done with then
+        # @return [Native::Record, nil] the next one, which is removed
         def shift
           record = peek
           @position = record.offset + 1 if record
@@ -50,14 +50,14 @@ module Chaton
           records
         end
 
-        # The records after the end, as they come; waits for each.
+        # Yields the records after the end as they arrive.
         #
-        # @param patience_s [Float] how long one wait lasts
+        # @param wait_s [Float] length of one wait
         # @yieldparam record [Native::Record]
-        def follow(patience_s: 60.0)
+        def follow(wait_s: 60.0)
           @later.each { |record| yield record }
           @later.clear
-          loop { reader.next(BATCH, patience_s)&.each { |record| yield record } }
+          loop { reader.next(BATCH, wait_s)&.each { |record| yield record } }
         end
 
         private
@@ -68,7 +68,7 @@ module Chaton
           @from.is_a?(Integer) ? [@from, @start].max : @start
         end
 
-        # A topic may have more partitions than a process may have files open. It goes on where it is.
+        # A topic may have more partitions than a process may open files. Reading continues at the same offset.
         def close
           return unless @reader && @waiting.empty?
 
@@ -82,17 +82,17 @@ module Chaton
         def finished? = @gone || @position >= @end
 
         def fill
-          batch = reader.next(BATCH, PATIENCE_S) || once_more
-          # Those written since are for {#follow}.
+          batch = reader.next(BATCH, WAIT_S) || once_more
+          # Records written since the start are for {#follow}.
           batch&.each { |record| (record.offset < @end ? @waiting : @later) << record }
           @gone = @waiting.empty?
           @waiting.first
         end
 
-        # Nothing came: because there is nothing, or because nobody answers? The second one is raised.
+        # Nothing arrived. The request for the topic raises if the log does not answer.
         def once_more
           Admin.new(@client).topic!(@topic)
-          reader.next(BATCH, PATIENCE_S)
+          reader.next(BATCH, WAIT_S)
         end
       end
     end

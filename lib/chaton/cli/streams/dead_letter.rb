@@ -3,9 +3,9 @@
 module Chaton
   class CLI
     module Streams
-      # A record of a dead-letter topic: where it came from, and what it was before.
+      # A record of a dead-letter topic, its origin, and the original record.
       class DeadLetter
-        # Headers that were added when it was put there.
+        # Headers that were added to the original record.
         ADDED = %w[source_topic source_partition source_offset source_consumer_group source_attempts error_class
                    error_message failed_at].freeze
 
@@ -16,17 +16,17 @@ module Chaton
           @record = record
         end
 
-        # @return [String, nil] nil: it is no dead letter
+        # @return [String, nil] nil: it is not a dead letter
         def topic = added("source_topic")
 
         # @return [Integer, nil]
         def partition = added("source_partition")&.then { |text| Integer(text, 10, exception: false) }
 
-        # @return [Hash{Symbol=>Object}] what was added
+        # @return [Hash{Symbol=>Object}] the added headers
         def cause = ADDED.to_h { |name| [name.to_sym, added(name)] }
 
-        # @return [Hash{String=>String, Array, nil}] without what was added. A header of the same name that the record
-        #   had before stands before ours.
+        # @return [Hash{String=>String, Array, nil}] without the added headers. A header of the same name that the
+        #   record had before stands before ours.
         def headers
           @record.headers.each_with_object({}) do |(name, value), rest|
             next rest[name] = value unless ADDED.include?(name)

@@ -6,17 +6,16 @@ require_relative "dead_letter"
 module Chaton
   class CLI
     module Streams
-      # What waits in a dead-letter topic: all that was not sent back yet. How far that has come are the commits of a
-      # group of its own, so that `chaton streams lag` shows it too.
+      # The records of a dead-letter topic that were not sent back yet. The progress is stored as commits of a group of
+      # its own, so that `chaton streams lag` shows it too.
       class DeadLetters
-        # The group.
         GROUP = "chaton-dlq"
 
         # @return [String]
         attr_reader :topic
 
         # @param topic [Hash{String=>Object}]
-        # @param partitions [Array<Hash{String=>Integer}>] those that are looked at
+        # @param partitions [Array<Hash{String=>Integer}>] those that are read
         def initialize(client, admin, topic, partitions)
           @admin = admin
           @topic = topic["name"]
@@ -26,21 +25,21 @@ module Chaton
           @cursors = partitions.map { |one| Cursor.new(client, @topic, one, @done[one["number"]] || "earliest") }
         end
 
-        # @return [Integer] how many wait, by their numbers
+        # @return [Integer] how many wait, by their offsets
         def left
           @partitions.sum { |one| [one["end"] - [@done[one["number"]] || 0, one["start"]].max, 0].max }
         end
 
-        # @return [Array<DeadLetter>] the first ones of each partition, as many in all
+        # @return [Array<DeadLetter>] the first ones, partition by partition
         def first(count)
           found = []
           each_some { |_, letters| found.concat(letters.first(count - found.size)).size < count or return found }
           found
         end
 
-        # Partition by partition, some at a time.
+        # Yields them partition by partition, in batches.
         #
-        # @param at_most [#call] how many in the next call
+        # @param at_most [#call] size of the next batch
         # @yieldparam number [Integer] the partition
         # @yieldparam letters [Array<DeadLetter>]
         def each_some(at_most = -> { Cursor::BATCH })
@@ -51,7 +50,7 @@ module Chaton
           end
         end
 
-        # Those before it need not be sent back any more.
+        # Records that those before this offset are sent back.
         #
         # @param number [Integer] partition
         def done(number, offset)

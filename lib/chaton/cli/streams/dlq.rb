@@ -4,19 +4,18 @@ require_relative "../progress"
 require_relative "command"
 require_relative "dead_letters"
 require_relative "replay"
-require_relative "shown"
+require_relative "record_format"
 
 module Chaton
   class CLI
     module Streams
       # chaton streams dlq list [TOPIC] | replay TOPIC
       class Dlq < Command
-        # Dead letters of a topic that are listed where nothing else is said.
+        # Dead letters that are listed by default.
         LISTED = 25
-        # What it can do.
         ACTS = %w[list replay].freeze
 
-        def self.own = %i[partition count replay_to]
+        def self.own_options = %i[partition count replay_to]
 
         # @raise [Chaton::Error]
         def run
@@ -48,7 +47,7 @@ module Chaton
 
         def list(letters)
           found = letters.first(value(:count) || LISTED)
-          data = found.map { |letter| { **Shown.data(letter.record), **letter.cause } }
+          data = found.map { |letter| { **RecordFormat.data(letter.record), **letter.cause } }
           answer(data, found.empty? ? "nothing waits there" : table(found))
         end
 
@@ -56,14 +55,15 @@ module Chaton
           rows = found.map do |letter|
             cause = letter.cause
             [letter.place, "#{cause[:source_topic]}/#{cause[:source_partition]} @#{cause[:source_offset]}",
-             cause[:source_consumer_group], cause[:source_attempts], cause[:failed_at], Shown.text(letter.record.key),
+             cause[:source_consumer_group], cause[:source_attempts], cause[:failed_at],
+             RecordFormat.text(letter.record.key),
              "#{cause[:error_class]}: #{cause[:error_message]}"]
           end
           Table.text(["dead letter", "came from", "group", "attempts", "failed at", "key", "error"], rows)
         end
 
         def replay(name, letters)
-          replay = Replay.new(client, admin, letters, to: value(:replay_to), patience: patience)
+          replay = Replay.new(client, admin, letters, to: value(:replay_to), timeouts: timeouts)
           Progress.on(@err, "replay", letters.left) do |progress|
             replay.run(value(:count) || Float::INFINITY) { |count| progress.at(count) }
           end
@@ -71,7 +71,7 @@ module Chaton
           data = { topic: name, replayed: sent.values.sum, to: sent, waiting: letters.left }
           answer(data, text(name, data))
         rescue LogError => e
-          raise e.class, "#{e.message} (#{Config::Types.thousands(replay.sent.values.sum)} were sent back before)"
+          raise e.class, "#{e.message} (#{Config::Types.thousands(replay.sent.values.sum)} were sent back before that)"
         end
 
         def text(name, data)

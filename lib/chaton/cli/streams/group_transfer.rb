@@ -5,9 +5,9 @@ require_relative "cursor"
 module Chaton
   class CLI
     module Streams
-      # Lets consumer groups go on in a copy where they are in the original: their offsets, as the copy counts them.
+      # Sets the offsets of consumer groups in a copy, so that they continue where they are in the original.
       class GroupTransfer
-        # Groups that are tools of ours.
+        # Groups of Chaton's own commands.
         OURS = /\Achaton-(copy-\h+|dlq)\z/
 
         # @param as [String] its name there
@@ -19,7 +19,7 @@ module Chaton
           @as = as
         end
 
-        # @param copies [Hash{Integer=>PartitionCopy}] that have ended, by partition
+        # @param copies [Hash{Integer=>PartitionCopy}] finished ones, by partition
         # @return [Array<Hash{Symbol=>Object}>] group, partitions and offsets that were set
         # @raise [LogRefused] while a group has members in the target
         def run(copies)
@@ -42,8 +42,8 @@ module Chaton
           { group: name, offsets: moved.to_h { |one| [one[:partition], one[:offset]] } }
         end
 
-        # Records the group has before it, of those that were copied. A partition of Kafka may have offsets without a
-        # record, so they are counted.
+        # The copied records that the group has not read. A partition of Kafka may have offsets without a record, so
+        # they are counted.
         def left(commit, copied)
           from, to = [commit["offset"], copied.start].max, copied.note.offset
           return [to - from, 0].max if @source.address.start_with?("log:")

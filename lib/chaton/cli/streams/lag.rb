@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "progress_of_groups"
+require_relative "group_lag"
 
 module Chaton
   class CLI
     module Streams
       # chaton streams lag [TOPIC]
       class Lag < Command
-        def self.own = %i[group]
+        def self.own_options = %i[group]
 
         def run
           name, = positional(more: 1)
           topics = name ? [admin.topic!(name)] : admin.topics
-          found = ProgressOfGroups.new(topics, committed, plan.streams).rows
+          found = GroupLag.new(topics, committed, plan.streams).rows
           answer({ partitions: found.map(&:to_h), groups: totals(found) }, text(found))
         end
 
@@ -39,7 +39,7 @@ module Chaton
         def nothing
           return "no group has committed anything, and none is configured" if declared.empty?
 
-          "#{declared.uniq.join(", ")}: none of their topics is there yet; `chaton streams apply` makes them"
+          "#{declared.uniq.join(", ")}: none of their topics exists yet; `chaton streams apply` creates them"
         end
 
         def totals(rows)

@@ -1,26 +1,26 @@
 # frozen_string_literal: true
 
-require_relative "copy_notes"
+require_relative "copy_progress"
 require_relative "cursor"
-require_relative "writing"
+require_relative "record_writer"
 
 module Chaton
   class CLI
     module Streams
-      # Copies one partition, from where a note says to the end that it had when it was looked at.
+      # Copies one partition, from its last position to the end that it had at the start.
       class PartitionCopy
-        # After so many records the note is renewed; a copy that goes on reads as many again at most.
-        NOTE_EVERY = 100_000
+        # Records after which the position is stored; a resumed copy reads at most as many again.
+        STORE_EVERY = 100_000
 
-        # What is copied: `source` and `target` are clients, `topic` is called `as` there, `notes` a {CopyNotes},
-        # `patience` as {Writing} takes it.
-        Job = Struct.new(:source, :target, :topic, :as, :notes, :patience, keyword_init: true)
+        # What is copied: `source` and `target` are clients, `topic` has the name `as` there, `notes` is a
+        # {CopyProgress}, `timeouts` those of {RecordWriter}.
+        Job = Struct.new(:source, :target, :topic, :as, :notes, :timeouts, keyword_init: true)
 
-        # @return [CopyNotes::Note] how far it is known to have come
+        # @return [CopyProgress::Position] its last stored position
         attr_reader :note
         # @return [Integer] records copied by this run
         attr_reader :count
-        # @return [Integer] the offset it has come to
+        # @return [Integer] the current offset
         attr_reader :position
 
         # @param from [Hash{String=>Integer}] the partition: number, start, end
@@ -32,10 +32,10 @@ module Chaton
           @written = note.sure || (to["end"] - note.target_end)
           raise Chaton::Error, shrunk if @written.negative?
 
-          @note = CopyNotes::Note.new(note.offset, to["end"] - @written)
+          @note = CopyProgress::Position.new(note.offset, to["end"] - @written)
           @position = note.offset
           @cursor = Cursor.new(job.source, job.topic, from, note.offset)
-          @writing = Writing.new(job.target, **job.patience)
+          @writer = RecordWriter.new(job.target, **job.timeouts)
           @count = @read = @skipped = @confirmed = 0
         end
 
@@ -45,7 +45,7 @@ module Chaton
         # @return [Integer] the first offset there was
         def start = @from["start"]
 
-        # @return [Integer] the offset it goes to
+        # @return [Integer] the offset at which it ends
         def end = @from["end"]
 
         # @return [Integer] how many are left, at most
@@ -55,26 +55,26 @@ module Chaton
         # @raise [Chaton::Error]
         def run
           until (records = @cursor.take).empty?
-            write(pass_over(records))
+            write(skip_copied(records))
             @read += records.size
             @position = records.last.offset + 1
             yield records.size
-            renew if @read >= NOTE_EVERY
+            store_position if @read >= STORE_EVERY
           end
           raise Chaton::Error, too_many if @written.positive?
 
-          renew
+          store_position
           @position = self.end
           @done = true
         end
 
-        # @return [Boolean] whether all of it is there
+        # @return [Boolean] whether everything is copied
         def done? = @done == true
 
         private
 
-        # Those that a run before this one has copied after its last note.
-        def pass_over(records)
+        # Skips records that an earlier run has copied after it stored its position.
+        def skip_copied(records)
           fresh = records.drop(@written)
           @written -= records.size - fresh.size
           @skipped += records.size - fresh.size
@@ -84,7 +84,7 @@ module Chaton
         def write(records)
           return if records.empty?
 
-          trusting { @writing.write(records.map { |record| copy_of(record) }) }
+          storing_failure { @writer.write(records.map { |record| copy_of(record) }) }
           @count += records.size
         end
 
@@ -93,20 +93,20 @@ module Chaton
           [@job.as, record.raw, record.key, record.headers, number, (time unless time.negative?)]
         end
 
-        def renew
-          trusting { @writing.finish }
-          @note = CopyNotes::Note.new(@position, @note.target_end + @read)
+        def store_position
+          storing_failure { @writer.finish }
+          @note = CopyProgress::Position.new(@position, @note.target_end + @read)
           @job.notes.write(number => @note)
           @read = @skipped = 0
-          @confirmed = @writing.count
+          @confirmed = @writer.count
         end
 
-        # Records that failed may have left a gap before others that did not: what the target has more is not to be
-        # counted then. Some come twice instead.
-        def trusting
+        # Failed records may have left a gap before others that were written, so the target's further records must not
+        # be counted then. Some are copied twice instead.
+        def storing_failure
           yield
         rescue LogError
-          @note = CopyNotes::Note.new(@note.offset, @note.target_end, @skipped + @writing.count - @confirmed)
+          @note = CopyProgress::Position.new(@note.offset, @note.target_end, @skipped + @writer.count - @confirmed)
           @position = @note.offset
           @job.notes.write(number => @note)
           raise
@@ -114,12 +114,12 @@ module Chaton
 
         def shrunk
           "#{@job.as}/#{number} at #{@job.target.address} has fewer records than were copied to it; delete it there " \
-            "and begin anew without --resume"
+            "and start again without --resume"
         end
 
         def too_many
           "#{@job.as}/#{number} at #{@job.target.address} has #{@written} records more than were copied to it: " \
-            "somebody else writes there; copy under another name (--as)"
+            "another program writes there; copy under another name (--as)"
         end
       end
     end

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "differences"
+require_relative "topic_changes"
 
 module Chaton
   class CLI
     module Streams
-      # chaton streams plan: what is declared against what is there.
+      # chaton streams plan: compares the declared topics with those of the log.
       class Plan < Command
         # Exit status when something differs.
         DIFFERS = 2
@@ -20,9 +20,9 @@ module Chaton
 
         private
 
-        # @return [Array<Differences::Change>]
+        # @return [Array<TopicChanges::Change>]
         def changes
-          Differences.new(plan.streams.topics, admin.topics, copies: !client.address.start_with?("log:")).changes
+          TopicChanges.new(plan.streams.topics, admin.topics, copies: !client.address.start_with?("log:")).changes
         end
 
         def text(found)

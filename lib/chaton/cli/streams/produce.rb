@@ -1,14 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "command"
-require_relative "writing"
+require_relative "record_writer"
 
 module Chaton
   class CLI
     module Streams
       # chaton streams produce TOPIC [VALUE | -]
       class Produce < Command
-        def self.own = %i[key header partition]
+        def self.own_options = %i[key header partition]
 
         def self.switches = [*super, "--tombstone"]
 
@@ -16,10 +16,10 @@ module Chaton
         def run
           topic, text = positional("TOPIC", more: 1)
           check(text)
-          writing = Writing.new(client, **patience)
-          each_some(text) { |values| writing.write(values.map { |value| record(topic, value) }) }
-          writing.finish
-          report(topic, writing)
+          writer = RecordWriter.new(client, **timeouts)
+          each_batch(text) { |values| writer.write(values.map { |value| record(topic, value) }) }
+          writer.finish
+          report(topic, writer)
         end
 
         private
@@ -27,27 +27,27 @@ module Chaton
         def check(text)
           return unless @arguments.switch?("--tombstone")
           raise ConfigError, "a tombstone has no value; leave #{text.inspect} out" if text
-          raise ConfigError, "a tombstone needs the key that it takes away: --key KEY" unless value(:key)
+          raise ConfigError, "a tombstone needs the key that it deletes: --key KEY" unless value(:key)
         end
 
-        def each_some(text, &block)
+        def each_batch(text, &block)
           return yield [nil] if @arguments.switch?("--tombstone")
 
-          text && text != "-" ? yield([text]) : each_some_lines(&block)
+          text && text != "-" ? yield([text]) : each_lines(&block)
         end
 
-        # What has come so far, so that a line that is typed is written at once and a large file in few calls.
-        def each_some_lines
-          lines = SizedQueue.new(Writing::BATCH)
+        # Yields the lines that have arrived, so that a typed line is written at once and a large file in few calls.
+        def each_lines
+          lines = SizedQueue.new(RecordWriter::BATCH)
           reader = Thread.new do
             $stdin.each_line(chomp: true) { |line| lines << line }
           ensure
             lines.close
           end
           while (line = lines.pop)
-            some = [line]
-            some << lines.pop until some.size == Writing::BATCH || lines.empty?
-            yield some
+            batch = [line]
+            batch << lines.pop until batch.size == RecordWriter::BATCH || lines.empty?
+            yield batch
           end
         ensure
           reader&.kill
@@ -55,13 +55,13 @@ module Chaton
 
         def record(topic, value) = [topic, value, value(:key), value(:header), value(:partition), nil]
 
-        def report(topic, writing)
-          written = { topic: topic, records: writing.count, partition: writing.partition, offset: writing.offset }
-          return answer(written, "nothing was written") if writing.count.zero?
+        def report(topic, writer)
+          written = { topic: topic, records: writer.count, partition: writer.partition, offset: writer.offset }
+          return answer(written, "nothing was written") if writer.count.zero?
 
-          count = "#{Config::Types.thousands(writing.count)} record#{"s" if writing.count > 1}"
-          answer(written, "#{count} written to #{topic}, the last to partition #{writing.partition}, offset " \
-                          "#{writing.offset}")
+          count = "#{Config::Types.thousands(writer.count)} record#{"s" if writer.count > 1}"
+          answer(written, "#{count} written to #{topic}, the last to partition #{writer.partition}, offset " \
+                          "#{writer.offset}")
         end
       end
     end

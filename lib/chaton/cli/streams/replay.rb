@@ -5,25 +5,25 @@ require_relative "dead_letters"
 module Chaton
   class CLI
     module Streams
-      # Sends dead letters back, and notes how far it has come once they are durable there.
+      # Sends dead letters back, and stores the progress once they are durable.
       class Replay
         # @return [Hash{String=>Integer}] records sent back, by topic
         attr_reader :sent
 
         # @param to [String, nil] a topic for all; nil: where each came from
-        # @param patience [Hash{Symbol=>Float}] as {Writing} takes it
-        def initialize(client, admin, letters, to:, patience:)
+        # @param timeouts [Hash{Symbol=>Float}] as {RecordWriter} takes it
+        def initialize(client, admin, letters, to:, timeouts:)
           @client = client
           @admin = admin
           @letters = letters
           @to = to
-          @room_s, @delivery_s = patience.values_at(:room_s, :delivery_s)
+          @room_s, @delivery_s = timeouts.values_at(:room_s, :delivery_s)
           @sent = Hash.new(0)
           @sizes = {}
         end
 
-        # @yieldparam count [Integer] how many were sent back so far
-        # @raise [LogError] when one could not be; those before it are noted
+        # @yieldparam count [Integer] how many were sent back
+        # @raise [LogError] when one could not be sent; the progress up to it is stored
         def run(max)
           @letters.each_some(-> { [max - total, Cursor::BATCH].min }) do |number, some|
             send_back(number, some)
@@ -40,12 +40,12 @@ module Chaton
           rows = rows(letters)
           receipt = @client.produce_many(rows, @room_s)
           failure = failure(receipt)
-          note(number, letters.first(failure ? unharmed(receipt) : rows.size), rows)
+          store(number, letters.first(failure ? durable_count(receipt) : rows.size), rows)
           raise failure if failure
           raise @refused if @refused
         end
 
-        # Up to the first that nobody can send; it is told once those before it have gone.
+        # Rows up to the first dead letter that cannot be sent; its error is raised after those before it are sent.
         def rows(letters)
           @refused = nil
           letters.each_with_object([]) do |letter, rows|
@@ -60,7 +60,7 @@ module Chaton
 
         def row(letter)
           topic = @to || letter.topic
-          raise InvalidRecord, "#{letter.place} does not say where it came from; name a topic: --to TOPIC" unless topic
+          raise InvalidRecord, "#{letter.place} does not tell its topic; name one: --to TOPIC" unless topic
 
           size = @sizes[topic] ||= @admin.topic!(topic)["partitions"].size
           partition = letter.partition unless @to
@@ -68,21 +68,21 @@ module Chaton
         end
 
         def failure(receipt)
-          patience_s = @delivery_s + @room_s
-          return if receipt.wait(patience_s)
+          wait_s = @delivery_s + @room_s
+          return if receipt.wait(wait_s)
 
-          LogUnavailable.new("#{@client.address} has not confirmed what was sent back within #{patience_s.round} s")
+          LogUnavailable.new("#{@client.address} has not confirmed the records within #{wait_s.round} s")
         rescue LogError => e
           e
         end
 
-        # How many, from the first on, are durable. Only the first failures are told apart.
-        def unharmed(receipt)
+        # How many, from the first on, are durable. Only the first failures are reported one by one.
+        def durable_count(receipt)
           errors = receipt.errors.map(&:first)
           receipt.done? && errors.size == receipt.failed ? errors.min : 0
         end
 
-        def note(number, letters, rows)
+        def store(number, letters, rows)
           return if letters.empty?
 
           @letters.done(number, letters.last.record.offset + 1)

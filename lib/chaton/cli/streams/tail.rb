@@ -2,19 +2,19 @@
 
 require_relative "command"
 require_relative "cursor"
-require_relative "shown"
+require_relative "record_format"
 
 module Chaton
   class CLI
     module Streams
-      # chaton streams tail TOPIC: records by their time, of all partitions or one.
+      # chaton streams tail TOPIC: prints records ordered by time, of all partitions or one.
       class Tail < Command
-        # The newest ones that are printed where nothing else is said.
+        # Records that are printed by default.
         NEWEST = 10
-        # Read and not printed yet, while new ones are waited for.
+        # Records that are read and not printed yet, at most.
         WAITING_MAX = 1_000
 
-        def self.own = %i[partition place count]
+        def self.own_options = %i[partition place count]
 
         def self.switches = [*super, "--follow"]
 
@@ -35,7 +35,7 @@ module Chaton
 
         def newest = follow? ? [NEWEST, @left].min : value(:count) || NEWEST
 
-        # -N are the N newest of the topic, wherever they are.
+        # -N are the N newest records of the whole topic.
         def cursors(topic, place)
           @only_last = -place if place.is_a?(Integer) && place.negative?
           partitions(topic).map do |partition|
@@ -61,10 +61,10 @@ module Chaton
           kept.each { |one| put(one) if @left.positive? }
         end
 
-        # Takes the record with the smallest time of those that are next in their partitions.
+        # Takes the oldest of the next records of all partitions.
         def oldest(cursors) = cursors.select(&:peek).min_by { |one| [one.peek.timestamp_ms, one.number] }&.shift
 
-        # A thread a partition waits for records; this one prints them.
+        # One thread per partition waits for records; this one prints them.
         def follow(cursors)
           queue = SizedQueue.new(WAITING_MAX)
           threads = cursors.map do |cursor|
@@ -89,7 +89,7 @@ module Chaton
 
         def put(record)
           @left -= 1
-          @out.puts json? ? JSON.generate(Shown.data(record)) : Shown.line(record)
+          @out.puts json? ? JSON.generate(RecordFormat.data(record)) : RecordFormat.line(record)
           @out.flush if follow?
         end
       end

@@ -34,7 +34,7 @@ module Chaton
                         "#{Table.text(%w[partition start end records], rows)}")
         end
 
-        # By their numbers: a log that compacts has fewer.
+        # By their offsets; a compacted log has fewer.
         def records(partitions) = partitions.sum { |partition| partition["end"] - partition["start"] }
 
         def settings(topic) = topic["settings"].map { |name, value| "#{name}=#{value}" }.join(" ")

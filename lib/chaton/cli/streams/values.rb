@@ -6,7 +6,7 @@ require_relative "../../config/types"
 module Chaton
   class CLI
     module Streams
-      # Types of what the commands are given.
+      # Types of arguments.
       module Values
         # A place in a topic.
         class Place < Config::Types::Base
@@ -14,7 +14,7 @@ module Chaton
             super("earliest, latest, an offset, -N for the N newest, or a time like 2026-01-31T12:00:00Z")
           end
 
-          # @return [String, Integer, Array(String, Integer)] as a reader takes it; -N is left as it is
+          # @return [String, Integer, Array(String, Integer)] as a reader takes it; -N is unchanged
           def cast(value)
             return value if %w[earliest latest].include?(value)
             return Integer(value, 10) if value.match?(/\A-?\d+\z/)
@@ -25,9 +25,9 @@ module Chaton
           end
         end
 
-        # NAME=VALUE, again and again.
+        # NAME=VALUE, several times.
         class Headers < Config::Types::Base
-          # A record's headers.
+          # Headers of a record.
           LIMIT = 100
 
           def initialize = super("NAME=VALUE, at most #{LIMIT} times")

@@ -5,10 +5,10 @@ require "json"
 module Chaton
   class CLI
     module Trace
-      # What one worker said: a line of JSON, and for a report what was seen.
+      # One worker's answer: a line of JSON, and for a report the profile.
       class Answer
-        # @param bytes [String] all it sent
-        # @return [Answer, nil] nil when it ended before it had said all
+        # @param bytes [String] all that it sent
+        # @return [Answer, nil] nil when it is not complete
         def self.parse(bytes)
           line, newline, body = bytes.partition("\n")
           return if newline.empty?
@@ -39,7 +39,7 @@ module Chaton
 
         def ok? = @header["ok"] == true
 
-        # @return [String, nil] why it is not
+        # @return [String, nil] why it is not ok
         def error = @header["error"]
 
         # @return [Hash{String=>Object}] of its tracer, see {Memory::TraceDesk}

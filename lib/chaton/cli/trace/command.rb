@@ -1,58 +1,59 @@
 # frozen_string_literal: true
 
 require_relative "../../control"
-require_relative "../remote"
-require_relative "mailbox"
+require_relative "../server_command"
+require_relative "answer_socket"
 
 module Chaton
   class CLI
     module Trace
-      # What subcommands have in common: workers are asked through the server, and answer by themselves.
-      class Command < Remote
-        # An option of subcommands; where the configuration has it too, so are its rule and its default.
+      # The base of subcommands. Workers get a command through the server, and answer directly.
+      class Command < ServerCommand
+        # An option of subcommands.
         #
         # @param type [#cast]
-        def self.own(name, type, says, **rest)
+        def self.define_option(name, type, says, **rest)
           Config::Option.new(name: name, group: :memory, type: type, says: says, default_text: "as configured",
                              flags: ["--#{name.to_s.tr("_", "-")}"], **rest)
         end
-        private_class_method :own
+        private_class_method :define_option
 
         # Option => words it takes.
         CHOICES = { format: %i[text collapsed pprof speedscope html], by: %i[live allocated freed] }.freeze
         # By name.
         OWN = {
-          worker: own(:worker, Config::Types::Number.new(0..100_000), "Only this one; `chaton status` has the numbers.",
-                      placeholder: "N", default_text: "all"),
-          every: own(:every, Config::Options[:trace_every].type, "Of so many objects one is looked at.",
-                     placeholder: "N"),
-          duty: own(:duty, Config::Options[:trace_duty].type, "The share of the time in which it is done at all.",
-                    placeholder: "SHARE"),
-          window_ms: own(:window_ms, Config::Options[:trace_window_ms].type, "How long it is on at a stretch.",
-                         placeholder: "MS"),
-          format: own(:format, Config::Types::OneOf.new(*CHOICES[:format]),
-                      "text, collapsed (stacks for a flame graph, a line each), pprof, speedscope or html.",
-                      placeholder: "NAME", default_text: "by the name of the file, else text"),
-          by: own(:by, Config::Types::OneOf.new(*CHOICES[:by]),
-                  "What stacks are weighed by: bytes still alive, all that were allocated, or those freed again.",
-                  placeholder: "WHAT", default_text: "live"),
-          output: own(:output, Config::Types::Path.new, "Write it there.", flags: %w[-o --output], placeholder: "FILE",
-                                                                           default_text: "standard output")
+          worker: define_option(:worker, Config::Types::Number.new(0..100_000),
+                                "Only this worker; `chaton status` shows the numbers.",
+                                placeholder: "N", default_text: "all"),
+          every: define_option(:every, Config::Options[:trace_every].type, "Sample one of this many objects.",
+                               placeholder: "N"),
+          duty: define_option(:duty, Config::Options[:trace_duty].type,
+                              "Share of the time during which tracing is on.", placeholder: "SHARE"),
+          window_ms: define_option(:window_ms, Config::Options[:trace_window_ms].type,
+                                   "How long it is on without a break.", placeholder: "MS"),
+          format: define_option(:format, Config::Types::OneOf.new(*CHOICES[:format]),
+                                "text, collapsed (stacks for a flame graph, a line each), pprof, speedscope or html.",
+                                placeholder: "NAME", default_text: "by the name of the file, else text"),
+          by: define_option(:by, Config::Types::OneOf.new(*CHOICES[:by]),
+                            "What stacks are ordered by: bytes still alive, all that were allocated, or those freed.",
+                            placeholder: "WHAT", default_text: "live"),
+          output: define_option(:output, Config::Types::Path.new, "Write the report to this file.",
+                                flags: %w[-o --output], placeholder: "FILE", default_text: "standard output")
         }.freeze
-        # How long a worker may take to answer; the thread that does has to get the GVL.
+        # Time for a worker's answer; the thread that answers needs the GVL.
         ANSWER_S = 10.0
 
-        # What came of asking.
+        # The answers to a command.
         #
         # - answers: Array<Answer> that say ok, by number of worker
         # - warnings: Array<String> about the others
         Result = Struct.new(:answers, :warnings, keyword_init: true)
 
         class << self
-          def options = [*of_its_own.map { |name| OWN.fetch(name) }, *super]
+          def options = [*own_options.map { |name| OWN.fetch(name) }, *super]
 
           # @return [Array<Symbol>] of {OWN}
-          def of_its_own = %i[worker]
+          def own_options = %i[worker]
 
           # @return [String]
           def usage = name.split("::").last.downcase
@@ -81,11 +82,11 @@ module Chaton
         # @raise [ControlError] when there is no server, or nobody answers
         def ask_workers(action, **settings)
           worker = value(:worker)
-          socket = control_socket
-          Mailbox.open(beside: socket) do |mailbox|
-            asked = Control::Client.new(socket).call("trace", action: action, worker: worker, reply_to: mailbox.path,
+          server = control_socket
+          AnswerSocket.open(beside: server) do |socket|
+            asked = Control::Client.new(server).call("trace", action: action, worker: worker, reply_to: socket.path,
                                                               **settings).fetch("asked")
-            sort(asked, mailbox.collect(asked.size, ANSWER_S))
+            sort(asked, socket.collect(asked.size, ANSWER_S))
           end
         end
 

@@ -5,7 +5,7 @@ require_relative "../../native"
 module Chaton
   class CLI
     module Trace
-      # Makes one text of what several workers saw.
+      # Renders the profiles of several workers as one text.
       module Rendering
         private
 

@@ -11,13 +11,13 @@ module Chaton
       class Report < Command
         include Rendering
 
-        # How a file's name ends => what is in it.
+        # Extension of a file => format.
         ENDINGS = { ".html" => :html, ".htm" => :html, ".pb" => :pprof, ".gz" => :pprof, ".pprof" => :pprof,
                     ".json" => :speedscope, ".collapsed" => :collapsed, ".folded" => :collapsed }.freeze
-        # Not to be shown on a terminal => a name for the file.
+        # Formats that are not for a terminal => name of a file.
         FOR_FILES = { pprof: "trace.pb.gz", speedscope: "trace.speedscope.json", html: "trace.html" }.freeze
 
-        def self.of_its_own = %i[worker format by output]
+        def self.own_options = %i[worker format by output]
 
         def run
           file = value(:output)
@@ -44,7 +44,7 @@ module Chaton
           @out.write(text)
         end
 
-        # Whole or not at all: a viewer may have the old one open.
+        # Renaming makes it appear whole: a viewer may have the old file open.
         def write(file, text)
           file = File.expand_path(file)
           File.binwrite("#{file}.#{Process.pid}", text)

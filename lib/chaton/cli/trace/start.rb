@@ -7,7 +7,7 @@ module Chaton
     module Trace
       # chaton trace start
       class Start < Command
-        def self.of_its_own = %i[worker every duty window_ms]
+        def self.own_options = %i[worker every duty window_ms]
 
         def run
           settings = %i[every duty window_ms].to_h { |name| [name, value(name)] }.compact

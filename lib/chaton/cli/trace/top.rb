@@ -7,28 +7,28 @@ require_relative "rendering"
 module Chaton
   class CLI
     module Trace
-      # chaton trace top: the stacks that hold most, again and again.
+      # chaton trace top: prints the stacks that hold most, repeatedly.
       class Top < Command
         include Rendering
 
-        # Between two looks.
+        # Between two reports.
         INTERVAL_S = 2.0
-        # Wipes the terminal and goes to its upper left corner.
+        # Clears the terminal and moves to its upper left corner.
         HOME = "\e[2J\e[H"
 
-        # Field => words of the head.
+        # Field => label.
         COUNTS = { "windows" => "windows", "sampled" => "sampled", "live_samples" => "alive" }.freeze
 
-        def self.of_its_own = %i[worker by]
+        def self.own_options = %i[worker by]
 
         def run
           by = value(:by)
           loop do
-            text = look(by)
+            text = report(by)
             @out.print HOME if tty?
             @out.puts tty? ? visible(text) : text
             @out.flush
-            # Into a pipe: once.
+            # A pipe gets one report.
             return 0 unless tty?
 
             sleep INTERVAL_S
@@ -41,7 +41,7 @@ module Chaton
 
         def tty? = @out.respond_to?(:tty?) && @out.tty?
 
-        def look(by)
+        def report(by)
           result = ask_workers("report")
           [*result.answers.map { |answer| head(answer.status) }, *result.warnings, "",
            render(result.answers, :text, by)].join("\n")
@@ -55,7 +55,7 @@ module Chaton
 
         def shown(number) = number ? Config::Types.thousands(number) : "-"
 
-        # What fits; the rest would push the beginning out of sight.
+        # Only what fits, so that the beginning stays visible.
         def visible(text)
           rows, columns = @out.winsize
           return text unless rows.positive?

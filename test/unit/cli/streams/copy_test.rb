@@ -34,7 +34,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
   def test_it_goes_on_behind_what_was_copied
     copy
     @log.produce_many([["events", "c", nil, nil, 0, nil]], 1)
-    assert_match(/has records already; --resume goes on/, bad("copy", "events", "--to", KAFKA))
+    assert_match(/has records already; --resume continues/, bad("copy", "events", "--to", KAFKA))
     assert_match(/\A1 records of events/, copy("--resume"))
     assert_match(/\A0 records of events/, copy("--resume"))
     assert_equal all(@log), all(@kafka)
@@ -56,13 +56,13 @@ class CLIStreamsCopyTest < CLIStreamsCase
     @kafka.define_singleton_method(:produce_many) { |*| raise Interrupt }
     status, out, err = streams("copy", "events", "--to", KAFKA)
     assert_equal [130, ""], [status, out]
-    assert_equal "chaton: the copy has come to events/0 @3, events/1 @3; --resume goes on there\n", err
+    assert_equal "chaton: the copy has come to events/0 @3, events/1 @3; --resume continues it\n", err
   end
 
   # b is missing where c was written: what is there cannot be counted.
   def test_after_a_failure_records_come_twice_rather_than_never
     @kafka.refuse = ->(row) { ["LogUnavailable", "#{KAFKA} is away"] if row[1] == "b" }
-    assert_match(%r{\Achaton: #{KAFKA} is away; the copy has come to events/0 .*--resume goes on there$}o,
+    assert_match(%r{\Achaton: #{KAFKA} is away; the copy has come to events/0 .*--resume continues it$}o,
                  bad("copy", "events", "--to", KAFKA))
     @kafka.refuse = nil
     copy("--resume")
@@ -74,8 +74,8 @@ class CLIStreamsCopyTest < CLIStreamsCase
     @log.commit("app", "events", [4, 4])
     @log.commit("behind", "events", [0, nil])
     text = copy("--groups")
-    assert_match(/^group app goes on at 0 @1, 1 @1$/, text)
-    assert_match(/^group behind goes on at 0 @0$/, text)
+    assert_match(/^group app continues at 0 @1, 1 @1$/, text)
+    assert_match(/^group behind continues at 0 @0$/, text)
     assert_equal({ ["events", 0] => [1, ""], ["events", 1] => [1, ""] }, @kafka.commits["app"])
     refute(@kafka.commits.keys.any? { |name| name.start_with?("chaton-") })
   end
@@ -88,7 +88,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     back = "log:///back"
     @logs[back] = FakeLog.new(back)
     text = good("copy", "events", "--from", KAFKA, "--to", back, "--groups")
-    assert_match(/^group app goes on at 0 @0, 1 @1$/, text)
+    assert_match(/^group app continues at 0 @0, 1 @1$/, text)
     assert_equal ["a", "\xFF".b], @logs[back].values("events")
   end
 
@@ -102,7 +102,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_match(/--to is missing: chaton streams copy TOPIC --to URL/, bad("copy", "events"))
     assert_match(/has no topic "evnts"; did you mean events\?/, bad("copy", "evnts", "--to", KAFKA))
     assert_match(/no copy of events to events at .* was begun/, bad("copy", "events", "--to", KAFKA, "--resume"))
-    assert_match(/cannot be copied into itself/, bad("copy", "events", "--to", "log://storage/streams"))
+    assert_match(/cannot be copied onto itself/, bad("copy", "events", "--to", "log://storage/streams"))
     @kafka.topic("events", partitions: 3)
     assert_match(/has 3 partitions and events 2/, bad("copy", "events", "--to", KAFKA))
     assert_match(%r{--to must be log://PATH.*write kafka://host:9}, bad("copy", "events", "--to", "host:9"))

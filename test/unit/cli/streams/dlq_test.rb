@@ -67,7 +67,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
     %w[a b c].each { |value| letter(value) }
     @log.refuse = ->(row) { ["LogUnavailable", "the broker is away"] if row[1] == "b" }
     status, _, err = streams("dlq", "replay", "events.dead")
-    assert_equal [1, "chaton: the broker is away (1 were sent back before)\n"], [status, err]
+    assert_equal [1, "chaton: the broker is away (1 were sent back before that)\n"], [status, err]
     assert_equal [1, ""], @log.commits["chaton-dlq"][["events.dead", 0]]
     @log.refuse = nil
     good("dlq", "replay", "events.dead")
@@ -78,7 +78,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
   def test_a_record_that_says_nothing_of_where_it_came_from
     letter("a")
     good("produce", "events.dead", "stray")
-    assert_match(%r{events.dead/0 @1 does not say where it came from; name a topic: --to TOPIC \(1 were sent back},
+    assert_match(%r{events.dead/0 @1 does not tell its topic; name one: --to TOPIC \(1 were sent back},
                  bad("dlq", "replay", "events.dead"))
     good("dlq", "replay", "events.dead", "--to", "events")
     assert_equal "stray", @log.values("events").first

@@ -104,7 +104,7 @@ class CLIStreamsLookingTest < CLIStreamsCase
     assert_match(/no command "topcs"; did you mean topics\?/, bad("topcs"))
     assert_match(/TOPIC is missing: chaton streams tail TOPIC/, bad("tail"))
     assert_match(/one argument too many: b/, bad("groups", "a", "b"))
-    assert_match(/--flow is no option; did you mean --follow\?/, bad("tail", "events", "--flow"))
+    assert_match(/--flow is not an option; did you mean --follow\?/, bad("tail", "events", "--flow"))
     assert_match(/--count must be a whole number/, bad("tail", "events", "--count", "0").tap { @log.topic("events") })
   end
 
@@ -118,6 +118,6 @@ class CLIStreamsLookingTest < CLIStreamsCase
       assert_includes help, "--json"
       assert_includes help, "--broker URL"
     end
-    assert_match(/^  streams +look at streams/, chaton("--help")[1])
+    assert_match(/^  streams +show and manage streams/, chaton("--help")[1])
   end
 end

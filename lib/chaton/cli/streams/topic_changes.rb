@@ -3,10 +3,10 @@
 module Chaton
   class CLI
     module Streams
-      # What makes declared topics differ from those of the log, as changes in the order in which they are made.
-      class Differences
-        # One change. `act` is :create, :grow or :configure, or :impossible for what no log can do to a topic that has
-        # records; `change` are the arguments of the call; `says` is for people.
+      # The changes that make the topics of the log as they are declared, in order.
+      class TopicChanges
+        # One change. `act` is :create, :grow, :configure or :impossible; `change` has the arguments of the call; `says`
+        # is the sentence for people.
         Change = Struct.new(:act, :topic, :change, :says, keyword_init: true) do
           def possible? = act != :impossible
         end
@@ -45,7 +45,7 @@ module Chaton
           return [] if wanted.nil? || wanted == has
           return [Change.new(act: :grow, topic: topic.name, change: wanted, says: growth(topic, has))] if wanted > has
 
-          [impossible(topic, "#{wanted} partitions are declared and it has #{has}, which cannot be taken away; " \
+          [impossible(topic, "#{wanted} partitions are declared but it has #{has}, which cannot be removed; " \
                              "declare #{has}, or copy it (`chaton streams copy`)")]
         end
 
@@ -58,7 +58,7 @@ module Chaton
           wanted, has = topic.replication, there["replication"]
           return [] if !@copies || wanted.nil? || wanted == has
 
-          [impossible(topic, "replication #{wanted} is declared and it has #{has}; that is changed with Kafka's own " \
+          [impossible(topic, "replication #{wanted} is declared but it has #{has}; change it with Kafka's own " \
                              "kafka-reassign-partitions")]
         end
 
@@ -75,7 +75,7 @@ module Chaton
           Change.new(act: :impossible, topic: topic.name, change: nil, says: "cannot change #{topic.name}: #{says}")
         end
 
-        # As a log has them.
+        # Settings as a log stores them.
         def text(settings) = settings.to_h { |name, value| [name.to_s, value.to_s] }
       end
     end

@@ -5,9 +5,9 @@ require "time"
 module Chaton
   class CLI
     module Streams
-      # Records for people, in a line, and for programs.
-      module Shown
-        # What would move the cursor of a terminal, or hide something.
+      # Formats records, as a line for people and as data for programs.
+      module RecordFormat
+        # Characters that could move the cursor of a terminal or hide text.
         CONTROL = /[[:cntrl:]]/
 
         # @return [Hash{Symbol=>Object}]
@@ -28,7 +28,7 @@ module Chaton
           parts.join("  ")
         end
 
-        # @return [String] without what a terminal would take for orders
+        # @return [String] with control characters escaped
         def self.text(raw)
           return "-" if raw.nil?
 
@@ -38,7 +38,7 @@ module Chaton
           utf8.gsub(CONTROL) { |one| one.dump[1..-2] }
         end
 
-        # @return [String, Hash{Symbol=>String}, nil] a String where it is text
+        # @return [String, Hash{Symbol=>String}, nil] a String if it is text
         def self.bytes(raw)
           return if raw.nil?
 

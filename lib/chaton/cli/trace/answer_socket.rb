@@ -8,30 +8,29 @@ require_relative "answer"
 module Chaton
   class CLI
     module Trace
-      # Where workers send their answers: a socket in a directory that only its owner can enter, and that is gone
-      # afterwards. Each worker connects, writes, and closes.
-      class Mailbox
+      # The socket to which workers send their answers, in a temporary directory that only its owner can enter. Each
+      # worker connects, writes, and closes.
+      class AnswerSocket
         # The longest path of a Unix socket: 108 bytes with the zero at its end (unix(7)).
         PATH_BYTES_MAX = 107
-        # A report with all the stacks a tracer may keep, and room to spare.
+        # More than a report with all the stacks that a tracer may keep.
         ANSWER_BYTES_MAX = 64 << 20
-        # Read at once.
         CHUNK_BYTES = 1 << 16
 
-        # @param beside [String] the server's control socket: whatever the service manager hides from the server
-        #   (PrivateTmp of systemd), it sees that one's directory
-        # @yieldparam mailbox [Mailbox]
-        # @return [Object] what the block gives
-        # @raise [ControlError] when no directory will do
+        # @param beside [String] the server's control socket, whose directory the server can see even if the service
+        #   manager hides others (PrivateTmp of systemd)
+        # @yieldparam socket [AnswerSocket]
+        # @return [Object] the block's result
+        # @raise [ControlError] when no directory can be used
         def self.open(beside:)
-          mailbox = new(folder(beside))
-          mailbox.listen(beside)
-          yield mailbox
+          socket = new(folder(beside))
+          socket.listen(beside)
+          yield socket
         ensure
-          mailbox&.close
+          socket&.close
         end
 
-        # The first directory that can be written to and whose name leaves room for ours.
+        # The first directory that is writable and has a short enough name.
         def self.folder(beside)
           places = [File.dirname(File.expand_path(beside)), Dir.tmpdir]
           places.each do |place|
@@ -40,43 +39,43 @@ module Chaton
 
             Dir.rmdir(folder)
           rescue SystemCallError, ArgumentError
-            # Read-only, or not there: the error of the control socket says more.
+            # It is read-only or does not exist; an error of the control socket would tell more.
             next
           end
-          raise ControlError, "no place for a socket to be answered at: neither #{places.uniq.join(" nor ")} can be " \
-                              "written to under a name of #{PATH_BYTES_MAX} bytes; set TMPDIR to a short one"
+          raise ControlError, "no directory for the socket of the answers: neither #{places.uniq.join(" nor ")} is " \
+                              "writable with a path below #{PATH_BYTES_MAX} bytes; set TMPDIR to a short one"
         end
 
         # @return [String] path
         def self.socket_in(folder) = File.join(folder, "s")
         private_class_method :new, :folder
 
-        # @return [String] of the socket
+        # @return [String]
         attr_reader :path
 
         def initialize(folder)
           @folder = folder
           @path = self.class.socket_in(folder)
-          @letters = {}
+          @connections = {}
         end
 
         # @param beside [String] the server's control socket
         def listen(beside)
           @server = UNIXServer.new(@path)
-          hand_over(beside)
+          change_owner(beside)
         end
 
-        # Reads what is sent.
+        # Reads the answers.
         #
-        # @param count [Integer] how many workers will
+        # @param count [Integer] how many workers will answer
         # @param timeout_s [Numeric] for all of them
         # @param bytes_max [Integer] of one answer
-        # @return [Array<Answer>] those that came whole
+        # @return [Array<Answer>] the complete ones
         def collect(count, timeout_s, bytes_max: ANSWER_BYTES_MAX)
           deadline = now_s + timeout_s
           answers = []
           until answers.size >= count
-            ready, = IO.select([@server, *@letters.keys], nil, nil, [deadline - now_s, 0].max)
+            ready, = IO.select([@server, *@connections.keys], nil, nil, [deadline - now_s, 0].max)
             break unless ready
 
             ready.each { |io| io.equal?(@server) ? accept : read(io, bytes_max) { |answer| answers << answer } }
@@ -84,17 +83,17 @@ module Chaton
           answers.compact
         end
 
-        # Removes everything.
+        # Closes everything and removes the files.
         def close
-          [@server, *@letters.keys].compact.each(&:close)
+          [@server, *@connections.keys].compact.each(&:close)
           File.unlink(@path) if File.socket?(@path)
           Dir.rmdir(@folder)
         end
 
         private
 
-        # A superuser may ask a server of somebody else, whose workers have to get in.
-        def hand_over(beside)
+        # If root asks a server of another user, its workers need access.
+        def change_owner(beside)
           return unless Process.euid.zero? && File.exist?(beside)
 
           owner = File.stat(beside).uid
@@ -103,18 +102,18 @@ module Chaton
 
         def accept
           io = @server.accept_nonblock(exception: false)
-          @letters[io] = +"" unless io == :wait_readable
+          @connections[io] = +"" unless io == :wait_readable
         end
 
-        # Yields the answer once it has ended; nil for one that broke off.
+        # Yields a complete answer, or nil for one that broke off.
         def read(io, bytes_max)
-          letter = @letters.fetch(io)
+          bytes_so_far = @connections.fetch(io)
           bytes = io.read_nonblock(CHUNK_BYTES, exception: false)
           return if bytes == :wait_readable
-          letter << bytes if bytes
-          return if bytes && letter.bytesize <= bytes_max
+          bytes_so_far << bytes if bytes
+          return if bytes && bytes_so_far.bytesize <= bytes_max
 
-          yield(bytes ? too_long(letter) : Answer.parse(letter))
+          yield(bytes ? too_long(bytes_so_far) : Answer.parse(bytes_so_far))
           drop(io)
         rescue SystemCallError
           yield nil
@@ -122,12 +121,12 @@ module Chaton
         end
 
         def drop(io)
-          @letters.delete(io)
+          @connections.delete(io)
           io.close
         end
 
-        def too_long(letter)
-          header = JSON.parse(letter.lines.first)
+        def too_long(bytes_so_far)
+          header = JSON.parse(bytes_so_far.lines.first)
           Answer.new({ **header, "ok" => false, "error" => "its answer is too long; lower trace_stacks_max or " \
                                                            "trace_depth_max" }, "")
         rescue JSON::ParserError

@@ -3,11 +3,10 @@
 module Chaton
   class CLI
     module Streams
-      # How far groups have come in topics: what they committed, and what the configuration lets them read though they
-      # have not begun.
-      class ProgressOfGroups
-        # One group in one partition. `committed` is nil where it has not begun.
-        # rubocop:disable Lint/StructNewOverride -- nobody partitions a row.
+      # The position and lag of groups in topics: those with commits, and those that the configuration lets read.
+      class GroupLag
+        # One group in one partition. `committed` is nil if it has not begun.
+        # rubocop:disable Lint/StructNewOverride -- a row has no other use for it.
         Row = Struct.new(:group, :topic, :partition, :committed, :start, :end, :lag, keyword_init: true)
         # rubocop:enable Lint/StructNewOverride
 
@@ -37,7 +36,7 @@ module Chaton
           topic["partitions"].map do |partition|
             offset = by_place[[topic["name"], partition["number"]]]
             start, last = partition.values_at("start", "end")
-            # What retention has taken away is nobody's lag.
+            # Records that retention has deleted do not count.
             lag = [last - [offset || start, start].max, 0].max
             Row.new(group: group, topic: topic["name"], partition: partition["number"], committed: offset,
                     start: start, end: last, lag: lag)

@@ -4,11 +4,11 @@ require_relative "../config/nearest"
 
 module Chaton
   class CLI
-    # What groups of commands have in common (`chaton jobs …`, `chaton trace …`): extended by a module with ALL, its
-    # commands by name, each in a file of its own.
-    module Group
+    # A group of commands (`chaton jobs …`, `chaton trace …`). The module that extends it has ALL, its commands by name;
+    # each has its own file.
+    module CommandGroup
       # @param argv [Array<String>] what follows the group's name
-      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil where only help is asked for
+      # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil for help
       # @raise [ConfigError] when there is none of that name
       def pick(argv)
         name, *rest = argv

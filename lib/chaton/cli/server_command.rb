@@ -4,8 +4,8 @@ require_relative "command"
 
 module Chaton
   class CLI
-    # What commands that talk to a running server have in common: how it is found.
-    class Remote < Command
+    # The base of commands that talk to a running server.
+    class ServerCommand < Command
       def self.options = %i[config_file environment control_socket].map { |name| Config::Options[name] }
 
       private
@@ -17,10 +17,10 @@ module Chaton
         Control::Client.new(control_socket).call(command)
       end
 
-      # Options that find the server.
+      # The options that lead to the server.
       def given = @arguments.given
 
-      # From the configuration the server was started with, unless it is named.
+      # The given path, or that of the configuration.
       def control_socket
         further = @arguments.rest
         @arguments.problem("takes no argument, not #{further.first.inspect}") unless further.empty?

@@ -6,14 +6,14 @@ require "json"
 module Chaton
   class CLI
     module Streams
-      # How far a copy has come, kept where the records come from: as the commits of a group of its own, so that
-      # `chaton streams lag` shows it too.
-      class CopyNotes
-        # When the target's partition ended at `target_end`, the copy had come to `offset` in the source's. Whatever
-        # the target has more by now was copied since, in order: so a copy goes on exactly where it was, even when it
-        # was killed. That holds while nobody else writes into the target, and until a record fails: then `sure` says
-        # how many are there beyond doubt.
-        Note = Struct.new(:offset, :target_end, :sure)
+      # The progress of a copy, stored in the source log as commits of a group of its own, so that `chaton streams lag`
+      # shows it too.
+      class CopyProgress
+        # When the target's partition ended at `target_end`, the copy had come to `offset` in the source's. All further
+        # records of the target were copied since, in order, so a copy resumes exactly where it stopped, even if it was
+        # killed. This holds while no other program writes to the target, and until a record fails: then `sure` is the
+        # number of records that are certainly there.
+        Position = Struct.new(:offset, :target_end, :sure)
 
         # @return [String] the group
         attr_reader :group
@@ -27,14 +27,15 @@ module Chaton
           @group = "chaton-copy-#{Digest::SHA256.hexdigest("#{topic}\n#{target}\n#{as}")[0, 8]}"
         end
 
-        # @return [Hash{Integer=>Note}] by partition
+        # @return [Hash{Integer=>Position}] by partition
         def read
           @admin.committed(@group).select { |commit| commit["topic"] == @topic }.to_h do |commit|
-            [commit["partition"], Note.new(commit["offset"], *JSON.parse(commit["metadata"]).values_at("end", "sure"))]
+            [commit["partition"],
+             Position.new(commit["offset"], *JSON.parse(commit["metadata"]).values_at("end", "sure"))]
           end
         end
 
-        # @param notes [Hash{Integer=>Note}]
+        # @param notes [Hash{Integer=>Position}]
         def write(notes)
           @admin.set_committed(@group, notes.map do |partition, note|
             { topic: @topic, partition: partition, offset: note.offset,

@@ -66,7 +66,7 @@ class CLIStreamsWritingTest < CLIStreamsCase
     assert_equal 1, status
     # One machine keeps one copy, whatever is declared.
     assert_equal "done: create more: 1 partitions\n", out
-    assert_match(/\Achaton: cannot change events: 2 partitions are declared and it has 4, which cannot be taken/, err)
+    assert_match(/\Achaton: cannot change events: 2 partitions are declared but it has 4, which cannot be removed/, err)
     assert_equal 2, streams("plan")[0]
   end
 
@@ -76,6 +76,6 @@ class CLIStreamsWritingTest < CLIStreamsCase
     configure('topic "events", partitions: 1, replication: 3')
     assert_equal "create events: 1 partitions, replication 3\n", streams("plan", "--broker", kafka.address)[1]
     kafka.topic("events")
-    assert_match(/replication 3 is declared and it has 1/, streams("plan", "--broker", kafka.address)[1])
+    assert_match(/replication 3 is declared but it has 1/, streams("plan", "--broker", kafka.address)[1])
   end
 end
