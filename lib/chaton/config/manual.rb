@@ -6,51 +6,55 @@ require_relative "puma_lines"
 
 module Chaton
   module Config
-    # docs/CONFIGURATION.md, made from the definitions of the options.
+    # Makes docs/CONFIGURATION.md from the definitions of the options.
     module Manual
-      # What comes before the options.
+      # The text before the options.
       HEAD = <<~TEXT
         # Configuration
 
-        This page is made from the definitions in `lib/chaton/config/options/` by `rake docs`; change them, not it.
+        All configuration is optional: without any, `chaton` serves `config.ru` on port 9292. Settings are written as Ruby in
+        `config/chaton.rb`, given on the command line, or taken from the environment. `rake docs` generates this page from
+        the definitions in `lib/chaton/config/options/`.
 
         ## Where settings come from
 
-        1. the command line,
-        2. else a file: the one of `-C FILE` or `CHATON_CONFIG`, else `config/chaton.rb`, else Puma's
-           `config/puma/ENVIRONMENT.rb` or `config/puma.rb`, else none (`-C -` asks for none),
-        3. else the environment,
-        4. else the default.
+        Each source overrides those after it:
 
-        All errors are reported at once, with file, line and the nearest known name; then nothing is started and the
-        exit status is 1. `chaton check` loads configuration and application, prints the plan that results and exits
+        1. the command line,
+        2. a file: that of `-C FILE` or `CHATON_CONFIG`, else `config/chaton.rb`, else Puma's
+           `config/puma/ENVIRONMENT.rb` or `config/puma.rb` (`-C -` for none),
+        3. the environment,
+        4. the default.
+
+        All mistakes are reported together, with file, line and the nearest known name; then nothing is started and the
+        exit status is 1. `chaton check` loads configuration and application, prints the resulting settings and exits with
         0 or 1; `chaton check --json` is for programs.
 
         ```ruby
         # config/chaton.rb
-        workers web: 2, jobs: 1, streams: 1     # or 2: each does all that is on; 0, the default, is one process
+        workers web: 2, jobs: 1, streams: 1     # or 2: each has all roles; 0, the default: one process
         threads 1..32
-        bind "tcp://127.0.0.1:9292"     # further binds add up
+        bind "tcp://127.0.0.1:9292"     # may be repeated
         pidfile "tmp/chaton.pid"
         log_format :json
 
         web do
           queue limit: 1024, age: 5.0   # also bytes: and retry_after:
-          timeout 30.0                  # short for request_timeout_s
+          timeout 30.0                  # also called request_timeout_s
           body_bytes_max "64M"
           access_log :common
         end
 
         jobs do
           queues critical: 3, default: 1            # weighted; "critical", "default" is a strict order,
-                                                    # random: %w[critical default] is no order at all
-          store "redis://127.0.0.1:6379/0"          # for many machines; the default is a file of SQLite
+                                                    # random: %w[critical default] is a random one
+          store "redis://127.0.0.1:6379/0"          # for several machines; the default is a SQLite file
           load "app/jobs"
           cron "nightly", "0 3 * * *", "CleanUp", zone: "Europe/Berlin"
         end
 
         streams do
-          broker "kafka://127.0.0.1:9092"           # the default is a log of files on this machine
+          broker "kafka://127.0.0.1:9092"           # the default is a log in files on this machine
           kafka "socket.keepalive.enable" => true   # any property of librdkafka
           topic "events", EventsConsumer, group: "app", deserializer: :json, dead_letter: "events.dead"
           topic "orders", "Orders::Consumer", concurrency: 8, order: :key, retries: 3, dead_letter: "orders.dead"
@@ -59,81 +63,80 @@ module Chaton
         end
 
         memory do
-          limit "512M"                              # of one worker; above it it is replaced
-          eden "64M"                                # or "2x": twice what is alive
+          limit "512M"                              # of one worker; above it the worker is replaced
+          eden "64M"                                # or "2x": twice the memory that is alive
         end
 
         on_worker_boot { |index| Metrics.connect(index) }
         ```
 
-        The file is Ruby. A name ends in the unit of its value: `_s` seconds, `_ms` milliseconds, `_bytes_max` bytes,
-        which may also be written `"64K"`, `"64M"` or `"1G"`. Where a rule says so, `0`, `false` and `nil` mean off.
-        Relative paths start in the application's directory.
-
-        Options marked *web* stand inside `web { }`, those marked *queue* are keywords of `queue` in it, those
-        marked *command line* stand in no file. Those marked *jobs* stand inside `jobs { }`, those marked *streams* inside
-        `streams { }`, those marked *topic* are keywords of `topic` in it, and those marked *memory* stand inside
-        `memory { }`.
+        - A name ends in the unit of its value: `_s` seconds, `_ms` milliseconds, `_bytes_max` bytes, which may also be
+          written `"64K"`, `"64M"` or `"1G"`.
+        - If the table says so, `0`, `false` and `nil` mean off.
+        - Relative paths start in the application's directory.
+        - Options marked *web*, *jobs*, *streams* or *memory* belong inside the block of that name. Those marked *queue* are
+          keywords of `queue` inside `web { }`, those marked *topic* keywords of `topic` inside `streams { }`. Those marked
+          *command line* cannot be set in a file.
 
         ## Roles
 
-        Web is on; jobs are where there is a `jobs { }`, streams where a topic of `streams { }` has a consumer. `workers 2`
-        are two workers that do all of it, `workers web: 2, jobs: 1` three that do one thing each, `workers 0` is one process
-        that does all. `--web`, `--jobs` and `--streams` choose: `chaton --jobs` runs jobs and nothing else, binds no address
-        and needs no `config.ru`; with `workers web: 2, jobs: 1` it runs the one worker for jobs. `TTIN` adds a worker that
-        does what the first one does.
+        Web is on by default, jobs with a `jobs { }`, streams if a topic of `streams { }` has a consumer. `workers 2` are two
+        workers with all roles, `workers web: 2, jobs: 1` three workers with one role each, and `workers 0` is one process
+        with all roles. `--web`, `--jobs` and `--streams` select roles: `chaton --jobs` runs only jobs, binds no address and
+        needs no `config.ru`; with `workers web: 2, jobs: 1` it runs the one worker for jobs. `TTIN` adds a worker with the
+        roles of the first one.
 
-        Where a `config/sidekiq.yml` is, it says what is set nowhere else: `concurrency`, `queues` (with weights, or
-        `strict`), `timeout`, `max_retries`, `labels` and `require`, with ERB and a section for each environment; and
-        `REDIS_URL` (or what `REDIS_PROVIDER` names) is the store. Other keys are named at the start.
+        A `config/sidekiq.yml` sets what is set nowhere else: `concurrency`, `queues` (with weights, or `strict`),
+        `timeout`, `max_retries`, `labels` and `require`, with ERB and a section for each environment; and `REDIS_URL` (or the
+        variable that `REDIS_PROVIDER` names) sets the store. Other keys are named in notes at the start.
       TEXT
 
-      # What the table of a topic's keywords needs to be said before.
+      # Introduction to the table of a topic's keywords.
       TOPICS = <<~TEXT
-        `topic NAME, CLASS, …` says who reads a topic: a subclass of `Chaton::Consumer`, as a constant (which the
-        application may define later), a String or a Symbol. Without a class the topic is only declared: it is written to,
-        and `chaton streams apply` creates it. Topics with the same `group` are read by one group, whose `start` and
-        `protocol` they share.
+        `topic NAME, CLASS, …` names the consumer of a topic: a subclass of `Chaton::Consumer`, as a constant (which the
+        application may define later), a String or a Symbol. Without a class the topic is only declared, so that it can be
+        written to, and `chaton streams apply` creates it. Topics with the same `group` are read by one group and must have
+        the same `start` and `protocol`.
 
       TEXT
 
-      # Head of their table.
+      # Introduction to the table of hooks.
       HOOKS = <<~TEXT
         ## HookNames
 
-        Blocks that are run at moments of a process's life; several of the same name run in their order. A hook that
-        raises ends its process with a message that names its line.
+        Hooks are blocks that run at moments of a process's life; several of the same name run in order. A hook that raises
+        ends its process with a message that names its line.
 
         | hook | when |
         |---|---|
       TEXT
 
-      # The hook that answers.
+      # The hook for errors.
       ERROR_HANDLER = <<~TEXT
         `lowlevel_error_handler { |error, env, status| [500, {}, ["sorry"]] }` answers a request whose application
         raised; it takes up to three arguments.
 
       TEXT
 
-      # What a file of Puma means here.
+      # About a Puma file.
       PUMA = <<~TEXT
         ## A config/puma.rb
 
-        It is read as it is where there is no `config/chaton.rb`; the one `rails new` writes needs no change. `bind`,
+        It is read if there is no `config/chaton.rb`; the file that `rails new` writes needs no change. `bind`,
         `port`, `threads`, `workers`, `preload_app!`, `environment`, `pidfile`, `stdout_redirect`, `rackup`, `tag`,
-        `directory`, the hooks above and the lines named in the tables mean what they mean there. What differs:
+        `directory`, the hooks above and the lines named in the tables mean the same as in Puma. Differences:
 
         - with workers, the application is preloaded unless the file says `preload_app! false`;
-        - `worker_timeout` ends only workers in which no Ruby code can run, never a busy one;
-        - `threads 5, 5` sets bounds between which the pool sizes itself; a higher maximum costs nothing.
+        - `worker_timeout` kills only workers in which no Ruby code can run, never busy ones;
+        - `threads 5, 5` are bounds within which the pool sizes itself; a higher maximum costs nothing.
 
-        These lines are accepted and have no effect; the log says so at the start:
+        These lines are accepted and have no effect, which the log notes at the start:
 
         | line | why |
         |---|---|
       TEXT
 
-      # Head of the table of refused lines.
+      # Introduction to the table of refused lines.
       REFUSED = <<~TEXT
         These are refused:
 
@@ -194,7 +197,7 @@ module Chaton
       end
 
       def self.refused
-        only = PumaLines::ONLY.map { |name, (value, why)| "| `#{name}`, but for `#{value.inspect}` | #{why} |\n" }
+        only = PumaLines::ONLY.map { |name, (value, why)| "| `#{name}`, except `#{value.inspect}` | #{why} |\n" }
         plugins = PumaLines::REFUSED_PLUGINS.map { |name, why| "| `plugin :#{name}` | #{why} |\n" }
         [*PumaLines::REFUSED.map { |name, why| "| `#{name}` | #{why} |\n" }, *only, *plugins,
          "| `plugin`, any other | #{PumaLines::NO_PLUGIN} |\n"].join

@@ -97,7 +97,7 @@ class CeilingsIntegrationTest < Minitest::Test
     server = launch(rackup: "KEPT = \"x\" * 40_000_000\n#{Server::HELLO}",
                     config: config(2, "limit \"24M\"", FAR, preload: false))
     assert_equal 1, server.wait_exit
-    assert_match(/cannot start; the server ends  reason="memory limit 24 MiB is below what .* loading: \d+ MiB; raise/,
+    assert_match(/cannot start; the server exits  reason="memory limit 24 MiB is below what .* loading: \d+ MiB; raise/,
                  server.log)
     refute_match(/ ready  listen/, server.log)
     server.wait_all_gone
@@ -113,7 +113,7 @@ class CeilingsIntegrationTest < Minitest::Test
     reason = "memory limit_hard 36 MiB is below what the application needs while it is loading: "
     assert_match(/worker did not become ready .*status="killed by SIGKILL" reason="#{reason}/, server.log)
     assert_match(/failed to boot 2 times in a row/, server.log)
-    assert_match(/no worker could be started; the server ends  reason="#{reason}/, server.log)
+    assert_match(/no worker could be started; the server exits  reason="#{reason}/, server.log)
     server.wait_all_gone
   end
 
