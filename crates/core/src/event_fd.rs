@@ -1,7 +1,7 @@
 //! The event_fd: an event descriptor that wakes the scheduler out of `ppoll`.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Wakes one waiting thread; rings before the wait are kept and joined.
 pub struct EventFd(OwnedFd);
@@ -28,15 +28,21 @@ impl EventFd {
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Forgets the rings so far.
-    pub fn clear(&self) {
+    /// Forgets the notifications so far; whether there were any.
+    pub fn clear(&self) -> bool {
         let mut count = [0u8; 8];
         // SAFETY: reads 8 bytes into ours; an empty counter is EAGAIN.
-        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) == 8 }
     }
 
     /// The descriptor to wait on.
     pub fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }

@@ -11,8 +11,12 @@ pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+mod clock;
 mod error;
 mod options;
+mod payload;
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+mod poll;
 mod traits;
 mod types;
 
@@ -36,7 +40,7 @@ pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::factory(options),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "unix" => redis::factory(options),
+        "redis" | "rediss" | "valkey" | "valkeys" | "unix" => redis::factory(options),
         _ => Err(StoreError::refused(format!(
             "store {:?}: unknown kind; use sqlite://PATH, redis://HOST:PORT/DB, rediss:// or unix://PATH",
             without_password(&options.url)

@@ -6,6 +6,15 @@ use std::time::Duration;
 
 use crate::limit::Limit;
 
+/// Jobs claimed at once.
+pub(super) const CLAIM_MAX: usize = 1000;
+/// Jids of failed jobs that a [`BatchStatus`] names at most.
+pub(super) const FAILED_JIDS_MAX: usize = 1000;
+/// How long a cancel is kept.
+pub(super) const CANCEL_TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long a signal waits for its process, as in Sidekiq's own UI.
+pub(super) const SIGNAL_TTL: Duration = Duration::from_secs(60);
+
 /// A job to be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct NewJob<'a> {

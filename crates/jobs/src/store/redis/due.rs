@@ -1,53 +1,54 @@
-//! What is due: from the retry set and the schedule.
+//! Due jobs of the retry set and the schedule.
 //!
-//! A job's time of enqueueing is written into its document here and not in the
-//! script: what Lua decodes and encodes again is another document (`[]` turns
-//! `{}`, long numbers lose digits). The script moves a member only if it is
-//! still there, so two processes may try the same one.
+//! The new `enqueued_at` is written into the document here and not in the
+//! script, because Lua's JSON library changes documents: `[]` turns into `{}`
+//! and long numbers lose digits. The script moves an entry only if it is still
+//! there, so that two processes may try the same one.
 
-use super::resp::{Pack, Value};
+use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
-use super::RedisStore;
+use super::store::RedisStore;
 use crate::document::stamped;
-use crate::store::{ClaimedJob, DueSummary, Result};
+use crate::store::traits::Result;
+use crate::store::types::{ClaimedJob, DueSummary};
 
-/// Jobs moved by one call of the script: it holds up the server no longer.
+/// Jobs moved by one call of the script, which blocks the server meanwhile.
 const MOVE_MAX: usize = 500;
-/// The sets, in the order in which they are looked at.
+/// The sets, in the order in which they are read.
 const SETS: [&str; 2] = ["retry", "schedule"];
 
-struct Member {
+struct DueEntry {
     set: &'static str,
     score: f64,
     payload: Vec<u8>,
-    /// Its queue and its new document; none when it is malformed.
-    ready: Option<(String, Vec<u8>)>,
+    /// Its queue and its new document; `None` when it is malformed.
+    requeued: Option<(String, Vec<u8>)>,
 }
 
 impl RedisStore {
     pub(super) fn move_due_jobs(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
-        let (members, mut due) = self.due(now_s, max)?;
-        let mut rest = &members[..];
+        let (entries, mut due) = self.due(now_s, max)?;
+        let mut rest = &entries[..];
         while !rest.is_empty() {
             let some = &rest[..rest.len().min(MOVE_MAX)];
             rest = &rest[some.len()..];
-            let mut pack = Pack::new();
-            self.conn.script(&mut pack, Script::MoveDue, 3 + 5 * some.len())?;
-            self.burial(&mut pack, now_s);
-            for member in some {
-                pack.word(member.set).word(&member.payload);
-                match &member.ready {
-                    Some((queue, payload)) => pack.word("push").word(queue).word(payload),
-                    None => pack.word("bury").word("").word(""),
+            let mut pipeline = Pipeline::new();
+            self.conn.script(&mut pipeline, Script::MoveDue, 3 + 5 * some.len())?;
+            self.add_dead_limits(&mut pipeline, now_s);
+            for entry in some {
+                pipeline.word(entry.set).word(&entry.payload);
+                match &entry.requeued {
+                    Some((queue, payload)) => pipeline.word("push").word(queue).word(payload),
+                    None => pipeline.word("dead").word("").word(""),
                 };
             }
             if rest.is_empty() {
-                next(&mut pack);
+                add_next_at(&mut pipeline);
             }
-            let mut replies = self.run(&pack)?;
+            let mut replies = self.run(&pipeline)?;
             due.moved += replies.next().map_or(0, |moved| moved.count()) as usize;
             if rest.is_empty() {
-                due.next_at = read_next(replies);
+                due.next_at = read_next_at(replies);
             }
         }
         Ok(due)
@@ -60,78 +61,77 @@ impl RedisStore {
         now_s: f64,
         max: usize,
     ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
-        let (members, mut due) = self.due(now_s, max)?;
-        if members.is_empty() {
+        let (entries, mut due) = self.due(now_s, max)?;
+        if entries.is_empty() {
             return Ok((Vec::new(), due));
         }
-        let mut pack = Pack::new();
-        self.conn.script(&mut pack, Script::ClaimDue, 5 + 3 * members.len())?;
-        self.burial(&mut pack, now_s);
-        pack.word(owner).number(first_ticket);
-        for member in &members {
-            pack.word(member.set).word(&member.payload);
-            pack.word(if member.ready.is_some() { "take" } else { "bury" });
+        let mut pipeline = Pipeline::new();
+        self.conn.script(&mut pipeline, Script::ClaimDue, 5 + 3 * entries.len())?;
+        self.add_dead_limits(&mut pipeline, now_s);
+        pipeline.word(owner).number(first_ticket);
+        for entry in &entries {
+            pipeline.word(entry.set).word(&entry.payload);
+            pipeline.word(if entry.requeued.is_some() { "claim" } else { "dead" });
         }
-        next(&mut pack);
-        let mut replies = self.run(&pack)?;
-        let there = replies.next().unwrap_or(Value::Nil).items();
-        due.next_at = read_next(replies);
-        let mut claimed = Vec::with_capacity(members.len());
+        add_next_at(&mut pipeline);
+        let mut replies = self.run(&pipeline)?;
+        let there = replies.next().unwrap_or(RespValue::Nil).items();
+        due.next_at = read_next_at(replies);
+        let mut claimed = Vec::with_capacity(entries.len());
         let mut ticket = first_ticket;
-        for (member, there) in members.into_iter().zip(there) {
+        for (entry, there) in entries.into_iter().zip(there) {
             if there.count() == 0 {
                 continue;
             }
             due.moved += 1;
-            if member.ready.is_some() {
-                claimed.push(ClaimedJob { ticket, queue: "".into(), payload: member.payload });
+            if entry.requeued.is_some() {
+                claimed.push(ClaimedJob { ticket, queue: "".into(), payload: entry.payload });
                 ticket += 1;
             }
         }
         Ok((claimed, due))
     }
 
-    /// What is due, and when the next one is if nothing is.
-    fn due(&mut self, now_s: f64, max: usize) -> Result<(Vec<Member>, DueSummary)> {
-        let mut pack = Pack::new();
+    /// The due entries, longest due first, and when the next one is due.
+    fn due(&mut self, now_s: f64, max: usize) -> Result<(Vec<DueEntry>, DueSummary)> {
+        let mut pipeline = Pipeline::new();
         for set in SETS {
-            pack.begin(8).word("ZRANGEBYSCORE").word(set).word("-inf").float(now_s);
-            pack.word("WITHSCORES").word("LIMIT").word("0").number(max as u64);
+            pipeline.begin(8).word("ZRANGEBYSCORE").word(set).word("-inf").float(now_s);
+            pipeline.word("WITHSCORES").word("LIMIT").word("0").number(max as u64);
         }
-        next(&mut pack);
-        let mut replies = self.run(&pack)?;
-        let mut members = Vec::new();
+        add_next_at(&mut pipeline);
+        let mut replies = self.run(&pipeline)?;
+        let mut entries = Vec::new();
         let mut due = DueSummary::default();
         for set in SETS {
-            for (payload, score) in replies.next().unwrap_or(Value::Nil).scored() {
-                members.push(Member { set, score, payload, ready: None });
+            for (payload, score) in replies.next().unwrap_or(RespValue::Nil).scored() {
+                entries.push(DueEntry { set, score, payload, requeued: None });
             }
         }
-        // The one that is due for longest first, whichever set it is in.
-        members.sort_by(|a, b| a.score.total_cmp(&b.score));
-        members.truncate(max);
-        for member in &mut members {
-            due.lag_max_s = due.lag_max_s.max(now_s - member.score);
-            member.ready = stamped(&member.payload, now_s, self.rules.format, false);
+        entries.sort_by(|a, b| a.score.total_cmp(&b.score));
+        entries.truncate(max);
+        for entry in &mut entries {
+            due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
+            entry.requeued = stamped(&entry.payload, now_s, self.options.format, false);
         }
-        due.next_at = read_next(replies);
-        Ok((members, due))
+        due.next_at = read_next_at(replies);
+        Ok((entries, due))
     }
 
-    /// What a script needs to put a job into the dead set.
-    pub(super) fn burial(&self, pack: &mut Pack, now_s: f64) {
-        pack.float(now_s).number(self.rules.dead_max as u64);
-        pack.number(self.rules.dead_age.as_secs());
+    /// Adds the arguments with which a script adds to the dead set.
+    pub(super) fn add_dead_limits(&self, pipeline: &mut Pipeline, now_s: f64) {
+        pipeline.float(now_s).number(self.options.dead_max as u64);
+        pipeline.number(self.options.dead_age.as_secs());
     }
 }
 
-fn next(pack: &mut Pack) {
+fn add_next_at(pipeline: &mut Pipeline) {
     for set in SETS {
-        pack.begin(5).word("ZRANGE").word(set).word("0").word("0").word("WITHSCORES");
+        pipeline.begin(5).word("ZRANGE").word(set).word("0").word("0").word("WITHSCORES");
     }
 }
 
-pub(super) fn read_next(replies: impl Iterator<Item = Value>) -> Option<f64> {
+pub(super) fn read_next_at(replies: impl Iterator<Item = RespValue>) -> Option<f64> {
     let scores = replies.take(2).flat_map(|reply| reply.scored()).map(|(_, score)| score);
     scores.min_by(f64::total_cmp)
 }

@@ -1,11 +1,12 @@
-//! Jobs into the store.
+//! Pushing jobs.
 
 use std::time::Duration;
 
-use super::resp::{Pack, Value};
+use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
-use super::{ms, RedisStore};
-use crate::store::{NewJob, PushResult, Result};
+use super::store::{ms, RedisStore};
+use crate::store::traits::Result;
+use crate::store::types::{NewJob, PushResult};
 
 impl RedisStore {
     pub(super) fn push_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
@@ -14,24 +15,24 @@ impl RedisStore {
         }
         if jobs.iter().any(|job| job.lock.is_some() || job.bid.is_some()) {
             let answers = self.push_script("", Duration::ZERO, jobs)?.items();
-            let pushed = |holder: Value| match holder.text() {
+            let pushed = |holder: RespValue| match holder.text() {
                 holder if holder.is_empty() => PushResult::Stored,
                 holder => PushResult::Locked(holder),
             };
             return Ok(answers.into_iter().map(pushed).collect());
         }
-        let mut pack = Pack::new();
+        let mut pipeline = Pipeline::new();
         let mut groups = 0;
-        for group in jobs.chunk_by(same_place) {
+        for group in jobs.chunk_by(same_target) {
             groups += 1;
-            push_group(&mut pack, group);
+            push_group(&mut pipeline, group);
         }
-        // One group is one command, all or nothing by itself: the name of the
-        // queue comes before it and harms nobody if it stands alone.
+        // A single group is one command, atomic by itself. The queue's name is
+        // added before it and does no harm if the command fails.
         if groups == 1 {
-            self.conn.run(&pack)?;
+            self.conn.run(&pipeline)?;
         } else {
-            self.conn.atomic(&pack)?;
+            self.conn.atomic(&pipeline)?;
         }
         Ok(vec![PushResult::Stored; jobs.len()])
     }
@@ -41,28 +42,28 @@ impl RedisStore {
         Ok(answers.into_iter().next().is_some_and(|holder| holder.text().is_empty()))
     }
 
-    fn push_script(&mut self, once: &str, ttl: Duration, jobs: &[NewJob<'_>]) -> Result<Value> {
-        let mut pack = Pack::new();
-        self.conn.script(&mut pack, Script::Push, 2 + 7 * jobs.len())?;
-        pack.word(once).number(ms(ttl));
+    fn push_script(&mut self, once: &str, ttl: Duration, jobs: &[NewJob<'_>]) -> Result<RespValue> {
+        let mut pipeline = Pipeline::new();
+        self.conn.script(&mut pipeline, Script::Push, 2 + 7 * jobs.len())?;
+        pipeline.word(once).number(ms(ttl));
         for job in jobs {
-            pack.word(job.queue).word(job.payload);
+            pipeline.word(job.queue).word(job.payload);
             match job.at {
-                Some(at) => pack.float(at),
-                None => pack.word(""),
+                Some(at) => pipeline.float(at),
+                None => pipeline.word(""),
             };
             match job.lock {
-                Some(lock) => pack.word(lock.key).word(lock.jid).number(ms(lock.ttl)),
-                None => pack.word("").word("").word(""),
+                Some(lock) => pipeline.word(lock.key).word(lock.jid).number(ms(lock.ttl)),
+                None => pipeline.word("").word("").word(""),
             };
-            pack.word(job.bid.unwrap_or_default());
+            pipeline.word(job.bid.unwrap_or_default());
         }
-        Ok(self.run(&pack)?.next().unwrap_or(Value::Nil))
+        Ok(self.run(&pipeline)?.next().unwrap_or(RespValue::Nil))
     }
 }
 
-/// Whether both go into the same list or set by one command.
-fn same_place(a: &NewJob<'_>, b: &NewJob<'_>) -> bool {
+/// Whether one command can add both jobs.
+fn same_target(a: &NewJob<'_>, b: &NewJob<'_>) -> bool {
     match (a.at, b.at) {
         (None, None) => a.queue == b.queue,
         (Some(_), Some(_)) => true,
@@ -70,18 +71,18 @@ fn same_place(a: &NewJob<'_>, b: &NewJob<'_>) -> bool {
     }
 }
 
-fn push_group(pack: &mut Pack, group: &[NewJob<'_>]) {
+fn push_group(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
     let first = &group[0];
     if first.at.is_some() {
-        pack.begin(2 + 2 * group.len()).word("ZADD").word("schedule");
+        pipeline.begin(2 + 2 * group.len()).word("ZADD").word("schedule");
         for job in group {
-            pack.float(job.at.unwrap_or_default()).word(job.payload);
+            pipeline.float(job.at.unwrap_or_default()).word(job.payload);
         }
     } else {
-        pack.begin(3).word("SADD").word("queues").word(first.queue);
-        pack.begin(2 + group.len()).word("LPUSH").parts(&[b"queue:", first.queue.as_bytes()]);
+        pipeline.begin(3).word("SADD").word("queues").word(first.queue);
+        pipeline.begin(2 + group.len()).word("LPUSH").parts(&[b"queue:", first.queue.as_bytes()]);
         for job in group {
-            pack.word(job.payload);
+            pipeline.word(job.payload);
         }
     }
 }

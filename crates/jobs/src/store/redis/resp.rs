@@ -4,25 +4,25 @@ use std::io::Write as _;
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum RespValue {
     /// Null.
     Nil,
-    /// A number.
+    /// An integer.
     Int(i64),
-    /// A floating number.
+    /// A floating-point number.
     Double(f64),
     /// A string.
     Bulk(Vec<u8>),
     /// An array or a set; a map with its keys and values in turn.
-    Array(Vec<Value>),
+    Array(Vec<RespValue>),
     /// A message that answers no command.
-    Push(Vec<Value>),
+    Push(Vec<RespValue>),
     /// The server's error, its code first.
     Error(String),
 }
 
-impl Value {
-    /// A number, also one that came as text.
+impl RespValue {
+    /// The integer of a number or a text.
     pub fn int(&self) -> Option<i64> {
         match self {
             Self::Int(n) => Some(*n),
@@ -32,12 +32,12 @@ impl Value {
         }
     }
 
-    /// A number that is never negative; 0 for anything else.
+    /// A count; 0 for anything that is none.
     pub fn count(&self) -> u64 {
         self.int().and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
     }
 
-    /// A floating number, also one that came as text.
+    /// The floating-point number of a number or a text.
     pub fn float(&self) -> Option<f64> {
         match self {
             Self::Int(n) => Some(*n as f64),
@@ -47,7 +47,7 @@ impl Value {
         }
     }
 
-    /// The bytes of a string; none for anything else.
+    /// The bytes of a string; empty for anything else.
     pub fn bytes(self) -> Vec<u8> {
         match self {
             Self::Bulk(bytes) => bytes,
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// Text, what is no UTF-8 replaced; empty for anything else.
+    /// Text with invalid UTF-8 replaced; empty for anything else.
     pub fn text(self) -> String {
         match self {
             Self::Bulk(bytes) => String::from_utf8(bytes)
@@ -65,8 +65,8 @@ impl Value {
         }
     }
 
-    /// Members of an array; none for anything else.
-    pub fn items(self) -> Vec<Value> {
+    /// Members of an array; empty for anything else.
+    pub fn items(self) -> Vec<RespValue> {
         match self {
             Self::Array(items) | Self::Push(items) => items,
             _ => Vec::new(),
@@ -74,7 +74,7 @@ impl Value {
     }
 
     /// Keys and values of a map.
-    pub fn pairs(self) -> Vec<(Value, Value)> {
+    pub fn pairs(self) -> Vec<(RespValue, RespValue)> {
         let mut items = self.items().into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
         while let (Some(key), Some(value)) = (items.next(), items.next()) {
@@ -85,7 +85,7 @@ impl Value {
 
     /// Members and scores of `WITHSCORES`: pairs in RESP3.
     pub fn scored(self) -> Vec<(Vec<u8>, f64)> {
-        let pair = |item: Value| {
+        let pair = |item: RespValue| {
             let mut pair = item.items().into_iter();
             let member = pair.next()?.bytes();
             Some((member, pair.next()?.float()?))
@@ -94,20 +94,20 @@ impl Value {
     }
 }
 
-/// Commands ready to be sent, several in one piece.
+/// Commands that are sent together.
 #[derive(Debug, Default)]
-pub struct Pack {
+pub struct Pipeline {
     bytes: Vec<u8>,
     starts: Vec<usize>,
 }
 
-impl Pack {
-    /// Nothing yet.
+impl Pipeline {
+    /// Without commands.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Begins a command of that many words, which [`Pack::word`] must follow.
+    /// Begins a command; calls that add this number of words must follow.
     pub fn begin(&mut self, words: usize) -> &mut Self {
         self.starts.push(self.bytes.len());
         self.head(b'*', words);
@@ -139,13 +139,13 @@ impl Pack {
         self.word(&text[..40 - left])
     }
 
-    /// Adds a floating number as a word, in the shortest form that reads back
-    /// to the same number, always with a point (`1700000000.0`).
+    /// Adds a floating-point number as a word, in the shortest form that reads
+    /// back to the same number, always with a point (`1700000000.0`).
     pub fn float(&mut self, number: f64) -> &mut Self {
         self.word(format!("{number:?}"))
     }
 
-    /// A whole command.
+    /// Adds a whole command.
     pub fn command(&mut self, words: &[&[u8]]) -> &mut Self {
         self.begin(words.len());
         for word in words {
@@ -155,49 +155,51 @@ impl Pack {
     }
 
     /// Adds another pipeline's commands.
-    pub fn append(&mut self, other: &Pack) -> &mut Self {
+    pub fn append(&mut self, other: &Pipeline) -> &mut Self {
         let base = self.bytes.len();
         self.starts.extend(other.starts.iter().map(|start| base + start));
         self.bytes.extend_from_slice(&other.bytes);
         self
     }
 
-    /// Commands in it.
+    /// Number of commands.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no commands.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// What goes over the wire.
+    /// The bytes to send.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// One command of it.
-    pub fn part(&self, index: usize) -> &[u8] {
+    /// The bytes of one command.
+    pub fn command_bytes(&self, index: usize) -> &[u8] {
         let end = self.starts.get(index + 1).copied().unwrap_or(self.bytes.len());
         &self.bytes[self.starts[index]..end]
     }
 
     fn head(&mut self, kind: u8, count: usize) {
-        let mut digits = [0u8; 20];
-        let mut at = digits.len();
-        let mut rest = count;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
         self.bytes.push(kind);
-        self.bytes.extend_from_slice(&digits[at..]);
+        self.bytes.extend_from_slice(decimal(&mut [0; 20], count as u64));
         self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The decimal digits of a number: much faster than `format!`.
+pub fn decimal(buffer: &mut [u8; 20], number: u64) -> &[u8] {
+    let (mut at, mut rest) = (buffer.len(), number);
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            return &buffer[at..];
+        }
     }
 }
 
@@ -206,12 +208,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packs_commands_one_after_the_other() {
-        let mut pack = Pack::new();
-        pack.command(&[b"GET", b"a\r\n"]);
-        pack.begin(3).word("SET").number(-12i64).float(1_700_000_000.0);
-        assert_eq!(pack.len(), 2);
-        assert_eq!(pack.part(0), b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
-        assert_eq!(pack.part(1), b"*3\r\n$3\r\nSET\r\n$3\r\n-12\r\n$12\r\n1700000000.0\r\n");
+    fn encodes_commands_one_after_the_other() {
+        let mut pipeline = Pipeline::new();
+        pipeline.command(&[b"GET", b"a\r\n"]);
+        pipeline.begin(3).word("SET").number(-12i64).float(1_700_000_000.0);
+        assert_eq!(pipeline.len(), 2);
+        assert_eq!(pipeline.command_bytes(0), b"*2\r\n$3\r\nGET\r\n$3\r\na\r\n\r\n");
+        assert_eq!(
+            pipeline.command_bytes(1),
+            b"*3\r\n$3\r\nSET\r\n$3\r\n-12\r\n$12\r\n1700000000.0\r\n"
+        );
     }
 }

@@ -1,59 +1,59 @@
-//! The scripts: each moves something in several steps that must not be seen
-//! apart. They name their keys themselves, which only a cluster would mind.
+//! The Lua scripts: each makes a change of several steps atomic. They compute
+//! their keys themselves, which only Redis Cluster forbids.
 
 /// Names of the scripts, in the order of [`SCRIPTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
-    /// Into the in-flight set.
+    /// Claims jobs.
     Claim,
-    /// Out of it, with what goes with that.
+    /// Acknowledges jobs that are retried, requeued or have side effects.
     Ack,
-    /// Jobs with locks or batches, or once.
+    /// Pushes jobs that have locks or batches, or are pushed once.
     Push,
-    /// Due jobs to their queues.
+    /// Moves due jobs to their queues.
     MoveDue,
-    /// Due jobs into the in-flight set.
+    /// Moves due jobs into the in-flight set.
     ClaimDue,
-    /// A sign of life.
+    /// Writes a heartbeat.
     Heartbeat,
-    /// The end of an owner.
+    /// Forgets an owner.
     Forget,
-    /// Limiters.
+    /// Asks limiters.
     Acquire,
-    /// Locks.
+    /// Releases locks.
     Unlock,
-    /// What a removed job held.
-    Free,
-    /// One job out of a place.
-    Take,
-    /// Many jobs out of a place.
+    /// Releases the locks and batches of removed jobs.
+    Release,
+    /// Takes one job out of a queue or set.
+    TakeEntry,
+    /// Removes many jobs from a queue or set.
     Clear,
     /// Counters and sizes.
     Stats,
     /// Queues.
     Queues,
-    /// A new batch.
+    /// Opens a batch.
     BatchOpen,
-    /// All its jobs are pushed.
+    /// Closes a batch.
     BatchClose,
 }
 
-/// One script.
-pub struct Parts {
-    /// Functions that it uses.
+/// The source of one script.
+pub struct ScriptSource {
+    /// Shared functions that it uses.
     uses: &'static [&'static str],
     body: &'static str,
-    /// It adds to the store: refused when the server is full. All others may
-    /// use a full server, so that it can be drained.
+    /// It adds jobs and is refused by a full server. All others are allowed
+    /// there, so that the server can be drained.
     adds: bool,
 }
 
 const OWNERS: &str = include_str!("lua/owners.lua");
 const JOBS: &str = include_str!("lua/shared.lua");
 
-macro_rules! parts {
+macro_rules! scripts {
     ($($name:literal [$($uses:ident)*] $adds:literal),* $(,)?) => {
-        [$(Parts {
+        [$(ScriptSource {
             uses: &[$($uses),*],
             body: include_str!(concat!("lua/", $name, ".lua")),
             adds: $adds,
@@ -62,18 +62,18 @@ macro_rules! parts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [Parts; 16] = parts![
+pub const SCRIPTS: [ScriptSource; 16] = scripts![
     "claim" [OWNERS] false,
-    "settle" [JOBS] false,
+    "ack" [JOBS] false,
     "push" [JOBS] true,
     "move_due" [JOBS] false,
     "claim_due" [OWNERS JOBS] false,
-    "beat" [OWNERS] false,
+    "heartbeat" [OWNERS] false,
     "forget" [] false,
     "acquire" [] false,
     "unlock" [JOBS] false,
-    "free" [JOBS] false,
-    "take" [JOBS] false,
+    "release" [JOBS] false,
+    "take_entry" [JOBS] false,
     "clear" [] false,
     "stats" [] false,
     "queues" [] false,
@@ -81,11 +81,11 @@ pub const SCRIPTS: [Parts; 16] = parts![
     "batch_close" [JOBS] false,
 ];
 
-impl Parts {
-    /// The script as it is loaded. From version 7 on a first line says that it
-    /// may run on a full server. Before, any script may begin there and is
-    /// stopped at the first command that needs memory, unless it has written
-    /// by then: so it begins with a write that needs none and does nothing.
+impl ScriptSource {
+    /// The script as it is loaded. Since Redis 7 its first line allows it to run
+    /// on a full server. Redis 6 starts any script there and stops it at the
+    /// first command that needs memory, unless it has written before: so it
+    /// begins with a write that needs no memory and changes nothing.
     pub fn text(&self, shebang: bool) -> String {
         let first = match (shebang, self.adds) {
             (true, true) => "#!lua\n",

@@ -1,71 +1,67 @@
-//! Waits for the server to say that a key changed that was read here (RESP3,
-//! `CLIENT TRACKING`): nothing is asked while nothing happens but one PING in
-//! [`PING_EVERY`], so a peer that vanished without a word is found out within
-//! that time and one answer's.
+//! Waits for changes of keys, which the server reports for all keys that were
+//! read on this connection (RESP3, `CLIENT TRACKING`). While nothing happens the
+//! only traffic is a PING every [`PING_EVERY`], which finds a peer that vanished
+//! within that time and one answer's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::conn::{Conn, Shared};
-use super::due::read_next;
-use super::link::{Ready, Wake};
-use super::resp::{Pack, Value};
-use crate::store::{Availability, Interrupt, Result, StoreError, StoreWatch, WatchEvent};
+use chaton_core::event_fd::EventFd;
 
-/// Silence after which the server is asked whether it lives.
+use super::connection::{RedisConnection, ServerHandle};
+use super::due::read_next_at;
+use super::resp::{Pipeline, RespValue};
+use super::transport::PollResult;
+use crate::store::error::StoreError;
+use crate::store::traits::{Interrupt, Result, StoreWatch};
+use crate::store::types::{Availability, WatchEvent};
+
+/// Silence after which the server is asked for a PONG.
 const PING_EVERY: Duration = Duration::from_secs(10);
 
-/// A watcher.
+/// A watch of one server.
 pub struct RedisWatch {
-    conn: Conn,
-    shared: Arc<Shared>,
-    wake: Option<Arc<WakeUp>>,
+    conn: RedisConnection,
+    /// `None` when the process had no descriptor left; waits fail then.
+    interrupt: Option<Arc<EventFd>>,
     queues: Vec<Arc<str>>,
 }
 
-struct WakeUp(Wake);
+struct EventInterrupt(Option<Arc<EventFd>>);
 
-impl Interrupt for WakeUp {
+impl Interrupt for EventInterrupt {
     fn interrupt(&self) {
-        self.0.raise();
+        self.0.as_ref().map(|event| event.notify());
     }
-}
-
-/// Without a descriptor to raise there is nothing to interrupt: waits fail.
-struct NoWake;
-
-impl Interrupt for NoWake {
-    fn interrupt(&self) {}
 }
 
 impl RedisWatch {
-    /// Not connected yet.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let wake = Wake::new().ok().map(|wake| Arc::new(WakeUp(wake)));
-        Self { conn: Conn::new(shared.clone(), true), shared, wake, queues: Vec::new() }
+    /// Does not connect yet.
+    pub fn new(server: Arc<ServerHandle>) -> Self {
+        let interrupt = EventFd::new().ok().map(Arc::new);
+        Self { conn: RedisConnection::new(server, true), interrupt, queues: Vec::new() }
     }
 
-    fn heard(&mut self) -> Option<WatchEvent> {
-        let messages = self.conn.pushes();
+    /// The changes that the server has reported.
+    fn reported(&mut self) -> Option<WatchEvent> {
+        let mut messages = self.conn.pushes().into_iter().map(Vec::into_iter);
+        let is_change = |message: &mut std::vec::IntoIter<RespValue>| {
+            message.next() == Some(RespValue::Bulk(b"invalidate".to_vec()))
+        };
         let (mut queues, mut other, mut any) = (Vec::new(), false, false);
-        for message in messages {
-            let mut parts = message.into_iter();
-            if parts.next() != Some(Value::Bulk(b"invalidate".to_vec())) {
-                continue;
-            }
+        for mut message in messages.by_ref().filter_map(|mut m| is_change(&mut m).then_some(m)) {
             any = true;
-            match parts.next() {
-                Some(Value::Array(keys)) => {
-                    for key in keys {
-                        match self.queue(&key.bytes()) {
-                            Some(queue) if queues.contains(&queue) => {}
-                            Some(queue) => queues.push(queue),
-                            None => other = true,
-                        }
-                    }
+            // Without keys: the server was flushed.
+            let Some(RespValue::Array(keys)) = message.next() else {
+                other = true;
+                continue;
+            };
+            for key in keys {
+                match self.queue(&key.bytes()) {
+                    Some(queue) if queues.contains(&queue) => {}
+                    Some(queue) => queues.push(queue),
+                    None => other = true,
                 }
-                // The server was flushed.
-                _ => other = true,
             }
         }
         any.then_some(WatchEvent::Changed { queues, other })
@@ -80,79 +76,77 @@ impl RedisWatch {
 impl StoreWatch for RedisWatch {
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         self.queues = queues.to_vec();
-        let mut pack = Pack::new();
+        let mut pipeline = Pipeline::new();
         for queue in queues {
-            pack.begin(2).word("LLEN").parts(&[b"queue:", queue.as_bytes()]);
+            pipeline.begin(2).word("LLEN").parts(&[b"queue:", queue.as_bytes()]);
         }
-        pack.command(&[b"SMEMBERS", b"paused"]);
+        pipeline.command(&[b"SMEMBERS", b"paused"]);
         for set in ["retry", "schedule"] {
-            pack.begin(5).word("ZRANGE").word(set).word("0").word("0").word("WITHSCORES");
+            pipeline.begin(5).word("ZRANGE").word(set).word("0").word("0").word("WITHSCORES");
         }
-        pack.command(&[b"ZCARD", b"chaton:cancels"]);
-        // What was heard before is old news: it is all read anew.
+        pipeline.command(&[b"ZCARD", b"chaton:cancels"]);
+        // Older messages are dropped: everything is read again.
         self.conn.pushes();
-        let mut replies = self.conn.run(&pack)?.into_iter();
+        let mut replies = self.conn.run(&pipeline)?.into_iter();
         let sizes: Vec<u64> = replies.by_ref().take(queues.len()).map(|n| n.count()).collect();
-        let paused = replies.next().unwrap_or(Value::Nil).items();
-        let is_paused = |queue: &str| paused.contains(&Value::Bulk(queue.as_bytes().to_vec()));
+        let paused = replies.next().unwrap_or(RespValue::Nil).items();
+        let is_paused = |queue: &str| paused.contains(&RespValue::Bulk(queue.as_bytes().to_vec()));
         let ready = queues.iter().zip(sizes).any(|(queue, size)| size > 0 && !is_paused(queue));
-        Ok(Availability { ready, next_at: read_next(replies) })
+        Ok(Availability { ready, next_at: read_next_at(replies) })
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
-        let Some(wake) = self.wake.clone() else {
+        let shown = |watch: &Self| watch.conn.address().shown.clone();
+        let Some(interrupt) = self.interrupt.clone() else {
             return Err(StoreError::unavailable(format!(
                 "{}: no descriptor left to wait with; raise the limit of open files",
-                self.shared.address.shown
+                shown(self)
             )));
         };
         let deadline = Instant::now() + timeout;
-        let answer = self.shared.address.answer_timeout;
-        let mut quiet_since = Instant::now();
-        let mut asked = false;
+        let answer = self.conn.address().answer_timeout;
+        let mut silent_since = Instant::now();
+        let mut pinged = false;
         loop {
-            if wake.0.take() {
+            if interrupt.clear() {
                 return Ok(WatchEvent::Interrupted);
             }
-            // Not armed, or armed on a connection that is gone: look again.
-            if !self.conn.is_live() {
+            // Not armed, or armed on a connection that is gone.
+            if !self.conn.is_open() {
                 return Ok(WatchEvent::Changed { queues: Vec::new(), other: true });
             }
-            if let Some(event) = self.heard() {
+            if let Some(event) = self.reported() {
                 return Ok(event);
             }
             let now = Instant::now();
-            let patience = quiet_since + if asked { answer } else { PING_EVERY };
-            if now >= patience {
-                if asked {
+            let ping_at = silent_since + if pinged { answer } else { PING_EVERY };
+            if now >= ping_at {
+                if pinged {
                     self.conn.close();
                     return Err(StoreError::unavailable(format!(
                         "{}: no answer to a PING within {} s",
-                        self.shared.address.shown,
+                        shown(self),
                         answer.as_secs_f64()
                     )));
                 }
-                self.conn.ask(&[b"PING"])?;
-                asked = true;
-                quiet_since = now;
+                self.conn.send(&[b"PING"])?;
+                pinged = true;
+                silent_since = now;
                 continue;
             }
-            let left = deadline.min(patience).saturating_duration_since(now);
-            match self.conn.listen(&wake.0, left)? {
-                Ready::Link => {
-                    asked = false;
-                    quiet_since = Instant::now();
+            let left = deadline.min(ping_at).saturating_duration_since(now);
+            match self.conn.wait_for_push(&interrupt, left)? {
+                PollResult::Ready => {
+                    pinged = false;
+                    silent_since = Instant::now();
                 }
-                Ready::Nothing if now >= deadline => return Ok(WatchEvent::Timeout),
+                PollResult::TimedOut if now >= deadline => return Ok(WatchEvent::Timeout),
                 _ => {}
             }
         }
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
-        match &self.wake {
-            Some(wake) => wake.clone(),
-            None => Arc::new(NoWake),
-        }
+        Arc::new(EventInterrupt(self.interrupt.clone()))
     }
 }

@@ -1,12 +1,13 @@
--- now, owner, then for each ask: ticket, number of limits, each as kind, key,
--- max, seconds. → for each '' (start), '?' or the time to ask again
+-- Asks limiters. now, owner, then for each request: ticket, number of limits, each
+-- as kind, key, max, seconds. Returns for each '' (granted), '?' (not known when)
+-- or the time to ask again.
 local now, owner = tonumber(ARGV[1]), ARGV[2]
 local at, out = 3, {}
 local function word()
   at = at + 1
   return ARGV[at - 1]
 end
--- nil: granted; false: nobody knows when; else when.
+-- nil: granted; false: refused, not known until when; else the time to ask again.
 local function refused(kind, key, max, span, member)
   if kind == 'slots' then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', string.format('%.6f', now))
@@ -25,7 +26,7 @@ local function refused(kind, key, max, span, member)
   if level >= 1 - 1e-9 then return nil end
   return now + (max < 1 and span or (1 - level) * span / max)
 end
-local function take(kind, key, max, span, member)
+local function use_up(kind, key, max, span, member)
   if kind == 'slots' then
     redis.call('ZADD', key, string.format('%.6f', now + span), member)
   elseif kind == 'window' then
@@ -36,7 +37,7 @@ local function take(kind, key, max, span, member)
     local level = math.min(max, (tonumber(seen[1]) or max) + (before - (tonumber(seen[2]) or now)) * max / span)
     redis.call('HSET', key, 'level', string.format('%.9f', math.max(0, level - 1)), 'at', string.format('%.6f', before))
   end
-  -- A slot's key may have members that live longer than this one.
+  -- Other members of the key may live longer than this one.
   local ttl = math.ceil(span * 1000) + 1000
   if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, string.format('%d', ttl)) end
 end
@@ -53,7 +54,7 @@ while at <= #ARGV do
     end
   end
   if answer == '' then
-    for i = 1, #limits do take(unpack(limits[i])) end
+    for i = 1, #limits do use_up(unpack(limits[i])) end
   end
   out[#out + 1] = answer
 end

@@ -1,4 +1,5 @@
--- batch, parent or '', description, ms to live, time, then event, queue, document…
+-- Opens a batch or replaces its callbacks. batch, parent or '', description, ms
+-- to live, time, then event, queue, document… Returns 1, or 0 when it is closed.
 local bid, parent = ARGV[1], ARGV[2]
 local key = 'chaton:batch:' .. bid
 local calls = key .. ':calls'

@@ -1,5 +1,5 @@
--- inflight key, owner, first ticket, count, bytes at most, queues…
--- → {drained, index of queue, its jobs, index, jobs, …}
+-- Claims jobs. in-flight key, owner, first ticket, count, bytes at most, queues…
+-- Returns {drained, index of a queue, its jobs, index, jobs, …}
 local key, owner = ARGV[1], ARGV[2]
 local ticket, left, room = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local pauses = redis.call('EXISTS', 'paused') == 1
@@ -9,7 +9,7 @@ for i = 6, #ARGV do
   local list = 'queue:' .. queue
   if not (pauses and redis.call('SISMEMBER', 'paused', queue) == 1) then
     local field = '%d:' .. string.gsub(queue, '%%', '%%%%')
-    -- A few, then many: only what was popped tells how long jobs are.
+    -- A few, then many: the length of jobs is only known once they are popped.
     local step = 8
     while left > 0 do
       local asked = math.min(step, left)
@@ -34,5 +34,5 @@ for i = 6, #ARGV do
     if left == 0 and out[1] == 1 and redis.call('LLEN', list) > 0 then out[1] = 0 end
   end
 end
-if #out > 1 then know_owner(owner) end
+if #out > 1 then add_owner(owner) end
 return out

@@ -1,5 +1,5 @@
--- key, 'list' or 'zset', count. → {number removed, those that may hold a lock or
--- belong to a batch…}
+-- Removes jobs. key, 'list' or 'zset', count. Returns {number removed, the
+-- documents that may name a lock or a batch…}
 local gone, step
 if ARGV[2] == 'list' then
   gone, step = redis.call('RPOP', ARGV[1], ARGV[3]) or {}, 1

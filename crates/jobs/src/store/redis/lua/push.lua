@@ -1,6 +1,6 @@
--- key that works once or '', its ms, then for each job: queue, document, time
--- or '', lock key or '', jid, ms, batch or ''. → nil (key was used), or for
--- each job '' or the jid that holds its lock
+-- Pushes jobs. key of a push that happens once or '', its ms, then for each job:
+-- queue, document, time or '', lock key or '', jid, ms, batch or ''. Returns nil
+-- if the key was used, else for each job '' or the jid that holds its lock.
 if ARGV[1] ~= '' and not redis.call('SET', 'chaton:tick:' .. ARGV[1], '1', 'NX', 'PX', ARGV[2]) then
   return false
 end
@@ -12,7 +12,7 @@ for i = 3, #ARGV, 7 do
     lock = 'chaton:lock:' .. lock
     if not redis.call('SET', lock, jid, 'NX', 'PX', ttl) then
       holder = redis.call('GET', lock)
-      -- The same job again, now that it is due: it holds its own lock.
+      -- A scheduled job that is pushed when it is due holds its own lock.
       if holder == jid then
         redis.call('PEXPIRE', lock, ttl)
         holder = ''

@@ -1,4 +1,4 @@
--- → {name, size, next job or '', 1 if paused, name, …}
+-- Returns {name, size, next job or '', 1 if paused, name, …}
 local out = {}
 for _, queue in ipairs(redis.call('SMEMBERS', 'queues')) do
   local list = 'queue:' .. queue

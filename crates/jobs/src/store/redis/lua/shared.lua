@@ -1,11 +1,11 @@
--- What several scripts use. A batch is the hash chaton:batch:BID, the list
--- …:calls (event, queue, document in turn) and the set …:failed of jids.
+-- Functions that several scripts use. A batch is the hash chaton:batch:BID, the
+-- list …:calls (event, queue, document in turn) and the set …:failed of jids.
 local function enqueue(queue, payload)
   redis.call('LPUSH', 'queue:' .. queue, payload)
   redis.call('SADD', 'queues', queue)
 end
 
-local function bury(payload, at, max, age_s)
+local function add_dead(payload, at, max, age_s)
   redis.call('ZADD', 'dead', at, payload)
   redis.call('ZREMRANGEBYSCORE', 'dead', '-inf', string.format('(%.6f', tonumber(at) - tonumber(age_s)))
   redis.call('ZREMRANGEBYRANK', 'dead', 0, -tonumber(max) - 1)
@@ -16,43 +16,44 @@ local function unlock(key, jid)
   if redis.call('GET', key) == jid then redis.call('DEL', key) end
 end
 
-local function call_back(bid, event)
+local function push_callbacks(bid, event)
   local calls = redis.call('LRANGE', 'chaton:batch:' .. bid .. ':calls', 0, -1)
   for i = 1, #calls, 3 do
     if calls[i] == event then enqueue(calls[i + 1], calls[i + 2]) end
   end
 end
 
--- Fires what has become true, each event once, then looks at the parent.
-local function review(bid)
+-- Pushes the callbacks of events that have come true, each once, then checks the
+-- parent batch.
+local function check_batch(bid)
   while bid and redis.call('EXISTS', 'chaton:batch:' .. bid) == 1 do
     local key = 'chaton:batch:' .. bid
-    local seen = redis.call('HMGET', key, 'closed', 'pending', 'children', 'running', 'complete', 'success', 'parent')
-    local pending, parent = tonumber(seen[2]), seen[7]
-    local grew = false
-    if not seen[1] then return end
-    if not seen[5] and tonumber(seen[4]) <= 0 and redis.call('SCARD', key .. ':failed') >= pending then
+    local batch = redis.call('HMGET', key, 'closed', 'pending', 'children', 'running', 'complete', 'success', 'parent')
+    local pending, parent = tonumber(batch[2]), batch[7]
+    local changed = false
+    if not batch[1] then return end
+    if not batch[5] and tonumber(batch[4]) <= 0 and redis.call('SCARD', key .. ':failed') >= pending then
       redis.call('HSET', key, 'complete', 1)
-      call_back(bid, 'complete')
-      grew = true
+      push_callbacks(bid, 'complete')
+      changed = true
       if parent and redis.call('EXISTS', 'chaton:batch:' .. parent) == 1 then
         redis.call('HINCRBY', 'chaton:batch:' .. parent, 'running', -1)
       end
     end
-    if not seen[6] and pending <= 0 and tonumber(seen[3]) <= 0 then
+    if not batch[6] and pending <= 0 and tonumber(batch[3]) <= 0 then
       redis.call('HSET', key, 'success', 1)
-      call_back(bid, 'success')
-      grew = true
+      push_callbacks(bid, 'success')
+      changed = true
       if parent and redis.call('EXISTS', 'chaton:batch:' .. parent) == 1 then
         redis.call('HINCRBY', 'chaton:batch:' .. parent, 'children', -1)
       end
     end
-    if not grew then return end
+    if not changed then return end
     bid = parent
   end
 end
 
-local function tell(bid, jid, event)
+local function update_batch(bid, jid, event)
   local key = 'chaton:batch:' .. bid
   if redis.call('EXISTS', key) == 0 then return end
   local failed = key .. ':failed'
@@ -62,7 +63,7 @@ local function tell(bid, jid, event)
   else
     redis.call('SADD', failed, jid)
     redis.call('PEXPIRE', failed, math.max(redis.call('PTTL', key), 1))
-    if event == 'died' and redis.call('HSETNX', key, 'dead', 1) == 1 then call_back(bid, 'death') end
+    if event == 'died' and redis.call('HSETNX', key, 'dead', 1) == 1 then push_callbacks(bid, 'death') end
   end
-  review(bid)
+  check_batch(bid)
 end

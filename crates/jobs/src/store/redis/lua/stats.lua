@@ -1,4 +1,4 @@
--- → {processed, failed, enqueued, scheduled, retries, dead, in flight, processes}
+-- Returns {processed, failed, enqueued, scheduled, retries, dead, in flight, processes}
 local enqueued, in_flight, living = 0, 0, 0
 for _, queue in ipairs(redis.call('SMEMBERS', 'queues')) do
   enqueued = enqueued + redis.call('LLEN', 'queue:' .. queue)

@@ -1,114 +1,115 @@
-//! Reads and writes whole messages on a link, each with a deadline.
+//! Reads and writes whole RESP messages on a transport, each with a deadline.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::link::{Link, Ready, Wake};
-use super::resp::Value;
+use chaton_core::event_fd::EventFd;
 
-/// Room for what is read at once.
+use super::resp::RespValue;
+use super::transport::{PollResult, Transport};
+
+/// Size of the read buffer.
 const READ_BYTES: usize = 64 * 1024;
 /// Longest line of the protocol (an error, a number).
 const LINE_MAX: usize = 64 * 1024;
-/// Longest string the server may announce (its own `proto-max-bulk-len`).
+/// Longest string that is accepted (the server's own `proto-max-bulk-len`).
 const BULK_MAX: usize = 512 * 1024 * 1024;
-/// Room made for a string before its bytes came; doubled as they come.
+/// Bytes reserved for a string before they arrive; doubled as they do.
 const BULK_STEP: usize = 1024 * 1024;
-/// Most members an array may announce.
+/// Longest array that is accepted.
 const ITEMS_MAX: usize = 64 * 1024 * 1024;
-/// Room made for members before any came.
+/// Members reserved before any arrives.
 const ITEMS_STEP: usize = 4096;
 /// Deepest nesting of a reply.
 const DEPTH_MAX: usize = 16;
 
-/// A link and what was read of it.
-pub struct Stream {
-    link: Link,
+/// A transport and its read buffer.
+pub struct RespStream {
+    transport: Transport,
     buffer: Box<[u8]>,
     at: usize,
     end: usize,
-    /// Answers to come that nobody waits for (to [`Stream::ask`]).
-    owed: usize,
+    /// Outstanding answers to [`RespStream::send`], which are dropped.
+    unclaimed: usize,
     /// Messages that answer no command, oldest first.
-    pub pushes: Vec<Vec<Value>>,
+    pub pushes: Vec<Vec<RespValue>>,
 }
 
-impl Stream {
-    /// Nothing read yet.
-    pub fn new(link: Link) -> Self {
+impl RespStream {
+    /// A stream that has read nothing yet.
+    pub fn new(transport: Transport) -> Self {
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
-        Self { link, buffer, at: 0, end: 0, owed: 0, pushes: Vec::new() }
+        Self { transport, buffer, at: 0, end: 0, unclaimed: 0, pushes: Vec::new() }
     }
 
     /// Whether the peer has closed it.
     pub fn is_closed(&self) -> bool {
-        self.link.is_closed()
+        self.transport.is_closed()
     }
 
-    /// Sends commands and reads as many answers; `timeout` is for each.
+    /// Sends commands and reads as many answers, each within `timeout`.
     pub fn exchange(
         &mut self,
         bytes: &[u8],
         replies: usize,
         timeout: Duration,
-    ) -> io::Result<Vec<Value>> {
+    ) -> io::Result<Vec<RespValue>> {
         self.write(bytes, timeout)?;
-        // Hardly ever is an answer there already: one read less.
-        if self.at == self.end && self.link.poll_tells_all() {
+        // The answer is hardly ever there already: this saves a read.
+        if self.at == self.end && self.transport.is_unbuffered() {
             self.await_bytes(Instant::now() + timeout)?;
         }
         let mut values = Vec::with_capacity(replies);
         while values.len() < replies {
             match self.value(0, timeout)? {
-                // What comes before the first answer is older than the question.
-                Value::Push(_) if values.is_empty() => {}
-                Value::Push(message) => self.pushes.push(message),
-                _ if self.owed > 0 => self.owed -= 1,
+                // A message before the first answer is older than the commands.
+                RespValue::Push(_) if values.is_empty() => {}
+                RespValue::Push(message) => self.pushes.push(message),
+                _ if self.unclaimed > 0 => self.unclaimed -= 1,
                 value => values.push(value),
             }
         }
         Ok(values)
     }
 
-    /// Waits for messages that answer no command, or for `wake`;
-    /// [`Ready::Link`] when something was heard, be it the answer to a PING.
-    pub fn listen(
+    /// Waits for messages that answer no command, or for `interrupt`.
+    /// [`PollResult::Ready`] when something was read, also the answer to a PING.
+    pub fn wait_for_push(
         &mut self,
-        wake: &Wake,
+        interrupt: &EventFd,
         timeout: Duration,
         answer: Duration,
-    ) -> io::Result<Ready> {
-        // Bytes may wait here or in the TLS session, where poll sees nothing.
+    ) -> io::Result<PollResult> {
+        // Bytes may be in the buffer or in the TLS session, unseen by poll.
         if self.at == self.end && !self.fill_some()? {
-            match self.link.wait(false, Some(wake.fd()), timeout)? {
-                Ready::Link if !self.fill_some()? => return Ok(Ready::Nothing),
-                Ready::Link => {}
+            match self.transport.wait(false, Some(interrupt), timeout)? {
+                PollResult::Ready if !self.fill_some()? => return Ok(PollResult::TimedOut),
+                PollResult::Ready => {}
                 other => return Ok(other),
             }
         }
         while self.at < self.end {
             match self.value(0, answer)? {
-                Value::Push(message) => self.pushes.push(message),
-                _ => self.owed = self.owed.saturating_sub(1),
+                RespValue::Push(message) => self.pushes.push(message),
+                _ => self.unclaimed = self.unclaimed.saturating_sub(1),
             }
         }
-        Ok(Ready::Link)
+        Ok(PollResult::Ready)
     }
 
-    /// Sends one command whose answer only says that the peer lives.
-    pub fn ask(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
-        self.owed += 1;
+    /// Sends one command and does not wait for its answer.
+    pub fn send(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
+        self.unclaimed += 1;
         self.write(bytes, timeout)
     }
 
-    /// Sends it all.
     fn write(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let mut rest = bytes;
         let mut deadline = Instant::now() + timeout;
         loop {
             let written = match rest {
-                [] => self.link.flush().map(|()| None),
-                rest => self.link.write(rest).map(Some),
+                [] => self.transport.flush().map(|()| None),
+                rest => self.transport.write(rest).map(Some),
             };
             match written {
                 Ok(None) => return Ok(()),
@@ -122,14 +123,14 @@ impl Stream {
                 Err(_) => {}
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.link.wait(true, None, left)? == Ready::Nothing {
+            if left.is_zero() || self.transport.wait(true, None, left)? == PollResult::TimedOut {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
     }
 
     /// Reads one message.
-    fn value(&mut self, depth: usize, timeout: Duration) -> io::Result<Value> {
+    fn value(&mut self, depth: usize, timeout: Duration) -> io::Result<RespValue> {
         if depth > DEPTH_MAX {
             return Err(damaged("an answer is nested too deep"));
         }
@@ -137,37 +138,37 @@ impl Stream {
         let kind = self.buffer[line.0];
         let text = &self.buffer[line.0 + 1..line.1];
         match kind {
-            b'+' => Ok(Value::Bulk(text.to_vec())),
-            b'-' => Ok(Value::Error(String::from_utf8_lossy(text).into_owned())),
-            b':' => Ok(Value::Int(number(text)?)),
-            b'_' => Ok(Value::Nil),
-            b'#' => Ok(Value::Int(i64::from(text == b"t"))),
-            b',' => Ok(Value::Double(double(text)?)),
-            b'(' => Ok(Value::Bulk(text.to_vec())),
+            b'+' => Ok(RespValue::Bulk(text.to_vec())),
+            b'-' => Ok(RespValue::Error(String::from_utf8_lossy(text).into_owned())),
+            b':' => Ok(RespValue::Int(number(text)?)),
+            b'_' => Ok(RespValue::Nil),
+            b'#' => Ok(RespValue::Int(i64::from(text == b"t"))),
+            b',' => Ok(RespValue::Double(number(text)?)),
+            b'(' => Ok(RespValue::Bulk(text.to_vec())),
             b'$' | b'=' | b'!' => match size(text, BULK_MAX)? {
-                None => Ok(Value::Nil),
+                None => Ok(RespValue::Nil),
                 Some(length) => {
                     let bytes = self.bulk(length, timeout)?;
                     Ok(match kind {
-                        b'!' => Value::Error(String::from_utf8_lossy(&bytes).into_owned()),
-                        _ => Value::Bulk(bytes),
+                        b'!' => RespValue::Error(String::from_utf8_lossy(&bytes).into_owned()),
+                        _ => RespValue::Bulk(bytes),
                     })
                 }
             },
             b'*' | b'~' | b'>' | b'%' => {
-                let Some(count) = size(text, ITEMS_MAX)? else { return Ok(Value::Nil) };
+                let Some(count) = size(text, ITEMS_MAX)? else { return Ok(RespValue::Nil) };
                 let count = if kind == b'%' { count * 2 } else { count };
                 let mut items = Vec::with_capacity(count.min(ITEMS_STEP));
                 for _ in 0..count {
                     items.push(self.value(depth + 1, timeout)?);
                 }
-                Ok(if kind == b'>' { Value::Push(items) } else { Value::Array(items) })
+                Ok(if kind == b'>' { RespValue::Push(items) } else { RespValue::Array(items) })
             }
             _ => Err(damaged("an answer begins with no known sign: is this a Redis server?")),
         }
     }
 
-    /// Where the next line lies in the buffer, its end left out.
+    /// The range of the next line in the buffer, without its end.
     fn line(&mut self, timeout: Duration) -> io::Result<(usize, usize)> {
         let mut seen = 0;
         loop {
@@ -212,11 +213,11 @@ impl Stream {
         Ok(bytes)
     }
 
-    /// Reads at least one byte, past the (empty) buffer.
+    /// Reads at least one byte, bypassing the (empty) buffer.
     fn read_into(&mut self, into: &mut [u8], timeout: Duration) -> io::Result<usize> {
         let deadline = Instant::now() + timeout;
         loop {
-            match self.link.read(into) {
+            match self.transport.read(into) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -237,20 +238,20 @@ impl Stream {
 
     fn await_bytes(&mut self, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || self.link.wait(false, None, left)? == Ready::Nothing {
+        if left.is_zero() || self.transport.wait(false, None, left)? == PollResult::TimedOut {
             return Err(io::ErrorKind::TimedOut.into());
         }
         Ok(())
     }
 
-    /// Reads what is there into the buffer; whether that was something.
+    /// Reads what has arrived into the buffer; whether that was anything.
     fn fill_some(&mut self) -> io::Result<bool> {
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             self.end -= self.at;
             self.at = 0;
         }
-        match self.link.read(&mut self.buffer[self.end..]) {
+        match self.transport.read(&mut self.buffer[self.end..]) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => {
                 self.end += count;
@@ -267,30 +268,14 @@ fn damaged(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }
 
-fn number(text: &[u8]) -> io::Result<i64> {
-    let (negative, digits) = match text {
-        [b'-', rest @ ..] => (true, rest),
-        rest => (false, rest),
-    };
-    let mut sum = 0i64;
-    for digit in digits {
-        let digit = i64::from(digit.wrapping_sub(b'0'));
-        if digit > 9 {
-            return Err(damaged("a number of an answer is none"));
-        }
-        sum = sum.wrapping_mul(10).wrapping_add(digit);
-    }
-    Ok(if negative { -sum } else { sum })
-}
-
-fn double(text: &[u8]) -> io::Result<f64> {
-    let text = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    text.ok_or_else(|| damaged("a number of an answer is none"))
+fn number<T: std::str::FromStr>(text: &[u8]) -> io::Result<T> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| damaged("a number of an answer is malformed"))
 }
 
 /// A length; -1 stands for null.
 fn size(text: &[u8], max: usize) -> io::Result<Option<usize>> {
-    match number(text)? {
+    match number::<i64>(text)? {
         -1 => Ok(None),
         size => match usize::try_from(size) {
             Ok(size) if size <= max => Ok(Some(size)),
@@ -307,10 +292,10 @@ mod tests {
 
     const TIME: Duration = Duration::from_secs(5);
 
-    fn answer(bytes: &[u8]) -> io::Result<Vec<Value>> {
+    fn answer(bytes: &[u8]) -> io::Result<Vec<RespValue>> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut stream = Stream::new(Link::Unix(ours));
+        let mut stream = RespStream::new(Transport::Unix(ours));
         std::thread::scope(|scope| {
             scope.spawn(move || theirs.write_all(bytes));
             stream.exchange(b"", 1, TIME)
@@ -318,49 +303,50 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_kind_of_answer() {
+    fn reads_every_type_of_value() {
         let bytes = b"*11\r\n+OK\r\n-ERR no\r\n:-12\r\n_\r\n#t\r\n,1.5\r\n$3\r\na\r\n\r\n$-1\r\n%1\r\n+k\r\n:1\r\n~1\r\n:2\r\n*0\r\n";
-        let bulk = |text: &[u8]| Value::Bulk(text.to_vec());
-        let expected = Value::Array(vec![
+        let bulk = |text: &[u8]| RespValue::Bulk(text.to_vec());
+        let expected = RespValue::Array(vec![
             bulk(b"OK"),
-            Value::Error("ERR no".into()),
-            Value::Int(-12),
-            Value::Nil,
-            Value::Int(1),
-            Value::Double(1.5),
+            RespValue::Error("ERR no".into()),
+            RespValue::Int(-12),
+            RespValue::Nil,
+            RespValue::Int(1),
+            RespValue::Double(1.5),
             bulk(b"a\r\n"),
-            Value::Nil,
-            Value::Array(vec![bulk(b"k"), Value::Int(1)]),
-            Value::Array(vec![Value::Int(2)]),
-            Value::Array(vec![]),
+            RespValue::Nil,
+            RespValue::Array(vec![bulk(b"k"), RespValue::Int(1)]),
+            RespValue::Array(vec![RespValue::Int(2)]),
+            RespValue::Array(vec![]),
         ]);
         assert_eq!(answer(bytes).unwrap(), [expected]);
     }
 
     #[test]
-    fn keeps_answers_and_messages_apart() {
+    fn separates_answers_from_messages() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut stream = Stream::new(Link::Unix(ours));
-        stream.ask(b"", TIME).unwrap();
-        // An old message, the answer nobody waits for, another, ours, a new one.
+        let mut stream = RespStream::new(Transport::Unix(ours));
+        stream.send(b"", TIME).unwrap();
+        // An old message, the dropped answer, an old message, the first answer, a new
+        // message, the second answer.
         theirs
             .write_all(b">1\r\n+old\r\n+PONG\r\n>1\r\n+old\r\n:1\r\n>1\r\n+new\r\n:2\r\n")
             .unwrap();
         let values = stream.exchange(b"", 2, TIME).unwrap();
-        assert_eq!(values, [Value::Int(1), Value::Int(2)]);
-        assert_eq!(stream.pushes, [[Value::Bulk(b"new".to_vec())]]);
+        assert_eq!(values, [RespValue::Int(1), RespValue::Int(2)]);
+        assert_eq!(stream.pushes, [[RespValue::Bulk(b"new".to_vec())]]);
     }
 
     #[test]
     fn reads_long_strings_whole() {
         let text: Vec<u8> = (0..3_000_001u32).map(|i| (i % 251) as u8).collect();
         let bytes = [format!("${}\r\n", text.len()).as_bytes(), &text, b"\r\n"].concat();
-        assert_eq!(answer(&bytes).unwrap(), [Value::Bulk(text)]);
+        assert_eq!(answer(&bytes).unwrap(), [RespValue::Bulk(text)]);
     }
 
     #[test]
-    fn refuses_what_is_no_answer() {
+    fn refuses_malformed_answers() {
         for bad in [
             b"HTTP/1.1 400 Bad Request\r\n".as_slice(),
             b"$999999999999\r\n",

@@ -1,71 +1,72 @@
-//! Who is there and what they hold.
+//! Processes and the jobs that they have in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::resp::{Pack, Value};
+use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
-use super::RedisStore;
+use super::store::RedisStore;
 use crate::document::Fields;
-use crate::store::{
-    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, Result, RunningJob,
+use crate::store::traits::Result;
+use crate::store::types::{
+    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, RunningJob,
 };
 
-/// Shortest life of what Sidekiq's API shows of a process.
+/// Least time for which Sidekiq's API shows a process.
 const SHOWN_S_MIN: u64 = 60;
-/// Longer documents are shown with their arguments left out: they are written
-/// again at each beat.
+/// Longer documents are shown without their arguments, since they are written
+/// again at each heartbeat.
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 impl RedisStore {
-    pub(super) fn give_beat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
-        let mut pack = Pack::new();
-        let keys = self.work_keys(beat.identity);
-        let words = 7 + 14 + 1 + keys.len() + 2 * beat.work.len();
-        self.conn.script(&mut pack, Script::Heartbeat, words)?;
-        let lease = self.rules.lease;
+    pub(super) fn write_heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        let mut pipeline = Pipeline::new();
+        let keys = self.work_keys(report.identity);
+        let words = 7 + 14 + 1 + keys.len() + 2 * report.work.len();
+        self.conn.script(&mut pipeline, Script::Heartbeat, words)?;
+        let lease = self.options.lease;
         let ttl = lease.as_secs() + u64::from(lease.subsec_nanos() > 0);
-        pack.word(beat.identity).word(beat.process_key).number(ttl.max(SHOWN_S_MIN));
-        pack.word(day(beat.now_s)).number(beat.processed).number(beat.failed);
-        pack.number(14).word("info").word(beat.info).word("busy").number(beat.busy as u64);
-        pack.word("beat").float(beat.now_s).word("rtt_us").number(beat.rtt_us);
-        pack.word("quiet").word(if beat.quiet { "true" } else { "false" });
-        pack.word("rss").number(beat.rss_kb);
-        pack.word("concurrency").number(beat.concurrency as u64);
-        pack.number(keys.len() as u64);
+        pipeline.word(report.identity).word(report.process_key).number(ttl.max(SHOWN_S_MIN));
+        pipeline.word(day(report.now_s)).number(report.processed).number(report.failed);
+        pipeline.number(14).word("info").word(report.info).word("busy").number(report.busy as u64);
+        pipeline.word("beat").float(report.now_s).word("rtt_us").number(report.rtt_us);
+        pipeline.word("quiet").word(if report.quiet { "true" } else { "false" });
+        pipeline.word("rss").number(report.rss_kb);
+        pipeline.word("concurrency").number(report.concurrency as u64);
+        pipeline.number(keys.len() as u64);
         for key in &keys {
-            pack.word(key);
+            pipeline.word(key);
         }
-        for work in beat.work {
-            pack.word(&work.tid).word(shown(work));
+        for work in report.work {
+            pipeline.word(&work.tid).word(shown(work));
         }
-        let mut answer = self.run(&pack)?.next().unwrap_or(Value::Nil).items().into_iter();
+        let mut answer = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil).items().into_iter();
         let is_new = answer.next().is_some_and(|new| new.count() == 1);
-        Ok(HeartbeatReply { is_new, signals: answer.map(Value::text).collect() })
+        Ok(HeartbeatReply { is_new, signals: answer.map(RespValue::text).collect() })
     }
 
-    /// Sidekiq renamed the key between two patches of 6.4: there both are kept.
+    /// Sidekiq renamed the key between two patches of 6.4: format 6 writes both.
     fn work_keys(&self, identity: &str) -> Vec<String> {
         let mut keys = vec![format!("{identity}:work")];
-        if self.rules.format < 7 {
+        if self.options.format < 7 {
             keys.push(format!("{identity}:workers"));
         }
         keys
     }
 
     pub(super) fn list_owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        let mut pack = Pack::new();
-        pack.command(&[b"TIME"]);
-        pack.command(&[b"ZRANGE", b"chaton:owners", b"0", b"-1", b"WITHSCORES"]);
-        pack.command(&[b"HGETALL", b"chaton:places"]);
-        let mut replies = self.run(&pack)?;
-        let time = replies.next().unwrap_or(Value::Nil).items();
-        let part = |index: usize| time.get(index).and_then(Value::float).unwrap_or_default();
+        let mut pipeline = Pipeline::new();
+        pipeline.command(&[b"TIME"]);
+        pipeline.command(&[b"ZRANGE", b"chaton:owners", b"0", b"-1", b"WITHSCORES"]);
+        pipeline.command(&[b"HGETALL", b"chaton:places"]);
+        let mut replies = self.run(&pipeline)?;
+        let time = replies.next().unwrap_or(RespValue::Nil).items();
+        let part = |index: usize| time.get(index).and_then(RespValue::float).unwrap_or_default();
         let now_s = part(0) + part(1) / 1e6;
-        let owners = replies.next().unwrap_or(Value::Nil).scored();
+        let owners = replies.next().unwrap_or(RespValue::Nil).scored();
         let places: std::collections::HashMap<String, String> = replies
             .next()
-            .unwrap_or(Value::Nil)
+            .unwrap_or(RespValue::Nil)
             .pairs()
             .into_iter()
             .map(|(identity, place)| (identity.text(), place.text()))
@@ -80,9 +81,9 @@ impl RedisStore {
     }
 
     pub(super) fn list_in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
-        let mut pack = Pack::new();
-        pack.begin(2).word("HGETALL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
-        let hash = self.run(&pack)?.next().unwrap_or(Value::Nil);
+        let mut pipeline = Pipeline::new();
+        pipeline.begin(2).word("HGETALL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
+        let hash = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil);
         let mut claimed: Vec<ClaimedJob> = Vec::new();
         for (field, payload) in hash.pairs() {
             let field = field.text();
@@ -99,20 +100,24 @@ impl RedisStore {
     }
 
     pub(super) fn list_processes(&mut self) -> Result<Vec<ProcessStatus>> {
-        let mut identities: Vec<String> =
-            self.one(&[b"SMEMBERS", b"processes"])?.items().into_iter().map(Value::text).collect();
+        let mut identities: Vec<String> = self
+            .one(&[b"SMEMBERS", b"processes"])?
+            .items()
+            .into_iter()
+            .map(RespValue::text)
+            .collect();
         identities.sort_unstable();
         if identities.is_empty() {
             return Ok(Vec::new());
         }
-        let mut pack = Pack::new();
+        let mut pipeline = Pipeline::new();
         for identity in &identities {
-            pack.begin(2).word("HGETALL").word(identity);
-            pack.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":work"]);
-            pack.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":workers"]);
+            pipeline.begin(2).word("HGETALL").word(identity);
+            pipeline.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":work"]);
+            pipeline.begin(2).word("HGETALL").parts(&[identity.as_bytes(), b":workers"]);
         }
-        let mut replies = self.run(&pack)?;
-        let mut next = || replies.next().unwrap_or(Value::Nil).pairs();
+        let mut replies = self.run(&pipeline)?;
+        let mut next = || replies.next().unwrap_or(RespValue::Nil).pairs();
         let mut processes = Vec::with_capacity(identities.len());
         for identity in identities {
             let (hash, mut work, old) = (next(), next(), next());
@@ -125,11 +130,11 @@ impl RedisStore {
     }
 }
 
-/// A process that still describes itself.
+/// `None` for a process whose description has expired.
 fn process(
     identity: String,
-    hash: Vec<(Value, Value)>,
-    work: Vec<(Value, Value)>,
+    hash: Vec<(RespValue, RespValue)>,
+    work: Vec<(RespValue, RespValue)>,
 ) -> Option<ProcessStatus> {
     let mut seen = ProcessStatus {
         identity,
@@ -144,9 +149,9 @@ fn process(
         match field.text().as_str() {
             "info" => seen.info = value.text(),
             "busy" => seen.busy = value.count(),
-            "quiet" => seen.quiet = value == Value::Bulk(b"true".to_vec()),
+            "quiet" => seen.quiet = value == RespValue::Bulk(b"true".to_vec()),
             "rss" => seen.rss_kb = value.count(),
-            "beat" => seen.heartbeat_at = value.float().unwrap_or_default(),
+            "heartbeat" => seen.heartbeat_at = value.float().unwrap_or_default(),
             _ => {}
         }
     }
@@ -154,10 +159,10 @@ fn process(
     (!seen.info.is_empty()).then_some(seen)
 }
 
-fn read_work((tid, entry): (Value, Value)) -> Option<(String, String, Vec<u8>, i64)> {
+fn read_work((tid, entry): (RespValue, RespValue)) -> Option<(String, String, Vec<u8>, i64)> {
     let entry = entry.bytes();
     let fields = Fields::parse(&entry).ok()?;
-    // A string that holds JSON; older ones hold the object itself.
+    // A string that holds JSON; older versions hold the object itself.
     let payload = fields
         .text("payload")
         .map(String::into_bytes)
@@ -205,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_day() {
+    fn formats_the_day() {
         assert_eq!(day(0.0), "1970-01-01");
         assert_eq!(day(951_782_400.0), "2000-02-29");
         assert_eq!(day(1_700_000_000.5), "2023-11-14");

@@ -1,7 +1,9 @@
--- owner, dead max, dead age, then for each job: ticket, queue it came from,
--- outcome, time, '1' and a document or '0' and '', queue to go to, lock key and
--- jid, number of slots and their names, batch, jid, event. → entries gone
--- A script that fails is not rolled back: what a job leaves is removed last.
+-- Acknowledges claimed jobs. owner, dead max, dead age, then for each job:
+-- ticket, queue it came from, outcome, time, '1' and a document or '0' and '',
+-- queue to go to, lock key and jid, number of slots and their names, batch, jid,
+-- event. Returns the number of in-flight entries that were gone.
+-- A failed script is not rolled back, so the in-flight entry is removed after
+-- the job was stored elsewhere.
 local owner, dead_max, dead_age = ARGV[1], ARGV[2], ARGV[3]
 local inflight = 'chaton:inflight:' .. owner
 local at, fenced = 4, 0
@@ -16,17 +18,17 @@ while at <= #ARGV do
   for i = 1, tonumber(word()) do slots[i] = word() end
   local bid, jid, event = word(), word(), word()
   local field = ticket .. ':' .. from
-  if not given and outcome ~= 'done' then payload = redis.call('HGET', inflight, field) end
+  if not given and outcome ~= 'ack' then payload = redis.call('HGET', inflight, field) end
   if redis.call('HEXISTS', inflight, field) == 0 then
     fenced = fenced + 1
   else
     if outcome == 'retry' then
       redis.call('ZADD', 'retry', time, payload)
-    elseif outcome == 'later' then
+    elseif outcome == 'reschedule' then
       redis.call('ZADD', 'schedule', time, payload)
     elseif outcome == 'dead' then
-      bury(payload, time, dead_max, dead_age)
-    elseif outcome == 'back' then
+      add_dead(payload, time, dead_max, dead_age)
+    elseif outcome == 'requeue' then
       if queue == '' then
         local read, job = pcall(cjson.decode, payload)
         queue = read and type(job) == 'table' and type(job.queue) == 'string' and job.queue or 'default'
@@ -37,7 +39,7 @@ while at <= #ARGV do
     redis.call('HDEL', inflight, field)
     if lock ~= '' then unlock(lock, holder) end
     for i = 1, #slots do redis.call('ZREM', 'chaton:slots:' .. slots[i], owner .. '|' .. ticket) end
-    if bid ~= '' then tell(bid, jid, event) end
+    if bid ~= '' then update_batch(bid, jid, event) end
   end
 end
 return fenced

@@ -1,14 +1,14 @@
--- identity, place, seconds to live, day, processed, failed, number of hash words
--- and they, number of work keys and they, tid and document of what runs…
--- → {1 if new, signals…}
-local id, place, ttl, day = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Writes a heartbeat. identity, process key, seconds to live, day, processed,
+-- failed, number of hash words and the words, number of work keys and the keys,
+-- tid and document of each running job… Returns {1 if new, signals…}
+local id, process_key, ttl, day = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local is_new = redis.call('HEXISTS', 'chaton:places', id) == 0
 for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
   if count ~= '0' then
     local daily = 'stat:' .. name .. ':' .. day
     redis.call('INCRBY', 'stat:' .. name, count)
     redis.call('INCRBY', daily, count)
-    -- Five years, as Sidekiq keeps them.
+    -- Five years, as in Sidekiq.
     redis.call('EXPIRE', daily, 157680000)
   end
 end
@@ -16,7 +16,7 @@ local at = 8 + tonumber(ARGV[7])
 redis.call('HSET', id, unpack(ARGV, 8, at - 1))
 redis.call('EXPIRE', id, ttl)
 redis.call('SADD', 'processes', id)
-redis.call('HSET', 'chaton:places', id, place)
+redis.call('HSET', 'chaton:places', id, process_key)
 redis.call('ZADD', 'chaton:owners', server_time(), id)
 local keys = tonumber(ARGV[at])
 for k = at + 1, at + keys do

@@ -1,15 +1,15 @@
-//! What went wrong, as one of our kinds and a sentence.
+//! Errors of the connection and the server as [`StoreError`]s.
 
 use std::io;
 
-use super::address::Address;
-use crate::store::{StoreError, StoreErrorKind};
+use super::server_address::ServerAddress;
+use crate::store::error::{StoreError, StoreErrorKind};
 
-/// The server could not be reached, or did not greet us.
-pub fn unreachable(address: &Address, error: &io::Error) -> StoreError {
+/// The server could not be reached, or the handshake failed.
+pub fn unreachable(address: &ServerAddress, error: &io::Error) -> StoreError {
     let shown = &address.shown;
     match error.kind() {
-        // A certificate or a file of authorities: no retry will mend it.
+        // A certificate or a file of authorities: retrying does not help.
         io::ErrorKind::InvalidInput => StoreError::refused(format!("{shown}: {error}")),
         io::ErrorKind::InvalidData => StoreError::refused(format!(
             "{shown}: {error}; is it a Redis server, and encrypted only if the address says rediss://?"
@@ -24,8 +24,8 @@ pub fn unreachable(address: &Address, error: &io::Error) -> StoreError {
     }
 }
 
-/// The connection ended in the middle.
-pub fn broken(address: &Address, error: &io::Error) -> StoreError {
+/// The connection failed while in use.
+pub fn broken(address: &ServerAddress, error: &io::Error) -> StoreError {
     let shown = &address.shown;
     match error.kind() {
         io::ErrorKind::TimedOut => StoreError::unavailable(format!(
@@ -42,8 +42,8 @@ pub fn broken(address: &Address, error: &io::Error) -> StoreError {
     }
 }
 
-/// The greeting was refused.
-pub fn hello(address: &Address, error: &str) -> StoreError {
+/// The server refused HELLO.
+pub fn hello(address: &ServerAddress, error: &str) -> StoreError {
     if error.contains("unknown command") || error.starts_with("NOPROTO") {
         return StoreError::refused(format!(
             "{}: the server does not speak RESP3 ({error}); Redis 6.2 or newer, or Valkey, \
@@ -54,11 +54,11 @@ pub fn hello(address: &Address, error: &str) -> StoreError {
     server(address, error)
 }
 
-/// An error that the server answered.
-pub fn server(address: &Address, error: &str) -> StoreError {
+/// An error reply of the server.
+pub fn server(address: &ServerAddress, error: &str) -> StoreError {
     let shown = &address.shown;
     let code = error.split(' ').next().unwrap_or_default();
-    // Before version 7 a script's error hides the cause in its text.
+    // Before Redis 7 the error of a script has its cause in the text.
     let is = |name: &str| code == name || error.contains(&format!("-{name} "));
     if is("OOM") || error.contains("OOM command not allowed") {
         return StoreError::new(
@@ -97,7 +97,7 @@ pub fn server(address: &Address, error: &str) -> StoreError {
     if is("BUSY") {
         return StoreError::new(
             StoreErrorKind::Busy,
-            format!("{shown}: a script or function of somebody runs for too long: {error}"),
+            format!("{shown}: somebody's script or function runs for too long: {error}"),
         );
     }
     if is("WRONGTYPE") {
@@ -112,11 +112,11 @@ pub fn server(address: &Address, error: &str) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StoreOptions;
+    use crate::store::options::StoreOptions;
 
     #[test]
-    fn sorts_what_servers_say() {
-        let address = Address::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
+    fn sorts_the_errors_of_servers() {
+        let address = ServerAddress::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
         for (error, kind) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
             ("OOM allow-oom flag is not set on the script", StoreErrorKind::Full),
@@ -126,7 +126,7 @@ mod tests {
             ("NOAUTH HELLO must be called with the client already authenticated", StoreErrorKind::Refused),
             ("NOPERM this user has no permissions to run the 'evalsha' command", StoreErrorKind::Refused),
             ("LOADING Redis is loading the dataset in memory", StoreErrorKind::Unavailable),
-            ("MASTERDOWN Link with MASTER is down", StoreErrorKind::Unavailable),
+            ("MASTERDOWN Transport with MASTER is down", StoreErrorKind::Unavailable),
             ("READONLY You can't write against a read only replica.", StoreErrorKind::Unavailable),
             ("ERR max number of clients reached", StoreErrorKind::Unavailable),
             ("BUSY Redis is busy running a script.", StoreErrorKind::Busy),

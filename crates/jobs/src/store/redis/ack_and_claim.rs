@@ -1,0 +1,152 @@
+//! Acknowledge and claim, in one round trip.
+//!
+//! Plain acknowledgements are one HDEL. The others go through a script that
+//! moves a job only if its in-flight entry was still there. The claim comes last
+//! in the pipeline, so that it sees jobs that were requeued. If any part fails,
+//! the call fails: jobs claimed by it are in the in-flight set then, where
+//! [`crate::store::Store::in_flight`] finds them. Nothing is sent twice.
+
+use std::sync::Arc;
+
+use super::resp::{decimal, Pipeline, RespValue};
+use super::scripts::Script;
+use super::store::RedisStore;
+use crate::outcome::{Ack, BatchEvent, Outcome, SideEffects};
+use crate::store::traits::Result;
+use crate::store::types::{ClaimReply, ClaimRequest, ClaimedJob, CLAIM_MAX};
+
+/// Jobs acknowledged by one call of the script.
+const ACK_MAX: usize = 200;
+/// Bytes of jobs after which a claim ends early; the last few may exceed it.
+const CLAIM_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+impl RedisStore {
+    pub(super) fn ack_and_claim_jobs(
+        &mut self,
+        owner: &str,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        self.conn.ensure()?;
+        let mut pipeline = Pipeline::new();
+        let (plain, mut others): (Vec<&Ack>, Vec<&Ack>) =
+            acks.iter().partition(|ack| is_plain(ack));
+        if !plain.is_empty() {
+            pipeline.begin(2 + plain.len());
+            pipeline.word("HDEL").parts(&[b"chaton:inflight:", owner.as_bytes()]);
+            for ack in &plain {
+                let ticket = &mut [0; 20];
+                pipeline.parts(&[decimal(ticket, ack.ticket), b":", ack.queue.as_bytes()]);
+            }
+        }
+        // The last requeued job is at the front: the lowest ticket.
+        others.sort_by_key(|ack| {
+            matches!(ack.outcome, Outcome::Requeue { .. }).then_some(u64::MAX - ack.ticket)
+        });
+        for some in others.chunks(ACK_MAX) {
+            self.add_acks(&mut pipeline, owner, some)?;
+        }
+        if let Some(request) = request {
+            self.conn.script(&mut pipeline, Script::Claim, 5 + request.queues.len())?;
+            pipeline.parts(&[b"chaton:inflight:", owner.as_bytes()]).word(owner);
+            pipeline.number(request.first_ticket);
+            pipeline.number(request.count.clamp(1, CLAIM_MAX) as u64).number(CLAIM_BYTES_MAX);
+            for queue in request.queues {
+                pipeline.word(queue.as_bytes());
+            }
+        }
+        if pipeline.is_empty() {
+            return Ok(ClaimReply::default());
+        }
+        let mut replies = self.run(&pipeline)?;
+        let mut next_count = || replies.next().map_or(0, |reply| reply.count()) as usize;
+        let mut claimed = ClaimReply::default();
+        if !plain.is_empty() {
+            claimed.fenced = plain.len().saturating_sub(next_count());
+        }
+        for _ in others.chunks(ACK_MAX) {
+            claimed.fenced += next_count();
+        }
+        if let Some(request) = request {
+            read_claim(&mut claimed, request, replies.next().unwrap_or(RespValue::Nil));
+        }
+        Ok(claimed)
+    }
+
+    fn add_acks(&mut self, pipeline: &mut Pipeline, owner: &str, acks: &[&Ack]) -> Result<()> {
+        let none = SideEffects::default();
+        let slots = |ack: &Ack| ack.effects.as_deref().map_or(0, |effects| effects.release.len());
+        let words = acks.iter().map(|ack| 13 + slots(ack)).sum::<usize>();
+        self.conn.script(pipeline, Script::Ack, 3 + words)?;
+        let options = &self.options;
+        pipeline.word(owner).number(options.dead_max as u64).number(options.dead_age.as_secs());
+        for ack in acks {
+            pipeline.number(ack.ticket).word(ack.queue.as_bytes());
+            let (name, at, payload) = outcome(&ack.outcome);
+            pipeline.word(name).float(at);
+            match payload {
+                Some(payload) => pipeline.word("1").word(payload),
+                None => pipeline.word("0").word(""),
+            };
+            pipeline.word(match &ack.outcome {
+                Outcome::Requeue { queue: Some(queue), .. } if ack.queue.is_empty() => queue,
+                _ => &*ack.queue,
+            });
+            add_effects(pipeline, ack.effects.as_deref().unwrap_or(&none));
+        }
+        Ok(())
+    }
+}
+
+fn is_plain(ack: &Ack) -> bool {
+    ack.outcome.is_removal() && ack.effects.is_none()
+}
+
+/// Name, time and document of an outcome, as the script reads them.
+fn outcome(outcome: &Outcome) -> (&'static str, f64, Option<&[u8]>) {
+    match outcome {
+        Outcome::Ack | Outcome::Discard => ("ack", 0.0, None),
+        Outcome::Retry { at, payload } => ("retry", *at, Some(payload)),
+        Outcome::Reschedule { at } => ("reschedule", *at, None),
+        Outcome::Dead { payload, at } => ("dead", *at, payload.as_deref()),
+        Outcome::Requeue { payload, .. } => ("requeue", 0.0, payload.as_deref()),
+    }
+}
+
+fn add_effects(pipeline: &mut Pipeline, effects: &SideEffects) {
+    match &effects.unlock {
+        Some((key, jid)) => pipeline.word(key).word(jid),
+        None => pipeline.word("").word(""),
+    };
+    pipeline.number(effects.release.len() as u64);
+    for key in &effects.release {
+        pipeline.word(key);
+    }
+    match &effects.batch {
+        Some(update) => pipeline.word(&update.bid).word(&update.jid).word(match update.event {
+            BatchEvent::Done => "done",
+            BatchEvent::Failed => "failed",
+            BatchEvent::Died => "died",
+        }),
+        None => pipeline.word("").word("").word(""),
+    };
+}
+
+fn read_claim(claimed: &mut ClaimReply, request: &ClaimRequest<'_>, reply: RespValue) {
+    let mut parts = reply.items().into_iter();
+    claimed.drained = parts.next().is_some_and(|drained| drained.count() == 1);
+    let mut ticket = request.first_ticket;
+    while let (Some(index), Some(jobs)) = (parts.next(), parts.next()) {
+        let Some(queue) = request.queues.get(index.count() as usize) else { continue };
+        let jobs = jobs.items();
+        claimed.jobs.reserve(jobs.len());
+        for job in jobs {
+            claimed.jobs.push(ClaimedJob {
+                ticket,
+                queue: Arc::clone(queue),
+                payload: job.bytes(),
+            });
+            ticket += 1;
+        }
+    }
+}

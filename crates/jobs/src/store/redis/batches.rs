@@ -1,0 +1,55 @@
+//! Batches.
+
+use super::resp::{Pipeline, RespValue};
+use super::scripts::Script;
+use super::store::{ms, RedisStore};
+use crate::store::traits::Result;
+use crate::store::types::{BatchStatus, NewBatch, FAILED_JIDS_MAX};
+
+impl RedisStore {
+    pub(super) fn open_batch(&mut self, batch: &NewBatch<'_>) -> Result<()> {
+        let mut pipeline = Pipeline::new();
+        self.conn.script(&mut pipeline, Script::BatchOpen, 5 + 3 * batch.callbacks.len())?;
+        pipeline.word(batch.bid).word(batch.parent.unwrap_or_default()).word(batch.description);
+        pipeline.number(ms(batch.ttl)).float(batch.now_s);
+        for (event, queue, payload) in batch.callbacks {
+            pipeline.word(event).word(queue).word(payload);
+        }
+        self.run(&pipeline).map(|_| ())
+    }
+
+    pub(super) fn batch_status(&mut self, bid: &str) -> Result<Option<BatchStatus>> {
+        let key = format!("chaton:batch:{bid}");
+        let failed = format!("{key}:failed");
+        let mut pipeline = Pipeline::new();
+        pipeline.command(&[b"HGETALL", key.as_bytes()]);
+        pipeline.command(&[b"SCARD", failed.as_bytes()]);
+        let count = FAILED_JIDS_MAX.to_string();
+        pipeline.command(&[b"SRANDMEMBER", failed.as_bytes(), count.as_bytes()]);
+        let mut replies = self.run(&pipeline)?;
+        let mut next = || replies.next().unwrap_or(RespValue::Nil);
+        let (hash, failures, jids) = (next().pairs(), next().count(), next().items());
+        if hash.is_empty() {
+            return Ok(None);
+        }
+        let mut failed_jids: Vec<String> = jids.into_iter().map(RespValue::text).collect();
+        failed_jids.sort_unstable();
+        let mut status =
+            BatchStatus { bid: bid.into(), failures, failed_jids, ..BatchStatus::default() };
+        for (field, value) in hash {
+            match field.text().as_str() {
+                "description" => status.description = value.text(),
+                "parent" => status.parent = Some(value.text()),
+                "created_at" => status.created_at = value.float().unwrap_or_default(),
+                "total" => status.total = value.count(),
+                "pending" => status.pending = value.count(),
+                "children" => status.children_pending = value.count(),
+                "complete" => status.complete = true,
+                "success" => status.success = true,
+                "dead" => status.dead = true,
+                _ => {}
+            }
+        }
+        Ok(Some(status))
+    }
+}

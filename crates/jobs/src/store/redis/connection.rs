@@ -1,0 +1,308 @@
+//! One connection, made at its first use and again after each failure. It sends
+//! a pipeline of commands and reads their answers.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::event_fd::EventFd;
+use parking_lot::Mutex;
+
+use super::resp::{Pipeline, RespValue};
+use super::resp_stream::RespStream;
+use super::scripts::{Script, SCRIPTS};
+use super::server_address::ServerAddress;
+use super::transport::{PollResult, Transport};
+use crate::store::error::StoreError;
+use crate::store::traits::Result;
+
+/// Oldest supported server.
+const OLDEST: (u32, u32) = (6, 2);
+/// First version whose scripts declare flags (`#!lua flags=`).
+const SHEBANG: u32 = 7;
+/// A connection used within this time is not checked for a close.
+const FRESH: Duration = Duration::from_millis(1);
+
+/// What all connections to one server share.
+pub struct ServerHandle {
+    /// Where the server is.
+    pub address: ServerAddress,
+    /// A warning about the server's settings, set by each connect.
+    pub warning: Mutex<Option<String>>,
+}
+
+/// One connection.
+pub struct RedisConnection {
+    server: Arc<ServerHandle>,
+    tracking: bool,
+    open: Option<OpenConnection>,
+}
+
+struct OpenConnection {
+    stream: RespStream,
+    used: Instant,
+    /// Names of [`SCRIPTS`], in their order.
+    shas: Vec<Vec<u8>>,
+    scripts: Vec<String>,
+}
+
+impl RedisConnection {
+    /// Does not connect yet. With `tracking` the server reports changes of keys
+    /// that were read on this connection.
+    pub fn new(server: Arc<ServerHandle>, tracking: bool) -> Self {
+        Self { server, tracking, open: None }
+    }
+
+    /// The server's address.
+    pub fn address(&self) -> &ServerAddress {
+        &self.server.address
+    }
+
+    /// Whether it is connected.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Connects if it is not connected, or if the server closed the idle
+    /// connection (a restart, or its `timeout`): nothing was in flight then.
+    pub fn ensure(&mut self) -> Result<()> {
+        let idle = self.open.as_ref().filter(|open| open.used.elapsed() > FRESH);
+        if idle.is_some_and(|open| open.stream.is_closed()) {
+            self.open = None;
+        }
+        if self.open.is_none() {
+            self.open = Some(self.connect()?);
+        }
+        Ok(())
+    }
+
+    /// Adds the head of a script's call to a pipeline; `args` words must follow.
+    /// Connects if needed, to know the script's name.
+    pub fn script<'p>(
+        &mut self,
+        pipeline: &'p mut Pipeline,
+        script: Script,
+        args: usize,
+    ) -> Result<&'p mut Pipeline> {
+        self.ensure()?;
+        let open = self.open.as_ref().ok_or_else(|| self.lost("was closed"))?;
+        Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script as usize]).word("0"))
+    }
+
+    /// Sends the commands and returns their replies, which may be errors. A
+    /// script that the server has forgotten did not run: it is loaded and called
+    /// again.
+    ///
+    /// # Errors
+    /// When the connection failed; it is not known which commands ran.
+    pub fn pipeline(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
+        self.ensure()?;
+        let mut replies = self.exchange(pipeline.bytes(), pipeline.len())?;
+        let forgotten: Vec<usize> = (0..replies.len())
+            .filter(|i| matches!(&replies[*i], RespValue::Error(e) if e.starts_with("NOSCRIPT")))
+            .collect();
+        if !forgotten.is_empty() {
+            self.reload_scripts()?;
+            let bytes: Vec<u8> =
+                forgotten.iter().flat_map(|i| pipeline.command_bytes(*i)).copied().collect();
+            let again = self.exchange(&bytes, forgotten.len())?;
+            for (index, reply) in forgotten.into_iter().zip(again) {
+                replies[index] = reply;
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Sends the commands; any error among the replies fails the whole.
+    pub fn run(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
+        let replies = self.pipeline(pipeline)?;
+        replies.iter().try_for_each(|reply| self.check(reply))?;
+        Ok(replies)
+    }
+
+    /// Runs commands between MULTI and EXEC: all or none.
+    pub fn atomic(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
+        let mut multi = Pipeline::new();
+        multi.command(&[b"MULTI"]);
+        multi.append(pipeline);
+        multi.command(&[b"EXEC"]);
+        let mut replies = self.pipeline(&multi)?;
+        // The first error has the cause; the last one only says "aborted".
+        replies.iter().try_for_each(|reply| self.check(reply))?;
+        let results = replies.pop().unwrap_or(RespValue::Nil).items();
+        results.iter().try_for_each(|result| self.check(result))?;
+        Ok(results)
+    }
+
+    /// One command, one answer.
+    pub fn one(&mut self, words: &[&[u8]]) -> Result<RespValue> {
+        let mut pipeline = Pipeline::new();
+        pipeline.command(words);
+        Ok(self.run(&pipeline)?.pop().unwrap_or(RespValue::Nil))
+    }
+
+    /// Messages of the server that answer no command, oldest first.
+    pub fn pushes(&mut self) -> Vec<Vec<RespValue>> {
+        self.open.as_mut().map(|open| std::mem::take(&mut open.stream.pushes)).unwrap_or_default()
+    }
+
+    /// Waits for a message that answers no command, or for `interrupt`.
+    pub fn wait_for_push(&mut self, interrupt: &EventFd, timeout: Duration) -> Result<PollResult> {
+        let answer_timeout = self.server.address.answer_timeout;
+        let Some(open) = self.open.as_mut() else { return Err(self.lost("was closed")) };
+        let result = open.stream.wait_for_push(interrupt, timeout, answer_timeout);
+        result.map_err(|e| self.fail(&e))
+    }
+
+    /// Sends a command whose answer is only awaited by
+    /// [`RedisConnection::wait_for_push`].
+    pub fn send(&mut self, words: &[&[u8]]) -> Result<()> {
+        let mut pipeline = Pipeline::new();
+        pipeline.command(words);
+        let timeout = self.server.address.answer_timeout;
+        let Some(open) = self.open.as_mut() else { return Err(self.lost("was closed")) };
+        open.stream.send(pipeline.bytes(), timeout).map_err(|e| self.fail(&e))
+    }
+
+    /// Closes it; the next call connects again.
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+
+    /// An error reply of the server.
+    pub fn server_error(&self, error: &str) -> StoreError {
+        super::errors::server(&self.server.address, error)
+    }
+
+    fn exchange(&mut self, bytes: &[u8], replies: usize) -> Result<Vec<RespValue>> {
+        let timeout = self.server.address.answer_timeout;
+        let Some(open) = self.open.as_mut() else { return Err(self.lost("was closed")) };
+        open.used = Instant::now();
+        open.stream.exchange(bytes, replies, timeout).map_err(|e| self.fail(&e))
+    }
+
+    fn fail(&mut self, error: &io::Error) -> StoreError {
+        self.open = None;
+        super::errors::broken(&self.server.address, error)
+    }
+
+    fn lost(&self, why: &str) -> StoreError {
+        StoreError::unavailable(format!("{}: the connection {why}", self.server.address.shown))
+    }
+
+    fn reload_scripts(&mut self) -> Result<()> {
+        let load = self.open.as_ref().map(|open| load_commands(&open.scripts)).unwrap_or_default();
+        self.exchange(load.bytes(), load.len())?.iter().try_for_each(|reply| self.check(reply))
+    }
+
+    fn check(&self, reply: &RespValue) -> Result<()> {
+        match reply {
+            RespValue::Error(error) => Err(self.server_error(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn connect(&self) -> Result<OpenConnection> {
+        let address = &self.server.address;
+        let unreachable = |e: io::Error| super::errors::unreachable(address, &e);
+        let link = Transport::connect(address).map_err(unreachable)?;
+        let (stream, used) = (RespStream::new(link), Instant::now());
+        let mut open = OpenConnection { stream, used, shas: Vec::new(), scripts: Vec::new() };
+        let hello = self.hello();
+        let timeout = address.answer_timeout.min(address.connect_timeout);
+        let mut replies = open
+            .stream
+            .exchange(hello.bytes(), hello.len(), timeout)
+            .map_err(unreachable)?
+            .into_iter();
+        let version = self.check_hello(replies.next().unwrap_or(RespValue::Nil))?;
+        replies.next().map_or(Ok(()), |selected| self.check(&selected))?;
+        self.check_eviction_policy(replies.next().unwrap_or(RespValue::Nil));
+        if self.tracking {
+            replies.next().map_or(Ok(()), |tracked| self.check(&tracked))?;
+            return Ok(open);
+        }
+        open.scripts = SCRIPTS.iter().map(|script| script.text(version.0 >= SHEBANG)).collect();
+        let load = load_commands(&open.scripts);
+        let shas = open.stream.exchange(load.bytes(), load.len(), address.answer_timeout);
+        for sha in shas.map_err(unreachable)? {
+            self.check(&sha)?;
+            open.shas.push(sha.bytes());
+        }
+        Ok(open)
+    }
+
+    fn hello(&self) -> Pipeline {
+        let address = &self.server.address;
+        let mut pipeline = Pipeline::new();
+        match &address.password {
+            Some(password) => pipeline.command(&[
+                b"HELLO",
+                b"3",
+                b"AUTH",
+                address.user().as_bytes(),
+                password.as_bytes(),
+                b"SETNAME",
+                b"chaton",
+            ]),
+            None => pipeline.command(&[b"HELLO", b"3", b"SETNAME", b"chaton"]),
+        };
+        pipeline.begin(2).word("SELECT").number(address.db);
+        pipeline.command(&[b"INFO", b"memory"]);
+        if self.tracking {
+            pipeline.command(&[b"CLIENT", b"TRACKING", b"ON"]);
+        }
+        pipeline
+    }
+
+    /// The server's version, if it is supported.
+    fn check_hello(&self, hello: RespValue) -> Result<(u32, u32)> {
+        let shown = &self.server.address.shown;
+        if let RespValue::Error(error) = &hello {
+            return Err(super::errors::hello(&self.server.address, error));
+        }
+        let mut version = String::new();
+        for (key, value) in hello.pairs() {
+            match key.text().as_str() {
+                "version" => version = value.text(),
+                "mode" if value == RespValue::Bulk(b"cluster".to_vec()) => {
+                    return Err(StoreError::refused(format!(
+                        "{shown}: Redis Cluster is not supported, since a job moves between \
+                         keys of several slots; use one server, with replicas if need be"
+                    )))
+                }
+                _ => {}
+            }
+        }
+        let mut numbers = version.split('.').map(|n| n.parse().unwrap_or(0));
+        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if found < OLDEST {
+            return Err(StoreError::refused(format!(
+                "{shown}: the server is version {version:?}; Redis {}.{} or newer, or Valkey, is needed",
+                OLDEST.0, OLDEST.1
+            )));
+        }
+        Ok(found)
+    }
+
+    fn check_eviction_policy(&self, info: RespValue) {
+        let info = info.text();
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        *self.server.warning.lock() = match policy.map(str::trim) {
+            None | Some("noeviction") => None,
+            Some(policy) => Some(format!(
+                "{}: maxmemory-policy is {policy}: a full server will throw jobs away; \
+                 set it to noeviction",
+                self.server.address.shown
+            )),
+        };
+    }
+}
+
+fn load_commands(scripts: &[String]) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    for script in scripts {
+        pipeline.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
+    }
+    pipeline
+}

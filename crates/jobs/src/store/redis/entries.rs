@@ -1,0 +1,205 @@
+//! Jobs in queues and sets, for people and tools.
+
+use super::resp::{Pipeline, RespValue};
+use super::scripts::Script;
+use super::store::RedisStore;
+use crate::document::enqueued_at;
+use crate::store::clock::unix_s;
+use crate::store::payload::{has_jid, requeued, JobResources};
+use crate::store::traits::Result;
+use crate::store::types::{JobEntry, JobLocation, QueueStatus, Stats};
+
+/// Entries read or removed in one round trip.
+const PAGE: usize = 500;
+
+impl RedisStore {
+    pub(super) fn count_all(&mut self) -> Result<Stats> {
+        let counts = self.call(Script::Stats, &[])?.items();
+        let count = |index: usize| counts.get(index).map_or(0, RespValue::count);
+        Ok(Stats {
+            processed: count(0),
+            failed: count(1),
+            enqueued: count(2),
+            scheduled: count(3),
+            retries: count(4),
+            dead: count(5),
+            in_flight: count(6),
+            processes: count(7),
+        })
+    }
+
+    pub(super) fn list_queues(&mut self) -> Result<Vec<QueueStatus>> {
+        let mut items = self.call(Script::Queues, &[])?.items().into_iter();
+        let now_s = unix_s();
+        let mut queues = Vec::new();
+        while let (Some(name), Some(size), Some(job), Some(paused)) =
+            (items.next(), items.next(), items.next(), items.next())
+        {
+            let latency_s = enqueued_at(&job.bytes()).map_or(0.0, |at| (now_s - at).max(0.0));
+            let (name, paused) = (name.text(), paused.count() == 1);
+            queues.push(QueueStatus { name, size: size.count(), latency_s, paused });
+        }
+        queues.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(queues)
+    }
+
+    pub(super) fn page(
+        &mut self,
+        from: &JobLocation,
+        offset: usize,
+        count: usize,
+    ) -> Result<Vec<JobEntry>> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let (offset, count) = (offset as i64, count.min(i32::MAX as usize) as i64);
+        let key = key(from);
+        let mut pipeline = Pipeline::new();
+        match from {
+            // The front of a queue is its right end.
+            JobLocation::Queue(_) => pipeline
+                .begin(4)
+                .word("LRANGE")
+                .word(&key)
+                .number(-offset - count)
+                .number(-offset - 1),
+            set => {
+                let command = if *set == JobLocation::Dead { "ZREVRANGE" } else { "ZRANGE" };
+                pipeline.begin(5).word(command).word(&key);
+                pipeline.number(offset).number(offset + count - 1).word("WITHSCORES")
+            }
+        };
+        let reply = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil);
+        Ok(match from {
+            JobLocation::Queue(_) => {
+                reply.items().into_iter().rev().map(|job| entry(job.bytes(), 0.0)).collect()
+            }
+            _ => reply.scored().into_iter().map(|(job, score)| entry(job, score)).collect(),
+        })
+    }
+
+    pub(super) fn search(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
+        if jid.is_empty() {
+            return Ok(None);
+        }
+        let names = self.one(&[b"SMEMBERS", b"queues"])?.items();
+        let queues = names.into_iter().map(|name| JobLocation::Queue(name.text()));
+        let locations = [JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead]
+            .into_iter()
+            .chain(queues);
+        for from in locations {
+            // Pages shift while jobs come and go. A job that is missed this way
+            // was claimed by a worker.
+            let mut offset = 0;
+            loop {
+                let page = self.page(&from, offset, PAGE)?;
+                offset += page.len();
+                let last = page.len() < PAGE;
+                if let Some(entry) = page.into_iter().find(|entry| has_jid(&entry.payload, jid)) {
+                    return Ok(Some((from, entry)));
+                }
+                if last {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn remove_entry(&mut self, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
+        self.take_entry(from, entry, "remove", None, unix_s())
+    }
+
+    pub(super) fn kill_entry(
+        &mut self,
+        from: &JobLocation,
+        entry: &JobEntry,
+        now_s: f64,
+    ) -> Result<bool> {
+        self.take_entry(from, entry, "dead", None, now_s)
+    }
+
+    pub(super) fn requeue_entry(
+        &mut self,
+        from: &JobLocation,
+        entry: &JobEntry,
+        now_s: f64,
+    ) -> Result<bool> {
+        let requeued = requeued(from, entry, now_s, self.options.format)?;
+        self.take_entry(from, entry, "push", Some(requeued), now_s)
+    }
+
+    fn take_entry(
+        &mut self,
+        from: &JobLocation,
+        entry: &JobEntry,
+        action: &str,
+        requeued: Option<(String, Vec<u8>)>,
+        now_s: f64,
+    ) -> Result<bool> {
+        let mut pipeline = Pipeline::new();
+        self.conn.script(&mut pipeline, Script::TakeEntry, 13)?;
+        pipeline.word(key(from)).word(kind(from)).word(&entry.payload).word(action);
+        let (queue, payload) = requeued.unwrap_or_default();
+        pipeline.word(payload).word(queue);
+        self.add_dead_limits(&mut pipeline, now_s);
+        let held = if action == "push" {
+            JobResources::default()
+        } else {
+            JobResources::of(&entry.payload)
+        };
+        add_resources(&mut pipeline, &held);
+        Ok(self.run(&pipeline)?.next().is_some_and(|taken| taken.count() == 1))
+    }
+
+    pub(super) fn clear_entries(&mut self, from: &JobLocation, max: usize) -> Result<usize> {
+        let (key, mut cleared) = (key(from), 0);
+        let max = if max == 0 { usize::MAX } else { max };
+        loop {
+            let step = PAGE.min(max - cleared);
+            let number = step.to_string();
+            let words = [key.as_bytes(), kind(from).as_bytes(), number.as_bytes()];
+            let mut answer = self.call(Script::Clear, &words)?.items().into_iter();
+            let gone = answer.next().map_or(0, |gone| gone.count()) as usize;
+            cleared += gone;
+            let held: Vec<JobResources> = answer
+                .map(|job| JobResources::of(&job.bytes()))
+                .filter(|held| held.lock.is_some() || held.bid.is_some())
+                .collect();
+            if !held.is_empty() {
+                let mut pipeline = Pipeline::new();
+                self.conn.script(&mut pipeline, Script::Release, 4 * held.len())?;
+                held.iter().for_each(|held| add_resources(&mut pipeline, held));
+                self.run(&pipeline)?;
+            }
+            if gone < step || cleared >= max {
+                return Ok(cleared);
+            }
+        }
+    }
+}
+
+fn add_resources(pipeline: &mut Pipeline, held: &JobResources) {
+    pipeline.word(held.lock.as_deref().unwrap_or_default()).word(&held.jid);
+    pipeline.word(held.bid.as_deref().unwrap_or_default()).word(&held.jid);
+}
+
+fn key(from: &JobLocation) -> String {
+    match from {
+        JobLocation::Queue(name) => format!("queue:{name}"),
+        JobLocation::Scheduled => "schedule".into(),
+        JobLocation::Retry => "retry".into(),
+        JobLocation::Dead => "dead".into(),
+    }
+}
+
+fn kind(from: &JobLocation) -> &'static str {
+    match from {
+        JobLocation::Queue(_) => "list",
+        _ => "zset",
+    }
+}
+
+fn entry(payload: Vec<u8>, score: f64) -> JobEntry {
+    JobEntry { score, row: 0, payload }
+}

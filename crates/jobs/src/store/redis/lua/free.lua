@@ -1,6 +1,0 @@
--- For each job that was taken away: lock key or '', jid, batch or '', jid.
-for i = 1, #ARGV, 4 do
-  if ARGV[i] ~= '' then unlock(ARGV[i], ARGV[i + 1]) end
-  if ARGV[i + 2] ~= '' then tell(ARGV[i + 2], ARGV[i + 3], 'died') end
-end
-return #ARGV / 4

@@ -1,0 +1,252 @@
+//! A byte stream to the server: TCP, TLS or a socket file. It blocks only in
+//! poll(2), so that one answer has one deadline and a watch can wait for its
+//! interrupt at the same time.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::event_fd::EventFd;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::net::sockopt;
+use rustls::pki_types::{pem::PemObject, CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::server_address::{Endpoint, ServerAddress};
+use crate::store::poll::wait_for_any;
+
+/// Silence after which the kernel probes the peer.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Time between its probes.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Unanswered probes after which the connection is dead.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// A connected socket.
+pub enum Transport {
+    /// TCP.
+    Tcp(TcpStream),
+    /// A socket file.
+    Unix(UnixStream),
+    /// TLS over TCP.
+    Tls(Box<TlsSocket>),
+}
+
+/// TLS over TCP.
+pub struct TlsSocket {
+    session: ClientConnection,
+    socket: TcpStream,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollResult {
+    /// The socket can be read (or written, if that was asked).
+    Ready,
+    /// The event descriptor was notified.
+    Interrupted,
+    /// The time was up.
+    TimedOut,
+}
+
+impl Transport {
+    /// Connects. TLS is negotiated with the first bytes.
+    pub fn connect(address: &ServerAddress) -> io::Result<Self> {
+        let deadline = Instant::now() + address.connect_timeout;
+        match &address.endpoint {
+            Endpoint::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port, deadline)?)),
+            Endpoint::Tls(host, port) => {
+                let config = match address.tls.get() {
+                    Some(config) => config.clone(),
+                    None => {
+                        let config = Arc::new(tls_config(address.ca_file.as_deref())?);
+                        address.tls.get_or_init(|| config).clone()
+                    }
+                };
+                let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+                let socket = tcp(host, *port, deadline)?;
+                let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+                Ok(Self::Tls(Box::new(TlsSocket { session, socket })))
+            }
+            Endpoint::Unix(path) => {
+                let socket = UnixStream::connect(path)?;
+                socket.set_nonblocking(true)?;
+                Ok(Self::Unix(socket))
+            }
+        }
+    }
+
+    /// Reads what has arrived; [`io::ErrorKind::WouldBlock`] when nothing has.
+    /// 0: the peer closed the connection.
+    pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.read(into),
+            Self::Unix(socket) => socket.read(into),
+            Self::Tls(tls) => tls.read(into),
+        }
+    }
+
+    /// Writes what fits; [`io::ErrorKind::WouldBlock`] when nothing does.
+    pub fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(socket) => socket.write(from),
+            Self::Unix(socket) => socket.write(from),
+            Self::Tls(tls) => tls.write(from),
+        }
+    }
+
+    /// Sends what TLS has buffered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tls(tls) => tls.flush(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the socket can be read (or also written), `interrupt` was
+    /// notified, or the time is up.
+    pub fn wait(
+        &self,
+        write: bool,
+        interrupt: Option<&EventFd>,
+        timeout: Duration,
+    ) -> io::Result<PollResult> {
+        let wanted = if write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let socket = PollFd::from_borrowed_fd(self.fd(), wanted);
+        match interrupt {
+            Some(event) => {
+                let mut fds = [socket, PollFd::from_borrowed_fd(event.as_fd(), PollFlags::IN)];
+                wait_for_any(&mut fds, timeout)?;
+                Ok(match (fds[1].revents().is_empty(), fds[0].revents().is_empty()) {
+                    (false, _) => PollResult::Interrupted,
+                    (true, false) => PollResult::Ready,
+                    (true, true) => PollResult::TimedOut,
+                })
+            }
+            None => match wait_for_any(&mut [socket], timeout)? {
+                true => Ok(PollResult::Ready),
+                false => Ok(PollResult::TimedOut),
+            },
+        }
+    }
+
+    /// Whether poll(2) sees everything that can be read: TLS may hold some back.
+    pub fn is_unbuffered(&self) -> bool {
+        !matches!(self, Self::Tls(_))
+    }
+
+    /// Whether the peer has closed it; never blocks.
+    pub fn is_closed(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::RDHUP)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tls(tls) => tls.socket.as_fd(),
+        }
+    }
+}
+
+impl TlsSocket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.session.reader().read(into) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            // Sends the handshake's answers and key updates.
+            self.flush()?;
+            if self.session.read_tls(&mut self.socket)? == 0 {
+                return Ok(0);
+            }
+            if let Err(e) = self.session.process_new_packets() {
+                // Sends the alert; the server may have closed the connection.
+                let _ = self.flush();
+                return Err(io::Error::new(io::ErrorKind::InvalidData, e));
+            }
+        }
+    }
+
+    /// Accepts plain text only when the text before has been sent, so that the
+    /// session buffers no more than one piece.
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        let taken = self.session.writer().write(from)?;
+        match self.flush() {
+            Err(e) if e.kind() != io::ErrorKind::WouldBlock => Err(e),
+            _ if taken == 0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(&mut self.socket)?;
+        }
+        Ok(())
+    }
+}
+
+fn tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                keep_alive(&socket)?;
+                return Ok(socket);
+            }
+            Err(e) => last = e,
+        }
+    }
+    Err(last)
+}
+
+fn keep_alive(socket: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    Ok(())
+}
+
+/// Trusts the authorities of the file, or those of the system.
+fn tls_config(ca_file: Option<&str>) -> io::Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(path) => {
+            let named = |e: &dyn std::fmt::Display| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("tls_ca_file {path:?}: {e}"))
+            };
+            let certificates = CertificateDer::pem_file_iter(path).map_err(|e| named(&e))?;
+            for certificate in certificates {
+                roots.add(certificate.map_err(|e| named(&e))?).map_err(|e| named(&e))?;
+            }
+            if roots.is_empty() {
+                return Err(named(&"no certificate in it"));
+            }
+        }
+        None => {
+            // An unreadable certificate is skipped: the server may not need it.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    // Named here, so that no process-wide default provider is needed.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
