@@ -151,7 +151,7 @@ fn process(
             "busy" => seen.busy = value.count(),
             "quiet" => seen.quiet = value == RespValue::Bulk(b"true".to_vec()),
             "rss" => seen.rss_kb = value.count(),
-            "heartbeat" => seen.heartbeat_at = value.float().unwrap_or_default(),
+            "beat" => seen.heartbeat_at = value.float().unwrap_or_default(),
             _ => {}
         }
     }

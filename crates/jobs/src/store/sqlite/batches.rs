@@ -1,14 +1,15 @@
-//! Batches: counts, and callbacks pushed once when they come true.
+//! Batches: counts, and callbacks that are pushed once.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::{queues, unix_s, Tx};
-use crate::store::{BatchEvent, BatchStatus, BatchUpdate, NewBatch};
+use super::rows;
+use super::transaction::SqliteTransaction;
+use crate::outcome::{BatchEvent, BatchUpdate};
+use crate::store::clock::unix_s;
+use crate::store::types::{BatchStatus, NewBatch, FAILED_JIDS_MAX};
 
-/// Jids of failed jobs that a status names at most.
-const FAILED_SHOWN: i64 = 1000;
-
-struct Row {
+/// The columns that decide which callbacks are pushed.
+struct BatchCounts {
     parent: Option<String>,
     pending: i64,
     children: i64,
@@ -17,15 +18,15 @@ struct Row {
     success: bool,
 }
 
-/// A batch whose callbacks may fire.
-fn closed(tx: &Tx<'_>, bid: &str) -> Result<Option<Row>> {
+/// The counts of a closed batch.
+fn closed(tx: &SqliteTransaction<'_>, bid: &str) -> Result<Option<BatchCounts>> {
     tx.conn
         .prepare_cached(
             "SELECT parent, pending, children, running, complete, success FROM batches
              WHERE bid=?1 AND closed=1",
         )?
         .query_row([bid], |row| {
-            Ok(Row {
+            Ok(BatchCounts {
                 parent: row.get(0)?,
                 pending: row.get(1)?,
                 children: row.get(2)?,
@@ -42,10 +43,10 @@ fn failures(conn: &Connection, bid: &str) -> Result<i64> {
         .query_row([bid], |row| row.get(0))
 }
 
-pub(super) fn open(tx: &Tx<'_>, batch: &NewBatch<'_>) -> Result<()> {
+pub(super) fn open(tx: &SqliteTransaction<'_>, batch: &NewBatch<'_>) -> Result<()> {
     let conn = tx.conn;
     let until = batch.now_s + batch.ttl.as_secs_f64();
-    forget_over(tx, "bid=?2 AND until<=?1", batch.bid)?;
+    forget_expired(tx, "bid=?2 AND until<=?1", batch.bid)?;
     let is_new = conn
         .prepare_cached(
             "INSERT OR IGNORE INTO batches(bid, description, parent, created_at, until)
@@ -72,8 +73,8 @@ pub(super) fn open(tx: &Tx<'_>, batch: &NewBatch<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Forgets batches whose time is over: `which` of them (?1 now, ?2 a bid).
-pub(super) fn forget_over(tx: &Tx<'_>, which: &str, bid: &str) -> Result<()> {
+/// Forgets expired batches; `which` selects them (?1: now, ?2: a bid).
+pub(super) fn forget_expired(tx: &SqliteTransaction<'_>, which: &str, bid: &str) -> Result<()> {
     let now_s = unix_s();
     for table in ["batch_failures", "batch_callbacks", "batches"] {
         let sql =
@@ -83,29 +84,29 @@ pub(super) fn forget_over(tx: &Tx<'_>, which: &str, bid: &str) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn close(tx: &Tx<'_>, bid: &str) -> Result<()> {
+pub(super) fn close(tx: &SqliteTransaction<'_>, bid: &str) -> Result<()> {
     tx.conn.prepare_cached("UPDATE batches SET closed=1 WHERE bid=?1")?.execute([bid])?;
-    review(tx, bid)
+    check(tx, bid)
 }
 
-/// One more job of a batch.
-pub(super) fn add(tx: &Tx<'_>, bid: &str) -> Result<()> {
+/// Counts a new job of a batch.
+pub(super) fn add_job(tx: &SqliteTransaction<'_>, bid: &str) -> Result<()> {
     tx.conn
         .prepare_cached("UPDATE batches SET total=total+1, pending=pending+1 WHERE bid=?1")?
         .execute([bid])
         .map(|_| ())
 }
 
-/// A job of a batch was run.
-pub(super) fn step(tx: &Tx<'_>, step: &BatchUpdate) -> Result<()> {
-    let (bid, jid) = (&*step.bid, &*step.jid);
+/// Counts what happened to a job of a batch.
+pub(super) fn update(tx: &SqliteTransaction<'_>, update: &BatchUpdate) -> Result<()> {
+    let (bid, jid) = (&*update.bid, &*update.jid);
     let conn = tx.conn;
     let known: Option<bool> = conn
         .prepare_cached("SELECT dead FROM batches WHERE bid=?1")?
         .query_row([bid], |row| row.get(0))
         .optional()?;
     let Some(dead) = known else { return Ok(()) };
-    if step.event == BatchEvent::Done {
+    if update.event == BatchEvent::Done {
         conn.prepare_cached("DELETE FROM batch_failures WHERE bid=?1 AND jid=?2")?
             .execute([bid, jid])?;
         conn.prepare_cached("UPDATE batches SET pending=pending-1 WHERE bid=?1")?.execute([bid])?;
@@ -113,15 +114,15 @@ pub(super) fn step(tx: &Tx<'_>, step: &BatchUpdate) -> Result<()> {
         conn.prepare_cached("INSERT OR IGNORE INTO batch_failures(bid, jid) VALUES(?1, ?2)")?
             .execute([bid, jid])?;
     }
-    if step.event == BatchEvent::Died && !dead {
+    if update.event == BatchEvent::Died && !dead {
         conn.prepare_cached("UPDATE batches SET dead=1 WHERE bid=?1")?.execute([bid])?;
-        call_back(tx, bid, "death")?;
+        push_callbacks(tx, bid, "death")?;
     }
-    review(tx, bid)
+    check(tx, bid)
 }
 
-/// Pushes the callbacks of what has come true, up through the parents.
-fn review(tx: &Tx<'_>, bid: &str) -> Result<()> {
+/// Pushes the callbacks of events that have come true, also those of the parents.
+fn check(tx: &SqliteTransaction<'_>, bid: &str) -> Result<()> {
     let mut bid = bid.to_string();
     loop {
         let Some(batch) = closed(tx, &bid)? else { return Ok(()) };
@@ -138,10 +139,10 @@ fn review(tx: &Tx<'_>, bid: &str) -> Result<()> {
             )?
             .execute(params![bid, completes, succeeds])?;
         if completes {
-            call_back(tx, &bid, "complete")?;
+            push_callbacks(tx, &bid, "complete")?;
         }
         if succeeds {
-            call_back(tx, &bid, "success")?;
+            push_callbacks(tx, &bid, "success")?;
         }
         let Some(parent) = batch.parent else { return Ok(()) };
         tx.conn
@@ -153,7 +154,7 @@ fn review(tx: &Tx<'_>, bid: &str) -> Result<()> {
     }
 }
 
-fn call_back(tx: &Tx<'_>, bid: &str, event: &str) -> Result<()> {
+fn push_callbacks(tx: &SqliteTransaction<'_>, bid: &str, event: &str) -> Result<()> {
     let rows: Vec<(String, Vec<u8>)> = tx
         .conn
         .prepare_cached(
@@ -161,7 +162,7 @@ fn call_back(tx: &Tx<'_>, bid: &str, event: &str) -> Result<()> {
         )?
         .query_map([bid, event], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_>>()?;
-    rows.iter().try_for_each(|(queue, payload)| queues::append(tx, queue, payload))
+    rows.iter().try_for_each(|(queue, payload)| rows::append(tx, queue, payload))
 }
 
 pub(super) fn status(conn: &Connection, bid: &str) -> Result<Option<BatchStatus>> {
@@ -190,7 +191,7 @@ pub(super) fn status(conn: &Connection, bid: &str) -> Result<Option<BatchStatus>
     let Some(status) = found else { return Ok(None) };
     let failed_jids = conn
         .prepare_cached("SELECT jid FROM batch_failures WHERE bid=?1 ORDER BY jid LIMIT ?2")?
-        .query_map(params![bid, FAILED_SHOWN], |row| row.get(0))?
+        .query_map(params![bid, FAILED_JIDS_MAX as i64], |row| row.get(0))?
         .collect::<Result<_>>()?;
     Ok(Some(BatchStatus { failed_jids, ..status }))
 }

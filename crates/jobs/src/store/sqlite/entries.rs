@@ -1,199 +1,144 @@
-//! The schedule, the retry set and the dead set: one table, ordered by time.
+//! Due jobs, and single jobs that people remove, requeue or kill.
 
-use std::sync::Arc;
+use rusqlite::{params, Result};
 
-use rusqlite::{params, OptionalExtension, Result};
+use super::transaction::SqliteTransaction;
+use super::{batches, limits, processes, rows};
+use crate::document::stamped;
+use crate::outcome::{BatchEvent, BatchUpdate};
+use crate::store::options::StoreOptions;
+use crate::store::payload::JobResources;
+use crate::store::types::{ClaimedJob, DueSummary, JobEntry, JobLocation};
 
-use super::{owners, queues, Tx};
-use crate::document::{stamped, Fields};
-use crate::store::{ClaimedJob, DueSummary, JobEntry, JobLocation};
-
-/// What a store was told to keep, and how it writes times.
-#[derive(Clone, Copy)]
-pub(super) struct Rules {
-    /// Jobs in the dead set.
-    pub dead_max: usize,
-    /// How long they are kept there.
-    pub dead_age_s: f64,
-    /// Generation of the format in which times are stamped.
-    pub format: u8,
-    /// Silence after which an owner is dead.
-    pub lease_s: f64,
-}
-
-/// What a set is called in the table; `None` for a queue.
-pub(super) fn kind(place: &JobLocation) -> Option<i64> {
-    match place {
-        JobLocation::Queue(_) => None,
-        JobLocation::Scheduled => Some(0),
-        JobLocation::Retry => Some(1),
-        JobLocation::Dead => Some(2),
-    }
-}
-
-pub(super) fn add(tx: &Tx<'_>, place: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
-    match place {
-        JobLocation::Dead => tx.buried(at),
-        _ => tx.wake(),
-    }
-    tx.conn
-        .prepare_cached("INSERT INTO entries(kind, at, payload) VALUES(?1, ?2, ?3)")?
-        .execute(params![kind(place), at, payload])
-        .map(|_| ())
-}
-
-/// Keeps the dead set within its bounds, once for all that an operation buried.
-pub(super) fn trim_dead(tx: &Tx<'_>, rules: &Rules) -> Result<()> {
-    let Some(at) = tx.last_burial() else { return Ok(()) };
-    tx.conn
-        .prepare_cached("DELETE FROM entries WHERE kind=2 AND at<?1")?
-        .execute([at - rules.dead_age_s])?;
-    tx.conn
-        .prepare_cached(
-            "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE kind=2
-             ORDER BY at DESC, id DESC LIMIT -1 OFFSET ?1)",
-        )?
-        .execute([rules.dead_max as i64])
-        .map(|_| ())
-}
-
-struct Row {
-    id: i64,
-    at: f64,
-    payload: Vec<u8>,
-}
-
-/// Due entries of both sets, the earliest first.
-fn due_rows(tx: &Tx<'_>, now_s: f64, max: usize) -> Result<Vec<Row>> {
+/// Takes due entries out of both sets, earliest first, and passes each to
+/// `accept`; those that are no job with a queue go to the dead set.
+fn take_due(
+    tx: &SqliteTransaction<'_>,
+    now_s: f64,
+    max: usize,
+    options: &StoreOptions,
+    mut accept: impl FnMut(JobEntry, (String, Vec<u8>)) -> Result<()>,
+) -> Result<DueSummary> {
     let mut select = tx.conn.prepare_cached(
         "SELECT id, at, payload FROM entries WHERE kind=?1 AND at<=?2 ORDER BY at, id LIMIT ?3",
     )?;
-    let mut rows = Vec::new();
+    let mut entries = Vec::new();
     for kind in [1, 0] {
-        let found = select.query_map(params![kind, now_s, max as i64], |row| {
-            Ok(Row { id: row.get(0)?, at: row.get(1)?, payload: row.get(2)? })
-        })?;
-        rows.extend(found.collect::<Result<Vec<_>>>()?);
+        let found = select.query_map(params![kind, now_s, max as i64], read_entry)?;
+        entries.extend(found.collect::<Result<Vec<_>>>()?);
     }
-    rows.sort_by(|a, b| a.at.total_cmp(&b.at));
-    rows.truncate(max);
-    Ok(rows)
-}
-
-fn delete(tx: &Tx<'_>, id: i64) -> Result<usize> {
-    tx.conn.prepare_cached("DELETE FROM entries WHERE id=?1")?.execute([id])
-}
-
-/// When the next job of the schedule or the retry set is due.
-pub(super) fn next_at(conn: &rusqlite::Connection) -> Result<Option<f64>> {
-    let mut select = conn.prepare_cached("SELECT min(at) FROM entries WHERE kind=?1")?;
-    let times = [0, 1].map(|kind| select.query_row([kind], |row| row.get::<_, Option<f64>>(0)));
-    let times = times.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(times.into_iter().flatten().min_by(f64::total_cmp))
-}
-
-pub(super) fn move_due(tx: &Tx<'_>, now_s: f64, max: usize, rules: &Rules) -> Result<DueSummary> {
-    let mut due = DueSummary::default();
-    for row in due_rows(tx, now_s, max)? {
-        delete(tx, row.id)?;
-        due.moved += 1;
-        due.lag_max_s = due.lag_max_s.max(now_s - row.at);
-        match stamped(&row.payload, now_s, rules.format, false) {
-            Some((queue, payload)) => queues::append(tx, &queue, &payload)?,
-            None => add(tx, &JobLocation::Dead, now_s, &row.payload)?,
+    entries.sort_by(|a, b| a.score.total_cmp(&b.score));
+    entries.truncate(max);
+    let mut due = DueSummary { moved: entries.len(), ..DueSummary::default() };
+    for entry in entries {
+        tx.conn.prepare_cached("DELETE FROM entries WHERE id=?1")?.execute([entry.row])?;
+        due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
+        match stamped(&entry.payload, now_s, options.format, false) {
+            Some(enqueued) => accept(entry, enqueued)?,
+            None => rows::add_to_set(tx, &JobLocation::Dead, now_s, &entry.payload)?,
         }
     }
-    trim_dead(tx, rules)?;
-    due.next_at = next_at(tx.conn)?;
+    rows::trim_dead(tx, options)?;
+    due.next_at = rows::next_at(tx.conn)?;
     Ok(due)
 }
 
+/// An entry from the columns row, score and document.
+pub(super) fn read_entry(row: &rusqlite::Row<'_>) -> Result<JobEntry> {
+    Ok(JobEntry { row: row.get(0)?, score: row.get(1)?, payload: row.get(2)? })
+}
+
+pub(super) fn move_due(
+    tx: &SqliteTransaction<'_>,
+    now_s: f64,
+    max: usize,
+    options: &StoreOptions,
+) -> Result<DueSummary> {
+    take_due(tx, now_s, max, options, |_, (queue, payload)| rows::append(tx, &queue, &payload))
+}
+
 pub(super) fn claim_due(
-    tx: &Tx<'_>,
+    tx: &SqliteTransaction<'_>,
     owner: &str,
     first_ticket: u64,
     now_s: f64,
     max: usize,
-    rules: &Rules,
+    options: &StoreOptions,
 ) -> Result<(Vec<ClaimedJob>, DueSummary)> {
-    let mut due = DueSummary::default();
     let mut jobs: Vec<ClaimedJob> = Vec::new();
-    let nowhere: Arc<str> = Arc::from("");
-    for row in due_rows(tx, now_s, max)? {
-        delete(tx, row.id)?;
-        due.moved += 1;
-        due.lag_max_s = due.lag_max_s.max(now_s - row.at);
-        if stamped(&row.payload, now_s, rules.format, false).is_none() {
-            add(tx, &JobLocation::Dead, now_s, &row.payload)?;
-            continue;
-        }
+    let due = take_due(tx, now_s, max, options, |entry, _| {
         let ticket = first_ticket + jobs.len() as u64;
-        let flight = queues::flight(owners::id_of(tx, owner)?, ticket);
-        queues::fly(tx, flight, queues::NOWHERE, &row.payload)?;
-        jobs.push(ClaimedJob { ticket, queue: nowhere.clone(), payload: row.payload });
-    }
-    trim_dead(tx, rules)?;
-    due.next_at = next_at(tx.conn)?;
+        let row = rows::in_flight_row(processes::id_of(tx, owner)?, ticket);
+        rows::insert_in_flight(tx, row, rows::NO_QUEUE, &entry.payload)?;
+        jobs.push(ClaimedJob { ticket, queue: "".into(), payload: entry.payload });
+        Ok(())
+    })?;
     Ok((jobs, due))
 }
 
-/// Takes one entry out of its place; `false` when it is gone.
-fn take(tx: &Tx<'_>, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
-    let Some(kind) = kind(place) else {
-        let mut delete =
-            tx.conn.prepare_cached("DELETE FROM waiting WHERE id=?1 AND payload=?2")?;
-        return Ok(delete.execute(params![entry.row, entry.payload])? > 0);
+/// Takes one entry out of its queue or set; `false` when it is gone.
+fn take(tx: &SqliteTransaction<'_>, from: &JobLocation, entry: &JobEntry) -> Result<bool> {
+    let taken = match rows::set_kind(from) {
+        None => tx
+            .conn
+            .prepare_cached("DELETE FROM waiting WHERE id=?1 AND payload=?2")?
+            .execute(params![entry.row, entry.payload])?,
+        kind => tx
+            .conn
+            .prepare_cached("DELETE FROM entries WHERE id=?1 AND kind=?2 AND payload=?3")?
+            .execute(params![entry.row, kind, entry.payload])?,
     };
-    let mut delete =
-        tx.conn.prepare_cached("DELETE FROM entries WHERE id=?1 AND kind=?2 AND payload=?3")?;
-    Ok(delete.execute(params![entry.row, kind, entry.payload])? > 0)
+    Ok(taken > 0)
 }
 
-pub(super) fn remove(tx: &Tx<'_>, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
-    if !take(tx, place, entry)? {
-        return Ok(false);
-    }
-    queues::discard(tx, &entry.payload)?;
-    Ok(true)
-}
-
-/// Puts an entry with its new document at the back of a queue.
-pub(super) fn requeue(
-    tx: &Tx<'_>,
-    place: &JobLocation,
+pub(super) fn remove(
+    tx: &SqliteTransaction<'_>,
+    from: &JobLocation,
     entry: &JobEntry,
-    queue: &str,
-    payload: &[u8],
 ) -> Result<bool> {
-    if !take(tx, place, entry)? {
-        return Ok(false);
+    let taken = take(tx, from, entry)?;
+    if taken {
+        release(tx, &entry.payload)?;
     }
-    queues::append(tx, queue, payload)?;
-    Ok(true)
+    Ok(taken)
+}
+
+/// Moves an entry with its new document to the back of a queue.
+pub(super) fn requeue(
+    tx: &SqliteTransaction<'_>,
+    from: &JobLocation,
+    entry: &JobEntry,
+    (queue, payload): (&str, &[u8]),
+) -> Result<bool> {
+    let taken = take(tx, from, entry)?;
+    if taken {
+        rows::append(tx, queue, payload)?;
+    }
+    Ok(taken)
 }
 
 pub(super) fn kill(
-    tx: &Tx<'_>,
-    place: &JobLocation,
+    tx: &SqliteTransaction<'_>,
+    from: &JobLocation,
     entry: &JobEntry,
     now_s: f64,
-    rules: &Rules,
+    options: &StoreOptions,
 ) -> Result<bool> {
-    if !take(tx, place, entry)? {
-        return Ok(false);
+    let taken = take(tx, from, entry)?;
+    if taken {
+        rows::add_to_set(tx, &JobLocation::Dead, now_s, &entry.payload)?;
+        release(tx, &entry.payload)?;
+        rows::trim_dead(tx, options)?;
     }
-    add(tx, &JobLocation::Dead, now_s, &entry.payload)?;
-    queues::discard(tx, &entry.payload)?;
-    trim_dead(tx, rules)?;
-    Ok(true)
+    Ok(taken)
 }
 
-/// Removes up to `max` entries; `discard` looks at each.
-pub(super) fn clear(tx: &Tx<'_>, place: &JobLocation, max: usize) -> Result<usize> {
-    let gone: Vec<Vec<u8>> = match (kind(place), place) {
-        (None, JobLocation::Queue(name)) => {
-            let Some(queue) = queues::known(tx, name)? else { return Ok(0) };
-            let (first, last) = queues::span(queue);
+/// Removes up to `max` entries.
+pub(super) fn clear(tx: &SqliteTransaction<'_>, from: &JobLocation, max: usize) -> Result<usize> {
+    let removed: Vec<Vec<u8>> = match from {
+        JobLocation::Queue(name) => {
+            let Some(queue) = rows::known_queue_id(tx.conn, name)? else { return Ok(0) };
+            let (first, last) = rows::queue_rows(queue);
             tx.conn
                 .prepare_cached(
                     "DELETE FROM waiting WHERE id IN (SELECT id FROM waiting
@@ -202,44 +147,25 @@ pub(super) fn clear(tx: &Tx<'_>, place: &JobLocation, max: usize) -> Result<usiz
                 .query_map(params![first, last, max as i64], |row| row.get(0))?
                 .collect::<Result<_>>()?
         }
-        (kind, _) => tx
+        set => tx
             .conn
             .prepare_cached(
                 "DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE kind=?1
                  ORDER BY at, id LIMIT ?2) RETURNING payload",
             )?
-            .query_map(params![kind, max as i64], |row| row.get(0))?
+            .query_map(params![rows::set_kind(set), max as i64], |row| row.get(0))?
             .collect::<Result<_>>()?,
     };
-    gone.iter().try_for_each(|payload| queues::discard(tx, payload))?;
-    Ok(gone.len())
+    removed.iter().try_for_each(|payload| release(tx, payload))?;
+    Ok(removed.len())
 }
 
-/// Where an entry goes that is asked for again, and as what; `None` when it
-/// names no queue and came from none.
-pub(super) fn renewed(
-    place: &JobLocation,
-    entry: &JobEntry,
-    now_s: f64,
-    format: u8,
-) -> Option<(String, Vec<u8>)> {
-    let ready = stamped(&entry.payload, now_s, format, *place == JobLocation::Retry);
-    match (ready, place) {
-        (Some((_, payload)), JobLocation::Queue(queue)) => Some((queue.clone(), payload)),
-        (Some(ready), _) => Some(ready),
-        (None, JobLocation::Queue(queue)) => Some((queue.clone(), entry.payload.clone())),
-        (None, _) => None,
+/// Releases the lock of a removed job and counts it as dead in its batch.
+fn release(tx: &SqliteTransaction<'_>, payload: &[u8]) -> Result<()> {
+    let JobResources { jid, lock, bid } = JobResources::of(payload);
+    if let Some(lock) = lock {
+        limits::unlock(tx, &lock, &jid)?;
     }
-}
-
-/// The jid in a document.
-pub(super) fn jid_of(payload: &[u8]) -> Option<String> {
-    Fields::parse(payload).ok()?.text("jid")
-}
-
-/// Whether there is such a row.
-pub(super) fn exists(conn: &rusqlite::Connection, sql: &str, span: (i64, i64)) -> Result<bool> {
-    let found: Option<i64> =
-        conn.prepare_cached(sql)?.query_row([span.0, span.1], |row| row.get(0)).optional()?;
-    Ok(found.is_some())
+    let Some(bid) = bid else { return Ok(()) };
+    batches::update(tx, &BatchUpdate { bid, jid, event: BatchEvent::Died })
 }

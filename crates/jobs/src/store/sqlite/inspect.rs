@@ -1,15 +1,16 @@
-//! What people and the watcher look at.
+//! Reads for people and for the watch.
 
 use std::sync::Arc;
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::entries::{self, Rules};
-use super::{owners, queues};
+use super::entries::read_entry;
+use super::{processes, rows};
 use crate::document::enqueued_at;
-use crate::store::{Availability, JobEntry, JobLocation, QueueStatus, Stats};
+use crate::store::payload::has_jid;
+use crate::store::types::{Availability, JobEntry, JobLocation, QueueStatus, Stats};
 
-pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Availability> {
+pub(super) fn availability(conn: &Connection, names: &[Arc<str>]) -> Result<Availability> {
     let mut ready = false;
     for name in names {
         let id: Option<i64> = conn
@@ -17,13 +18,13 @@ pub(super) fn armed(conn: &Connection, names: &[Arc<str>]) -> Result<Availabilit
             .query_row([&**name], |row| row.get(0))
             .optional()?;
         if let Some(id) = id {
-            ready = ready || queues::holds_any(conn, id)?;
+            ready = ready || rows::holds_any(conn, id)?;
         }
     }
-    Ok(Availability { ready, next_at: entries::next_at(conn)? })
+    Ok(Availability { ready, next_at: rows::next_at(conn)? })
 }
 
-pub(super) fn stats(conn: &Connection, rules: &Rules) -> Result<Stats> {
+pub(super) fn stats(conn: &Connection, lease_s: f64) -> Result<Stats> {
     let count = |sql: &str| -> Result<u64> {
         conn.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0)).map(|n| n as u64)
     };
@@ -35,7 +36,7 @@ pub(super) fn stats(conn: &Connection, rules: &Rules) -> Result<Stats> {
         retries: count("SELECT count(*) FROM entries WHERE kind=1")?,
         dead: count("SELECT count(*) FROM entries WHERE kind=2")?,
         in_flight: count("SELECT count(*) FROM flights")?,
-        processes: owners::processes(conn, rules)?.len() as u64,
+        processes: processes::processes(conn, lease_s)?.len() as u64,
     })
 }
 
@@ -45,7 +46,7 @@ pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueStatus>> 
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<Result<_>>()?;
     let seen = |(id, name, paused): (i64, String, bool)| {
-        let (first, last) = queues::span(id);
+        let (first, last) = rows::queue_rows(id);
         let size: i64 = conn
             .prepare_cached("SELECT count(*) FROM waiting WHERE id BETWEEN ?1 AND ?2")?
             .query_row([first, last], |row| row.get(0))?;
@@ -64,55 +65,45 @@ pub(super) fn queues(conn: &Connection, now_s: f64) -> Result<Vec<QueueStatus>> 
 
 pub(super) fn list(
     conn: &Connection,
-    place: &JobLocation,
+    from: &JobLocation,
     offset: usize,
     count: usize,
 ) -> Result<Vec<JobEntry>> {
     let bound = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let (offset, count) = (bound(offset), bound(count));
-    if let JobLocation::Queue(name) = place {
-        let id: Option<i64> = conn
-            .prepare_cached("SELECT id FROM queues WHERE name=?1")?
-            .query_row([name], |row| row.get(0))
-            .optional()?;
-        let Some(id) = id else { return Ok(vec![]) };
-        let (first, last) = queues::span(id);
+    if let JobLocation::Queue(name) = from {
+        let Some(id) = rows::known_queue_id(conn, name)? else { return Ok(vec![]) };
+        let (first, last) = rows::queue_rows(id);
         let mut select = conn.prepare_cached(
             "SELECT id, 0.0, payload FROM waiting WHERE id BETWEEN ?1 AND ?2 ORDER BY id
              LIMIT ?3 OFFSET ?4",
         )?;
-        let rows = select.query_map([first, last, count, offset], entry)?;
+        let rows = select.query_map([first, last, count, offset], read_entry)?;
         return rows.collect();
     }
-    let order = if *place == JobLocation::Dead { "DESC" } else { "ASC" };
+    let order = if *from == JobLocation::Dead { "DESC" } else { "ASC" };
     let mut select = conn.prepare_cached(&format!(
         "SELECT id, at, payload FROM entries WHERE kind=?1 ORDER BY at {order}, id {order}
          LIMIT ?2 OFFSET ?3"
     ))?;
-    let rows = select.query_map(params![entries::kind(place), count, offset], entry)?;
+    let rows = select.query_map(params![rows::set_kind(from), count, offset], read_entry)?;
     rows.collect()
 }
 
-fn entry(row: &rusqlite::Row<'_>) -> Result<JobEntry> {
-    Ok(JobEntry { row: row.get(0)?, score: row.get(1)?, payload: row.get(2)? })
-}
-
-/// Looks for a jid. The text is searched first: reading every document would
-/// take much longer.
+/// Finds a job by its jid.
 pub(super) fn find(conn: &Connection, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
     if jid.is_empty() {
         return Ok(None);
     }
-    let is_it = |entry: &JobEntry| entries::jid_of(&entry.payload).as_deref() == Some(jid);
     for place in [JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead] {
         let mut select = conn.prepare_cached(
             "SELECT id, at, payload FROM entries
              WHERE kind=?1 AND instr(payload, CAST(?2 AS BLOB))>0",
         )?;
-        let mut rows = select.query(params![entries::kind(&place), jid])?;
+        let mut rows = select.query(params![rows::set_kind(&place), jid])?;
         while let Some(row) = rows.next()? {
-            let found = entry(row)?;
-            if is_it(&found) {
+            let found = read_entry(row)?;
+            if has_jid(&found.payload, jid) {
                 return Ok(Some((place, found)));
             }
         }
@@ -121,10 +112,10 @@ pub(super) fn find(conn: &Connection, jid: &str) -> Result<Option<(JobLocation, 
         "SELECT w.id, 0.0, w.payload, q.name FROM waiting w JOIN queues q ON q.id=w.id/?1
          WHERE instr(w.payload, CAST(?2 AS BLOB))>0",
     )?;
-    let mut rows = select.query(params![queues::span(1).0, jid])?;
+    let mut rows = select.query(params![rows::queue_rows(1).0, jid])?;
     while let Some(row) = rows.next()? {
-        let found = entry(row)?;
-        if is_it(&found) {
+        let found = read_entry(row)?;
+        if has_jid(&found.payload, jid) {
             return Ok(Some((JobLocation::Queue(row.get(3)?), found)));
         }
     }

@@ -1,16 +1,17 @@
-//! Locks of unique jobs, and limits: how many at once, how many in a time.
+//! Locks of unique jobs, and limiters.
 
 use rusqlite::{params, OptionalExtension, Result};
 
-use super::Tx;
-use crate::store::{Grant, Limit, LimitRequest, LimitRule};
+use super::transaction::SqliteTransaction;
+use crate::limit::{Limit, LimitRule};
+use crate::store::types::{Grant, LimitRequest};
 
-/// What a bucket may lack of one start and still give it: rounding.
+/// Part of a token that may be missing because of rounding.
 const BUCKET_SLACK: f64 = 1e-9;
 
-/// Takes a lock; answers who holds it when that is somebody else.
+/// Takes a lock; returns the holder when it is held by another job.
 pub(super) fn lock(
-    tx: &Tx<'_>,
+    tx: &SqliteTransaction<'_>,
     key: &str,
     jid: &str,
     until: f64,
@@ -21,7 +22,7 @@ pub(super) fn lock(
         .prepare_cached("SELECT jid FROM locks WHERE key=?1 AND until>?2")?
         .query_row(params![key, now_s], |row| row.get(0))
         .optional()?;
-    // The same job again, now that it is due: it holds its own lock.
+    // A scheduled job that is pushed when it is due holds its own lock.
     if let Some(holder) = holder.filter(|holder| holder != jid) {
         return Ok(Some(holder));
     }
@@ -31,16 +32,21 @@ pub(super) fn lock(
     Ok(None)
 }
 
-/// Gives a lock up, if this jid holds it.
-pub(super) fn unlock(tx: &Tx<'_>, key: &str, jid: &str) -> Result<()> {
+/// Releases a lock if this jid holds it.
+pub(super) fn unlock(tx: &SqliteTransaction<'_>, key: &str, jid: &str) -> Result<()> {
     tx.conn
         .prepare_cached("DELETE FROM locks WHERE key=?1 AND jid=?2")?
         .execute([key, jid])
         .map(|_| ())
 }
 
-/// Frees the slot that a job in flight holds.
-pub(super) fn release(tx: &Tx<'_>, key: &str, owner: &str, ticket: u64) -> Result<()> {
+/// Releases the slot of a job in flight.
+pub(super) fn release(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    owner: &str,
+    ticket: u64,
+) -> Result<()> {
     tx.conn
         .prepare_cached("DELETE FROM slots WHERE key=?1 AND holder=?2")?
         .execute(params![key, holder(owner, ticket)])
@@ -52,39 +58,39 @@ fn holder(owner: &str, ticket: u64) -> String {
 }
 
 pub(super) fn acquire(
-    tx: &Tx<'_>,
+    tx: &SqliteTransaction<'_>,
     owner: &str,
-    asks: &[LimitRequest<'_>],
+    requests: &[LimitRequest<'_>],
     now_s: f64,
 ) -> Result<Vec<Grant>> {
-    let one = |ask: &LimitRequest<'_>| {
-        let holder = holder(owner, ask.ticket);
+    let one = |request: &LimitRequest<'_>| {
+        let holder = holder(owner, request.ticket);
         let mut waits = Vec::new();
-        // All are asked before one is used: together or not at all.
-        for limit in ask.limits {
-            match look(tx, limit, &holder, now_s)? {
+        // All are checked before one is used up: together or not at all.
+        for limit in request.limits {
+            match check(tx, limit, &holder, now_s)? {
                 Grant::Now => {}
                 Grant::At(at) => waits.push(at),
             }
         }
         if waits.is_empty() {
-            ask.limits.iter().try_for_each(|limit| use_up(tx, limit, &holder, now_s))?;
+            request.limits.iter().try_for_each(|limit| use_up(tx, limit, &holder, now_s))?;
             return Ok(Grant::Now);
         }
-        // The latest; one that is not known counts least.
+        // The latest of the known times.
         Ok(Grant::At(waits.into_iter().flatten().max_by(f64::total_cmp)))
     };
-    asks.iter().map(one).collect()
+    requests.iter().map(one).collect()
 }
 
-fn look(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
+fn check(tx: &SqliteTransaction<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
     let key = &limit.key;
     match limit.rule {
         LimitRule::Concurrent { max, .. } => {
             tx.conn
                 .prepare_cached("DELETE FROM slots WHERE key=?1 AND until<=?2")?
                 .execute(params![key, now_s])?;
-            // A job that has its slot, and asks again, keeps it.
+            // A job that requests again keeps its slot.
             let (used, own): (i64, bool) = tx
                 .conn
                 .prepare_cached(
@@ -98,7 +104,7 @@ fn look(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
             tx.conn
                 .prepare_cached("DELETE FROM starts WHERE key=?1 AND at<=?2")?
                 .execute(params![key, now_s - per_s])?;
-            // The start whose end makes room: the one `max` places before the next.
+            // The start that has to leave the window to make room.
             let nth: Option<f64> = tx
                 .conn
                 .prepare_cached(
@@ -118,8 +124,14 @@ fn look(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<Grant> {
     }
 }
 
-/// What a bucket holds now, and the time that it knows (clocks differ).
-fn level(tx: &Tx<'_>, key: &str, max: u32, per_s: f64, now_s: f64) -> Result<(f64, f64)> {
+/// Level of a bucket, and the latest time it was asked with (clocks differ).
+fn level(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    max: u32,
+    per_s: f64,
+    now_s: f64,
+) -> Result<(f64, f64)> {
     let row: Option<(f64, f64)> = tx
         .conn
         .prepare_cached("SELECT level, at FROM buckets WHERE key=?1")?
@@ -132,7 +144,7 @@ fn level(tx: &Tx<'_>, key: &str, max: u32, per_s: f64, now_s: f64) -> Result<(f6
     }))
 }
 
-fn use_up(tx: &Tx<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
+fn use_up(tx: &SqliteTransaction<'_>, limit: &Limit, holder: &str, now_s: f64) -> Result<()> {
     let key = &limit.key;
     let done = match limit.rule {
         LimitRule::Concurrent { hold_s, .. } => tx

@@ -1,26 +1,28 @@
-//! The tables. Queues and in-flight sets are ordered by their rowid, which
-//! holds queue and position (or owner and ticket): no index is kept on the way
-//! of a job.
+//! Opening the file, and its tables. Queues and in-flight sets are ordered by
+//! their rowid, which holds queue and position, or owner and ticket: a job that
+//! is pushed, claimed and acknowledged updates no index.
 
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::failure;
-use crate::store::{Result, StoreError, StoreErrorKind};
+use super::errors;
+use crate::store::error::{StoreError, StoreErrorKind};
+use crate::store::options::StoreOptions;
+use crate::store::traits::Result;
 
-/// "CHTN": tells our files from others'.
+/// "CHTN": marks the file as ours.
 const APPLICATION: i32 = 0x4348_544E;
 /// Version of the tables. (1 was never released.)
 const VERSION: i32 = 2;
 /// Pages of the log after which a commit copies it back: 16 MB.
 const CHECKPOINT_PAGES: i32 = 4000;
-/// What is kept of the log's file afterwards.
+/// Size to which the log's file is cut afterwards.
 const LOG_BYTES_MAX: i64 = 64 << 20;
-/// Pages kept in memory (KB), per connection.
+/// Page cache of a connection (KB).
 const CACHE_KB: i32 = 16 << 10;
-/// Statements kept ready: there are fewer.
+/// Prepared statements kept by a connection: there are fewer.
 const STATEMENTS_MAX: usize = 128;
 
 const TABLES: &str = "
@@ -65,19 +67,27 @@ CREATE TABLE cancels(jid TEXT PRIMARY KEY, until REAL NOT NULL) WITHOUT ROWID;
 
 /// How a connection is opened.
 #[derive(Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct ConnectionSettings {
+    /// Commits wait for the disk.
     pub durable: bool,
-    pub busy: Duration,
+    /// Longest wait for a lock.
+    pub lock_timeout: Duration,
 }
 
-/// Opens the file for writing, and makes its tables if it is new.
-pub(super) fn open(path: &Path, manner: Manner) -> Result<Connection> {
-    let sql = |error: rusqlite::Error| failure::of(path, &error);
+impl ConnectionSettings {
+    pub fn of(options: &StoreOptions) -> Self {
+        Self { durable: options.durable, lock_timeout: options.lock_timeout }
+    }
+}
+
+/// Opens the file for writing; creates its tables if it is new.
+pub(super) fn open(path: &Path, settings: ConnectionSettings) -> Result<Connection> {
+    let sql = |error: rusqlite::Error| errors::of(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
-    conn.busy_timeout(manner.busy).map_err(sql)?;
+    conn.busy_timeout(settings.lock_timeout).map_err(sql)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     check(path, &conn)?;
     let mode: String =
@@ -89,30 +99,30 @@ pub(super) fn open(path: &Path, manner: Manner) -> Result<Connection> {
             path.display()
         )));
     }
-    let synchronous = if manner.durable { "FULL" } else { "NORMAL" };
+    let synchronous = if settings.durable { "FULL" } else { "NORMAL" };
     conn.execute_batch(&format!(
         "PRAGMA synchronous={synchronous}; PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES};
          PRAGMA journal_size_limit={LOG_BYTES_MAX}; PRAGMA cache_size=-{CACHE_KB};
          PRAGMA temp_store=MEMORY;"
     ))
     .map_err(sql)?;
-    make(&conn).map_err(sql)?;
+    create_tables(&conn).map_err(sql)?;
     check(path, &conn)?;
     Ok(conn)
 }
 
 /// Opens the file for reading only.
-pub(super) fn open_reader(path: &Path, manner: Manner) -> Result<Connection> {
-    let sql = |error: rusqlite::Error| failure::of(path, &error);
+pub(super) fn open_reader(path: &Path, settings: ConnectionSettings) -> Result<Connection> {
+    let sql = |error: rusqlite::Error| errors::of(path, &error);
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(sql)?;
-    conn.busy_timeout(manner.busy).map_err(sql)?;
+    conn.busy_timeout(settings.lock_timeout).map_err(sql)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     Ok(conn)
 }
 
 fn number(path: &Path, conn: &Connection, query: &str) -> Result<i64> {
-    conn.query_row(query, [], |row| row.get(0)).map_err(|error| failure::of(path, &error))
+    conn.query_row(query, [], |row| row.get(0)).map_err(|error| errors::of(path, &error))
 }
 
 fn check(path: &Path, conn: &Connection) -> Result<()> {
@@ -138,7 +148,7 @@ fn check(path: &Path, conn: &Connection) -> Result<()> {
              move it away to begin anew"
         )));
     }
-    // A file of ours that was cut short still has its first page.
+    // A truncated file of ours still has its first page.
     if version == i64::from(VERSION) && tables == 0 {
         return Err(StoreError::new(
             StoreErrorKind::Corrupt,
@@ -148,13 +158,13 @@ fn check(path: &Path, conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-fn make(conn: &Connection) -> rusqlite::Result<()> {
+fn create_tables(conn: &Connection) -> rusqlite::Result<()> {
     let version = || conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0));
     if version()? == VERSION {
         return Ok(());
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    // Somebody may have been faster.
+    // Another process may have created them meanwhile.
     let made = version().and_then(|version| {
         if version >= VERSION {
             return Ok(());

@@ -5,17 +5,22 @@ mod sharing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
 
 use super::*;
+use crate::store::clock::unix_s;
 use crate::store::conformance::conformance;
+use crate::store::*;
 
 /// A kit whose file goes when it does.
-struct Temporary {
+struct TemporaryStore {
     factory: Arc<dyn StoreFactory>,
     folder: tempfile::TempDir,
 }
 
-impl Temporary {
+impl TemporaryStore {
     fn new(tune: impl Fn(&mut StoreOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("jobs.db");
@@ -29,7 +34,7 @@ impl Temporary {
     }
 }
 
-impl StoreFactory for Temporary {
+impl StoreFactory for TemporaryStore {
     fn store(&self) -> Box<dyn Store> {
         self.factory.store()
     }
@@ -49,7 +54,7 @@ static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 /// Nothing here cuts the power: without waiting for the disk it is faster.
 fn fresh() -> Arc<dyn StoreFactory> {
-    Arc::new(Temporary::new(|options| options.durable = false))
+    Arc::new(TemporaryStore::new(|options| options.durable = false))
 }
 
 conformance!(fresh);
@@ -82,7 +87,7 @@ fn an_address_needs_a_file() {
 #[test]
 fn a_backup_is_a_store() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     let mut store = place.store();
     for number in 0..500 {
         push(&mut *store, &format!("{number}{}", "x".repeat(4000))).unwrap();
@@ -100,7 +105,7 @@ fn a_backup_is_a_store() {
 
 #[test]
 fn only_the_living_are_processes() {
-    let place = Temporary::new(|options| options.lease = Duration::from_millis(50));
+    let place = TemporaryStore::new(|options| options.lease = Duration::from_millis(50));
     let mut store = place.store();
     let beat = ProcessReport {
         identity: "o",

@@ -35,7 +35,7 @@ fn a_file_of_another_program_is_refused() {
 #[test]
 fn a_newer_file_is_refused() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "a").unwrap();
     let newer = Connection::open(place.path()).unwrap();
     newer.execute_batch("PRAGMA user_version=99").unwrap();
@@ -73,7 +73,7 @@ fn a_damaged_file_is_told() {
 #[test]
 fn a_lock_of_another_program_is_waited_for_and_told() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|options| options.lock_timeout = Duration::from_millis(50));
+    let place = TemporaryStore::new(|options| options.lock_timeout = Duration::from_millis(50));
     let mut store = place.store();
     push(&mut *store, "a").unwrap();
     let other = Connection::open(place.path()).unwrap();
@@ -89,14 +89,14 @@ fn a_lock_of_another_program_is_waited_for_and_told() {
 
 #[test]
 fn a_removed_file_is_told_once() {
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     let mut store = place.store();
     push(&mut *store, "a").unwrap();
     let mut watch = place.watch();
     watch.arm(&["q".into()]).unwrap();
     while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {}
     for end in ["", "-wal", "-shm"] {
-        std::fs::remove_file(beside::with_suffix(&place.path(), end)).unwrap();
+        std::fs::remove_file(side_files::with_suffix(&place.path(), end)).unwrap();
     }
     let event = watch.wait(Duration::from_secs(20)).unwrap();
     assert!(matches!(event, WatchEvent::Changed { .. }), "{event:?}");
@@ -111,9 +111,9 @@ fn a_removed_file_is_told_once() {
 }
 
 /// A small disk in memory, for as long as it lives.
-struct Disk(tempfile::TempDir);
+struct SmallDisk(tempfile::TempDir);
 
-impl Disk {
+impl SmallDisk {
     /// `None` where this process may not mount one.
     fn new(size: &std::ffi::CStr) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let path = std::ffi::CString::new(self.0.path().as_os_str().as_bytes()).unwrap();
         // SAFETY: a string with its NUL; mounted by `new`.
@@ -135,7 +135,7 @@ impl Drop for Disk {
 
 #[test]
 fn a_full_disk_is_told_and_loses_nothing() {
-    let Some(disk) = Disk::new(c"size=2m") else {
+    let Some(disk) = SmallDisk::new(c"size=2m") else {
         eprintln!("a_full_disk: may not mount a small disk here");
         return;
     };

@@ -10,10 +10,10 @@ use super::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A child of this process; it is killed when it is not wanted any more.
-struct Forked(libc::pid_t);
+struct ForkedChild(libc::pid_t);
 
 /// Runs in a child made by a fork; it ends without the parent's handlers.
-fn in_child(run: impl FnOnce() -> bool) -> Forked {
+fn in_child(run: impl FnOnce() -> bool) -> ForkedChild {
     // SAFETY: the child runs only what is given and leaves by _exit.
     match unsafe { libc::fork() } {
         0 => {
@@ -21,11 +21,11 @@ fn in_child(run: impl FnOnce() -> bool) -> Forked {
             // SAFETY: ends this process, nothing else.
             unsafe { libc::_exit(i32::from(!worked.unwrap_or(false))) }
         }
-        pid => Forked(pid),
+        pid => ForkedChild(pid),
     }
 }
 
-impl Forked {
+impl ForkedChild {
     fn kill(&self) {
         // SAFETY: our own child, which was not waited for yet.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
@@ -54,7 +54,7 @@ impl Forked {
     }
 }
 
-impl Drop for Forked {
+impl Drop for ForkedChild {
     fn drop(&mut self) {
         self.kill();
         self.waited(0);
@@ -71,10 +71,11 @@ fn inherited() -> Vec<PathBuf> {
 
 #[test]
 fn threads_share_commits() {
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "first").unwrap();
-    let db = registry::shared(&place.path(), Manner { durable: true, busy: PATIENCE });
-    let before = db.commits.load(Ordering::Relaxed);
+    let settings = ConnectionSettings { durable: true, lock_timeout: PATIENCE };
+    let database = Database::shared(&place.path(), settings);
+    let before = database.commits.load(Ordering::Relaxed);
     let start = Barrier::new(8);
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -88,14 +89,14 @@ fn threads_share_commits() {
             });
         }
     });
-    let commits = db.commits.load(Ordering::Relaxed) - before;
+    let commits = database.commits.load(Ordering::Relaxed) - before;
     assert_eq!(place.store().stats().unwrap().enqueued, 801);
     assert!(commits < 400, "800 pushes of 8 threads in {commits} commits");
 }
 
 #[test]
 fn one_failure_does_not_undo_the_others() {
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "first").unwrap();
     assert_eq!(claim(&mut *place.store(), "o", 1, 1).len(), 1);
     let start = Barrier::new(4);
@@ -126,7 +127,7 @@ fn one_failure_does_not_undo_the_others() {
 #[test]
 fn a_child_of_a_fork_opens_anew() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     let mut store = place.store();
     push(&mut *store, "parent").unwrap();
     assert_eq!(store.stats().unwrap().enqueued, 1);
@@ -155,13 +156,13 @@ fn a_child_of_a_fork_opens_anew() {
 #[test]
 fn forks_while_others_open_and_close() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|options| options.durable = false);
+    let place = TemporaryStore::new(|options| options.durable = false);
     let over = AtomicBool::new(false);
     let ends: Vec<i32> = std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    let place = Temporary::new(|options| options.durable = false);
+                    let place = TemporaryStore::new(|options| options.durable = false);
                     push(&mut *place.store(), "a").unwrap();
                 }
             });
@@ -181,7 +182,7 @@ fn forks_while_others_open_and_close() {
 }
 
 /// Claims and settles until it is killed or everything is done.
-fn work(place: &Temporary, number: usize) -> bool {
+fn work(place: &TemporaryStore, number: usize) -> bool {
     let owner = format!("host:{number}:{}", std::process::id());
     let mut store = place.store();
     let (mut ticket, mut settles) = (1, Vec::new());
@@ -207,7 +208,7 @@ fn work(place: &Temporary, number: usize) -> bool {
 fn a_kill_in_the_middle_of_turns_loses_nothing() {
     let _alone = ALONE.lock();
     const JOBS: usize = 6000;
-    let place = Temporary::new(|options| options.durable = false);
+    let place = TemporaryStore::new(|options| options.durable = false);
     let mut store = place.store();
     let payloads: Vec<String> = (0..JOBS).map(|number| format!("job {number}")).collect();
     let jobs: Vec<_> = payloads
@@ -222,8 +223,8 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
         assert!(began.elapsed() < PATIENCE, "nobody works");
         std::thread::sleep(Duration::from_millis(1));
     }
-    children[..2].iter().for_each(Forked::kill);
-    let ends: Vec<_> = children.into_iter().map(Forked::ended).collect();
+    children[..2].iter().for_each(ForkedChild::kill);
+    let ends: Vec<_> = children.into_iter().map(ForkedChild::ended).collect();
     assert_eq!(ends[2], 0, "the survivor works on: {ends:?}");
     let left = store.stats().unwrap();
     assert_eq!(left.enqueued, 0);
@@ -242,7 +243,7 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
 #[test]
 fn a_push_of_another_process_ends_the_wait_soon() {
     let _alone = ALONE.lock();
-    let place = Temporary::new(|_| {});
+    let place = TemporaryStore::new(|_| {});
     let mut watch = place.watch();
     let queues: [Arc<str>; 1] = ["q".into()];
     assert!(!watch.arm(&queues).unwrap().ready);

@@ -1,28 +1,27 @@
-//! Small things: pauses, cancels, hashes of iterable jobs, ticks; and what is
-//! over is swept away.
+//! Pauses, cancels, hashes of iterable jobs and cron ticks; and the removal of
+//! expired rows.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::{batches, queues, unix_s, Tx};
-use crate::store::NewJob;
+use super::transaction::SqliteTransaction;
+use super::{batches, queues, rows};
+use crate::store::clock::unix_s;
+use crate::store::types::{NewJob, PushResult, CANCEL_TTL};
 
-/// How long a cancel is remembered (s).
-const CANCEL_S: f64 = 24.0 * 3600.0;
-
-pub(super) fn pause(tx: &Tx<'_>, queue: &str, paused: bool) -> Result<()> {
-    tx.wake();
-    let id = queues::id_of(tx, queue)?;
+pub(super) fn pause(tx: &SqliteTransaction<'_>, queue: &str, paused: bool) -> Result<()> {
+    tx.notify();
+    let id = rows::queue_id(tx, queue)?;
     tx.conn
         .prepare_cached("UPDATE queues SET paused=?2 WHERE id=?1")?
         .execute(params![id, paused])
         .map(|_| ())
 }
 
-pub(super) fn cancel(tx: &Tx<'_>, jid: &str) -> Result<()> {
-    tx.wake();
+pub(super) fn cancel(tx: &SqliteTransaction<'_>, jid: &str) -> Result<()> {
+    tx.notify();
     tx.conn
         .prepare_cached("INSERT OR REPLACE INTO cancels(jid, until) VALUES(?1, ?2)")?
-        .execute(params![jid, unix_s() + CANCEL_S])
+        .execute(params![jid, unix_s() + CANCEL_TTL.as_secs_f64()])
         .map(|_| ())
 }
 
@@ -39,7 +38,12 @@ pub(super) fn load(conn: &Connection, key: &str) -> Result<Vec<(String, Vec<u8>)
         .collect()
 }
 
-pub(super) fn save(tx: &Tx<'_>, key: &str, fields: &[(&str, &[u8])], ttl_s: f64) -> Result<()> {
+pub(super) fn save(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    fields: &[(&str, &[u8])],
+    ttl_s: f64,
+) -> Result<()> {
     let now_s = unix_s();
     let until = now_s + ttl_s;
     let conn = tx.conn;
@@ -54,11 +58,16 @@ pub(super) fn save(tx: &Tx<'_>, key: &str, fields: &[(&str, &[u8])], ttl_s: f64)
     })
 }
 
-pub(super) fn remove_hash(tx: &Tx<'_>, key: &str) -> Result<()> {
+pub(super) fn remove_hash(tx: &SqliteTransaction<'_>, key: &str) -> Result<()> {
     tx.conn.prepare_cached("DELETE FROM hashes WHERE key=?1")?.execute([key]).map(|_| ())
 }
 
-pub(super) fn push_once(tx: &Tx<'_>, key: &str, ttl_s: f64, job: &NewJob<'_>) -> Result<bool> {
+pub(super) fn push_once(
+    tx: &SqliteTransaction<'_>,
+    key: &str,
+    ttl_s: f64,
+    job: &NewJob<'_>,
+) -> Result<bool> {
     let now_s = unix_s();
     let known: Option<i64> = tx
         .conn
@@ -72,15 +81,15 @@ pub(super) fn push_once(tx: &Tx<'_>, key: &str, ttl_s: f64, job: &NewJob<'_>) ->
         .prepare_cached("INSERT OR REPLACE INTO ticks(key, until) VALUES(?1, ?2)")?
         .execute(params![key, now_s + ttl_s])?;
     let pushed = queues::push(tx, std::slice::from_ref(job), now_s)?;
-    Ok(pushed == [crate::store::PushResult::Stored])
+    Ok(pushed == [PushResult::Stored])
 }
 
-/// Removes what is over. Reads leave it out anyway.
-pub(super) fn sweep(tx: &Tx<'_>) -> Result<()> {
+/// Removes expired rows, which reads ignore already.
+pub(super) fn remove_expired(tx: &SqliteTransaction<'_>) -> Result<()> {
     let now_s = unix_s();
     for table in ["locks", "slots", "starts", "buckets", "hashes", "ticks", "cancels", "signals"] {
         let sql = format!("DELETE FROM {table} WHERE until<=?1");
         tx.conn.prepare_cached(&sql)?.execute([now_s])?;
     }
-    batches::forget_over(tx, "until<=?1 AND ?2 IS NOT NULL", "")
+    batches::forget_expired(tx, "until<=?1 AND ?2 IS NOT NULL", "")
 }

@@ -1,12 +1,13 @@
-//! SQLite's errors in our words.
+//! Errors of SQLite and of files as [`StoreError`]s.
 
 use std::path::Path;
 
 use rusqlite::{ffi, Error, ErrorCode};
+use rustix::io::Errno;
 
-use crate::store::{StoreError, StoreErrorKind};
+use crate::store::error::{StoreError, StoreErrorKind};
 
-/// An error of SQLite about this file, with what to do next.
+/// An error of SQLite about this file, with advice.
 pub(super) fn of(path: &Path, error: &Error) -> StoreError {
     let extended = error.sqlite_error().map_or(0, |error| error.extended_code);
     let (kind, advice) = match (error.sqlite_error_code(), extended) {
@@ -30,7 +31,7 @@ pub(super) fn of(path: &Path, error: &Error) -> StoreError {
             StoreErrorKind::Refused,
             "it cannot be opened; check that its directory exists and can be written",
         ),
-        // What a full disk looks like where room is needed for the shared index.
+        // A full disk, where the shared index needs room.
         (Some(ErrorCode::SystemIoFailure), ffi::SQLITE_IOERR_SHMSIZE) => (
             StoreErrorKind::Full,
             "its disk is full; free some space, nothing that was stored is lost",
@@ -45,21 +46,15 @@ pub(super) fn of(path: &Path, error: &Error) -> StoreError {
 
 /// An error of the operating system about a file beside the database.
 pub(super) fn of_io(path: &Path, what: &str, error: &std::io::Error) -> StoreError {
-    let (kind, advice) = match error.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT) => (StoreErrorKind::Full, "; free some space"),
-        Some(libc::EMFILE) if what.contains("wake") => (
+    use std::io::ErrorKind::*;
+    let (kind, advice) = match error.kind() {
+        StorageFull | QuotaExceeded => (StoreErrorKind::Full, "; free some space"),
+        PermissionDenied | ReadOnlyFilesystem | NotFound | NotADirectory | AlreadyExists
+        | IsADirectory => (StoreErrorKind::Refused, "; check the path, its owner and its rights"),
+        _ if Errno::from_io_error(error) == Some(Errno::MFILE) && what.contains("wake") => (
             StoreErrorKind::Unavailable,
             "; raise fs.inotify.max_user_instances or the limit of open files",
         ),
-        Some(
-            libc::EACCES
-            | libc::EPERM
-            | libc::EROFS
-            | libc::ENOENT
-            | libc::ENOTDIR
-            | libc::EEXIST
-            | libc::EISDIR,
-        ) => (StoreErrorKind::Refused, "; check the path, its owner and its rights"),
         _ => (StoreErrorKind::Unavailable, ""),
     };
     StoreError::new(kind, format!("jobs database {}: {what}: {error}{advice}", path.display()))

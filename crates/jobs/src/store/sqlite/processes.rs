@@ -1,31 +1,32 @@
-//! Owners: who claims jobs, and whether he lives.
+//! Owners of jobs in flight, and their leases.
 //!
-//! The clock of leases is the monotonic one: all users of the file are on one
-//! machine, so it is the same in every process; nobody can set it; and it
-//! stands still while the machine sleeps, so that nobody is dead when it wakes
-//! up (the wall and CLOCK_BOOTTIME go on: the first to look would take all
-//! others for dead). It starts again at each boot, so the boot's number is
-//! kept with it: who beat before the boot is dead.
+//! Leases use the monotonic clock. All users of the file are on one machine, so
+//! the clock is the same in every process, and nobody can set it. It stops while
+//! the machine sleeps, so that no lease expires then; by the wall clock or
+//! CLOCK_BOOTTIME the first process to wake would take all others for dead. It
+//! restarts at each boot, so the boot id is stored with it: an owner whose last
+//! heartbeat was before the boot is dead.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 
-use super::entries::Rules;
-use super::{queues, unix_s, Tx};
-use crate::store::{ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus};
+use super::rows;
+use super::transaction::SqliteTransaction;
+use crate::store::clock::unix_s;
+use crate::store::types::{
+    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, SIGNAL_TTL,
+};
 
-/// How long a signal waits for its process (s).
-const SIGNAL_S: f64 = 60.0;
-/// Age by which an owner of another boot is over its lease (s).
+/// Time by which the heartbeat of an owner of another boot exceeds the lease (s).
 const DEAD_S: f64 = 1.0;
 
 fn clock_s() -> f64 {
     chaton_core::clock::now_ns() as f64 / 1e9
 }
 
-/// Number of this boot; empty where there is none: then the wall clock rules.
+/// The id of this boot; empty where the kernel has none.
 fn boot() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -34,8 +35,8 @@ fn boot() -> &'static str {
     })
 }
 
-/// Age of a beat. One of another boot is over its lease, whatever the wall
-/// clock says.
+/// Age of a heartbeat. One of another boot is older than the lease, whatever the
+/// wall clock says.
 fn age_s(boot_then: &str, clock_then: f64, beat_at: f64, lease_s: f64) -> f64 {
     if boot_then == boot() {
         return (clock_s() - clock_then).max(0.0);
@@ -43,9 +44,9 @@ fn age_s(boot_then: &str, clock_then: f64, beat_at: f64, lease_s: f64) -> f64 {
     (unix_s() - beat_at).max(lease_s + DEAD_S)
 }
 
-/// Number of an owner, made on first use.
-pub(super) fn id_of(tx: &Tx<'_>, identity: &str) -> Result<i64> {
-    if let Some(id) = known(tx.conn, identity)? {
+/// The id of an owner, made on first use.
+pub(super) fn id_of(tx: &SqliteTransaction<'_>, identity: &str) -> Result<i64> {
+    if let Some(id) = known_id(tx.conn, identity)? {
         return Ok(id);
     }
     tx.conn
@@ -56,17 +57,20 @@ pub(super) fn id_of(tx: &Tx<'_>, identity: &str) -> Result<i64> {
     Ok(tx.conn.last_insert_rowid())
 }
 
-/// Number of an owner that is known.
-pub(super) fn known(conn: &Connection, identity: &str) -> Result<Option<i64>> {
+/// The id of a known owner.
+pub(super) fn known_id(conn: &Connection, identity: &str) -> Result<Option<i64>> {
     conn.prepare_cached("SELECT id FROM owners WHERE identity=?1")?
         .query_row([identity], |row| row.get(0))
         .optional()
 }
 
-pub(super) fn heartbeat(tx: &Tx<'_>, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+pub(super) fn heartbeat(
+    tx: &SqliteTransaction<'_>,
+    report: &ProcessReport<'_>,
+) -> Result<HeartbeatReply> {
     let conn = tx.conn;
-    let id = id_of(tx, beat.identity)?;
-    // One that only claimed has no place yet.
+    let id = id_of(tx, report.identity)?;
+    // An owner that only claimed has no process key yet.
     let is_new: bool = conn
         .prepare_cached("SELECT place IS NULL FROM owners WHERE id=?1")?
         .query_row([id], |row| row.get(0))?;
@@ -76,24 +80,24 @@ pub(super) fn heartbeat(tx: &Tx<'_>, beat: &ProcessReport<'_>) -> Result<Heartbe
     )?
     .execute(params![
         id,
-        beat.process_key,
+        report.process_key,
         boot(),
         clock_s(),
-        beat.now_s,
-        beat.info,
-        beat.busy as i64,
-        beat.quiet,
-        beat.rss_kb as i64
+        report.now_s,
+        report.info,
+        report.busy as i64,
+        report.quiet,
+        report.rss_kb as i64
     ])?;
     conn.prepare_cached("DELETE FROM work WHERE owner=?1")?.execute([id])?;
-    for one in beat.work {
+    for job in report.work {
         conn.prepare_cached(
             "INSERT OR REPLACE INTO work(owner, tid, queue, payload, run_at)
              VALUES(?1, ?2, ?3, ?4, ?5)",
         )?
-        .execute(params![id, one.tid, &*one.queue, &*one.payload, one.run_at])?;
+        .execute(params![id, job.tid, &*job.queue, &*job.payload, job.run_at])?;
     }
-    for (name, count) in [("processed", beat.processed), ("failed", beat.failed)] {
+    for (name, count) in [("processed", report.processed), ("failed", report.failed)] {
         if count > 0 {
             conn.prepare_cached(
                 "INSERT INTO counters(name, value) VALUES(?1, ?2)
@@ -102,10 +106,10 @@ pub(super) fn heartbeat(tx: &Tx<'_>, beat: &ProcessReport<'_>) -> Result<Heartbe
             .execute(params![name, count as i64])?;
         }
     }
-    Ok(HeartbeatReply { is_new, signals: signals(tx, beat.identity)? })
+    Ok(HeartbeatReply { is_new, signals: signals(tx, report.identity)? })
 }
 
-fn signals(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>> {
+fn signals(tx: &SqliteTransaction<'_>, identity: &str) -> Result<Vec<String>> {
     let now_s = unix_s();
     let names: Vec<String> = tx
         .conn
@@ -118,20 +122,20 @@ fn signals(tx: &Tx<'_>, identity: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-pub(super) fn signal(tx: &Tx<'_>, identity: &str, name: &str) -> Result<()> {
+pub(super) fn signal(tx: &SqliteTransaction<'_>, identity: &str, name: &str) -> Result<()> {
     tx.conn
         .prepare_cached("INSERT INTO signals(identity, name, until) VALUES(?1, ?2, ?3)")?
-        .execute(params![identity, name, unix_s() + SIGNAL_S])
+        .execute(params![identity, name, unix_s() + SIGNAL_TTL.as_secs_f64()])
         .map(|_| ())
 }
 
-pub(super) fn all(conn: &Connection, rules: &Rules) -> Result<Vec<OwnerStatus>> {
+pub(super) fn owners(conn: &Connection, lease_s: f64) -> Result<Vec<OwnerStatus>> {
     conn.prepare_cached(
         "SELECT identity, coalesce(place, ''), boot, clock, beat_at FROM owners ORDER BY id",
     )?
     .query_map([], |row| {
         let boot: String = row.get(2)?;
-        let age_s = age_s(&boot, row.get(3)?, row.get(4)?, rules.lease_s);
+        let age_s = age_s(&boot, row.get(3)?, row.get(4)?, lease_s);
         Ok(OwnerStatus {
             identity: row.get(0)?,
             process_key: row.get(1)?,
@@ -142,8 +146,8 @@ pub(super) fn all(conn: &Connection, rules: &Rules) -> Result<Vec<OwnerStatus>> 
 }
 
 pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<ClaimedJob>> {
-    let Some(owner) = known(conn, identity)? else { return Ok(vec![]) };
-    let (first, last) = queues::flight_span(owner);
+    let Some(owner) = known_id(conn, identity)? else { return Ok(vec![]) };
+    let (first, last) = rows::in_flight_rows(owner);
     let mut select = conn.prepare_cached(
         "SELECT f.id, coalesce(q.name, ''), f.payload
          FROM flights f LEFT JOIN queues q ON q.id=f.queue
@@ -151,18 +155,18 @@ pub(super) fn in_flight(conn: &Connection, identity: &str) -> Result<Vec<Claimed
     )?;
     let rows = select.query_map([first, last], |row| {
         let name: String = row.get(1)?;
-        let ticket = queues::ticket_of(row.get(0)?);
+        let ticket = rows::ticket_of(row.get(0)?);
         Ok(ClaimedJob { ticket, queue: Arc::from(name), payload: row.get(2)? })
     })?;
     rows.collect()
 }
 
-pub(super) fn forget(tx: &Tx<'_>, identity: &str) -> Result<bool> {
-    let Some(owner) = known(tx.conn, identity)? else { return Ok(true) };
+pub(super) fn forget(tx: &SqliteTransaction<'_>, identity: &str) -> Result<bool> {
+    let Some(owner) = known_id(tx.conn, identity)? else { return Ok(true) };
     let busy: bool = tx
         .conn
         .prepare_cached("SELECT EXISTS(SELECT 1 FROM flights WHERE id BETWEEN ?1 AND ?2)")?
-        .query_row(queues::flight_span(owner), |row| row.get(0))?;
+        .query_row(rows::in_flight_rows(owner), |row| row.get(0))?;
     if busy {
         return Ok(false);
     }
@@ -173,8 +177,8 @@ pub(super) fn forget(tx: &Tx<'_>, identity: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Owners that beat within their lease.
-pub(super) fn processes(conn: &Connection, rules: &Rules) -> Result<Vec<ProcessStatus>> {
+/// Owners whose lease has not expired.
+pub(super) fn processes(conn: &Connection, lease_s: f64) -> Result<Vec<ProcessStatus>> {
     let mut select = conn.prepare_cached(
         "SELECT id, identity, info, busy, quiet, rss_kb, beat_at, boot, clock FROM owners
          WHERE place IS NOT NULL ORDER BY identity",
@@ -190,17 +194,15 @@ pub(super) fn processes(conn: &Connection, rules: &Rules) -> Result<Vec<ProcessS
             work: vec![],
         };
         let boot: String = row.get(7)?;
-        let age_s = age_s(&boot, row.get(8)?, seen.heartbeat_at, rules.lease_s);
+        let age_s = age_s(&boot, row.get(8)?, seen.heartbeat_at, lease_s);
         Ok((row.get::<_, i64>(0)?, age_s, seen))
     })?;
     let rows: Vec<(i64, f64, ProcessStatus)> = rows.collect::<Result<_>>()?;
-    let living = rows.into_iter().filter(|(_, age_s, _)| *age_s <= rules.lease_s);
-    living.map(|(id, _, seen)| Ok(ProcessStatus { work: work(conn, id)?, ..seen })).collect()
+    let alive = rows.into_iter().filter(|(_, age_s, _)| *age_s <= lease_s);
+    alive.map(|(id, _, seen)| Ok(ProcessStatus { work: running_jobs(conn, id)?, ..seen })).collect()
 }
 
-type Work = (String, String, Vec<u8>, i64);
-
-fn work(conn: &Connection, owner: i64) -> Result<Vec<Work>> {
+fn running_jobs(conn: &Connection, owner: i64) -> Result<Vec<(String, String, Vec<u8>, i64)>> {
     conn.prepare_cached("SELECT tid, queue, payload, run_at FROM work WHERE owner=?1 ORDER BY tid")?
         .query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
         .collect()
