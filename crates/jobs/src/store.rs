@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 #[cfg(test)]
 pub mod conformance;
+#[cfg(any(test, feature = "test-support"))]
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -36,6 +37,7 @@ pub use types::*;
 pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     let scheme = options.url.split(':').next().unwrap_or_default();
     match scheme {
+        #[cfg(any(test, feature = "test-support"))]
         "memory" => memory::factory(options),
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::factory(options),

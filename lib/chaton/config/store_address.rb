@@ -29,7 +29,7 @@ module Chaton
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
         # Schemes of an address.
-        SCHEMES = %w[sqlite redis rediss unix memory].freeze
+        SCHEMES = %w[sqlite redis rediss unix].freeze
 
         def initialize
           super("sqlite://PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB (TLS) or unix://PATH?db=N (a socket of " \

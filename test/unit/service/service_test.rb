@@ -143,7 +143,7 @@ class ServiceTest < Minitest::Test
 
   def start(roles, &seen)
     @stopped = false
-    plan = Chaton::Config.load({ config_file: "-", store: "memory://#{name}", web: roles.include?(:web),
+    plan = Chaton::Config.load({ config_file: "-", store: "sqlite://#{ROOT}/#{name}.db", web: roles.include?(:web),
                                  jobs: roles.include?(:jobs), threads: "1:3" }, env: {}, root: ROOT)
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server

@@ -1,51 +1,45 @@
-//! A store in this process's own memory: `memory://NAME`, shared by all who
-//! open that name in the process and gone with it. For tests and for trying
-//! things out; its rules are those of the stores that keep what they are told.
+//! A store in this process's memory, for tests: `memory://NAME` is shared by all
+//! that open this name in the process, and lost with the process. It passes the
+//! same conformance suite as the other stores. The configuration refuses it.
 
 mod batches;
 mod data;
 mod due;
-mod fading;
+mod entries;
+mod expiring_map;
 mod limits;
-mod peers;
-mod places;
+mod processes;
 mod queues;
-mod set;
+mod sorted_set;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::*;
-use data::Data;
+use super::error::StoreError;
+use super::options::StoreOptions;
+use super::traits::{Result, Store, StoreFactory, StoreWatch};
+use super::types::*;
+use crate::outcome::Ack;
+use data::{MemoryData, SharedData};
 
-/// How long the wish to end a job is kept.
-const CANCEL_KEPT: Duration = Duration::from_secs(24 * 3600);
-
-/// All places of this process. They live as long as it does: a name opened
-/// again finds its jobs again.
-static PLACES: Mutex<BTreeMap<String, Arc<Shared>>> = Mutex::new(BTreeMap::new());
-
-/// What all who open one name share.
-struct Shared {
-    data: Mutex<Data>,
-    /// Rung when something came that a watcher may wait for.
-    bell: Condvar,
-}
+/// All memory stores of this process. They live as long as it does.
+static STORES: Mutex<BTreeMap<String, Arc<SharedData>>> = Mutex::new(BTreeMap::new());
 
 struct MemoryFactory {
-    shared: Arc<Shared>,
+    shared: Arc<SharedData>,
     options: Arc<StoreOptions>,
 }
 
 struct MemoryStore {
-    shared: Arc<Shared>,
+    shared: Arc<SharedData>,
     options: Arc<StoreOptions>,
 }
 
-/// The kit for `memory://NAME`.
+/// The factory for `memory://NAME`.
 ///
 /// # Errors
 /// [`StoreErrorKind::Refused`] when the address has no name.
@@ -57,8 +51,8 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
             options.url
         )));
     }
-    let new = || Arc::new(Shared { data: Mutex::default(), bell: Condvar::new() });
-    let shared = PLACES.lock().entry(name.to_string()).or_insert_with(new).clone();
+    let new = || Arc::new(SharedData { data: Mutex::default(), changed: Condvar::new() });
+    let shared = STORES.lock().entry(name.to_string()).or_insert_with(new).clone();
     Ok(Arc::new(MemoryFactory { shared, options: Arc::new(options.clone()) }))
 }
 
@@ -77,13 +71,13 @@ impl StoreFactory for MemoryFactory {
 }
 
 impl MemoryStore {
-    /// One step, seen by others whole or not at all.
-    fn step<R>(&self, step: impl FnOnce(&mut Data) -> R) -> Result<R> {
+    /// Makes one change atomically.
+    fn step<R>(&self, step: impl FnOnce(&mut MemoryData) -> R) -> Result<R> {
         let mut data = self.shared.data.lock();
         let before = data.changes();
         let answer = step(&mut data);
         if data.changes() != before {
-            self.shared.bell.notify_all();
+            self.shared.changed.notify_all();
         }
         Ok(answer)
     }
@@ -101,19 +95,19 @@ impl Store for MemoryStore {
     fn ack_and_claim(
         &mut self,
         owner: &str,
-        settles: &[Ack],
-        want: Option<&ClaimRequest<'_>>,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
-        self.step(|data| data.ack_and_claim(owner, settles, want, &self.options))
+        self.step(|data| data.ack_and_claim(owner, acks, request, &self.options))
     }
 
     fn acquire(
         &mut self,
         owner: &str,
-        asks: &[LimitRequest<'_>],
+        requests: &[LimitRequest<'_>],
         now_s: f64,
     ) -> Result<Vec<Grant>> {
-        self.step(|data| data.limits.acquire(owner, asks, now_s))
+        self.step(|data| data.limits.acquire(owner, requests, now_s))
     }
 
     fn unlock(&mut self, locks: &[HeldLock<'_>]) -> Result<()> {
@@ -134,12 +128,12 @@ impl Store for MemoryStore {
         self.step(|data| data.claim_due(owner, first_ticket, now_s, max, &self.options))
     }
 
-    fn heartbeat(&mut self, beat: &ProcessReport<'_>) -> Result<HeartbeatReply> {
-        self.step(|data| data.heartbeat(beat))
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        self.step(|data| data.heartbeat(report))
     }
 
     fn owners(&mut self) -> Result<Vec<OwnerStatus>> {
-        self.step(|data| data.owners_seen())
+        self.step(|data| data.owner_statuses())
     }
 
     fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
@@ -156,7 +150,7 @@ impl Store for MemoryStore {
 
     fn cancel(&mut self, jid: &str) -> Result<()> {
         self.step(|data| {
-            data.cancels.put(jid, (), CANCEL_KEPT);
+            data.cancels.put(jid, (), CANCEL_TTL);
             data.touch();
         })
     }
@@ -201,7 +195,7 @@ impl Store for MemoryStore {
     }
 
     fn queues(&mut self) -> Result<Vec<QueueStatus>> {
-        self.step(|data| data.queues_seen())
+        self.step(|data| data.queue_statuses())
     }
 
     fn processes(&mut self) -> Result<Vec<ProcessStatus>> {
@@ -250,6 +244,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::store::*;
 
     /// A name that no other test has.
     fn fresh() -> Arc<dyn StoreFactory> {
@@ -261,14 +256,14 @@ mod tests {
     crate::store::conformance::conformance!(fresh);
 
     #[test]
-    fn a_name_is_asked_for() {
+    fn an_address_needs_a_name() {
         let error = super::factory(&StoreOptions::new("memory://")).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);
         assert!(error.message.contains("memory://NAME"), "{error}");
     }
 
     #[test]
-    fn the_generation_of_the_format_decides_on_the_stamp() {
+    fn the_format_decides_how_times_are_written() {
         let new = NewJob {
             queue: "q",
             payload: br#"{"queue":"q"}"#,
@@ -291,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_to_back_up() {
+    fn a_backup_is_refused() {
         let error = fresh().store().backup("/nowhere", &mut |_, _| ()).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);
     }

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use super::bench::*;
+use super::harness::*;
 use crate::store::*;
 
-/// An end that its batch is told of.
-pub(crate) fn told(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Ack {
+/// An acknowledgement that updates a batch.
+pub(crate) fn update(ticket: u64, bid: &str, jid: &str, what: BatchEvent) -> Ack {
     let outcome = match what {
         BatchEvent::Done => Outcome::Ack,
         BatchEvent::Failed => Outcome::Retry { at: now_s(), payload: doc("q", jid) },
         BatchEvent::Died => Outcome::Dead { payload: None, at: now_s() },
     };
     let step = BatchUpdate { bid: bid.into(), jid: jid.into(), event: what };
-    settle_with(ticket, "q", outcome, SideEffects { batch: Some(step), ..SideEffects::default() })
+    ack_with(ticket, "q", outcome, SideEffects { batch: Some(step), ..SideEffects::default() })
 }
 
 /// Opens a batch that calls back to the queue `calls`: documents `BID EVENT`.
-pub(crate) fn open(desk: &mut Desk, bid: &str, parent: Option<&str>) {
+pub(crate) fn open(harness: &mut StoreHarness, bid: &str, parent: Option<&str>) {
     let events = ["success", "complete", "death"];
     let payloads = events.map(|event| format!("{bid} {event}").into_bytes());
     let callbacks: Vec<(&str, &str, &[u8])> =
@@ -26,44 +26,44 @@ pub(crate) fn open(desk: &mut Desk, bid: &str, parent: Option<&str>) {
     let description = &format!("for {bid}");
     let now_s = now_s();
     let new = NewBatch { bid, parent, description, callbacks: &callbacks, ttl, now_s };
-    desk.store.batch_open(&new).unwrap();
+    harness.store.batch_open(&new).unwrap();
 }
 
 /// Pushes jobs of a batch.
-pub(crate) fn fill(desk: &mut Desk, bid: &str, jids: &[&str]) {
+pub(crate) fn fill(harness: &mut StoreHarness, bid: &str, jids: &[&str]) {
     for jid in jids {
         let payload = doc_with("q", jid, &format!(r#","bid":"{bid}""#));
         let new = NewJob { bid: Some(bid), ..job("q", &payload) };
-        assert_eq!(desk.store.push(&[new]).unwrap(), [PushResult::Stored]);
+        assert_eq!(harness.store.push(&[new]).unwrap(), [PushResult::Stored]);
     }
 }
 
-/// The callbacks so far, sorted; taken out.
-pub(crate) fn calls(desk: &mut Desk) -> Vec<String> {
-    let mut calls = desk.listed(&queue("calls"));
-    desk.store.clear(&queue("calls"), 0).unwrap();
+/// Takes out the pushed callbacks, sorted.
+pub(crate) fn calls(harness: &mut StoreHarness) -> Vec<String> {
+    let mut calls = harness.listed(&queue("calls"));
+    harness.store.clear(&queue("calls"), 0).unwrap();
     calls.sort();
     calls
 }
 
 /// `(total, pending, failures, complete, success, dead)`.
-pub(crate) fn counts(desk: &mut Desk, bid: &str) -> (u64, u64, u64, bool, bool, bool) {
-    let batch = desk.store.batch(bid).unwrap().unwrap();
+pub(crate) fn counts(harness: &mut StoreHarness, bid: &str) -> (u64, u64, u64, bool, bool, bool) {
+    let batch = harness.store.batch(bid).unwrap().unwrap();
     (batch.total, batch.pending, batch.failures, batch.complete, batch.success, batch.dead)
 }
 
 const NONE: [&str; 0] = [];
 
-pub(crate) fn a_batch_counts_and_calls_back_once(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x", "y"]);
-    desk.store.batch_close("b").unwrap();
-    desk.claim("me", &["q"], 9, 1);
-    assert_eq!(desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]), 0);
-    let status = desk.store.batch("b").unwrap().unwrap();
+pub(crate) fn a_batch_counts_and_calls_back_once(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x", "y"]);
+    harness.store.batch_close("b").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    assert_eq!(harness.end("me", &[update(1, "b", "x", BatchEvent::Done)]), 0);
+    let status = harness.store.batch("b").unwrap().unwrap();
     let age_s = now_s() - status.created_at;
-    assert!((0.0..PATIENCE.as_secs_f64()).contains(&age_s), "{status:?}");
+    assert!((0.0..TIMEOUT.as_secs_f64()).contains(&age_s), "{status:?}");
     let expected = BatchStatus {
         bid: "b".into(),
         description: "for b".into(),
@@ -73,106 +73,106 @@ pub(crate) fn a_batch_counts_and_calls_back_once(fresh: Fresh<'_>) {
         ..BatchStatus::default()
     };
     assert_eq!(status, expected);
-    assert_eq!(calls(&mut desk), NONE);
-    desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]);
-    assert_eq!(counts(&mut desk, "b"), (2, 0, 0, true, true, false));
-    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
-    assert_eq!(desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]), 1);
-    desk.store.batch_close("b").unwrap();
-    assert_eq!(calls(&mut desk), NONE, "once");
+    assert_eq!(calls(&mut harness), NONE);
+    harness.end("me", &[update(2, "b", "y", BatchEvent::Done)]);
+    assert_eq!(counts(&mut harness, "b"), (2, 0, 0, true, true, false));
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
+    assert_eq!(harness.end("me", &[update(2, "b", "y", BatchEvent::Done)]), 1);
+    harness.store.batch_close("b").unwrap();
+    assert_eq!(calls(&mut harness), NONE, "once");
 }
 
-pub(crate) fn nothing_fires_before_it_is_closed(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x"]);
-    desk.claim("me", &["q"], 9, 1);
-    desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]);
-    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, false, false, false));
-    assert_eq!(calls(&mut desk), NONE);
-    desk.store.batch_close("b").unwrap();
-    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, true, true, false));
-    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+pub(crate) fn no_callback_fires_before_the_batch_is_closed(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x"]);
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Done)]);
+    assert_eq!(counts(&mut harness, "b"), (1, 0, 0, false, false, false));
+    assert_eq!(calls(&mut harness), NONE);
+    harness.store.batch_close("b").unwrap();
+    assert_eq!(counts(&mut harness, "b"), (1, 0, 0, true, true, false));
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
 }
 
-pub(crate) fn an_empty_batch_is_over_at_once(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    assert_eq!(counts(&mut desk, "b"), (0, 0, 0, false, false, false));
-    desk.store.batch_close("b").unwrap();
-    assert_eq!(counts(&mut desk, "b"), (0, 0, 0, true, true, false));
-    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+pub(crate) fn an_empty_batch_succeeds_at_once(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    assert_eq!(counts(&mut harness, "b"), (0, 0, 0, false, false, false));
+    harness.store.batch_close("b").unwrap();
+    assert_eq!(counts(&mut harness, "b"), (0, 0, 0, true, true, false));
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
 }
 
-pub(crate) fn complete_comes_before_success(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x", "y"]);
-    desk.store.batch_close("b").unwrap();
-    desk.claim("me", &["q"], 9, 1);
-    desk.end("me", &[told(1, "b", "x", BatchEvent::Failed)]);
-    assert_eq!(counts(&mut desk, "b"), (2, 2, 1, false, false, false));
-    desk.end("me", &[told(2, "b", "y", BatchEvent::Done)]);
-    assert_eq!(counts(&mut desk, "b"), (2, 1, 1, true, false, false));
-    assert_eq!(desk.store.batch("b").unwrap().unwrap().failed_jids, ["x"]);
-    assert_eq!(calls(&mut desk), ["b complete"]);
-    // Twice it fails, the third run succeeds.
+pub(crate) fn complete_comes_before_success(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x", "y"]);
+    harness.store.batch_close("b").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Failed)]);
+    assert_eq!(counts(&mut harness, "b"), (2, 2, 1, false, false, false));
+    harness.end("me", &[update(2, "b", "y", BatchEvent::Done)]);
+    assert_eq!(counts(&mut harness, "b"), (2, 1, 1, true, false, false));
+    assert_eq!(harness.store.batch("b").unwrap().unwrap().failed_jids, ["x"]);
+    assert_eq!(calls(&mut harness), ["b complete"]);
+    // It fails twice and succeeds in the third run.
     for what in [BatchEvent::Failed, BatchEvent::Done] {
-        desk.store.move_due(now_s() + 1.0, 9).unwrap();
-        desk.claim("me", &["q"], 9, 1);
-        assert_eq!(desk.end("me", &[told(1, "b", "x", what)]), 0);
+        harness.store.move_due(now_s() + 1.0, 9).unwrap();
+        harness.claim("me", &["q"], 9, 1);
+        assert_eq!(harness.end("me", &[update(1, "b", "x", what)]), 0);
         let failed = u64::from(what == BatchEvent::Failed);
-        assert_eq!(counts(&mut desk, "b"), (2, failed, failed, true, failed == 0, false));
+        assert_eq!(counts(&mut harness, "b"), (2, failed, failed, true, failed == 0, false));
     }
-    assert_eq!(calls(&mut desk), ["b success"]);
-    assert_eq!(desk.store.batch("b").unwrap().unwrap().failed_jids, NONE);
+    assert_eq!(calls(&mut harness), ["b success"]);
+    assert_eq!(harness.store.batch("b").unwrap().unwrap().failed_jids, NONE);
 }
 
-pub(crate) fn the_first_death_is_told_once(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x", "y", "z"]);
-    desk.claim("me", &["q"], 9, 1);
-    desk.end("me", &[told(1, "b", "x", BatchEvent::Died)]);
-    assert_eq!(counts(&mut desk, "b"), (3, 3, 1, false, false, true));
-    assert_eq!(calls(&mut desk), ["b death"], "open or not");
-    desk.store.batch_close("b").unwrap();
-    desk.end("me", &[told(2, "b", "y", BatchEvent::Died)]);
-    assert_eq!(calls(&mut desk), NONE);
-    desk.end("me", &[told(3, "b", "z", BatchEvent::Done)]);
-    assert_eq!(counts(&mut desk, "b"), (3, 2, 2, true, false, true));
-    assert_eq!(calls(&mut desk), ["b complete"]);
+pub(crate) fn the_death_callback_fires_once(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x", "y", "z"]);
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Died)]);
+    assert_eq!(counts(&mut harness, "b"), (3, 3, 1, false, false, true));
+    assert_eq!(calls(&mut harness), ["b death"], "open or not");
+    harness.store.batch_close("b").unwrap();
+    harness.end("me", &[update(2, "b", "y", BatchEvent::Died)]);
+    assert_eq!(calls(&mut harness), NONE);
+    harness.end("me", &[update(3, "b", "z", BatchEvent::Done)]);
+    assert_eq!(counts(&mut harness, "b"), (3, 2, 2, true, false, true));
+    assert_eq!(calls(&mut harness), ["b complete"]);
 }
 
-pub(crate) fn what_died_may_still_succeed(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x"]);
-    desk.store.batch_close("b").unwrap();
-    desk.claim("me", &["q"], 9, 1);
-    desk.end("me", &[told(1, "b", "x", BatchEvent::Died)]);
-    assert_eq!(calls(&mut desk), ["b complete", "b death"]);
-    let dead = desk.all(&JobLocation::Dead);
-    assert!(desk.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap());
-    desk.claim("me", &["q"], 9, 2);
-    assert_eq!(desk.end("me", &[told(2, "b", "x", BatchEvent::Done)]), 0);
-    assert_eq!(counts(&mut desk, "b"), (1, 0, 0, true, true, true));
-    assert_eq!(calls(&mut desk), ["b success"]);
+pub(crate) fn a_dead_job_may_still_succeed(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x"]);
+    harness.store.batch_close("b").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Died)]);
+    assert_eq!(calls(&mut harness), ["b complete", "b death"]);
+    let dead = harness.all(&JobLocation::Dead);
+    assert!(harness.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap());
+    harness.claim("me", &["q"], 9, 2);
+    assert_eq!(harness.end("me", &[update(2, "b", "x", BatchEvent::Done)]), 0);
+    assert_eq!(counts(&mut harness, "b"), (1, 0, 0, true, true, true));
+    assert_eq!(calls(&mut harness), ["b success"]);
 }
 
-pub(crate) fn an_unknown_batch_is_no_matter(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    fill(&mut desk, "nobody", &["x"]);
-    desk.store.batch_close("nobody").unwrap();
-    desk.claim("me", &["q"], 9, 1);
-    assert_eq!(desk.end("me", &[told(1, "nobody", "x", BatchEvent::Done)]), 0);
-    assert_eq!(desk.store.batch("nobody").unwrap(), None);
+pub(crate) fn an_unknown_batch_is_ignored(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    fill(&mut harness, "nobody", &["x"]);
+    harness.store.batch_close("nobody").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    assert_eq!(harness.end("me", &[update(1, "nobody", "x", BatchEvent::Done)]), 0);
+    assert_eq!(harness.store.batch("nobody").unwrap(), None);
 }
 
-pub(crate) fn callbacks_can_be_replaced(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x"]);
+pub(crate) fn callbacks_can_be_replaced(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x"]);
     let twice: [(&str, &str, &[u8]); 3] =
         [("success", "calls", b"1"), ("death", "calls", b"\xff"), ("success", "calls", b"2")];
     let new = NewBatch {
@@ -180,19 +180,19 @@ pub(crate) fn callbacks_can_be_replaced(fresh: Fresh<'_>) {
         parent: None,
         description: "other",
         callbacks: &twice,
-        ttl: PATIENCE,
+        ttl: TIMEOUT,
         now_s: now_s(),
     };
-    desk.store.batch_open(&new).unwrap();
-    assert_eq!(counts(&mut desk, "b"), (1, 1, 0, false, false, false), "its jobs stay");
-    desk.store.batch_close("b").unwrap();
-    desk.claim("me", &["q"], 9, 1);
-    desk.end("me", &[told(1, "b", "x", BatchEvent::Done)]);
-    assert_eq!(calls(&mut desk), ["1", "2"]);
+    harness.store.batch_open(&new).unwrap();
+    assert_eq!(counts(&mut harness, "b"), (1, 1, 0, false, false, false), "its jobs stay");
+    harness.store.batch_close("b").unwrap();
+    harness.claim("me", &["q"], 9, 1);
+    harness.end("me", &[update(1, "b", "x", BatchEvent::Done)]);
+    assert_eq!(calls(&mut harness), ["1", "2"]);
 }
 
-pub(crate) fn a_batch_is_forgotten(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn a_batch_expires(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let new = NewBatch {
         bid: "b",
         parent: None,
@@ -201,22 +201,22 @@ pub(crate) fn a_batch_is_forgotten(fresh: Fresh<'_>) {
         ttl: Duration::from_millis(30),
         now_s: now_s(),
     };
-    desk.store.batch_open(&new).unwrap();
-    until("the batch is forgotten", || desk.store.batch("b").unwrap().is_none());
+    harness.store.batch_open(&new).unwrap();
+    until("the batch is forgotten", || harness.store.batch("b").unwrap().is_none());
 }
 
-pub(crate) fn only_stored_jobs_count(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
+pub(crate) fn only_stored_jobs_count(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
     let payloads = ["x", "y", "z"].map(|jid| doc("q", jid));
-    let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
+    let lock = |jid| Some(NewLock { key: "k", jid, ttl: TIMEOUT });
     let of_b = |payload, lock, at| NewJob { bid: Some("b"), lock, at, ..job("q", payload) };
     let jobs = [
         of_b(&payloads[0], lock("x"), None),
         of_b(&payloads[1], lock("y"), None),
         of_b(&payloads[2], None, Some(now_s() + 99.0)),
     ];
-    let answers = desk.store.push(&jobs).unwrap();
+    let answers = harness.store.push(&jobs).unwrap();
     assert_eq!(answers, [PushResult::Stored, PushResult::Locked("x".into()), PushResult::Stored]);
-    assert_eq!(counts(&mut desk, "b"), (2, 2, 0, false, false, false));
+    assert_eq!(counts(&mut harness, "b"), (2, 2, 0, false, false, false));
 }

@@ -1,7 +1,7 @@
-//! Single entries, removed, requeued and killed by hand.
+//! Removing, requeueing and killing single entries.
 
 use super::batches::{calls, counts, fill, open};
-use super::bench::*;
+use super::harness::*;
 use crate::document::Fields;
 use crate::store::*;
 
@@ -9,15 +9,15 @@ fn places() -> [JobLocation; 4] {
     [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
 }
 
-/// Three jobs in each place; the middle one's entry.
-fn middle(desk: &mut Desk, place: &JobLocation) -> JobEntry {
+/// Adds three jobs and returns the entry of the middle one.
+fn middle(harness: &mut StoreHarness, place: &JobLocation) -> JobEntry {
     for (index, jid) in ["a", "b", "c"].into_iter().enumerate() {
         match place {
-            JobLocation::Queue(queue) => desk.put(queue, &[jid]),
-            set => desk.put_in(set, now_s() + index as f64, &doc("q", jid)),
+            JobLocation::Queue(queue) => harness.put(queue, &[jid]),
+            set => harness.put_in(set, now_s() + index as f64, &doc("q", jid)),
         }
     }
-    desk.all(place).remove(1)
+    harness.all(place).remove(1)
 }
 
 fn rest(place: &JobLocation) -> [&'static str; 2] {
@@ -28,65 +28,65 @@ fn rest(place: &JobLocation) -> [&'static str; 2] {
     }
 }
 
-pub(crate) fn an_entry_is_removed_once(fresh: Fresh<'_>) {
+pub(crate) fn an_entry_is_removed_once(fresh: OpenFresh<'_>) {
     for place in places() {
-        let mut desk = Desk::new(fresh);
-        let entry = middle(&mut desk, &place);
-        assert!(desk.store.remove(&place, &entry).unwrap(), "{place:?}");
-        assert!(!desk.store.remove(&place, &entry).unwrap(), "{place:?}");
-        assert_eq!(desk.listed(&place), rest(&place));
+        let mut harness = StoreHarness::new(fresh);
+        let entry = middle(&mut harness, &place);
+        assert!(harness.store.remove(&place, &entry).unwrap(), "{place:?}");
+        assert!(!harness.store.remove(&place, &entry).unwrap(), "{place:?}");
+        assert_eq!(harness.listed(&place), rest(&place));
     }
 }
 
-/// Takes away the only two jobs of a batch, one of which holds a lock.
-fn given_up(fresh: Fresh<'_>, take: impl Fn(&mut dyn Store, &JobEntry) -> bool) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    fill(&mut desk, "b", &["x"]);
+/// Removes the only two jobs of a batch, one of which holds a lock.
+fn given_up(fresh: OpenFresh<'_>, take: impl Fn(&mut dyn Store, &JobEntry) -> bool) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    fill(&mut harness, "b", &["x"]);
     let payload = doc_with("q", "y", r#","bid":"b","chaton":{"lock":"k","until":"success"}"#);
-    let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
+    let lock = |jid| Some(NewLock { key: "k", jid, ttl: TIMEOUT });
     let new = NewJob { lock: lock("y"), bid: Some("b"), ..job("q", &payload) };
-    desk.store.push(&[new]).unwrap();
-    desk.store.batch_close("b").unwrap();
-    for entry in desk.all(&queue("q")) {
-        assert!(take(&mut *desk.store, &entry));
+    harness.store.push(&[new]).unwrap();
+    harness.store.batch_close("b").unwrap();
+    for entry in harness.all(&queue("q")) {
+        assert!(take(&mut *harness.store, &entry));
     }
-    assert_eq!(counts(&mut desk, "b"), (2, 2, 2, true, false, true));
-    assert_eq!(calls(&mut desk), ["b complete", "b death"]);
+    assert_eq!(counts(&mut harness, "b"), (2, 2, 2, true, false, true));
+    assert_eq!(calls(&mut harness), ["b complete", "b death"]);
     let next = NewJob { lock: lock("z"), ..job("q", &payload) };
-    assert_eq!(desk.store.push(&[next]).unwrap(), [PushResult::Stored]);
+    assert_eq!(harness.store.push(&[next]).unwrap(), [PushResult::Stored]);
 }
 
-pub(crate) fn removing_frees_the_lock_and_tells_the_batch(fresh: Fresh<'_>) {
+pub(crate) fn removing_releases_the_lock_and_updates_the_batch(fresh: OpenFresh<'_>) {
     given_up(fresh, |store, entry| store.remove(&queue("q"), entry).unwrap());
 }
 
-pub(crate) fn killing_frees_the_lock_and_tells_the_batch(fresh: Fresh<'_>) {
+pub(crate) fn killing_releases_the_lock_and_updates_the_batch(fresh: OpenFresh<'_>) {
     given_up(fresh, |store, entry| store.kill(&queue("q"), entry, now_s()).unwrap());
 }
 
-pub(crate) fn requeueing_frees_nothing(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
+pub(crate) fn requeueing_releases_nothing(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
     let payload = doc_with("q", "y", r#","bid":"b","chaton":{"lock":"k"}"#);
-    let lock = |jid| Some(NewLock { key: "k", jid, ttl: PATIENCE });
+    let lock = |jid| Some(NewLock { key: "k", jid, ttl: TIMEOUT });
     let new = NewJob { lock: lock("y"), bid: Some("b"), ..job("q", &payload) };
-    desk.store.push(&[NewJob { at: Some(now_s()), ..new }]).unwrap();
-    let entry = desk.all(&JobLocation::Scheduled).remove(0);
-    assert!(desk.store.requeue(&JobLocation::Scheduled, &entry, now_s()).unwrap());
-    assert_eq!(counts(&mut desk, "b"), (1, 1, 0, false, false, false));
+    harness.store.push(&[NewJob { at: Some(now_s()), ..new }]).unwrap();
+    let entry = harness.all(&JobLocation::Scheduled).remove(0);
+    assert!(harness.store.requeue(&JobLocation::Scheduled, &entry, now_s()).unwrap());
+    assert_eq!(counts(&mut harness, "b"), (1, 1, 0, false, false, false));
     let next = NewJob { lock: lock("z"), ..new };
-    assert_eq!(desk.store.push(&[next]).unwrap(), [PushResult::Locked("y".into())]);
+    assert_eq!(harness.store.push(&[next]).unwrap(), [PushResult::Locked("y".into())]);
 }
 
-pub(crate) fn an_entry_is_requeued_once(fresh: Fresh<'_>) {
+pub(crate) fn an_entry_is_requeued_once(fresh: OpenFresh<'_>) {
     let now = now_s();
     for place in places() {
-        let mut desk = Desk::new(fresh);
-        let entry = middle(&mut desk, &place);
-        desk.put("q", &["last"]);
-        assert!(desk.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
-        let queued = desk.all(&queue("q"));
+        let mut harness = StoreHarness::new(fresh);
+        let entry = middle(&mut harness, &place);
+        harness.put("q", &["last"]);
+        assert!(harness.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
+        let queued = harness.all(&queue("q"));
         let moved = queued.last().unwrap();
         assert_eq!(jid_of(&moved.payload), "b", "{place:?}: at the back");
         let mut fields = Fields::parse(&moved.payload).unwrap();
@@ -94,15 +94,15 @@ pub(crate) fn an_entry_is_requeued_once(fresh: Fresh<'_>) {
         fields.remove("enqueued_at");
         assert_eq!(fields.to_vec(), doc("q", "b"), "{place:?}");
         if !matches!(place, JobLocation::Queue(_)) {
-            assert_eq!(desk.listed(&place), rest(&place));
+            assert_eq!(harness.listed(&place), rest(&place));
         }
-        assert!(!desk.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
-        assert_eq!(desk.all(&queue("q")).len(), queued.len(), "{place:?}");
+        assert!(!harness.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
+        assert_eq!(harness.all(&queue("q")).len(), queued.len(), "{place:?}");
     }
 }
 
-pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     let with = |count: i64| {
         doc_with("r", "a", &format!(r#","retry_count":{count},"error_message":"x","n":1.50"#))
@@ -114,46 +114,46 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: Fresh<'_>) {
         (JobLocation::Dead, 3, 3),
     ];
     for (ticket, (place, before, after)) in (1..).zip(cases) {
-        desk.put_in(&place, now, &with(before));
-        let entry = desk.all(&place).remove(0);
-        assert!(desk.store.requeue(&place, &entry, now).unwrap());
-        let moved = desk.claim("me", &["r"], 1, ticket).jobs.remove(0).payload;
+        harness.put_in(&place, now, &with(before));
+        let entry = harness.all(&place).remove(0);
+        assert!(harness.store.requeue(&place, &entry, now).unwrap());
+        let moved = harness.claim("me", &["r"], 1, ticket).jobs.remove(0).payload;
         let mut fields = Fields::parse(&moved).unwrap();
         fields.remove("enqueued_at");
         assert_eq!(String::from_utf8(fields.to_vec()), String::from_utf8(with(after)));
     }
 }
 
-pub(crate) fn what_is_gone_cannot_be_requeued(fresh: Fresh<'_>) {
+pub(crate) fn a_missing_entry_cannot_be_requeued(fresh: OpenFresh<'_>) {
     for place in places() {
-        let mut desk = Desk::new(fresh);
-        let entry = middle(&mut desk, &place);
-        assert!(desk.store.remove(&place, &entry).unwrap());
-        assert!(!desk.store.requeue(&place, &entry, now_s()).unwrap(), "{place:?}");
-        assert!(!desk.store.kill(&place, &entry, now_s()).unwrap(), "{place:?}");
-        assert_eq!(desk.store.find("b").unwrap(), None);
+        let mut harness = StoreHarness::new(fresh);
+        let entry = middle(&mut harness, &place);
+        assert!(harness.store.remove(&place, &entry).unwrap());
+        assert!(!harness.store.requeue(&place, &entry, now_s()).unwrap(), "{place:?}");
+        assert!(!harness.store.kill(&place, &entry, now_s()).unwrap(), "{place:?}");
+        assert_eq!(harness.store.find("b").unwrap(), None);
     }
 }
 
-pub(crate) fn an_entry_is_killed_once(fresh: Fresh<'_>) {
+pub(crate) fn an_entry_is_killed_once(fresh: OpenFresh<'_>) {
     let at = now_s() + 60.0;
     for place in [queue("q"), JobLocation::Scheduled, JobLocation::Retry] {
-        let mut desk = Desk::new(fresh);
-        let entry = middle(&mut desk, &place);
-        assert!(desk.store.kill(&place, &entry, at).unwrap(), "{place:?}");
-        assert!(!desk.store.kill(&place, &entry, at).unwrap(), "{place:?}");
-        assert_eq!(desk.listed(&place), rest(&place));
-        let dead = desk.all(&JobLocation::Dead);
+        let mut harness = StoreHarness::new(fresh);
+        let entry = middle(&mut harness, &place);
+        assert!(harness.store.kill(&place, &entry, at).unwrap(), "{place:?}");
+        assert!(!harness.store.kill(&place, &entry, at).unwrap(), "{place:?}");
+        assert_eq!(harness.listed(&place), rest(&place));
+        let dead = harness.all(&JobLocation::Dead);
         assert_eq!(dead.len(), 1, "{place:?}");
         assert_eq!(dead[0].payload, entry.payload, "whole");
         assert!((dead[0].score - at).abs() < 0.001, "{place:?}");
     }
 }
 
-pub(crate) fn of_equal_jobs_one_goes(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    desk.put("q", &["same", "same", "same"]);
-    let entry = desk.all(&queue("q")).remove(1);
-    assert!(desk.store.remove(&queue("q"), &entry).unwrap());
-    assert_eq!(desk.listed(&queue("q")), ["same", "same"]);
+pub(crate) fn one_of_equal_jobs_is_removed(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.put("q", &["same", "same", "same"]);
+    let entry = harness.all(&queue("q")).remove(1);
+    assert!(harness.store.remove(&queue("q"), &entry).unwrap());
+    assert_eq!(harness.listed(&queue("q")), ["same", "same"]);
 }

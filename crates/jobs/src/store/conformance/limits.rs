@@ -1,11 +1,10 @@
-//! How many at once, how many in a time. Times are given by the caller, who
-//! may be in any century.
+//! Limiters. The caller passes the time, which may be in any century.
 
-use super::bench::*;
+use super::harness::*;
 use crate::store::*;
 
-/// Times differ by less.
-const HAIR: f64 = 1e-4;
+/// Tolerance of times (s).
+const TOLERANCE: f64 = 1e-4;
 
 fn at_once(key: &str, max: u32) -> Limit {
     Limit { key: key.into(), rule: LimitRule::Concurrent { max, hold_s: 600.0 } }
@@ -19,160 +18,160 @@ fn bucket(key: &str, max: u32, per_s: f64) -> Limit {
     Limit { key: key.into(), rule: LimitRule::Bucket { max, per_s } }
 }
 
-fn ask(desk: &mut Desk, ticket: u64, limits: &[Limit], now: f64) -> Grant {
-    let answers = desk.store.acquire("me", &[LimitRequest { ticket, limits }], now).unwrap();
+fn ask(harness: &mut StoreHarness, ticket: u64, limits: &[Limit], now: f64) -> Grant {
+    let answers = harness.store.acquire("me", &[LimitRequest { ticket, limits }], now).unwrap();
     assert_eq!(answers.len(), 1);
     answers[0]
 }
 
 /// Refused until then.
 fn assert_at(grant: Grant, expected: f64) {
-    let near = matches!(grant, Grant::At(Some(at)) if (at - expected).abs() < HAIR);
+    let near = matches!(grant, Grant::At(Some(at)) if (at - expected).abs() < TOLERANCE);
     assert!(near, "{grant:?} is not {expected}");
 }
 
 fn release(ticket: u64, key: &str, outcome: Outcome) -> Ack {
     let effects = SideEffects { release: vec![key.into()], ..SideEffects::default() };
-    settle_with(ticket, "q", outcome, effects)
+    ack_with(ticket, "q", outcome, effects)
 }
 
-pub(crate) fn no_limits_no_waiting(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    assert_eq!(desk.store.acquire("me", &[], 1000.0).unwrap(), []);
-    assert_eq!(ask(&mut desk, 1, &[], 1000.0), Grant::Now);
+pub(crate) fn a_job_without_limits_is_granted(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    assert_eq!(harness.store.acquire("me", &[], 1000.0).unwrap(), []);
+    assert_eq!(ask(&mut harness, 1, &[], 1000.0), Grant::Now);
 }
 
-pub(crate) fn so_many_run_at_once_and_no_more(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    desk.put("q", &["a", "b", "c", "d"]);
-    desk.claim("me", &["q"], 4, 1);
+pub(crate) fn a_concurrency_limit_holds(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.put("q", &["a", "b", "c", "d"]);
+    harness.claim("me", &["q"], 4, 1);
     let limits = [at_once("api", 2)];
     let asks = [1, 2, 3, 4].map(|ticket| LimitRequest { ticket, limits: &limits });
     let now = now_s();
-    let grants = desk.store.acquire("me", &asks, now).unwrap();
+    let grants = harness.store.acquire("me", &asks, now).unwrap();
     assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None), Grant::At(None)]);
-    desk.end("me", &[release(2, "api", Outcome::Ack)]);
-    let grants = desk.store.acquire("me", &asks[2..], now).unwrap();
+    harness.end("me", &[release(2, "api", Outcome::Ack)]);
+    let grants = harness.store.acquire("me", &asks[2..], now).unwrap();
     assert_eq!(grants, [Grant::Now, Grant::At(None)]);
-    // A job that ends without a word on its slot keeps it.
-    desk.end("me", &[settle(1, "q", Outcome::Ack)]);
-    assert_eq!(ask(&mut desk, 4, &limits, now), Grant::At(None));
+    // An acknowledgement without a release keeps the slot.
+    harness.end("me", &[ack(1, "q", Outcome::Ack)]);
+    assert_eq!(ask(&mut harness, 4, &limits, now), Grant::At(None));
     let retry = Outcome::Retry { at: now, payload: doc("q", "c") };
-    desk.end("me", &[release(3, "api", retry)]);
-    assert_eq!(ask(&mut desk, 4, &limits, now), Grant::Now);
+    harness.end("me", &[release(3, "api", retry)]);
+    assert_eq!(ask(&mut harness, 4, &limits, now), Grant::Now);
 }
 
-pub(crate) fn a_slot_belongs_to_owner_and_ticket(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    desk.put("q", &["a", "b"]);
-    desk.claim("me", &["q"], 1, 1);
-    desk.claim("you", &["q"], 1, 1);
+pub(crate) fn a_slot_belongs_to_owner_and_ticket(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.put("q", &["a", "b"]);
+    harness.claim("me", &["q"], 1, 1);
+    harness.claim("you", &["q"], 1, 1);
     let limits = [at_once("api", 1)];
     let now = now_s();
-    assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now);
-    assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now, "it has it already");
+    assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now);
+    assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now, "it has it already");
     let asks = [LimitRequest { ticket: 1, limits: &limits }];
-    assert_eq!(desk.store.acquire("you", &asks, now).unwrap(), [Grant::At(None)]);
-    desk.end("you", &[release(1, "api", back())]);
-    assert_eq!(ask(&mut desk, 2, &limits, now), Grant::At(None), "it was not theirs to free");
-    desk.end("me", &[release(1, "api", back())]);
-    assert_eq!(desk.store.acquire("you", &asks, now).unwrap(), [Grant::Now]);
+    assert_eq!(harness.store.acquire("you", &asks, now).unwrap(), [Grant::At(None)]);
+    harness.end("you", &[release(1, "api", back())]);
+    assert_eq!(ask(&mut harness, 2, &limits, now), Grant::At(None), "it was not theirs to free");
+    harness.end("me", &[release(1, "api", back())]);
+    assert_eq!(harness.store.acquire("you", &asks, now).unwrap(), [Grant::Now]);
 }
 
-pub(crate) fn recovering_an_owner_frees_its_slots(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    desk.put("q", &["a"]);
+pub(crate) fn recovering_an_owner_releases_its_slots(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.put("q", &["a"]);
     let limits = [at_once("api", 1)];
     let asks = [LimitRequest { ticket: 9, limits: &limits }];
-    desk.claim("dead", &["q"], 1, 9);
-    assert_eq!(desk.store.acquire("dead", &asks, now_s()).unwrap(), [Grant::Now]);
-    let left = desk.store.in_flight("dead").unwrap();
-    desk.end("dead", &[release(left[0].ticket, "api", back())]);
-    assert!(desk.store.forget("dead").unwrap());
-    assert_eq!(ask(&mut desk, 1, &limits, now_s()), Grant::Now);
+    harness.claim("dead", &["q"], 1, 9);
+    assert_eq!(harness.store.acquire("dead", &asks, now_s()).unwrap(), [Grant::Now]);
+    let left = harness.store.in_flight("dead").unwrap();
+    harness.end("dead", &[release(left[0].ticket, "api", back())]);
+    assert!(harness.store.forget("dead").unwrap());
+    assert_eq!(ask(&mut harness, 1, &limits, now_s()), Grant::Now);
 }
 
-pub(crate) fn a_slot_is_not_held_for_ever(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn a_slot_expires(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let limits = [at_once("api", 1)];
     let now = now_s();
-    assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now);
-    assert_eq!(ask(&mut desk, 2, &limits, now + 599.0), Grant::At(None));
-    assert_eq!(ask(&mut desk, 2, &limits, now + 601.0), Grant::Now);
-    assert_eq!(ask(&mut desk, 3, &limits, now + 601.0), Grant::At(None));
+    assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now);
+    assert_eq!(ask(&mut harness, 2, &limits, now + 599.0), Grant::At(None));
+    assert_eq!(ask(&mut harness, 2, &limits, now + 601.0), Grant::Now);
+    assert_eq!(ask(&mut harness, 3, &limits, now + 601.0), Grant::At(None));
 }
 
-pub(crate) fn a_window_slides(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn a_window_slides(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let limits = [window("mail", 3, 100.0)];
     let t = 1_700_000_000.0;
     for (ticket, start) in [(1, 0.0), (2, 10.0), (3, 20.0)] {
-        assert_eq!(ask(&mut desk, ticket, &limits, t + start), Grant::Now);
+        assert_eq!(ask(&mut harness, ticket, &limits, t + start), Grant::Now);
     }
-    assert_at(ask(&mut desk, 4, &limits, t + 30.0), t + 100.0);
-    assert_at(ask(&mut desk, 4, &limits, t + 99.5), t + 100.0);
-    assert_eq!(ask(&mut desk, 4, &limits, t + 100.0), Grant::Now, "as was promised");
-    assert_at(ask(&mut desk, 5, &limits, t + 100.5), t + 110.0);
-    assert_eq!(ask(&mut desk, 5, &limits, t + 125.0), Grant::Now);
-    assert_eq!(ask(&mut desk, 6, &limits, t + 125.0), Grant::Now);
-    assert_at(ask(&mut desk, 7, &limits, t + 125.0), t + 200.0);
+    assert_at(ask(&mut harness, 4, &limits, t + 30.0), t + 100.0);
+    assert_at(ask(&mut harness, 4, &limits, t + 99.5), t + 100.0);
+    assert_eq!(ask(&mut harness, 4, &limits, t + 100.0), Grant::Now, "as was promised");
+    assert_at(ask(&mut harness, 5, &limits, t + 100.5), t + 110.0);
+    assert_eq!(ask(&mut harness, 5, &limits, t + 125.0), Grant::Now);
+    assert_eq!(ask(&mut harness, 6, &limits, t + 125.0), Grant::Now);
+    assert_at(ask(&mut harness, 7, &limits, t + 125.0), t + 200.0);
 }
 
-pub(crate) fn a_bucket_refills_evenly(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn a_bucket_refills_evenly(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let limits = [bucket("api", 4, 100.0)];
     let t = 1_700_000_000.0;
     for ticket in 1..=4 {
-        assert_eq!(ask(&mut desk, ticket, &limits, t), Grant::Now);
+        assert_eq!(ask(&mut harness, ticket, &limits, t), Grant::Now);
     }
-    assert_at(ask(&mut desk, 5, &limits, t), t + 25.0);
-    assert_at(ask(&mut desk, 5, &limits, t + 10.0), t + 25.0);
-    assert_eq!(ask(&mut desk, 5, &limits, t + 25.0), Grant::Now, "as was promised");
-    assert_at(ask(&mut desk, 6, &limits, t + 30.0), t + 50.0);
-    // Two and a half by now.
-    assert_eq!(ask(&mut desk, 6, &limits, t + 87.5), Grant::Now);
-    assert_eq!(ask(&mut desk, 7, &limits, t + 87.5), Grant::Now);
-    assert_at(ask(&mut desk, 8, &limits, t + 87.5), t + 100.0);
+    assert_at(ask(&mut harness, 5, &limits, t), t + 25.0);
+    assert_at(ask(&mut harness, 5, &limits, t + 10.0), t + 25.0);
+    assert_eq!(ask(&mut harness, 5, &limits, t + 25.0), Grant::Now, "as was promised");
+    assert_at(ask(&mut harness, 6, &limits, t + 30.0), t + 50.0);
+    // Two and a half tokens by now.
+    assert_eq!(ask(&mut harness, 6, &limits, t + 87.5), Grant::Now);
+    assert_eq!(ask(&mut harness, 7, &limits, t + 87.5), Grant::Now);
+    assert_at(ask(&mut harness, 8, &limits, t + 87.5), t + 100.0);
     // Never more than full.
-    let grants = [9, 10, 11, 12].map(|ticket| ask(&mut desk, ticket, &limits, t + 5000.0));
+    let grants = [9, 10, 11, 12].map(|ticket| ask(&mut harness, ticket, &limits, t + 5000.0));
     assert_eq!(grants, [Grant::Now; 4]);
-    assert_at(ask(&mut desk, 13, &limits, t + 5000.0), t + 5025.0);
+    assert_at(ask(&mut harness, 13, &limits, t + 5000.0), t + 5025.0);
 }
 
-pub(crate) fn limits_are_granted_together_or_not_at_all(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn limits_are_granted_together_or_not_at_all(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     let (slot, start, drop) = (at_once("s", 1), window("w", 1, 100.0), bucket("b", 1, 100.0));
-    assert_eq!(ask(&mut desk, 1, std::slice::from_ref(&start), now), Grant::Now);
+    assert_eq!(ask(&mut harness, 1, std::slice::from_ref(&start), now), Grant::Now);
     for (ticket, limits) in [
         (2, [slot.clone(), drop.clone(), start.clone()]),
         (3, [start.clone(), drop.clone(), slot.clone()]),
     ] {
-        assert_at(ask(&mut desk, ticket, &limits, now), now + 100.0);
+        assert_at(ask(&mut harness, ticket, &limits, now), now + 100.0);
     }
-    assert_eq!(ask(&mut desk, 4, &[slot, drop.clone()], now), Grant::Now, "nothing was taken");
+    assert_eq!(ask(&mut harness, 4, &[slot, drop.clone()], now), Grant::Now, "nothing was taken");
     let limits = [at_once("s", 1), window("w2", 1, 100.0)];
-    assert!(matches!(ask(&mut desk, 5, &limits, now), Grant::At(_)));
-    assert_eq!(ask(&mut desk, 6, &limits[1..], now), Grant::Now, "nor here");
+    assert!(matches!(ask(&mut harness, 5, &limits, now), Grant::At(_)));
+    assert_eq!(ask(&mut harness, 6, &limits[1..], now), Grant::Now, "nor here");
 }
 
-pub(crate) fn the_latest_of_known_times_counts(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn the_latest_of_known_times_counts(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     let limits = [window("a", 1, 100.0), window("b", 1, 200.0), bucket("c", 1, 50.0)];
-    assert_eq!(ask(&mut desk, 1, &limits, now), Grant::Now);
-    assert_at(ask(&mut desk, 2, &limits, now), now + 200.0);
+    assert_eq!(ask(&mut harness, 1, &limits, now), Grant::Now);
+    assert_at(ask(&mut harness, 2, &limits, now), now + 200.0);
     let other_way: Vec<Limit> = limits.iter().rev().cloned().collect();
-    assert_at(ask(&mut desk, 3, &other_way, now), now + 200.0);
-    assert_eq!(ask(&mut desk, 4, &limits, now + 200.0), Grant::Now);
+    assert_at(ask(&mut harness, 3, &other_way, now), now + 200.0);
+    assert_eq!(ask(&mut harness, 4, &limits, now + 200.0), Grant::Now);
 }
 
-pub(crate) fn keys_do_not_meet(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
+pub(crate) fn keys_are_independent(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     for (ticket, key) in [(1, "a"), (2, "a:b"), (3, "b"), (4, "A")] {
         let limits = [at_once(key, 1)];
-        assert_eq!(ask(&mut desk, ticket, &limits, now), Grant::Now, "{key}");
+        assert_eq!(ask(&mut harness, ticket, &limits, now), Grant::Now, "{key}");
     }
-    assert_eq!(ask(&mut desk, 5, &[at_once("b", 1)], now), Grant::At(None));
+    assert_eq!(ask(&mut harness, 5, &[at_once("b", 1)], now), Grant::At(None));
 }

@@ -1,45 +1,10 @@
 //! Batches: counts of jobs, and jobs that are pushed when the counts say so.
 
-use std::collections::BTreeSet;
+use super::data::{Batch, MemoryData};
+use crate::outcome::{BatchEvent, BatchUpdate};
+use crate::store::types::{BatchStatus, NewBatch, FAILED_JIDS_MAX};
 
-use super::data::Data;
-use crate::store::{BatchEvent, BatchStatus, BatchUpdate, NewBatch};
-
-/// Failed jobs that a status names.
-const NAMED_MAX: usize = 1000;
-
-/// One batch.
-#[derive(Default)]
-pub(super) struct Batch {
-    description: String,
-    parent: Option<String>,
-    created_at: f64,
-    /// `(event, queue, document)`.
-    callbacks: Vec<(String, String, Vec<u8>)>,
-    total: u64,
-    pending: u64,
-    failed: BTreeSet<String>,
-    /// Nested batches that have not succeeded.
-    children: u64,
-    /// Nested batches that are not complete.
-    incomplete: u64,
-    closed: bool,
-    complete: bool,
-    success: bool,
-    dead: bool,
-}
-
-impl Batch {
-    fn replace(&mut self, new: &NewBatch<'_>) {
-        let callback = |(event, queue, payload): &(&str, &str, &[u8])| {
-            (event.to_string(), queue.to_string(), payload.to_vec())
-        };
-        self.callbacks = new.callbacks.iter().map(callback).collect();
-        self.description = new.description.to_string();
-    }
-}
-
-impl Data {
+impl MemoryData {
     pub fn batch_open(&mut self, new: &NewBatch<'_>) {
         if let Some(known) = self.batches.get_mut(new.bid) {
             if !known.closed {
@@ -96,7 +61,7 @@ impl Data {
             total: batch.total,
             pending: batch.pending,
             failures: batch.failed.len() as u64,
-            failed_jids: batch.failed.iter().take(NAMED_MAX).cloned().collect(),
+            failed_jids: batch.failed.iter().take(FAILED_JIDS_MAX).cloned().collect(),
             children_pending: batch.children,
             complete: batch.complete,
             success: batch.success,

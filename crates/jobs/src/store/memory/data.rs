@@ -1,18 +1,20 @@
-//! Everything that one place holds.
+//! The content of a memory store.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
-use super::batches::Batch;
-use super::fading::Fading;
+use parking_lot::{Condvar, Mutex};
+
+use super::expiring_map::ExpiringMap;
 use super::limits::Limits;
-use super::peers::Owner;
-use super::set::Set;
-use crate::store::StoreOptions;
+use super::sorted_set::SortedSet;
+use crate::store::options::StoreOptions;
+use crate::store::types::{NewBatch, ProcessStatus};
 
 /// One queue.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct MemoryQueue {
     /// The next one to be claimed is the first.
     pub jobs: VecDeque<Vec<u8>>,
     pub paused: bool,
@@ -20,36 +22,75 @@ pub(super) struct Queue {
     pub changed: u64,
 }
 
-/// A claimed job: the queue it came from, and its document.
-pub(super) type Flight = (Arc<str>, Vec<u8>);
+/// A claimed job: its queue and its document.
+pub(super) type InFlightJob = (Arc<str>, Vec<u8>);
 
-/// Everything that one place holds.
+/// One batch.
 #[derive(Default)]
-pub(super) struct Data {
-    pub queues: BTreeMap<String, Queue>,
-    pub schedule: Set,
-    pub retry: Set,
-    pub dead: Set,
-    /// Owner → ticket → job.
-    pub flights: HashMap<String, BTreeMap<u64, Flight>>,
-    pub owners: BTreeMap<String, Owner>,
-    pub signals: Fading<VecDeque<String>>,
+pub(super) struct Batch {
+    pub description: String,
+    pub parent: Option<String>,
+    pub created_at: f64,
+    /// `(event, queue, document)`.
+    pub callbacks: Vec<(String, String, Vec<u8>)>,
+    pub total: u64,
+    pub pending: u64,
+    pub failed: BTreeSet<String>,
+    /// Nested batches that have not succeeded.
+    pub children: u64,
+    /// Nested batches that are not complete.
+    pub incomplete: u64,
+    pub closed: bool,
+    pub complete: bool,
+    pub success: bool,
+    pub dead: bool,
+}
+
+impl Batch {
+    pub fn replace(&mut self, new: &NewBatch<'_>) {
+        let callback = |(event, queue, payload): &(&str, &str, &[u8])| {
+            (event.to_string(), queue.to_string(), payload.to_vec())
+        };
+        self.callbacks = new.callbacks.iter().map(callback).collect();
+        self.description = new.description.to_string();
+    }
+}
+
+/// An owner of jobs in flight.
+pub(super) struct OwnerRecord {
+    pub process_key: String,
+    pub heartbeat: Instant,
+    /// Its last report; `None` before its first heartbeat.
+    pub status: Option<ProcessStatus>,
+}
+
+/// The content of a memory store.
+#[derive(Default)]
+pub(super) struct MemoryData {
+    pub queues: BTreeMap<String, MemoryQueue>,
+    pub schedule: SortedSet,
+    pub retry: SortedSet,
+    pub dead: SortedSet,
+    /// OwnerRecord → ticket → job.
+    pub in_flight: HashMap<String, BTreeMap<u64, InFlightJob>>,
+    pub owners: BTreeMap<String, OwnerRecord>,
+    pub signals: ExpiringMap<VecDeque<String>>,
     pub processed: u64,
     pub failed: u64,
-    /// What is locked → the jid that holds it.
-    pub locks: Fading<String>,
+    /// Key → the jid that holds its lock.
+    pub locks: ExpiringMap<String>,
     pub limits: Limits,
-    pub batches: Fading<Batch>,
+    pub batches: ExpiringMap<Batch>,
     /// Keys of [`crate::store::Store::push_once`].
-    pub ticks: Fading<()>,
-    pub cancels: Fading<()>,
-    pub hashes: Fading<BTreeMap<String, Vec<u8>>>,
+    pub ticks: ExpiringMap<()>,
+    pub cancels: ExpiringMap<()>,
+    pub hashes: ExpiringMap<BTreeMap<String, Vec<u8>>>,
     changes: u64,
     other_changed: u64,
 }
 
-impl Data {
-    /// Counts what a watcher may wait for.
+impl MemoryData {
+    /// The count of changes that a watch may wait for.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -66,20 +107,20 @@ impl Data {
     }
 
     /// A queue that gets a job now.
-    pub fn filling(&mut self, name: &str) -> &mut Queue {
+    pub fn filling(&mut self, name: &str) -> &mut MemoryQueue {
         self.changes += 1;
         let queue = self.queues.entry(name.to_string()).or_default();
         queue.changed = self.changes;
         queue
     }
 
-    /// A job to the back of its queue.
+    /// Adds a job at the back of its queue.
     pub fn enqueue(&mut self, queue: &str, payload: Vec<u8>) {
         self.filling(queue).jobs.push_back(payload);
     }
 
-    /// A job into the dead set, within its bounds.
-    pub fn bury(&mut self, at: f64, payload: Vec<u8>, options: &StoreOptions) {
+    /// Adds a job to the dead set and trims it.
+    pub fn add_dead(&mut self, at: f64, payload: Vec<u8>, options: &StoreOptions) {
         self.dead.add(at, payload);
         self.dead.trim(at - options.dead_age.as_secs_f64(), options.dead_max);
         self.touch();
@@ -90,14 +131,14 @@ impl Data {
         [self.schedule.first(), self.retry.first()].into_iter().flatten().min_by(f64::total_cmp)
     }
 
-    /// Gives a lock up, if it is this jid that holds it.
+    /// Releases a lock if this jid holds it.
     pub fn unlock(&mut self, key: &str, jid: &str) {
         if self.locks.get(key).is_some_and(|holder| holder == jid) {
             self.locks.remove(key);
         }
     }
 
-    /// Frees what has ended by itself.
+    /// Drops expired values.
     pub fn prune(&mut self, now_s: f64) {
         self.signals.prune();
         self.locks.prune();
@@ -107,4 +148,11 @@ impl Data {
         self.hashes.prune();
         self.limits.prune(now_s);
     }
+}
+
+/// What all users of one name share.
+pub(super) struct SharedData {
+    pub data: Mutex<MemoryData>,
+    /// Notified when something changed that a watch may wait for.
+    pub changed: Condvar,
 }

@@ -1,18 +1,19 @@
-//! What is due: from the retry set and the schedule.
+//! Due jobs of the retry set and the schedule.
 
 use std::sync::Arc;
 
-use super::data::Data;
-use crate::document::{stamped, Fields};
-use crate::store::{ClaimedJob, DueSummary, JobEntry, StoreOptions};
+use super::data::MemoryData;
+use crate::document::stamped;
+use crate::store::options::StoreOptions;
+use crate::store::types::{ClaimedJob, DueSummary, JobEntry};
 
-impl Data {
+impl MemoryData {
     pub fn move_due(&mut self, now_s: f64, max: usize, options: &StoreOptions) -> DueSummary {
         let mut due = DueSummary::default();
         while let Some(entry) = self.pop_due(now_s, max, &mut due) {
             match stamped(&entry.payload, now_s, options.format, false) {
                 Some((queue, payload)) => self.enqueue(&queue, payload),
-                None => self.bury(now_s, entry.payload, options),
+                None => self.add_dead(now_s, entry.payload, options),
             }
         }
         due.next_at = self.next_at();
@@ -30,19 +31,19 @@ impl Data {
         let mut claimed = Vec::new();
         let mut due = DueSummary::default();
         while let Some(JobEntry { payload, .. }) = self.pop_due(now_s, max, &mut due) {
-            if queue_of(&payload).is_none() {
-                self.bury(now_s, payload, options);
+            if stamped(&payload, now_s, options.format, false).is_none() {
+                self.add_dead(now_s, payload, options);
                 continue;
             }
             let (ticket, queue) = (first_ticket + claimed.len() as u64, Arc::<str>::from(""));
-            self.fly(owner, ticket, queue.clone(), payload.clone());
+            self.add_in_flight(owner, ticket, queue.clone(), payload.clone());
             claimed.push(ClaimedJob { ticket, queue, payload });
         }
         due.next_at = self.next_at();
         (claimed, due)
     }
 
-    /// The one that is due for longest, whichever set it is in.
+    /// Takes the entry of both sets that is due for longest.
     fn pop_due(&mut self, now_s: f64, max: usize, due: &mut DueSummary) -> Option<JobEntry> {
         if due.moved >= max {
             return None;
@@ -57,9 +58,4 @@ impl Data {
         due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
         Some(entry)
     }
-}
-
-/// The queue that a document names; none for what is no JSON object with one.
-fn queue_of(payload: &[u8]) -> Option<String> {
-    Fields::parse(payload).ok()?.text("queue").filter(|queue| !queue.is_empty())
 }

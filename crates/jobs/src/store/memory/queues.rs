@@ -1,20 +1,16 @@
-//! The way of a job: pushed, claimed, settled.
+//! Pushing, claiming and acknowledging jobs.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::data::Data;
-use crate::document::Document;
-use crate::store::{
-    Ack, ClaimReply, ClaimRequest, ClaimedJob, NewJob, Outcome, PushResult, SideEffects,
-    StoreOptions,
-};
+use super::data::MemoryData;
+use crate::outcome::{Ack, Outcome, SideEffects};
+use crate::store::options::StoreOptions;
+use crate::store::payload::named_queue;
+use crate::store::types::{ClaimReply, ClaimRequest, ClaimedJob, NewJob, PushResult};
 
-/// The queue of a document that names none.
-const DEFAULT_QUEUE: &str = "default";
-
-impl Data {
+impl MemoryData {
     pub fn push(&mut self, jobs: &[NewJob<'_>]) -> Vec<PushResult> {
         jobs.iter().map(|job| self.push_one(job)).collect()
     }
@@ -30,8 +26,7 @@ impl Data {
 
     fn push_one(&mut self, job: &NewJob<'_>) -> PushResult {
         if let Some(lock) = job.lock {
-            // Its own lock does not hold it up: it was claimed when it became
-            // due, and is pushed again.
+            // A scheduled job that is pushed when it is due holds its own lock.
             match self.locks.get(lock.key) {
                 Some(holder) if holder != lock.jid => return PushResult::Locked(holder.clone()),
                 _ => self.locks.put(lock.key, lock.jid.to_string(), lock.ttl),
@@ -53,33 +48,33 @@ impl Data {
     pub fn ack_and_claim(
         &mut self,
         owner: &str,
-        settles: &[Ack],
-        want: Option<&ClaimRequest<'_>>,
+        acks: &[Ack],
+        request: Option<&ClaimRequest<'_>>,
         options: &StoreOptions,
     ) -> ClaimReply {
-        let mut turn = ClaimReply::default();
-        let is_back = |settle: &&Ack| matches!(settle.outcome, Outcome::Requeue { .. });
-        let (mut back, rest): (Vec<&Ack>, Vec<&Ack>) = settles.iter().partition(is_back);
-        // Each goes before the last one: the lowest ticket last.
-        back.sort_by_key(|settle| Reverse(settle.ticket));
-        for settle in rest.into_iter().chain(back) {
-            if !self.settle(owner, settle, options) {
-                turn.fenced += 1;
+        let mut reply = ClaimReply::default();
+        let is_back = |ack: &&Ack| matches!(ack.outcome, Outcome::Requeue { .. });
+        let (mut back, rest): (Vec<&Ack>, Vec<&Ack>) = acks.iter().partition(is_back);
+        // The last requeued job is at the front: the lowest ticket.
+        back.sort_by_key(|ack| Reverse(ack.ticket));
+        for ack in rest.into_iter().chain(back) {
+            if !self.ack_one(owner, ack, options) {
+                reply.fenced += 1;
             }
         }
-        if let Some(want) = want {
-            self.claim(owner, want, &mut turn);
+        if let Some(request) = request {
+            self.claim(owner, request, &mut reply);
         }
-        turn
+        reply
     }
 
-    /// `false`: the entry was gone.
-    fn settle(&mut self, owner: &str, settle: &Ack, options: &StoreOptions) -> bool {
-        let flights = self.flights.get_mut(owner);
-        let Some((from, was)) = flights.and_then(|flights| flights.remove(&settle.ticket)) else {
+    /// `false` when the in-flight entry was gone.
+    fn ack_one(&mut self, owner: &str, ack: &Ack, options: &StoreOptions) -> bool {
+        let flights = self.in_flight.get_mut(owner);
+        let Some((from, was)) = flights.and_then(|flights| flights.remove(&ack.ticket)) else {
             return false;
         };
-        match &settle.outcome {
+        match &ack.outcome {
             Outcome::Ack | Outcome::Discard => {}
             Outcome::Retry { at, payload } => {
                 self.retry.add(*at, payload.clone());
@@ -90,7 +85,7 @@ impl Data {
                 self.touch();
             }
             Outcome::Dead { payload, at } => {
-                self.bury(*at, payload.clone().unwrap_or(was), options);
+                self.add_dead(*at, payload.clone().unwrap_or(was), options);
             }
             Outcome::Requeue { payload, queue } => {
                 let payload = payload.clone().unwrap_or(was);
@@ -98,13 +93,13 @@ impl Data {
                 self.filling(&queue).jobs.push_front(payload);
             }
         }
-        if let Some(effects) = &settle.effects {
-            self.set_free(owner, settle.ticket, effects);
+        if let Some(effects) = &ack.effects {
+            self.apply_effects(owner, ack.ticket, effects);
         }
         true
     }
 
-    fn set_free(&mut self, owner: &str, ticket: u64, effects: &SideEffects) {
+    fn apply_effects(&mut self, owner: &str, ticket: u64, effects: &SideEffects) {
         if let Some((key, jid)) = &effects.unlock {
             self.unlock(key, jid);
         }
@@ -116,24 +111,24 @@ impl Data {
         }
     }
 
-    fn claim(&mut self, owner: &str, want: &ClaimRequest<'_>, turn: &mut ClaimReply) {
-        let mut ticket = want.first_ticket;
-        for name in want.queues {
-            while turn.jobs.len() < want.count {
+    fn claim(&mut self, owner: &str, request: &ClaimRequest<'_>, reply: &mut ClaimReply) {
+        let mut ticket = request.first_ticket;
+        for name in request.queues {
+            while reply.jobs.len() < request.count {
                 let queue = self.queues.get_mut(&**name).filter(|queue| !queue.paused);
                 let Some(payload) = queue.and_then(|queue| queue.jobs.pop_front()) else { break };
-                self.fly(owner, ticket, Arc::clone(name), payload.clone());
-                turn.jobs.push(ClaimedJob { ticket, queue: Arc::clone(name), payload });
+                self.add_in_flight(owner, ticket, Arc::clone(name), payload.clone());
+                reply.jobs.push(ClaimedJob { ticket, queue: Arc::clone(name), payload });
                 ticket += 1;
             }
         }
-        turn.drained = !want.queues.iter().any(|name| self.has_work(name));
+        reply.drained = !request.queues.iter().any(|name| self.has_work(name));
     }
 
-    /// Into the owner's in-flight set.
-    pub fn fly(&mut self, owner: &str, ticket: u64, queue: Arc<str>, payload: Vec<u8>) {
-        self.know(owner);
-        let flights = self.flights.entry(owner.to_string()).or_default();
+    /// Adds a job to the owner's in-flight set.
+    pub fn add_in_flight(&mut self, owner: &str, ticket: u64, queue: Arc<str>, payload: Vec<u8>) {
+        self.add_owner(owner);
+        let flights = self.in_flight.entry(owner.to_string()).or_default();
         flights.insert(ticket, (queue, payload));
     }
 
@@ -148,15 +143,12 @@ impl Data {
     }
 }
 
-/// Where a job goes back to: where it came from, else where it is told to,
-/// else where it says itself.
-fn home(from: &str, told: Option<&str>, payload: &[u8]) -> String {
-    if !from.is_empty() {
-        return from.to_string();
+/// The queue that a job is requeued to: where it came from, else the given one,
+/// else the one its document names.
+fn home(from: &str, given: Option<&str>, payload: &[u8]) -> String {
+    match (from, given) {
+        ("", None | Some("")) => named_queue(payload),
+        ("", Some(given)) => given.to_string(),
+        (from, _) => from.to_string(),
     }
-    if let Some(told) = told.filter(|told| !told.is_empty()) {
-        return told.to_string();
-    }
-    let named = Document::parse(payload.into()).ok().map(|doc| doc.queue().to_string());
-    named.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_QUEUE.to_string())
 }

@@ -4,41 +4,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::data::Data;
-use super::Shared;
-use crate::store::{Availability, Interrupt, Result, StoreWatch, WatchEvent};
+use super::data::{MemoryData, SharedData};
+use crate::store::traits::{Interrupt, Result, StoreWatch};
+use crate::store::types::{Availability, WatchEvent};
 
 /// A watcher.
 pub(super) struct MemoryWatch {
-    bell: Arc<Bell>,
+    interrupt: Arc<MemoryInterrupt>,
     queues: Vec<Arc<str>>,
-    /// The count of changes when it looked; none before it was armed.
+    /// The count of changes when it was armed last.
     seen: Option<u64>,
 }
 
-struct Bell {
-    shared: Arc<Shared>,
-    rung: AtomicBool,
+struct MemoryInterrupt {
+    shared: Arc<SharedData>,
+    interrupted: AtomicBool,
 }
 
-impl Interrupt for Bell {
+impl Interrupt for MemoryInterrupt {
     fn interrupt(&self) {
-        self.rung.store(true, Ordering::Release);
-        // Held, so that it cannot come between the look and the sleep.
+        self.interrupted.store(true, Ordering::Release);
+        // Locked, so that this cannot happen between a check and the wait.
         let _held = self.shared.data.lock();
-        self.shared.bell.notify_all();
+        self.shared.changed.notify_all();
     }
 }
 
 impl MemoryWatch {
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let bell = Arc::new(Bell { shared, rung: AtomicBool::new(false) });
-        Self { bell, queues: Vec::new(), seen: None }
+    pub fn new(shared: Arc<SharedData>) -> Self {
+        let interrupt = Arc::new(MemoryInterrupt { shared, interrupted: AtomicBool::new(false) });
+        Self { interrupt, queues: Vec::new(), seen: None }
     }
 
-    fn news(&self, data: &Data) -> Option<WatchEvent> {
+    fn changes(&self, data: &MemoryData) -> Option<WatchEvent> {
         let Some(seen) = self.seen else {
-            // Never armed: look first.
+            // Never armed.
             return Some(WatchEvent::Changed { queues: Vec::new(), other: true });
         };
         let changed =
@@ -52,7 +52,7 @@ impl MemoryWatch {
 impl StoreWatch for MemoryWatch {
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability> {
         self.queues = queues.to_vec();
-        let data = self.bell.shared.data.lock();
+        let data = self.interrupt.shared.data.lock();
         self.seen = Some(data.changes());
         let ready = queues.iter().any(|name| data.has_work(name));
         Ok(Availability { ready, next_at: data.next_at() })
@@ -60,26 +60,26 @@ impl StoreWatch for MemoryWatch {
 
     fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
         let until = Instant::now().checked_add(timeout);
-        let mut data = self.bell.shared.data.lock();
+        let mut data = self.interrupt.shared.data.lock();
         loop {
-            if self.bell.rung.swap(false, Ordering::AcqRel) {
+            if self.interrupt.interrupted.swap(false, Ordering::AcqRel) {
                 return Ok(WatchEvent::Interrupted);
             }
-            if let Some(event) = self.news(&data) {
+            if let Some(event) = self.changes(&data) {
                 return Ok(event);
             }
             let Some(until) = until else {
-                self.bell.shared.bell.wait(&mut data);
+                self.interrupt.shared.changed.wait(&mut data);
                 continue;
             };
             if Instant::now() >= until {
                 return Ok(WatchEvent::Timeout);
             }
-            self.bell.shared.bell.wait_until(&mut data, until);
+            self.interrupt.shared.changed.wait_until(&mut data, until);
         }
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
-        self.bell.clone()
+        self.interrupt.clone()
     }
 }

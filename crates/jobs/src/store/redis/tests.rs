@@ -9,14 +9,14 @@ use crate::store::*;
 /// Longest time a server takes to start.
 const START: Duration = Duration::from_secs(20);
 
-/// A kit that ends its server when it is dropped.
-struct OwnKit {
+/// A store whose server ends when it is dropped.
+struct RedisServerStore {
     factory: Arc<dyn StoreFactory>,
     child: Child,
     _dir: tempfile::TempDir,
 }
 
-impl StoreFactory for OwnKit {
+impl StoreFactory for RedisServerStore {
     fn store(&self) -> Box<dyn Store> {
         self.factory.store()
     }
@@ -30,7 +30,7 @@ impl StoreFactory for OwnKit {
     }
 }
 
-impl Drop for OwnKit {
+impl Drop for RedisServerStore {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -48,8 +48,11 @@ fn fresh() -> Arc<dyn StoreFactory> {
         .spawn()
         .expect("redis-server must be installed");
     let url = format!("unix://{}?db=0", socket.display());
-    let factory =
-        Arc::new(OwnKit { factory: open(&StoreOptions::new(url)).unwrap(), child, _dir: dir });
+    let factory = Arc::new(RedisServerStore {
+        factory: open(&StoreOptions::new(url)).unwrap(),
+        child,
+        _dir: dir,
+    });
     let began = Instant::now();
     while factory.store().stats().is_err() {
         assert!(began.elapsed() < START, "redis-server does not start");

@@ -14,7 +14,7 @@ use crate::store::clock::unix_s;
 use crate::store::conformance::conformance;
 use crate::store::*;
 
-/// A kit whose file goes when it does.
+/// A store whose file is removed when it is dropped.
 struct TemporaryStore {
     factory: Arc<dyn StoreFactory>,
     folder: tempfile::TempDir,

@@ -1,16 +1,18 @@
-//! The places where jobs wait, for people and tools.
+//! Jobs in queues and sets, for people and tools.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::data::{Data, Queue};
-use super::set::Set;
-use crate::document::{enqueued_at, stamped, Document, Fields};
-use crate::store::{
-    BatchEvent, BatchUpdate, JobEntry, JobLocation, QueueStatus, Result, Stats, StoreError,
-    StoreOptions,
-};
+use super::data::{MemoryData, MemoryQueue};
+use super::sorted_set::SortedSet;
+use crate::document::enqueued_at;
+use crate::outcome::{BatchEvent, BatchUpdate};
+use crate::store::clock::unix_s;
+use crate::store::options::StoreOptions;
+use crate::store::payload::{has_jid, requeued, JobResources};
+use crate::store::traits::Result;
+use crate::store::types::{JobEntry, JobLocation, QueueStatus, Stats};
 
-impl Data {
+impl MemoryData {
     pub fn stats(&self, lease: Duration) -> Stats {
         Stats {
             processed: self.processed,
@@ -19,19 +21,19 @@ impl Data {
             scheduled: self.schedule.len() as u64,
             retries: self.retry.len() as u64,
             dead: self.dead.len() as u64,
-            in_flight: self.flights.values().map(|flights| flights.len() as u64).sum(),
+            in_flight: self.in_flight.values().map(|flights| flights.len() as u64).sum(),
             processes: self.processes(lease).len() as u64,
         }
     }
 
-    pub fn queues_seen(&self) -> Vec<QueueStatus> {
-        let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let seen = |(name, queue): (&String, &Queue)| {
+    pub fn queue_statuses(&self) -> Vec<QueueStatus> {
+        let now_s = unix_s();
+        let seen = |(name, queue): (&String, &MemoryQueue)| {
             let since = queue.jobs.front().and_then(|payload| enqueued_at(payload));
             QueueStatus {
                 name: name.clone(),
                 size: queue.jobs.len() as u64,
-                latency_s: since.map_or(0.0, |since| (now_s.as_secs_f64() - since).max(0.0)),
+                latency_s: since.map_or(0.0, |since| (now_s - since).max(0.0)),
                 paused: queue.paused,
             }
         };
@@ -60,7 +62,7 @@ impl Data {
             .chain(queues);
         places.into_iter().find_map(|place| {
             let mut entries = self.list(&place, 0, usize::MAX).into_iter();
-            let entry = entries.find(|entry| is_job(&entry.payload, jid))?;
+            let entry = entries.find(|entry| has_jid(&entry.payload, jid))?;
             Some((place, entry))
         })
     }
@@ -68,7 +70,7 @@ impl Data {
     pub fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> bool {
         let taken = self.take(place, entry);
         if taken {
-            self.discard(&entry.payload);
+            self.release(&entry.payload);
         }
         taken
     }
@@ -80,21 +82,10 @@ impl Data {
         now_s: f64,
         options: &StoreOptions,
     ) -> Result<bool> {
-        let one_less = *place == JobLocation::Retry;
-        let ready = match (stamped(&entry.payload, now_s, options.format, one_less), place) {
-            // Its back is that of the queue where it stands.
-            (Some((_, payload)), JobLocation::Queue(name)) => (name.clone(), payload),
-            (None, JobLocation::Queue(name)) => (name.clone(), entry.payload.clone()),
-            (Some(ready), _) => ready,
-            (None, _) => {
-                return Err(StoreError::refused(
-                    "this entry is no job document with a queue: it can only be removed",
-                ))
-            }
-        };
+        let (queue, payload) = requeued(place, entry, now_s, options.format)?;
         let taken = self.take(place, entry);
         if taken {
-            self.enqueue(&ready.0, ready.1);
+            self.enqueue(&queue, payload);
         }
         Ok(taken)
     }
@@ -108,8 +99,8 @@ impl Data {
     ) -> bool {
         let taken = self.take(place, entry);
         if taken {
-            self.bury(now_s, entry.payload.clone(), options);
-            self.discard(&entry.payload);
+            self.add_dead(now_s, entry.payload.clone(), options);
+            self.release(&entry.payload);
         }
         taken
     }
@@ -123,12 +114,12 @@ impl Data {
             }
             _ => self.set(place).drain(max).into_iter().map(|entry| entry.payload).collect(),
         };
-        gone.iter().for_each(|payload| self.discard(payload));
+        gone.iter().for_each(|payload| self.release(payload));
         gone.len()
     }
 
-    /// A set. A queue has none: callers look at queues first.
-    fn set(&mut self, place: &JobLocation) -> &mut Set {
+    /// A set. Must not be called for a queue.
+    fn set(&mut self, place: &JobLocation) -> &mut SortedSet {
         match place {
             JobLocation::Retry => &mut self.retry,
             JobLocation::Dead => &mut self.dead,
@@ -145,23 +136,18 @@ impl Data {
         at.and_then(|at| queue.jobs.remove(at)).is_some()
     }
 
-    /// A job is given up by a person: its lock is freed, its batch told.
-    fn discard(&mut self, payload: &[u8]) {
-        let Ok(doc) = Document::parse(payload.into()) else { return };
-        if let Some(lock) = doc.extra().and_then(|extra| extra.lock.as_deref()) {
-            self.unlock(lock, doc.jid());
+    /// Releases the lock of a removed job and counts it as dead in its batch.
+    fn release(&mut self, payload: &[u8]) {
+        let JobResources { jid, lock, bid } = JobResources::of(payload);
+        if let Some(lock) = lock {
+            self.unlock(&lock, &jid);
         }
-        if let Some(bid) = doc.bid() {
-            let (bid, jid) = (bid.to_string(), doc.jid().to_string());
+        if let Some(bid) = bid {
             self.batch_step(&BatchUpdate { bid, jid, event: BatchEvent::Died });
         }
     }
 }
 
-fn page(set: &Set, offset: usize, count: usize) -> Vec<JobEntry> {
+fn page(set: &SortedSet, offset: usize, count: usize) -> Vec<JobEntry> {
     set.entries().iter().skip(offset).take(count).cloned().collect()
-}
-
-fn is_job(payload: &[u8], jid: &str) -> bool {
-    Fields::parse(payload).is_ok_and(|fields| fields.text("jid").as_deref() == Some(jid))
 }

@@ -1,12 +1,12 @@
-//! Values that end by themselves.
+//! Values that expire.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Named values, each with its end. `None`: later than the clock can count.
-pub(super) struct Fading<V>(HashMap<String, (V, Option<Instant>)>);
+/// Named values, each with the time of its expiry; `None` for never.
+pub(super) struct ExpiringMap<V>(HashMap<String, (V, Option<Instant>)>);
 
-impl<V> Default for Fading<V> {
+impl<V> Default for ExpiringMap<V> {
     fn default() -> Self {
         Self(HashMap::new())
     }
@@ -16,7 +16,7 @@ fn is_alive(until: Option<Instant>) -> bool {
     until.is_none_or(|until| Instant::now() < until)
 }
 
-impl<V> Fading<V> {
+impl<V> ExpiringMap<V> {
     pub fn get(&self, key: &str) -> Option<&V> {
         self.0.get(key).filter(|(_, until)| is_alive(*until)).map(|(value, _)| value)
     }
@@ -33,7 +33,7 @@ impl<V> Fading<V> {
         self.0.remove(key);
     }
 
-    /// Frees what has ended.
+    /// Drops expired values.
     pub fn prune(&mut self) {
         self.0.retain(|_, (_, until)| is_alive(*until));
     }

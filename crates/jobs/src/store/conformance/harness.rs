@@ -1,4 +1,4 @@
-//! What the cases have in common.
+//! What the cases share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::document::Fields;
 use crate::store::*;
 
-/// Opens an empty place.
-pub(crate) type Fresh<'a> = &'a dyn Fn() -> Arc<dyn StoreFactory>;
+/// Opens an empty store.
+pub(crate) type OpenFresh<'a> = &'a dyn Fn() -> Arc<dyn StoreFactory>;
 
-/// How long a condition may take to come true.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for a condition.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A place and a connection to it.
-pub(crate) struct Desk {
+/// A store under test, with one connection.
+pub(crate) struct StoreHarness {
     pub factory: Arc<dyn StoreFactory>,
     pub store: Box<dyn Store>,
-    /// Of [`Desk::claim_all`]: an owner uses each once.
+    /// The next ticket of [`StoreHarness::claim_all`]: an owner uses each once.
     next_ticket: u64,
 }
 
@@ -46,47 +46,47 @@ pub(crate) fn jids(jobs: &[ClaimedJob]) -> Vec<String> {
     jobs.iter().map(|job| jid_of(&job.payload)).collect()
 }
 
-/// Names of queues as claims want them.
+/// Names of queues for a claim.
 pub(crate) fn names(queues: &[&str]) -> Vec<Arc<str>> {
     queues.iter().map(|name| Arc::from(*name)).collect()
 }
 
-/// An end without effects.
-pub(crate) fn settle(ticket: u64, queue: &str, outcome: Outcome) -> Ack {
+/// An acknowledgement without side effects.
+pub(crate) fn ack(ticket: u64, queue: &str, outcome: Outcome) -> Ack {
     Ack { ticket, queue: queue.into(), outcome, effects: None }
 }
 
-/// An end with effects.
-pub(crate) fn settle_with(ticket: u64, queue: &str, outcome: Outcome, effects: SideEffects) -> Ack {
+/// An acknowledgement with side effects.
+pub(crate) fn ack_with(ticket: u64, queue: &str, outcome: Outcome, effects: SideEffects) -> Ack {
     Ack { ticket, queue: queue.into(), outcome, effects: Some(Box::new(effects)) }
 }
 
-/// Back to the front, as it was claimed.
+/// Requeues the job unchanged.
 pub(crate) fn back() -> Outcome {
     Outcome::requeue()
 }
 
-/// A queue as a place.
+/// The location of a queue.
 pub(crate) fn queue(name: &str) -> JobLocation {
     JobLocation::Queue(name.into())
 }
 
-/// Now, as stores count.
+/// Now, in seconds since 1970.
 pub(crate) fn now_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
 }
 
-/// Asks again and again until the answer is yes.
+/// Waits for a condition.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not come true");
+        assert!(began.elapsed() < TIMEOUT, "{what} did not come true");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Runs the same in many threads, each with its number; their answers.
-pub(crate) fn together<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync) -> Vec<T> {
+/// Runs the same in many threads, each with its number; returns their results.
+pub(crate) fn in_threads<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let body = &body;
         let spawn = |index| scope.spawn(move || body(index));
@@ -95,8 +95,8 @@ pub(crate) fn together<T: Send>(threads: usize, body: impl Fn(usize) -> T + Sync
     })
 }
 
-impl Desk {
-    pub fn new(fresh: Fresh<'_>) -> Self {
+impl StoreHarness {
+    pub fn new(fresh: OpenFresh<'_>) -> Self {
         let factory = fresh();
         Self { store: factory.store(), factory, next_ticket: 1_000_000 }
     }
@@ -115,7 +115,7 @@ impl Desk {
         assert_eq!(self.store.push(&[job]).unwrap(), [PushResult::Stored]);
     }
 
-    /// Puts documents into the retry set or the dead set, by way of a claim.
+    /// Adds a document to a set, through a claim.
     pub fn put_in(&mut self, place: &JobLocation, at: f64, payload: &[u8]) {
         self.store.push(&[job("by-way", payload)]).unwrap();
         let ticket = self.claim("by-way", &["by-way"], 1, 1).jobs[0].ticket;
@@ -126,7 +126,7 @@ impl Desk {
             JobLocation::Dead => Outcome::Dead { payload: None, at },
             JobLocation::Queue(_) => back(),
         };
-        assert_eq!(self.end("by-way", &[settle(ticket, "by-way", outcome)]), 0);
+        assert_eq!(self.end("by-way", &[ack(ticket, "by-way", outcome)]), 0);
     }
 
     /// Claims.
@@ -136,24 +136,24 @@ impl Desk {
         self.store.ack_and_claim(owner, &[], Some(&want)).unwrap()
     }
 
-    /// Claims everything under tickets that nothing else here uses; the jids.
+    /// Claims everything under tickets of its own; returns the jids.
     pub fn claim_all(&mut self, owner: &str, queue: &str) -> Vec<String> {
         let jobs = self.claim(owner, &[queue], 1000, self.next_ticket).jobs;
         self.next_ticket += jobs.len() as u64;
         jids(&jobs)
     }
 
-    /// Settles; how many were gone.
-    pub fn end(&mut self, owner: &str, settles: &[Ack]) -> usize {
-        self.store.ack_and_claim(owner, settles, None).unwrap().fenced
+    /// Acknowledges; returns how many entries were gone.
+    pub fn end(&mut self, owner: &str, acks: &[Ack]) -> usize {
+        self.store.ack_and_claim(owner, acks, None).unwrap().fenced
     }
 
-    /// Everything in a place.
+    /// All entries of a queue or set.
     pub fn all(&mut self, place: &JobLocation) -> Vec<JobEntry> {
         self.store.list(place, 0, 100_000).unwrap()
     }
 
-    /// The jids in a place, in order.
+    /// The jids in a queue or set, in order.
     pub fn listed(&mut self, place: &JobLocation) -> Vec<String> {
         self.all(place).iter().map(|entry| jid_of(&entry.payload)).collect()
     }

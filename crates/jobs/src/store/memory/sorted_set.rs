@@ -1,12 +1,12 @@
 //! Jobs by a time: the schedule, the retry set, the dead set.
 
-use crate::store::JobEntry;
+use crate::store::types::JobEntry;
 
 /// Entries, the lowest score first; of equal ones the first that came.
 #[derive(Default)]
-pub(super) struct Set(Vec<JobEntry>);
+pub(super) struct SortedSet(Vec<JobEntry>);
 
-impl Set {
+impl SortedSet {
     pub fn add(&mut self, score: f64, payload: Vec<u8>) {
         let place = self.0.partition_point(|entry| entry.score.total_cmp(&score).is_le());
         self.0.insert(place, JobEntry { score, row: 0, payload });

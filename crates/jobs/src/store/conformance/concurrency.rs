@@ -1,28 +1,28 @@
-//! Many at once, each with a connection of its own.
+//! Concurrent users, each with its own connection.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use super::batches::{calls, counts, open, told};
-use super::bench::*;
+use super::batches::{calls, counts, open, update};
+use super::harness::*;
 use crate::store::*;
 
-/// Jobs of the great claim.
+/// Jobs of the large claim.
 const MANY: usize = 10_000;
 /// Threads that claim.
 const THREADS: usize = 8;
 
-fn put_many(desk: &mut Desk, queue: &str, count: usize) {
+fn put_many(harness: &mut StoreHarness, queue: &str, count: usize) {
     let payloads: Vec<Vec<u8>> = (0..count).map(|n| doc(queue, &format!("j{n}"))).collect();
     let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| job(queue, payload)).collect();
     for chunk in jobs.chunks(1000) {
-        desk.store.push(chunk).unwrap();
+        harness.store.push(chunk).unwrap();
     }
 }
 
-/// Claims by the batch, each turn settling what the last one claimed, until
-/// `over` says so when nothing comes. Tells of each claim how many it had.
+/// Claims in batches, each call acknowledging the batch before, until nothing
+/// comes and `over` is true. Returns the jids and the size of each claim.
 fn claim_until(
     factory: &Arc<dyn StoreFactory>,
     owner: &str,
@@ -34,13 +34,13 @@ fn claim_until(
     let (mut got, mut sizes, mut ends) = (vec![], vec![], vec![]);
     let mut first_ticket = 1;
     loop {
-        // Before the look: what was pushed until then must be seen by it.
+        // Before the claim, which must see all that was pushed until then.
         let last = over();
         let want = ClaimRequest { queues: &queues, count, first_ticket };
         let turn = store.ack_and_claim(owner, &ends, Some(&want)).unwrap();
         assert_eq!(turn.fenced, 0);
         first_ticket += turn.jobs.len() as u64;
-        ends = turn.jobs.iter().map(|job| settle(job.ticket, &job.queue, Outcome::Ack)).collect();
+        ends = turn.jobs.iter().map(|job| ack(job.ticket, &job.queue, Outcome::Ack)).collect();
         got.extend(jids(&turn.jobs));
         if !turn.jobs.is_empty() {
             sizes.push(turn.jobs.len());
@@ -57,23 +57,23 @@ fn assert_each_once(all: &[String], expected: usize) {
     assert_eq!((different.len(), all.len()), (expected, expected));
 }
 
-pub(crate) fn eight_claim_each_job_once(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    put_many(&mut desk, "q", MANY);
-    let factory = desk.factory.clone();
-    let got = together(THREADS, |n| claim_until(&factory, &format!("owner{n}"), 50, || true).0);
+pub(crate) fn eight_claim_each_job_once(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    put_many(&mut harness, "q", MANY);
+    let factory = harness.factory.clone();
+    let got = in_threads(THREADS, |n| claim_until(&factory, &format!("owner{n}"), 50, || true).0);
     assert_each_once(&got.concat(), MANY);
-    let left = desk.store.stats().unwrap();
+    let left = harness.store.stats().unwrap();
     assert_eq!((left.enqueued, left.in_flight), (0, 0));
 }
 
-pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
+pub(crate) fn a_push_is_atomic(fresh: OpenFresh<'_>) {
     const PUSHES: usize = 20;
     const EACH: usize = 25;
-    let desk = Desk::new(fresh);
-    let factory = desk.factory.clone();
+    let harness = StoreHarness::new(fresh);
+    let factory = harness.factory.clone();
     let pushing = AtomicUsize::new(2);
-    let results = together(3, |n| {
+    let results = in_threads(3, |n| {
         if n == 2 {
             return claim_until(&factory, "me", 1000, || pushing.load(Ordering::SeqCst) == 0);
         }
@@ -81,7 +81,7 @@ pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
         for push in 0..PUSHES {
             let payloads: Vec<Vec<u8>> =
                 (0..EACH).map(|index| doc("q", &format!("{n}-{push}-{index}"))).collect();
-            // The queue that is asked last is filled first.
+            // The queue that is claimed last is filled first.
             let place = |index: usize| if index.is_multiple_of(3) { "r" } else { "q" };
             let jobs: Vec<NewJob<'_>> =
                 payloads.iter().enumerate().map(|(index, doc)| job(place(index), doc)).collect();
@@ -95,12 +95,12 @@ pub(crate) fn a_push_is_seen_whole(fresh: Fresh<'_>) {
     assert!(sizes.iter().all(|size| size % EACH == 0), "a part of a push: {sizes:?}");
 }
 
-pub(crate) fn pushers_and_claimers_at_once(fresh: Fresh<'_>) {
+pub(crate) fn pushers_and_claimers_at_once(fresh: OpenFresh<'_>) {
     const EACH: usize = 200;
-    let mut desk = Desk::new(fresh);
-    let factory = desk.factory.clone();
+    let mut harness = StoreHarness::new(fresh);
+    let factory = harness.factory.clone();
     let pushing = AtomicUsize::new(4);
-    let got = together(8, |n| {
+    let got = in_threads(8, |n| {
         if n >= 4 {
             let over = || pushing.load(Ordering::SeqCst) == 0;
             return claim_until(&factory, &format!("owner{n}"), 7, over).0;
@@ -115,20 +115,19 @@ pub(crate) fn pushers_and_claimers_at_once(fresh: Fresh<'_>) {
         vec![]
     });
     assert_each_once(&got.concat(), 4 * EACH);
-    assert_eq!(desk.store.stats().unwrap().in_flight, 0);
+    assert_eq!(harness.store.stats().unwrap().in_flight, 0);
 }
 
-pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
+pub(crate) fn concurrent_recoveries_requeue_each_job_once(fresh: OpenFresh<'_>) {
     const JOBS: usize = 300;
-    let mut desk = Desk::new(fresh);
-    put_many(&mut desk, "q", JOBS);
-    assert_eq!(desk.claim("dead", &["q"], JOBS, 1).jobs.len(), JOBS);
-    let factory = desk.factory.clone();
-    let fenced = together(4, |_| {
+    let mut harness = StoreHarness::new(fresh);
+    put_many(&mut harness, "q", JOBS);
+    assert_eq!(harness.claim("dead", &["q"], JOBS, 1).jobs.len(), JOBS);
+    let factory = harness.factory.clone();
+    let fenced = in_threads(4, |_| {
         let mut store = factory.store();
         let jobs = store.in_flight("dead").unwrap();
-        let ends: Vec<Ack> =
-            jobs.iter().map(|job| settle(job.ticket, &job.queue, back())).collect();
+        let ends: Vec<Ack> = jobs.iter().map(|job| ack(job.ticket, &job.queue, back())).collect();
         let mut fenced = 0;
         for chunk in ends.chunks(20) {
             fenced += store.ack_and_claim("dead", chunk, None).unwrap().fenced;
@@ -136,20 +135,20 @@ pub(crate) fn two_that_recover_settle_once(fresh: Fresh<'_>) {
         ends.len() - fenced
     });
     assert_eq!(fenced.iter().sum::<usize>(), JOBS, "settled by one each");
-    assert_each_once(&desk.listed(&queue("q")), JOBS);
-    assert!(desk.store.forget("dead").unwrap());
+    assert_each_once(&harness.listed(&queue("q")), JOBS);
+    assert!(harness.store.forget("dead").unwrap());
 }
 
-pub(crate) fn due_jobs_are_moved_once(fresh: Fresh<'_>) {
+pub(crate) fn due_jobs_are_moved_once(fresh: OpenFresh<'_>) {
     const JOBS: usize = 600;
-    let mut desk = Desk::new(fresh);
+    let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     let payloads: Vec<Vec<u8>> = (0..JOBS).map(|n| doc("q", &format!("j{n}"))).collect();
     let due = |payload| NewJob { at: Some(now - 1.0), ..job("q", payload) };
     let jobs: Vec<NewJob<'_>> = payloads.iter().map(|payload| due(payload)).collect();
-    desk.store.push(&jobs).unwrap();
-    let factory = desk.factory.clone();
-    let moved = together(4, |n| {
+    harness.store.push(&jobs).unwrap();
+    let factory = harness.factory.clone();
+    let moved = in_threads(4, |n| {
         let mut store = factory.store();
         let owner = format!("owner{n}");
         let (mut moved, mut claimed) = (0, vec![]);
@@ -164,54 +163,54 @@ pub(crate) fn due_jobs_are_moved_once(fresh: Fresh<'_>) {
         assert_eq!(store.in_flight(&owner).unwrap(), claimed);
         (moved, jids(&claimed))
     });
-    let mut all = desk.listed(&queue("q"));
+    let mut all = harness.listed(&queue("q"));
     assert_eq!(moved.iter().map(|one| one.0).sum::<usize>(), all.len());
     moved.into_iter().for_each(|one| all.extend(one.1));
     assert_each_once(&all, JOBS);
 }
 
-pub(crate) fn a_tick_is_pushed_by_one(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    let factory = desk.factory.clone();
+pub(crate) fn a_tick_is_pushed_by_one(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    let factory = harness.factory.clone();
     for tick in 0..20 {
         let key = format!("cron:{tick}");
-        let pushed = together(4, |n| {
+        let pushed = in_threads(4, |n| {
             let payload = doc("q", &format!("{tick}-{n}"));
-            factory.store().push_once(&key, PATIENCE, &job("q", &payload)).unwrap()
+            factory.store().push_once(&key, TIMEOUT, &job("q", &payload)).unwrap()
         });
         assert_eq!(pushed.into_iter().filter(|pushed| *pushed).count(), 1);
     }
-    assert_eq!(desk.all(&queue("q")).len(), 20);
+    assert_eq!(harness.all(&queue("q")).len(), 20);
 }
 
-pub(crate) fn a_lock_has_one_holder(fresh: Fresh<'_>) {
-    let mut desk = Desk::new(fresh);
-    let factory = desk.factory.clone();
+pub(crate) fn a_lock_has_one_holder(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    let factory = harness.factory.clone();
     for round in 0..20 {
         let key = format!("k{round}");
-        let answers = together(4, |n| {
+        let answers = in_threads(4, |n| {
             let jid = format!("{round}-{n}");
             let payload = doc("q", &jid);
-            let lock = NewLock { key: &key, jid: &jid, ttl: PATIENCE };
+            let lock = NewLock { key: &key, jid: &jid, ttl: TIMEOUT };
             factory
                 .store()
                 .push(&[NewJob { lock: Some(lock), ..job("q", &payload) }])
                 .unwrap()
                 .remove(0)
         });
-        let winner = jid_of(&desk.all(&queue("q"))[round].payload);
+        let winner = jid_of(&harness.all(&queue("q"))[round].payload);
         let stored = answers.iter().filter(|answer| **answer == PushResult::Stored).count();
         let held = answers.iter().filter(|answer| **answer == PushResult::Locked(winner.clone()));
         assert_eq!((stored, held.count()), (1, 3), "{answers:?}");
     }
 }
 
-pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
+pub(crate) fn a_batch_ends_once(fresh: OpenFresh<'_>) {
     const EACH: usize = 50;
-    let mut desk = Desk::new(fresh);
-    open(&mut desk, "b", None);
-    let factory = desk.factory.clone();
-    together(4, |n| {
+    let mut harness = StoreHarness::new(fresh);
+    open(&mut harness, "b", None);
+    let factory = harness.factory.clone();
+    in_threads(4, |n| {
         let mut store = factory.store();
         for index in 0..EACH {
             let jid = format!("{n}-{index}");
@@ -220,32 +219,32 @@ pub(crate) fn a_batch_ends_once(fresh: Fresh<'_>) {
             store.push(&[new]).unwrap();
         }
     });
-    desk.store.batch_close("b").unwrap();
-    assert_eq!(desk.claim("me", &["q"], 1000, 1).jobs.len(), 4 * EACH);
-    let jobs = desk.store.in_flight("me").unwrap();
+    harness.store.batch_close("b").unwrap();
+    assert_eq!(harness.claim("me", &["q"], 1000, 1).jobs.len(), 4 * EACH);
+    let jobs = harness.store.in_flight("me").unwrap();
     let share = |n: usize| jobs.iter().skip(n).step_by(4);
-    together(4, |n| {
+    in_threads(4, |n| {
         let mut store = factory.store();
         for one in share(n) {
-            let end = told(one.ticket, "b", &jid_of(&one.payload), BatchEvent::Done);
+            let end = update(one.ticket, "b", &jid_of(&one.payload), BatchEvent::Done);
             assert_eq!(store.ack_and_claim("me", &[end], None).unwrap().fenced, 0);
         }
     });
     let total = 4 * EACH as u64;
-    assert_eq!(counts(&mut desk, "b"), (total, 0, 0, true, true, false));
-    assert_eq!(calls(&mut desk), ["b complete", "b success"]);
+    assert_eq!(counts(&mut harness, "b"), (total, 0, 0, true, true, false));
+    assert_eq!(calls(&mut harness), ["b complete", "b success"]);
 }
 
-pub(crate) fn limits_hold_in_a_crowd(fresh: Fresh<'_>) {
-    let desk = Desk::new(fresh);
+pub(crate) fn limits_hold_under_concurrency(fresh: OpenFresh<'_>) {
+    let harness = StoreHarness::new(fresh);
     let now = now_s();
-    let factory = desk.factory.clone();
+    let factory = harness.factory.clone();
     let limits = [
         Limit { key: "w".into(), rule: LimitRule::Window { max: 30, per_s: 600.0 } },
         Limit { key: "c".into(), rule: LimitRule::Concurrent { max: 20, hold_s: 600.0 } },
         Limit { key: "b".into(), rule: LimitRule::Bucket { max: 25, per_s: 600.0 } },
     ];
-    let granted = together(4, |n| {
+    let granted = in_threads(4, |n| {
         let mut store = factory.store();
         let owner = format!("owner{n}");
         let mut ask = |ticket| {
