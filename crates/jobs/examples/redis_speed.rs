@@ -74,7 +74,7 @@ fn latency(factory: &dyn StoreFactory, store: &mut dyn Store) -> Result<()> {
             }])?;
             told.wait();
             let want = ClaimRequest { queues: &queues, count: 1, first_ticket: ticket };
-            store.ack_and_claim("speed:2:abc", &[], Some(&want))?;
+            store.claim("speed:2:abc", &want)?;
         }
         let ends = watcher.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
         Ok::<_, StoreError>(ends.iter().zip(&begins).map(|(e, b)| *e - *b).collect::<Vec<_>>())

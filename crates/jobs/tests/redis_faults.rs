@@ -152,7 +152,7 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     settles.push(settle(&turn.jobs[20], retry));
     settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
     settles.push(settle(&turn.jobs[22], Outcome::Requeue { payload: None, queue: None }));
-    assert_eq!(store.ack_and_claim("me", &settles, None).unwrap().fenced, 0);
+    assert_eq!(store.ack("me", &settles).unwrap(), 0);
     assert_eq!(store.in_flight("me").unwrap().len(), 7);
     assert_eq!(store.move_due(10.0, 10).unwrap().moved, 1);
     let stats = store.stats().unwrap();
@@ -250,7 +250,7 @@ fn payloads_are_kept_byte_for_byte() {
         .iter()
         .map(|job| settle(job, Outcome::Requeue { payload: None, queue: None }))
         .collect();
-    assert_eq!(store.ack_and_claim("me", &settles, None).unwrap().fenced, 0);
+    assert_eq!(store.ack("me", &settles).unwrap(), 0);
     let again = claim(&mut *store, "me", &["q"], 10, 1).unwrap();
     assert!(again.jobs.iter().map(|job| &job.payload[..]).eq(payloads));
     assert_eq!(server.cli(&["-n", "3", "HLEN", "chaton:inflight:me"]), "3");
@@ -292,7 +292,7 @@ fn a_job_goes_to_one_of_many_claimers() {
                         let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
                         ticket += turn.jobs.len() as u64;
                         let settles: Vec<Ack> = turn.jobs.iter().map(done).collect();
-                        assert_eq!(store.ack_and_claim(&owner, &settles, None).unwrap().fenced, 0);
+                        assert_eq!(store.ack(&owner, &settles).unwrap(), 0);
                         seen.extend(turn.jobs.into_iter().map(|job| job.payload));
                         if turn.drained {
                             return seen;

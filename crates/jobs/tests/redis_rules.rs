@@ -35,7 +35,7 @@ fn step(store: &mut dyn Store, job: &ClaimedJob, bid: &str, what: BatchEvent) {
         _ => Outcome::Ack,
     };
     let settle = Ack { effects, outcome, ..done(job) };
-    assert_eq!(store.ack_and_claim("me", &[settle], None).unwrap().fenced, 0);
+    assert_eq!(store.ack("me", &[settle]).unwrap(), 0);
 }
 
 fn batch<'a>(bid: &'a str, parent: Option<&'a str>) -> NewBatch<'a> {
@@ -69,9 +69,9 @@ fn a_lock_admits_one_and_ends_with_its_holder() {
     let effects = Some(Box::new(SideEffects { unlock, ..SideEffects::default() }));
     let end = Ack { effects, ..done(&turn.jobs[0]) };
     // An owner that was given up frees nothing any more.
-    assert_eq!(store.ack_and_claim("gone", std::slice::from_ref(&end), None).unwrap().fenced, 1);
+    assert_eq!(store.ack("gone", std::slice::from_ref(&end)).unwrap(), 1);
     assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Locked("a".into())]);
-    assert_eq!(store.ack_and_claim("me", &[end], None).unwrap().fenced, 0);
+    assert_eq!(store.ack("me", &[end]).unwrap(), 0);
     assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Stored]);
 }
 

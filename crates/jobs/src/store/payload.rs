@@ -28,7 +28,7 @@ impl JobResources {
 /// Whether this is the document of that job.
 pub(super) fn has_jid(payload: &[u8], jid: &str) -> bool {
     // Searching the text first is much faster than reading every document.
-    let named = payload.windows(jid.len()).any(|part| part == jid.as_bytes());
+    let named = !jid.is_empty() && payload.windows(jid.len()).any(|part| part == jid.as_bytes());
     named && Fields::parse(payload).is_ok_and(|f| f.text("jid").as_deref() == Some(jid))
 }
 

@@ -164,5 +164,5 @@ pub fn claim(
     first_ticket: u64,
 ) -> chaton_jobs::store::Result<ClaimReply> {
     let queues: Vec<Arc<str>> = queues.iter().map(|queue| Arc::from(*queue)).collect();
-    store.ack_and_claim(owner, &[], Some(&ClaimRequest { queues: &queues, count, first_ticket }))
+    store.claim(owner, &ClaimRequest { queues: &queues, count, first_ticket })
 }

@@ -195,7 +195,7 @@ fn a_job_claimed_before_quiet_is_not_started_after_it() {
     let claimed = {
         let queues = ["low".into()];
         let want = crate::store::ClaimRequest { queues: &queues, count: 1, first_ticket: 1 };
-        store.ack_and_claim(&engine.state.identity.name, &[], Some(&want)).unwrap().jobs
+        store.claim(&engine.state.identity.name, &want).unwrap().jobs
     };
     engine.state.locked.lock().quiet = true;
     let mut admission = crate::engine::admission::Admission::new(&engine.state);

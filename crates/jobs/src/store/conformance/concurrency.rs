@@ -130,7 +130,7 @@ pub(crate) fn concurrent_recoveries_requeue_each_job_once(fresh: OpenFresh<'_>) 
         let ends: Vec<Ack> = jobs.iter().map(|job| ack(job.ticket, &job.queue, back())).collect();
         let mut fenced = 0;
         for chunk in ends.chunks(20) {
-            fenced += store.ack_and_claim("dead", chunk, None).unwrap().fenced;
+            fenced += store.ack("dead", chunk).unwrap();
         }
         ends.len() - fenced
     });
@@ -227,7 +227,7 @@ pub(crate) fn a_batch_ends_once(fresh: OpenFresh<'_>) {
         let mut store = factory.store();
         for one in share(n) {
             let end = update(one.ticket, "b", &jid_of(&one.payload), BatchEvent::Done);
-            assert_eq!(store.ack_and_claim("me", &[end], None).unwrap().fenced, 0);
+            assert_eq!(store.ack("me", &[end]).unwrap(), 0);
         }
     });
     let total = 4 * EACH as u64;

@@ -133,7 +133,7 @@ impl StoreHarness {
     pub fn claim(&mut self, owner: &str, queues: &[&str], count: usize, first: u64) -> ClaimReply {
         let queues = names(queues);
         let want = ClaimRequest { queues: &queues, count, first_ticket: first };
-        self.store.ack_and_claim(owner, &[], Some(&want)).unwrap()
+        self.store.claim(owner, &want).unwrap()
     }
 
     /// Claims everything under tickets of its own; returns the jids.
@@ -145,7 +145,7 @@ impl StoreHarness {
 
     /// Acknowledges; returns how many entries were gone.
     pub fn end(&mut self, owner: &str, acks: &[Ack]) -> usize {
-        self.store.ack_and_claim(owner, acks, None).unwrap().fenced
+        self.store.ack(owner, acks).unwrap()
     }
 
     /// All entries of a queue or set.

@@ -68,7 +68,7 @@ fn push(store: &mut dyn Store, payload: &str) -> Result<()> {
 fn claim(store: &mut dyn Store, owner: &str, first_ticket: u64, count: usize) -> Vec<ClaimedJob> {
     let queues = ["q".into()];
     let want = ClaimRequest { queues: &queues, count, first_ticket };
-    store.ack_and_claim(owner, &[], Some(&want)).unwrap().jobs
+    store.claim(owner, &want).unwrap().jobs
 }
 
 fn done(ticket: u64) -> Ack {
