@@ -1,4 +1,4 @@
-//! What goes wrong with a real server, and what must be left of it.
+//! Failures of a real server, after which no job may be lost.
 
 #![cfg(feature = "redis")]
 
@@ -12,7 +12,7 @@ use chaton_jobs::store::{
     open, Ack, ClaimRequest, Grant, JobLocation, Limit, LimitRequest, LimitRule, Outcome,
     ProcessReport, Store, StoreErrorKind, StoreOptions,
 };
-use redis_server::{claim, done, job, push, settle, wait_for, Server};
+use redis_server::{claim, done, job, push, settle, wait_for, TestRedis};
 
 const NOTHING: ProcessReport<'static> = ProcessReport {
     identity: "",
@@ -30,8 +30,8 @@ const NOTHING: ProcessReport<'static> = ProcessReport {
 };
 
 #[test]
-fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
-    let mut server = Server::durable();
+fn nothing_is_lost_when_the_server_is_killed() {
+    let mut server = TestRedis::durable();
     let mut store = server.store();
     let names: Vec<String> = (0..600).map(|n| format!("{{\"n\":{n}}}")).collect();
     let all: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
@@ -55,8 +55,8 @@ fn nothing_is_lost_when_the_server_is_killed_in_the_middle() {
     assert!(store.in_flight("me").unwrap().is_empty());
 }
 
-/// Claims and settles until nothing is left, four kills included. What was
-/// settled with an answer must not come again.
+/// Claims and acknowledges until nothing is left, through four kills. A job whose
+/// acknowledgement was answered must not come again.
 fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>>) {
     let (mut ticket, mut cuts) = (1, 0);
     let mut held: Vec<Ack> = Vec::new();
@@ -80,7 +80,7 @@ fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>
                 assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
                 cuts += 1;
                 assert!(cuts < 100_000);
-                // The turn may have run: what is in flight tells.
+                // The call may have run: the in-flight set shows it.
                 let mut in_flight = Vec::new();
                 wait_for("the server to be back", || match store.in_flight("me") {
                     Ok(found) => {
@@ -98,8 +98,8 @@ fn drain(store: &mut dyn Store, turns: &AtomicUsize, seen: &mut BTreeSet<Vec<u8>
 }
 
 #[test]
-fn a_server_that_hangs_is_given_up_in_time_and_found_again() {
-    let server = Server::plain();
+fn a_hanging_server_is_given_up_in_time_and_found_again() {
+    let server = TestRedis::plain();
     let mut options = server.options();
     options.answer_timeout = Duration::from_millis(500);
     options.connect_timeout = Duration::from_millis(500);
@@ -111,14 +111,14 @@ fn a_server_that_hangs_is_given_up_in_time_and_found_again() {
     let taken = begun.elapsed();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     assert!(taken >= Duration::from_millis(450) && taken < Duration::from_secs(2), "{taken:?}");
-    // A new connection gets no greeting either.
+    // A new connection gets no answer either.
     let error = store.stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     while begun.elapsed() < Duration::from_secs(3) {
         assert!(store.stats().is_err());
     }
     server.resume();
-    // The claim that was cut off may have run: then it is in flight.
+    // The aborted claim may have run: then its job is in flight.
     let turn = claim(&mut *store, "me", &["q"], 1, 2).unwrap();
     let found = turn.jobs.len() + store.in_flight("me").unwrap().len();
     assert!(found >= 1);
@@ -126,8 +126,8 @@ fn a_server_that_hangs_is_given_up_in_time_and_found_again() {
 }
 
 #[test]
-fn a_full_server_takes_nothing_and_can_be_drained() {
-    let server = Server::plain();
+fn a_full_server_refuses_jobs_and_can_be_drained() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     let big = vec![b'x'; 20_000];
     let payload = [b"{\"queue\":\"q\",\"x\":\"".as_slice(), &big, b"\"}"].concat();
@@ -147,17 +147,17 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
     assert_eq!(server.cli(&["SCARD", "queues"]), "1");
     let turn = claim(&mut *store, "me", &["q"], 30, 1).unwrap();
     assert_eq!(turn.jobs.len(), 30);
-    let mut settles: Vec<Ack> = turn.jobs[..20].iter().map(done).collect();
+    let mut acks: Vec<Ack> = turn.jobs[..20].iter().map(done).collect();
     let retry = Outcome::Retry { at: 5.0, payload: turn.jobs[20].payload.clone() };
-    settles.push(settle(&turn.jobs[20], retry));
-    settles.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
-    settles.push(settle(&turn.jobs[22], Outcome::Requeue { payload: None, queue: None }));
-    assert_eq!(store.ack("me", &settles).unwrap(), 0);
+    acks.push(settle(&turn.jobs[20], retry));
+    acks.push(settle(&turn.jobs[21], Outcome::Dead { payload: None, at: 9e9 }));
+    acks.push(settle(&turn.jobs[22], Outcome::Requeue { payload: None, queue: None }));
+    assert_eq!(store.ack("me", &acks).unwrap(), 0);
     assert_eq!(store.in_flight("me").unwrap().len(), 7);
     assert_eq!(store.move_due(10.0, 10).unwrap().moved, 1);
     let stats = store.stats().unwrap();
     assert_eq!((stats.enqueued, stats.dead, stats.retries), (22, 1, 0));
-    // Who works must show that it lives, and limited jobs be drained as well.
+    // Heartbeats and limiters work, so that all jobs can be drained.
     let beat = ProcessReport { identity: "me", process_key: "here", info: "{}", ..NOTHING };
     assert!(store.heartbeat(&beat).unwrap().is_new);
     let limits = [Limit { key: "k".into(), rule: LimitRule::Bucket { max: 1, per_s: 1.0 } }];
@@ -169,8 +169,8 @@ fn a_full_server_takes_nothing_and_can_be_drained() {
 }
 
 #[test]
-fn who_is_not_let_in_is_named_without_the_password() {
-    let server = Server::start(&["--requirepass", "right"]);
+fn a_refused_user_is_named_without_the_password() {
+    let server = TestRedis::start(&["--requirepass", "right"]);
     let good = format!("redis://:right@127.0.0.1:{}/0", server.port);
     push(&mut *open(&StoreOptions::new(good)).unwrap().store(), "q", &[b"{}"]);
     let bad = format!("redis://bob:wr0ng@127.0.0.1:{}/0", server.port);
@@ -192,17 +192,17 @@ fn who_is_not_let_in_is_named_without_the_password() {
 }
 
 #[test]
-fn scripts_that_were_forgotten_are_loaded_again_and_run_once() {
-    let server = Server::plain();
+fn forgotten_scripts_are_loaded_again_and_run_once() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     push(&mut *store, "q", &[b"1", b"2", b"3", b"4"]);
     let first = claim(&mut *store, "me", &["q"], 2, 1).unwrap();
     server.cli(&["SCRIPT", "FLUSH"]);
     let back = Outcome::Requeue { payload: None, queue: None };
-    let settles = [done(&first.jobs[0]), settle(&first.jobs[1], back)];
+    let acks = [done(&first.jobs[0]), settle(&first.jobs[1], back)];
     let queues = ["q".into()];
     let want = ClaimRequest { queues: &queues, count: 9, first_ticket: 3 };
-    let turn = store.ack_and_claim("me", &settles, Some(&want)).unwrap();
+    let turn = store.ack_and_claim("me", &acks, Some(&want)).unwrap();
     let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
     assert_eq!((turn.fenced, payloads), (0, vec![b"2".as_slice(), b"3", b"4"]));
     assert!(turn.drained);
@@ -211,8 +211,8 @@ fn scripts_that_were_forgotten_are_loaded_again_and_run_once() {
 }
 
 #[test]
-fn a_connection_that_was_cut_while_idle_is_made_anew_unnoticed() {
-    let server = Server::plain();
+fn a_connection_closed_while_idle_is_opened_again() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     push(&mut *store, "q", &[b"1", b"2"]);
     for ticket in 1..=2 {
@@ -222,8 +222,8 @@ fn a_connection_that_was_cut_while_idle_is_made_anew_unnoticed() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_unavailable() {
-    let mut server = Server::plain();
+fn a_missing_server_is_unavailable() {
+    let mut server = TestRedis::plain();
     server.kill();
     let error = server.store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
@@ -234,7 +234,7 @@ fn a_server_that_is_not_there_is_unavailable() {
 
 #[test]
 fn payloads_are_kept_byte_for_byte() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let url = format!("unix://{}?db=3", server.socket());
     let mut store = open(&StoreOptions::new(url)).unwrap().store();
     let every: Vec<u8> = (0..=255).collect();
@@ -245,12 +245,12 @@ fn payloads_are_kept_byte_for_byte() {
     let payloads: Vec<&[u8]> = turn.jobs.iter().map(|job| &job.payload[..]).collect();
     assert!(payloads == [&every[..], b"", &long]);
     assert!(store.in_flight("me").unwrap() == turn.jobs);
-    let settles: Vec<Ack> = turn
+    let acks: Vec<Ack> = turn
         .jobs
         .iter()
         .map(|job| settle(job, Outcome::Requeue { payload: None, queue: None }))
         .collect();
-    assert_eq!(store.ack("me", &settles).unwrap(), 0);
+    assert_eq!(store.ack("me", &acks).unwrap(), 0);
     let again = claim(&mut *store, "me", &["q"], 10, 1).unwrap();
     assert!(again.jobs.iter().map(|job| &job.payload[..]).eq(payloads));
     assert_eq!(server.cli(&["-n", "3", "HLEN", "chaton:inflight:me"]), "3");
@@ -258,7 +258,7 @@ fn payloads_are_kept_byte_for_byte() {
 
 #[test]
 fn a_claim_of_long_jobs_ends_early() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     let long = vec![b'x'; 3_000_000];
     push(&mut *store, "q", &[&long[..]; 20]);
@@ -277,7 +277,7 @@ fn a_claim_of_long_jobs_ends_early() {
 
 #[test]
 fn a_job_goes_to_one_of_many_claimers() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let factory = server.factory();
     let names: Vec<String> = (0..3000).map(|n| n.to_string()).collect();
     let all: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
@@ -291,8 +291,8 @@ fn a_job_goes_to_one_of_many_claimers() {
                     loop {
                         let turn = claim(&mut *store, &owner, &["q"], 13, ticket).unwrap();
                         ticket += turn.jobs.len() as u64;
-                        let settles: Vec<Ack> = turn.jobs.iter().map(done).collect();
-                        assert_eq!(store.ack(&owner, &settles).unwrap(), 0);
+                        let acks: Vec<Ack> = turn.jobs.iter().map(done).collect();
+                        assert_eq!(store.ack(&owner, &acks).unwrap(), 0);
                         seen.extend(turn.jobs.into_iter().map(|job| job.payload));
                         if turn.drained {
                             return seen;
@@ -310,8 +310,8 @@ fn a_job_goes_to_one_of_many_claimers() {
 }
 
 #[test]
-fn a_server_that_throws_keys_away_is_warned_of() {
-    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
+fn an_eviction_policy_causes_a_warning() {
+    let server = TestRedis::start(&["--maxmemory-policy", "allkeys-lru"]);
     let warning = chaton_jobs::store::redis::warning(&server.options()).unwrap().unwrap();
     assert!(warning.contains("allkeys-lru"), "{warning}");
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -320,7 +320,7 @@ fn a_server_that_throws_keys_away_is_warned_of() {
 
 #[test]
 fn a_cluster_is_refused() {
-    let server = Server::start(&["--cluster-enabled", "yes"]);
+    let server = TestRedis::start(&["--cluster-enabled", "yes"]);
     let error = server.store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("Cluster"), "{error}");

@@ -1,4 +1,4 @@
-//! What stands in Redis is what Sidekiq's clients, API and UI expect.
+//! What Redis holds is what Sidekiq's clients, API and UI expect.
 
 #![cfg(feature = "redis")]
 
@@ -7,7 +7,7 @@ mod redis_server;
 use std::time::Duration;
 
 use chaton_jobs::store::{open, Ack, JobLocation, NewJob, Outcome, ProcessReport, RunningJob};
-use redis_server::{claim, job, push, settle, Server};
+use redis_server::{claim, job, push, settle, TestRedis};
 
 const JOB: &str = r#"{"class":"A","args":[{},[],1.50,12345678901234567890],"jid":"j1","queue":"low","retry_count":2,"enqueued_at":1.5}"#;
 
@@ -30,7 +30,7 @@ fn report<'a>(work: &'a [RunningJob]) -> ProcessReport<'a> {
 
 #[test]
 fn pushes_as_sidekiq_does() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     let at = NewJob { at: Some(1_700_000_000.25), ..job("low", b"due") };
     store.push(&[job("low", b"a"), job("low", b"b"), job("high", b"c"), at]).unwrap();
@@ -43,7 +43,7 @@ fn pushes_as_sidekiq_does() {
 
 #[test]
 fn moves_due_jobs_and_keeps_their_bytes() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     let at = NewJob { at: Some(10.0), ..job("low", JOB.as_bytes()) };
     store.push(&[at, NewJob { at: Some(11.0), ..job("x", b"no json") }]).unwrap();
@@ -60,7 +60,7 @@ fn moves_due_jobs_and_keeps_their_bytes() {
 
 #[test]
 fn stamps_milliseconds_in_the_newest_format() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut options = server.options();
     options.format = 8;
     let mut store = open(&options).unwrap().store();
@@ -71,7 +71,7 @@ fn stamps_milliseconds_in_the_newest_format() {
 
 #[test]
 fn keeps_no_more_dead_than_asked() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut options = server.options();
     options.dead_max = 3;
     options.dead_age = Duration::from_secs(1000);
@@ -80,7 +80,7 @@ fn keeps_no_more_dead_than_asked() {
         push(&mut *store, "q", &[&[b'a' + n]]);
     }
     let turn = claim(&mut *store, "me", &["q"], 6, 1).unwrap();
-    let settles: Vec<Ack> = turn
+    let acks: Vec<Ack> = turn
         .jobs
         .iter()
         .map(|job| {
@@ -88,7 +88,7 @@ fn keeps_no_more_dead_than_asked() {
             settle(job, Outcome::Dead { payload: None, at })
         })
         .collect();
-    store.ack_and_claim("me", &settles, None).unwrap();
+    store.ack_and_claim("me", &acks, None).unwrap();
     assert_eq!(server.cli(&["ZRANGE", "dead", "0", "-1"]), "d\ne\nf");
     push(&mut *store, "q", &[b"z"]);
     let turn = claim(&mut *store, "me", &["q"], 1, 9).unwrap();
@@ -98,8 +98,8 @@ fn keeps_no_more_dead_than_asked() {
 }
 
 #[test]
-fn a_beat_shows_a_process_and_its_work() {
-    let server = Server::plain();
+fn a_heartbeat_shows_a_process_and_its_work() {
+    let server = TestRedis::plain();
     for (format, keys) in [(6, vec![":work", ":workers"]), (7, vec![":work"])] {
         server.cli(&["FLUSHALL"]);
         let mut options = server.options();
@@ -137,10 +137,7 @@ fn a_beat_shows_a_process_and_its_work() {
         assert_eq!(counts, ["14", "4", "14", "4"]);
         let seen = &store.processes().unwrap()[0];
         assert_eq!((seen.busy, seen.quiet, seen.rss_kb), (1, true, 1234));
-        assert_eq!(
-            seen.work[0],
-            ("t1".into(), "low".into(), JOB.as_bytes().to_vec(), 1_700_000_000)
-        );
+        assert_eq!(seen.work, work);
         store.heartbeat(&report(&[])).unwrap();
         assert!(store.processes().unwrap()[0].work.is_empty());
         let owner = &store.owners().unwrap()[0];
@@ -153,8 +150,8 @@ fn a_beat_shows_a_process_and_its_work() {
 }
 
 #[test]
-fn who_only_claimed_is_an_owner_too() {
-    let server = Server::plain();
+fn a_process_that_only_claimed_is_an_owner() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     push(&mut *store, "a:b%d", &[b"{}"]);
     let turn = claim(&mut *store, "host:8:def", &["a:b%d"], 1, 5).unwrap();
@@ -168,8 +165,8 @@ fn who_only_claimed_is_an_owner_too() {
 }
 
 #[test]
-fn requeues_with_one_retry_less() {
-    let server = Server::plain();
+fn requeueing_reduces_the_retry_count() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     push(&mut *store, "low", &[JOB.as_bytes()]);
     let turn = claim(&mut *store, "me", &["low"], 1, 1).unwrap();

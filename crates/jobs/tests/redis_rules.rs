@@ -10,7 +10,7 @@ use chaton_jobs::store::{
     Ack, BatchEvent, BatchUpdate, ClaimedJob, Grant, HeldLock, JobLocation, Limit, LimitRequest,
     LimitRule, NewBatch, NewJob, NewLock, Outcome, PushResult, SideEffects, Store,
 };
-use redis_server::{claim, done, job, push, Server};
+use redis_server::{claim, done, job, push, TestRedis};
 
 const TTL: Duration = Duration::from_secs(100);
 
@@ -56,8 +56,8 @@ fn fired(store: &mut dyn Store) -> Vec<String> {
 }
 
 #[test]
-fn a_lock_admits_one_and_ends_with_its_holder() {
-    let server = Server::plain();
+fn a_lock_admits_one_job_and_ends_with_it() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     let pushed = store.push(&[locked("k", "a"), locked("k", "b"), locked("l", "c")]).unwrap();
     assert_eq!(pushed, [PushResult::Stored, PushResult::Locked("a".into()), PushResult::Stored]);
@@ -68,7 +68,7 @@ fn a_lock_admits_one_and_ends_with_its_holder() {
     let unlock = Some(("k".into(), "a".into()));
     let effects = Some(Box::new(SideEffects { unlock, ..SideEffects::default() }));
     let end = Ack { effects, ..done(&turn.jobs[0]) };
-    // An owner that was given up frees nothing any more.
+    // An owner taken for dead releases nothing any more.
     assert_eq!(store.ack("gone", std::slice::from_ref(&end)).unwrap(), 1);
     assert_eq!(store.push(&[locked("k", "b")]).unwrap(), [PushResult::Locked("a".into())]);
     assert_eq!(store.ack("me", &[end]).unwrap(), 0);
@@ -77,7 +77,7 @@ fn a_lock_admits_one_and_ends_with_its_holder() {
 
 #[test]
 fn a_tick_is_pushed_once() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let factory = server.factory();
     let pushed = (0..4).filter(|_| factory.store().push_once("t1", TTL, &job("q", b"{}")).unwrap());
     assert_eq!(pushed.count(), 1);
@@ -87,14 +87,14 @@ fn a_tick_is_pushed_once() {
 
 #[test]
 fn slots_are_held_until_they_are_released_or_too_old() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     let two = [limit("k", LimitRule::Concurrent { max: 2, hold_s: 10.0 })];
     push(&mut *store, "q", &[b"a", b"b", b"c"]);
     let turn = claim(&mut *store, "me", &["q"], 3, 1).unwrap();
     let grants: Vec<Grant> = (1..=3).map(|ticket| ask(&mut *store, ticket, &two, 100.0)).collect();
     assert_eq!(grants, [Grant::Now, Grant::Now, Grant::At(None)]);
-    // Asked again, who holds one is not counted twice.
+    // A holder that asks again is not counted twice.
     assert_eq!(ask(&mut *store, 1, &two, 100.0), Grant::Now);
     let effects =
         Some(Box::new(SideEffects { release: vec!["k".into()], ..SideEffects::default() }));
@@ -107,7 +107,7 @@ fn slots_are_held_until_they_are_released_or_too_old() {
 
 #[test]
 fn windows_slide_and_buckets_refill() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     let window = [limit("w", LimitRule::Window { max: 2, per_s: 10.0 })];
     assert_eq!(ask(&mut *store, 1, &window, 100.0), Grant::Now);
@@ -120,7 +120,7 @@ fn windows_slide_and_buckets_refill() {
     assert_eq!(ask(&mut *store, 2, &bucket, 100.0), Grant::Now);
     assert_eq!(ask(&mut *store, 3, &bucket, 101.0), Grant::At(Some(105.0)));
     assert_eq!(ask(&mut *store, 3, &bucket, 105.0), Grant::Now);
-    // All or none: the bucket has some, the window has not.
+    // All or none: the bucket has a token, the window is full.
     let both = [bucket[0].clone(), window[0].clone()];
     assert_eq!(ask(&mut *store, 5, &both, 112.0), Grant::At(Some(114.0)));
     assert_eq!(ask(&mut *store, 6, &bucket, 112.0), Grant::Now);
@@ -129,7 +129,7 @@ fn windows_slide_and_buckets_refill() {
 
 #[test]
 fn a_batch_calls_back_once_for_each_event() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     store.batch_open(&batch("b", None)).unwrap();
     let jobs = [b"1", b"2", b"3"].map(|jid| NewJob { bid: Some("b"), ..job("q", jid) });
@@ -158,7 +158,7 @@ fn a_batch_calls_back_once_for_each_event() {
 
 #[test]
 fn an_outer_batch_waits_for_the_inner_one() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut store = server.store();
     store.batch_open(&batch("outer", None)).unwrap();
     store.batch_open(&batch("inner", Some("outer"))).unwrap();
@@ -174,15 +174,15 @@ fn an_outer_batch_waits_for_the_inner_one() {
     let turn = claim(&mut *store, "me", &["q"], 1, 2).unwrap();
     step(&mut *store, &turn.jobs[0], "inner", BatchEvent::Done);
     assert_eq!(fired(&mut *store), ["success", "outer success"]);
-    // One without jobs is over as soon as it is closed.
+    // A batch without jobs succeeds as soon as it is closed.
     store.batch_open(&batch("none", None)).unwrap();
     store.batch_close("none").unwrap();
     assert_eq!(fired(&mut *store), ["complete", "success"]);
 }
 
 #[test]
-fn what_is_removed_frees_its_lock_and_tells_its_batch() {
-    let server = Server::plain();
+fn a_removed_job_releases_its_lock_and_updates_its_batch() {
+    let server = TestRedis::plain();
     let mut store = server.store();
     store.batch_open(&batch("b", None)).unwrap();
     let payload =

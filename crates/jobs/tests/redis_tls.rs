@@ -1,4 +1,4 @@
-//! An encrypted connection, with an authority of our own.
+//! TLS, with a certificate authority of the test's own.
 
 #![cfg(feature = "redis")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use chaton_jobs::store::{open, StoreErrorKind, StoreOptions, WatchEvent};
-use redis_server::{claim, push, Server, WAIT};
+use redis_server::{claim, push, TestRedis, WAIT};
 
 fn openssl(dir: &Path, words: &[&str]) {
     let done = Command::new("openssl")
@@ -35,12 +35,12 @@ fn certificates(dir: &Path) {
 }
 
 #[test]
-fn works_with_the_authority_and_not_without() {
+fn connects_with_the_authority_only() {
     let dir = tempfile::tempdir().unwrap();
     certificates(dir.path());
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = Server::start(&[
+    let server = TestRedis::start(&[
         "--tls-port",
         &port.to_string(),
         "--tls-cert-file",
@@ -61,8 +61,8 @@ fn works_with_the_authority_and_not_without() {
         let queues = ["q".into()];
         watch.arm(&queues).unwrap();
         push(&mut *store, "q", &[b"1", &long]);
-        let told = watch.wait(WAIT).unwrap();
-        assert_eq!(told, WatchEvent::Changed { queues: queues.to_vec(), other: false });
+        let event = watch.wait(WAIT).unwrap();
+        assert_eq!(event, WatchEvent::Changed { queues: queues.to_vec(), other: false });
         let turn = claim(&mut *store, host, &["q"], 2, 1).unwrap();
         assert!(turn.jobs.len() == 2 && turn.jobs[1].payload == long);
         watch.arm(&queues).unwrap();
@@ -75,7 +75,7 @@ fn works_with_the_authority_and_not_without() {
     let error = open(&options).unwrap().store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("none.pem"), "{error}");
-    // Encrypted where the server is not.
+    // TLS on the plain port.
     options.url = format!("rediss://127.0.0.1:{}/0", server.port);
     options.tls_ca_file = Some(path("ca.pem"));
     let error = open(&options).unwrap().store().stats().unwrap_err();

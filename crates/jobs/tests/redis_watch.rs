@@ -1,4 +1,4 @@
-//! The watcher: who waits is told at once, and costs nothing meanwhile.
+//! The watch: a change ends the wait at once, and waiting costs nothing.
 
 #![cfg(feature = "redis")]
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_jobs::store::{open, NewJob, StoreErrorKind, StoreWatch, WatchEvent};
-use redis_server::{claim, push, Server, WAIT};
+use redis_server::{claim, push, TestRedis, WAIT};
 
 fn queues() -> [Arc<str>; 2] {
     ["high".into(), "low".into()]
@@ -23,8 +23,8 @@ fn changed(event: WatchEvent) -> (Vec<String>, bool) {
     }
 }
 
-/// Arms until nothing is told that happened before.
-fn settle(watch: &mut dyn StoreWatch) {
+/// Arms until all earlier changes are reported.
+fn arm_settled(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
     while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {
         watch.arm(&queues()).unwrap();
@@ -32,11 +32,11 @@ fn settle(watch: &mut dyn StoreWatch) {
 }
 
 #[test]
-fn says_what_is_there_and_what_comes() {
-    let server = Server::plain();
+fn returns_what_is_available_and_what_changes() {
+    let server = TestRedis::plain();
     let factory = server.factory();
     let (mut store, mut watch) = (factory.store(), factory.watch());
-    // Never armed: the caller should look.
+    // Never armed.
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
     let armed = watch.arm(&queues()).unwrap();
     assert_eq!((armed.ready, armed.next_at), (false, None));
@@ -47,7 +47,7 @@ fn says_what_is_there_and_what_comes() {
     claim(&mut *store, "me", &["low"], 1, 1).unwrap();
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec!["low".into()], false));
     assert!(!watch.arm(&queues()).unwrap().ready);
-    // One that nobody asked about.
+    // A queue that is not watched.
     push(&mut *store, "other", &[b"1"]);
     assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), WatchEvent::Timeout);
     let later = NewJob { queue: "low", payload: b"{}", at: Some(5.5), lock: None, bid: None };
@@ -57,12 +57,12 @@ fn says_what_is_there_and_what_comes() {
 }
 
 #[test]
-fn pauses_cancels_and_a_flush_are_told() {
-    let server = Server::plain();
+fn pauses_cancels_and_a_flush_end_the_wait() {
+    let server = TestRedis::plain();
     let factory = server.factory();
     let (mut store, mut watch) = (factory.store(), factory.watch());
     push(&mut *store, "low", &[b"1"]);
-    settle(&mut *watch);
+    arm_settled(&mut *watch);
     store.pause("low", true).unwrap();
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
     assert!(!watch.arm(&queues()).unwrap().ready);
@@ -72,18 +72,18 @@ fn pauses_cancels_and_a_flush_are_told() {
     store.cancel("jid").unwrap();
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
     assert_eq!(store.cancelled(&["no", "jid"]).unwrap(), [false, true]);
-    settle(&mut *watch);
+    arm_settled(&mut *watch);
     server.cli(&["FLUSHALL"]);
     assert!(changed(watch.wait(WAIT).unwrap()).1);
 }
 
 #[test]
-fn is_interrupted_from_another_thread_also_before_it_waits() {
-    let server = Server::plain();
+fn an_interrupt_ends_the_wait_also_before_it_begins() {
+    let server = TestRedis::plain();
     let mut watch = server.factory().watch();
     let interrupt = watch.interrupter();
     interrupt.interrupt();
-    settle_after_interrupt(&mut *watch);
+    arm_after_interrupt(&mut *watch);
     std::thread::scope(|scope| {
         scope.spawn(|| interrupt.interrupt());
         assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
@@ -91,20 +91,20 @@ fn is_interrupted_from_another_thread_also_before_it_waits() {
     assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), WatchEvent::Timeout);
 }
 
-fn settle_after_interrupt(watch: &mut dyn StoreWatch) {
+fn arm_after_interrupt(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
     assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
 }
 
 #[test]
-fn a_push_is_told_within_a_millisecond_or_so() {
-    let server = Server::plain();
+fn a_push_ends_the_wait_within_milliseconds() {
+    let server = TestRedis::plain();
     let factory = server.factory();
     let (mut store, mut watch) = (factory.store(), factory.watch());
     let mut delays = Vec::new();
     for n in 0..50u64 {
-        settle(&mut *watch);
-        let (pushed, told) = std::thread::scope(|scope| {
+        arm_settled(&mut *watch);
+        let (pushed, reported) = std::thread::scope(|scope| {
             let store = &mut store;
             let pusher = scope.spawn(move || {
                 let began = Instant::now();
@@ -114,32 +114,32 @@ fn a_push_is_told_within_a_millisecond_or_so() {
             assert_eq!(changed(watch.wait(WAIT).unwrap()).0, ["low"]);
             (pusher.join().unwrap(), Instant::now())
         });
-        delays.push(told.saturating_duration_since(pushed));
+        delays.push(reported.saturating_duration_since(pushed));
         claim(&mut *store, "me", &["low"], 1, n).unwrap();
     }
     delays.sort_unstable();
-    // The median: a shared machine may take any single one away.
+    // The median: a shared machine may delay any single one.
     assert!(delays[25] < Duration::from_millis(5), "{delays:?}");
 }
 
 #[test]
-fn a_server_that_goes_is_told_and_found_again() {
-    let mut server = Server::plain();
+fn a_lost_server_is_an_error_and_is_found_again() {
+    let mut server = TestRedis::plain();
     let mut options = server.options();
     options.answer_timeout = Duration::from_millis(300);
     let factory = open(&options).unwrap();
     let mut watch = factory.watch();
-    settle(&mut *watch);
+    arm_settled(&mut *watch);
     server.kill();
     let error = watch.wait(WAIT).unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     assert_eq!(watch.arm(&queues()).unwrap_err().kind, StoreErrorKind::Unavailable);
     server.restart();
-    settle(&mut *watch);
+    arm_settled(&mut *watch);
     push(&mut *factory.store(), "high", &[b"1"]);
     assert_eq!(changed(watch.wait(WAIT).unwrap()).0, ["high"]);
-    // One that hangs is asked after a while, and given up.
-    settle(&mut *watch);
+    // A hanging server gets a PING after a while and is given up.
+    arm_settled(&mut *watch);
     server.pause();
     let began = Instant::now();
     let error = watch.wait(Duration::from_secs(60)).unwrap_err();
@@ -150,16 +150,16 @@ fn a_server_that_goes_is_told_and_found_again() {
 
 #[test]
 fn waiting_costs_nothing() {
-    let server = Server::plain();
+    let server = TestRedis::plain();
     let mut watch = server.factory().watch();
-    settle(&mut *watch);
+    arm_settled(&mut *watch);
     let before = commands(&server);
     assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), WatchEvent::Timeout);
-    // The question itself is one.
+    // INFO itself is one command.
     assert!(commands(&server) - before <= 1);
 }
 
-fn commands(server: &Server) -> u64 {
+fn commands(server: &TestRedis) -> u64 {
     let stats = server.cli(&["INFO", "stats"]);
     let line = stats.lines().find_map(|l| l.strip_prefix("total_commands_processed:"));
     line.unwrap().trim().parse().unwrap()

@@ -1,15 +1,15 @@
-//! What can go wrong with a store.
+//! Errors of stores.
 
 use std::fmt;
 
-/// What kind of failure it was: decides what the caller does next.
+/// The kind of an error decides what the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreErrorKind {
     /// Not reachable, cut off or too slow: trying again may help.
     Unavailable,
-    /// Memory or disk is full: what is stored can be drained, nothing added.
+    /// Memory or disk is full: jobs can be drained but not added.
     Full,
-    /// Locked by somebody else for too long: trying again may help.
+    /// Locked by another program for too long: trying again may help.
     Busy,
     /// The file or an answer is damaged.
     Corrupt,
@@ -17,7 +17,7 @@ pub enum StoreErrorKind {
     Refused,
 }
 
-/// A failure, with a sentence for the log.
+/// An error, with a sentence for the log.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     /// Its kind.

@@ -202,28 +202,33 @@ impl Store for MemoryStore {
         self.step(|data| data.processes(self.options.lease))
     }
 
-    fn list(&mut self, place: &JobLocation, offset: usize, count: usize) -> Result<Vec<JobEntry>> {
-        self.step(|data| data.list(place, offset, count))
+    fn list(
+        &mut self,
+        location: &JobLocation,
+        offset: usize,
+        count: usize,
+    ) -> Result<Vec<JobEntry>> {
+        self.step(|data| data.list(location, offset, count))
     }
 
     fn find(&mut self, jid: &str) -> Result<Option<(JobLocation, JobEntry)>> {
         self.step(|data| data.find(jid))
     }
 
-    fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> Result<bool> {
-        self.step(|data| data.remove(place, entry))
+    fn remove(&mut self, location: &JobLocation, entry: &JobEntry) -> Result<bool> {
+        self.step(|data| data.remove(location, entry))
     }
 
-    fn requeue(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        self.step(|data| data.requeue(place, entry, now_s, &self.options))?
+    fn requeue(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
+        self.step(|data| data.requeue(location, entry, now_s, &self.options))?
     }
 
-    fn kill(&mut self, place: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        self.step(|data| data.kill(place, entry, now_s, &self.options))
+    fn kill(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
+        self.step(|data| data.kill(location, entry, now_s, &self.options))
     }
 
-    fn clear(&mut self, place: &JobLocation, max: usize) -> Result<usize> {
-        self.step(|data| data.clear(place, max))
+    fn clear(&mut self, location: &JobLocation, max: usize) -> Result<usize> {
+        self.step(|data| data.clear(location, max))
     }
 
     fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {

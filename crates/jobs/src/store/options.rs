@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Settings of a store. Each has a named option in `jobs { … }`.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Where jobs live, see [`super::open`].
+    /// The store's address, see [`super::open`].
     pub url: String,
     /// User name for Redis, overriding the URL's.
     pub username: Option<String>,
     /// Password for Redis, overriding the URL's.
     pub password: Option<String>,
     /// PEM file with the authorities that may sign the server's certificate;
-    /// `None`: the system's.
+    /// `None` for those of the system.
     pub tls_ca_file: Option<String>,
     /// Time to make a connection.
     pub connect_timeout: Duration,
@@ -24,7 +24,7 @@ pub struct StoreOptions {
     pub lock_timeout: Duration,
     /// Generation of Sidekiq's format that is written: 6, 7 or 8.
     pub format: u8,
-    /// An owner whose last beat is older is dead.
+    /// An owner whose last heartbeat is older is dead.
     pub lease: Duration,
     /// Jobs kept in the dead set.
     pub dead_max: usize,

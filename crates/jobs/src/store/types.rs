@@ -153,7 +153,7 @@ pub struct ProcessReport<'a> {
 }
 
 /// A running job.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunningJob {
     /// Its thread, by a short name unique in the process.
     pub tid: String,
@@ -282,8 +282,8 @@ pub struct ProcessStatus {
     pub rss_kb: u64,
     /// Its last heartbeat (s).
     pub heartbeat_at: f64,
-    /// `(tid, queue, document, run_at)` of its running jobs.
-    pub work: Vec<(String, String, Vec<u8>, i64)>,
+    /// Its running jobs, by thread.
+    pub work: Vec<RunningJob>,
 }
 
 /// A list of jobs that do not run.

@@ -1,4 +1,4 @@
-//! A redis-server of a test's own, ended by its process id when it is dropped.
+//! A redis-server for one test, killed when it is dropped.
 
 #![allow(dead_code)] // each test file uses a part of it
 
@@ -16,15 +16,15 @@ use chaton_jobs::store::{
 /// Longest wait for a condition.
 pub const WAIT: Duration = Duration::from_secs(20);
 
-pub struct Server {
+pub struct TestRedis {
     child: Child,
     pub dir: tempfile::TempDir,
     pub port: u16,
     args: Vec<String>,
 }
 
-impl Server {
-    /// Starts one with these arguments more and waits until it takes connections.
+impl TestRedis {
+    /// Starts a server with further arguments and waits until it answers.
     pub fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -35,12 +35,12 @@ impl Server {
         server
     }
 
-    /// Without AOF, so all is gone when it ends.
+    /// Keeps nothing on the disk.
     pub fn plain() -> Self {
         Self::start(&[])
     }
 
-    /// Each write on the disk before its answer.
+    /// Writes to the disk before each answer.
     pub fn durable() -> Self {
         Self::start(&["--appendonly", "yes", "--appendfsync", "always"])
     }
@@ -73,7 +73,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Starts it again after [`Server::kill`], on the same port and files.
+    /// Starts it again after [`TestRedis::kill`], on the same port and files.
     pub fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.port, &self.args);
         self.ready();
@@ -89,7 +89,7 @@ impl Server {
         assert_eq!(unsafe { libc::kill(self.pid(), libc::SIGCONT) }, 0);
     }
 
-    /// Runs `redis-cli` and answers what it printed.
+    /// Runs `redis-cli` and returns its output.
     pub fn cli(&self, words: &[&str]) -> String {
         let output = Command::new("redis-cli")
             .args(["-s", &self.socket(), "--no-auth-warning"])
@@ -111,7 +111,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestRedis {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -130,7 +130,7 @@ fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {
         .expect("redis-server must be installed")
 }
 
-/// Waits for a condition, yielding in between.
+/// Waits for a condition.
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + WAIT;
     while !condition() {

@@ -104,8 +104,8 @@ pub fn queue(ruby: &Ruby, queue: QueueStatus) -> Result<RHash, Error> {
 /// A process with what it runs.
 pub fn process(ruby: &Ruby, process: ProcessStatus) -> Result<RHash, Error> {
     let work = ruby.ary_new();
-    for (tid, queue, payload, run_at) in process.work {
-        work.push((tid, queue, text(&payload), run_at))?;
+    for job in process.work {
+        work.push((job.tid, &*job.queue, text(&job.payload), job.run_at))?;
     }
     let hash = SymbolHash::new(ruby)
         .with("identity", process.identity)?

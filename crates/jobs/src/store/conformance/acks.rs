@@ -86,8 +86,8 @@ pub(crate) fn acks_of_missing_entries_are_counted_as_fenced(fresh: OpenFresh<'_>
         ack(77, "q", back()),
     ];
     assert_eq!(harness.end("me", &late), 6);
-    for place in [queue("q"), JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead] {
-        assert_eq!(harness.all(&place), [], "{place:?}");
+    for location in [queue("q"), JobLocation::Retry, JobLocation::Scheduled, JobLocation::Dead] {
+        assert_eq!(harness.all(&location), [], "{location:?}");
     }
 }
 

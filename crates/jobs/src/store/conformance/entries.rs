@@ -10,18 +10,18 @@ fn places() -> [JobLocation; 4] {
 }
 
 /// Adds three jobs and returns the entry of the middle one.
-fn middle(harness: &mut StoreHarness, place: &JobLocation) -> JobEntry {
+fn middle(harness: &mut StoreHarness, location: &JobLocation) -> JobEntry {
     for (index, jid) in ["a", "b", "c"].into_iter().enumerate() {
-        match place {
+        match location {
             JobLocation::Queue(queue) => harness.put(queue, &[jid]),
             set => harness.put_in(set, now_s() + index as f64, &doc("q", jid)),
         }
     }
-    harness.all(place).remove(1)
+    harness.all(location).remove(1)
 }
 
-fn rest(place: &JobLocation) -> [&'static str; 2] {
-    if *place == JobLocation::Dead {
+fn rest(location: &JobLocation) -> [&'static str; 2] {
+    if *location == JobLocation::Dead {
         ["c", "a"]
     } else {
         ["a", "c"]
@@ -29,12 +29,12 @@ fn rest(place: &JobLocation) -> [&'static str; 2] {
 }
 
 pub(crate) fn an_entry_is_removed_once(fresh: OpenFresh<'_>) {
-    for place in places() {
+    for location in places() {
         let mut harness = StoreHarness::new(fresh);
-        let entry = middle(&mut harness, &place);
-        assert!(harness.store.remove(&place, &entry).unwrap(), "{place:?}");
-        assert!(!harness.store.remove(&place, &entry).unwrap(), "{place:?}");
-        assert_eq!(harness.listed(&place), rest(&place));
+        let entry = middle(&mut harness, &location);
+        assert!(harness.store.remove(&location, &entry).unwrap(), "{location:?}");
+        assert!(!harness.store.remove(&location, &entry).unwrap(), "{location:?}");
+        assert_eq!(harness.listed(&location), rest(&location));
     }
 }
 
@@ -81,23 +81,23 @@ pub(crate) fn requeueing_releases_nothing(fresh: OpenFresh<'_>) {
 
 pub(crate) fn an_entry_is_requeued_once(fresh: OpenFresh<'_>) {
     let now = now_s();
-    for place in places() {
+    for location in places() {
         let mut harness = StoreHarness::new(fresh);
-        let entry = middle(&mut harness, &place);
+        let entry = middle(&mut harness, &location);
         harness.put("q", &["last"]);
-        assert!(harness.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
+        assert!(harness.store.requeue(&location, &entry, now).unwrap(), "{location:?}");
         let queued = harness.all(&queue("q"));
         let moved = queued.last().unwrap();
-        assert_eq!(jid_of(&moved.payload), "b", "{place:?}: at the back");
+        assert_eq!(jid_of(&moved.payload), "b", "{location:?}: at the back");
         let mut fields = Fields::parse(&moved.payload).unwrap();
-        assert!((fields.number("enqueued_at").unwrap() - now).abs() < 0.01, "{place:?}");
+        assert!((fields.number("enqueued_at").unwrap() - now).abs() < 0.01, "{location:?}");
         fields.remove("enqueued_at");
-        assert_eq!(fields.to_vec(), doc("q", "b"), "{place:?}");
-        if !matches!(place, JobLocation::Queue(_)) {
-            assert_eq!(harness.listed(&place), rest(&place));
+        assert_eq!(fields.to_vec(), doc("q", "b"), "{location:?}");
+        if !matches!(location, JobLocation::Queue(_)) {
+            assert_eq!(harness.listed(&location), rest(&location));
         }
-        assert!(!harness.store.requeue(&place, &entry, now).unwrap(), "{place:?}");
-        assert_eq!(harness.all(&queue("q")).len(), queued.len(), "{place:?}");
+        assert!(!harness.store.requeue(&location, &entry, now).unwrap(), "{location:?}");
+        assert_eq!(harness.all(&queue("q")).len(), queued.len(), "{location:?}");
     }
 }
 
@@ -113,10 +113,10 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: OpenFresh<'_>) {
         (JobLocation::Scheduled, 3, 3),
         (JobLocation::Dead, 3, 3),
     ];
-    for (ticket, (place, before, after)) in (1..).zip(cases) {
-        harness.put_in(&place, now, &with(before));
-        let entry = harness.all(&place).remove(0);
-        assert!(harness.store.requeue(&place, &entry, now).unwrap());
+    for (ticket, (location, before, after)) in (1..).zip(cases) {
+        harness.put_in(&location, now, &with(before));
+        let entry = harness.all(&location).remove(0);
+        assert!(harness.store.requeue(&location, &entry, now).unwrap());
         let moved = harness.claim("me", &["r"], 1, ticket).jobs.remove(0).payload;
         let mut fields = Fields::parse(&moved).unwrap();
         fields.remove("enqueued_at");
@@ -125,28 +125,28 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: OpenFresh<'_>) {
 }
 
 pub(crate) fn a_missing_entry_cannot_be_requeued(fresh: OpenFresh<'_>) {
-    for place in places() {
+    for location in places() {
         let mut harness = StoreHarness::new(fresh);
-        let entry = middle(&mut harness, &place);
-        assert!(harness.store.remove(&place, &entry).unwrap());
-        assert!(!harness.store.requeue(&place, &entry, now_s()).unwrap(), "{place:?}");
-        assert!(!harness.store.kill(&place, &entry, now_s()).unwrap(), "{place:?}");
+        let entry = middle(&mut harness, &location);
+        assert!(harness.store.remove(&location, &entry).unwrap());
+        assert!(!harness.store.requeue(&location, &entry, now_s()).unwrap(), "{location:?}");
+        assert!(!harness.store.kill(&location, &entry, now_s()).unwrap(), "{location:?}");
         assert_eq!(harness.store.find("b").unwrap(), None);
     }
 }
 
 pub(crate) fn an_entry_is_killed_once(fresh: OpenFresh<'_>) {
     let at = now_s() + 60.0;
-    for place in [queue("q"), JobLocation::Scheduled, JobLocation::Retry] {
+    for location in [queue("q"), JobLocation::Scheduled, JobLocation::Retry] {
         let mut harness = StoreHarness::new(fresh);
-        let entry = middle(&mut harness, &place);
-        assert!(harness.store.kill(&place, &entry, at).unwrap(), "{place:?}");
-        assert!(!harness.store.kill(&place, &entry, at).unwrap(), "{place:?}");
-        assert_eq!(harness.listed(&place), rest(&place));
+        let entry = middle(&mut harness, &location);
+        assert!(harness.store.kill(&location, &entry, at).unwrap(), "{location:?}");
+        assert!(!harness.store.kill(&location, &entry, at).unwrap(), "{location:?}");
+        assert_eq!(harness.listed(&location), rest(&location));
         let dead = harness.all(&JobLocation::Dead);
-        assert_eq!(dead.len(), 1, "{place:?}");
+        assert_eq!(dead.len(), 1, "{location:?}");
         assert_eq!(dead[0].payload, entry.payload, "whole");
-        assert!((dead[0].score - at).abs() < 0.001, "{place:?}");
+        assert!((dead[0].score - at).abs() < 0.001, "{location:?}");
     }
 }
 

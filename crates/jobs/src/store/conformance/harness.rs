@@ -116,11 +116,11 @@ impl StoreHarness {
     }
 
     /// Adds a document to a set, through a claim.
-    pub fn put_in(&mut self, place: &JobLocation, at: f64, payload: &[u8]) {
+    pub fn put_in(&mut self, location: &JobLocation, at: f64, payload: &[u8]) {
         self.store.push(&[job("by-way", payload)]).unwrap();
         let ticket = self.claim("by-way", &["by-way"], 1, 1).jobs[0].ticket;
         let payload = payload.to_vec();
-        let outcome = match place {
+        let outcome = match location {
             JobLocation::Retry => Outcome::Retry { at, payload },
             JobLocation::Scheduled => Outcome::Reschedule { at },
             JobLocation::Dead => Outcome::Dead { payload: None, at },
@@ -149,12 +149,12 @@ impl StoreHarness {
     }
 
     /// All entries of a queue or set.
-    pub fn all(&mut self, place: &JobLocation) -> Vec<JobEntry> {
-        self.store.list(place, 0, 100_000).unwrap()
+    pub fn all(&mut self, location: &JobLocation) -> Vec<JobEntry> {
+        self.store.list(location, 0, 100_000).unwrap()
     }
 
     /// The jids in a queue or set, in order.
-    pub fn listed(&mut self, place: &JobLocation) -> Vec<String> {
-        self.all(place).iter().map(|entry| jid_of(&entry.payload)).collect()
+    pub fn listed(&mut self, location: &JobLocation) -> Vec<String> {
+        self.all(location).iter().map(|entry| jid_of(&entry.payload)).collect()
     }
 }

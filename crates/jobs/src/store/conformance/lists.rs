@@ -13,27 +13,27 @@ pub(crate) fn jobs_are_listed_by_pages(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     harness.put("q", &["a", "b", "c", "d", "e"]);
     let now = now_s();
-    for (place, at) in
+    for (location, at) in
         [(JobLocation::Scheduled, 100.0), (JobLocation::Retry, 200.0), (JobLocation::Dead, 0.0)]
     {
         for jid in ["c", "a", "e", "b", "d"] {
             let step = f64::from(jid.as_bytes()[0] - b'a');
-            harness.put_in(&place, now + at + step, &doc("q", jid));
+            harness.put_in(&location, now + at + step, &doc("q", jid));
         }
     }
-    for place in [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
+    for location in [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
         let mut page = |offset, count| -> Vec<String> {
-            let entries = harness.store.list(&place, offset, count).unwrap();
+            let entries = harness.store.list(&location, offset, count).unwrap();
             entries.iter().map(|entry| jid_of(&entry.payload)).collect()
         };
-        let newest_first = place == JobLocation::Dead;
+        let newest_first = location == JobLocation::Dead;
         let order =
             if newest_first { ["e", "d", "c", "b", "a"] } else { ["a", "b", "c", "d", "e"] };
-        assert_eq!(page(0, 2), order[..2], "{place:?}");
-        assert_eq!(page(2, 2), order[2..4], "{place:?}");
-        assert_eq!(page(4, 2), order[4..], "{place:?}");
+        assert_eq!(page(0, 2), order[..2], "{location:?}");
+        assert_eq!(page(2, 2), order[2..4], "{location:?}");
+        assert_eq!(page(4, 2), order[4..], "{location:?}");
         assert_eq!((page(5, 2).len(), page(0, 0).len(), page(99, 1).len()), (0, 0, 0));
-        assert_eq!(page(0, 100), order, "{place:?}");
+        assert_eq!(page(0, 100), order, "{location:?}");
     }
     assert_eq!(harness.all(&queue("never seen")), []);
     assert!(harness.all(&queue("q")).iter().all(|entry| entry.score == 0.0));
@@ -42,20 +42,20 @@ pub(crate) fn jobs_are_listed_by_pages(fresh: OpenFresh<'_>) {
 pub(crate) fn a_job_is_found_wherever_it_is(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     let now = now_s();
-    for place in
+    for location in
         [queue("q"), queue("r"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
     {
-        let name = format!("{place:?}");
+        let name = format!("{location:?}");
         let jids = [format!("{name}1"), format!("{name}2")].map(|jid| jid.replace('"', ""));
         for jid in &jids {
-            match &place {
+            match &location {
                 JobLocation::Queue(queue) => harness.put(queue, &[jid]),
                 set => harness.put_in(set, now + 5.5, &doc("q", jid)),
             }
         }
         let (found, entry) = harness.store.find(&jids[1]).unwrap().unwrap();
-        assert_eq!((&found, jid_of(&entry.payload)), (&place, jids[1].clone()));
-        let set = !matches!(place, JobLocation::Queue(_));
+        assert_eq!((&found, jid_of(&entry.payload)), (&location, jids[1].clone()));
+        let set = !matches!(location, JobLocation::Queue(_));
         assert!((entry.score - if set { now + 5.5 } else { 0.0 }).abs() < 0.001);
         assert!(harness.store.remove(&found, &entry).unwrap());
         assert_eq!(harness.store.find(&jids[1]).unwrap(), None);
@@ -71,19 +71,19 @@ pub(crate) fn queues_and_sets_are_cleared(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     let now = now_s();
     let places = [queue("q"), JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead];
-    for place in &places {
+    for location in &places {
         for jid in ["a", "b", "c", "d", "e"] {
-            match place {
+            match location {
                 JobLocation::Queue(queue) => harness.put(queue, &[jid]),
                 set => harness.put_in(set, now, &doc("q", jid)),
             }
         }
     }
-    for place in &places {
-        assert_eq!(harness.store.clear(place, 2).unwrap(), 2, "{place:?}");
-        assert_eq!(harness.all(place).len(), 3, "{place:?}");
-        assert_eq!(harness.store.clear(place, 99).unwrap(), 3, "{place:?}");
-        assert_eq!(harness.store.clear(place, 0).unwrap(), 0, "{place:?}");
+    for location in &places {
+        assert_eq!(harness.store.clear(location, 2).unwrap(), 2, "{location:?}");
+        assert_eq!(harness.all(location).len(), 3, "{location:?}");
+        assert_eq!(harness.store.clear(location, 99).unwrap(), 3, "{location:?}");
+        assert_eq!(harness.store.clear(location, 0).unwrap(), 0, "{location:?}");
     }
     harness.put("q", &["a", "b", "c"]);
     harness.put("r", &["d"]);
@@ -98,8 +98,8 @@ pub(crate) fn clearing_releases_locks(fresh: OpenFresh<'_>) {
     for at in [None, Some(now_s())] {
         let new = NewJob { at, lock: lock("a"), ..job("q", &payload) };
         assert_eq!(harness.store.push(&[new]).unwrap(), [PushResult::Stored]);
-        let place = if at.is_some() { JobLocation::Scheduled } else { queue("q") };
-        assert_eq!(harness.store.clear(&place, 0).unwrap(), 1);
+        let location = if at.is_some() { JobLocation::Scheduled } else { queue("q") };
+        assert_eq!(harness.store.clear(&location, 0).unwrap(), 1);
         let next = NewJob { lock: lock("b"), ..job("r", &payload) };
         assert_eq!(harness.store.push(&[next]).unwrap(), [PushResult::Stored]);
         harness.store.unlock(&[HeldLock { key: "k", jid: "b" }]).unwrap();
@@ -107,7 +107,7 @@ pub(crate) fn clearing_releases_locks(fresh: OpenFresh<'_>) {
 }
 
 /// Buries jobs `first` to `last` at that time, the later the newer.
-fn bury(harness: &mut StoreHarness, first: usize, last: usize, at: f64) {
+fn add_dead(harness: &mut StoreHarness, first: usize, last: usize, at: f64) {
     let all: Vec<usize> = (first..last).collect();
     for chunk in all.chunks(CHUNK) {
         let payloads: Vec<Vec<u8>> = chunk.iter().map(|n| doc("q", &format!("j{n}"))).collect();
@@ -125,7 +125,7 @@ fn bury(harness: &mut StoreHarness, first: usize, last: usize, at: f64) {
 
 pub(crate) fn the_dead_set_is_limited_in_size(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
-    bury(&mut harness, 0, DEAD_MAX + 5, now_s() - 100.0);
+    add_dead(&mut harness, 0, DEAD_MAX + 5, now_s() - 100.0);
     assert_eq!(harness.store.stats().unwrap().dead, DEAD_MAX as u64);
     let oldest = harness.store.list(&JobLocation::Dead, DEAD_MAX - 1, 10).unwrap();
     assert_eq!(oldest.iter().map(|entry| jid_of(&entry.payload)).collect::<Vec<_>>(), ["j5"]);
@@ -139,10 +139,10 @@ pub(crate) fn the_dead_set_is_limited_in_size(fresh: OpenFresh<'_>) {
 pub(crate) fn the_dead_set_is_limited_in_age(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     let now = now_s();
-    bury(&mut harness, 0, 2, now - DEAD_AGE_S - 3600.0);
-    bury(&mut harness, 2, 4, now - DEAD_AGE_S + 3600.0);
+    add_dead(&mut harness, 0, 2, now - DEAD_AGE_S - 3600.0);
+    add_dead(&mut harness, 2, 4, now - DEAD_AGE_S + 3600.0);
     assert_eq!(harness.all(&JobLocation::Dead).len(), 4, "not too old for each other");
-    bury(&mut harness, 4, 5, now);
+    add_dead(&mut harness, 4, 5, now);
     assert_eq!(harness.listed(&JobLocation::Dead), ["j4", "j3", "j2"]);
 }
 

@@ -53,18 +53,18 @@ fn every_step(harness: &mut StoreHarness, payload: &[u8]) {
         (JobLocation::Dead, Outcome::Dead { at: now, payload: given() }),
         (queue("q"), Outcome::Requeue { payload: given(), queue: None }),
     ];
-    for (place, end) in ends {
+    for (location, end) in ends {
         harness.claim("me", &["q"], 1, 1);
         harness.end("me", &[ack(1, "q", end)]);
-        let entries = harness.all(&place);
+        let entries = harness.all(&location);
         same("the set", &entries);
-        assert!(harness.store.remove(&place, &entries[0]).unwrap(), "{place:?}: not removed");
+        assert!(harness.store.remove(&location, &entries[0]).unwrap(), "{location:?}: not removed");
         harness.store.push(&[job("q", payload)]).unwrap();
     }
     harness.put_at(now, payload);
     same("the push to the schedule", &harness.all(&JobLocation::Scheduled));
-    for place in [JobLocation::Scheduled, queue("q")] {
-        assert_eq!(harness.store.clear(&place, 0).unwrap(), 1);
+    for location in [JobLocation::Scheduled, queue("q")] {
+        assert_eq!(harness.store.clear(&location, 0).unwrap(), 1);
     }
 }
 

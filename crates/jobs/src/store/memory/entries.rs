@@ -40,9 +40,9 @@ impl MemoryData {
         self.queues.iter().map(seen).collect()
     }
 
-    pub fn list(&self, place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry> {
+    pub fn list(&self, location: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry> {
         let waiting = |payload: &Vec<u8>| JobEntry { score: 0.0, row: 0, payload: payload.clone() };
-        match place {
+        match location {
             JobLocation::Queue(name) => {
                 let jobs = self.queues.get(name).into_iter().flat_map(|queue| &queue.jobs);
                 jobs.skip(offset).take(count).map(waiting).collect()
@@ -60,15 +60,15 @@ impl MemoryData {
         let places = [JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead]
             .into_iter()
             .chain(queues);
-        places.into_iter().find_map(|place| {
-            let mut entries = self.list(&place, 0, usize::MAX).into_iter();
+        places.into_iter().find_map(|location| {
+            let mut entries = self.list(&location, 0, usize::MAX).into_iter();
             let entry = entries.find(|entry| has_jid(&entry.payload, jid))?;
-            Some((place, entry))
+            Some((location, entry))
         })
     }
 
-    pub fn remove(&mut self, place: &JobLocation, entry: &JobEntry) -> bool {
-        let taken = self.take(place, entry);
+    pub fn remove(&mut self, location: &JobLocation, entry: &JobEntry) -> bool {
+        let taken = self.take(location, entry);
         if taken {
             self.release(&entry.payload);
         }
@@ -77,13 +77,13 @@ impl MemoryData {
 
     pub fn requeue(
         &mut self,
-        place: &JobLocation,
+        location: &JobLocation,
         entry: &JobEntry,
         now_s: f64,
         options: &StoreOptions,
     ) -> Result<bool> {
-        let (queue, payload) = requeued(place, entry, now_s, options.format)?;
-        let taken = self.take(place, entry);
+        let (queue, payload) = requeued(location, entry, now_s, options.format)?;
+        let taken = self.take(location, entry);
         if taken {
             self.enqueue(&queue, payload);
         }
@@ -92,12 +92,12 @@ impl MemoryData {
 
     pub fn kill(
         &mut self,
-        place: &JobLocation,
+        location: &JobLocation,
         entry: &JobEntry,
         now_s: f64,
         options: &StoreOptions,
     ) -> bool {
-        let taken = self.take(place, entry);
+        let taken = self.take(location, entry);
         if taken {
             self.add_dead(now_s, entry.payload.clone(), options);
             self.release(&entry.payload);
@@ -105,31 +105,31 @@ impl MemoryData {
         taken
     }
 
-    pub fn clear(&mut self, place: &JobLocation, max: usize) -> usize {
+    pub fn clear(&mut self, location: &JobLocation, max: usize) -> usize {
         let max = if max == 0 { usize::MAX } else { max };
-        let gone: Vec<Vec<u8>> = match place {
+        let gone: Vec<Vec<u8>> = match location {
             JobLocation::Queue(name) => {
                 let Some(queue) = self.queues.get_mut(name) else { return 0 };
                 queue.jobs.drain(..max.min(queue.jobs.len())).collect()
             }
-            _ => self.set(place).drain(max).into_iter().map(|entry| entry.payload).collect(),
+            _ => self.set(location).drain(max).into_iter().map(|entry| entry.payload).collect(),
         };
         gone.iter().for_each(|payload| self.release(payload));
         gone.len()
     }
 
     /// A set. Must not be called for a queue.
-    fn set(&mut self, place: &JobLocation) -> &mut SortedSet {
-        match place {
+    fn set(&mut self, location: &JobLocation) -> &mut SortedSet {
+        match location {
             JobLocation::Retry => &mut self.retry,
             JobLocation::Dead => &mut self.dead,
             JobLocation::Scheduled | JobLocation::Queue(_) => &mut self.schedule,
         }
     }
 
-    fn take(&mut self, place: &JobLocation, entry: &JobEntry) -> bool {
-        let JobLocation::Queue(name) = place else {
-            return self.set(place).take(&entry.payload).is_some();
+    fn take(&mut self, location: &JobLocation, entry: &JobEntry) -> bool {
+        let JobLocation::Queue(name) = location else {
+            return self.set(location).take(&entry.payload).is_some();
         };
         let Some(queue) = self.queues.get_mut(name) else { return false };
         let at = queue.jobs.iter().position(|payload| *payload == entry.payload);

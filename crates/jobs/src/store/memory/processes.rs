@@ -23,10 +23,6 @@ impl MemoryData {
         self.prune(report.now_s);
         self.processed += report.processed;
         self.failed += report.failed;
-        let work = report
-            .work
-            .iter()
-            .map(|one| (one.tid.clone(), one.queue.to_string(), one.payload.to_vec(), one.run_at));
         let status = ProcessStatus {
             identity: report.identity.to_string(),
             info: report.info.to_string(),
@@ -34,7 +30,7 @@ impl MemoryData {
             quiet: report.quiet,
             rss_kb: report.rss_kb,
             heartbeat_at: report.now_s,
-            work: work.collect(),
+            work: report.work.to_vec(),
         };
         let now = OwnerRecord {
             process_key: report.process_key.into(),

@@ -8,8 +8,8 @@ pub(super) struct SortedSet(Vec<JobEntry>);
 
 impl SortedSet {
     pub fn add(&mut self, score: f64, payload: Vec<u8>) {
-        let place = self.0.partition_point(|entry| entry.score.total_cmp(&score).is_le());
-        self.0.insert(place, JobEntry { score, row: 0, payload });
+        let index = self.0.partition_point(|entry| entry.score.total_cmp(&score).is_le());
+        self.0.insert(index, JobEntry { score, row: 0, payload });
     }
 
     pub fn entries(&self) -> &[JobEntry] {
@@ -32,8 +32,8 @@ impl SortedSet {
 
     /// Takes out the entry with this document.
     pub fn take(&mut self, payload: &[u8]) -> Option<JobEntry> {
-        let place = self.0.iter().position(|entry| entry.payload == payload)?;
-        Some(self.0.remove(place))
+        let index = self.0.iter().position(|entry| entry.payload == payload)?;
+        Some(self.0.remove(index))
     }
 
     /// Takes the first ones out.

@@ -155,11 +155,11 @@ fn process(
             _ => {}
         }
     }
-    seen.work.sort();
+    seen.work.sort_by(|a, b| a.tid.cmp(&b.tid));
     (!seen.info.is_empty()).then_some(seen)
 }
 
-fn read_work((tid, entry): (RespValue, RespValue)) -> Option<(String, String, Vec<u8>, i64)> {
+fn read_work((tid, entry): (RespValue, RespValue)) -> Option<RunningJob> {
     let entry = entry.bytes();
     let fields = Fields::parse(&entry).ok()?;
     // A string that holds JSON; older versions hold the object itself.
@@ -168,7 +168,8 @@ fn read_work((tid, entry): (RespValue, RespValue)) -> Option<(String, String, Ve
         .map(String::into_bytes)
         .or_else(|| Some(fields.get("payload")?.as_bytes().to_vec()))?;
     let run_at = fields.number("run_at").unwrap_or_default() as i64;
-    Some((tid.text(), fields.text("queue").unwrap_or_default(), payload, run_at))
+    let queue = fields.text("queue").unwrap_or_default().into();
+    Some(RunningJob { tid: tid.text(), queue, payload: payload.into(), run_at })
 }
 
 /// A running job as Sidekiq's API reads it.

@@ -1,4 +1,4 @@
-//! The cases that every store must pass, each on a server of its own.
+//! The conformance suite, each case on a server of its own.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -31,7 +31,9 @@ struct EventInterrupt(Option<Arc<EventFd>>);
 
 impl Interrupt for EventInterrupt {
     fn interrupt(&self) {
-        self.0.as_ref().map(|event| event.notify());
+        if let Some(event) = &self.0 {
+            event.notify();
+        }
     }
 }
 

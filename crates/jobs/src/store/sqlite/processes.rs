@@ -16,7 +16,7 @@ use super::rows;
 use super::transaction::SqliteTransaction;
 use crate::store::clock::unix_s;
 use crate::store::types::{
-    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, SIGNAL_TTL,
+    ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, RunningJob, SIGNAL_TTL,
 };
 
 /// Time by which the heartbeat of an owner of another boot exceeds the lease (s).
@@ -202,8 +202,12 @@ pub(super) fn processes(conn: &Connection, lease_s: f64) -> Result<Vec<ProcessSt
     alive.map(|(id, _, seen)| Ok(ProcessStatus { work: running_jobs(conn, id)?, ..seen })).collect()
 }
 
-fn running_jobs(conn: &Connection, owner: i64) -> Result<Vec<(String, String, Vec<u8>, i64)>> {
+fn running_jobs(conn: &Connection, owner: i64) -> Result<Vec<RunningJob>> {
     conn.prepare_cached("SELECT tid, queue, payload, run_at FROM work WHERE owner=?1 ORDER BY tid")?
-        .query_map([owner], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
+        .query_map([owner], |row| {
+            let (queue, payload): (String, Vec<u8>) = (row.get(1)?, row.get(2)?);
+            let (queue, payload) = (queue.into(), payload.into());
+            Ok(RunningJob { tid: row.get(0)?, queue, payload, run_at: row.get(3)? })
+        })?
         .collect()
 }

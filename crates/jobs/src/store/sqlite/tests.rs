@@ -1,4 +1,4 @@
-//! The conformance suite on files, and what only files do.
+//! The conformance suite, and tests of what only SQLite does.
 
 mod faults;
 mod sharing;
@@ -48,11 +48,11 @@ impl StoreFactory for TemporaryStore {
     }
 }
 
-/// Held by tests that fork, and by those that use SQLite beside the store: a
-/// fork in the middle of such a use leaves SQLite's own locks held in the child.
+/// Held by tests that fork and by those that use SQLite beside the store: a fork
+/// during such a use leaves SQLite's own locks held in the child.
 static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
-/// Nothing here cuts the power: without waiting for the disk it is faster.
+/// Does not wait for the disk: no test cuts the power.
 fn fresh() -> Arc<dyn StoreFactory> {
     Arc::new(TemporaryStore::new(|options| options.durable = false))
 }
@@ -93,9 +93,9 @@ fn a_backup_is_a_store() {
         push(&mut *store, &format!("{number}{}", "x".repeat(4000))).unwrap();
     }
     let copy = place.folder.path().join("copy.db");
-    let mut told = Vec::new();
-    store.backup(copy.to_str().unwrap(), &mut |done, all| told.push((done, all))).unwrap();
-    assert!(told.len() > 1 && told.last().is_some_and(|(done, all)| done == all), "{told:?}");
+    let mut steps = Vec::new();
+    store.backup(copy.to_str().unwrap(), &mut |done, all| steps.push((done, all))).unwrap();
+    assert!(steps.len() > 1 && steps.last().is_some_and(|(done, all)| done == all), "{steps:?}");
     let again = store.backup(copy.to_str().unwrap(), &mut |_, _| {}).unwrap_err();
     assert_eq!(again.kind, StoreErrorKind::Refused);
     let copy = factory(&StoreOptions::new(format!("sqlite://{}", copy.display()))).unwrap();
@@ -104,7 +104,7 @@ fn a_backup_is_a_store() {
 }
 
 #[test]
-fn only_the_living_are_processes() {
+fn only_owners_with_a_lease_are_processes() {
     let place = TemporaryStore::new(|options| options.lease = Duration::from_millis(50));
     let mut store = place.store();
     let beat = ProcessReport {

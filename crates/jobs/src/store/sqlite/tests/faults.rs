@@ -1,4 +1,4 @@
-//! Files that are foreign, damaged, locked, gone or full.
+//! Files that are foreign, damaged, locked, removed or full.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn a_newer_file_is_refused() {
 }
 
 #[test]
-fn a_missing_folder_is_made_and_a_bad_one_named() {
+fn a_missing_folder_is_created_and_a_bad_one_named() {
     let folder = tempfile::tempdir().unwrap();
     push(&mut *open(&folder.path().join("a/b/jobs.db")), "a").unwrap();
     std::fs::write(folder.path().join("file"), "").unwrap();
@@ -61,7 +61,7 @@ fn a_missing_folder_is_made_and_a_bad_one_named() {
 }
 
 #[test]
-fn a_damaged_file_is_told() {
+fn a_damaged_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.db");
     std::fs::write(&path, vec![b'x'; 8192]).unwrap();
@@ -71,7 +71,7 @@ fn a_damaged_file_is_told() {
 }
 
 #[test]
-fn a_lock_of_another_program_is_waited_for_and_told() {
+fn a_lock_of_another_program_is_waited_for_and_reported() {
     let _alone = ALONE.lock();
     let place = TemporaryStore::new(|options| options.lock_timeout = Duration::from_millis(50));
     let mut store = place.store();
@@ -88,7 +88,7 @@ fn a_lock_of_another_program_is_waited_for_and_told() {
 }
 
 #[test]
-fn a_removed_file_is_told_once() {
+fn a_removed_file_is_reported_once() {
     let place = TemporaryStore::new(|_| {});
     let mut store = place.store();
     push(&mut *store, "a").unwrap();
@@ -110,11 +110,11 @@ fn a_removed_file_is_told_once() {
     assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), WatchEvent::Changed { .. }));
 }
 
-/// A small disk in memory, for as long as it lives.
+/// A small file system in memory, unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` where this process may not mount one.
+    /// `None` where this process may not mount.
     fn new(size: &std::ffi::CStr) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let path = std::ffi::CString::new(folder.path().as_os_str().as_bytes()).unwrap();
@@ -134,7 +134,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn a_full_disk_is_reported_and_loses_nothing() {
     let Some(disk) = SmallDisk::new(c"size=2m") else {
         eprintln!("a_full_disk: may not mount a small disk here");
         return;

@@ -1,4 +1,4 @@
-//! One file, many users: threads, processes, forks.
+//! One file with many users: threads, processes, forks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
@@ -7,12 +7,12 @@ use std::time::Instant;
 use super::*;
 
 /// Longest wait of these tests for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A child of this process; it is killed when it is not wanted any more.
+/// A child of this process, killed when dropped.
 struct ForkedChild(libc::pid_t);
 
-/// Runs in a child made by a fork; it ends without the parent's handlers.
+/// Runs in a forked child, which ends without the parent's handlers.
 fn in_child(run: impl FnOnce() -> bool) -> ForkedChild {
     // SAFETY: the child runs only what is given and leaves by _exit.
     match unsafe { libc::fork() } {
@@ -37,14 +37,14 @@ impl ForkedChild {
         (unsafe { libc::waitpid(self.0, &mut status, flags) } == self.0).then_some(status)
     }
 
-    /// How it ended; it is killed if it does not.
+    /// Waits for its end and returns its status; kills it if it does not end.
     fn ended(self) -> i32 {
         let began = Instant::now();
         let status = loop {
             if let Some(status) = self.waited(libc::WNOHANG) {
                 break status;
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 self.kill();
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -73,7 +73,7 @@ fn inherited() -> Vec<PathBuf> {
 fn threads_share_commits() {
     let place = TemporaryStore::new(|_| {});
     push(&mut *place.store(), "first").unwrap();
-    let settings = ConnectionSettings { durable: true, lock_timeout: PATIENCE };
+    let settings = ConnectionSettings { durable: true, lock_timeout: TIMEOUT };
     let database = Database::shared(&place.path(), settings);
     let before = database.commits.load(Ordering::Relaxed);
     let start = Barrier::new(8);
@@ -150,9 +150,9 @@ fn a_child_of_a_fork_opens_anew() {
     assert_eq!(store.stats().unwrap().enqueued, 207);
 }
 
-/// SQLite's own locks, which a thread holds while it opens and closes a file,
-/// would stay held for ever in a child that is made in that moment, and files
-/// that are open would be taken for its own.
+/// SQLite's own locks, which a thread holds while it opens or closes a file,
+/// would stay held for ever in a child that is forked at that moment, and the
+/// child would take open files for its own.
 #[test]
 fn forks_while_others_open_and_close() {
     let _alone = ALONE.lock();
@@ -170,7 +170,7 @@ fn forks_while_others_open_and_close() {
         let fork = || {
             in_child(|| inherited().is_empty() && push(&mut *place.store(), "a").is_ok()).ended()
         };
-        // None after the first that hung: each takes as long as it may.
+        // Stops after the first that hung: each takes the whole timeout.
         let mut ends = Vec::new();
         while ends.len() < 50 && ends.last().is_none_or(|end| *end == 0) {
             ends.push(fork());
@@ -181,31 +181,31 @@ fn forks_while_others_open_and_close() {
     assert_eq!(ends, [0; 50]);
 }
 
-/// Claims and settles until it is killed or everything is done.
+/// Claims and acknowledges until it is killed or everything is done.
 fn work(place: &TemporaryStore, number: usize) -> bool {
     let owner = format!("host:{number}:{}", std::process::id());
     let mut store = place.store();
-    let (mut ticket, mut settles) = (1, Vec::new());
+    let (mut ticket, mut acks) = (1, Vec::new());
     let queues: [Arc<str>; 1] = ["q".into()];
     loop {
         let want = ClaimRequest { queues: &queues, count: 20, first_ticket: ticket };
-        let turn = match store.ack_and_claim(&owner, &settles, Some(&want)) {
+        let turn = match store.ack_and_claim(&owner, &acks, Some(&want)) {
             Ok(turn) => turn,
             Err(error) => {
                 eprintln!("{owner}: {error}");
                 return false;
             }
         };
-        if turn.jobs.is_empty() && settles.is_empty() {
+        if turn.jobs.is_empty() && acks.is_empty() {
             return store.forget(&owner).is_ok_and(|forgotten| forgotten);
         }
         ticket += 20;
-        settles = turn.jobs.iter().map(|job| done(job.ticket)).collect();
+        acks = turn.jobs.iter().map(|job| done(job.ticket)).collect();
     }
 }
 
 #[test]
-fn a_kill_in_the_middle_of_turns_loses_nothing() {
+fn killing_a_claiming_process_loses_nothing() {
     let _alone = ALONE.lock();
     const JOBS: usize = 6000;
     let place = TemporaryStore::new(|options| options.durable = false);
@@ -217,10 +217,10 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
         .collect();
     store.push(&jobs).unwrap();
     let children: Vec<_> = (0..3).map(|number| in_child(|| work(&place, number))).collect();
-    // Some have begun; then they end wherever they are.
+    // Kill two of them once they have begun.
     let began = Instant::now();
     while store.stats().unwrap().enqueued as usize > JOBS - 500 {
-        assert!(began.elapsed() < PATIENCE, "nobody works");
+        assert!(began.elapsed() < TIMEOUT, "nobody works");
         std::thread::sleep(Duration::from_millis(1));
     }
     children[..2].iter().for_each(ForkedChild::kill);
@@ -228,7 +228,7 @@ fn a_kill_in_the_middle_of_turns_loses_nothing() {
     assert_eq!(ends[2], 0, "the survivor works on: {ends:?}");
     let left = store.stats().unwrap();
     assert_eq!(left.enqueued, 0);
-    // What the dead held is there, at most a batch or two of each.
+    // The killed processes have at most two batches each in flight.
     let held: usize = store
         .owners()
         .unwrap()
@@ -250,8 +250,8 @@ fn a_push_of_another_process_ends_the_wait_soon() {
     let child = in_child(|| push(&mut *place.store(), "a").is_ok());
     let began = Instant::now();
     while !watch.arm(&queues).unwrap().ready {
-        assert_ne!(watch.wait(PATIENCE).unwrap(), WatchEvent::Timeout);
+        assert_ne!(watch.wait(TIMEOUT).unwrap(), WatchEvent::Timeout);
     }
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < TIMEOUT);
     assert_eq!(child.ended(), 0);
 }
