@@ -67,7 +67,6 @@ module Chaton
       @progress&.cancel
     end
 
-    # @return [Boolean]
     def cancelled? = @cancelled || super
 
     # Called by the worker. Classes define {#build_enumerator} and {#each_iteration} instead.

@@ -23,22 +23,16 @@ module ActiveJob
       end
 
       # Rails 7.2 calls this, and then waits for the end of transactions itself.
-      #
-      # @return [Boolean]
       def enqueue_after_transaction_commit? = true
 
-      # @param job [ActiveJob::Base]
       # @return [String] its jid
       def enqueue(job) = push(job, nil)
 
-      # @param job [ActiveJob::Base]
-      # @param timestamp [Float]
       # @return [String] its jid
       def enqueue_at(job, timestamp) = push(job, timestamp.to_f)
 
       # Rails calls this since 7.1 for many jobs at once.
       #
-      # @param jobs [Array<ActiveJob::Base>]
       # @return [Integer] how many were enqueued
       def enqueue_all(jobs)
         jobs.group_by { |job| [job.class, job.queue_name, job.scheduled_at.nil?] }.sum do |(_, _, now), group|

@@ -8,10 +8,7 @@ module Chaton
 
       options enqueue_after_commit: false
 
-      # @param bid [String]
-      # @param event [String]
       # @param target [String] "Class" or "Class#method"
-      # @param options [Hash]
       def perform(bid, event, target, options)
         name, method = target.split("#", 2)
         object = Jobs::JobClass.constant(name).new

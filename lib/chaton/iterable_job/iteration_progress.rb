@@ -12,18 +12,13 @@ module Chaton
       TTL_S = 30 * 86_400.0
 
       # @param jid [String, nil] nil without a worker: nothing is stored
-      # @return [IterationProgress]
       def self.open(jid)
         native = jid && Jobs.client.native
         new(native, "it-#{jid}", native ? native.load("it-#{jid}") : {})
       end
 
-      # @return [Object, nil]
       attr_reader :cursor
 
-      # @param native [Native::JobsClient, nil]
-      # @param key [String]
-      # @param state [Hash{String=>String}]
       def initialize(native, key, state)
         @native = native
         @key = key
@@ -37,12 +32,10 @@ module Chaton
       # @return [Boolean] whether the job never ran before
       def first_run? = @runs == 1
 
-      # @return [Boolean]
       def cancelled? = @cancelled
 
       # Called before each item. Writes the cursor now and then.
       #
-      # @param cursor [Object]
       # @return [Boolean] whether the job was cancelled in the store
       def tick(cursor)
         now = now_s
@@ -52,7 +45,6 @@ module Chaton
         @native ? @native.load(@key).key?("cancelled") : false
       end
 
-      # @param cursor [Object]
       def save(cursor)
         @saved_s = now_s
         @native&.save(@key, { "ex" => @runs.to_s, "c" => JSON.generate(cursor, max_nesting: false),

@@ -10,7 +10,6 @@ module Chaton
 
       # Stands for a record in a transaction of Rails before 7.2, to be called at its end.
       class CommitListener
-        # @param block [#call]
         def initialize(block)
           @block = block
         end

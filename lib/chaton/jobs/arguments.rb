@@ -12,7 +12,6 @@ module Chaton
       INSTEAD = { Symbol => "use a String", Time => "use its to_f or iso8601", Float => "use a finite number" }.freeze
 
       # @param class_name [String] for the message
-      # @param args [Array]
       # @raise [ArgumentError] naming the argument
       def self.check(class_name, args)
         raise ArgumentError, "args of #{class_name} is #{args.class}; it must be an Array" unless args.is_a?(Array)

@@ -21,20 +21,15 @@ module Chaton
       BATCH = :chaton_batch
 
       # @param settings [Hash{Symbol=>Object}] see {Native::JobsClient.new}
-      # @return [Client]
       def self.for(settings)
         require_relative "../native"
         new(Native::JobsClient.new(settings), format: settings.fetch(:format))
       end
 
-      # @return [Native::JobsClient]
       attr_reader :native
       # @return [Integer] generation of the format: 6, 7 or 8
       attr_reader :format
 
-      # @param native [Native::JobsClient]
-      # @param format [Integer]
-      # @param setup [Setup]
       def initialize(native, format: 7, setup: Jobs.setup)
         @native = native
         @format = format
@@ -43,8 +38,6 @@ module Chaton
 
       # Enqueues one job of a class.
       #
-      # @param declared [Declaration]
-      # @param args [Array]
       # @param at [Float, nil] when it is due; nil: now
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
       def one(declared, args, at = nil)
@@ -55,10 +48,7 @@ module Chaton
 
       # Enqueues many jobs of a class.
       #
-      # @param declared [Declaration]
       # @param lists [Enumerable<Array>] the arguments of each
-      # @param at [Numeric, Array<Numeric>, nil]
-      # @param batch_size [Integer]
       # @return [Array<String>] jids of those that were stored
       def many(declared, lists, at: nil, batch_size: BATCH_SIZE)
         times = times_of(at, lists)
@@ -73,7 +63,6 @@ module Chaton
 
       # Enqueues a Hash with class, args and any options, as Sidekiq::Client does.
       #
-      # @param item [Hash{String=>Object}]
       # @return [String, nil] as {#one}
       def push(item)
         declared, rest = declared_of(item)
@@ -83,7 +72,6 @@ module Chaton
       # As {#push}, with an Array of argument lists.
       #
       # @param items [Hash{String=>Object}] its `at` may be an Array
-      # @return [Array<String>]
       def push_bulk(items)
         declared, rest = declared_of(items)
         rest.delete("jid")
@@ -95,7 +83,6 @@ module Chaton
 
       # Runs client middleware on a due job and moves it to its queue. Its lock and its batch already count it.
       #
-      # @param item [Hash{String=>Object}]
       # @return [Boolean] false when middleware stopped it
       def push_due(item)
         item = through_middleware(item["class"], item) or return false

@@ -8,7 +8,6 @@ module Chaton
       MILLISECONDS_FROM = 8
 
       # @param format [Integer] 6, 7 or 8
-      # @param time_s [Float]
       # @return [Float, Integer] seconds, or milliseconds
       def self.stamp(format, time_s = now_s)
         format >= MILLISECONDS_FROM ? (time_s * 1000).round : time_s
@@ -16,7 +15,6 @@ module Chaton
 
       # Reads a time that any generation wrote.
       #
-      # @param stamp [Float, Integer, String, nil]
       # @return [Float, nil] seconds
       def self.seconds(stamp)
         case stamp
@@ -26,12 +24,10 @@ module Chaton
         end
       end
 
-      # @return [Float]
       def self.now_s = ::Process.clock_gettime(::Process::CLOCK_REALTIME)
 
       # The time when a job is due. As in Sidekiq, small numbers are seconds from now.
       #
-      # @param interval [Numeric, #to_f]
       # @return [Float, nil] nil: now
       def self.due(interval)
         time_s = interval.to_f

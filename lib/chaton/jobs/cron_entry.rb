@@ -7,7 +7,6 @@ module Chaton
     # The document of a cron job. The engine enqueues the jobs itself.
     module CronEntry
       # @param job [Class, String] a String when the class is not loaded yet
-      # @param args [Array]
       # @param queue [String, Symbol, nil] instead of the class's
       # @return [Array(String, String)] the queue, and the document's JSON without jid, times and the closing brace
       # @raise [ArgumentError] for arguments that do not come back equal from JSON

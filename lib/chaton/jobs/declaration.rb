@@ -12,7 +12,6 @@ module Chaton
 
       # @return [Class, String] the first argument of client middleware
       attr_reader :klass
-      # @return [String]
       attr_reader :class_name, :queue
       # @return [Hash{String=>Object}] options of all kinds
       attr_reader :options
@@ -21,7 +20,6 @@ module Chaton
       # @return [String] the document's JSON up to the members that differ from job to job
       attr_reader :head
 
-      # @param klass [Class, String]
       # @param options [Hash{String=>Object}] complete, Strings as keys
       def initialize(klass, options)
         @klass = klass
@@ -42,7 +40,6 @@ module Chaton
       # @return [Boolean] whether a push waits for open transactions
       def after_commit? = @after_commit
 
-      # @param changes [Hash{String=>Object}]
       # @return [Declaration] with these options changed
       def with(changes)
         return self if changes.empty?
@@ -51,9 +48,6 @@ module Chaton
       end
 
       # The Hash of a job, as middleware gets it.
-      #
-      # @param args [Array]
-      # @return [Hash{String=>Object}]
       def item(args)
         @public_options.merge("queue" => @queue, "class" => @class_name, "args" => args)
       end

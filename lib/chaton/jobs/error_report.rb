@@ -12,7 +12,6 @@ module Chaton
       # Characters of a message in the log.
       LOGGED_MAX = 500
 
-      # @param error [Exception]
       # @return [String] UTF-8
       def self.message(error)
         text = error.message.to_s
@@ -22,7 +21,6 @@ module Chaton
         "(the error's message cannot be read: #{e.class})"
       end
 
-      # @param error [Exception]
       # @param wanted [Boolean, Integer, nil] all, how many lines, or none
       # @return [String, nil] JSON, deflated, as Base64
       def self.backtrace(error, wanted)
@@ -34,7 +32,6 @@ module Chaton
       end
 
       # @param text [String, nil] as {backtrace} wrote it, or any Sidekiq
-      # @return [Array<String>, nil]
       def self.lines(text)
         text && JSON.parse(Zlib::Inflate.inflate(text.unpack1("m")))
       rescue Zlib::Error, JSON::ParserError

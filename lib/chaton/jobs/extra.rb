@@ -14,7 +14,6 @@ module Chaton
       DIGEST_DIGITS = 32
 
       # @param item [Hash{String=>Object}] the job; the options are taken out of it
-      # @param now_s [Float]
       def initialize(item, now_s)
         @item = item
         @now_s = now_s

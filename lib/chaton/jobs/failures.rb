@@ -19,9 +19,6 @@ module Chaton
       # What `retry_in` may return instead of a time.
       VERDICTS = %i[kill discard].freeze
 
-      # @param log [Telemetry::Log]
-      # @param setup [Setup]
-      # @param retries_max [Integer, nil]
       # @param format [Integer] 6, 7 or 8
       def initialize(log:, setup:, retries_max: nil, format: FORMAT)
         @log = log
@@ -32,8 +29,6 @@ module Chaton
 
       # Gives a failed job its outcome.
       #
-      # @param job [Native::Job]
-      # @param error [Exception]
       # @param instance [Object, nil] the job's object, if it was made
       # @param seconds [Float] how long it ran
       def handle(job, error, instance, seconds)

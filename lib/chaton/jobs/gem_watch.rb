@@ -22,7 +22,6 @@ module Chaton
         @trace = TracePoint.new(:class) { |point| seen(point) }
       end
 
-      # @return [self]
       def start
         @wanted -= [ADAPTERS] if defined?(::ActiveJob::QueueAdapters) && offer_adapter(::ActiveJob::QueueAdapters)
         @trace.enable unless @wanted.empty?
@@ -44,7 +43,6 @@ module Chaton
         stop if @wanted.empty?
       end
 
-      # @return [true]
       def offer_adapter(adapters)
         unless adapters.autoload?(:ChatonAdapter) || adapters.const_defined?(:ChatonAdapter, false)
           # ActiveSupport replaces `autoload` of that module.

@@ -16,9 +16,6 @@ module Chaton
       # Thread-local key of the running job's batch: a batch made in the job is nested in it.
       PARENT = :chaton_parent_batch
 
-      # @param log [Telemetry::Log]
-      # @param plan [Config::Plan, nil]
-      # @param setup [Setup]
       def initialize(log:, plan: nil, setup: Jobs.setup)
         @log = log
         @setup = setup
@@ -30,7 +27,6 @@ module Chaton
         @pid = ::Process.pid
       end
 
-      # @param job [Native::Job]
       def call(job)
         started_s = monotonic_s
         @reloader ? @reloader.wrap { run(job, started_s) } : run(job, started_s)

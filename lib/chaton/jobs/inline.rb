@@ -8,9 +8,6 @@ module Chaton
     # Runs a job in the calling thread without a store: with all middleware, its arguments through JSON and back.
     module Inline
       class << self
-        # @param klass [Class]
-        # @param declared [Declaration]
-        # @param args [Array]
         # @return [true, nil] nil when client or server middleware stopped it
         def run(klass, declared, args)
           Arguments.check(declared.class_name, args)

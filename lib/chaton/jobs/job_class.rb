@@ -4,14 +4,11 @@ module Chaton
   module Jobs
     # A job of a class that the worker does not have.
     class UnknownClass < NameError
-      # @param name [String]
       def initialize(name)
         super(nil, name)
       end
 
       # Overridden because Ruby adds source lines to the message of a NameError.
-      #
-      # @return [String]
       def message = "there is no class #{name}; load its file (jobs { load \"app/jobs\" }) where its jobs are run"
       alias to_s message
     end
@@ -22,10 +19,8 @@ module Chaton
       WRAPPERS = %w[ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper Sidekiq::ActiveJob::Wrapper
                     ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper].freeze
 
-      # @return [Class]
       attr_reader :klass
 
-      # @param name [String]
       # @raise [NameError] when there is no such class
       def initialize(name)
         @klass = self.class.constant(name)
@@ -42,9 +37,6 @@ module Chaton
       def unlocks_first? = @unlocks_first
 
       # Makes an object for one job.
-      #
-      # @param job [Native::Job]
-      # @return [#perform]
       def instance(job)
         instance = @klass.new
         return instance.tap { instance.native_job = job } if @ours
@@ -57,8 +49,6 @@ module Chaton
 
       # The class of a name. Each part is looked up in the part before only, not in its lexical or global scope.
       #
-      # @param name [String]
-      # @return [Class]
       # @raise [NameError]
       def self.constant(name)
         return wrapper(name) if WRAPPERS.include?(name)

@@ -9,8 +9,6 @@ module Chaton
       # File that boots a Rails application.
       ENVIRONMENT = "config/environment.rb"
 
-      # @param plan [Config::Plan]
-      # @param log [Telemetry::Log]
       # @param section [Symbol] :jobs or :streams
       def initialize(plan, log, section: :jobs)
         @root = plan.root

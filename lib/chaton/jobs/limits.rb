@@ -9,7 +9,6 @@ module Chaton
       KEYS = %i[key concurrency rate per bucket hold].freeze
 
       # @param given [Hash, Array<Hash>] one limit, or several that all apply
-      # @return [Array<Hash{Symbol=>Object}>]
       # @raise [ArgumentError]
       def self.read(given, owner)
         (given.is_a?(Array) ? given : [given]).map do |one|
@@ -21,7 +20,6 @@ module Chaton
         end
       end
 
-      # @param limit [Hash{Symbol=>Object}]
       # @param item [Hash{String=>Object}] the job
       # @return [Hash{String=>Object}] as the document has it
       def self.document(limit, item)

@@ -7,12 +7,9 @@ module Chaton
     # A job ready to be stored. Its document is written at once, so that it does not change with the caller's
     # objects during a transaction. Only `enqueued_at` is added when it is stored.
     class Push
-      # @return [String]
       attr_reader :jid
 
       # @param item [Hash{String=>Object}] the document
-      # @param at [Float, nil]
-      # @param lock [Array(String, String, Float), nil]
       # @param bid [String, nil] the batch to count it in
       def initialize(item, at, lock, bid)
         @jid = item["jid"]
@@ -23,7 +20,6 @@ module Chaton
         @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
       end
 
-      # @param format [Integer]
       # @return [Array] the arguments of the native client's `push`
       def to_a(format)
         payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{Clock.stamp(format)}}"

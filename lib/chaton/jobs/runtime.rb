@@ -11,8 +11,6 @@ module Chaton
       class << self
         # Called before the application is loaded, also when it is loaded once for all workers. From now on jobs are
         # enqueued with this plan, and `Sidekiq.server?` is true if one of the processes runs jobs.
-        #
-        # @param plan [Config::Plan]
         def before_app(plan)
           @server = true if plan.role?(:jobs)
           Jobs.use(plan)
@@ -37,8 +35,6 @@ module Chaton
 
         # Loads the Rails environment and the files of `load`, each once.
         #
-        # @param plan [Config::Plan]
-        # @param log [Telemetry::Log]
         # @raise [AppLoadError] naming the file
         def prepare(plan, log)
           @server = true
@@ -54,7 +50,6 @@ module Chaton
 
         # The cron jobs as the engine takes them.
         #
-        # @param plan [Config::Plan]
         # @return [Array<Array(String, String, String, String, String)>] name, expression, zone, queue and head
         def crons(plan)
           plan.jobs.crons.map do |line|

@@ -7,9 +7,6 @@ module Chaton
       # Options for the time.
       WAIT = %w[wait wait_until].freeze
 
-      # @param klass [Class]
-      # @param declared [Declaration]
-      # @param options [Hash]
       def initialize(klass, declared, options)
         @klass = klass
         @declared = declared
@@ -21,7 +18,6 @@ module Chaton
       # Sets further options.
       #
       # @param options [Hash] as of the class, and `wait:` (seconds), `wait_until:` (a time), `sync: true`
-      # @return [self]
       def set(options)
         options = options.transform_keys(&:to_s)
         interval = options["wait_until"] || options["wait"]

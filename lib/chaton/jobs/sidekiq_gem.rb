@@ -10,37 +10,29 @@ module Chaton
 
       class << self
         # "chaton/sidekiq" defines no version.
-        # @return [Boolean]
         def loaded? = !defined?(::Sidekiq::VERSION).nil?
 
         # @return [Object, nil] its chain, nil when it is empty
         def client_chain = chain(:client_middleware)
 
-        # @return [Object, nil]
         def server_chain = chain(:server_middleware)
 
         # @return [Object, nil] the fourth argument of client middleware
         def redis_pool = loaded? ? ::Sidekiq.redis_pool : nil
 
-        # @return [Array<#call>]
         def error_handlers
           return [] unless loaded?
 
           config.error_handlers.reject { |handler| writes_log?(handler) }
         end
 
-        # @return [Array<#call>]
         def death_handlers = loaded? ? config.death_handlers : []
 
-        # @return [Integer, nil]
         def retries_max = loaded? ? settings[:max_retries] : nil
 
-        # @param error [Exception]
         # @return [Boolean] whether middleware raised it to say that the job is handled
         def handled?(error) = defined?(::Sidekiq::JobRetry::Handled) ? error.is_a?(::Sidekiq::JobRetry::Handled) : false
 
-        # @param event [Symbol]
-        # @return [Array<Proc>]
         def blocks(event) = loaded? ? Array(settings[:lifecycle_events]&.fetch(event, nil)) : []
 
         # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.

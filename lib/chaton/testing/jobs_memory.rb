@@ -43,7 +43,6 @@ module Chaton
       def jobs = @lock.synchronize { @jobs.dup }
 
       # @param name [String] of a class
-      # @return [Array<Hash>]
       def jobs_of(name) = jobs.select { |item| item["class"] == name }
 
       # @param name [String, nil] of a class; nil: all
