@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use chaton_jobs::store::{open, StoreErrorKind, StoreOptions, WatchEvent};
+use chaton_jobs::store::{open, StoreErrorKind, StoreEvent, StoreOptions};
 use redis_server::{claim, push, TestRedis, WAIT};
 
 fn openssl(dir: &Path, words: &[&str]) {
@@ -62,11 +62,11 @@ fn connects_with_the_authority_only() {
         watch.arm(&queues).unwrap();
         push(&mut *store, "q", &[b"1", &long]);
         let event = watch.wait(WAIT).unwrap();
-        assert_eq!(event, WatchEvent::Changed { queues: queues.to_vec(), other: false });
+        assert_eq!(event, StoreEvent::Changed { queues: queues.to_vec(), other: false });
         let turn = claim(&mut *store, host, &["q"], 2, 1).unwrap();
         assert!(turn.jobs.len() == 2 && turn.jobs[1].payload == long);
         watch.arm(&queues).unwrap();
-        assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), WatchEvent::Timeout);
+        assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), StoreEvent::Timeout);
     }
     let mut options = StoreOptions::new(format!("rediss://127.0.0.1:{port}/0"));
     let error = open(&options).unwrap().store().stats().unwrap_err();

@@ -7,16 +7,16 @@ mod redis_server;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chaton_jobs::store::{open, NewJob, StoreErrorKind, StoreWatch, WatchEvent};
+use chaton_jobs::store::{open, NewJob, StoreErrorKind, StoreEvent, StoreWatch};
 use redis_server::{claim, push, TestRedis, WAIT};
 
 fn queues() -> [Arc<str>; 2] {
     ["high".into(), "low".into()]
 }
 
-fn changed(event: WatchEvent) -> (Vec<String>, bool) {
+fn changed(event: StoreEvent) -> (Vec<String>, bool) {
     match event {
-        WatchEvent::Changed { queues, other } => {
+        StoreEvent::Changed { queues, other } => {
             (queues.iter().map(|q| q.to_string()).collect(), other)
         }
         other => panic!("{other:?}"),
@@ -26,7 +26,7 @@ fn changed(event: WatchEvent) -> (Vec<String>, bool) {
 /// Arms until all earlier changes are reported.
 fn arm_settled(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
-    while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {
+    while watch.wait(Duration::ZERO).unwrap() != StoreEvent::Timeout {
         watch.arm(&queues()).unwrap();
     }
 }
@@ -40,7 +40,7 @@ fn returns_what_is_available_and_what_changes() {
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
     let armed = watch.arm(&queues()).unwrap();
     assert_eq!((armed.ready, armed.next_at), (false, None));
-    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), WatchEvent::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), StoreEvent::Timeout);
     push(&mut *store, "low", &[b"1"]);
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec!["low".into()], false));
     assert!(watch.arm(&queues()).unwrap().ready);
@@ -49,7 +49,7 @@ fn returns_what_is_available_and_what_changes() {
     assert!(!watch.arm(&queues()).unwrap().ready);
     // A queue that is not watched.
     push(&mut *store, "other", &[b"1"]);
-    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), WatchEvent::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(30)).unwrap(), StoreEvent::Timeout);
     let later = NewJob { queue: "low", payload: b"{}", at: Some(5.5), lock: None, bid: None };
     store.push(&[later]).unwrap();
     assert_eq!(changed(watch.wait(WAIT).unwrap()), (vec![], true));
@@ -86,14 +86,14 @@ fn an_interrupt_ends_the_wait_also_before_it_begins() {
     arm_after_interrupt(&mut *watch);
     std::thread::scope(|scope| {
         scope.spawn(|| interrupt.interrupt());
-        assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
+        assert_eq!(watch.wait(WAIT).unwrap(), StoreEvent::Interrupted);
     });
-    assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), WatchEvent::Timeout);
+    assert_eq!(watch.wait(Duration::from_millis(10)).unwrap(), StoreEvent::Timeout);
 }
 
 fn arm_after_interrupt(watch: &mut dyn StoreWatch) {
     watch.arm(&queues()).unwrap();
-    assert_eq!(watch.wait(WAIT).unwrap(), WatchEvent::Interrupted);
+    assert_eq!(watch.wait(WAIT).unwrap(), StoreEvent::Interrupted);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn waiting_costs_nothing() {
     let mut watch = server.factory().watch();
     arm_settled(&mut *watch);
     let before = commands(&server);
-    assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), WatchEvent::Timeout);
+    assert_eq!(watch.wait(Duration::from_secs(2)).unwrap(), StoreEvent::Timeout);
     // INFO itself is one command.
     assert!(commands(&server) - before <= 1);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::backoff::Backoff;
 use super::queue_order::QueueOrder;
 use super::state::EngineState;
-use crate::store::{Result, StoreWatch, WatchEvent};
+use crate::store::{Result, StoreEvent, StoreWatch};
 use chaton_core::random::Random;
 
 /// Longest wait for a change; then the connection is checked.
@@ -62,7 +62,7 @@ impl Watcher {
         }
         let event = self.watch.wait(WAIT_MAX)?;
         self.state.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
-        if let WatchEvent::Changed { queues: changed, other } = event {
+        if let StoreEvent::Changed { queues: changed, other } = event {
             if !queues.is_empty() && (!changed.is_empty() || other) {
                 self.request_fetch(empty);
             }

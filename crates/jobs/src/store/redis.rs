@@ -23,10 +23,10 @@ mod errors;
 mod limits;
 mod processes;
 mod push;
+mod redis_address;
 mod resp;
 mod resp_stream;
 mod scripts;
-mod server_address;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use connection::{RedisConnection, ServerHandle};
-use server_address::ServerAddress;
+use redis_address::RedisAddress;
 use store::RedisStore;
 use watch::RedisWatch;
 
@@ -53,7 +53,7 @@ struct RedisFactory {
 impl RedisFactory {
     fn new(options: &StoreOptions) -> Result<Self> {
         let server =
-            ServerHandle { address: ServerAddress::read(options)?, warning: Mutex::new(None) };
+            ServerHandle { address: RedisAddress::read(options)?, warning: Mutex::new(None) };
         Ok(Self { server: Arc::new(server), options: Arc::new(options.clone()) })
     }
 }

@@ -170,7 +170,7 @@ pub trait StoreWatch: Send {
     /// Blocks until something changed since [`StoreWatch::arm`], the time is
     /// up, or [`Interrupt::interrupt`] was called, which also ends a wait that
     /// begins later.
-    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent>;
+    fn wait(&mut self, timeout: Duration) -> Result<StoreEvent>;
 
     /// How another thread ends a wait.
     fn interrupter(&self) -> Arc<dyn Interrupt>;

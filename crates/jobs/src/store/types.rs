@@ -321,7 +321,7 @@ pub struct Availability {
 
 /// What ended a [`super::StoreWatch::wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WatchEvent {
+pub enum StoreEvent {
     /// Something changed.
     Changed {
         /// Queues that got or lost a job, where known.

@@ -14,7 +14,7 @@ fn arm(watch: &mut dyn StoreWatch) -> Availability {
 }
 
 /// The event that ends a wait while another connection makes `change`.
-fn ended_by(harness: &mut StoreHarness, change: impl FnOnce(&mut dyn Store)) -> WatchEvent {
+fn ended_by(harness: &mut StoreHarness, change: impl FnOnce(&mut dyn Store)) -> StoreEvent {
     let mut watch = harness.factory.watch();
     let (armed, is_armed) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -32,13 +32,13 @@ fn ended_by(harness: &mut StoreHarness, change: impl FnOnce(&mut dyn Store)) -> 
     })
 }
 
-fn assert_other(event: WatchEvent) {
-    assert!(matches!(event, WatchEvent::Changed { other: true, .. }), "{event:?}");
+fn assert_other(event: StoreEvent) {
+    assert!(matches!(event, StoreEvent::Changed { other: true, .. }), "{event:?}");
 }
 
 /// Asserts that the event names the queue, or says that anything may have changed.
-fn assert_queue(event: WatchEvent, name: &str) {
-    let WatchEvent::Changed { queues, other } = &event else { panic!("{event:?}") };
+fn assert_queue(event: StoreEvent, name: &str) {
+    let StoreEvent::Changed { queues, other } = &event else { panic!("{event:?}") };
     let named = queues.iter().any(|queue| &**queue == name);
     assert!(named || *other && queues.is_empty(), "{event:?}");
 }
@@ -139,7 +139,7 @@ pub(crate) fn a_requeued_job_ends_the_wait(fresh: OpenFresh<'_>) {
     let event = ended_by(&mut harness, |store| {
         assert_eq!(store.move_due(at + 1.0, 10).unwrap().moved, 1);
     });
-    assert!(matches!(event, WatchEvent::Changed { .. }), "{event:?}");
+    assert!(matches!(event, StoreEvent::Changed { .. }), "{event:?}");
 }
 
 pub(crate) fn an_interrupt_ends_the_wait(fresh: OpenFresh<'_>) {
@@ -155,7 +155,7 @@ pub(crate) fn an_interrupt_ends_the_wait(fresh: OpenFresh<'_>) {
         });
         is_armed.recv().unwrap();
         interrupt.interrupt();
-        assert_eq!(waiter.join().unwrap(), WatchEvent::Interrupted);
+        assert_eq!(waiter.join().unwrap(), StoreEvent::Interrupted);
     });
 }
 
@@ -167,10 +167,10 @@ pub(crate) fn an_interrupt_is_kept_for_the_next_wait(fresh: OpenFresh<'_>) {
     interrupt.interrupt();
     arm(&mut *watch);
     arm(&mut *other);
-    assert_eq!(watch.wait(TIMEOUT).unwrap(), WatchEvent::Interrupted);
+    assert_eq!(watch.wait(TIMEOUT).unwrap(), StoreEvent::Interrupted);
     arm(&mut *watch);
-    assert_eq!(watch.wait(SHORT).unwrap(), WatchEvent::Timeout, "one wait");
-    assert_eq!(other.wait(SHORT).unwrap(), WatchEvent::Timeout, "one watcher");
+    assert_eq!(watch.wait(SHORT).unwrap(), StoreEvent::Timeout, "one wait");
+    assert_eq!(other.wait(SHORT).unwrap(), StoreEvent::Timeout, "one watcher");
 }
 
 pub(crate) fn the_timeout_ends_the_wait(fresh: OpenFresh<'_>) {
@@ -180,7 +180,7 @@ pub(crate) fn the_timeout_ends_the_wait(fresh: OpenFresh<'_>) {
     for timeout in [SHORT, Duration::ZERO, SHORT] {
         arm(&mut *watch);
         let began = Instant::now();
-        assert_eq!(watch.wait(timeout).unwrap(), WatchEvent::Timeout);
+        assert_eq!(watch.wait(timeout).unwrap(), StoreEvent::Timeout);
         // Descriptors wait whole milliseconds.
         assert!(began.elapsed() + Duration::from_millis(1) >= timeout);
     }

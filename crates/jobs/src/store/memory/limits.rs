@@ -15,7 +15,7 @@ pub(super) struct Limits {
     slots: HashMap<String, HashMap<(String, u64), f64>>,
     /// Key → starts, the earliest first, and how long the last one counts (s).
     windows: HashMap<String, SlidingWindow>,
-    buckets: HashMap<String, TokenBucket>,
+    buckets: HashMap<String, BucketLevel>,
 }
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct SlidingWindow {
     until_s: f64,
 }
 
-struct TokenBucket {
+struct BucketLevel {
     level: f64,
     at_s: f64,
     full_s: f64,
@@ -123,7 +123,7 @@ impl Limits {
             }
             LimitRule::Bucket { max, per_s } => {
                 let level = (self.level(&limit.key, max, per_s, now_s) - 1.0).max(0.0);
-                let bucket = TokenBucket { level, at_s: now_s, full_s: now_s + per_s };
+                let bucket = BucketLevel { level, at_s: now_s, full_s: now_s + per_s };
                 self.buckets.insert(limit.key.clone(), bucket);
             }
         }

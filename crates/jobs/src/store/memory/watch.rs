@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::data::{MemoryData, SharedData};
 use crate::store::traits::{Interrupt, Result, StoreWatch};
-use crate::store::types::{Availability, WatchEvent};
+use crate::store::types::{Availability, StoreEvent};
 
 /// A watcher.
 pub(super) struct MemoryWatch {
@@ -36,16 +36,16 @@ impl MemoryWatch {
         Self { interrupt, queues: Vec::new(), seen: None }
     }
 
-    fn changes(&self, data: &MemoryData) -> Option<WatchEvent> {
+    fn changes(&self, data: &MemoryData) -> Option<StoreEvent> {
         let Some(seen) = self.seen else {
             // Never armed.
-            return Some(WatchEvent::Changed { queues: Vec::new(), other: true });
+            return Some(StoreEvent::Changed { queues: Vec::new(), other: true });
         };
         let changed =
             |name: &&Arc<str>| data.queues.get(&***name).is_some_and(|queue| queue.changed > seen);
         let queues: Vec<Arc<str>> = self.queues.iter().filter(changed).cloned().collect();
         let other = data.other_changed() > seen;
-        (other || !queues.is_empty()).then_some(WatchEvent::Changed { queues, other })
+        (other || !queues.is_empty()).then_some(StoreEvent::Changed { queues, other })
     }
 }
 
@@ -58,12 +58,12 @@ impl StoreWatch for MemoryWatch {
         Ok(Availability { ready, next_at: data.next_at() })
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
+    fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {
         let until = Instant::now().checked_add(timeout);
         let mut data = self.interrupt.shared.data.lock();
         loop {
             if self.interrupt.interrupted.swap(false, Ordering::AcqRel) {
-                return Ok(WatchEvent::Interrupted);
+                return Ok(StoreEvent::Interrupted);
             }
             if let Some(event) = self.changes(&data) {
                 return Ok(event);
@@ -73,7 +73,7 @@ impl StoreWatch for MemoryWatch {
                 continue;
             };
             if Instant::now() >= until {
-                return Ok(WatchEvent::Timeout);
+                return Ok(StoreEvent::Timeout);
             }
             self.interrupt.shared.changed.wait_until(&mut data, until);
         }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
+use super::redis_address::RedisAddress;
 use super::resp::{Pipeline, RespValue};
 use super::resp_stream::RespStream;
 use super::scripts::{Script, SCRIPTS};
-use super::server_address::ServerAddress;
 use super::transport::{PollResult, Transport};
 use crate::store::error::StoreError;
 use crate::store::traits::Result;
@@ -26,7 +26,7 @@ const FRESH: Duration = Duration::from_millis(1);
 /// What all connections to one server share.
 pub struct ServerHandle {
     /// Where the server is.
-    pub address: ServerAddress,
+    pub address: RedisAddress,
     /// A warning about the server's settings, set by each connect.
     pub warning: Mutex<Option<String>>,
 }
@@ -54,7 +54,7 @@ impl RedisConnection {
     }
 
     /// The server's address.
-    pub fn address(&self) -> &ServerAddress {
+    pub fn address(&self) -> &RedisAddress {
         &self.server.address
     }
 

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use super::server_address::ServerAddress;
+use super::redis_address::RedisAddress;
 use crate::store::error::{StoreError, StoreErrorKind};
 
 /// The server could not be reached, or the handshake failed.
-pub fn unreachable(address: &ServerAddress, error: &io::Error) -> StoreError {
+pub fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
     let shown = &address.shown;
     match error.kind() {
         // A certificate or a file of authorities: retrying does not help.
@@ -25,7 +25,7 @@ pub fn unreachable(address: &ServerAddress, error: &io::Error) -> StoreError {
 }
 
 /// The connection failed while in use.
-pub fn broken(address: &ServerAddress, error: &io::Error) -> StoreError {
+pub fn broken(address: &RedisAddress, error: &io::Error) -> StoreError {
     let shown = &address.shown;
     match error.kind() {
         io::ErrorKind::TimedOut => StoreError::unavailable(format!(
@@ -43,7 +43,7 @@ pub fn broken(address: &ServerAddress, error: &io::Error) -> StoreError {
 }
 
 /// The server refused HELLO.
-pub fn hello(address: &ServerAddress, error: &str) -> StoreError {
+pub fn hello(address: &RedisAddress, error: &str) -> StoreError {
     if error.contains("unknown command") || error.starts_with("NOPROTO") {
         return StoreError::refused(format!(
             "{}: the server does not speak RESP3 ({error}); Redis 6.2 or newer, or Valkey, \
@@ -55,7 +55,7 @@ pub fn hello(address: &ServerAddress, error: &str) -> StoreError {
 }
 
 /// An error reply of the server.
-pub fn server(address: &ServerAddress, error: &str) -> StoreError {
+pub fn server(address: &RedisAddress, error: &str) -> StoreError {
     let shown = &address.shown;
     let code = error.split(' ').next().unwrap_or_default();
     // Before Redis 7 the error of a script has its cause in the text.
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn sorts_the_errors_of_servers() {
-        let address = ServerAddress::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
+        let address = RedisAddress::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
         for (error, kind) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
             ("OOM allow-oom flag is not set on the script", StoreErrorKind::Full),

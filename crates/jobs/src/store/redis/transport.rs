@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 use rustls::pki_types::{pem::PemObject, CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-use super::server_address::{Endpoint, ServerAddress};
+use super::redis_address::{Endpoint, RedisAddress};
 use crate::store::poll::wait_for_any;
 
 /// Silence after which the kernel probes the peer.
@@ -54,7 +54,7 @@ pub enum PollResult {
 
 impl Transport {
     /// Connects. TLS is negotiated with the first bytes.
-    pub fn connect(address: &ServerAddress) -> io::Result<Self> {
+    pub fn connect(address: &RedisAddress) -> io::Result<Self> {
         let deadline = Instant::now() + address.connect_timeout;
         match &address.endpoint {
             Endpoint::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port, deadline)?)),

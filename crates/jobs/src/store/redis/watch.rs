@@ -13,8 +13,9 @@ use super::due::read_next_at;
 use super::resp::{Pipeline, RespValue};
 use super::transport::PollResult;
 use crate::store::error::StoreError;
+use crate::store::poll::EventInterrupt;
 use crate::store::traits::{Interrupt, Result, StoreWatch};
-use crate::store::types::{Availability, WatchEvent};
+use crate::store::types::{Availability, StoreEvent};
 
 /// Silence after which the server is asked for a PONG.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -27,16 +28,6 @@ pub struct RedisWatch {
     queues: Vec<Arc<str>>,
 }
 
-struct EventInterrupt(Option<Arc<EventFd>>);
-
-impl Interrupt for EventInterrupt {
-    fn interrupt(&self) {
-        if let Some(event) = &self.0 {
-            event.notify();
-        }
-    }
-}
-
 impl RedisWatch {
     /// Does not connect yet.
     pub fn new(server: Arc<ServerHandle>) -> Self {
@@ -45,7 +36,7 @@ impl RedisWatch {
     }
 
     /// The changes that the server has reported.
-    fn reported(&mut self) -> Option<WatchEvent> {
+    fn reported(&mut self) -> Option<StoreEvent> {
         let mut messages = self.conn.pushes().into_iter().map(Vec::into_iter);
         let is_change = |message: &mut std::vec::IntoIter<RespValue>| {
             message.next() == Some(RespValue::Bulk(b"invalidate".to_vec()))
@@ -66,7 +57,7 @@ impl RedisWatch {
                 }
             }
         }
-        any.then_some(WatchEvent::Changed { queues, other })
+        any.then_some(StoreEvent::Changed { queues, other })
     }
 
     fn queue(&self, key: &[u8]) -> Option<Arc<str>> {
@@ -97,7 +88,7 @@ impl StoreWatch for RedisWatch {
         Ok(Availability { ready, next_at: read_next_at(replies) })
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
+    fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {
         let shown = |watch: &Self| watch.conn.address().shown.clone();
         let Some(interrupt) = self.interrupt.clone() else {
             return Err(StoreError::unavailable(format!(
@@ -111,11 +102,11 @@ impl StoreWatch for RedisWatch {
         let mut pinged = false;
         loop {
             if interrupt.clear() {
-                return Ok(WatchEvent::Interrupted);
+                return Ok(StoreEvent::Interrupted);
             }
             // Not armed, or armed on a connection that is gone.
             if !self.conn.is_open() {
-                return Ok(WatchEvent::Changed { queues: Vec::new(), other: true });
+                return Ok(StoreEvent::Changed { queues: Vec::new(), other: true });
             }
             if let Some(event) = self.reported() {
                 return Ok(event);
@@ -142,7 +133,7 @@ impl StoreWatch for RedisWatch {
                     pinged = false;
                     silent_since = Instant::now();
                 }
-                PollResult::TimedOut if now >= deadline => return Ok(WatchEvent::Timeout),
+                PollResult::TimedOut if now >= deadline => return Ok(StoreEvent::Timeout),
                 _ => {}
             }
         }

@@ -15,33 +15,25 @@ use super::database::Database;
 use super::side_files::inode;
 use super::{errors, inspect};
 use crate::store::error::StoreError;
-use crate::store::poll::wait_for_any;
+use crate::store::poll::{wait_for_any, EventInterrupt};
 use crate::store::traits::{Interrupt, Result, StoreWatch};
-use crate::store::types::{Availability, WatchEvent};
-
-struct EventInterrupt(Arc<EventFd>);
-
-impl Interrupt for EventInterrupt {
-    fn interrupt(&self) {
-        self.0.notify();
-    }
-}
+use crate::store::types::{Availability, StoreEvent};
 
 /// A watch of one database.
 pub(super) struct SqliteWatch {
     database: Arc<Database>,
-    inotify: Option<FileWatch>,
+    inotify: Option<InotifyWatch>,
     interrupt: Arc<EventFd>,
 }
 
 /// An inotify descriptor.
-struct FileWatch {
+struct InotifyWatch {
     fd: OwnedFd,
     /// The watched change file and database.
     inodes: [Option<(u64, u64)>; 2],
 }
 
-impl FileWatch {
+impl InotifyWatch {
     fn open(database: &Path) -> io::Result<Self> {
         let change_file = change_file::path_of(database);
         ChangeFile::open(database)?;
@@ -69,7 +61,7 @@ impl SqliteWatch {
     }
 
     /// Watches the files; creates the database first if there is none.
-    fn watch_files(&mut self) -> Result<&FileWatch> {
+    fn watch_files(&mut self) -> Result<&InotifyWatch> {
         let path = self.database.path().to_path_buf();
         let inodes = [inode(&change_file::path_of(&path)), inode(&path)];
         if self.inotify.as_ref().is_none_or(|watch| watch.inodes != inodes) {
@@ -79,7 +71,7 @@ impl SqliteWatch {
             }
         }
         if self.inotify.is_none() {
-            let watch = FileWatch::open(&path);
+            let watch = InotifyWatch::open(&path);
             self.inotify = Some(watch.map_err(|e| errors::of_io(&path, "its wake file", &e))?);
         }
         self.inotify.as_ref().ok_or_else(|| StoreError::unavailable("no file watch"))
@@ -93,8 +85,8 @@ impl StoreWatch for SqliteWatch {
         self.database.read(|conn| inspect::availability(conn, queues))
     }
 
-    fn wait(&mut self, timeout: Duration) -> Result<WatchEvent> {
-        let anything = WatchEvent::Changed { queues: vec![], other: true };
+    fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {
+        let anything = StoreEvent::Changed { queues: vec![], other: true };
         // Never armed.
         let Some(files) = &self.inotify else { return Ok(anything) };
         let mut fds = [files.fd.as_fd(), self.interrupt.as_fd()]
@@ -103,16 +95,16 @@ impl StoreWatch for SqliteWatch {
             .map_err(|error| StoreError::unavailable(format!("waiting for jobs: {error}")))?;
         if !fds[1].revents().is_empty() {
             self.interrupt.clear();
-            return Ok(WatchEvent::Interrupted);
+            return Ok(StoreEvent::Interrupted);
         }
         if !fds[0].revents().is_empty() {
             files.drain();
             return Ok(anything);
         }
-        Ok(WatchEvent::Timeout)
+        Ok(StoreEvent::Timeout)
     }
 
     fn interrupter(&self) -> Arc<dyn Interrupt> {
-        Arc::new(EventInterrupt(self.interrupt.clone()))
+        Arc::new(EventInterrupt(Some(self.interrupt.clone())))
     }
 }

@@ -94,12 +94,12 @@ fn a_removed_file_is_reported_once() {
     push(&mut *store, "a").unwrap();
     let mut watch = place.watch();
     watch.arm(&["q".into()]).unwrap();
-    while watch.wait(Duration::ZERO).unwrap() != WatchEvent::Timeout {}
+    while watch.wait(Duration::ZERO).unwrap() != StoreEvent::Timeout {}
     for end in ["", "-wal", "-shm"] {
         std::fs::remove_file(side_files::with_suffix(&place.path(), end)).unwrap();
     }
     let event = watch.wait(Duration::from_secs(20)).unwrap();
-    assert!(matches!(event, WatchEvent::Changed { .. }), "{event:?}");
+    assert!(matches!(event, StoreEvent::Changed { .. }), "{event:?}");
     let (kind, message) = kind_of(push(&mut *store, "b"));
     assert_eq!(kind, StoreErrorKind::Unavailable);
     assert!(message.contains("removed") && message.contains("jobs.db"), "{message}");
@@ -107,7 +107,7 @@ fn a_removed_file_is_reported_once() {
     assert_eq!(store.stats().unwrap().enqueued, 1);
     assert!(watch.arm(&["q".into()]).unwrap().ready);
     push(&mut *store, "d").unwrap();
-    assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), WatchEvent::Changed { .. }));
+    assert!(matches!(watch.wait(Duration::from_secs(20)).unwrap(), StoreEvent::Changed { .. }));
 }
 
 /// A small file system in memory, unmounted when dropped.

@@ -250,7 +250,7 @@ fn a_push_of_another_process_ends_the_wait_soon() {
     let child = in_child(|| push(&mut *place.store(), "a").is_ok());
     let began = Instant::now();
     while !watch.arm(&queues).unwrap().ready {
-        assert_ne!(watch.wait(TIMEOUT).unwrap(), WatchEvent::Timeout);
+        assert_ne!(watch.wait(TIMEOUT).unwrap(), StoreEvent::Timeout);
     }
     assert!(began.elapsed() < TIMEOUT);
     assert_eq!(child.ended(), 0);

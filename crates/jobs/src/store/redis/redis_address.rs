@@ -24,7 +24,7 @@ pub enum Endpoint {
 }
 
 /// What a connection needs to know, read from the options once.
-pub struct ServerAddress {
+pub struct RedisAddress {
     /// The address without its password, for messages.
     pub shown: String,
     /// Where to connect.
@@ -46,7 +46,7 @@ pub struct ServerAddress {
     pub answer_timeout: Duration,
 }
 
-impl ServerAddress {
+impl RedisAddress {
     /// Reads `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` and
     /// `unix://` addresses. Unknown query parameters are ignored.
     ///
@@ -270,9 +270,9 @@ mod tests {
             password: some("word"),
             ..StoreOptions::new("redis://bob:hush@h")
         };
-        let address = ServerAddress::read(&options).unwrap();
+        let address = RedisAddress::read(&options).unwrap();
         assert_eq!((address.user(), address.password.as_deref()), ("other", Some("word")));
-        assert_eq!(ServerAddress::read(&StoreOptions::new("redis://h")).unwrap().user(), "default");
+        assert_eq!(RedisAddress::read(&StoreOptions::new("redis://h")).unwrap().user(), "default");
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
             ("unix://run/s?pass=hush", "begin with /"),
             ("unix:///s?pass=hush&db=x", "database"),
         ] {
-            let error = ServerAddress::read(&StoreOptions::new(url)).err().unwrap();
+            let error = RedisAddress::read(&StoreOptions::new(url)).err().unwrap();
             assert_eq!(error.kind, StoreErrorKind::Refused);
             assert!(error.message.contains(why), "{url}: {error}");
             assert!(!error.message.contains("hush"), "{error}");
@@ -320,7 +320,7 @@ mod tests {
             ("unix:///run/r.sock?pass=hush", "unix:///run/r.sock"),
             ("unix:///run/r.sock?db=2", "unix:///run/r.sock?db=2"),
         ] {
-            assert_eq!(ServerAddress::read(&StoreOptions::new(url)).unwrap().shown, expected);
+            assert_eq!(RedisAddress::read(&StoreOptions::new(url)).unwrap().shown, expected);
         }
     }
 }
