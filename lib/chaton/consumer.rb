@@ -3,8 +3,8 @@
 require_relative "streams"
 
 module Chaton
-  # Reads a topic. A class of the application inherits from it, and `streams { topic "events", EventsConsumer }` says
-  # what it reads.
+  # Consumes a topic. A class of the application inherits from it, and `streams { topic "events", EventsConsumer }`
+  # names the topic.
   #
   # @example
   #   class EventsConsumer < Chaton::Consumer
@@ -15,14 +15,14 @@ module Chaton
   #     end
   #   end
   #
-  # An instance lives as long as this process has the partition (with `order: :key` there is one for each lane of
-  # it), so that what it keeps in its variables is of this partition only. One thread at a time is in it.
+  # An instance lives as long as this process has the partition (with `order: :key` there is one for each key lane), so
+  # that its instance variables belong to this partition only. One thread at a time runs it.
   #
-  # A batch is done when `consume` returns; when it raises, what was not marked is given again after a while.
+  # A batch is done when `consume` returns. When it raises, the records that were not marked are retried after a pause.
   class Consumer
     class << self
-      # Records for which the block is not true are not given to `consume`, and count as done. Several filters have
-      # to agree; they are inherited. The block runs in the consumer.
+      # Skips records for which the block is not true; they count as done. A record has to pass all filters of the
+      # class and of its superclasses. The block runs in the consumer.
       #
       # @yieldparam record [Native::Record]
       def filter(&block)
@@ -32,18 +32,18 @@ module Chaton
         nil
       end
 
-      # @return [Array<Proc>] its own filters and those it inherits
+      # @return [Array<Proc>] its own filters and the inherited ones
       # @private
       def filters = (superclass.respond_to?(:filters) ? superclass.filters : []) + (@filters || [])
     end
 
-    # The partition goes to another member of the group; this instance is not used again.
+    # Called when the partition was revoked; this instance is not used again.
     def revoked; end
 
-    # The worker stops; this instance is not used again.
+    # Called when the worker stops; this instance is not used again.
     def shutdown; end
 
-    # Every record of the partition has been consumed. Called only where a class defines it.
+    # Called when every record of the partition is consumed, if a class defines it.
     def eof; end
 
     # @return [String]
@@ -55,26 +55,26 @@ module Chaton
     # @return [Integer] 1, or more where the batch has failed before
     def attempt = @batch.attempt
 
-    # @return [Boolean] whether the partition has gone to another member meanwhile: what is done from now on is done
-    #   there again, and nothing is committed
+    # @return [Boolean] whether the partition was revoked while the batch ran: nothing is committed any more, and
+    #   another member consumes the records again
     def revoked? = @batch.revoked?
 
-    # What is done up to this record is not given again, although the batch may fail later.
+    # Marks this record and all before it in the batch as done, even if the batch fails later.
     #
     # @param record [Native::Record, Integer, #last_offset] a record, its offset, or a part of a batch
     def mark(record) = @batch.mark(offset_of(record))
 
-    # This record is done, whatever becomes of those before it.
+    # Marks this record alone as done.
     #
     # @param record [Native::Record, Integer]
     def mark_one(record) = @batch.mark_one(offset_of(record))
 
-    # Gets the next batch of this partition no sooner than this; others go on. It begins when `consume` returns.
+    # Pauses this partition when `consume` has returned; others go on.
     #
     # @param seconds [Numeric]
     def pause(seconds) = @batch.pause(seconds.to_f)
 
-    # Goes on elsewhere in this partition when `consume` returns.
+    # Reads this partition from another position when `consume` has returned.
     #
     # @param to [Integer, :earliest, :latest, Time] an offset, or the first record of this time
     # @raise [ArgumentError]
@@ -87,7 +87,7 @@ module Chaton
       end
     end
 
-    # @return [Integer, nil] records of the partition behind this batch; nil where that is not known
+    # @return [Integer, nil] records of the partition after this batch; nil where that is unknown
     def lag
       ahead = @batch.end_offset
       last = @batch.last_offset
@@ -112,8 +112,8 @@ module Chaton
     # @return [Native::Receipt]
     def produce_many(topic, values) = Chaton.produce_many(topic, values)
 
-    # Writes records and commits what is marked in one: all of it is seen, or, when the block raises, nothing. For
-    # a topic with `transactional: true`.
+    # Writes records and commits marks in one transaction. When the block raises, nothing is written. For a topic
+    # with `transactional: true`.
     #
     # @example
     #   transaction do |tx|
@@ -121,15 +121,15 @@ module Chaton
     #     tx.mark(batch)
     #   end
     # @yieldparam transaction [Streams::Transaction]
-    # @return [Object] what the block answers
-    # @raise [LogFenced] when the partition has gone to another member
+    # @return [Object] what the block returns
+    # @raise [LogFenced] when the partition was revoked
     # @raise [LogError] when nothing was written
     def transaction
       unless @entry.nil? || @entry.transactional?
         raise ConfigError, "topic #{topic.inspect} is not transactional; write topic #{topic.inspect}, " \
                            "#{self.class}, transactional: true"
       end
-      raise LogError, "a transaction inside of another one; one of them can hold the records of both" if @transaction
+      raise LogError, "a transaction inside another one; write the records of both in one" if @transaction
 
       begin
         @transaction = Streams::Transaction.new(@batch, @entry&.limits)
@@ -144,7 +144,7 @@ module Chaton
     # @return [#info, #warn, #error]
     def logger = Streams.logger
 
-    # What it is run with.
+    # Set by the handler.
     # @private
     attr_writer :entry, :batch
 

@@ -3,10 +3,9 @@
 require_relative "process_client"
 
 module Chaton
-  # The Ruby half of streams: writing records from any process, and giving those that the engine reads to consumers.
+  # The Ruby half of streams: writes records in any process, and runs consumers with the records that the engine reads.
   #
-  # A process has one log and one producer, as it has one configuration; this module holds both, because
-  # `Chaton.produce` has nobody to be handed them by.
+  # This module holds the client of the process, because `Chaton.produce` is a module function.
   module Streams
     autoload :Client, "chaton/streams/client"
     autoload :Deserializers, "chaton/streams/deserializers"
@@ -34,11 +33,11 @@ module Chaton
       # @return [Array<#call>] called with `(error, context)` when a consumer has failed
       attr_reader :error_handlers
 
-      # Makes a plan the one of this process: for a process that has loaded its configuration already.
+      # Sets the plan of a process that has loaded its configuration already.
       #
       # @param plan [Config::Plan, nil]
-      # @param forks [Boolean] whether this process goes on to fork workers and writes nothing itself: what it
-      #   produces is kept for the first of them
+      # @param forks [Boolean] whether this process forks workers and writes nothing itself: the first worker writes
+      #   what it produces
       def use(plan, forks: false)
         @lock.synchronize do
           @plan = plan
@@ -47,8 +46,7 @@ module Chaton
         end
       end
 
-      # The client belonged to a parent process: puts a new one in its place, which sends what was kept for the
-      # first worker.
+      # Replaces the spool of the parent process by a client, which writes the spooled records if it is the first.
       #
       # @param stale [Spool]
       # @return [Client]
@@ -63,7 +61,7 @@ module Chaton
         end
       end
 
-      # A worker has started: if it is the first, it sends what was produced before it was forked.
+      # Called when a worker has started. The first one writes the records that were produced before the fork.
       #
       # @param log [Telemetry::Log, nil]
       def started(log: nil)
@@ -75,7 +73,7 @@ module Chaton
         log&.info("records that were produced before the workers were forked are written", refused: receipt.failed)
       end
 
-      # Waits for records that are not written yet; for a process that ends.
+      # Waits for records that are not written yet, at the end of a process.
       #
       # @param log [Telemetry::Log, nil]
       # @return [Integer] records that could not be written in time

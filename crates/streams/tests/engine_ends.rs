@@ -1,5 +1,5 @@
-//! The engine at its edges: offsets that are beyond the end of the log, a
-//! process that ends, and one that has nothing to do.
+//! The engine at its edges: offsets beyond the end of the log, a process that stops, and an idle
+//! one.
 
 mod engine_support;
 
@@ -11,7 +11,7 @@ use chaton_streams::engine::RouteSettings;
 use chaton_streams::log::{Commit, MemberEvent, Position};
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
-use engine_support::{offsets, route, settings, until, Bench, LONG};
+use engine_support::{offsets, route, settings, until, EngineHarness, LONG};
 
 fn keyless(_: i64) -> String {
     String::new()
@@ -23,181 +23,190 @@ fn log_of(partitions: i32, count: i64) -> Arc<MemoryLog> {
     log
 }
 
-fn bench(partitions: i32, count: i64) -> Bench {
-    Bench::new(log_of(partitions, count), settings(vec![route("events")]))
+fn harness(partitions: i32, count: i64) -> EngineHarness {
+    EngineHarness::new(log_of(partitions, count), settings(vec![route("events")]))
 }
 
-/// All that was committed, in order.
-fn said(log: &MemoryLog) -> Vec<i64> {
+/// All committed offsets, in order.
+fn commit_offsets(log: &MemoryLog) -> Vec<i64> {
     let state = log.state.lock();
     state.commits.values().flatten().map(|commit| commit.offset).collect()
 }
 
-fn lines_of(bench: &Bench, words: &str) -> usize {
-    bench.queue.lines().iter().filter(|line| line.contains(words)).count()
+fn lines_of(harness: &EngineHarness, words: &str) -> usize {
+    harness.queue.lines().iter().filter(|line| line.contains(words)).count()
 }
 
 #[test]
-fn a_seek_past_the_end_skips_nothing_that_is_written_later() {
-    let bench = bench(1, 10);
-    let batch = bench.batch_of(0..10);
+fn a_seek_past_the_end_skips_no_record_written_later() {
+    let harness = harness(1, 10);
+    let batch = harness.batch_of(0..10);
     batch.seek(Position::Offset(1_000));
     batch.finish(BatchOutcome::Done);
-    until("the seek", || bench.engine.stats().groups[0].partitions[0].position == 1_000);
-    bench.log.write(0, 5, keyless);
-    bench.batch_of(10..15).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(15));
-    bench.end();
-    assert!(said(&bench.log).iter().all(|offset| *offset <= 15), "{:?}", said(&bench.log));
-    assert_eq!(lines_of(&bench, "offset 1000"), 1, "{:?}", bench.queue.lines());
-    bench.log.write(0, 5, keyless);
-    let again = Bench::new(bench.log.clone(), settings(vec![route("events")]));
+    until("the seek", || harness.engine.stats().groups[0].partitions[0].position == 1_000);
+    harness.log.write(0, 5, keyless);
+    harness.batch_of(10..15).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(15));
+    harness.end();
+    assert!(
+        commit_offsets(&harness.log).iter().all(|offset| *offset <= 15),
+        "{:?}",
+        commit_offsets(&harness.log)
+    );
+    assert_eq!(lines_of(&harness, "offset 1000"), 1, "{:?}", harness.queue.lines());
+    harness.log.write(0, 5, keyless);
+    let again = EngineHarness::new(harness.log.clone(), settings(vec![route("events")]));
     again.batch_of(15..20);
 }
 
 #[test]
-fn a_commit_past_the_end_skips_nothing_that_is_written_later() {
+fn a_commit_past_the_end_skips_no_record_written_later() {
     let log = log_of(1, 10);
     let commit = Commit {
         topic: "events".into(),
         partition: 0,
         offset: 500,
-        // 510 to 520 are done, it says.
+        // It lists 510 to 520 as done.
         metadata: "chaton:1:KK".into(),
     };
     log.state.lock().commits.insert(("events".into(), 0), vec![commit]);
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    until("the assignment", || bench.engine.stats().groups[0].partitions.len() == 1);
-    bench.log.write(0, 5, keyless);
-    bench.batch_of(10..15).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(15));
-    assert_eq!(lines_of(&bench, "offset 500"), 1, "{:?}", bench.queue.lines());
-    // What the note says is of other records than these.
-    bench.log.write(0, 510, keyless);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    until("the assignment", || harness.engine.stats().groups[0].partitions.len() == 1);
+    harness.log.write(0, 5, keyless);
+    harness.batch_of(10..15).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(15));
+    assert_eq!(lines_of(&harness, "offset 500"), 1, "{:?}", harness.queue.lines());
+    // The metadata belonged to other records than these.
+    harness.log.write(0, 510, keyless);
     let mut next = 15;
     while next < 525 {
-        let batch = bench.batch();
+        let batch = harness.batch();
         assert_eq!(offsets(&batch)[0], next);
         next += batch.len() as i64;
         batch.finish(BatchOutcome::Done);
     }
-    until("the last commit", || bench.committed(0) == Some(525));
+    until("the last commit", || harness.committed(0) == Some(525));
 }
 
 #[test]
-fn a_commit_that_fails_before_a_seek_says_nothing_of_where_it_goes() {
-    let bench = bench(1, 10);
-    bench.log.state.lock().fail_commits = 2;
-    let batch = bench.batch_of(0..10);
+fn a_commit_that_fails_before_a_seek_is_not_repeated_after_it() {
+    let harness = harness(1, 10);
+    harness.log.state.lock().fail_commits = 2;
+    let batch = harness.batch_of(0..10);
     batch.seek(Position::Offset(1_000));
     batch.finish(BatchOutcome::Done);
-    until("the seek", || bench.engine.stats().groups[0].partitions[0].position == 1_000);
-    bench.end();
-    assert!(said(&bench.log).iter().all(|offset| *offset <= 10), "{:?}", said(&bench.log));
+    until("the seek", || harness.engine.stats().groups[0].partitions[0].position == 1_000);
+    harness.end();
+    assert!(
+        commit_offsets(&harness.log).iter().all(|offset| *offset <= 10),
+        "{:?}",
+        commit_offsets(&harness.log)
+    );
 }
 
 #[test]
-fn a_batch_that_ends_while_a_commit_is_under_way_is_committed_before_the_end() {
-    let bench = bench(2, 10);
-    let (first, second) = (bench.batch_of(0..10), bench.batch_of(0..10));
-    bench.log.state.lock().hold_commits = true;
+fn a_batch_that_ends_during_a_commit_is_committed_before_the_stop() {
+    let harness = harness(2, 10);
+    let (first, second) = (harness.batch_of(0..10), harness.batch_of(0..10));
+    harness.log.state.lock().hold_commits = true;
     first.finish(BatchOutcome::Done);
-    until("a commit under way", || bench.log.state.lock().held_commits > 0);
-    bench.engine.quiet();
+    until("a commit under way", || harness.log.state.lock().held_commits > 0);
+    harness.engine.quiet();
     second.finish(BatchOutcome::Done);
     for _ in 0..2 {
-        let notice = bench.batch();
+        let notice = harness.batch();
         assert_eq!(notice.kind(), BatchKind::Shutdown);
         notice.finish(BatchOutcome::Done);
     }
-    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
-    bench.log.let_commits_go();
-    assert!(bench.engine.wait_idle(LONG));
-    bench.engine.stop();
-    assert_eq!((bench.committed(0), bench.committed(1)), (Some(10), Some(10)));
+    assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
+    harness.log.release_commits();
+    assert!(harness.engine.wait_idle(LONG));
+    harness.engine.stop();
+    assert_eq!((harness.committed(0), harness.committed(1)), (Some(10), Some(10)));
 }
 
 #[test]
-fn what_was_said_without_an_answer_is_said_again_at_the_end() {
-    let bench = bench(1, 10);
-    bench.batch_of(0..10).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(10));
-    assert!(bench.engine.wait_idle(LONG));
-    // The log has not taken it, and nobody will hear of that in time.
-    bench.log.state.lock().commits.clear();
-    bench.end();
-    assert_eq!(bench.committed(0), Some(10));
+fn a_commit_without_an_answer_is_sent_again_at_the_stop() {
+    let harness = harness(1, 10);
+    harness.batch_of(0..10).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(10));
+    assert!(harness.engine.wait_idle(LONG));
+    // The log has not accepted it, and would report that too late.
+    harness.log.state.lock().commits.clear();
+    harness.end();
+    assert_eq!(harness.committed(0), Some(10));
 }
 
 #[test]
-fn partitions_are_given_to_others_before_the_process_ends() {
-    let bench = bench(2, 10);
-    let batches = [bench.batch_of(0..10), bench.batch_of(0..10)];
-    bench.engine.quiet();
+fn partitions_are_released_before_the_process_ends() {
+    let harness = harness(2, 10);
+    let batches = [harness.batch_of(0..10), harness.batch_of(0..10)];
+    harness.engine.quiet();
     for batch in &batches {
         batch.finish(BatchOutcome::Done);
     }
-    let notices = [bench.batch(), bench.batch()];
+    let notices = [harness.batch(), harness.batch()];
     notices[0].finish(BatchOutcome::Done);
-    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
-    assert_eq!(bench.log.state.lock().left, 0);
+    assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
+    assert_eq!(harness.log.state.lock().left, 0);
     notices[1].finish(BatchOutcome::Done);
-    until("leaving", || bench.log.state.lock().left == 1);
-    assert_eq!((bench.committed(0), bench.committed(1)), (Some(10), Some(10)));
-    assert!(!bench.engine.stats().groups[0].connected);
-    assert!(bench.engine.wait_idle(LONG));
-    bench.engine.stop();
-    let state = bench.log.state.lock();
+    until("leaving", || harness.log.state.lock().left == 1);
+    assert_eq!((harness.committed(0), harness.committed(1)), (Some(10), Some(10)));
+    assert!(!harness.engine.stats().groups[0].connected);
+    assert!(harness.engine.wait_idle(LONG));
+    harness.engine.stop();
+    let state = harness.log.state.lock();
     assert_eq!((state.left, state.members), (1, 1), "it does not come back");
 }
 
 #[test]
-fn a_partition_that_comes_while_the_process_ends_holds_nothing_up() {
+fn a_partition_assigned_during_the_stop_does_not_delay_it() {
     for _ in 0..30 {
-        let bench = bench(1, 10);
-        let batch = bench.batch_of(0..10);
-        bench.engine.quiet();
-        let waiting = bench.engine.clone();
+        let harness = harness(1, 10);
+        let batch = harness.batch_of(0..10);
+        harness.engine.quiet();
+        let waiting = harness.engine.clone();
         let thread = std::thread::spawn(move || waiting.wait_idle(LONG));
-        bench.log.write(1, 10, keyless);
+        harness.log.write(1, 10, keyless);
         batch.finish(BatchOutcome::Done);
-        bench.log.tell(MemberEvent::Assigned(vec![bench.log.assigned(1)]));
-        bench.batch().finish(BatchOutcome::Done);
+        harness.log.report(MemberEvent::Assigned(vec![harness.log.assigned(1)]));
+        harness.batch().finish(BatchOutcome::Done);
         until("calm", || thread.is_finished());
         assert!(thread.join().unwrap());
-        bench.engine.stop();
-        assert_eq!(bench.committed(0), Some(10));
+        harness.engine.stop();
+        assert_eq!(harness.committed(0), Some(10));
     }
 }
 
 #[test]
-fn a_tick_of_the_clock_fetches_nothing() {
-    let bench = bench(50, 0);
-    bench.log.write(3, 1, keyless);
-    bench.batch_of([0]).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(3) == Some(1));
+fn the_poll_of_each_second_fetches_nothing() {
+    let harness = harness(50, 0);
+    harness.log.write(3, 1, keyless);
+    harness.batch_of([0]).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(3) == Some(1));
     let mut seen = (0, 0);
     until("two ticks without a fetch", || {
-        let state = bench.log.state.lock();
+        let state = harness.log.state.lock();
         if state.fetches != seen.0 {
             seen = (state.fetches, state.waits);
         }
         state.waits >= seen.1 + 2
     });
-    let polls = bench.log.state.lock().waits;
-    bench.log.write(7, 1, keyless);
-    assert_eq!(bench.batch().partition().number, 7);
-    assert!(bench.log.state.lock().waits <= polls + 2, "the event_fd has woken it");
+    let polls = harness.log.state.lock().waits;
+    harness.log.write(7, 1, keyless);
+    assert_eq!(harness.batch().partition().number, 7);
+    assert!(harness.log.state.lock().waits <= polls + 2, "the event_fd has woken it");
 }
 
 #[test]
-fn a_record_of_the_far_future_waits_no_longer_than_the_delay() {
+fn a_record_from_the_future_waits_no_longer_than_the_delay() {
     let log = MemoryLog::new(1);
     for timestamp_ms in [Some(i64::MAX), Some(1), Some(40_000_000_000_000)] {
         log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
     }
-    let bench = Bench::new(log, settings(vec![RouteSettings { delay_ms: 60, ..route("events") }]));
-    bench.batch_of(0..3).finish(BatchOutcome::Done);
-    let wakes = bench.engine.stats().totals.wakes;
+    let harness =
+        EngineHarness::new(log, settings(vec![RouteSettings { delay_ms: 60, ..route("events") }]));
+    harness.batch_of(0..3).finish(BatchOutcome::Done);
+    let wakes = harness.engine.stats().totals.wakes;
     assert!(wakes <= 10, "{wakes}");
 }

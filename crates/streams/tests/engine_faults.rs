@@ -1,4 +1,4 @@
-//! The engine while partitions move, the log fails and the queue is full.
+//! The engine while partitions are revoked, the log fails and the queue is full.
 
 mod engine_support;
 
@@ -10,7 +10,7 @@ use chaton_streams::engine::RouteSettings;
 use chaton_streams::log::{ErrorKind, LogError, MemberEvent};
 use engine_support::memory::{partition, MemoryLog};
 use engine_support::sink::Queue;
-use engine_support::{failed, offsets, route, settings, until, Bench, LONG};
+use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
 
 fn keyless(_: i64) -> String {
     String::new()
@@ -20,34 +20,34 @@ fn error(message: &str) -> LogError {
     LogError::new(ErrorKind::Unreachable, message)
 }
 
-fn bench(partitions: i32, count: i64) -> Bench {
+fn harness(partitions: i32, count: i64) -> EngineHarness {
     let log = MemoryLog::new(partitions);
     (0..partitions).for_each(|number| log.write(number, count, keyless));
-    Bench::new(log, settings(vec![route("events")]))
+    EngineHarness::new(log, settings(vec![route("events")]))
 }
 
 #[test]
 fn a_revoked_partition_is_drained_committed_and_released_in_this_order() {
-    let bench = bench(2, 30);
-    let (first, second) = (bench.batch(), bench.batch());
+    let harness = harness(2, 30);
+    let (first, second) = (harness.batch(), harness.batch());
     let (first, second) =
         if first.partition().number == 0 { (first, second) } else { (second, first) };
     let both = vec![partition("events", 0), partition("events", 1)];
-    bench.log.tell(MemberEvent::Revoked(both.clone()));
-    until("draining", || states(&bench) == ["draining", "draining"]);
+    harness.log.report(MemberEvent::Revoked(both.clone()));
+    until("draining", || states(&harness) == ["draining", "draining"]);
     first.mark(4);
     first.finish(failed("Boom"));
-    assert_eq!(bench.batch().kind(), BatchKind::Revoked);
-    assert!(bench.log.state.lock().released.is_empty() && !second.is_revoked());
+    assert_eq!(harness.batch().kind(), BatchKind::Revoked);
+    assert!(harness.log.state.lock().released.is_empty() && !second.is_revoked());
     second.finish(BatchOutcome::Done);
-    until("the release", || bench.log.state.lock().released == both);
-    assert_eq!((bench.committed(0), bench.committed(1)), (Some(5), Some(10)));
-    let notice = bench.batch();
+    until("the release", || harness.log.state.lock().released == both);
+    assert_eq!((harness.committed(0), harness.committed(1)), (Some(5), Some(10)));
+    let notice = harness.batch();
     assert_eq!((notice.kind(), notice.generation()), (BatchKind::Revoked, second.generation()));
     notice.finish(BatchOutcome::Done);
-    // It comes back, as another generation, where it stood.
-    bench.log.tell(MemberEvent::Assigned(vec![bench.log.assigned(0)]));
-    let batch = bench.batch_of(5..15);
+    // It is assigned again, at the committed offset.
+    harness.log.report(MemberEvent::Assigned(vec![harness.log.assigned(0)]));
+    let batch = harness.batch_of(5..15);
     assert!(batch.generation() > second.generation());
 }
 
@@ -57,134 +57,134 @@ fn a_drain_ends_after_half_of_the_poll_interval() {
     log.write(0, 30, keyless);
     let mut settings = settings(vec![route("events")]);
     settings.groups[0].group.max_poll_interval_ms = 60;
-    let bench = Bench::new(log, settings);
-    let batch = bench.batch_of(0..10);
+    let harness = EngineHarness::new(log, settings);
+    let batch = harness.batch_of(0..10);
     batch.mark(2);
-    bench.log.tell(MemberEvent::Revoked(vec![partition("events", 0)]));
-    until("the release", || !bench.log.state.lock().released.is_empty());
+    harness.log.report(MemberEvent::Revoked(vec![partition("events", 0)]));
+    until("the release", || !harness.log.state.lock().released.is_empty());
     assert!(batch.is_revoked());
     batch.mark(7);
-    assert_eq!(bench.committed(0), Some(3));
-    // The next generation runs beside what still runs of this one.
-    bench.log.tell(MemberEvent::Assigned(vec![bench.log.assigned(0)]));
-    let next = bench.batch_of(3..13);
+    assert_eq!(harness.committed(0), Some(3));
+    // Batches of the next generation run beside those of this one.
+    harness.log.report(MemberEvent::Assigned(vec![harness.log.assigned(0)]));
+    let next = harness.batch_of(3..13);
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
-    let notice = bench.batch();
+    let notice = harness.batch();
     assert_eq!((notice.kind(), notice.generation()), (BatchKind::Revoked, batch.generation()));
     notice.finish(BatchOutcome::Done);
     next.finish(BatchOutcome::Done);
-    until("its own commit", || bench.committed(0) == Some(13));
+    until("its own commit", || harness.committed(0) == Some(13));
 }
 
 #[test]
 fn a_lost_partition_is_not_committed() {
-    let bench = bench(1, 30);
-    let batch = bench.batch_of(0..10);
-    bench.log.tell(MemberEvent::Lost(vec![partition("events", 0)]));
+    let harness = harness(1, 30);
+    let batch = harness.batch_of(0..10);
+    harness.log.report(MemberEvent::Lost(vec![partition("events", 0)]));
     until("revocation", || batch.is_revoked());
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
-    assert_eq!(bench.batch().kind(), BatchKind::Revoked);
-    assert_eq!((bench.committed(0), bench.log.state.lock().released.len()), (None, 0));
+    assert_eq!(harness.batch().kind(), BatchKind::Revoked);
+    assert_eq!((harness.committed(0), harness.log.state.lock().released.len()), (None, 0));
 }
 
 #[test]
-fn a_batch_that_waits_in_the_queue_is_not_started_once_its_partition_is_gone() {
-    let bench = bench(1, 30);
-    until("a batch", || bench.queue.len() == 1);
-    bench.log.tell(MemberEvent::Revoked(vec![partition("events", 0)]));
-    until("the release", || !bench.log.state.lock().released.is_empty());
-    // No consumer has seen the partition: nobody needs to be told.
-    assert!(bench.queue.take(Duration::from_millis(5)).is_none());
-    until("forgetting it", || bench.engine.stats().groups[0].partitions.is_empty());
+fn a_queued_batch_is_not_started_after_its_partition_was_revoked() {
+    let harness = harness(1, 30);
+    until("a batch", || harness.queue.len() == 1);
+    harness.log.report(MemberEvent::Revoked(vec![partition("events", 0)]));
+    until("the release", || !harness.log.state.lock().released.is_empty());
+    // No consumer has had the partition: there is no notice.
+    assert!(harness.queue.take(Duration::from_millis(5)).is_none());
+    until("forgetting it", || harness.engine.stats().groups[0].partitions.is_empty());
 }
 
 #[test]
-fn a_commit_that_fails_is_said_again() {
-    let bench = bench(1, 10);
-    bench.log.state.lock().fail_commits = 3;
-    bench.batch_of(0..10).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(10));
-    bench.log.state.lock().commits.clear();
-    bench.log.tell(MemberEvent::CommitFailed(error("not the coordinator")));
-    until("the commit again", || bench.committed(0) == Some(10));
-    let lines = bench.queue.lines();
-    let told = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+fn a_commit_that_fails_is_sent_again() {
+    let harness = harness(1, 10);
+    harness.log.state.lock().fail_commits = 3;
+    harness.batch_of(0..10).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(10));
+    harness.log.state.lock().commits.clear();
+    harness.log.report(MemberEvent::CommitFailed(error("not the coordinator")));
+    until("the commit again", || harness.committed(0) == Some(10));
+    let lines = harness.queue.lines();
+    let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
     assert_eq!(
-        (told("committing: told to fail"), told("not the coordinator")),
+        (count("committing: failed on purpose"), count("not the coordinator")),
         (1, 1),
         "{lines:?}"
     );
 }
 
 #[test]
-fn a_log_that_cannot_be_reached_is_tried_again_and_told_once() {
+fn an_unreachable_log_is_tried_again_and_logged_once() {
     let log = MemoryLog::new(1);
     log.write(0, 10, keyless);
     log.state.lock().fail_joins = 4;
     log.state.lock().fail_fetches = 3;
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    let batch = bench.batch_of(0..10);
-    let group = bench.engine.stats().groups.remove(0);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    let batch = harness.batch_of(0..10);
+    let group = harness.engine.stats().groups.remove(0);
     assert!(group.connected && group.trouble.is_none(), "{group:?}");
     batch.finish(BatchOutcome::Done);
-    let lines = bench.queue.lines();
+    let lines = harness.queue.lines();
     assert_eq!(lines.iter().filter(|line| line.contains("joining")).count(), 1, "{lines:?}");
     assert_eq!(lines.iter().filter(|line| line.contains("fetching")).count(), 1, "{lines:?}");
 }
 
 #[test]
-fn a_member_that_cannot_go_on_is_made_anew() {
-    let bench = bench(1, 30);
-    let batch = bench.batch_of(0..10);
-    // What is fetched later would show that the trouble is over.
-    until("all", || bench.engine.stats().groups[0].partitions[0].position == 30);
-    bench.log.state.lock().fail_joins = 1;
-    bench.log.tell(MemberEvent::Trouble(error("a broker is gone")));
-    until("trouble", || bench.engine.stats().groups[0].trouble.is_some());
-    bench.log.tell(MemberEvent::Fatal(error("fenced for good")));
+fn a_group_is_joined_again_after_a_fatal_error() {
+    let harness = harness(1, 30);
+    let batch = harness.batch_of(0..10);
+    // A later fetch would show that the trouble is over.
+    until("all", || harness.engine.stats().groups[0].partitions[0].position == 30);
+    harness.log.state.lock().fail_joins = 1;
+    harness.log.report(MemberEvent::Trouble(error("a broker is gone")));
+    until("trouble", || harness.engine.stats().groups[0].trouble.is_some());
+    harness.log.report(MemberEvent::Fatal(error("fenced for good")));
     until("revocation", || batch.is_revoked());
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
-    let mut kinds = [bench.batch(), bench.batch()];
+    let mut kinds = [harness.batch(), harness.batch()];
     kinds.sort_by_key(|batch| batch.generation());
     assert_eq!(kinds[0].kind(), BatchKind::Revoked);
     assert_eq!(offsets(&kinds[1]), (0..10).collect::<Vec<_>>());
-    assert_eq!((bench.log.state.lock().members, bench.engine.stats().totals.restarts), (2, 1));
+    assert_eq!((harness.log.state.lock().members, harness.engine.stats().totals.restarts), (2, 1));
 }
 
 #[test]
-fn a_queue_that_is_full_loses_nothing() {
+fn a_full_queue_loses_nothing() {
     let log = MemoryLog::new(6);
     (0..6).for_each(|number| log.write(number, 300, keyless));
-    let bench = Bench::with(log, settings(vec![route("events")]), Queue::new(1));
+    let harness = EngineHarness::with(log, settings(vec![route("events")]), Queue::new(1));
     let mut seen = [0; 6];
     let mut done = 0;
     while done < 1_800 {
-        let batch = bench.batch();
+        let batch = harness.batch();
         let number = batch.partition().number as usize;
         assert_eq!(offsets(&batch)[0], seen[number]);
         seen[number] += batch.len() as i64;
         done += batch.len();
-        // Nobody starves, however many have come later.
+        // No partition starves, however many came later.
         let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
         assert!(most - least <= 100, "{seen:?}");
         batch.finish(BatchOutcome::Done);
     }
-    assert!(bench.engine.stats().totals.refused > 0);
-    assert!(bench.engine.wait_idle(LONG));
+    assert!(harness.engine.stats().totals.refused > 0);
+    assert!(harness.engine.wait_idle(LONG));
 }
 
 #[test]
-fn a_batch_that_is_dropped_by_its_thread_is_given_again() {
-    let bench = bench(1, 10);
-    let batch = bench.batch_of(0..10);
+fn an_abandoned_batch_is_handed_out_again() {
+    let harness = harness(1, 10);
+    let batch = harness.batch_of(0..10);
     batch.mark(3);
     batch.finish(BatchOutcome::Abandoned);
     batch.finish(BatchOutcome::Abandoned);
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
-    let again = bench.batch();
+    let again = harness.batch();
     assert_eq!((again.attempt(), offsets(&again)), (1, (4..10).collect()));
     again.finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(10));
+    until("the commit", || harness.committed(0) == Some(10));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_detached_batch_keeps_the_calls_of_the_consumer() {
     assert!(!batch.is_open());
 }
 
-fn states(bench: &Bench) -> Vec<&'static str> {
-    let groups = bench.engine.stats().groups;
+fn states(harness: &EngineHarness) -> Vec<&'static str> {
+    let groups = harness.engine.stats().groups;
     groups[0].partitions.iter().map(|partition| partition.state).collect()
 }

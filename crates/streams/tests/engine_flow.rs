@@ -1,5 +1,4 @@
-//! The engine as a whole over a log in memory: reading, retries, dead letters,
-//! time, and the ways out.
+//! The whole engine on a log in memory: batches, retries, dead letters, delays and stops.
 
 mod engine_support;
 
@@ -10,7 +9,7 @@ use chaton_streams::engine::{RecordOrder, RouteSettings, Throttle};
 use chaton_streams::log::Position;
 use chaton_streams::record::OwnedRecord;
 use engine_support::memory::MemoryLog;
-use engine_support::{failed, offsets, route, settings, until, Bench, LONG};
+use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
 
 fn keyless(_: i64) -> String {
     String::new()
@@ -20,54 +19,54 @@ fn keyless(_: i64) -> String {
 fn records_are_read_and_committed_in_order() {
     let log = MemoryLog::new(1);
     log.write(0, 25, keyless);
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    assert_eq!(bench.batch_of(0..10).finish(BatchOutcome::Done), BatchVerdict::Done);
-    let second = bench.batch_of(10..20);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    assert_eq!(harness.batch_of(0..10).finish(BatchOutcome::Done), BatchVerdict::Done);
+    let second = harness.batch_of(10..20);
     assert_eq!((second.route(), second.lane(), second.attempt()), (0, 0, 1));
     assert_eq!(second.describe(), "events/0 @10-19");
     assert_eq!(second.end_offset(), Some(25));
-    until("the first commit", || bench.committed(0) == Some(10));
+    until("the first commit", || harness.committed(0) == Some(10));
     second.finish(BatchOutcome::Done);
-    bench.batch_of(20..25).finish(BatchOutcome::Done);
-    assert!(bench.engine.wait_idle(LONG));
-    until("the last commit", || bench.committed(0) == Some(25));
-    bench.log.write(0, 1, keyless);
-    bench.batch_of([25]).finish(BatchOutcome::Done);
-    let stats = bench.engine.stats();
+    harness.batch_of(20..25).finish(BatchOutcome::Done);
+    assert!(harness.engine.wait_idle(LONG));
+    until("the last commit", || harness.committed(0) == Some(25));
+    harness.log.write(0, 1, keyless);
+    harness.batch_of([25]).finish(BatchOutcome::Done);
+    let stats = harness.engine.stats();
     assert_eq!((stats.totals.records, stats.totals.batches), (26, 4));
     let group = &stats.groups[0];
     assert!(group.connected && group.trouble.is_none());
     assert_eq!((group.partitions[0].end, group.partitions[0].lag), (26, 0));
-    bench.end();
-    assert_eq!((bench.committed(0), bench.log.state.lock().left), (Some(26), 1));
+    harness.end();
+    assert_eq!((harness.committed(0), harness.log.state.lock().left), (Some(26), 1));
 }
 
 #[test]
-fn what_fails_is_given_again_while_others_go_on() {
+fn a_failed_batch_is_retried_while_other_partitions_go_on() {
     let log = MemoryLog::new(2);
     log.write(0, 5, keyless);
     log.write(1, 5, keyless);
     let slow = RouteSettings { backoff_ms: 60_000, backoff_max_ms: 60_000, ..route("events") };
-    let bench = Bench::new(log, settings(vec![slow]));
-    let first = bench.batch();
+    let harness = EngineHarness::new(log, settings(vec![slow]));
+    let first = harness.batch();
     first.mark(1);
     let verdict = first.finish(failed("Boom"));
     assert!(matches!(verdict, BatchVerdict::Retry { attempt: 2, .. }));
     let number = first.partition().number;
-    let other = bench.batch();
+    let other = harness.batch();
     assert_ne!(other.partition().number, number);
     other.finish(BatchOutcome::Done);
-    until("its commit", || bench.committed(number) == Some(2));
-    let stats = bench.engine.stats();
+    until("its commit", || harness.committed(number) == Some(2));
+    let stats = harness.engine.stats();
     let waiting = stats.groups[0].partitions.iter().find(|p| p.partition == number).unwrap();
     assert_eq!((waiting.state, waiting.attempt, waiting.ready), ("retrying", 2, 3));
     assert!(waiting.retry_in_ms > 1_000);
-    bench.end();
-    assert_eq!((bench.committed(number), bench.committed(1 - number)), (Some(2), Some(5)));
+    harness.end();
+    assert_eq!((harness.committed(number), harness.committed(1 - number)), (Some(2), Some(5)));
 }
 
 #[test]
-fn a_poison_record_goes_to_the_dead_letters_unchanged() {
+fn a_poison_record_becomes_an_unchanged_dead_letter() {
     let log = MemoryLog::new(1);
     log.write(0, 2, keyless);
     let headers = vec![(b"h\xff".to_vec(), Some(vec![0, 255])), (b"h\xff".to_vec(), None)];
@@ -78,21 +77,21 @@ fn a_poison_record_goes_to_the_dead_letters_unchanged() {
     log.state.lock().fail_sends = 2;
     let dead_letter = Some("events.dead".into());
     let route = RouteSettings { attempts_max: Some(2), dead_letter, ..route("events") };
-    let bench = Bench::new(log, settings(vec![route]));
-    bench.batch_of(0..5).finish(failed("First"));
-    let isolated = bench.batch_of(0..5).finish(failed("Second"));
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    harness.batch_of(0..5).finish(failed("First"));
+    let isolated = harness.batch_of(0..5).finish(failed("Second"));
     assert!(matches!(isolated, BatchVerdict::Isolated { .. }));
     for offset in 0..2 {
-        let batch = bench.batch_of([offset]);
+        let batch = harness.batch_of([offset]);
         assert!(batch.isolated());
         batch.finish(BatchOutcome::Done);
     }
-    let verdict = bench.batch_of([2]).finish(failed("Third"));
+    let verdict = harness.batch_of([2]).finish(failed("Third"));
     assert_eq!(verdict, BatchVerdict::DeadLetter { topic: "events.dead".into() });
-    bench.batch_of([3]).finish(BatchOutcome::Done);
-    bench.batch_of([4]).finish(BatchOutcome::Done);
-    assert!(bench.engine.wait_idle(LONG));
-    let letters = bench.log.written("events.dead");
+    harness.batch_of([3]).finish(BatchOutcome::Done);
+    harness.batch_of([4]).finish(BatchOutcome::Done);
+    assert!(harness.engine.wait_idle(LONG));
+    let letters = harness.log.written("events.dead");
     assert_eq!(letters.len(), 1);
     let letter = &letters[0];
     assert_eq!((&letter.key, &letter.value), (&poison.key, &poison.value));
@@ -105,186 +104,186 @@ fn a_poison_record_goes_to_the_dead_letters_unchanged() {
     assert_eq!((text("source_partition"), text("source_offset")), ("0".into(), "2".into()));
     assert_eq!(text("source_consumer_group"), "app");
     assert_eq!((text("source_attempts"), text("error_class")), ("3".into(), "Third".into()));
-    assert_eq!(text("error_message"), "told to");
+    assert_eq!(text("error_message"), "on purpose");
     assert!(text("failed_at").ends_with('Z'));
-    assert_eq!(bench.engine.stats().totals.dead_letters, 1);
-    let told = bench.queue.lines().iter().filter(|line| line.contains("events.dead")).count();
-    assert_eq!(told, 1, "said once for all tries");
+    assert_eq!(harness.engine.stats().totals.dead_letters, 1);
+    let count = harness.queue.lines().iter().filter(|line| line.contains("events.dead")).count();
+    assert_eq!(count, 1, "logged once for all attempts");
 }
 
 #[test]
-fn time_holds_records_back() {
+fn delayed_records_are_handed_out_when_due() {
     let log = MemoryLog::new(1);
     log.write(0, 30, keyless);
     let began = Instant::now();
     let throttle = Some(Throttle { records: 10, per_ms: 40 });
     let route = RouteSettings { delay_ms: 60, throttle, ..route("events") };
-    let bench = Bench::new(log, settings(vec![route]));
-    bench.batch().finish(BatchOutcome::Done);
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    harness.batch().finish(BatchOutcome::Done);
     assert!(began.elapsed() >= Duration::from_millis(59), "{:?}", began.elapsed());
     let mut count = 10;
     while count < 30 {
-        let batch = bench.batch();
+        let batch = harness.batch();
         count += batch.len();
         batch.finish(BatchOutcome::Done);
     }
     assert!(began.elapsed() >= Duration::from_millis(130), "{:?}", began.elapsed());
-    // Waiting for a time takes no more than a few wake-ups.
-    let wakes = bench.engine.stats().totals.wakes;
+    // Waiting takes only a few wake-ups.
+    let wakes = harness.engine.stats().totals.wakes;
     assert!(wakes <= 20, "{wakes}");
 }
 
 #[test]
-fn old_records_are_done_without_being_handed_out() {
+fn expired_records_are_skipped() {
     let log = MemoryLog::new(1);
     for n in 0..10 {
         let timestamp_ms = (n % 2 == 0).then_some(1_000);
         log.append("events", 0, OwnedRecord { timestamp_ms, ..OwnedRecord::default() });
     }
     let route = RouteSettings { expires_ms: 60_000, ..route("events") };
-    let bench = Bench::new(log, settings(vec![route]));
-    bench.batch_of([1, 3, 5, 7, 9]).finish(BatchOutcome::Done);
-    until("the commit", || bench.committed(0) == Some(10));
-    assert_eq!(bench.engine.stats().totals.expired, 5);
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    harness.batch_of([1, 3, 5, 7, 9]).finish(BatchOutcome::Done);
+    until("the commit", || harness.committed(0) == Some(10));
+    assert_eq!(harness.engine.stats().totals.expired, 5);
 }
 
 #[test]
-fn a_consumer_pauses_and_goes_elsewhere() {
+fn a_consumer_pauses_and_seeks() {
     let log = MemoryLog::new(1);
     log.write(0, 40, keyless);
     log.state.lock().fail_seeks = 1;
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    let batch = bench.batch_of(0..10);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    let batch = harness.batch_of(0..10);
     batch.seek(Position::Offset(35));
     batch.pause(Duration::from_millis(30));
     let began = Instant::now();
     batch.finish(BatchOutcome::Done);
-    bench.batch_of(35..40).finish(BatchOutcome::Done);
+    harness.batch_of(35..40).finish(BatchOutcome::Done);
     assert!(began.elapsed() >= Duration::from_millis(30));
-    until("the commit", || bench.committed(0) == Some(40));
-    bench.log.write(0, 1, keyless);
-    let batch = bench.batch_of([40]);
+    until("the commit", || harness.committed(0) == Some(40));
+    harness.log.write(0, 1, keyless);
+    let batch = harness.batch_of([40]);
     batch.seek(Position::Earliest);
     batch.finish(BatchOutcome::Done);
-    bench.batch_of(0..10).finish(BatchOutcome::Done);
-    until("going back", || bench.committed(0) == Some(10));
-    bench.batch_of(10..20);
+    harness.batch_of(0..10).finish(BatchOutcome::Done);
+    until("going back", || harness.committed(0) == Some(10));
+    harness.batch_of(10..20);
 }
 
 #[test]
-fn only_marks_count_in_manual_mode() {
+fn only_marks_count_with_manual_offsets() {
     let log = MemoryLog::new(1);
     log.write(0, 30, keyless);
     let route = RouteSettings { manual: true, ..route("events") };
-    let bench = Bench::new(log, settings(vec![route]));
-    bench.batch_of(0..10).finish(BatchOutcome::Done);
-    let second = bench.batch_of(10..20);
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    harness.batch_of(0..10).finish(BatchOutcome::Done);
+    let second = harness.batch_of(10..20);
     second.mark_one(12);
-    until("a note", || bench.committed(0) == Some(0));
-    assert!(bench.log.committed("app", 0).unwrap().metadata.starts_with("chaton:1:"));
+    until("a note", || harness.committed(0) == Some(0));
+    assert!(harness.log.committed("app", 0).unwrap().metadata.starts_with("chaton:1:"));
     second.mark(10);
-    until("both", || bench.committed(0) == Some(11));
+    until("both", || harness.committed(0) == Some(11));
     second.mark(11);
-    until("all three", || bench.committed(0) == Some(13));
+    until("all three", || harness.committed(0) == Some(13));
     second.finish(BatchOutcome::Done);
-    bench.batch_of(20..30).finish(BatchOutcome::Done);
-    bench.end();
-    assert_eq!(bench.committed(0), Some(13));
+    harness.batch_of(20..30).finish(BatchOutcome::Done);
+    harness.end();
+    assert_eq!(harness.committed(0), Some(13));
 }
 
 #[test]
-fn the_end_of_a_partition_is_told_after_its_records() {
+fn the_end_of_a_partition_is_reported_after_its_records() {
     let log = MemoryLog::new(1);
     log.write(0, 3, keyless);
     let mut settings = settings(vec![RouteSettings { eof: true, ..route("events") }]);
     settings.groups[0].group.eof = true;
-    let bench = Bench::new(log, settings);
-    bench.batch_of(0..3).finish(BatchOutcome::Done);
-    let end = bench.batch();
+    let harness = EngineHarness::new(log, settings);
+    harness.batch_of(0..3).finish(BatchOutcome::Done);
+    let end = harness.batch();
     assert_eq!((end.kind(), end.len()), (BatchKind::End, 0));
     end.finish(BatchOutcome::Done);
-    bench.log.write(0, 1, keyless);
-    bench.batch_of([3]).finish(BatchOutcome::Done);
-    assert_eq!(bench.batch().kind(), BatchKind::End);
+    harness.log.write(0, 1, keyless);
+    harness.batch_of([3]).finish(BatchOutcome::Done);
+    assert_eq!(harness.batch().kind(), BatchKind::End);
 }
 
 #[test]
-fn a_process_that_ends_tells_each_partition_behind_its_last_turn() {
+fn each_partition_gets_a_notice_when_the_process_stops() {
     let log = MemoryLog::new(2);
     log.write(0, 30, keyless);
     log.write(1, 30, keyless);
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    let first = bench.batch_of(0..10);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    let first = harness.batch_of(0..10);
     let number = first.partition().number;
-    until("the other's batch", || bench.queue.len() == 1);
-    bench.engine.quiet();
-    assert_eq!(bench.queue.len(), 0, "what nobody has taken is dropped");
-    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
+    until("the other's batch", || harness.queue.len() == 1);
+    harness.engine.quiet();
+    assert_eq!(harness.queue.len(), 0, "what nobody has taken is dropped");
+    assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
     first.finish(BatchOutcome::Done);
-    let notice = bench.batch();
+    let notice = harness.batch();
     assert_eq!((notice.kind(), notice.partition().number), (BatchKind::Shutdown, number));
-    assert!(!bench.engine.wait_idle(Duration::from_millis(5)));
+    assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
     notice.finish(BatchOutcome::Done);
-    assert!(bench.engine.wait_idle(LONG));
-    assert_eq!((bench.committed(number), bench.committed(1 - number)), (Some(10), None));
-    bench.engine.stop();
-    assert!(bench.queue.take(Duration::ZERO).is_none());
+    assert!(harness.engine.wait_idle(LONG));
+    assert_eq!((harness.committed(number), harness.committed(1 - number)), (Some(10), None));
+    harness.engine.stop();
+    assert!(harness.queue.take(Duration::ZERO).is_none());
 }
 
 #[test]
-fn what_does_not_end_is_given_up_and_does_not_count() {
+fn a_batch_that_is_given_up_does_not_count() {
     let log = MemoryLog::new(1);
     log.write(0, 10, keyless);
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    let batch = bench.batch_of(0..10);
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    let batch = harness.batch_of(0..10);
     batch.mark(2);
-    bench.engine.quiet();
-    let waiting = bench.engine.clone();
+    harness.engine.quiet();
+    let waiting = harness.engine.clone();
     let thread = std::thread::spawn(move || waiting.wait_idle(LONG));
     while !thread.is_finished() {
-        bench.engine.interrupt_wait();
+        harness.engine.interrupt_wait();
         std::thread::yield_now();
     }
     assert!(!thread.join().unwrap());
     assert!(!batch.is_revoked());
-    assert_eq!(bench.engine.give_up(), 1);
+    assert_eq!(harness.engine.give_up(), 1);
     assert!(batch.is_revoked() && batch.is_open());
     batch.mark(5);
-    bench.engine.stop();
+    harness.engine.stop();
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
-    assert_eq!(bench.committed(0), Some(3));
+    assert_eq!(harness.committed(0), Some(3));
 }
 
 #[test]
-fn a_transaction_commits_what_it_says() {
+fn a_transaction_writes_and_commits() {
     let log = MemoryLog::new(1);
     log.write(0, 20, keyless);
     log.state.lock().fail_transactions = 1;
     let route = RouteSettings { transactional: true, ..route("events") };
-    let bench = Bench::new(log, settings(vec![route]));
-    let batch = bench.batch_of(0..10);
+    let harness = EngineHarness::new(log, settings(vec![route]));
+    let batch = harness.batch_of(0..10);
     let record =
         || OwnedRecord { topic: "out".into(), value: Some(b"v".into()), ..OwnedRecord::default() };
     assert!(batch.transact(vec![record()], Some(3)).is_err());
-    assert_eq!((bench.committed(0), bench.log.written("out").len()), (None, 0));
+    assert_eq!((harness.committed(0), harness.log.written("out").len()), (None, 0));
     batch.transact(vec![record()], Some(3)).unwrap();
-    assert_eq!((bench.committed(0), bench.log.written("out").len()), (Some(4), 1));
+    assert_eq!((harness.committed(0), harness.log.written("out").len()), (Some(4), 1));
     batch.mark(5);
-    until("a commit of its own", || bench.committed(0) == Some(6));
+    until("a commit of its own", || harness.committed(0) == Some(6));
     batch.transact(vec![], Some(9)).unwrap();
-    assert_eq!(bench.committed(0), Some(10));
+    assert_eq!(harness.committed(0), Some(10));
     batch.finish(BatchOutcome::Done);
     assert!(batch.transact(vec![], Some(9)).is_err());
-    bench.batch_of(10..20).finish(BatchOutcome::Abandoned);
-    let again = bench.batch_of(10..20);
+    harness.batch_of(10..20).finish(BatchOutcome::Abandoned);
+    let again = harness.batch_of(10..20);
     assert_eq!(again.attempt(), 1);
-    let ids = bench.log.state.lock().transactors.clone();
+    let ids = harness.log.state.lock().transactors.clone();
     assert!(ids.len() == 2 && ids[0] != ids[1], "one made anew after the failure: {ids:?}");
     assert!(ids[0].starts_with("app-events-"), "{ids:?}");
 }
 
 #[test]
-fn a_restart_skips_what_was_done_beyond_the_head() {
+fn a_restart_skips_records_done_beyond_the_head() {
     let log = MemoryLog::new(1);
     log.write(0, 40, |n| format!("key{}", n % 5));
     let by_key = || RouteSettings {
@@ -294,12 +293,12 @@ fn a_restart_skips_what_was_done_beyond_the_head() {
         backoff_max_ms: 60_000,
         ..route("events")
     };
-    let bench = Bench::new(log.clone(), settings(vec![by_key()]));
+    let harness = EngineHarness::new(log.clone(), settings(vec![by_key()]));
     let mut done = Vec::new();
     let mut stuck = None;
-    // One lane fails at once; all others get to their end.
+    // One lane fails at once; the others finish.
     while done.len() < 40 - stuck.map_or(0, |lane| count(&log, lane)) || stuck.is_none() {
-        let batch = bench.batch();
+        let batch = harness.batch();
         if *stuck.get_or_insert(batch.lane()) == batch.lane() {
             batch.finish(failed("Stuck"));
         } else {
@@ -307,20 +306,20 @@ fn a_restart_skips_what_was_done_beyond_the_head() {
             batch.finish(BatchOutcome::Done);
         }
     }
-    bench.end();
-    let bench = Bench::new(log.clone(), settings(vec![by_key()]));
+    harness.end();
+    let harness = EngineHarness::new(log.clone(), settings(vec![by_key()]));
     while done.len() < 40 {
-        let batch = bench.batch();
+        let batch = harness.batch();
         done.extend(offsets(&batch));
         batch.finish(BatchOutcome::Done);
     }
     done.sort_unstable();
     assert_eq!(done, (0..40).collect::<Vec<_>>());
-    bench.end();
-    assert_eq!(bench.committed(0), Some(40));
+    harness.end();
+    assert_eq!(harness.committed(0), Some(40));
 }
 
-/// Records that this lane of three gets.
+/// How many records this lane of three gets.
 fn count(log: &MemoryLog, lane: usize) -> usize {
     let keys = log.written("events").into_iter().filter_map(|record| record.key);
     keys.filter(|key| crc32c::crc32c(key) as usize % 3 == lane).count()

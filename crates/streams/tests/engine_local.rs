@@ -1,4 +1,4 @@
-//! The engine on the local log: real files, real members, several of them.
+//! The engine on the local log, with real files and several members.
 
 mod engine_support;
 
@@ -15,7 +15,7 @@ use chaton_streams::settings::LogSettings;
 use engine_support::sink::Queue;
 use engine_support::{failed, offsets, route, settings, until, LONG};
 
-/// A folder with a log, and the process's producer.
+/// A folder with a log, and a producer.
 struct Place {
     folder: tempfile::TempDir,
     log: Arc<dyn RecordLog>,
@@ -37,7 +37,7 @@ impl Place {
         Self { folder, log, producer }
     }
 
-    /// Writes so many records, one key for every ten.
+    /// Writes this many records, one key for every ten.
     fn write(&self, count: usize) {
         let receipt = Arc::new(Receipt::new(count));
         for n in 0..count {
@@ -50,7 +50,7 @@ impl Place {
         assert!(receipt.wait(LONG) && receipt.failed() == 0, "{:?}", receipt.failures());
     }
 
-    /// As another process would.
+    /// Another engine on the same log, like another process.
     fn engine(&self, settings: EngineSettings) -> (Engine, Arc<Queue>) {
         let (log, queue) = (open(self.folder.path()), Queue::new(100));
         let producing = log.clone();
@@ -70,8 +70,8 @@ fn open(folder: &std::path::Path) -> Arc<dyn RecordLog> {
     log::open(&settings).unwrap()
 }
 
-/// Ends batches with so many records, or until the queue is closed; answers how
-/// many there were.
+/// Finishes batches with this many records, or until the queue is closed; answers how many there
+/// were.
 fn run(queue: &Queue, most: usize) -> usize {
     let mut count = 0;
     while count < most {
@@ -93,7 +93,7 @@ fn end(engine: &Engine, queue: &Queue) {
 }
 
 #[test]
-fn all_is_read_and_committed_and_not_read_again() {
+fn all_records_are_read_and_committed_once() {
     let place = Place::new(3);
     place.write(1_000);
     let (engine, queue) = place.engine(settings(vec![route("events")]));
@@ -111,7 +111,7 @@ fn all_is_read_and_committed_and_not_read_again() {
 }
 
 #[test]
-fn two_members_share_the_partitions_and_take_over() {
+fn two_members_share_partitions_and_take_over() {
     let place = Place::new(4);
     let (first, first_queue) = place.engine(settings(vec![route("events")]));
     until("all partitions", || partitions(&first) == 4);
@@ -136,7 +136,7 @@ fn two_members_share_the_partitions_and_take_over() {
 }
 
 #[test]
-fn a_group_that_is_done_is_left_while_another_still_runs() {
+fn a_drained_group_is_left_while_another_still_runs() {
     let place = Place::new(2);
     place.write(20);
     let mut both = settings(vec![route("events")]);

@@ -1,5 +1,5 @@
-//! Threads, random failures and moving partitions: order within a key, every
-//! record at least once, and no commit ahead of what is done.
+//! Threads, random failures and rebalances: order within a key, every record at least once, and no
+//! commit ahead of what is done.
 
 mod engine_support;
 
@@ -13,28 +13,28 @@ use chaton_streams::engine::{RecordOrder, RouteSettings};
 use chaton_streams::log::MemberEvent;
 use engine_support::memory::{partition, MemoryLog};
 use engine_support::sink::Queue;
-use engine_support::{failed, offsets, route, settings, until, Bench, LONG};
+use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
 use parking_lot::Mutex;
 
 /// Partition, generation and key.
 type Place = (i32, u64, Vec<u8>);
 
-/// What the threads have done, seen from outside.
+/// What the threads have done.
 #[derive(Default)]
 struct Work {
-    /// Per partition: what has ended well, noted before the engine hears it.
+    /// Per partition: the offsets done, noted before the engine gets the outcome.
     done: Mutex<BTreeMap<i32, BTreeSet<i64>>>,
     /// The same per generation.
     ended: Mutex<BTreeSet<(i32, u64, i64)>>,
-    /// Per partition, generation and lane: being run.
+    /// Per partition, generation and lane: the running batches.
     running: Mutex<BTreeSet<(i32, u64, usize)>>,
-    /// Per partition and key: the last that was begun in this generation.
+    /// Per partition and key: the last offset started in this generation.
     begun: Mutex<BTreeMap<Place, i64>>,
     draws: AtomicU64,
 }
 
 impl Work {
-    /// Pseudo-random, whichever thread asks.
+    /// A pseudo-random number.
     fn draw(&self, bound: u64) -> u64 {
         let n = self.draws.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let n = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -77,8 +77,8 @@ impl Work {
         }
     }
 
-    /// Within a generation a key's records come in their order; one that comes
-    /// again is the first that was not done.
+    /// Within a generation the records of a key come in order; a repeated record is the first one
+    /// that was not done.
     fn begin(&self, batch: &Batch, index: usize, offset: i64) {
         let record = batch.chunk().record(batch.picks()[index] as usize);
         let key = record.key().unwrap_or_default().to_vec();
@@ -118,7 +118,7 @@ fn start_threads(
 }
 
 fn check_commits(log: &MemoryLog, work: &Work) {
-    // Commits first: what is done grows.
+    // Reads the commits first, because the offsets done only grow.
     let commits = log.state.lock().commits.clone();
     let done = work.done.lock();
     for ((_, number), list) in commits {
@@ -134,11 +134,13 @@ fn run_to_the_end(route: RouteSettings, partitions: i32, count: i64, moves: bool
     let log = MemoryLog::new(partitions);
     (0..partitions).for_each(|number| log.write(number, count, |n| format!("key{}", n * 7 % 23)));
     let queue = Queue::new(3);
-    let bench = Bench::with(log.clone(), settings(vec![route]), queue.clone());
+    let harness = EngineHarness::with(log.clone(), settings(vec![route]), queue.clone());
     let work = Arc::new(Work::default());
     let threads = start_threads(4, &queue, &work);
     let stop = Arc::new(AtomicBool::new(false));
-    until("partitions", || bench.engine.stats().groups[0].partitions.len() == partitions as usize);
+    until("partitions", || {
+        harness.engine.stats().groups[0].partitions.len() == partitions as usize
+    });
     let mover = moves.then(|| {
         let (log, stop) = (log.clone(), stop.clone());
         std::thread::spawn(move || move_partitions(&log, &stop))
@@ -147,16 +149,16 @@ fn run_to_the_end(route: RouteSettings, partitions: i32, count: i64, moves: bool
     until("all records", || work.count() == all);
     stop.store(true, Ordering::Relaxed);
     mover.into_iter().for_each(|mover| mover.join().unwrap());
-    until("all commits", || (0..partitions).all(|number| bench.committed(number) == Some(count)));
+    until("all commits", || (0..partitions).all(|number| harness.committed(number) == Some(count)));
     check_commits(&log, &work);
-    bench.engine.quiet();
-    assert!(bench.engine.wait_idle(LONG));
-    bench.engine.stop();
+    harness.engine.quiet();
+    assert!(harness.engine.wait_idle(LONG));
+    harness.engine.stop();
     queue.close();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Takes partitions away and gives them back.
+/// Revokes and assigns partitions.
 fn move_partitions(log: &MemoryLog, stop: &AtomicBool) {
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -164,39 +166,39 @@ fn move_partitions(log: &MemoryLog, stop: &AtomicBool) {
         round += 1;
         let released = log.state.lock().released.len();
         if round % 3 == 0 {
-            log.tell(MemberEvent::Lost(own));
+            log.report(MemberEvent::Lost(own));
         } else {
-            log.tell(MemberEvent::Revoked(own));
+            log.report(MemberEvent::Revoked(own));
             until("the release", || log.state.lock().released.len() > released);
         }
-        log.tell(MemberEvent::Assigned(vec![log.assigned((round - 1) % 2)]));
+        log.report(MemberEvent::Assigned(vec![log.assigned((round - 1) % 2)]));
     }
 }
 
 #[test]
-fn a_partition_stays_in_order_whatever_fails() {
+fn a_partition_stays_in_order_with_random_failures() {
     run_to_the_end(route("events"), 3, 2_000, false);
 }
 
 #[test]
-fn keys_stay_in_order_whatever_fails() {
+fn keys_stay_in_order_with_random_failures() {
     let route = RouteSettings { order: RecordOrder::Key, concurrency: 4, ..route("events") };
     run_to_the_end(route, 2, 2_000, false);
 }
 
 #[test]
-fn keys_stay_in_order_while_partitions_move() {
+fn keys_stay_in_order_during_rebalances() {
     let route = RouteSettings { order: RecordOrder::Key, concurrency: 3, ..route("events") };
     run_to_the_end(route, 2, 2_000, true);
 }
 
 #[test]
-fn endings_after_a_stop_are_dropped() {
+fn outcomes_after_a_stop_are_dropped() {
     let log = MemoryLog::new(1);
     log.write(0, 10, |_| String::new());
-    let bench = Bench::new(log, settings(vec![route("events")]));
-    let batch = bench.batch();
-    bench.engine.stop();
-    bench.engine.stop();
+    let harness = EngineHarness::new(log, settings(vec![route("events")]));
+    let batch = harness.batch();
+    harness.engine.stop();
+    harness.engine.stop();
     assert_eq!(batch.finish(BatchOutcome::Done), BatchVerdict::Dropped);
 }

@@ -2,8 +2,8 @@
 
 module Chaton
   module Streams
-    # What a batch has in common with an Array, around what its class has: `size`, `[](place)`, `slice(start, length)`
-    # and `each` with a block. Counting and slicing make no record.
+    # The methods that a batch has in common with an Array. They build on `size`, `[](index)`, `slice(start, length)`
+    # and `each` of the class. Counting and slicing make no record objects.
     module ArrayLike
       # @param base [Class]
       # @private
@@ -24,29 +24,29 @@ module Chaton
       # @return [Boolean]
       def empty? = size.zero?
 
-      # @param place [Integer, Range] of a record, or a part; the former counted from the end when negative
+      # @param index [Integer, Range] the index of a record, counted from the end when negative, or a range
       # @param length [Integer, nil]
-      # @return [Native::Record, ArrayLike, nil] a part shares the batch's records; nil outside
-      def [](place, length = nil)
-        length.nil? && place.is_a?(Integer) ? super(place) : slice(place, length)
+      # @return [Native::Record, ArrayLike, nil] a slice shares the batch's records; nil outside
+      def [](index, length = nil)
+        length.nil? && index.is_a?(Integer) ? super(index) : slice(index, length)
       end
 
       # @param (see #[])
       # @return (see #[])
-      def slice(place, length = nil)
-        return self[place] if length.nil? && place.is_a?(Integer)
+      def slice(index, length = nil)
+        return self[index] if length.nil? && index.is_a?(Integer)
 
-        start, length = length ? [place, length] : bounds(place)
+        start, length = length ? [index, length] : bounds(index)
         start += size if start.negative?
         super(start, length) unless start.negative? || length.negative? || start > size
       end
 
       # @param count [Integer, nil]
-      # @return [Native::Record, ArrayLike, nil] the first record, or a part with so many
+      # @return [Native::Record, ArrayLike, nil] the first record, or the first `count`
       def first(count = nil) = count ? slice(0, counted(count)) : self[0]
 
       # @param count [Integer, nil]
-      # @return [Native::Record, ArrayLike, nil] the last record, or a part with so many
+      # @return [Native::Record, ArrayLike, nil] the last record, or the last `count`
       def last(count = nil)
         return self[-1] unless count
 
@@ -55,17 +55,17 @@ module Chaton
       end
 
       # @param length [Integer]
-      # @yieldparam part [ArrayLike]
+      # @yieldparam slice [ArrayLike]
       # @return [self, Enumerator]
       def each_slice(length)
-        raise ArgumentError, "a part has at least one record, not #{length}" unless length.positive?
+        raise ArgumentError, "a slice has at least one record, not #{length}" unless length.positive?
         return to_enum(:each_slice, length) { (size + length - 1) / length } unless block_given?
 
         0.step(size - 1, length) { |start| yield slice(start, length) }
         self
       end
 
-      # @return [Array<String, nil>] all values as they are, without records between
+      # @return [Array<String, nil>] all values as bytes, without record objects
       def payloads = values
 
       # @return [String]
@@ -76,7 +76,7 @@ module Chaton
 
       private
 
-      # A part may end behind the last record.
+      # A slice may end after the last record.
       def bounds(range)
         start = range.begin || 0
         last = range.end || -1
@@ -88,7 +88,7 @@ module Chaton
       def counted(count)
         return count if count.is_a?(Integer) && !count.negative?
 
-        raise ArgumentError, "#{count.inspect} is no number of records"
+        raise ArgumentError, "#{count.inspect} is not a number of records"
       end
     end
   end

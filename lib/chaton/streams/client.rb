@@ -5,8 +5,7 @@ require_relative "values"
 
 module Chaton
   module Streams
-    # Writes records: the native client, and what brings records into the shape it takes. The usual record is handed
-    # on by one native call.
+    # Writes records through the native client, and converts their values. A record takes one native call.
     class Client
       include Values
 
@@ -17,8 +16,8 @@ module Chaton
         client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
                                                                    delivery_timeout_s: settings.delivery_timeout_s,
                                                                    flush_timeout_s: settings.flush_timeout_s)
-        # In a child that was forked it finds nothing to do, unless the child has written too.
-        at_exit { client.leave }
+        # Does nothing in a forked child that has written nothing.
+        at_exit { client.flush_at_exit }
         client
       end
 
@@ -28,7 +27,7 @@ module Chaton
       # @param native [Native::StreamsClient]
       # @param produce_timeout_s [Float] how long a record waits for room
       # @param delivery_timeout_s [Float] how long it may take to become durable
-      # @param flush_timeout_s [Float] how long the end of the process waits
+      # @param flush_timeout_s [Float] how long a stopping process waits
       def initialize(native, produce_timeout_s: 5.0, delivery_timeout_s: 120.0, flush_timeout_s: 3.0)
         @native = native
         @produce_timeout_s = produce_timeout_s
@@ -70,21 +69,21 @@ module Chaton
       def wait(receipt)
         return receipt if receipt.wait(@delivery_timeout_s)
 
-        raise LogUnavailable, "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), and may " \
-                              "be so later; is #{@native.address} up?"
+        raise LogUnavailable, "records are not durable after #{@delivery_timeout_s} s (delivery_timeout_s), but may " \
+                              "become so later; is #{@native.address} up?"
       end
 
-      # Waits for all records, no longer than the setting allows.
+      # Waits until all records are written, for at most `flush_timeout_s`.
       #
       # @return [Integer] records that are left
       def flush
         @native.flush(@flush_timeout_s)
       rescue LogError
-        # A log that cannot be opened holds nothing of ours.
+        # A log that cannot be opened has no records of this process.
         0
       end
 
-      # The same for a worker that stops: it has no longer than that.
+      # The same for a worker that stops; its `at_exit` does not wait again.
       #
       # @return [Integer] records that are left
       def finish
@@ -92,10 +91,10 @@ module Chaton
         flush
       end
 
-      # The process ends: waits for its records as long as they go on becoming durable, and says so when some do not.
+      # Waits at the end of the process as long as records go on becoming durable, and reports those that do not.
       #
       # @param err [IO]
-      def leave(err: $stderr)
+      def flush_at_exit(err: $stderr)
         return if @finished
 
         until_s = monotonic_s + @delivery_timeout_s
@@ -106,7 +105,7 @@ module Chaton
         return unless left.positive?
 
         err.puts "chaton: #{left} records were not written before the process ended, and are lost: " \
-                 "#{@native.address} takes none. Chaton.produce! says which are written"
+                 "#{@native.address} accepts none. Chaton.produce! returns when a record is written"
       end
 
       private

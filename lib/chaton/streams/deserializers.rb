@@ -5,7 +5,7 @@ require_relative "../errors"
 
 module Chaton
   module Streams
-    # What makes a value of a record's bytes, when the value is touched.
+    # Make a value of a record's bytes when the value is read.
     module Deserializers
       # Bytes as text.
       module Text
@@ -15,7 +15,7 @@ module Chaton
         def self.call(record)
           raw = record.raw or return
           text = raw.dup.force_encoding(Encoding::UTF_8)
-          text.valid_encoding? ? text : Deserializers.refuse(record, "it is no UTF-8")
+          text.valid_encoding? ? text : Deserializers.refuse(record, "it is not UTF-8")
         end
       end
 
@@ -28,11 +28,11 @@ module Chaton
           text = Text.call(record)
           text && JSON.parse(text)
         rescue JSON::ParserError => e
-          Deserializers.refuse(record, "it is no JSON: #{e.message.sub(/\A\d+: /, "")[0, 200]}")
+          Deserializers.refuse(record, "it is not JSON: #{e.message.sub(/\A\d+: /, "")[0, 200]}")
         end
       end
 
-      # An application's own: what it raises says which record it was.
+      # An application's own. Its errors name the record.
       class Named
         # @param own [#call]
         def initialize(own)
@@ -41,7 +41,7 @@ module Chaton
 
         # @param record [Native::Record]
         # @return [Object]
-        # @raise [DeserializationError] whose cause is what was raised
+        # @raise [DeserializationError] with the error as its cause
         def call(record)
           @own.call(record)
         rescue DeserializationError

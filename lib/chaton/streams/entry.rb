@@ -7,7 +7,7 @@ require_relative "transaction"
 
 module Chaton
   module Streams
-    # What a worker knows of one route: its consumer's class, found out when its first batch comes.
+    # A route of a worker with its consumer's class, which is looked up at the first batch.
     class Entry
       # @return [Class]
       attr_reader :klass
@@ -17,7 +17,7 @@ module Chaton
       # @param route [Config::StreamsRoute]
       # @param limits [Transaction::Limits]
       # @param finder [Finder]
-      # @raise [ConfigError] when its class is not there, or is no consumer
+      # @raise [ConfigError] when its class is missing, or not a consumer
       def initialize(route, limits: Transaction::LIMITS, finder: Finder.new)
         @route = route
         @limits = limits
@@ -26,7 +26,7 @@ module Chaton
         @filters = @klass.filters
       end
 
-      # @return [Boolean] whether its consumer wants to hear of the end of a partition
+      # @return [Boolean] whether its consumer defines `eof`
       def eof? = @klass.instance_method(:eof).owner != Consumer
 
       # @return [Boolean]
@@ -35,17 +35,15 @@ module Chaton
       # @return [String] for people
       def name = @klass.name || @route.consumer.to_s
 
-      # A new instance.
-      #
-      # @return [Consumer]
+      # @return [Consumer] a new instance
       def instance = @klass.new.tap { |instance| instance.entry = self }
 
       # Prepares a consumer for a batch.
       #
       # @param batch [Native::Batch]
       # @param instance [Consumer]
-      # @return [Native::Batch, Selection] what it is to consume
-      def give(batch, instance)
+      # @return [Native::Batch, Selection] the records that pass its filters
+      def prepare(batch, instance)
         instance.batch = batch
         batch.deserializer = @deserializer
         return batch if @filters.empty?

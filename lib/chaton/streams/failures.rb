@@ -4,9 +4,9 @@ require_relative "../jobs"
 
 module Chaton
   module Streams
-    # What happens to batches that failed: the engine decides, and it is written down what it decided.
+    # Ends failed batches, and logs what the engine decides about them.
     class Failures
-      # Characters of a message that go to the engine, which may put them into a header.
+      # Characters of a message that are given to the engine, which may write them into a header.
       MESSAGE_MAX = 10_000
 
       # @param log [Telemetry::Log]
@@ -16,31 +16,31 @@ module Chaton
         @handlers = handlers
       end
 
-      # Ends a batch that failed.
+      # Ends a failed batch.
       #
       # @param batch [Native::Batch]
       # @param error [Exception]
-      # @param given [Native::Batch, Selection, nil] what the consumer was given
+      # @param given [Native::Batch, Selection, nil] the records that the consumer got
       # @param consumer [String]
       # @param seconds [Float] how long it ran
-      def settle(batch, error, given, consumer:, seconds:)
-        # Asked before it is ended.
+      def fail(batch, error, given, consumer:, seconds:)
+        # Read before the batch ends.
         facts = { consumer: consumer, **facts(batch, given), seconds: seconds.round(3) }
         verdict = batch.failed(error.class.name || "an error without a name", message(error))
-        sentence, more = told(verdict)
+        sentence, more = describe(verdict)
         @log.exception(error, sentence, **facts, **more)
-        tell(error, { **facts, verdict: verdict })
+        report(error, { **facts, verdict: verdict })
       end
 
-      # A hook failed.
+      # Logs a failed hook.
       #
       # @param batch [Native::Batch]
       # @param error [Exception]
       # @param hook [String]
       def of_hook(batch, error, hook)
         facts = { hook: hook, topic: batch.topic, partition: batch.partition }
-        @log.exception(error, "a hook of a consumer failed; the partition is let go of all the same", **facts)
-        tell(error, facts)
+        @log.exception(error, "a hook of a consumer failed", **facts)
+        report(error, facts)
       end
 
       private
@@ -54,21 +54,21 @@ module Chaton
         facts
       end
 
-      def told(verdict)
+      def describe(verdict)
         kind, first, second = verdict
         case kind
-        when :retry then ["a batch failed; it is tried again", { again_in_s: first.round(3), next_attempt: second }]
+        when :retry then ["a batch failed; it is retried", { retry_in_s: first.round(3), next_attempt: second }]
         when :isolated
-          ["a batch failed for the last time; its records are tried one by one", { again_in_s: first.round(3) }]
-        when :dead_letter then ["a record failed for the last time; it goes to the dead letters", { to: first }]
-        when :dropped then ["a batch failed whose partition is no longer ours; another member gets it", {}]
-        else ["a batch failed; all of it was done before", {}]
+          ["a batch failed for the last time; its records are retried one by one", { retry_in_s: first.round(3) }]
+        when :dead_letter then ["a record failed for the last time; it becomes a dead letter", { to: first }]
+        when :dropped then ["a batch failed after its partition was revoked; another member gets it", {}]
+        else ["a batch failed after all of its records were marked", {}]
         end
       end
 
       def message(error) = Jobs::ErrorReport.message(error)[0, MESSAGE_MAX]
 
-      def tell(error, facts)
+      def report(error, facts)
         @handlers.each do |handler|
           handler.call(error, facts)
         rescue Exception => e # rubocop:disable Lint/RescueException -- one broken handler is not the worker

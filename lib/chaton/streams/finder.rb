@@ -6,7 +6,7 @@ module Chaton
   module Streams
     # Finds the classes that a configuration names.
     class Finder
-      # Where classes may be that are not loaded yet.
+      # Files of classes that may not be loaded yet.
       FOLDER = "app/consumers"
 
       # @param root [String] the application's directory
@@ -21,7 +21,7 @@ module Chaton
       def consumer(wanted, topic)
         klass = wanted.is_a?(Class) ? wanted : constant(wanted, topic, "is consumed by")
         unless klass.is_a?(Class) && klass < Consumer
-          raise ConfigError, "topic #{topic.inspect} is consumed by #{wanted}, which is no consumer: write class " \
+          raise ConfigError, "topic #{topic.inspect} is consumed by #{wanted}, which is not a consumer: write class " \
                              "#{wanted} < Chaton::Consumer"
         end
         return klass if klass.method_defined?(:consume)
@@ -47,16 +47,15 @@ module Chaton
 
       private
 
-      # Each part is looked for in the one before only: what is outside of it and happens to have the same name is
-      # not meant.
+      # Looks for each part in the one before only, not for a constant of the same name outside.
       def constant(name, topic, what)
         name.split("::").inject(Object) do |space, part|
           space.const_get(part, space.equal?(Object))
         rescue NameError => e
-          # One that comes out of the class's own file speaks for itself.
+          # An error inside the class's own file is raised as it is.
           raise unless e.name.to_s == part && e.receiver.equal?(space)
 
-          raise ConfigError, "topic #{topic.inspect} #{what} #{name}, and there is no such class#{nearest(name)}; " \
+          raise ConfigError, "topic #{topic.inspect} #{what} #{name}, which does not exist#{nearest(name)}; " \
                              "load its file (streams { load \"app/consumers\" })"
         end
       end

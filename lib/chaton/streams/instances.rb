@@ -2,52 +2,52 @@
 
 module Chaton
   module Streams
-    # The consumers of a process: one for each partition it has, and lane of it. What they keep belongs to one
-    # assignment, so that one that came back begins anew.
+    # The consumers of a process: one for each assigned partition and key lane. A partition that is assigned again gets
+    # new ones.
     class Instances
-      # The consumers of one partition, by lane.
-      Place = Struct.new(:generation, :by_lane)
+      # The consumers of one partition, by key lane.
+      ByLane = Struct.new(:generation, :consumers)
 
       def initialize
-        @places = {}
+        @partitions = {}
         @lock = Mutex.new
       end
 
       # @param batch [Native::Batch]
-      # @param entry [Entry] makes one where there is none
+      # @param entry [Entry] makes the consumer if there is none
       # @return [Consumer]
       def of(batch, entry)
-        # Of one lane there is one batch at a time.
-        place(batch).by_lane[batch.lane] ||= entry.instance
+        # No lock: a lane has one batch at a time.
+        by_lane(batch).consumers[batch.lane] ||= entry.instance
       end
 
       # @param batch [Native::Batch]
-      # @return [Array<Consumer>] those there are of its partition, which are not used again
-      def let_go(batch)
+      # @return [Array<Consumer>] the consumers of its partition, which are removed
+      def remove(batch)
         @lock.synchronize do
-          place = @places[key(batch)]
-          return [] unless place && place.generation <= batch.generation
+          by_lane = @partitions[key(batch)]
+          return [] unless by_lane && by_lane.generation <= batch.generation
 
-          @places.delete(key(batch))
-          place.by_lane.values
+          @partitions.delete(key(batch))
+          by_lane.consumers.values
         end
       end
 
-      # Forgets all: their classes are loaded anew.
-      def clear = @places.clear
+      # Removes all, because their classes are reloaded.
+      def clear = @partitions.clear
 
       # @return [Integer]
-      def size = @places.sum { |_, place| place.by_lane.size }
+      def size = @partitions.sum { |_, by_lane| by_lane.consumers.size }
 
       private
 
-      # Several strands may begin at the same time.
-      def place(batch)
+      # Several lanes may start at the same time.
+      def by_lane(batch)
         @lock.synchronize do
-          place = @places[key(batch)]
-          next place if place&.generation == batch.generation
+          by_lane = @partitions[key(batch)]
+          next by_lane if by_lane&.generation == batch.generation
 
-          @places[key(batch)] = Place.new(batch.generation, {})
+          @partitions[key(batch)] = ByLane.new(batch.generation, {})
         end
       end
 

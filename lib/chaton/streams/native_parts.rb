@@ -4,11 +4,11 @@ require_relative "../native"
 require_relative "array_like"
 
 module Chaton
-  # The native classes, and what of them is written in Ruby: whatever is not in the path of every record.
+  # Adds to the native classes the methods that are not in the path of every record.
   module Streams
-    # What is written in Ruby of the native record: what is not asked of every one.
+    # Methods of a record.
     module RecordParts
-      # @return [Time, nil] when it was written, as its writer said; nil where the log has no time
+      # @return [Time, nil] its timestamp; nil where the log has none
       def timestamp
         ms = timestamp_ms
         Time.at(0, ms, :millisecond) unless ms.negative?
@@ -18,14 +18,14 @@ module Chaton
       def inspect = "#<#{self.class.name} #{topic}/#{partition} @#{offset}>"
     end
 
-    # What is written in Ruby of the native receipt.
+    # Methods of a receipt.
     module ReceiptParts
-      # Longer than any record may take to become durable, or to fail.
+      # Longer than any record takes to become durable or to fail.
       FOREVER_S = 100_000.0
 
       # Waits until every record is durable.
       #
-      # @param timeout_s [Numeric] by itself as long as `delivery_timeout_s` lets them
+      # @param timeout_s [Numeric] without it, until `delivery_timeout_s` has settled all
       # @return [Boolean] false when time was up
       # @raise [LogError] the first failure
       def wait(timeout_s = FOREVER_S) = super(timeout_s.to_f)
@@ -35,7 +35,7 @@ module Chaton
     Batch = Native::Batch
     # One record of a batch.
     Record = Native::Record
-    # What became of records that were produced.
+    # Whether produced records are durable.
     Receipt = Native::Receipt
 
     [[Batch, ArrayLike], [Record, RecordParts], [Receipt, ReceiptParts]].each { |klass, parts| klass.prepend(parts) }

@@ -2,9 +2,9 @@
 
 module Chaton
   module Streams
-    # `Chaton.produce` and its sisters.
+    # `Chaton.produce`, `Chaton.produce!` and `Chaton.produce_many`.
     module Producing
-      # Hands a record over to be written, and returns before it is. Waits only while the buffer is full.
+      # Puts a record into the producer's buffer, and returns before it is written. Waits only while the buffer is full.
       #
       # @example
       #   Chaton.produce("events", { id: 7 }, key: "7")
@@ -14,15 +14,15 @@ module Chaton
       # @param headers [Hash{String=>String}, nil] an Array of values where a name comes several times
       # @param partition [Integer, nil] nil: by the key
       # @param timestamp [Time, Integer, nil] milliseconds since 1970; nil: now
-      # @return [Native::Receipt] whose `wait` tells when it is durable
-      # @raise [BufferFull] when there was no room for `produce_timeout_s`
+      # @return [Native::Receipt] `wait` returns when it is durable
+      # @raise [BufferFull] when the buffer stays full for `produce_timeout_s`
       # @raise [UnknownTopic, InvalidRecord, LogRefused]
       # @raise [ConfigError] when no streams are configured
       def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
         client = Streams.client
         client.produce(topic.to_s, value, key, headers, partition, timestamp)
       rescue ForkedError
-        # What was kept before the fork was for the first worker.
+        # The spool of the parent process is not this process's client.
         Streams.renew(client).produce(topic.to_s, value, key, headers, partition, timestamp)
       end
 
@@ -30,13 +30,13 @@ module Chaton
       #
       # @param (see #produce)
       # @return [Native::Receipt] which knows the record's partition and offset
-      # @raise [LogError] when it is not written, or not known to be
+      # @raise [LogError] when it is not written, or that is unknown
       def produce!(topic, value, **rest)
         receipt = produce(topic, value, **rest)
         Streams.client.wait(receipt)
       end
 
-      # Hands many records over in one step.
+      # Writes many records in one step.
       #
       # @example
       #   Chaton.produce_many("events", ["a", "b"])
@@ -44,8 +44,8 @@ module Chaton
       # @param topic [String, Symbol]
       # @param values [Array<String, Array, nil, Hash>] a Hash describes a record: value:, key:, headers:,
       #   partition:, timestamp:
-      # @return [Native::Receipt] of all of them; what could not be taken has failed there, and the others are written
-      # @raise [ArgumentError, TypeError] for what is no record
+      # @return [Native::Receipt] of all of them; a record that is refused fails there, and the others are written
+      # @raise [ArgumentError, TypeError] for a value that cannot be written
       def produce_many(topic, values)
         client = Streams.client
         client.produce_many(topic.to_s, values)

@@ -7,15 +7,14 @@ require_relative "finder"
 
 module Chaton
   module Streams
-    # Makes a process one that consumes streams.
+    # Prepares a process that consumes streams.
     module Runtime
-      # Loads what consumes: the Rails environment, and the files of `load`; then looks for every class that the
-      # configuration names.
+      # Loads the Rails environment and the files of `load`, then looks up every class that the configuration names.
       #
       # @param plan [Config::Plan]
       # @param log [Telemetry::Log]
       # @raise [AppLoadError] naming the file
-      # @raise [ConfigError] with all classes that are not there, or are no consumers
+      # @raise [ConfigError] with all classes that are missing, or are not consumers
       def self.prepare(plan, log)
         Jobs::JobFiles.new(plan, log, section: :streams).load
         finder = Finder.new(root: plan.root)

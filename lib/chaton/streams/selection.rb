@@ -4,11 +4,11 @@ require_relative "array_like"
 
 module Chaton
   module Streams
-    # The records of a batch that a consumer's filters let pass; for the consumer it is a batch like any other.
+    # The records of a batch that pass a consumer's filters. It has the methods of a batch.
     class Selection
       prepend ArrayLike
 
-      # Lets filters choose. What they refuse is done.
+      # Selects records with a block. The others are marked as done.
       #
       # @param batch [Native::Batch]
       # @yieldparam record [Native::Record]
@@ -34,7 +34,7 @@ module Chaton
       def size = @records.size
 
       # @return [Native::Record, nil]
-      def [](place) = @records[place]
+      def [](index) = @records[index]
 
       # @return [Selection, nil]
       def slice(start, length) = @records[start, length]&.then { |records| Selection.new(@batch, records) }
@@ -50,7 +50,7 @@ module Chaton
         self
       end
 
-      # @return [Integer, nil] the record that is looked at
+      # @return [Integer, nil] the offset of the record that `each` yields
       def current_offset = @current || @batch.current_offset
 
       # @return [Array<String, nil>]
@@ -65,7 +65,7 @@ module Chaton
       # @return [Integer]
       def bytes = @records.sum { |record| record.raw.to_s.bytesize + record.key.to_s.bytesize }
 
-      %i[topic partition generation lane attempt isolated? end_offset revoked? open? describe].each do |name|
+      %i[topic partition generation lane strand attempt isolated? end_offset revoked? open? describe].each do |name|
         define_method(name) { @batch.public_send(name) }
       end
 

@@ -2,14 +2,14 @@
 
 module Chaton
   module Streams
-    # Raised in a consumer whose worker has to leave now: what it has not marked is read again by another one. An
-    # Interrupt, so that `rescue => e` in a consumer lets it pass.
+    # Raised in a consumer when its worker has to stop at once: records that are not marked are consumed again by
+    # another worker. It is an Interrupt, so that `rescue => e` in a consumer does not catch it.
     class Shutdown < Interrupt
-      # Causes looked at; a chain that is longer is not ours.
+      # Causes that are checked, at most.
       CAUSES_MAX = 32
 
       # @param error [Exception]
-      # @return [Boolean] whether it is a shutdown, or was raised because of one
+      # @return [Boolean] whether it is a shutdown, or is caused by one
       def self.behind?(error)
         CAUSES_MAX.times do
           return true if error.is_a?(self)

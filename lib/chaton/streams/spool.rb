@@ -5,14 +5,14 @@ require_relative "values"
 
 module Chaton
   module Streams
-    # Stands for the client in a process that is about to fork workers: a client has threads, which do not survive a
-    # fork. Records are kept, up to the bounds of the producer's buffer, and the first worker writes them.
+    # Takes the place of the client in a process that forks workers, because the threads of a client do not survive a
+    # fork. It keeps records, up to the limits of the producer's buffer, and the first worker writes them.
     class Spool
       include Values
 
-      # Of a record that is kept. What becomes of it is known in another process only.
+      # The receipt of a spooled record, which another process writes.
       class Kept
-        # @return [Boolean] false: not here
+        # @return [Boolean] false
         def wait(_timeout_s = nil) = false
 
         # @return [Boolean]
@@ -29,7 +29,7 @@ module Chaton
         alias offset partition
       end
 
-      # What a record takes beside its bytes.
+      # Memory of a record in addition to its bytes.
       RECORD_BYTES = 64
 
       # @param settings [Config::StreamsSettings]
@@ -61,7 +61,7 @@ module Chaton
         keep(values.map { |value| row_of(topic, value).tap { |row| row[5] ||= now } })
       end
 
-      # Nothing becomes durable here.
+      # Raises, because nothing becomes durable in this process.
       #
       # @raise [LogUnavailable]
       def wait(_receipt)
@@ -69,11 +69,11 @@ module Chaton
                               "worker. Use Chaton.produce here, or write it in on_worker_boot"
       end
 
-      # In the first of the children: hands on what was kept.
+      # Writes the spooled records, if this is the first child to call it.
       #
       # @param client [Client]
-      # @return [Native::Receipt, nil] nil where there was nothing, or another one was first
-      # @raise [LogError] naming how many records are lost, as no other process has them any more
+      # @return [Native::Receipt, nil] nil without records, or when another child was first
+      # @raise [LogError] with the number of lost records
       def hand_over(client)
         return if @rows.empty? || !@token.take
 
@@ -87,12 +87,12 @@ module Chaton
       private
 
       def keep(rows)
-        raise ForkedError, "what was kept before the fork is for the first worker" if stale?
+        raise ForkedError, "records that were kept before the fork belong to the first worker" if stale?
 
         @lock.synchronize do
           bytes = rows.sum { |row| RECORD_BYTES + row[1].to_s.bytesize + row[2].to_s.bytesize }
           refuse if @rows.size + rows.size > @records_max || @bytes + bytes > @bytes_max
-          # The application may go on changing its Strings.
+          # Copies, because the application may change its Strings.
           @rows.concat(rows.map { |row| row.map { |part| part.is_a?(String) ? part.dup.freeze : part }.freeze })
           @bytes += bytes
         end
@@ -100,8 +100,8 @@ module Chaton
       end
 
       def refuse
-        raise BufferFull, "#{@rows.size} records wait for the first worker already, and no more fit in (see " \
-                          "produce_buffer_records and produce_buffer_bytes); produce them in on_worker_boot"
+        raise BufferFull, "#{@rows.size} records wait for the first worker already, and there is no room for more (" \
+                          "produce_buffer_records, produce_buffer_bytes); produce them in on_worker_boot"
       end
 
       def now_ms = ::Process.clock_gettime(::Process::CLOCK_REALTIME, :millisecond)

@@ -2,7 +2,7 @@
 
 module Chaton
   module Streams
-    # Something that only one of several processes gets, whichever comes first: a byte in a pipe that they inherit.
+    # A byte in an inherited pipe, which only one of several forked processes gets.
     class Token
       def initialize
         @reader, writer = IO.pipe
@@ -14,7 +14,7 @@ module Chaton
       def take
         @reader.read_nonblock(1, exception: false) == "t"
       rescue IOError, SystemCallError
-        # Somebody closed what a process inherits: nobody knows who has it.
+        # The inherited pipe was closed: it is unknown whether another process has it.
         false
       end
     end

@@ -4,17 +4,17 @@ require_relative "values"
 
 module Chaton
   module Streams
-    # Collects what a consumer writes and marks, and hands it over at once.
+    # Collects the records and marks of a consumer, and writes them in one transaction.
     class Transaction
       include Values
 
-      # How much it may hold, in memory, until it ends: what the producer's buffer may.
+      # How much a transaction may hold in memory: as much as the producer's buffer.
       Limits = Struct.new(:records_max, :bytes_max) do
         # @param settings [Config::StreamsSettings]
         # @return [Limits]
         def self.of(settings) = new(*settings.log.values_at(:produce_buffer_records, :produce_buffer_bytes)).freeze
       end
-      # Where no configuration says.
+      # Limits without a configuration.
       LIMITS = Limits.new(100_000, 64 << 20).freeze
 
       # @param batch [Native::Batch]
@@ -28,7 +28,7 @@ module Chaton
       end
 
       # @param (see Producing#produce)
-      # @raise [BufferFull] when it has grown too large for one transaction
+      # @raise [BufferFull] when the transaction is too large
       def produce(topic, value, key: nil, headers: nil, partition: nil, timestamp: nil)
         keep(row(topic.to_s, value, key, headers, partition, timestamp))
       end
@@ -40,7 +40,7 @@ module Chaton
         nil
       end
 
-      # The record, and all before it in this batch, are done when the transaction is.
+      # Marks the record and all before it in this batch as done with the transaction.
       #
       # @param record [Native::Record, Integer, #last_offset]
       def mark(record)
@@ -60,7 +60,7 @@ module Chaton
         @bytes += row[1].to_s.bytesize + row[2].to_s.bytesize
         if @rows.size >= @limits.records_max || @bytes > @limits.bytes_max
           raise BufferFull, "a transaction holds at most #{@limits.records_max} records and #{@limits.bytes_max} " \
-                            "bytes (produce_buffer_records, produce_buffer_bytes); make it of a part of the batch: " \
+                            "bytes (produce_buffer_records, produce_buffer_bytes); use one for each slice: " \
                             "batch.each_slice(100) { |part| transaction { … } }"
         end
         @rows << row

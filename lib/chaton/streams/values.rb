@@ -4,9 +4,9 @@ require "json"
 
 module Chaton
   module Streams
-    # Brings what an application hands over into the shape that is written: Strings, milliseconds.
+    # Converts values of an application to Strings and milliseconds.
     module Values
-      # What a Hash among many values may say of its record.
+      # The keys of a Hash that describes a record among many values.
       KEYS = %i[value key headers partition timestamp].freeze
 
       private
@@ -30,7 +30,7 @@ module Chaton
         end
       end
 
-      # A value of several is an Array: the name comes several times.
+      # An Array is a name that comes several times.
       def headers_of(headers)
         raise ArgumentError, "headers must be a Hash, not #{headers.class}" unless headers.is_a?(Hash)
         return headers if headers.all? { |name, value| name.is_a?(String) && (value.nil? || value.is_a?(String)) }
@@ -51,7 +51,7 @@ module Chaton
         end
       end
 
-      # @return [Array] as the native client takes it
+      # @return [Array] a row for the native client
       def row(topic, value, key, headers, partition, timestamp)
         [topic, bytes_of(value), key.nil? ? nil : key_of(key), headers && headers_of(headers), partition,
          timestamp && ms_of(timestamp)]
@@ -65,7 +65,7 @@ module Chaton
         unknown = value.keys - KEYS
         unless unknown.empty? && value.key?(:value)
           raise ArgumentError, "a Hash among several values describes a record by #{KEYS.join(":, ")}:, not by " \
-                               "#{value.keys.inspect}; a Hash that is a value itself stands in { value: … }"
+                               "#{value.keys.inspect}; write { value: … } around a Hash that is a value"
         end
         row(topic, *value.values_at(*KEYS))
       end

@@ -7,21 +7,21 @@ require_relative "streams_memory"
 
 module Chaton
   module Testing
-    # Records that are given to a consumer in a test, and what came of it.
+    # Runs a consumer with records in a test, and keeps the result.
     class Consumption
       include Streams::Values
 
-      # Stands for what a configuration would say.
+      # Takes the place of a configured route.
       Route = Struct.new(:topic, :consumer, :deserializer) do
         # @return [true]
         def transactional? = true
       end
 
-      # @return [Consumer] the instance, with what it keeps
+      # @return [Consumer] the instance
       attr_reader :consumer
       # @return [Exception, nil] what it raised
       attr_reader :error
-      # @return [Array<Produced>] what it produced, in transactions too
+      # @return [Array<Produced>] what it produced, including in transactions
       attr_reader :produced
 
       # @param consumer [Class, Consumer]
@@ -53,16 +53,16 @@ module Chaton
       # @return [Boolean] whether the batch is done
       def done? = calls[:outcome] == :done
 
-      # @return [Boolean] whether it would be given again
+      # @return [Boolean] whether it would be retried
       def failed? = !done?
 
-      # @return [Array<Integer>] offsets that were marked before the end
+      # @return [Array<Integer>] offsets that were marked
       def marked = calls[:marked].uniq.sort
 
-      # @return [Float, nil] how long it wants to pause
+      # @return [Float, nil] the pause that it asked for
       def paused_s = calls[:paused_s]
 
-      # @return [Integer, String, Array, nil] where it wants to go on
+      # @return [Integer, String, Array, nil] the position that it asked for
       def seek = calls[:seek]
 
       private
@@ -70,7 +70,7 @@ module Chaton
       def calls = @batch.calls
 
       def consume
-        given = @entry.give(@batch, @consumer)
+        given = @entry.prepare(@batch, @consumer)
         @consumer.consume(given) unless given.empty?
         @batch.done
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the tests

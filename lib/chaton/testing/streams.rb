@@ -9,8 +9,8 @@ module Chaton
     autoload :Consumption, "chaton/testing/consumption"
     autoload :StreamsMemory, "chaton/testing/streams_memory"
 
-    # Streams in an application's tests: records are kept instead of written, and a consumer is given records
-    # without a log.
+    # Streams in an application's tests: records are kept in memory instead of written, and consumers run without a
+    # log.
     #
     # @example
     #   outcome = Chaton::Testing.consume(EventsConsumer, ['{"id":1}', { value: "x", key: "k" }], deserializer: :json)
@@ -19,36 +19,36 @@ module Chaton
     #   Chaton::Testing.streams_fake! { SomeController.new.create }
     #   Chaton::Testing.produced("events").map(&:json)
     module StreamsHelpers
-      # Gives records to a consumer, as the engine would: in one batch. What it produces is kept.
+      # Runs a consumer with one batch of records. What it produces is kept in memory.
       #
-      # @param consumer [Class, Consumer] an instance goes on with what it keeps
+      # @param consumer [Class, Consumer] an instance keeps its state
       # @param values [Array<String, Array, nil, Hash>] a Hash describes a record: value:, key:, headers:, timestamp:,
       #   offset:
       # @param topic [String]
       # @param partition [Integer]
       # @param deserializer [Symbol, #call, nil] as in the configuration
-      # @return [Consumption] what came of it
+      # @return [Consumption] the result
       def consume(consumer, values, topic: "test", partition: 0, deserializer: nil)
         Consumption.new(consumer, values, topic: topic, partition: partition, deserializer: deserializer).run
       end
 
-      # Records are kept instead of written: for good, or while the block runs.
+      # Keeps records in memory instead of writing them: from now on, or while the block runs.
       def streams_fake!(&block) = fake_streams(true, &block)
 
-      # Records are written again.
+      # Writes records again: from now on, or while the block runs.
       def streams_disable!(&block) = fake_streams(false, &block)
 
       # @return [Boolean]
       def streams_fake? = @streams_fake || false
 
       # @param topic [String, Symbol, nil] nil: any
-      # @return [Array<Produced>] what was produced since records are kept
+      # @return [Array<Produced>] the records kept so far
       def produced(topic = nil)
         records = streams_memory.records.dup
         topic ? records.select { |record| record.topic == topic.to_s } : records
       end
 
-      # Forgets it.
+      # Removes the records kept so far.
       def clear_produced = streams_memory.clear
 
       private

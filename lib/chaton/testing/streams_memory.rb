@@ -6,19 +6,19 @@ require_relative "../streams/values"
 
 module Chaton
   module Testing
-    # A record that was produced in a test. Its value is what would be written: a String, or nil.
-    # rubocop:disable Lint/StructNewOverride -- a record calls it so
+    # A record that was produced in a test. Its value is the String that would be written, or nil.
+    # rubocop:disable Lint/StructNewOverride -- a record has keys
     Produced = Struct.new(:topic, :value, :key, :headers, :partition, :timestamp_ms, :offset) do
       # rubocop:enable Lint/StructNewOverride
       # @return [Object] its value, read as JSON
       def json = value && JSON.parse(value)
     end
 
-    # Takes the place of the client that writes records in tests: keeps them.
+    # Takes the place of the client in tests, and keeps records in memory.
     class StreamsMemory
       include Streams::Values
 
-      # Of records that are kept: they are as good as written.
+      # The receipt of records that are kept.
       Written = Struct.new(:offset) do
         # @return [true]
         def wait(_timeout_s = nil) = true
@@ -59,7 +59,7 @@ module Chaton
       # @return [Written]
       def wait(receipt) = receipt
 
-      # @param rows [Array<Array>] as the native client takes them
+      # @param rows [Array<Array>] for the native client
       # @return [Written]
       def keep(rows)
         @lock.synchronize do

@@ -83,7 +83,7 @@ class StreamsSideTest < Minitest::Test
     assert_equal ["fail", "k", "1", "events", "RuntimeError", "as asked", "app"],
                  [letter.value, letter.key, *letter.headers.values_at("h", "source_topic", "error_class",
                                                                       "error_message", "source_consumer_group")]
-    assert_match(/goes to the dead letters .*offset=\d+ .*to=events.dead/, @output.string)
+    assert_match(/becomes a dead letter .*offset=\d+ .*to=events.dead/, @output.string)
   end
 
   def test_a_consumer_may_produce

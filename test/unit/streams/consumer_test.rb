@@ -48,8 +48,8 @@ class StreamsConsumerTest < StreamsUnitCase
 
   def test_deserializers
     values = ['{"a":"é"}', "\xff", nil, "no json"]
-    { json: [{ "a" => "é" }, /is no UTF-8/, nil, /is no JSON: unexpected/],
-      string: ['{"a":"é"}', /is no UTF-8/, nil, "no json"] }.each do |name, expected|
+    { json: [{ "a" => "é" }, /is not UTF-8/, nil, /is not JSON: unexpected/],
+      string: ['{"a":"é"}', /is not UTF-8/, nil, "no json"] }.each do |name, expected|
       seen = []
       consume(values, deserializer: name) do |batch|
         batch.each do |record|
@@ -115,7 +115,7 @@ class StreamsConsumerTest < StreamsUnitCase
   end
 
   def test_transactions_that_make_no_sense
-    assert_match(/inside of another/, consume(["a"]) { |_| transaction { transaction { nil } } }.error.message)
+    assert_match(/inside another/, consume(["a"]) { |_| transaction { transaction { nil } } }.error.message)
     klass = Class.new(Chaton::Consumer) { def consume(_batch) = transaction { nil } }
     handler(klass).call(one = fake_batch("a"))
     assert_equal [:failed, "Chaton::ConfigError"], one.outcome.first(2)

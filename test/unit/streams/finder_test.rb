@@ -44,11 +44,11 @@ class StreamsFinderTest < StreamsUnitCase
 
   def test_a_class_that_is_not_there
     text = refused("StreamsFinderTest::EventConsumer")
-    assert_match(/topic "events" is consumed by StreamsFinderTest::EventConsumer, and there is no such class; did you/,
+    assert_match(/topic "events" is consumed by StreamsFinderTest::EventConsumer, which does not exist; did you/,
                  text)
     assert_match(/did you mean StreamsFinderTest::EventsConsumer\?; load its file \(streams \{ load/, text)
-    assert_match(/no such class; load/, refused("Qqqqqqqq"))
-    assert_match(/there is no such class/, refused("StreamsFinderTest::String"), "no String from outside")
+    assert_match(/which does not exist; load/, refused("Qqqqqqqq"))
+    assert_match(/which does not exist/, refused("StreamsFinderTest::String"), "no String from outside")
   end
 
   def test_a_class_in_a_file_that_is_not_loaded
@@ -64,8 +64,8 @@ class StreamsFinderTest < StreamsUnitCase
   end
 
   def test_a_class_that_is_no_consumer
-    assert_match(/is no consumer: write class String < Chaton::Consumer/, refused("String"))
-    assert_match(/is no consumer/, refused("Math"))
+    assert_match(/is not a consumer: write class String < Chaton::Consumer/, refused("String"))
+    assert_match(/is not a consumer/, refused("Math"))
     assert_match(/has no public method consume; write def consume\(batch\)/, refused("StreamsFinderTest::Idle"))
   end
 

@@ -53,10 +53,10 @@ class StreamsHandlerTest < StreamsUnitCase
     klass = Class.new(Chaton::Consumer) do
       def consume(batch) = batch.each { |record| raise "boom" if record.raw == "b" }
     end
-    { [:retry, 1.25, 2] => "a batch failed; it is tried again",
-      [:isolated, 0.5] => "its records are tried one by one",
-      [:dead_letter, "events.dead"] => "goes to the dead letters",
-      [:dropped] => "another member gets it", [:done] => "all of it was done before" }.each do |verdict, sentence|
+    { [:retry, 1.25, 2] => "a batch failed; it is retried",
+      [:isolated, 0.5] => "its records are retried one by one",
+      [:dead_letter, "events.dead"] => "it becomes a dead letter",
+      [:dropped] => "another member gets it", [:done] => "all of its records were marked" }.each do |verdict, sentence|
       @output.truncate(0)
       one = fake_batch(["a", nil, nil, nil, 10], "b", "c", verdict: verdict)
       handler(klass).call(one)
@@ -69,7 +69,7 @@ class StreamsHandlerTest < StreamsUnitCase
 
   def test_what_follows_is_in_the_log
     handler(Bad).call(fake_batch("memory", verdict: [:retry, 1.25, 2]))
-    assert_match(/consumer=StreamsHandlerTest::Bad .*again_in_s=1.25 next_attempt=2/, logged)
+    assert_match(/consumer=StreamsHandlerTest::Bad .*retry_in_s=1.25 next_attempt=2/, logged)
     handler(Bad).call(fake_batch("memory", verdict: [:dead_letter, "events.dead"]))
     assert_match(/to=events.dead/, logged)
   end

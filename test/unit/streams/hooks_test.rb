@@ -25,7 +25,7 @@ class StreamsHooksTest < StreamsUnitCase
     Told.seen = []
   end
 
-  def test_an_instance_belongs_to_an_assignment_and_a_strand
+  def test_an_instance_belongs_to_an_assignment_and_a_lane
     handler = handler(Told)
     [{}, {}, { lane: 1 }, { generation: 2 }].each { |facts| handler.call(fake_batch("a", **facts)) }
     first, again, other, later = Told.seen.map(&:first)

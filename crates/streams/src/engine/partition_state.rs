@@ -11,6 +11,7 @@ mod deliver;
 mod fetch;
 mod finish;
 mod key_lane;
+mod pending_dead_letter;
 mod stats;
 
 use std::collections::VecDeque;
@@ -23,8 +24,8 @@ use crate::batch::BatchKind;
 use crate::log::{Assignment, Partition, Position};
 use crate::record_set::{HeldBytes, RecordSet};
 use chaton_core::random::Random;
-pub(super) use dead_letter::PendingDeadLetter;
 use key_lane::{KeyLane, LaneState};
+pub(super) use pending_dead_letter::PendingDeadLetter;
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! The log: partitions as lists, groups of one member, and faults on demand.
+//! A log in memory: partitions as lists, groups of one member, and faults on demand.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct State {
     pub released: Vec<Partition>,
     events: VecDeque<MemberEvent>,
     event_fds: Vec<Arc<EventFd>>,
-    /// The first poll of a member gives it all partitions.
+    /// The first poll of a member assigns it all partitions.
     pub assigns: bool,
     pub members: usize,
     pub left: usize,
@@ -37,7 +37,7 @@ pub struct State {
     pub transactors: Vec<String>,
     pub waits: usize,
     pub fetches: usize,
-    /// Commits wait as long as this is so.
+    /// Commits block while this is set.
     pub hold_commits: bool,
     pub held_commits: usize,
 }
@@ -56,13 +56,13 @@ impl State {
 #[derive(Default)]
 pub struct MemoryLog {
     pub state: Mutex<State>,
-    /// Commits go on.
+    /// Notifies blocked commits.
     pub changed: Condvar,
     me: std::sync::OnceLock<std::sync::Weak<MemoryLog>>,
 }
 
 fn gone(what: &str) -> LogError {
-    LogError::new(ErrorKind::Unreachable, format!("{what}: told to fail"))
+    LogError::new(ErrorKind::Unreachable, format!("{what}: failed on purpose"))
 }
 
 fn fails(count: &mut usize, what: &str) -> Result<()> {
@@ -99,7 +99,7 @@ impl MemoryLog {
             let value = Some(n.to_string().into_bytes());
             state.append("events", number, OwnedRecord { key, value, ..OwnedRecord::default() });
         }
-        // All of them at once: nobody reads a part.
+        // Notifies once, so that no fetch sees only a part.
         state.event_fds.iter().for_each(|event_fd| event_fd.notify());
     }
 
@@ -110,14 +110,14 @@ impl MemoryLog {
         offset
     }
 
-    /// Commits that are held go on.
-    pub fn let_commits_go(&self) {
+    /// Lets blocked commits go on.
+    pub fn release_commits(&self) {
         self.state.lock().hold_commits = false;
         self.changed.notify_all();
     }
 
-    /// A member is told this.
-    pub fn tell(&self, event: MemberEvent) {
+    /// Reports this event to a member.
+    pub fn report(&self, event: MemberEvent) {
         let mut state = self.state.lock();
         state.events.push_back(event);
         state.event_fds.iter().for_each(|event_fd| event_fd.notify());
@@ -212,7 +212,7 @@ impl Producer for MemoryLog {
             RecordMetadata { partition: 0, offset }
         });
         if let Some((receipt, index)) = receipt {
-            // As a real log: on another thread, later.
+            // Like a real log, on another thread.
             let receipt = receipt.clone();
             std::thread::spawn(move || receipt.settle(index, placed));
         }
@@ -295,7 +295,7 @@ impl GroupMember for MemoryMember {
                 for assigned in list {
                     let list = &state.partitions
                         [&(assigned.partition.topic.to_string(), assigned.partition.number)];
-                    // As a real log: whoever is behind the end is put there.
+                    // Like a real log, a position beyond the end becomes the end.
                     let end = list.last().map_or(0, |last| last.0 + 1);
                     let from = assigned.committed.unwrap_or(0).min(end);
                     self.positions.insert(assigned.partition.clone(), from);

@@ -1,5 +1,4 @@
-//! A log in memory whose members do what a test says, and a sink that tests
-//! take batches from.
+//! A log in memory with faults on demand, and a sink that tests take batches from.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod memory;
@@ -15,11 +14,11 @@ use chaton_streams::settings::GroupSettings;
 use memory::MemoryLog;
 use sink::Queue;
 
-/// Longer than anything takes that works.
+/// Longer than anything takes.
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// An engine, its log and its sink.
-pub struct Bench {
+pub struct EngineHarness {
     pub log: Arc<MemoryLog>,
     pub queue: Arc<Queue>,
     pub engine: Engine,
@@ -48,8 +47,8 @@ pub fn start(
     Engine::start(settings, log.clone(), Arc::new(move || producing.producer()), queue)
 }
 
-impl Bench {
-    /// Over a log that gives all partitions to the group's member.
+impl EngineHarness {
+    /// On a log that assigns all partitions to one member.
     pub fn new(log: Arc<MemoryLog>, settings: EngineSettings) -> Self {
         Self::with(log, settings, Queue::new(1_000))
     }
@@ -59,12 +58,12 @@ impl Bench {
         Self { log, queue, engine }
     }
 
-    /// The next batch, begun.
+    /// The next batch, started.
     pub fn batch(&self) -> Arc<Batch> {
         self.queue.take(LONG).expect("a batch")
     }
 
-    /// The next batch is with these records.
+    /// The next batch, which has these records.
     pub fn batch_of(&self, offsets: impl IntoIterator<Item = i64>) -> Arc<Batch> {
         let batch = self.batch();
         assert_eq!(self::offsets(&batch), offsets.into_iter().collect::<Vec<_>>());
@@ -75,7 +74,7 @@ impl Bench {
         self.log.committed("app", number).map(|commit| commit.offset)
     }
 
-    /// Ends the engine the way a process does.
+    /// Stops the engine like a process does.
     pub fn end(&self) {
         self.engine.quiet();
         let until = Instant::now() + LONG;
@@ -89,7 +88,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for EngineHarness {
     fn drop(&mut self) {
         self.engine.stop();
     }
@@ -100,10 +99,10 @@ pub fn offsets(batch: &Batch) -> Vec<i64> {
 }
 
 pub fn failed(class: &str) -> BatchOutcome {
-    BatchOutcome::Failed { class: class.into(), message: "told to".into() }
+    BatchOutcome::Failed { class: class.into(), message: "on purpose".into() }
 }
 
-/// Waits for a condition; fails the test when it does not come.
+/// Waits for a condition; fails the test when it stays false.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + LONG;
     while !condition() {

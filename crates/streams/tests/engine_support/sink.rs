@@ -27,8 +27,7 @@ impl Queue {
         Arc::new(Self { most, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// The next batch that may start; one that may not is given back, as a
-    /// thread of Ruby's would.
+    /// The next batch that may start; others are abandoned, like by a Ruby thread.
     pub fn take(&self, timeout: Duration) -> Option<Arc<Batch>> {
         let until = Instant::now() + timeout;
         loop {
@@ -52,13 +51,13 @@ impl Queue {
         }
     }
 
-    /// Ends the waits of threads.
+    /// Closes the queue, and ends the waits of threads.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();
     }
 
-    /// What was written into the log.
+    /// The lines of the log.
     pub fn lines(&self) -> Vec<String> {
         self.state.lock().lines.clone()
     }

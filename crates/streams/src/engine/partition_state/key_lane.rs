@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::dead_letter::{DeadLetterStep, PendingDeadLetter};
+use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
 use crate::batch::BatchKind;
 use crate::record_set::RecordSet;
 
