@@ -125,14 +125,14 @@ module Chaton
     # @raise [LogFenced] when the partition was revoked
     # @raise [LogError] when nothing was written
     def transaction
-      unless @entry.nil? || @entry.transactional?
+      unless @factory.nil? || @factory.transactional?
         raise ConfigError, "topic #{topic.inspect} is not transactional; write topic #{topic.inspect}, " \
                            "#{self.class}, transactional: true"
       end
       raise LogError, "a transaction inside another one; write the records of both in one" if @transaction
 
       begin
-        @transaction = Streams::Transaction.new(@batch, @entry&.limits)
+        @transaction = Streams::Transaction.new(@batch, @factory&.limits)
         answer = yield @transaction
         @transaction.commit
         answer
@@ -146,7 +146,7 @@ module Chaton
 
     # Set by the handler.
     # @private
-    attr_writer :entry, :batch
+    attr_writer :factory, :batch
 
     private
 

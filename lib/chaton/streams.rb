@@ -8,16 +8,16 @@ module Chaton
   # This module holds the client of the process, because `Chaton.produce` is a module function.
   module Streams
     autoload :Client, "chaton/streams/client"
+    autoload :ConsumerFactory, "chaton/streams/consumer_factory"
     autoload :Deserializers, "chaton/streams/deserializers"
-    autoload :Entry, "chaton/streams/entry"
     autoload :Failures, "chaton/streams/failures"
     autoload :Finder, "chaton/streams/finder"
     autoload :Handler, "chaton/streams/handler"
     autoload :Instances, "chaton/streams/instances"
     autoload :Batch, "chaton/streams/native_parts"
-    autoload :Producing, "chaton/streams/producing"
     autoload :Receipt, "chaton/streams/native_parts"
     autoload :Record, "chaton/streams/native_parts"
+    autoload :Producing, "chaton/streams/producing"
     autoload :Runtime, "chaton/streams/runtime"
     autoload :Selection, "chaton/streams/selection"
     autoload :Shutdown, "chaton/streams/shutdown"

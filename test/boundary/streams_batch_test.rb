@@ -117,7 +117,7 @@ class StreamsBatchTest < Minitest::Test
 
   def test_mistakes_are_named
     batch = build
-    assert_match(/no place in a topic/, assert_raises(ArgumentError) { batch.seek("middle") }.message)
+    assert_match(/not a position in a topic/, assert_raises(ArgumentError) { batch.seek("middle") }.message)
     assert_match(/pause/, assert_raises(ArgumentError) { batch.pause(-1) }.message)
     assert_raises(TypeError) { build([[1, nil, nil, nil, nil]]) }
     assert_raises(TypeError) { build([["v", nil, { 1 => "x" }, nil, nil]]) }

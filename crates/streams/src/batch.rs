@@ -119,7 +119,7 @@ const WAITING: u8 = 0;
 const STARTED: u8 = 1;
 const ENDED: u8 = 2;
 
-enum Owner {
+enum Attachment {
     Partition(Arc<dyn BatchOwner>),
     /// None: it keeps what the consumer does.
     Detached(Mutex<ConsumerCalls>),
@@ -137,7 +137,7 @@ pub struct Batch {
     stage: AtomicU8,
     revoked: AtomicBool,
     requests: Mutex<ConsumerRequests>,
-    owner: Owner,
+    attachment: Attachment,
 }
 
 impl Batch {
@@ -153,7 +153,7 @@ impl Batch {
             stage: AtomicU8::new(WAITING),
             revoked: AtomicBool::new(false),
             requests: Mutex::default(),
-            owner: Owner::Detached(Mutex::default()),
+            attachment: Attachment::Detached(Mutex::default()),
         }
     }
 
@@ -165,7 +165,7 @@ impl Batch {
 
     /// The same batch, reporting to this partition.
     pub(crate) fn owned_by(self, owner: Arc<dyn BatchOwner>) -> Arc<Self> {
-        Arc::new(Self { owner: Owner::Partition(owner), ..self })
+        Arc::new(Self { attachment: Attachment::Partition(owner), ..self })
     }
 
     /// What it is for.
@@ -274,17 +274,17 @@ impl Batch {
 
     /// Marks the record with this offset and all before it in this batch as done.
     pub fn mark(&self, offset: i64) {
-        match &self.owner {
-            Owner::Partition(partition) => partition.mark(self, offset, false),
-            Owner::Detached(calls) => calls.lock().marked.extend(self.through(offset)),
+        match &self.attachment {
+            Attachment::Partition(partition) => partition.mark(self, offset, false),
+            Attachment::Detached(calls) => calls.lock().marked.extend(self.through(offset)),
         }
     }
 
     /// Marks the record with this offset as done.
     pub fn mark_one(&self, offset: i64) {
-        match &self.owner {
-            Owner::Partition(partition) => partition.mark(self, offset, true),
-            Owner::Detached(calls) => calls.lock().marked.push(offset),
+        match &self.attachment {
+            Attachment::Partition(partition) => partition.mark(self, offset, true),
+            Attachment::Detached(calls) => calls.lock().marked.push(offset),
         }
     }
 
@@ -304,9 +304,9 @@ impl Batch {
 
     /// The first offset of the partition that is not written yet, as last reported by the log.
     pub fn end_offset(&self) -> Option<i64> {
-        match &self.owner {
-            Owner::Partition(partition) => partition.end_offset(),
-            Owner::Detached(_) => self.chunk().entries().last().map(|entry| entry.offset + 1),
+        match &self.attachment {
+            Attachment::Partition(partition) => partition.end_offset(),
+            Attachment::Detached(_) => self.chunk().entries().last().map(|entry| entry.offset + 1),
         }
     }
 
@@ -329,9 +329,9 @@ impl Batch {
     }
 
     fn report(&self, outcome: BatchOutcome, started: bool) -> BatchVerdict {
-        match &self.owner {
-            Owner::Partition(partition) => partition.clone().finish(self, outcome, started),
-            Owner::Detached(calls) => {
+        match &self.attachment {
+            Attachment::Partition(partition) => partition.clone().finish(self, outcome, started),
+            Attachment::Detached(calls) => {
                 let verdict = match &outcome {
                     BatchOutcome::Done => BatchVerdict::Done,
                     BatchOutcome::Failed { .. } => BatchVerdict::Retry { in_ms: 0, attempt: 2 },
@@ -350,9 +350,9 @@ impl Batch {
     /// # Errors
     /// `Fenced` when the partition was revoked; otherwise the error of the log.
     pub fn transact(&self, records: Vec<OwnedRecord>, through: Option<i64>) -> log::Result<()> {
-        match &self.owner {
-            Owner::Partition(partition) => partition.transact(self, &records, through),
-            Owner::Detached(calls) => {
+        match &self.attachment {
+            Attachment::Partition(partition) => partition.transact(self, &records, through),
+            Attachment::Detached(calls) => {
                 let mut calls = calls.lock();
                 calls.marked.extend(through.into_iter().flat_map(|offset| self.through(offset)));
                 calls.written.extend(records);
@@ -363,9 +363,9 @@ impl Batch {
 
     /// What the consumer did with a detached batch; empty for any other.
     pub fn calls(&self) -> ConsumerCalls {
-        match &self.owner {
-            Owner::Partition(_) => ConsumerCalls::default(),
-            Owner::Detached(calls) => {
+        match &self.attachment {
+            Attachment::Partition(_) => ConsumerCalls::default(),
+            Attachment::Detached(calls) => {
                 ConsumerCalls { requests: self.requests(), ..calls.lock().clone() }
             }
         }

@@ -21,7 +21,7 @@ module Chaton
         @finder = finder
         @failures = Failures.new(log: log)
         @debug = log.level == :debug
-        @entries = {}
+        @factories = {}
         @instances = Instances.new
         @running = {}.compare_by_identity
         @pid = ::Process.pid
@@ -45,7 +45,7 @@ module Chaton
       def running = @running.keys
 
       # @return [Array<Integer>] routes whose consumers define `eof`
-      def of_eof = @routes.each_index.select { |route| entry(route).eof? }
+      def of_eof = @routes.each_index.select { |route| factory(route).eof? }
 
       private
 
@@ -53,27 +53,27 @@ module Chaton
         kind = batch.kind
         return notify(batch, HOOKS.fetch(kind)) unless kind == :records
 
-        entry = entry(batch.route)
+        factory = factory(batch.route)
         given = batch
-        instance = @instances.of(batch, entry)
-        given = entry.prepare(batch, instance)
+        instance = @instances.of(batch, factory)
+        given = factory.prepare(batch, instance)
         instance.consume(given) unless given.empty?
         raise ForkedError, "a child came out of the consumer" if ::Process.pid != @pid
 
         # The consumer may have ended it.
         batch.done if batch.open?
-        log_done(batch, entry, started_s) if @debug
+        log_done(batch, factory, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the worker
         fail(batch, e, given, started_s)
       end
 
-      def entry(route)
-        @entries[route] ||= Entry.new(@routes.fetch(route), limits: @limits, finder: @finder)
+      def factory(route)
+        @factories[route] ||= ConsumerFactory.new(@routes.fetch(route), limits: @limits, finder: @finder)
       end
 
       # A hook that fails is logged.
       def notify(batch, hook)
-        instances = hook == :eof ? [@instances.of(batch, entry(batch.route))] : @instances.remove(batch)
+        instances = hook == :eof ? [@instances.of(batch, factory(batch.route))] : @instances.remove(batch)
         instances.each do |instance|
           instance.batch = batch
           instance.public_send(hook)
@@ -113,10 +113,10 @@ module Chaton
         batch.abandon
       end
 
-      def name_of(batch) = @entries[batch.route]&.name || @routes[batch.route]&.consumer.to_s
+      def name_of(batch) = @factories[batch.route]&.name || @routes[batch.route]&.consumer.to_s
 
-      def log_done(batch, entry, started_s)
-        @log.debug("batch done", consumer: entry.name, batch: batch.describe, records: batch.size,
+      def log_done(batch, factory, started_s)
+        @log.debug("batch done", consumer: factory.name, batch: batch.describe, records: batch.size,
                                  seconds: (monotonic_s - started_s).round(3))
       end
 
@@ -125,7 +125,7 @@ module Chaton
         return unless defined?(::Rails.application) && ::Rails.application
 
         # Rails runs the block with another self.
-        kept = [@entries, @instances]
+        kept = [@factories, @instances]
         ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { kept.each(&:clear) } }
       end
 

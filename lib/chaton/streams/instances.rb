@@ -14,11 +14,11 @@ module Chaton
       end
 
       # @param batch [Native::Batch]
-      # @param entry [Entry] makes the consumer if there is none
+      # @param factory [ConsumerFactory] makes the consumer if there is none
       # @return [Consumer]
-      def of(batch, entry)
+      def of(batch, factory)
         # No lock: a lane has one batch at a time.
-        by_lane(batch).consumers[batch.lane] ||= entry.instance
+        by_lane(batch).consumers[batch.lane] ||= factory.instance
       end
 
       # @param batch [Native::Batch]

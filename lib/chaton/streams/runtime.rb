@@ -19,7 +19,7 @@ module Chaton
         Jobs::JobFiles.new(plan, log, section: :streams).load
         finder = Finder.new(root: plan.root)
         wrong = plan.streams.routes.filter_map do |route|
-          Entry.new(route, finder: finder)
+          ConsumerFactory.new(route, finder: finder)
           nil
         rescue ConfigError => e
           e.message

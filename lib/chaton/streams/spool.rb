@@ -11,7 +11,7 @@ module Chaton
       include Values
 
       # The receipt of a spooled record, which another process writes.
-      class Kept
+      class SpoolReceipt
         # @return [Boolean] false
         def wait(_timeout_s = nil) = false
 
@@ -48,14 +48,14 @@ module Chaton
 
       # As {Client#produce}.
       #
-      # @return [Kept]
+      # @return [SpoolReceipt]
       def produce(topic, value, key, headers, partition, timestamp)
         keep([row(topic, value, key, headers, partition, timestamp || now_ms)])
       end
 
       # As {Client#produce_many}.
       #
-      # @return [Kept]
+      # @return [SpoolReceipt]
       def produce_many(topic, values)
         now = now_ms
         keep(values.map { |value| row_of(topic, value).tap { |row| row[5] ||= now } })
@@ -96,7 +96,7 @@ module Chaton
           @rows.concat(rows.map { |row| row.map { |part| part.is_a?(String) ? part.dup.freeze : part }.freeze })
           @bytes += bytes
         end
-        Kept.new
+        SpoolReceipt.new
       end
 
       def refuse

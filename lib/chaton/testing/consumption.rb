@@ -12,7 +12,7 @@ module Chaton
       include Streams::Values
 
       # Takes the place of a configured route.
-      Route = Struct.new(:topic, :consumer, :deserializer) do
+      TestRoute = Struct.new(:topic, :consumer, :deserializer) do
         # @return [true]
         def transactional? = true
       end
@@ -31,9 +31,9 @@ module Chaton
       # @param deserializer [Symbol, #call, nil]
       def initialize(consumer, values, topic:, partition:, deserializer:)
         klass = consumer.is_a?(Class) ? consumer : consumer.class
-        route = Route.new(topic, klass, deserializer)
-        @entry = Streams::Entry.new(route)
-        @consumer = consumer.is_a?(Class) ? @entry.instance : consumer.tap { |one| one.entry = @entry }
+        route = TestRoute.new(topic, klass, deserializer)
+        @factory = Streams::ConsumerFactory.new(route)
+        @consumer = consumer.is_a?(Class) ? @factory.instance : consumer.tap { |one| one.factory = @factory }
         @batch = Streams::Batch.build(topic, partition, values.map { |value| given(value) })
       end
 
@@ -70,7 +70,7 @@ module Chaton
       def calls = @batch.calls
 
       def consume
-        given = @entry.prepare(@batch, @consumer)
+        given = @factory.prepare(@batch, @consumer)
         @consumer.consume(given) unless given.empty?
         @batch.done
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a consumer must not end the tests

@@ -44,7 +44,7 @@ class StreamsProducingTest < StreamsUnitCase
                   ["events", '{"x":1}', "1", nil, 3, nil]], @native.rows
     [{ x: 1 }, { value: "a", kay: 1 }].each do |wrong|
       error = assert_raises(ArgumentError) { Chaton.produce_many("events", ["a", wrong]) }
-      assert_match(/a Hash that is a value itself stands in \{ value: … \}/, error.message)
+      assert_match(/write \{ value: … \} around a Hash that is a value/, error.message)
     end
   end
 
@@ -90,28 +90,28 @@ class StreamsProducingTest < StreamsUnitCase
   end
 
   def test_the_end_of_a_process_waits_as_long_as_records_go
-    said = leave(left: [900, 400, 0])
-    assert_equal [3, ""], [@native.calls.size, said]
+    printed = flush_at_exit(left: [900, 400, 0])
+    assert_equal [3, ""], [@native.calls.size, printed]
   end
 
-  def test_what_does_not_go_is_told_at_the_end
-    said = leave(left: [900, 900])
+  def test_lost_records_are_reported_at_the_end
+    printed = flush_at_exit(left: [900, 900])
     assert_equal 2, @native.calls.size
-    assert_match(/\Achaton: 900 records were not written .* lost: kafka:.* Chaton.produce! says/, said)
+    assert_match(/\Achaton: 900 records were not written .* lost: kafka:.* Chaton.produce! returns when/, printed)
   end
 
   def test_a_worker_that_stopped_has_waited_already
     Chaton::Streams.finish
-    assert_equal ["", [:flush]], [leave(left: [2]), @native.calls]
+    assert_equal ["", [:flush]], [flush_at_exit(left: [2]), @native.calls]
   end
 
   private
 
-  def leave(left:)
+  def flush_at_exit(left:)
     @native.left = left
-    said = StringIO.new
-    Chaton::Streams.client.leave(err: said)
-    said.string
+    printed = StringIO.new
+    Chaton::Streams.client.flush_at_exit(err: printed)
+    printed.string
   end
 
   def forked

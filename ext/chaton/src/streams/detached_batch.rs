@@ -14,7 +14,7 @@ use crate::convert::{copy, text};
 use crate::error;
 
 /// Value, key, headers, timestamp_ms and offset of a record.
-type Row = (Option<RString>, Option<RString>, Option<RHash>, Option<i64>, Option<i64>);
+type RecordRow = (Option<RString>, Option<RString>, Option<RHash>, Option<i64>, Option<i64>);
 
 /// `Batch.build(topic, partition, rows)`.
 ///
@@ -25,7 +25,7 @@ pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result
     let mut next = 0;
     for index in 0..rows.len() {
         let row: Value = rows.entry(index as isize)?;
-        let (value, key, headers, timestamp_ms, offset) = Row::try_convert(row)?;
+        let (value, key, headers, timestamp_ms, offset) = RecordRow::try_convert(row)?;
         let headers = headers.map_or(Ok(Vec::new()), headers_of)?;
         let headers: Vec<_> = headers.iter().map(|(n, v)| (&n[..], v.as_deref())).collect();
         let (value, key) = (value.map(copy), key.map(copy));

@@ -7,8 +7,8 @@ require_relative "transaction"
 
 module Chaton
   module Streams
-    # A route of a worker with its consumer's class, which is looked up at the first batch.
-    class Entry
+    # Makes and prepares the consumers of a route. Their class is looked up at the first batch.
+    class ConsumerFactory
       # @return [Class]
       attr_reader :klass
       # @return [Transaction::Limits]
@@ -36,7 +36,7 @@ module Chaton
       def name = @klass.name || @route.consumer.to_s
 
       # @return [Consumer] a new instance
-      def instance = @klass.new.tap { |instance| instance.entry = self }
+      def instance = @klass.new.tap { |instance| instance.factory = self }
 
       # Prepares a consumer for a batch.
       #
