@@ -19,7 +19,7 @@ use magnus::{
 use rb_sys::VALUE;
 
 use crate::gvl::{check_interrupts, without_gvl};
-use crate::web::{env::EnvBuilder, pins, reply};
+use crate::web::{env_builder::EnvBuilder, pinned_strings, response};
 use crate::{error, handle};
 
 /// Bytes from which a String is written from where it lies. Below, copying it
