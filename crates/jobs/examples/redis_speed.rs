@@ -1,4 +1,4 @@
-//! How fast the Redis store is, and what it costs: `cargo run --release
+//! Measures the speed and the CPU time of the Redis store: `cargo run --release
 //! --example redis_speed -p chaton-jobs -- [ADDRESS] [JOBS]`. The database
 //! that the address names is filled and emptied.
 
@@ -10,9 +10,9 @@ use chaton_jobs::store::{
     StoreFactory, StoreOptions,
 };
 
-/// Jobs a push or a turn.
+/// Jobs in one push or claim.
 const BATCH: usize = 1000;
-/// Pushes that a watcher waits for.
+/// Pushes that a watch waits for.
 const LATENCIES: usize = 500;
 const QUEUE: &str = "speed";
 
@@ -31,17 +31,17 @@ fn main() -> std::result::Result<(), StoreError> {
     for round in 1..=3 {
         println!("round {round}");
         push(&mut *store, jobs, BATCH)?;
-        turns(&mut *store, jobs, BATCH)?;
+        claims(&mut *store, jobs, BATCH)?;
         push(&mut *store, jobs / 20, 1)?;
-        turns(&mut *store, jobs / 20, 1)?;
+        claims(&mut *store, jobs / 20, 1)?;
         push(&mut *store, jobs, BATCH)?;
-        turns(&mut *store, jobs, 100)?;
+        claims(&mut *store, jobs, 100)?;
         latency(&*factory, &mut *store)?;
     }
     Ok(())
 }
 
-/// From the begin of a push to the end of a wait in another thread.
+/// Time from the start of a push to the end of a wait in another thread.
 fn latency(factory: &dyn StoreFactory, store: &mut dyn Store) -> Result<()> {
     let queues: [Arc<str>; 1] = [QUEUE.into()];
     let mut watch = factory.watch();
@@ -62,7 +62,7 @@ fn latency(factory: &dyn StoreFactory, store: &mut dyn Store) -> Result<()> {
         let mut begins = Vec::with_capacity(LATENCIES);
         for ticket in 0..LATENCIES as u64 {
             armed.wait();
-            // The watcher needs a moment from the barrier into its wait.
+            // The watch needs a moment from the barrier to its wait.
             std::thread::sleep(Duration::from_millis(1));
             begins.push(Instant::now());
             store.push(&[NewJob {
@@ -73,8 +73,8 @@ fn latency(factory: &dyn StoreFactory, store: &mut dyn Store) -> Result<()> {
                 bid: None,
             }])?;
             told.wait();
-            let want = ClaimRequest { queues: &queues, count: 1, first_ticket: ticket };
-            store.claim("speed:2:abc", &want)?;
+            let request = ClaimRequest { queues: &queues, count: 1, first_ticket: ticket };
+            store.claim("speed:2:abc", &request)?;
         }
         let ends = watcher.join().unwrap_or_else(|e| std::panic::resume_unwind(e))?;
         Ok::<_, StoreError>(ends.iter().zip(&begins).map(|(e, b)| *e - *b).collect::<Vec<_>>())
@@ -99,22 +99,22 @@ fn push(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     })
 }
 
-fn turns(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
+fn claims(store: &mut dyn Store, jobs: usize, batch: usize) -> Result<()> {
     let queues: [Arc<str>; 1] = [QUEUE.into()];
-    let (mut settles, mut ticket) = (Vec::new(), 1);
-    measure(&format!("turn by {batch}"), jobs, || {
+    let (mut acks, mut ticket) = (Vec::new(), 1);
+    measure(&format!("claim by {batch}"), jobs, || {
         let mut got = 0;
         loop {
-            let want = ClaimRequest { queues: &queues, count: batch, first_ticket: ticket };
-            let turn = store.ack_and_claim("speed:1:abc", &settles, Some(&want))?;
-            settles.clear();
-            got += turn.jobs.len();
-            if turn.jobs.is_empty() {
+            let request = ClaimRequest { queues: &queues, count: batch, first_ticket: ticket };
+            let reply = store.ack_and_claim("speed:1:abc", &acks, Some(&request))?;
+            acks.clear();
+            got += reply.jobs.len();
+            if reply.jobs.is_empty() {
                 assert_eq!(got, jobs);
                 return Ok(());
             }
-            ticket += turn.jobs.len() as u64;
-            settles.extend(turn.jobs.iter().map(done));
+            ticket += reply.jobs.len() as u64;
+            acks.extend(reply.jobs.iter().map(done));
         }
     })
 }
@@ -127,7 +127,7 @@ fn document(n: usize) -> Vec<u8> {
     format!(
         "{{\"retry\":true,\"queue\":\"speed\",\"class\":\"NoopJob\",\"args\":[{n}],\
          \"jid\":\"{:016x}{n:08x}\",\"created_at\":1700000000.123,\"enqueued_at\":1700000000.123}}",
-        // Spread as random ones are: Lua's hash looks at some letters only.
+        // Spread like random jids: Lua's hash reads only some letters.
         (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     )
     .into_bytes()
@@ -148,7 +148,7 @@ fn measure(what: &str, jobs: usize, work: impl FnOnce() -> Result<()>) -> Result
 /// CPU time of this process, seconds.
 fn cpu_s() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: room for one rusage, which the call fills in.
+    // SAFETY: `usage` has room for one rusage.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()

@@ -1,13 +1,13 @@
-//! How fast a store is: `cargo run --release -p chaton-jobs --example
-//! store_speed [URL] [JOBS]`. Pushes jobs, then claims and settles them in
-//! turns of several sizes, and prints rates.
+//! Measures the speed of a store: `cargo run --release -p chaton-jobs --example
+//! store_speed [URL] [JOBS]`. Pushes jobs, then claims and acknowledges them in
+//! calls of several sizes, and prints rates.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use chaton_jobs::store::{open, Ack, ClaimRequest, NewJob, Outcome, Store, StoreOptions};
 
-/// Jobs of one push.
+/// Jobs in one push.
 const BULK: usize = 1000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,10 +18,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let factory = open(&StoreOptions::new(url))?;
     println!("{}", factory.address());
     let mut store = factory.store();
-    for turn in [1000, 100, 10, 1] {
-        let count = (jobs / (1000 / turn).min(100)).max(turn);
+    for batch in [1000, 100, 10, 1] {
+        let count = (jobs / (1000 / batch).min(100)).max(batch);
         push(&mut *store, count)?;
-        drain(&mut *store, count, turn)?;
+        drain(&mut *store, count, batch)?;
     }
     single(&mut *store)?;
     let _ = std::fs::remove_dir_all(folder);
@@ -45,29 +45,29 @@ fn push(store: &mut dyn Store, count: usize) -> Result<(), Box<dyn std::error::E
     for some in documents.chunks(BULK) {
         store.push(&some.iter().map(|payload| new(payload)).collect::<Vec<_>>())?;
     }
-    tell(&format!("push by {BULK}"), count, began);
+    print_rate(&format!("push by {BULK}"), count, began);
     Ok(())
 }
 
 fn drain(
     store: &mut dyn Store,
     count: usize,
-    turn: usize,
+    batch: usize,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let queues: [Arc<str>; 1] = ["default".into()];
-    let (mut ticket, mut seen, mut turns) = (1, 0, 0);
-    let mut settles: Vec<Ack> = Vec::new();
+    let (mut ticket, mut seen, mut calls) = (1, 0, 0);
+    let mut acks: Vec<Ack> = Vec::new();
     let began = Instant::now();
-    while seen < count || !settles.is_empty() {
-        let want = ClaimRequest { queues: &queues, count: turn, first_ticket: ticket };
-        let answer = store.ack_and_claim("speed:1:x", &settles, Some(&want))?;
-        ticket += turn as u64;
-        turns += 1;
+    while seen < count || !acks.is_empty() {
+        let request = ClaimRequest { queues: &queues, count: batch, first_ticket: ticket };
+        let answer = store.ack_and_claim("speed:1:x", &acks, Some(&request))?;
+        ticket += batch as u64;
+        calls += 1;
         seen += answer.jobs.len();
         let done = |ticket, queue| Ack { ticket, queue, outcome: Outcome::Ack, effects: None };
-        settles = answer.jobs.into_iter().map(|job| done(job.ticket, job.queue)).collect();
+        acks = answer.jobs.into_iter().map(|job| done(job.ticket, job.queue)).collect();
     }
-    tell(&format!("claim and settle by {turn} ({turns} turns)"), count, began);
+    print_rate(&format!("claim and acknowledge by {batch} ({calls} calls)"), count, began);
     Ok(())
 }
 
@@ -77,11 +77,11 @@ fn single(store: &mut dyn Store) -> Result<(), Box<dyn std::error::Error>> {
     for payload in &documents {
         store.push(&[new(payload)])?;
     }
-    tell("push one by one", BULK, began);
+    print_rate("push one by one", BULK, began);
     Ok(())
 }
 
-fn tell(what: &str, count: usize, began: Instant) {
+fn print_rate(what: &str, count: usize, began: Instant) {
     let took_s = began.elapsed().as_secs_f64();
     println!("{what:40} {count:8} in {took_s:7.3} s {:10.0}/s", count as f64 / took_s);
 }
