@@ -88,5 +88,5 @@ module JobsEngineCase
     take
   end
 
-  def settled = assert(@engine.wait_idle(JobsCase::WAIT_S))
+  def assert_idle = assert(@engine.wait_idle(JobsCase::WAIT_S))
 end

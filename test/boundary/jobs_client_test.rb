@@ -168,9 +168,9 @@ class JobsClientTest < Minitest::Test
     Dir.mktmpdir do |dir|
       client = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/jobs.db"))
       client.push_args("q", head, Array.new(100) { |n| ["x" * n] }, nil)
-      told = []
-      client.backup("#{dir}/copy.db") { |done, pages| told << [done, pages] }
-      assert_equal told.last[0], told.last[1]
+      reported = []
+      client.backup("#{dir}/copy.db") { |done, pages| reported << [done, pages] }
+      assert_equal reported.last[0], reported.last[1]
       copy = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/copy.db"))
       assert_equal 100, copy.stats[:enqueued]
       assert_raises(IOError) { client.backup("#{dir}/other.db") { raise IOError, "full" } }

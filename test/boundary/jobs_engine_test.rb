@@ -12,7 +12,7 @@ class JobsEngineTest < Minitest::Test
     refute job.open?
     @engine.quiet
     job.ack
-    settled
+    assert_idle
     assert_equal [0, 1], client.stats.values_at(:in_flight, :enqueued)
     assert_equal 0, @engine.stats[:processed]
   end
@@ -36,7 +36,7 @@ class JobsEngineTest < Minitest::Test
       job = take
       assert_equal "B", job.class_name
       job.ack
-      settled
+      assert_idle
     end
     assert_equal 1, client.stats[:dead]
     assert_match(/missing field `args`.*it is in the dead set/, log)
@@ -48,7 +48,7 @@ class JobsEngineTest < Minitest::Test
     job = take
     assert job.due?
     job.ack
-    settled
+    assert_idle
     assert_equal [0, 0, 0], client.stats.values_at(:in_flight, :scheduled, :enqueued)
   end
 
@@ -70,7 +70,7 @@ class JobsEngineTest < Minitest::Test
     @engine.release
     refute @engine.wait_idle(0.0)
     running.ack
-    settled
+    assert_idle
     assert_equal [3, 0], client.stats.values_at(:enqueued, :in_flight)
   end
 
@@ -108,7 +108,7 @@ class JobsEngineTest < Minitest::Test
     assert_equal ["forked", "forked", [3]], JSON.parse(reader.read)
     Process.wait(pid)
     job.ack
-    settled
+    assert_idle
     assert_equal 0, client.stats[:in_flight]
   end
 end

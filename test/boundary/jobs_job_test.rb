@@ -38,7 +38,7 @@ class JobsJobTest < Minitest::Test
     %i[ack discard].each { |how| assert_raises(Chaton::ClosedError) { job.public_send(how) } }
     assert_raises(Chaton::ClosedError) { job.retry(1.0, "{}") }
     assert_raises(Chaton::ClosedError) { job.requeue }
-    settled
+    assert_idle
     assert_equal 1, @engine.stats[:processed]
     assert_equal 0, client.stats[:in_flight]
   end
@@ -49,7 +49,7 @@ class JobsJobTest < Minitest::Test
     ends.each do |how, arguments|
       job = run_one([])
       stressed { job.public_send(how, *arguments) }
-      settled
+      assert_idle
     end
     assert_equal [1, 1, 1, 0, 0], client.stats.values_at(:retries, :dead, :scheduled, :enqueued, :in_flight)
     assert_equal(%w[R D A], %w[retry dead scheduled].map { |place| documents(place)[0]["class"] })
@@ -131,7 +131,7 @@ class JobsJobTest < Minitest::Test
       end
     end
     assert_equal (0...20).to_a, seen.map(&:first).sort
-    settled
+    assert_idle
     assert_equal 20, @engine.stats[:processed]
   end
 

@@ -28,8 +28,8 @@ class FailuresTest < JobsUnitCase
   def setup
     super
     Broken.answer = Broken.asked = Broken.exhausted = nil
-    @told = []
-    @config.death_handlers << ->(item, error) { @told << [item["jid"], error.message] }
+    @reported = []
+    @config.death_handlers << ->(item, error) { @reported << [item["jid"], error.message] }
   end
 
   def test_the_first_failure_sets_retry_count_to_zero
@@ -72,7 +72,7 @@ class FailuresTest < JobsUnitCase
       { retry: 0, dead: false } => :discard, { retry: false } => :discard }.each do |fields, outcome|
       assert_equal outcome, run_job(Plain, **fields).outcome, fields.inspect
     end
-    assert_equal 5, @told.size
+    assert_equal 5, @reported.size
   end
 
   def test_a_document_without_retry_uses_the_option_of_the_class
@@ -111,7 +111,7 @@ class FailuresTest < JobsUnitCase
     assert_equal %w[b4a577edbccf1d805744efa9 boom], Broken.exhausted
     Broken.answer = :discard
     assert_equal :ack, run_job(Broken).outcome
-    assert_equal 2, @told.size
+    assert_equal 2, @reported.size
   end
 
   def test_changes_by_retries_exhausted_are_kept_unless_they_are_no_json
@@ -154,7 +154,7 @@ class FailuresTest < JobsUnitCase
   def test_a_failing_death_handler_does_not_change_the_outcome
     @config.death_handlers.unshift(->(*) { exit })
     assert_equal :dead, run_job(Plain, retry: 0).outcome
-    assert_equal 1, @told.size
+    assert_equal 1, @reported.size
   end
 
   def test_a_failure_is_one_line_in_the_log

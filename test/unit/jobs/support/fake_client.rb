@@ -97,20 +97,20 @@ class FakeJob
   def open? = @outcome.nil?
   def describe = "#{class_name} #{jid}"
 
-  def ack = settle(:ack)
-  def retry(at, payload) = settle(:retry, at, payload)
-  def dead(payload) = settle(:dead, payload)
-  def discard = settle(:discard)
-  def reschedule(at) = settle(:reschedule, at)
-  def requeue = settle(:requeue)
+  def ack = finish(:ack)
+  def retry(at, payload) = finish(:retry, at, payload)
+  def dead(payload) = finish(:dead, payload)
+  def discard = finish(:discard)
+  def reschedule(at) = finish(:reschedule, at)
+  def requeue = finish(:requeue)
 
-  # The document that it was settled with.
+  # The document of its outcome.
   def written = JSON.parse(@outcomes.first.last)
 
   private
 
-  def settle(*outcome)
-    raise Chaton::ClosedError, "settled twice" if @outcome
+  def finish(*outcome)
+    raise Chaton::ClosedError, "finished twice" if @outcome
 
     @outcomes << outcome
     @outcome = outcome.first
