@@ -10,7 +10,7 @@
 
 /// What a thread is about to do when it asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum ThreadActivity {
     /// It takes the next unit: another one waits already.
     Between,
     /// It found nothing to take, while other threads run units.
@@ -23,7 +23,7 @@ pub enum Moment {
 
 /// Limits, from the configuration and from what the running Ruby allows.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct EdenBudget {
     /// Slots that can be filled between two collections; what Ruby itself would
     /// allow, as learned.
     pub eden_slots: u64,
@@ -36,7 +36,7 @@ pub struct Budget {
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reading {
+pub struct GcReading {
     /// Slots filled since the last collection.
     pub filled_slots: u64,
     /// Slots that a unit fills at most, as seen lately.
@@ -57,13 +57,13 @@ pub struct Reading {
     pub full_asked: bool,
     /// How long a full collection has been due without a moment for it (ns).
     pub overdue_ns: u64,
-    /// Since when nothing runs or waits (ns); of [`Moment::StillIdle`].
+    /// Since when nothing runs or waits (ns); of [`ThreadActivity::StillIdle`].
     pub idle_ns: u64,
 }
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum GcAction {
     /// Go on.
     Nothing,
     /// Collect young objects.
@@ -78,7 +78,7 @@ pub enum Action {
 
 /// How the moments are told apart; the settings `idle_full_ms` and `trim_idle_s`.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct IdleDelays {
     /// Idle time before a full collection (ns).
     pub full_ns: u64,
     /// Idle time before memory is given back (ns).
@@ -101,37 +101,48 @@ pub const TRIM_BYTES: u64 = 4 << 20;
 const OVERDUE_NS: u64 = 2_000_000_000;
 
 /// Decides what a thread that has just finished a unit does about memory.
-pub fn decide(moment: Moment, budget: &Budget, reading: &Reading, patience: &Patience) -> Action {
+pub fn decide(
+    activity: ThreadActivity,
+    budget: &EdenBudget,
+    reading: &GcReading,
+    delays: &IdleDelays,
+) -> GcAction {
     let full_due = is_full_due(budget, reading);
-    match moment {
-        Moment::StillIdle => still_idle(full_due, reading, patience),
+    match activity {
+        ThreadActivity::StillIdle => still_idle(full_due, reading, delays),
         // Whoever waits has waited long enough for a better moment.
-        Moment::Between | Moment::Quiet if full_due && reading.overdue_ns >= OVERDUE_NS => {
-            Action::Full
+        ThreadActivity::Between | ThreadActivity::Quiet
+            if full_due && reading.overdue_ns >= OVERDUE_NS =>
+        {
+            GcAction::Full
         }
-        Moment::Between if is_used(BETWEEN_SHARE, budget, reading) => Action::Minor,
-        Moment::Quiet if is_used(QUIET_SHARE, budget, reading) => Action::Minor,
-        Moment::Idle if is_used(IDLE_SHARE, budget, reading) && !full_due => Action::Minor,
-        Moment::Idle if full_due => Action::WaitIdle(patience.full_ns),
-        Moment::Idle if reading.churned_bytes >= TRIM_BYTES => Action::WaitIdle(patience.trim_ns),
-        _ => Action::Nothing,
+        ThreadActivity::Between if is_used(BETWEEN_SHARE, budget, reading) => GcAction::Minor,
+        ThreadActivity::Quiet if is_used(QUIET_SHARE, budget, reading) => GcAction::Minor,
+        ThreadActivity::Idle if is_used(IDLE_SHARE, budget, reading) && !full_due => {
+            GcAction::Minor
+        }
+        ThreadActivity::Idle if full_due => GcAction::WaitIdle(delays.full_ns),
+        ThreadActivity::Idle if reading.churned_bytes >= TRIM_BYTES => {
+            GcAction::WaitIdle(delays.trim_ns)
+        }
+        _ => GcAction::Nothing,
     }
 }
 
-fn still_idle(full_due: bool, reading: &Reading, patience: &Patience) -> Action {
+fn still_idle(full_due: bool, reading: &GcReading, delays: &IdleDelays) -> GcAction {
     let trim_due = reading.churned_bytes >= TRIM_BYTES;
-    if trim_due && reading.idle_ns >= patience.trim_ns {
-        return Action::FullAndTrim;
+    if trim_due && reading.idle_ns >= delays.trim_ns {
+        return GcAction::FullAndTrim;
     }
     match (full_due, trim_due) {
-        (true, _) => Action::Full,
-        (false, true) => Action::WaitIdle(patience.trim_ns),
-        (false, false) => Action::Nothing,
+        (true, _) => GcAction::Full,
+        (false, true) => GcAction::WaitIdle(delays.trim_ns),
+        (false, false) => GcAction::Nothing,
     }
 }
 
 /// Whether a full collection is due by our own rule, or by Ruby's word.
-pub fn is_full_due(budget: &Budget, reading: &Reading) -> bool {
+pub fn is_full_due(budget: &EdenBudget, reading: &GcReading) -> bool {
     if budget.longlife.is_infinite() {
         return false;
     }
@@ -145,7 +156,7 @@ pub fn is_full_due(budget: &Budget, reading: &Reading) -> bool {
 
 /// Whether that share of eden is used, or what is left would not last for the
 /// next unit.
-fn is_used(share: f64, budget: &Budget, reading: &Reading) -> bool {
+fn is_used(share: f64, budget: &EdenBudget, reading: &GcReading) -> bool {
     let slots = budget.eden_slots;
     let next = reading.filled_slots + reading.unit_slots;
     // A unit that needs a large part of eden by itself is no measure.
@@ -158,7 +169,7 @@ fn is_used(share: f64, budget: &Budget, reading: &Reading) -> bool {
 /// How many bytes of malloc Ruby is to forget, so that its own limit (`limit`,
 /// of which `counted` are used) does not collect before eden is used up. Bounded
 /// by eden: `forgiven` were forgotten since the last collection.
-pub fn forgive(budget: &Budget, counted: u64, limit: u64, forgiven: u64) -> u64 {
+pub fn forgive(budget: &EdenBudget, counted: u64, limit: u64, forgiven: u64) -> u64 {
     let near = counted >= limit / 2;
     // What eden has left after that must still hold what the limit lets through.
     let room = budget.eden_bytes.saturating_sub(forgiven + limit);
@@ -173,81 +184,90 @@ pub fn forgive(budget: &Budget, counted: u64, limit: u64, forgiven: u64) -> u64 
 mod tests {
     use super::*;
 
-    const BUDGET: Budget = Budget { eden_slots: 1_000_000, eden_bytes: 64 << 20, longlife: 1.0 };
-    const PATIENCE: Patience = Patience { full_ns: 50_000_000, trim_ns: 1_000_000_000 };
+    const BUDGET: EdenBudget =
+        EdenBudget { eden_slots: 1_000_000, eden_bytes: 64 << 20, longlife: 1.0 };
+    const DELAYS: IdleDelays = IdleDelays { full_ns: 50_000_000, trim_ns: 1_000_000_000 };
 
-    fn at(moment: Moment, reading: Reading) -> Action {
-        decide(moment, &BUDGET, &reading, &PATIENCE)
+    fn at(activity: ThreadActivity, reading: GcReading) -> GcAction {
+        decide(activity, &BUDGET, &reading, &DELAYS)
     }
 
     #[test]
     fn the_share_of_eden_that_counts_depends_on_who_would_wait() {
-        for (moment, below, from) in [
-            (Moment::Between, 890_000, 900_000),
-            (Moment::Quiet, 790_000, 800_000),
-            (Moment::Idle, 690_000, 700_000),
+        for (activity, below, from) in [
+            (ThreadActivity::Between, 890_000, 900_000),
+            (ThreadActivity::Quiet, 790_000, 800_000),
+            (ThreadActivity::Idle, 690_000, 700_000),
         ] {
-            let filled = |filled_slots| Reading { filled_slots, ..Reading::default() };
-            assert_eq!(at(moment, filled(below)), Action::Nothing, "{moment:?}");
-            assert_eq!(at(moment, filled(from)), Action::Minor, "{moment:?}");
-            let malloc = |share: u64| Reading {
+            let filled = |filled_slots| GcReading { filled_slots, ..GcReading::default() };
+            assert_eq!(at(activity, filled(below)), GcAction::Nothing, "{activity:?}");
+            assert_eq!(at(activity, filled(from)), GcAction::Minor, "{activity:?}");
+            let malloc = |share: u64| GcReading {
                 malloc_bytes: BUDGET.eden_bytes * share / 1_000_000,
-                ..Reading::default()
+                ..GcReading::default()
             };
-            assert_eq!(at(moment, malloc(below)), Action::Nothing, "{moment:?}");
-            assert_eq!(at(moment, malloc(from + 1)), Action::Minor, "{moment:?}");
+            assert_eq!(at(activity, malloc(below)), GcAction::Nothing, "{activity:?}");
+            assert_eq!(at(activity, malloc(from + 1)), GcAction::Minor, "{activity:?}");
         }
     }
 
     #[test]
     fn what_is_left_must_last_for_the_next_unit() {
         let reading =
-            |unit_slots| Reading { filled_slots: 800_000, unit_slots, ..Reading::default() };
-        assert_eq!(at(Moment::Between, reading(190_000)), Action::Nothing);
-        assert_eq!(at(Moment::Between, reading(210_000)), Action::Minor);
-        let huge = Reading { filled_slots: 100, unit_slots: 900_000, ..Reading::default() };
-        assert_eq!(at(Moment::Between, huge), Action::Nothing, "it would collect after every unit");
+            |unit_slots| GcReading { filled_slots: 800_000, unit_slots, ..GcReading::default() };
+        assert_eq!(at(ThreadActivity::Between, reading(190_000)), GcAction::Nothing);
+        assert_eq!(at(ThreadActivity::Between, reading(210_000)), GcAction::Minor);
+        let huge = GcReading { filled_slots: 100, unit_slots: 900_000, ..GcReading::default() };
+        assert_eq!(
+            at(ThreadActivity::Between, huge),
+            GcAction::Nothing,
+            "it would collect after every unit"
+        );
     }
 
     #[test]
     fn a_full_collection_waits_for_idleness_but_not_for_ever() {
-        let grown = Reading {
+        let grown = GcReading {
             old_objects: 900_000,
             old_objects_then: 400_000,
             filled_slots: 600_000,
-            ..Reading::default()
+            ..GcReading::default()
         };
-        assert_eq!(at(Moment::Between, grown), Action::Nothing);
-        assert_eq!(at(Moment::Quiet, grown), Action::Nothing);
-        assert_eq!(at(Moment::Idle, grown), Action::WaitIdle(PATIENCE.full_ns));
-        assert_eq!(at(Moment::StillIdle, grown), Action::Full);
-        let overdue = Reading { overdue_ns: OVERDUE_NS, ..grown };
-        assert_eq!(at(Moment::Between, overdue), Action::Full);
-        assert_eq!(at(Moment::Quiet, overdue), Action::Full);
+        assert_eq!(at(ThreadActivity::Between, grown), GcAction::Nothing);
+        assert_eq!(at(ThreadActivity::Quiet, grown), GcAction::Nothing);
+        assert_eq!(at(ThreadActivity::Idle, grown), GcAction::WaitIdle(DELAYS.full_ns));
+        assert_eq!(at(ThreadActivity::StillIdle, grown), GcAction::Full);
+        let overdue = GcReading { overdue_ns: OVERDUE_NS, ..grown };
+        assert_eq!(at(ThreadActivity::Between, overdue), GcAction::Full);
+        assert_eq!(at(ThreadActivity::Quiet, overdue), GcAction::Full);
     }
 
     #[test]
     fn longlife_measures_growth_of_old_objects_and_of_held_bytes() {
-        let held =
-            |held_bytes| Reading { held_bytes, held_bytes_then: 100 << 20, ..Reading::default() };
+        let held = |held_bytes| GcReading {
+            held_bytes,
+            held_bytes_then: 100 << 20,
+            ..GcReading::default()
+        };
         assert!(!is_full_due(&BUDGET, &held(200 << 20)));
         assert!(is_full_due(&BUDGET, &held(201 << 20)));
-        let small = Reading { old_objects: 15_000, old_objects_then: 10, ..Reading::default() };
+        let small = GcReading { old_objects: 15_000, old_objects_then: 10, ..GcReading::default() };
         assert!(!is_full_due(&BUDGET, &small), "a few thousand are no growth");
-        let asked = Reading { full_asked: true, ..Reading::default() };
+        let asked = GcReading { full_asked: true, ..GcReading::default() };
         assert!(is_full_due(&BUDGET, &asked));
-        let off = Budget { longlife: f64::INFINITY, ..BUDGET };
+        let off = EdenBudget { longlife: f64::INFINITY, ..BUDGET };
         assert!(!is_full_due(&off, &held(1 << 40)) && !is_full_due(&off, &asked));
     }
 
     #[test]
     fn memory_is_given_back_once_it_has_been_idle_for_long() {
-        let churned = |idle_ns| Reading { churned_bytes: 8 << 20, idle_ns, ..Reading::default() };
-        assert_eq!(at(Moment::Idle, churned(0)), Action::WaitIdle(PATIENCE.trim_ns));
-        assert_eq!(at(Moment::StillIdle, churned(1)), Action::WaitIdle(PATIENCE.trim_ns));
-        assert_eq!(at(Moment::StillIdle, churned(PATIENCE.trim_ns)), Action::FullAndTrim);
-        assert_eq!(at(Moment::StillIdle, Reading::default()), Action::Nothing);
-        assert_eq!(at(Moment::Idle, Reading::default()), Action::Nothing);
+        let churned =
+            |idle_ns| GcReading { churned_bytes: 8 << 20, idle_ns, ..GcReading::default() };
+        assert_eq!(at(ThreadActivity::Idle, churned(0)), GcAction::WaitIdle(DELAYS.trim_ns));
+        assert_eq!(at(ThreadActivity::StillIdle, churned(1)), GcAction::WaitIdle(DELAYS.trim_ns));
+        assert_eq!(at(ThreadActivity::StillIdle, churned(DELAYS.trim_ns)), GcAction::FullAndTrim);
+        assert_eq!(at(ThreadActivity::StillIdle, GcReading::default()), GcAction::Nothing);
+        assert_eq!(at(ThreadActivity::Idle, GcReading::default()), GcAction::Nothing);
     }
 
     #[test]
@@ -257,7 +277,7 @@ mod tests {
         assert_eq!(forgive(&BUDGET, 10 << 20, limit, 0), 10 << 20);
         assert_eq!(forgive(&BUDGET, 10 << 20, limit, 45 << 20), 3 << 20, "what is left of it");
         assert_eq!(forgive(&BUDGET, 10 << 20, limit, 48 << 20), 0);
-        let small = Budget { eden_bytes: 8 << 20, ..BUDGET };
+        let small = EdenBudget { eden_bytes: 8 << 20, ..BUDGET };
         assert_eq!(forgive(&small, 10 << 20, limit, 0), 0, "Ruby's own limit is the wider one");
     }
 }

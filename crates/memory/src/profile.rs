@@ -13,7 +13,7 @@
 //! - [`Profile::report`] gives a [`Report`]: plain data with a stable JSON form,
 //!   merged over workers by [`Report::merge`] and written out by
 //!   [`Report::render`].
-//! - [`gvl`] holds the other question of the same report: which units of work
+//! - [`gvl_times`] holds the other question of the same report: which units of work
 //!   waited for the global lock, and which held it.
 //!
 //! Bounds are kept without a bias: when too many samples live, one of each pair
@@ -21,33 +21,31 @@
 //! followed ([`Source::keep_one_in`]). When the stacks come to their limit, of
 //! new ones only the innermost frames are kept, below a frame `(other)`.
 
-mod amount;
-mod cells;
-pub mod gvl;
-mod hash;
-mod live;
+mod allocation_sites;
+pub mod gvl_times;
+mod live_samples;
 mod measure;
-mod merge;
-mod random;
-mod recent;
+mod recent_collections;
 mod render;
 mod report;
+mod report_merge;
 mod stacks;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use amount::{age_bucket, Ages, Amount, Tally, AGES, AGE_NAMES};
-use cells::Cells;
-use live::{Live, Sample};
-use random::Random;
-use recent::Recent;
-pub use recent::{Collected, RECENT_MAX};
-pub use render::{By, Format, View};
-pub use report::{About, Report, Row, Source};
+use allocation_sites::AllocationSites;
+use fastrand::Rng;
+use live_samples::{LiveSample, LiveSamples};
+use recent_collections::RecentCollections;
+pub use recent_collections::{CollectionRecord, RECENT_MAX};
+pub use render::{RenderOptions, ReportFormat, SampleType};
+pub use report::{Report, SiteRow, Source, SourceInfo};
 use serde::{Deserialize, Serialize};
 use stacks::Stacks;
+pub use totals::{age_bucket, ObjectTotals, SiteTotals, TotalsByAge, AGES, AGE_NAMES};
 
 /// How much a profile may hold.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +61,7 @@ pub struct Limits {
 
 /// What a collection made of an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Fate {
+pub struct ObjectState {
     /// Marked: it survives this collection.
     pub alive: bool,
     /// Promoted to the old generation.
@@ -78,7 +76,7 @@ pub struct Fate {
 /// Which collection it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Collection {
+pub enum CollectionKind {
     /// Young objects only.
     Minor,
     /// A full mark.
@@ -96,27 +94,27 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// What was counted besides the cells.
+/// What was counted besides the sites.
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct SampleCounts {
     samples: u64,
     truncated: u64,
     other: u64,
     minor: u64,
     major: u64,
     /// Allocated since the last collection.
-    since: Amount,
+    since: ObjectTotals,
 }
 
 /// Samples of allocated objects, by the code that allocated them.
 pub struct Profile {
     limits: Limits,
     stacks: Stacks,
-    cells: Cells,
-    live: Live,
-    recent: Recent,
-    random: Random,
-    counts: Counts,
+    sites: AllocationSites,
+    live: LiveSamples,
+    recent: RecentCollections,
+    random: Rng,
+    counts: SampleCounts,
 }
 
 impl Profile {
@@ -130,11 +128,11 @@ impl Profile {
         Self {
             limits,
             stacks: Stacks::new(limits.stacks_max),
-            cells: Cells::new(2 * limits.stacks_max),
-            live: Live::new(limits.samples_max),
-            recent: Recent::default(),
-            random: Random::new(),
-            counts: Counts::default(),
+            sites: AllocationSites::new(2 * limits.stacks_max),
+            live: LiveSamples::new(limits.samples_max),
+            recent: RecentCollections::default(),
+            random: Rng::new(),
+            counts: SampleCounts::default(),
         }
     }
 
@@ -153,31 +151,31 @@ impl Profile {
         let kept = &frames[..frames.len().min(self.limits.depth_max)];
         self.counts.truncated += u64::from(kept.len() < frames.len());
         let (stack, whole) = self.stacks.find_or_add(kept);
-        let (cell, own) = self.cells.find_or_add(stack, class, kind);
+        let (site, own) = self.sites.find_or_add(stack, class, kind);
         self.counts.other += u64::from(!(whole && own));
         self.counts.samples += 1;
         self.counts.since.add(weight, bytes);
-        self.cells.allocated(cell, weight, bytes);
-        let sample = Sample { object, bytes, weight, cell, age: 0, old: false };
+        self.sites.allocated(site, weight, bytes);
+        let sample = LiveSample { object, bytes, weight, site, age: 0, old: false };
         self.live.follow(sample, &mut self.random);
     }
 
     /// A collection has marked what lives and has not swept yet. Asks `look` of
     /// every object followed; those not alive count as freed and are forgotten,
     /// the others are one collection older.
-    pub fn after_mark(&mut self, kind: Collection, mut look: impl FnMut(usize) -> Fate) {
-        let mut collected = Collected::of(kind, unix_s());
+    pub fn after_mark(&mut self, kind: CollectionKind, mut look: impl FnMut(usize) -> ObjectState) {
+        let mut collected = CollectionRecord::of(kind, unix_s());
         collected.allocated = std::mem::take(&mut self.counts.since);
         collected.followed = self.live.samples.len() as u64;
-        let cells = &mut self.cells;
+        let sites = &mut self.sites;
         self.live.samples.retain_mut(|sample| {
-            let fate = look(sample.object);
-            cells.settle(sample, &fate, &mut collected)
+            let state = look(sample.object);
+            sites.settle(sample, &state, &mut collected)
         });
         self.live.relax();
         let counter = match kind {
-            Collection::Minor => &mut self.counts.minor,
-            Collection::Major => &mut self.counts.major,
+            CollectionKind::Minor => &mut self.counts.minor,
+            CollectionKind::Major => &mut self.counts.major,
         };
         *counter += 1;
         collected.number = self.counts.minor + self.counts.major;
@@ -191,14 +189,14 @@ impl Profile {
             sample.object = new_address(sample.object);
         }
         self.stacks.relocate(&mut new_address);
-        self.cells.relocate(&mut new_address);
+        self.sites.relocate(&mut new_address);
     }
 
     /// Visits the frames and classes referred to. They must stay alive, or their
     /// addresses would come to name something else.
     pub fn roots(&self, mut visit: impl FnMut(usize)) {
         self.stacks.frame_ids().for_each(&mut visit);
-        self.cells.class_ids().for_each(&mut visit);
+        self.sites.class_ids().for_each(&mut visit);
     }
 
     /// Frames that have no name yet. To be named before anything is moved.
@@ -213,12 +211,12 @@ impl Profile {
 
     /// Classes that have no name yet.
     pub fn unnamed_classes(&self) -> Vec<usize> {
-        self.cells.unnamed()
+        self.sites.unnamed()
     }
 
     /// Names a class; one that is not referred to is passed over.
     pub fn name_class(&mut self, id: usize, name: String) {
-        self.cells.name(id, name);
+        self.sites.name(id, name);
     }
 
     /// How many samples of living objects are followed now.
@@ -233,16 +231,17 @@ impl Profile {
 
     /// Memory this profile takes itself, in bytes, about.
     pub fn memory_bytes(&self) -> usize {
-        self.stacks.memory_bytes() + self.cells.memory_bytes() + self.live.memory_bytes()
+        self.stacks.memory_bytes() + self.sites.memory_bytes() + self.live.memory_bytes()
     }
 
     /// What is known up to now. Frames and classes without a name are called by
     /// what is known of them.
-    pub fn report(&self, mut about: About) -> Report {
+    pub fn report(&self, mut about: SourceInfo) -> Report {
         let gvl = about.gvl.take();
         let stacks = self.stacks.stacks();
-        let rows = self.cells.rows(&self.live.samples);
-        let collections = self.recent.iter().map(|c| Collected { pid: about.pid, ..*c }).collect();
+        let rows = self.sites.rows(&self.live.samples);
+        let collections =
+            self.recent.iter().map(|c| CollectionRecord { pid: about.pid, ..*c }).collect();
         let source = Source {
             about,
             samples: self.counts.samples,
@@ -261,7 +260,7 @@ impl Profile {
             frames: self.stacks.named_frames(),
             locations: self.stacks.locations(),
             stacks,
-            classes: self.cells.class_names(),
+            classes: self.sites.class_names(),
             rows,
             collections,
             gvl,

@@ -11,8 +11,8 @@ mod process;
 
 use std::path::Path;
 
-pub use cgroup::{Cgroup, Version};
-pub use process::{resident, Usage};
+pub use cgroup::{Cgroup, CgroupVersion};
+pub use process::{resident, ProcessMemory};
 
 /// Where `/proc` and `/sys` are, outside of tests.
 pub const ROOT: &str = "/";

@@ -64,7 +64,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     settle::<in_flight::RbInFlightTable>(ruby);
     settle::<pool::RbPool>(ruby);
     settle::<memory::collector::RbCollector>(ruby);
-    settle::<memory::events::Bell>(ruby);
+    settle::<memory::gc_monitor::GcStartMarker>(ruby);
     settle::<memory::tracer::RbTracer>(ruby);
     settle::<pool::RbPoolThread>(ruby);
     settle::<web::pinned_strings::PinnedStringsMarker>(ruby);

@@ -3,12 +3,12 @@
 
 pub mod allocator;
 pub mod collector;
-pub mod events;
-pub mod gvl_view;
+pub mod gc_monitor;
+pub mod gvl_tracker;
 pub mod readings;
 pub mod render;
-pub mod stat;
-pub mod summary;
+pub mod gc_stat;
+pub mod collection_summary;
 pub mod tracer;
 pub mod tracer_hooks;
 pub mod tracer_tags;

@@ -20,7 +20,7 @@ use crate::handle::Handle;
 #[cfg(feature = "jobs")]
 use crate::jobs::job::{InFlightSlot, RbJob};
 use crate::memory::collector::Collector;
-use crate::memory::events;
+use crate::memory::gc_monitor;
 use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
 #[cfg(feature = "streams")]
@@ -282,7 +282,7 @@ impl RbPoolThread {
         let place = rb_self.thread.get()?.borrow();
         let Some(thread) = place.as_ref() else { return Ok(ruby.qnil().as_value()) };
         let place_events = rb_self.place.as_deref();
-        if events::unit_ends() {
+        if gc_monitor::unit_ends() {
             if let Some(collector) = rb_self.parts.collector.get() {
                 collector.after_unit()?;
             }
@@ -297,21 +297,21 @@ impl RbPoolThread {
                         exchange.abandon();
                         continue;
                     };
-                    events::unit_begins(thread.thread());
+                    gc_monitor::unit_begins(thread.thread());
                     return Ok(Request::wrap(ruby, kit, exchange));
                 }
                 #[cfg(feature = "jobs")]
                 Take::Work(Unit::Jobs(job)) => {
                     let notes = rb_self.parts.notes.get().copied();
                     if let Some(job) = RbJob::start(ruby, notes, thread.index(), job) {
-                        events::unit_begins(thread.thread());
+                        gc_monitor::unit_begins(thread.thread());
                         return Ok(job);
                     }
                 }
                 #[cfg(feature = "streams")]
                 Take::Work(Unit::Streams(batch)) => {
                     if let Some(batch) = RbBatch::start(ruby, batch) {
-                        events::unit_begins(thread.thread());
+                        gc_monitor::unit_begins(thread.thread());
                         return Ok(batch);
                     }
                 }
@@ -336,7 +336,7 @@ impl RbPoolThread {
 
     /// Frees the place now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
-        events::unit_ends();
+        gc_monitor::unit_ends();
         drop(self.thread.get()?.take());
         self.place.as_ref().inspect(|place| place.leaves());
         Ok(())

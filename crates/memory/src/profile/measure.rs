@@ -1,6 +1,6 @@
 //! Sizes of young objects, read while they are certainly there; and giving up.
 
-use super::{Collected, Collection, Profile};
+use super::{CollectionKind, CollectionRecord, Profile};
 
 impl Profile {
     /// Reads the sizes of objects that no collection has seen yet: `size` is
@@ -8,13 +8,13 @@ impl Profile {
     /// are found out only after they have gone, their size is not to be had
     /// then. Call it before a collection could have freed them.
     pub fn measure(&mut self, mut size: impl FnMut(usize) -> usize) {
-        let mut sum = Collected::of(Collection::Minor, 0.0);
-        let cells = &mut self.cells;
+        let mut sum = CollectionRecord::of(CollectionKind::Minor, 0.0);
+        let sites = &mut self.sites;
         // The youngest are last.
         for sample in self.live.samples.iter_mut().rev().take_while(|sample| sample.age == 0) {
             let bytes = size(sample.object);
             if bytes != 0 && bytes != sample.bytes {
-                cells.resize(sample, bytes, &mut sum);
+                sites.resize(sample, bytes, &mut sum);
             }
         }
         self.counts.since += sum.allocated;

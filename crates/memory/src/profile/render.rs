@@ -12,11 +12,11 @@ mod text;
 
 use std::str::FromStr;
 
-use super::{Frame, Report, Tally};
+use super::{Frame, Report, SiteTotals};
 
 /// Forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum ReportFormat {
     /// A line per stack, `root;...;leaf;[Class] weight`: input of flame graph
     /// tools.
     Collapsed,
@@ -31,7 +31,7 @@ pub enum Format {
     Html,
 }
 
-impl FromStr for Format {
+impl FromStr for ReportFormat {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
@@ -50,7 +50,7 @@ impl FromStr for Format {
 
 /// What is looked at, and by what is ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
+pub enum SampleType {
     /// What is not known to be dead.
     #[default]
     Live,
@@ -60,42 +60,42 @@ pub enum By {
     Freed,
 }
 
-impl By {
+impl SampleType {
     /// All of them, in the order of their tabs.
-    pub const ALL: [By; 3] = [By::Live, By::Allocated, By::Freed];
+    pub const ALL: [SampleType; 3] = [SampleType::Live, SampleType::Allocated, SampleType::Freed];
 
     /// Its name, as [`FromStr`] reads it.
     pub fn name(self) -> &'static str {
         match self {
-            By::Live => "live",
-            By::Allocated => "allocated",
-            By::Freed => "freed",
+            SampleType::Live => "live",
+            SampleType::Allocated => "allocated",
+            SampleType::Freed => "freed",
         }
     }
 
-    fn of(self, tally: &Tally, bytes: bool) -> f64 {
+    fn of(self, tally: &SiteTotals, bytes: bool) -> f64 {
         match self {
-            By::Live => tally.live.of(bytes),
-            By::Allocated => tally.allocated.of(bytes),
-            By::Freed => tally.freed.of(bytes),
+            SampleType::Live => tally.live.of(bytes),
+            SampleType::Allocated => tally.allocated.of(bytes),
+            SampleType::Freed => tally.freed.of(bytes),
         }
     }
 }
 
-impl FromStr for By {
+impl FromStr for SampleType {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         let unknown = || format!("cannot order by {name:?}; choose one of live, allocated, freed");
-        By::ALL.into_iter().find(|by| by.name() == name).ok_or_else(unknown)
+        SampleType::ALL.into_iter().find(|by| by.name() == name).ok_or_else(unknown)
     }
 }
 
 /// How a report is to be shown.
 #[derive(Clone, Debug)]
-pub struct View {
+pub struct RenderOptions {
     /// What is looked at first.
-    pub by: By,
+    pub by: SampleType,
     /// Bytes, or else numbers of objects.
     pub bytes: bool,
     /// Title of the page or table.
@@ -104,21 +104,21 @@ pub struct View {
     pub lines_max: usize,
 }
 
-impl Default for View {
+impl Default for RenderOptions {
     fn default() -> Self {
-        Self { by: By::Live, bytes: true, title: "Memory".into(), lines_max: 30 }
+        Self { by: SampleType::Live, bytes: true, title: "Memory".into(), lines_max: 30 }
     }
 }
 
 impl Report {
     /// This report in one of its forms.
-    pub fn render(&self, format: Format, view: &View) -> Vec<u8> {
+    pub fn render(&self, format: ReportFormat, view: &RenderOptions) -> Vec<u8> {
         match format {
-            Format::Collapsed => collapsed::render(self, view.by, view.bytes).into_bytes(),
-            Format::Speedscope => speedscope::render(self, view),
-            Format::Pprof => pprof::render(self, view),
-            Format::Text => text::render(self, view).into_bytes(),
-            Format::Html => html::render(self, view).into_bytes(),
+            ReportFormat::Collapsed => collapsed::render(self, view.by, view.bytes).into_bytes(),
+            ReportFormat::Speedscope => speedscope::render(self, view),
+            ReportFormat::Pprof => pprof::render(self, view),
+            ReportFormat::Text => text::render(self, view).into_bytes(),
+            ReportFormat::Html => html::render(self, view).into_bytes(),
         }
     }
 }

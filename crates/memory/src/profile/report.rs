@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gvl::Waits;
-use super::{Amount, Collected, Frame, Tally};
+use super::gvl_times::GvlReport;
+use super::{CollectionRecord, Frame, ObjectTotals, SiteTotals};
 
 /// Where a report comes from, said by whoever took it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct About {
+pub struct SourceInfo {
     /// The process.
     pub pid: u32,
     /// Its number among the workers, if it is one.
@@ -25,7 +25,7 @@ pub struct About {
     pub duty: f64,
     /// The global lock's side; moves to [`Report::gvl`].
     #[serde(skip)]
-    pub gvl: Option<Waits>,
+    pub gvl: Option<GvlReport>,
     /// Something to be said with it.
     pub note: Option<String>,
 }
@@ -36,7 +36,7 @@ pub struct About {
 pub struct Source {
     /// Where it comes from.
     #[serde(flatten)]
-    pub about: About,
+    pub about: SourceInfo,
     /// Samples taken.
     pub samples: u64,
     /// Samples of objects not known to be dead.
@@ -62,14 +62,14 @@ pub struct Source {
 
 /// Sums of one stack and class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Index into [`Report::stacks`].
+pub struct SiteRow {
+    /// Interner into [`Report::stacks`].
     pub stack: u32,
-    /// Index into [`Report::classes`].
+    /// Interner into [`Report::classes`].
     pub class: u32,
     /// The sums.
     #[serde(flatten)]
-    pub tally: Tally,
+    pub tally: SiteTotals,
 }
 
 /// What profiles of one or several processes found.
@@ -114,11 +114,11 @@ pub struct Report {
     /// Names of classes.
     pub classes: Vec<String>,
     /// What was summed, most live bytes first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SiteRow>,
     /// The last collections of each process, oldest first.
-    pub collections: Vec<Collected>,
+    pub collections: Vec<CollectionRecord>,
     /// Who waited for the global lock, if this was watched.
-    pub gvl: Option<Waits>,
+    pub gvl: Option<GvlReport>,
 }
 
 impl Default for Report {
@@ -139,15 +139,15 @@ impl Default for Report {
 
 impl Report {
     /// The sums of all rows.
-    pub fn total(&self) -> Tally {
-        let mut total = Tally::default();
+    pub fn total(&self) -> SiteTotals {
+        let mut total = SiteTotals::default();
         self.rows.iter().for_each(|row| total += &row.tally);
         total
     }
 
     /// Freed by the collections still remembered one by one.
-    pub fn freed_lately(&self) -> Amount {
-        let mut freed = Amount::default();
+    pub fn freed_lately(&self) -> ObjectTotals {
+        let mut freed = ObjectTotals::default();
         self.collections.iter().for_each(|collected| freed += collected.freed);
         freed
     }

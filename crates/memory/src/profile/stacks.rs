@@ -2,8 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
-use super::hash::{Fold, Map};
 use super::Frame;
+use rustc_hash::{FxHashMap, FxHasher};
 
 /// The stack of everything that found no room.
 const OTHER: u32 = 0;
@@ -22,13 +22,13 @@ const SHORT_DEPTH: usize = 4;
 pub(super) struct Stacks {
     stacks_max: usize,
     frames: Vec<(usize, Option<Frame>)>,
-    frame_index: Map<usize, u32>,
+    frame_index: FxHashMap<usize, u32>,
     locations: Vec<(u32, u32)>,
-    location_index: Map<(u32, u32), u32>,
+    location_index: FxHashMap<(u32, u32), u32>,
     stacks: Vec<Box<[u32]>>,
-    /// By the hash of the frames' addresses and lines: a stack looked for is
+    /// SampleType the hash of the frames' addresses and lines: a stack looked for is
     /// compared in place, frame by frame, without looking up any of them.
-    stack_index: Map<u64, u32>,
+    stack_index: FxHashMap<u64, u32>,
 }
 
 impl Stacks {
@@ -37,11 +37,11 @@ impl Stacks {
         Self {
             stacks_max,
             frames: vec![(0, Some(other))],
-            frame_index: Map::default(),
+            frame_index: FxHashMap::default(),
             locations: vec![(0, 0)],
-            location_index: Map::default(),
+            location_index: FxHashMap::default(),
             stacks: vec![Box::new([OTHER_LOCATION])],
-            stack_index: Map::default(),
+            stack_index: FxHashMap::default(),
         }
     }
 
@@ -164,7 +164,7 @@ impl Stacks {
 }
 
 fn hash(frames: impl Iterator<Item = (usize, u32)>, cut: bool) -> u64 {
-    let mut hash = Fold::default();
+    let mut hash = FxHasher::default();
     for (frame, line) in frames {
         // One word of both: addresses leave the upper bits free.
         hash.write_u64(frame as u64 ^ u64::from(line) << 44);

@@ -2,24 +2,24 @@
 
 mod bounds;
 mod formats;
-mod gvl;
+mod gvl_times;
 mod html;
-mod merge;
 mod model;
 mod pprof;
+mod report_merge;
 
-use super::{About, Fate, Frame, Limits, Profile, Report};
+use super::{Frame, Limits, ObjectState, Profile, Report, SourceInfo};
 
 /// Room for everything.
 const WIDE: Limits = Limits { samples_max: 100_000, stacks_max: 10_000, depth_max: 100 };
 
 /// An object that lives on as it is.
-const ALIVE: Fate = Fate { alive: true, old: false, bytes: 0, class: 0 };
+const ALIVE: ObjectState = ObjectState { alive: true, old: false, bytes: 0, class: 0 };
 /// An object not marked.
-const DEAD: Fate = Fate { alive: false, ..ALIVE };
+const DEAD: ObjectState = ObjectState { alive: false, ..ALIVE };
 
-fn about(worker: u32) -> About {
-    About {
+fn about(worker: u32) -> SourceInfo {
+    SourceInfo {
         pid: 1000 + worker,
         worker: Some(worker),
         ruby: "3.1.2".into(),
@@ -27,7 +27,7 @@ fn about(worker: u32) -> About {
         seconds: 60.0,
         every: 64,
         duty: 0.05,
-        ..About::default()
+        ..SourceInfo::default()
     }
 }
 
@@ -48,8 +48,8 @@ fn small_report() -> Report {
     let mut profile = Profile::new(WIDE);
     profile.sample(0x100, 7, 5, 100, &[(1, 11), (2, 22)], 10.0);
     profile.sample(0x200, 7, 5, 40, &[(1, 11), (2, 22)], 10.0);
-    profile.after_mark(super::Collection::Minor, |object| match object {
-        0x100 => Fate { old: true, ..ALIVE },
+    profile.after_mark(super::CollectionKind::Minor, |object| match object {
+        0x100 => ObjectState { old: true, ..ALIVE },
         _ => DEAD,
     });
     name_all(&mut profile);
@@ -77,9 +77,10 @@ fn hostile_report() -> Report {
         profile.name_frame(id, frame);
         profile.name_class(id, (*name).into());
     }
-    profile.after_mark(super::Collection::Major, |object| if object == 64 { DEAD } else { ALIVE });
-    let mut waits = super::gvl::Table::new(10);
+    profile
+        .after_mark(super::CollectionKind::Major, |object| if object == 64 { DEAD } else { ALIVE });
+    let mut waits = super::gvl_times::GvlTimes::new(10);
     names.iter().for_each(|name| waits.record(name, 5, 6, 11));
     let note = Some(names[0].into());
-    profile.report(About { gvl: Some(waits.waits()), note, ruby: names[2].into(), ..about(0) })
+    profile.report(SourceInfo { gvl: Some(waits.waits()), note, ruby: names[2].into(), ..about(0) })
 }

@@ -16,14 +16,14 @@ use super::machine;
 
 /// Which files a group has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum CgroupVersion {
     /// `memory.limit_in_bytes`, one tree per controller.
     V1,
     /// `memory.max`, one tree for all.
     V2,
 }
 
-impl Version {
+impl CgroupVersion {
     /// 1 or 2.
     pub fn number(self) -> u8 {
         match self {
@@ -59,7 +59,7 @@ impl Version {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     /// Of the files it was read from.
-    pub version: Version,
+    pub version: CgroupVersion,
     /// Smallest limit in bytes between our group and the root, where one is
     /// set below the machine's memory.
     pub limit: Option<u64>,
@@ -92,8 +92,8 @@ impl Cgroup {
     }
 }
 
-/// Version, folder of our own group, and the mount point above it.
-fn own_group(root: &Path) -> Option<(Version, PathBuf, PathBuf)> {
+/// CgroupVersion, folder of our own group, and the mount point above it.
+fn own_group(root: &Path) -> Option<(CgroupVersion, PathBuf, PathBuf)> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let (version, name) = membership(&memberships)?;
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).ok()?;
@@ -108,23 +108,25 @@ fn own_group(root: &Path) -> Option<(Version, PathBuf, PathBuf)> {
 
 /// Lines are `ID:CONTROLLERS:PATH`; version 2 has no id and no controllers,
 /// and both may be there with memory in only one of them.
-fn membership(text: &str) -> Option<(Version, &str)> {
+fn membership(text: &str) -> Option<(CgroupVersion, &str)> {
     let parts = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let v1 = parts().find(|(controllers, _)| controllers.split(',').any(|one| one == "memory"));
     if let Some((_, name)) = v1 {
-        return Some((Version::V1, name));
+        return Some((CgroupVersion::V1, name));
     }
-    parts().find(|(controllers, _)| controllers.is_empty()).map(|(_, name)| (Version::V2, name))
+    parts()
+        .find(|(controllers, _)| controllers.is_empty())
+        .map(|(_, name)| (CgroupVersion::V2, name))
 }
 
 /// The group mounted by this line of mountinfo, and where, if it is a memory
 /// tree of this version: `36 35 98:0 /group /mount/point rw … - type source options`.
-fn mount(line: &str, version: Version) -> Option<(PathBuf, PathBuf)> {
+fn mount(line: &str, version: CgroupVersion) -> Option<(PathBuf, PathBuf)> {
     let (place, kind) = line.split_once(" - ")?;
     let mut kind = kind.split(' ');
     let fits = match (version, kind.next()?) {
-        (Version::V1, "cgroup") => kind.nth(1)?.split(',').any(|option| option == "memory"),
-        (Version::V2, "cgroup2") => true,
+        (CgroupVersion::V1, "cgroup") => kind.nth(1)?.split(',').any(|option| option == "memory"),
+        (CgroupVersion::V2, "cgroup2") => true,
         _ => false,
     };
     let mut place = place.split(' ').skip(3);
@@ -157,7 +159,7 @@ fn plain(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn current(version: Version, dir: &Path) -> Option<u64> {
+fn current(version: CgroupVersion, dir: &Path) -> Option<u64> {
     let used = number(&dir.join(version.current_file()))?;
     let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
     let field = |name: &str| {

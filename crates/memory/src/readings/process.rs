@@ -10,7 +10,7 @@ use super::kilobytes;
 /// The kernel walks every mapping for it (about a millisecond for 100 MB):
 /// [`resident`] is for asking often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ProcessMemory {
     /// All of its pages that are in memory.
     pub rss: u64,
     /// The same, with each shared page divided by the number of its users: the
@@ -24,7 +24,7 @@ pub struct Usage {
     pub swap: u64,
 }
 
-impl Usage {
+impl ProcessMemory {
     /// Of this process; `None` when it has gone or is not ours to look at.
     pub fn read(root: &Path, pid: u32) -> Option<Self> {
         // A process that has ended and was not reaped has the file, and it is empty.
@@ -45,7 +45,7 @@ impl Usage {
 }
 
 /// Bytes of a process that are in memory, shared ones in full: an upper bound
-/// of [`Usage::pss`] that costs microseconds. `None` when it has gone.
+/// of [`ProcessMemory::pss`] that costs microseconds. `None` when it has gone.
 pub fn resident(root: &Path, pid: u32) -> Option<u64> {
     let text = fs::read_to_string(root.join(format!("proc/{pid}/statm"))).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
@@ -88,8 +88,8 @@ SwapPss:               3 kB
     #[test]
     fn clean_and_dirty_pages_are_added_up() {
         let root = tree(7, "smaps_rollup", ROLLUP);
-        let usage = Usage::read(root.path(), 7).expect("a reading");
-        let expected = Usage {
+        let usage = ProcessMemory::read(root.path(), 7).expect("a reading");
+        let expected = ProcessMemory {
             rss: 1624 << 10,
             pss: 295 << 10,
             private: 160 << 10,
@@ -102,14 +102,14 @@ SwapPss:               3 kB
     #[test]
     fn a_kernel_without_swap_has_none_in_use() {
         let text = ROLLUP.replace("Swap:                  8 kB\n", "");
-        assert_eq!(Usage::parse(&text).map(|usage| usage.swap), Some(0));
+        assert_eq!(ProcessMemory::parse(&text).map(|usage| usage.swap), Some(0));
     }
 
     #[test]
     fn who_has_gone_or_is_a_zombie_has_no_reading() {
         let root = tree(7, "smaps_rollup", "");
-        assert_eq!(Usage::read(root.path(), 7), None);
-        assert_eq!(Usage::read(root.path(), 8), None);
+        assert_eq!(ProcessMemory::read(root.path(), 7), None);
+        assert_eq!(ProcessMemory::read(root.path(), 8), None);
         let root = tree(7, "statm", "0 0 0 0 0 0 0\n");
         assert_eq!(resident(root.path(), 7), None);
         assert_eq!(resident(root.path(), 8), None);
@@ -128,7 +128,7 @@ SwapPss:               3 kB
         let resident = resident(root, pid).expect("statm");
         assert!(resident > 100_000, "{resident}");
         // Older kernels and some sandboxes have no smaps_rollup.
-        if let Some(usage) = Usage::read(root, pid) {
+        if let Some(usage) = ProcessMemory::read(root, pid) {
             assert!(usage.pss <= usage.rss && usage.private <= usage.pss, "{usage:?}");
         }
     }

@@ -52,7 +52,7 @@ enum Allocator {
 
 /// What an allocator says of itself, in bytes; 0 where it does not tell.
 #[derive(Clone, Copy, Default)]
-pub struct Figures {
+pub struct AllocatorFigures {
     /// Allocated by the program and not freed.
     pub allocated: u64,
     /// In pages with at least one allocation.
@@ -114,11 +114,11 @@ fn jemalloc_refresh(mallctl: Mallctl) {
 
 /// Reads the figures: some ten microseconds, with glibc as many milliseconds
 /// where memory is in many pieces. Any thread.
-pub fn read() -> Figures {
+pub fn read() -> AllocatorFigures {
     match here() {
         Allocator::Jemalloc(mallctl) => {
             jemalloc_refresh(mallctl);
-            Figures {
+            AllocatorFigures {
                 allocated: jemalloc_read(mallctl, c"stats.allocated"),
                 active: jemalloc_read(mallctl, c"stats.active"),
                 resident: jemalloc_read(mallctl, c"stats.resident"),
@@ -132,21 +132,21 @@ pub fn read() -> Figures {
             unsafe { info(a, b, c, d, e, f, g, h) };
             // Elapsed, user, system, resident, its peak, committed, its peak, faults.
             let (resident, committed) = (at[3] as u64, at[5] as u64);
-            Figures { allocated: committed, active: committed, resident, retained: 0 }
+            AllocatorFigures { allocated: committed, active: committed, resident, retained: 0 }
         }
         Allocator::Glibc(_, Some(info)) => {
             // SAFETY: takes no argument and locks what it reads.
             let info = unsafe { info() };
             let active = info.uordblks + info.hblkhd;
             let resident = info.arena + info.hblkhd;
-            Figures {
+            AllocatorFigures {
                 allocated: active as u64,
                 active: active as u64,
                 resident: resident as u64,
                 retained: 0,
             }
         }
-        _ => Figures::default(),
+        _ => AllocatorFigures::default(),
     }
 }
 

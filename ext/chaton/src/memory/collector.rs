@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use chaton_core::clock;
 use chaton_core::pool::Pool;
-use chaton_memory::collect::{self, Action, Budget, Moment, Patience, Reading};
+use chaton_memory::collect::{self, GcAction, EdenBudget, ThreadActivity, IdleDelays, GcReading};
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
 use parking_lot::Mutex;
 use rb_sys::VALUE;
 
 use super::allocator;
-use super::events::{self, Watch};
+use super::gc_monitor::{self, GcMonitor};
 use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
@@ -21,7 +21,7 @@ use crate::pool::RbPool;
 use crate::settings::Settings;
 use crate::unit::Unit;
 
-/// Reading the allocator costs microseconds: not more often than this (ns).
+/// GcReading the allocator costs microseconds: not more often than this (ns).
 const HELD_EVERY_NS: u64 = 100_000_000;
 /// And not more of the time than one part in so many goes into it: glibc looks
 /// at every free piece.
@@ -33,13 +33,13 @@ const UNIT_DECAY: u64 = 64;
 
 /// What changes from unit to unit. Locked with the GVL, never across a call of Ruby.
 #[derive(Default)]
-struct Seen {
+struct CollectorState {
     /// `Stats::allocated` at the last look.
     allocated: u64,
     unit_slots: u64,
-    /// `Watch::latest` at the last look.
+    /// `GcMonitor::latest` at the last look.
     latest: u64,
-    /// `Watch::majors` at the last look.
+    /// `GcMonitor::majors` at the last look.
     majors: u64,
     forgiven: u64,
     old_then: u64,
@@ -48,22 +48,22 @@ struct Seen {
     /// When it is read again, and how long that took (ns).
     held_next_ns: u64,
     held_cost_ns: u64,
-    /// `Watch::churned` when memory was last given back.
+    /// `GcMonitor::churned` when memory was last given back.
     churned_then: u64,
     full_due_since_ns: Option<u64>,
 }
 
 /// The collector of one process.
 pub struct Collector {
-    watch: &'static Watch,
+    watch: &'static GcMonitor,
     pool: Arc<Pool<Unit>>,
     between: bool,
     eden_slots_max: u64,
     eden_bytes: u64,
     longlife: f64,
-    patience: Patience,
+    delays: IdleDelays,
     minor: VALUE,
-    seen: Mutex<Seen>,
+    seen: Mutex<CollectorState>,
     units: AtomicU64,
     units_hit: AtomicU64,
     unit_max_ns: AtomicU64,
@@ -94,22 +94,22 @@ impl Collector {
             return Ok(());
         }
         // The thread's own unit still counts as running.
-        let moment = match self.pool.load() {
-            (0, 0 | 1) => Moment::Idle,
-            (0, _) => Moment::Quiet,
-            _ => Moment::Between,
+        let activity = match self.pool.load() {
+            (0, 0 | 1) => ThreadActivity::Idle,
+            (0, _) => ThreadActivity::Quiet,
+            _ => ThreadActivity::Between,
         };
-        let action = collect::decide(moment, &budget, &reading, &self.patience);
-        events::in_gap(|| self.act(action))?;
-        if action == Action::Minor && moment == Moment::Idle {
+        let action = collect::decide(activity, &budget, &reading, &self.delays);
+        gc_monitor::in_gap(|| self.act(action))?;
+        if action == GcAction::Minor && activity == ThreadActivity::Idle {
             return self.ask_to_trim(&reading);
         }
         Ok(())
     }
 
-    fn ask_to_trim(&self, reading: &Reading) -> Result<(), Error> {
+    fn ask_to_trim(&self, reading: &GcReading) -> Result<(), Error> {
         if reading.churned_bytes >= collect::TRIM_BYTES {
-            self.pool.ask_idle(self.patience.trim_ns);
+            self.pool.ask_idle(self.delays.trim_ns);
         }
         Ok(())
     }
@@ -136,26 +136,26 @@ impl Collector {
             let mut reading = self.look();
             reading.idle_ns = clock::now_ns().saturating_sub(since);
             let budget = self.budget();
-            let action = collect::decide(Moment::StillIdle, &budget, &reading, &self.patience);
+            let action = collect::decide(ThreadActivity::StillIdle, &budget, &reading, &self.delays);
             self.act(action)?;
             // Giving memory back may be due later.
-            if action != Action::Full {
+            if action != GcAction::Full {
                 break;
             }
         }
         Ok(())
     }
 
-    fn act(&self, action: Action) -> Result<(), Error> {
+    fn act(&self, action: GcAction) -> Result<(), Error> {
         match action {
-            Action::Nothing => Ok(()),
-            Action::WaitIdle(ns) => {
+            GcAction::Nothing => Ok(()),
+            GcAction::WaitIdle(ns) => {
                 self.pool.ask_idle(ns);
                 Ok(())
             }
-            Action::Minor => self.collect_young(),
-            Action::Full => self.collect_all(),
-            Action::FullAndTrim => self.trim(),
+            GcAction::Minor => self.collect_young(),
+            GcAction::Full => self.collect_all(),
+            GcAction::FullAndTrim => self.trim(),
         }
     }
 
@@ -200,7 +200,7 @@ impl Collector {
     }
 
     /// The values that growth is measured against from now on.
-    fn note_full(&self, seen: &mut Seen) {
+    fn note_full(&self, seen: &mut CollectorState) {
         seen.majors = self.watch.majors.load(Relaxed);
         seen.old_then = self.watch.stats.old.read();
         seen.held_then = seen.held;
@@ -226,9 +226,9 @@ impl Collector {
         seen.held_next_ns = now + HELD_EVERY_NS.max(seen.held_cost_ns * HELD_SHARE);
     }
 
-    fn budget(&self) -> Budget {
+    fn budget(&self) -> EdenBudget {
         let slots = self.watch.eden_slots.load(Relaxed);
-        Budget {
+        EdenBudget {
             eden_slots: if self.eden_slots_max > 0 {
                 slots.min(self.eden_slots_max)
             } else {
@@ -240,7 +240,7 @@ impl Collector {
     }
 
     /// Reads what `decide` needs; most of it only when a collection has been.
-    fn look(&self) -> Reading {
+    fn look(&self) -> GcReading {
         let watch = self.watch;
         let allocated = watch.stats.allocated.read();
         let malloc = watch.stats.malloc.read();
@@ -271,7 +271,7 @@ impl Collector {
                 self.note_full(&mut seen);
             }
         }
-        let mut reading = Reading {
+        let mut reading = GcReading {
             filled_slots: allocated.saturating_sub(watch.allocated_then.load(Relaxed)),
             unit_slots: seen.unit_slots,
             malloc_bytes: malloc + seen.forgiven,
@@ -283,7 +283,7 @@ impl Collector {
                 + malloc
                 + seen.forgiven,
             full_asked: watch.causes.needs_major(),
-            ..Reading::default()
+            ..GcReading::default()
         };
         if collect::is_full_due(&self.budget(), &reading) {
             reading.overdue_ns = now - *seen.full_due_since_ns.get_or_insert(now);
@@ -302,7 +302,7 @@ impl Collector {
     }
 
     /// Without a look at the queue: most units end here.
-    fn may_be_due(&self, budget: &Budget, reading: &Reading) -> bool {
+    fn may_be_due(&self, budget: &EdenBudget, reading: &GcReading) -> bool {
         reading.filled_slots * 2 >= budget.eden_slots
             || reading.malloc_bytes * 2 >= budget.eden_bytes
             || ((collect::is_full_due(budget, reading)
@@ -311,10 +311,10 @@ impl Collector {
     }
 
     /// Ruby's counter of malloc is put back, within eden.
-    fn forgive(&self, budget: &Budget, reading: &Reading) {
+    fn forgive(&self, budget: &EdenBudget, reading: &GcReading) {
         let mut seen = self.seen.lock();
         let counted = reading.malloc_bytes.saturating_sub(seen.forgiven);
-        // Reading the limit is cheap, and still not needed after every unit.
+        // GcReading the limit is cheap, and still not needed after every unit.
         if counted * 4 < budget.eden_bytes.min(8 << 20) {
             return;
         }
@@ -338,7 +338,7 @@ impl RbCollector {
     fn start(ruby: &Ruby, pool: &RbPool, settings: RHash) -> Result<Self, Error> {
         let settings = Settings(settings);
         let parts = pool.0.get()?;
-        let watch = Watch::start(ruby, &parts.pool, settings.get("summary")?)?;
+        let watch = GcMonitor::start(ruby, &parts.pool, settings.get("summary")?)?;
         let minor = ruby.hash_new();
         minor.aset(ruby.to_symbol("full_mark"), false)?;
         minor.aset(ruby.to_symbol("immediate_sweep"), false)?;
@@ -352,7 +352,7 @@ impl RbCollector {
             eden_slots_max: settings.get("eden_slots")?,
             eden_bytes: settings.get("eden_bytes")?,
             longlife: settings.get("longlife")?,
-            patience: Patience {
+            delays: IdleDelays {
                 full_ns: (settings.get::<f64>("idle_full_ms")? * 1e6) as u64,
                 trim_ns: settings.seconds("trim_idle_s")?.as_nanos() as u64,
             },
@@ -433,7 +433,7 @@ impl RbCollector {
 /// # Errors
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
-    native.define_class("Bell", ruby.class_object())?.undef_default_alloc_func();
+    native.define_class("GcStartMarker", ruby.class_object())?.undef_default_alloc_func();
     let class = native.define_class("Collector", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RbCollector::start, 2))?;

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use chaton_memory::readings::{self, Cgroup, Usage, ROOT};
+use chaton_memory::readings::{self, Cgroup, ProcessMemory, ROOT};
 use magnus::{function, prelude::*, Error, RHash, RModule, Ruby};
 
 fn process(ruby: &Ruby, pid: u32) -> Result<Option<RHash>, Error> {
-    let Some(usage) = Usage::read(Path::new(ROOT), pid) else {
+    let Some(usage) = ProcessMemory::read(Path::new(ROOT), pid) else {
         return Ok(None);
     };
     let hash = ruby.hash_new();

@@ -1,7 +1,7 @@
 //! `Native.render_profile`: reports of tracers, merged and written in a format
 //! that a viewer reads.
 
-use chaton_memory::profile::{By, Format, Report, View};
+use chaton_memory::profile::{SampleType, ReportFormat, Report, RenderOptions};
 use magnus::{function, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
 
 use crate::settings::Settings;
@@ -10,11 +10,11 @@ use crate::settings::Settings;
 /// the bytes of a file.
 fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Result<RString, Error> {
     let wrong = |message: String| Error::new(ruby.exception_arg_error(), message);
-    let format: Format = format.parse().map_err(wrong)?;
+    let format: ReportFormat = format.parse().map_err(wrong)?;
     let options = Settings(options);
-    let by: By = options.get::<String>("by")?.parse().map_err(wrong)?;
+    let by: SampleType = options.get::<String>("by")?.parse().map_err(wrong)?;
     let bytes = options.optional("bytes")?.unwrap_or(true);
-    let view = View { by, bytes, title: options.get("title")?, ..View::default() };
+    let view = RenderOptions { by, bytes, title: options.get("title")?, ..RenderOptions::default() };
     let mut read = Vec::with_capacity(reports.len());
     for json in reports.to_vec::<String>()? {
         let report: Report = serde_json::from_str(&json)

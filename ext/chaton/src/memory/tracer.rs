@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chaton_core::clock;
-use chaton_memory::profile::{gvl::Table, About, Frame, Limits, Profile};
+use chaton_memory::profile::{gvl_times::GvlTimes, SourceInfo, Frame, Limits, Profile};
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{
     function, gc, method, prelude::*, DataTypeFunctions, Error, RHash, RModule, RString, Ruby,
@@ -18,8 +18,8 @@ use magnus::{
 use parking_lot::{Condvar, Mutex};
 use rb_sys::VALUE;
 
-use super::stat::{Stat, Stats};
-use super::{gvl_view, tracer_hooks};
+use super::gc_stat::{GcStat, Stats};
+use super::{gvl_tracker, tracer_hooks};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::handle::generation;
@@ -29,7 +29,7 @@ use crate::settings::Settings;
 const LABELS_MAX: usize = 512;
 
 /// What the hooks work on. All of it but `stopped` is touched with the GVL only.
-pub struct Tracing {
+pub struct TracerState {
     pub(super) profile: Mutex<Profile>,
     pub(super) made_in: u32,
     pub(super) every: u32,
@@ -39,10 +39,10 @@ pub struct Tracing {
     pub(super) random: AtomicU64,
     pub(super) frames: UnsafeCell<Vec<VALUE>>,
     pub(super) lines: UnsafeCell<Vec<i32>>,
-    pub(super) table: Mutex<Table>,
+    pub(super) table: Mutex<GvlTimes>,
     /// Counters of collections, and what they were at the last look.
     pub(super) stats: Stats,
-    pub(super) major: Stat,
+    pub(super) major: GcStat,
     pub(super) count_seen: AtomicU64,
     pub(super) majors_seen: AtomicU64,
     running: Mutex<bool>,
@@ -50,11 +50,11 @@ pub struct Tracing {
 }
 
 // SAFETY: the two buffers are used by the allocation hook alone, which runs with the GVL.
-unsafe impl Sync for Tracing {}
+unsafe impl Sync for TracerState {}
 // SAFETY: as above.
-unsafe impl Send for Tracing {}
+unsafe impl Send for TracerState {}
 
-impl Tracing {
+impl TracerState {
     /// Waits, without the GVL, for the time to pass or the tracer to stop.
     fn wait(&self, time: Duration) {
         let mut running = self.running.lock();
@@ -82,7 +82,7 @@ impl Tracing {
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Tracer", free_immediately, mark, compact, size)]
 pub struct RbTracer {
-    tracing: Box<Tracing>,
+    tracing: Box<TracerState>,
     allocated: VALUE,
     marked: VALUE,
     worker: Option<u32>,
@@ -159,9 +159,9 @@ impl RbTracer {
         let points = tracer_hooks::points(ruby)
             .map_err(|why| error::named("Error", format!("the tracer cannot run here: {why}")))?;
         let stats = Stats::find(ruby);
-        let major = Stat::find(ruby, &["major_gc_count"]);
+        let major = GcStat::find(ruby, &["major_gc_count"]);
         Ok(Self {
-            tracing: Box::new(Tracing {
+            tracing: Box::new(TracerState {
                 profile: Mutex::new(Profile::new(limits)),
                 made_in: generation(),
                 every,
@@ -170,7 +170,7 @@ impl RbTracer {
                 random: AtomicU64::new(clock::now_ns() | 1),
                 frames: UnsafeCell::new(vec![0; depth]),
                 lines: UnsafeCell::new(vec![0; depth]),
-                table: Mutex::new(Table::new(LABELS_MAX)),
+                table: Mutex::new(GvlTimes::new(LABELS_MAX)),
                 count_seen: AtomicU64::new(stats.count.read()),
                 majors_seen: AtomicU64::new(major.read()),
                 stats,
@@ -193,7 +193,7 @@ impl RbTracer {
         })
     }
 
-    fn ours(&self) -> Result<&Tracing, Error> {
+    fn ours(&self) -> Result<&TracerState, Error> {
         if self.tracing.made_in == generation() {
             Ok(&self.tracing)
         } else {
@@ -213,7 +213,7 @@ impl RbTracer {
         self.started_unix_ms.store(unix.as_millis() as u64, Relaxed);
         self.started_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(true);
-        gvl_view::measure(true);
+        gvl_tracker::measure(true);
         self.watch_marks(true)
     }
 
@@ -232,7 +232,7 @@ impl RbTracer {
         self.stopped_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(false);
         tracer_hooks::deactivate(tracing);
-        gvl_view::measure(false);
+        gvl_tracker::measure(false);
         tracer_hooks::switch(self.allocated, false)?;
         self.watch_marks(false)
     }
@@ -309,11 +309,11 @@ impl RbTracer {
         let tracing = rb_self.ours()?;
         tracer_hooks::after_collections();
         name_all(tracing)?;
-        let waits = gvl_view::is_available().then(|| tracing.table.lock().waits());
+        let waits = gvl_tracker::is_available().then(|| tracing.table.lock().waits());
         let note = waits.is_none().then(|| {
             "This Ruby does not tell who waits for the global lock: that needs 3.2 or newer.".into()
         });
-        let about = About {
+        let about = SourceInfo {
             pid: std::process::id(),
             worker: rb_self.worker,
             ruby: ruby.eval("RUBY_VERSION")?,
@@ -333,7 +333,7 @@ impl RbTracer {
 }
 
 /// Names what has no name yet. Ruby is called without the profile's lock.
-fn name_all(tracing: &Tracing) -> Result<(), Error> {
+fn name_all(tracing: &TracerState) -> Result<(), Error> {
     let (frames, classes) = {
         let profile = tracing.profile.lock();
         (profile.unnamed_frames(), profile.unnamed_classes())

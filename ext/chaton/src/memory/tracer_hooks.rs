@@ -6,12 +6,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use std::sync::OnceLock;
 
-use chaton_memory::profile::{Collection, Fate};
+use chaton_memory::profile::{CollectionKind, ObjectState};
 use magnus::rb_sys::protect;
 use magnus::{Error, Ruby};
 use rb_sys::{ID, VALUE};
 
-use super::tracer::Tracing;
+use super::tracer::TracerState;
 use super::tracer_tags::{self, EachPage};
 use crate::handle::generation;
 use crate::preempt::symbol;
@@ -32,29 +32,29 @@ const SLOT_BYTES: usize = 40;
 
 /// How it is found out what became of an object.
 #[derive(Clone, Copy)]
-enum Way {
+enum LivenessCheck {
     /// Asked at the end of marking, by a hook.
     Marks,
-    /// By its number, after the collection.
+    /// SampleType its number, after the collection.
     Tags(EachPage),
 }
 
 /// What is asked of an object; not part of Ruby's public headers.
-pub struct Api {
+pub struct GcApi {
     flags: GcFlags,
     memsize: Memsize,
     marked: ID,
     old: ID,
     major_by: VALUE,
-    way: Way,
+    way: LivenessCheck,
 }
 
 /// The tracer whose hooks are on.
-static ACTIVE: AtomicPtr<Tracing> = AtomicPtr::new(ptr::null_mut());
-static API: OnceLock<Option<Api>> = OnceLock::new();
+static ACTIVE: AtomicPtr<TracerState> = AtomicPtr::new(ptr::null_mut());
+static GC_API: OnceLock<Option<GcApi>> = OnceLock::new();
 
 /// The two tracepoints of a tracer.
-pub struct Points {
+pub struct Tracepoints {
     /// On in a window.
     pub allocated: VALUE,
     /// On while the tracer runs.
@@ -65,8 +65,8 @@ pub struct Points {
 ///
 /// # Errors
 /// What is missing, in words.
-pub fn points(ruby: &Ruby) -> Result<Points, String> {
-    if API.get_or_init(|| find(ruby)).is_none() {
+pub fn points(ruby: &Ruby) -> Result<Tracepoints, String> {
+    if GC_API.get_or_init(|| find(ruby)).is_none() {
         return Err("this Ruby does not tell which objects a collection has marked".into());
     }
     let ractors = ruby.eval::<u64>("Ractor.count").unwrap_or(1);
@@ -80,26 +80,26 @@ pub fn points(ruby: &Ruby) -> Result<Points, String> {
         })
         .map_err(|error| error.to_string())
     };
-    Ok(Points {
+    Ok(Tracepoints {
         allocated: make(rb_sys::RUBY_INTERNAL_EVENT_NEWOBJ, on_allocation)?,
         marked: make(rb_sys::RUBY_INTERNAL_EVENT_GC_END_MARK, on_marked)?,
     })
 }
 
-fn find(ruby: &Ruby) -> Option<Api> {
+fn find(ruby: &Ruby) -> Option<GcApi> {
     let is_3_1 = ruby.eval::<String>("RUBY_VERSION").is_ok_and(|v| v.starts_with("3.1."));
     let way = if is_3_1 {
         let walk = symbol(c"rb_objspace_each_objects")?;
         // SAFETY: the signature of Ruby's internal/gc.h.
-        Way::Tags(unsafe { std::mem::transmute::<*mut c_void, EachPage>(walk) })
+        LivenessCheck::Tags(unsafe { std::mem::transmute::<*mut c_void, EachPage>(walk) })
     } else {
-        Way::Marks
+        LivenessCheck::Marks
     };
     let flags = symbol(c"rb_obj_gc_flags")?;
     let memsize = symbol(c"rb_obj_memsize_of")?;
     // SAFETY: signatures of Ruby's internal/gc.h, 3.1 to 3.4; with the GVL.
     let api = unsafe {
-        Api {
+        GcApi {
             flags: std::mem::transmute::<*mut c_void, GcFlags>(flags),
             memsize: std::mem::transmute::<*mut c_void, Memsize>(memsize),
             marked: rb_sys::rb_intern(c"marked".as_ptr()),
@@ -119,7 +119,7 @@ fn find(ruby: &Ruby) -> Option<Api> {
 }
 
 /// Makes it the one whose hooks are on; false when another one is.
-pub fn activate(tracing: &Tracing) -> bool {
+pub fn activate(tracing: &TracerState) -> bool {
     let new = ptr::from_ref(tracing).cast_mut();
     let now = ACTIVE.load(Relaxed);
     // SAFETY: a tracer is taken out before it is freed.
@@ -131,7 +131,7 @@ pub fn activate(tracing: &Tracing) -> bool {
 }
 
 /// Takes it out, if it is in. With the GVL: no hook is at work then.
-pub fn deactivate(tracing: &Tracing) {
+pub fn deactivate(tracing: &TracerState) {
     let own = ptr::from_ref(tracing).cast_mut();
     let _ = ACTIVE.compare_exchange(own, ptr::null_mut(), Relaxed, Relaxed);
 }
@@ -193,8 +193,8 @@ unsafe extern "C" fn on_allocation(point: VALUE, _: *mut c_void) {
             .zip(&lines[..depth])
             .map(|(frame, line)| (*frame as usize, (*line).max(0) as u32))
             .collect();
-        let id = match API.get() {
-            Some(Some(Api { way: Way::Tags(_), .. })) => tracer_tags::number(object),
+        let id = match GC_API.get() {
+            Some(Some(GcApi { way: LivenessCheck::Tags(_), .. })) => tracer_tags::number(object),
             _ => object as usize,
         };
         let kind = (basic.flags & 0x1f) as u8;
@@ -211,7 +211,7 @@ unsafe extern "C" fn on_allocation(point: VALUE, _: *mut c_void) {
 
 /// Objects until the next sample, at random around `every`: allocation has a
 /// rhythm of its own.
-fn next_gap(tracing: &Tracing) -> u32 {
+fn next_gap(tracing: &TracerState) -> u32 {
     let mut x = tracing.random.load(Relaxed);
     x ^= x << 13;
     x ^= x >> 7;
@@ -223,15 +223,15 @@ fn next_gap(tracing: &Tracing) -> u32 {
 unsafe extern "C" fn on_marked(_: VALUE, _: *mut c_void) {
     // SAFETY: with the GVL; taken out before it is freed.
     let Some(tracing) = (unsafe { ACTIVE.load(Relaxed).as_ref() }) else { return };
-    let Some(Some(api)) = API.get() else { return };
+    let Some(Some(api)) = GC_API.get() else { return };
     if tracing.made_in != generation() {
         return;
     }
     // SAFETY: a known key as an immediate symbol.
     let major_by = unsafe { rb_sys::rb_gc_latest_gc_info(api.major_by) };
     let minor = major_by == rb_sys::Qnil as VALUE || major_by == rb_sys::Qfalse as VALUE;
-    let kind = if minor { Collection::Minor } else { Collection::Major };
-    tracing.profile.lock().after_mark(kind, |object| api.fate(object, false));
+    let kind = if minor { CollectionKind::Minor } else { CollectionKind::Major };
+    tracing.profile.lock().after_mark(kind, |object| api.state(object, false));
 }
 
 /// Collections have taken place. With the GVL, outside of one.
@@ -247,14 +247,14 @@ pub fn after_window() {
     });
 }
 
-fn with_tags(work: impl FnOnce(&Tracing, &Api, EachPage)) {
+fn with_tags(work: impl FnOnce(&TracerState, &GcApi, EachPage)) {
     // SAFETY: with the GVL; taken out before it is freed.
     let Some(tracing) = (unsafe { ACTIVE.load(Relaxed).as_ref() }) else { return };
     if tracing.made_in != generation() {
         return;
     }
-    if let Some(Some(api)) = API.get() {
-        if let Way::Tags(each_page) = api.way {
+    if let Some(Some(api)) = GC_API.get() {
+        if let LivenessCheck::Tags(each_page) = api.way {
             work(tracing, api, each_page);
         }
     }
@@ -262,18 +262,18 @@ fn with_tags(work: impl FnOnce(&Tracing, &Api, EachPage)) {
 
 /// Whether objects that move are lost sight of.
 pub fn loses_the_moved() -> bool {
-    matches!(API.get(), Some(Some(Api { way: Way::Tags(_), .. })))
+    matches!(GC_API.get(), Some(Some(GcApi { way: LivenessCheck::Tags(_), .. })))
 }
 
-impl Api {
+impl GcApi {
     /// What a collection made of an object: one that is `known_alive`, or, at
     /// the end of marking, one that is marked or else still whole.
-    pub fn fate(&self, object: usize, known_alive: bool) -> Fate {
+    pub fn state(&self, object: usize, known_alive: bool) -> ObjectState {
         let mut flags = [0 as ID; FLAGS_MAX];
         // SAFETY: an object that has not been swept; an array of ours.
         let count = unsafe { (self.flags)(object as VALUE, flags.as_mut_ptr(), FLAGS_MAX) };
         let told = &flags[..count.min(FLAGS_MAX)];
-        Fate {
+        ObjectState {
             alive: known_alive || told.contains(&self.marked),
             old: told.contains(&self.old),
             bytes: size(self, object),
@@ -282,14 +282,14 @@ impl Api {
     }
 
     /// One that is not there any more.
-    pub fn dead() -> Fate {
-        Fate { alive: false, old: false, bytes: 0, class: 0 }
+    pub fn dead() -> ObjectState {
+        ObjectState { alive: false, old: false, bytes: 0, class: 0 }
     }
 }
 
 /// Bytes of an object, 0 where that would call foreign code. The object must not
 /// have been swept.
-pub fn size(api: &Api, object: usize) -> usize {
+pub fn size(api: &GcApi, object: usize) -> usize {
     // SAFETY: as above; a slot begins with its flags.
     let kind = unsafe { (*(object as *const rb_sys::RBasic)).flags & 0x1f } as u8;
     if !SIZED.contains(&kind) {

@@ -10,12 +10,12 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use chaton_memory::profile::Collection;
+use chaton_memory::profile::CollectionKind;
 use magnus::rb_sys::protect;
 use rb_sys::VALUE;
 
-use super::tracer::Tracing;
-use super::tracer_hooks::{size, Api};
+use super::tracer::TracerState;
+use super::tracer_hooks::{size, GcApi};
 
 type PageCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut c_void) -> c_int;
 /// `rb_objspace_each_objects`; sweeps to the end before it walks.
@@ -40,7 +40,7 @@ pub unsafe fn number(object: VALUE) -> usize {
 
 /// Looks what the collections since the last look have left. With the GVL,
 /// outside of a collection.
-pub fn after_collections(tracing: &Tracing, api: &Api, each_page: EachPage) {
+pub fn after_collections(tracing: &TracerState, api: &GcApi, each_page: EachPage) {
     let count = tracing.stats.count.read();
     let seen = tracing.count_seen.swap(count, Relaxed);
     let majors = tracing.major.read();
@@ -51,15 +51,15 @@ pub fn after_collections(tracing: &Tracing, api: &Api, each_page: EachPage) {
     let pages = pages(each_page);
     // Several between two looks count as one: which of them an object has seen
     // is not known.
-    let kind = if majors > majors_seen { Collection::Major } else { Collection::Minor };
+    let kind = if majors > majors_seen { CollectionKind::Major } else { CollectionKind::Minor };
     tracing.profile.lock().after_mark(kind, |id| match alive(id, &pages) {
-        Some(object) => api.fate(object, true),
-        None => Api::dead(),
+        Some(object) => api.state(object, true),
+        None => GcApi::dead(),
     });
 }
 
 /// Reads sizes of what was sampled since the last collection.
-pub fn measure(tracing: &Tracing, api: &Api) {
+pub fn measure(tracing: &TracerState, api: &GcApi) {
     // Nothing has been freed since: the look that came before says so.
     tracing.profile.lock().measure(|id| size(api, id & ADDRESS));
 }

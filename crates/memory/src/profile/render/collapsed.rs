@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::super::Report;
-use super::{frame_text, By};
+use super::{frame_text, SampleType};
 
 /// The class stands at the end in brackets, so that no line ends in a number
 /// that is part of a name.
-pub(super) fn render(report: &Report, by: By, bytes: bool) -> String {
+pub(super) fn render(report: &Report, by: SampleType, bytes: bool) -> String {
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
     for row in &report.rows {
         let weight = by.of(&row.tally, bytes);

@@ -7,9 +7,9 @@
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color};
 use inferno::flamegraph::{from_lines, Direction, Options, Palette, TextTruncateDirection};
 
-use super::super::hash::Map;
 use super::super::Report;
-use super::{collapsed, frame_text, By, View};
+use super::{collapsed, frame_text, RenderOptions, SampleType};
+use rustc_hash::FxHashMap;
 
 /// Narrower blocks (in percent of the width) are left out: they would be less
 /// than a pixel.
@@ -18,15 +18,15 @@ const WIDTH_MIN: f64 = 0.05;
 const HEAD: &str = include_str!("flame.html");
 
 /// The document, or nothing if there is nothing to draw.
-pub(super) fn render(report: &Report, by: By, view: &View) -> Option<String> {
-    let lines = Tree::of(report, by, view.bytes).lines(report, WIDTH_MIN / 100.0);
+pub(super) fn render(report: &Report, by: SampleType, view: &RenderOptions) -> Option<String> {
+    let lines = FlameTree::of(report, by, view.bytes).lines(report, WIDTH_MIN / 100.0);
     let mut options = Options::default();
     options.title = format!("{} {}", by.name(), if view.bytes { "bytes" } else { "objects" });
     options.count_name = if view.bytes { "bytes" } else { "objects" }.into();
     options.colors = Palette::Basic(match by {
-        By::Live => BasicPalette::Orange,
-        By::Allocated => BasicPalette::Yellow,
-        By::Freed => BasicPalette::Aqua,
+        SampleType::Live => BasicPalette::Orange,
+        SampleType::Allocated => BasicPalette::Yellow,
+        SampleType::Freed => BasicPalette::Aqua,
     });
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 255, g: 255, b: 255 }));
     // The root on top: that is where a frame that scrolls begins.
@@ -45,22 +45,22 @@ pub(super) fn render(report: &Report, by: By, view: &View) -> Option<String> {
 
 /// Blocks of the graph before it is drawn: drawing looks at every frame of
 /// every stack, most of which are too narrow to be seen.
-struct Tree {
-    nodes: Vec<Node>,
+struct FlameTree {
+    nodes: Vec<FlameNode>,
 }
 
 #[derive(Default)]
-struct Node {
+struct FlameNode {
     parent: usize,
-    /// Index of a location, or behind these, of a class.
+    /// Interner of a location, or behind these, of a class.
     name: u32,
     weight: f64,
 }
 
-impl Tree {
-    fn of(report: &Report, by: By, bytes: bool) -> Self {
-        let mut nodes = vec![Node::default()];
-        let mut index: Map<(usize, u32), usize> = Map::default();
+impl FlameTree {
+    fn of(report: &Report, by: SampleType, bytes: bool) -> Self {
+        let mut nodes = vec![FlameNode::default()];
+        let mut index: FxHashMap<(usize, u32), usize> = FxHashMap::default();
         for row in &report.rows {
             let weight = by.of(&row.tally, bytes);
             if weight <= 0.0 {
@@ -72,7 +72,7 @@ impl Tree {
             let mut parent = 0;
             for &name in stack.iter().rev().chain([&class]) {
                 parent = *index.entry((parent, name)).or_insert_with(|| {
-                    nodes.push(Node { parent, name, weight: 0.0 });
+                    nodes.push(FlameNode { parent, name, weight: 0.0 });
                     nodes.len() - 1
                 });
                 nodes[parent].weight += weight;
@@ -85,7 +85,7 @@ impl Tree {
     /// of narrower ones stays with the block they stand on.
     fn lines(&self, report: &Report, share: f64) -> String {
         let least = self.nodes[0].weight * share;
-        let wide = |node: &Node| node.weight >= least;
+        let wide = |node: &FlameNode| node.weight >= least;
         let mut own: Vec<f64> = self.nodes.iter().map(|node| node.weight).collect();
         for node in self.nodes.iter().skip(1).filter(|node| wide(node)) {
             own[node.parent] -= node.weight;

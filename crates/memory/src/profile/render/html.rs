@@ -1,14 +1,14 @@
 //! The report as one page that needs nothing from elsewhere.
 
-use super::super::{Ages, Report, Tally, AGE_NAMES};
+use super::super::{Report, SiteTotals, TotalsByAge, AGE_NAMES};
 use super::numbers::{bytes, clock, count, percent, time};
-use super::{flame, tables, By, View};
+use super::{flame, tables, RenderOptions, SampleType};
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-pub(super) fn render(report: &Report, view: &View) -> String {
+pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
     fill(PAGE, |name| match name {
         "title" => escape(&view.title),
         "style" => STYLE.into(),
@@ -77,10 +77,10 @@ fn total(report: &Report) -> String {
 
 /// Tabs and frames. The frames not shown first are loaded when they are, since
 /// a hidden graph has no width to fit into.
-fn graphs(report: &Report, view: &View) -> String {
+fn graphs(report: &Report, view: &RenderOptions) -> String {
     let mut tabs = String::new();
     let mut panes = String::new();
-    for by in By::ALL {
+    for by in SampleType::ALL {
         let name = by.name();
         let shown = by == view.by;
         tabs += &format!(
@@ -103,7 +103,7 @@ fn graphs(report: &Report, view: &View) -> String {
     format!("<div class=\"tabs\" role=\"tablist\">{tabs}</div>\n{panes}")
 }
 
-/// A cell with the number it is sorted by.
+/// A site with the number it is sorted by.
 fn number(text: &str, value: f64) -> String {
     format!("<td class=\"n\" data-value=\"{value}\">{}</td>", escape(text))
 }
@@ -112,7 +112,7 @@ fn share(share: Option<f64>) -> String {
     number(&percent(share), share.unwrap_or(-1.0))
 }
 
-fn columns(tally: &Tally) -> String {
+fn columns(tally: &SiteTotals) -> String {
     let age = tally.median_age();
     let position = AGE_NAMES.iter().position(|name| Some(*name) == age);
     [
@@ -131,9 +131,9 @@ fn columns(tally: &Tally) -> String {
     .concat()
 }
 
-fn lines(report: &Report, view: &View) -> String {
+fn lines(report: &Report, view: &RenderOptions) -> String {
     let lines = tables::lines(report, view.by, view.bytes);
-    let row = |line: &tables::Line| {
+    let row = |line: &tables::TableLine| {
         format!(
             "<tr>{}<td>{}</td><td><code>{}</code> {}</td></tr>\n",
             columns(&line.tally),
@@ -145,7 +145,7 @@ fn lines(report: &Report, view: &View) -> String {
     lines.iter().take(view.lines_max).map(row).collect()
 }
 
-fn stacks(report: &Report, view: &View) -> String {
+fn stacks(report: &Report, view: &RenderOptions) -> String {
     let row = |stack: &tables::StackLine| {
         let innermost = stack.frames.first().map_or("(no frame)", String::as_str);
         let frames: String =
@@ -160,9 +160,9 @@ fn stacks(report: &Report, view: &View) -> String {
     tables::stacks(report, view.by, view.bytes, view.lines_max).iter().map(row).collect()
 }
 
-fn classes(report: &Report, view: &View) -> String {
+fn classes(report: &Report, view: &RenderOptions) -> String {
     let classes = tables::classes(report, view.by, view.bytes);
-    let row = |(class, tally): &(String, Tally)| {
+    let row = |(class, tally): &(String, SiteTotals)| {
         format!("<tr>{}<td>{}</td></tr>\n", columns(tally), escape(class))
     };
     classes.iter().take(view.lines_max).map(row).collect()
@@ -170,7 +170,7 @@ fn classes(report: &Report, view: &View) -> String {
 
 fn ages(report: &Report) -> String {
     let total = report.total();
-    let most = |ages: &Ages| ages.iter().map(|age| age.bytes).fold(1.0, f64::max);
+    let most = |ages: &TotalsByAge| ages.iter().map(|age| age.bytes).fold(1.0, f64::max);
     let most = most(&total.live_ages).max(most(&total.freed_ages));
     let bar = |value: f64, class: &str| {
         let width = (100.0 * value.max(0.0) / most).min(100.0);

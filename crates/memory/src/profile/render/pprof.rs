@@ -11,11 +11,11 @@ use std::io::Write;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 
-use super::super::{Amount, Report, Row, AGES, AGE_NAMES};
-use super::protobuf::Message;
-use super::{By, View};
+use super::super::{ObjectTotals, Report, SiteRow, AGES, AGE_NAMES};
+use super::protobuf::ProtobufMessage;
+use super::{RenderOptions, SampleType};
 
-/// Sample types; the order of the values in each sample.
+/// LiveSample types; the order of the values in each sample.
 const TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -26,12 +26,12 @@ const TYPES: [(&str, &str); 6] = [
 ];
 
 /// Every text is kept once and referred to by number; number 0 is empty.
-struct Strings {
+struct StringTable {
     list: Vec<String>,
     numbers: HashMap<String, u64>,
 }
 
-impl Strings {
+impl StringTable {
     fn new() -> Self {
         Self { list: vec![String::new()], numbers: HashMap::from([(String::new(), 0)]) }
     }
@@ -47,11 +47,11 @@ impl Strings {
     }
 }
 
-pub(super) fn render(report: &Report, view: &View) -> Vec<u8> {
-    let mut strings = Strings::new();
-    let mut profile = Message::default();
+pub(super) fn render(report: &Report, view: &RenderOptions) -> Vec<u8> {
+    let mut strings = StringTable::new();
+    let mut profile = ProtobufMessage::default();
     for (name, unit) in TYPES {
-        let mut value_type = Message::default();
+        let mut value_type = ProtobufMessage::default();
         value_type.number(1, strings.number(name)).number(2, strings.number(unit));
         profile.message(1, &value_type);
     }
@@ -66,12 +66,17 @@ pub(super) fn render(report: &Report, view: &View) -> Vec<u8> {
     gzip(&profile.into_bytes())
 }
 
-fn samples(profile: &mut Message, report: &Report, row: &Row, strings: &mut Strings) {
+fn samples(
+    profile: &mut ProtobufMessage,
+    report: &Report,
+    row: &SiteRow,
+    strings: &mut StringTable,
+) {
     let stack = report.stacks.get(row.stack as usize).map_or(&[][..], Vec::as_slice);
     let locations: Vec<u64> = stack.iter().map(|location| u64::from(*location) + 1).collect();
     let class = (strings.number("class"), strings.number(report.class(row.class)));
     let tally = &row.tally;
-    let none = Amount::default();
+    let none = ObjectTotals::default();
     if let Some(values) = values(tally.allocated, none, none) {
         sample(profile, &locations, &values, &[class]);
     }
@@ -83,7 +88,7 @@ fn samples(profile: &mut Message, report: &Report, row: &Row, strings: &mut Stri
     }
 }
 
-fn values(allocated: Amount, live: Amount, freed: Amount) -> Option<[u64; 6]> {
+fn values(allocated: ObjectTotals, live: ObjectTotals, freed: ObjectTotals) -> Option<[u64; 6]> {
     let whole = |value: f64| value.round().max(0.0) as u64;
     let values = [
         whole(allocated.objects),
@@ -96,11 +101,11 @@ fn values(allocated: Amount, live: Amount, freed: Amount) -> Option<[u64; 6]> {
     values.iter().any(|value| *value > 0).then_some(values)
 }
 
-fn sample(profile: &mut Message, locations: &[u64], values: &[u64], labels: &[(u64, u64)]) {
-    let mut message = Message::default();
+fn sample(profile: &mut ProtobufMessage, locations: &[u64], values: &[u64], labels: &[(u64, u64)]) {
+    let mut message = ProtobufMessage::default();
     message.packed(1, locations).packed(2, values);
     for (key, text) in labels {
-        let mut label = Message::default();
+        let mut label = ProtobufMessage::default();
         label.number(1, *key).number(2, *text);
         message.message(3, &label);
     }
@@ -108,21 +113,21 @@ fn sample(profile: &mut Message, locations: &[u64], values: &[u64], labels: &[(u
 }
 
 /// Mapping, locations and functions. Ids start at 1.
-fn code(profile: &mut Message, report: &Report, strings: &mut Strings) {
-    let mut mapping = Message::default();
+fn code(profile: &mut ProtobufMessage, report: &Report, strings: &mut StringTable) {
+    let mut mapping = ProtobufMessage::default();
     mapping.number(1, 1).number(5, strings.number("ruby"));
     // Everything is named: nothing is left to look up in a binary.
     mapping.number(7, 1).number(8, 1).number(9, 1);
     profile.message(3, &mapping);
     for (number, (frame, line)) in report.locations.iter().enumerate() {
-        let mut code_line = Message::default();
+        let mut code_line = ProtobufMessage::default();
         code_line.number(1, u64::from(*frame) + 1).number(2, u64::from(*line));
-        let mut location = Message::default();
+        let mut location = ProtobufMessage::default();
         location.number(1, number as u64 + 1).number(2, 1).message(4, &code_line);
         profile.message(4, &location);
     }
     for (number, frame) in report.frames.iter().enumerate() {
-        let mut function = Message::default();
+        let mut function = ProtobufMessage::default();
         let name = strings.number(&frame.label);
         function.number(1, number as u64 + 1).number(2, name).number(3, name);
         function.number(4, strings.number(&frame.path)).number(5, u64::from(frame.line));
@@ -130,7 +135,12 @@ fn code(profile: &mut Message, report: &Report, strings: &mut Strings) {
     }
 }
 
-fn head(profile: &mut Message, report: &Report, view: &View, strings: &mut Strings) {
+fn head(
+    profile: &mut ProtobufMessage,
+    report: &Report,
+    view: &RenderOptions,
+    strings: &mut StringTable,
+) {
     let abouts = || report.sources.iter().map(|source| &source.about);
     let started = abouts().map(|about| about.started_unix_s).fold(f64::INFINITY, f64::min);
     let seconds = abouts().map(|about| about.seconds).fold(0.0, f64::max);
@@ -138,7 +148,7 @@ fn head(profile: &mut Message, report: &Report, view: &View, strings: &mut Strin
         profile.number(9, (started.max(0.0) * 1e9) as u64);
     }
     profile.number(10, (seconds.max(0.0) * 1e9) as u64);
-    let mut period_type = Message::default();
+    let mut period_type = ProtobufMessage::default();
     period_type.number(1, strings.number("objects")).number(2, strings.number("count"));
     profile.message(11, &period_type);
     profile.number(12, abouts().map(|about| u64::from(about.every)).max().unwrap_or(0));
@@ -148,12 +158,12 @@ fn head(profile: &mut Message, report: &Report, view: &View, strings: &mut Strin
         .collect();
     profile.packed(13, &comments);
     let default = match (view.by, view.bytes) {
-        (By::Live, true) => "inuse_space",
-        (By::Live, false) => "inuse_objects",
-        (By::Allocated, true) => "alloc_space",
-        (By::Allocated, false) => "alloc_objects",
-        (By::Freed, true) => "freed_space",
-        (By::Freed, false) => "freed_objects",
+        (SampleType::Live, true) => "inuse_space",
+        (SampleType::Live, false) => "inuse_objects",
+        (SampleType::Allocated, true) => "alloc_space",
+        (SampleType::Allocated, false) => "alloc_objects",
+        (SampleType::Freed, true) => "freed_space",
+        (SampleType::Freed, false) => "freed_objects",
     };
     profile.number(14, strings.number(default));
 }

@@ -3,9 +3,9 @@
 
 /// A message being written.
 #[derive(Default)]
-pub(super) struct Message(Vec<u8>);
+pub(super) struct ProtobufMessage(Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -33,13 +33,13 @@ impl Message {
 
     /// A list of numbers, packed.
     pub(super) fn packed(&mut self, field: u64, values: &[u64]) -> &mut Self {
-        let mut list = Message::default();
+        let mut list = ProtobufMessage::default();
         values.iter().for_each(|value| list.varint(*value));
         self.bytes(field, &list.0)
     }
 
     /// A message within this one.
-    pub(super) fn message(&mut self, field: u64, message: &Message) -> &mut Self {
+    pub(super) fn message(&mut self, field: u64, message: &ProtobufMessage) -> &mut Self {
         self.bytes(field, &message.0)
     }
 

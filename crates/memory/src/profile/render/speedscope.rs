@@ -4,9 +4,9 @@
 use serde_json::{json, Value};
 
 use super::super::Report;
-use super::{By, View};
+use super::{RenderOptions, SampleType};
 
-pub(super) fn render(report: &Report, view: &View) -> Vec<u8> {
+pub(super) fn render(report: &Report, view: &RenderOptions) -> Vec<u8> {
     // A frame is a line of code; the class allocated is one more, innermost.
     let mut frames: Vec<Value> = Vec::with_capacity(report.locations.len());
     for &(frame, line) in &report.locations {
@@ -18,8 +18,9 @@ pub(super) fn render(report: &Report, view: &View) -> Vec<u8> {
         });
     }
     frames.extend(report.classes.iter().map(|class| json!({ "name": format!("[{class}]") })));
-    let profiles: Vec<Value> = By::ALL.iter().map(|by| profile(report, *by, view.bytes)).collect();
-    let active = By::ALL.iter().position(|by| *by == view.by);
+    let profiles: Vec<Value> =
+        SampleType::ALL.iter().map(|by| profile(report, *by, view.bytes)).collect();
+    let active = SampleType::ALL.iter().position(|by| *by == view.by);
     let document = json!({
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "exporter": concat!("chaton ", env!("CARGO_PKG_VERSION")),
@@ -31,7 +32,7 @@ pub(super) fn render(report: &Report, view: &View) -> Vec<u8> {
     document.to_string().into_bytes()
 }
 
-fn profile(report: &Report, by: By, bytes: bool) -> Value {
+fn profile(report: &Report, by: SampleType, bytes: bool) -> Value {
     let mut samples: Vec<Vec<u32>> = Vec::new();
     let mut weights: Vec<u64> = Vec::new();
     for row in &report.rows {

@@ -2,23 +2,23 @@
 
 use std::collections::HashMap;
 
-use super::super::{Report, Tally};
-use super::{frame_text, short, By};
+use super::super::{Report, SiteTotals};
+use super::{frame_text, short, SampleType};
 
 /// What was allocated at one line of code, of one class.
-pub(super) struct Line {
+pub(super) struct TableLine {
     /// `/app/foo.rb:12`, or the innermost frame's name where no frame has a file.
     pub(super) place: String,
     /// The innermost frame's name: often a method written in C.
     pub(super) label: String,
     pub(super) class: String,
-    pub(super) tally: Tally,
+    pub(super) tally: SiteTotals,
 }
 
 /// Lines of code, the heaviest first. The line is that of the innermost frame
 /// which has a file.
-pub(super) fn lines(report: &Report, by: By, bytes: bool) -> Vec<Line> {
-    let mut sums: HashMap<(String, &str, &str), Tally> = HashMap::new();
+pub(super) fn lines(report: &Report, by: SampleType, bytes: bool) -> Vec<TableLine> {
+    let mut sums: HashMap<(String, &str, &str), SiteTotals> = HashMap::new();
     for row in &report.rows {
         let mut label = "(no frame)";
         let mut place = None;
@@ -34,35 +34,35 @@ pub(super) fn lines(report: &Report, by: By, bytes: bool) -> Vec<Line> {
         let key = (place.unwrap_or_else(|| label.into()), label, report.class(row.class));
         *sums.entry(key).or_default() += &row.tally;
     }
-    let line = |((place, label, class), tally): ((String, &str, &str), Tally)| Line {
+    let line = |((place, label, class), tally): ((String, &str, &str), SiteTotals)| TableLine {
         place,
         label: label.into(),
         class: class.into(),
         tally,
     };
     let lines = sums.into_iter().map(line).collect();
-    ordered(lines, |line: &Line| (by.of(&line.tally, bytes), line.place.clone()))
+    ordered(lines, |line: &TableLine| (by.of(&line.tally, bytes), line.place.clone()))
 }
 
 /// Classes, the heaviest first.
-pub(super) fn classes(report: &Report, by: By, bytes: bool) -> Vec<(String, Tally)> {
-    let mut sums: HashMap<&str, Tally> = HashMap::new();
+pub(super) fn classes(report: &Report, by: SampleType, bytes: bool) -> Vec<(String, SiteTotals)> {
+    let mut sums: HashMap<&str, SiteTotals> = HashMap::new();
     for row in &report.rows {
         *sums.entry(report.class(row.class)).or_default() += &row.tally;
     }
     let classes = sums.into_iter().map(|(class, tally)| (class.to_owned(), tally)).collect();
-    ordered(classes, |(class, tally): &(String, Tally)| (by.of(tally, bytes), class.clone()))
+    ordered(classes, |(class, tally): &(String, SiteTotals)| (by.of(tally, bytes), class.clone()))
 }
 
 /// A whole stack with its class, as text, innermost frame first.
 pub(super) struct StackLine {
     pub(super) frames: Vec<String>,
     pub(super) class: String,
-    pub(super) tally: Tally,
+    pub(super) tally: SiteTotals,
 }
 
 /// The heaviest stacks.
-pub(super) fn stacks(report: &Report, by: By, bytes: bool, max: usize) -> Vec<StackLine> {
+pub(super) fn stacks(report: &Report, by: SampleType, bytes: bool, max: usize) -> Vec<StackLine> {
     let mut rows: Vec<_> = report.rows.iter().collect();
     rows.sort_by(|a, b| by.of(&b.tally, bytes).total_cmp(&by.of(&a.tally, bytes)));
     let heavy = rows.into_iter().filter(|row| by.of(&row.tally, bytes) > 0.0).take(max);

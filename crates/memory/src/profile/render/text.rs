@@ -1,13 +1,13 @@
 //! Tables for a terminal.
 
-use super::super::{Amount, Report, Tally};
+use super::super::{ObjectTotals, Report, SiteTotals};
 use super::numbers::{bytes, clock, count, percent, time};
-use super::{tables, View};
+use super::{tables, RenderOptions};
 
 /// Most lines of the smaller tables.
 const SMALL_MAX: usize = 10;
 
-pub(super) fn render(report: &Report, view: &View) -> String {
+pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
     let mut text = format!("{}\n", plain(&view.title));
     for source in tables::sources(report) {
         text += &format!("{}\n", plain(&source));
@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report, view: &View) -> String {
     text
 }
 
-fn rows(text: &mut String, report: &Report, view: &View) {
+fn rows(text: &mut String, report: &Report, view: &RenderOptions) {
     *text += &format!("\n{}  by {}\n", head(), view.by.name());
     let lines = tables::lines(report, view.by, view.bytes);
     for line in lines.iter().take(view.lines_max) {
@@ -47,7 +47,7 @@ fn head() -> String {
     )
 }
 
-fn columns(tally: &Tally) -> String {
+fn columns(tally: &SiteTotals) -> String {
     format!(
         "{:>10} {:>10} {:>10} {:>10} {:>6} {:>6} {:>6} {:>9}",
         bytes(tally.live.bytes),
@@ -73,7 +73,7 @@ fn collections(text: &mut String, report: &Report) {
     );
     for one in last {
         let kind = format!("{:?}", one.kind).to_lowercase();
-        let size = |amount: &Amount| bytes(amount.bytes);
+        let size = |amount: &ObjectTotals| bytes(amount.bytes);
         *text += &format!(
             "{:>8} {:>7} {:>6} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
             clock(one.unix_s),

@@ -1,6 +1,6 @@
 //! What is bounded stays bounded, and unbiased.
 
-use super::super::{Collection, Limits, Profile, RECENT_MAX};
+use super::super::{CollectionKind, Limits, Profile, RECENT_MAX};
 use super::{about, name_all, ALIVE, DEAD, WIDE};
 
 #[test]
@@ -18,7 +18,7 @@ fn thinning_keeps_the_totals() {
     };
     for _ in 0..10 {
         allocate(&mut profile, 6000);
-        profile.after_mark(Collection::Minor, |_| ALIVE);
+        profile.after_mark(CollectionKind::Minor, |_| ALIVE);
         assert!(profile.followed() <= limits.samples_max);
     }
     name_all(&mut profile);
@@ -31,7 +31,7 @@ fn thinning_keeps_the_totals() {
     for row in &report.rows {
         near(row.tally.live.objects, 60_000.0);
     }
-    profile.after_mark(Collection::Major, |object| if object % 32 == 0 { ALIVE } else { DEAD });
+    profile.after_mark(CollectionKind::Major, |object| if object % 32 == 0 { ALIVE } else { DEAD });
     let report = profile.report(about(0));
     near(report.total().freed.objects, 90_000.0);
     near(report.total().live.objects, 30_000.0);
@@ -50,7 +50,7 @@ fn follows_more_again_when_there_is_room() {
     }
     assert!(profile.report(about(0)).sources[0].keep_one_in > 1);
     for _ in 0..20 {
-        profile.after_mark(Collection::Minor, |_| DEAD);
+        profile.after_mark(CollectionKind::Minor, |_| DEAD);
     }
     let source = profile.report(about(0)).sources[0].clone();
     assert_eq!((source.keep_one_in, source.followed), (1, 0));
@@ -70,7 +70,7 @@ fn stacks_without_room_share_one() {
         profile.sample(object * 8, object, 1, 40, &[(object, 1), (3, 1)], 1.0);
     }
     let grown = tables_bytes(&profile) - before;
-    assert!(grown < 20_000, "{grown} bytes: only so many cells and classes had room");
+    assert!(grown < 20_000, "{grown} bytes: only so many sites and classes had room");
     name_all(&mut profile);
     let report = profile.report(about(0));
     assert!(report.stacks.len() <= 51 && report.rows.len() <= 151, "{}", report.rows.len());
@@ -119,13 +119,13 @@ fn deep_stacks_keep_the_innermost_frames() {
 fn the_last_collections_are_kept() {
     let mut profile = Profile::new(WIDE);
     for _ in 0..RECENT_MAX + 10 {
-        profile.after_mark(Collection::Minor, |_| DEAD);
+        profile.after_mark(CollectionKind::Minor, |_| DEAD);
     }
-    profile.after_mark(Collection::Major, |_| DEAD);
+    profile.after_mark(CollectionKind::Major, |_| DEAD);
     let report = profile.report(about(3));
     assert_eq!(report.collections.len(), RECENT_MAX);
     let last = report.collections.last().unwrap();
-    assert_eq!((last.number, last.kind, last.pid), (267, Collection::Major, 1003));
+    assert_eq!((last.number, last.kind, last.pid), (267, CollectionKind::Major, 1003));
     assert_eq!((report.sources[0].minor, report.sources[0].major), (266, 1));
 }
 
@@ -135,6 +135,6 @@ fn absurd_limits_do_no_harm() {
     for object in 1..1000 {
         profile.sample(object * 8, object, 1, 40, &[(object, 1), (1, 2), (2, 3)], 1.0);
     }
-    profile.after_mark(Collection::Minor, |_| DEAD);
+    profile.after_mark(CollectionKind::Minor, |_| DEAD);
     assert_eq!(profile.report(about(0)).total().allocated.objects, 999.0);
 }

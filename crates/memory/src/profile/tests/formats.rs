@@ -2,31 +2,31 @@
 
 use serde_json::Value;
 
-use super::super::{By, Format, Report, View};
+use super::super::{RenderOptions, Report, ReportFormat, SampleType};
 use super::{hostile_report, small_report};
 
-fn render(report: &Report, format: Format, view: &View) -> String {
+fn render(report: &Report, format: ReportFormat, view: &RenderOptions) -> String {
     String::from_utf8(report.render(format, view)).unwrap()
 }
 
-fn view(by: By, bytes: bool) -> View {
-    View { by, bytes, ..View::default() }
+fn view(by: SampleType, bytes: bool) -> RenderOptions {
+    RenderOptions { by, bytes, ..RenderOptions::default() }
 }
 
 #[test]
 fn collapsed_goes_from_the_root_to_the_class() {
     let report = small_report();
-    let line = |by, bytes| render(&report, Format::Collapsed, &view(by, bytes));
+    let line = |by, bytes| render(&report, ReportFormat::Collapsed, &view(by, bytes));
     let stack = "f2 (/app/2.rb:22);f1 (/app/1.rb:11);[C7]";
-    assert_eq!(line(By::Live, true), format!("{stack} 1000\n"));
-    assert_eq!(line(By::Freed, true), format!("{stack} 400\n"));
-    assert_eq!(line(By::Allocated, false), format!("{stack} 20\n"));
+    assert_eq!(line(SampleType::Live, true), format!("{stack} 1000\n"));
+    assert_eq!(line(SampleType::Freed, true), format!("{stack} 400\n"));
+    assert_eq!(line(SampleType::Allocated, false), format!("{stack} 20\n"));
 }
 
 #[test]
 fn collapsed_lines_are_whole_with_any_name() {
     let report = hostile_report();
-    let text = render(&report, Format::Collapsed, &view(By::Allocated, false));
+    let text = render(&report, ReportFormat::Collapsed, &view(SampleType::Allocated, false));
     let mut sum = 0;
     for line in text.lines() {
         let (stack, weight) = line.rsplit_once(' ').unwrap();
@@ -39,8 +39,9 @@ fn collapsed_lines_are_whole_with_any_name() {
 
 #[test]
 fn speedscope_has_three_profiles_that_add_up() {
-    for (report, by) in [(small_report(), By::Freed), (hostile_report(), By::Live)] {
-        let json = render(&report, Format::Speedscope, &view(by, true));
+    for (report, by) in [(small_report(), SampleType::Freed), (hostile_report(), SampleType::Live)]
+    {
+        let json = render(&report, ReportFormat::Speedscope, &view(by, true));
         let file: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
         let frames = file["shared"]["frames"].as_array().unwrap();
@@ -66,7 +67,7 @@ fn speedscope_has_three_profiles_that_add_up() {
 
 #[test]
 fn speedscope_stacks_start_at_the_root() {
-    let json = render(&small_report(), Format::Speedscope, &View::default());
+    let json = render(&small_report(), ReportFormat::Speedscope, &RenderOptions::default());
     let file: Value = serde_json::from_str(&json).unwrap();
     let sample = file["profiles"][0]["samples"][0].as_array().unwrap();
     let frame = |number: &Value| &file["shared"]["frames"][number.as_u64().unwrap() as usize];
@@ -80,7 +81,7 @@ fn speedscope_stacks_start_at_the_root() {
 
 #[test]
 fn text_shows_the_line_first() {
-    let text = render(&small_report(), Format::Text, &View::default());
+    let text = render(&small_report(), ReportFormat::Text, &RenderOptions::default());
     let line = text.lines().find(|line| line.contains("/app/1.rb:11")).unwrap();
     for part in ["1000 B", "1.4 KiB", "400 B", "50 %", "C7 /app/1.rb:11 f1"] {
         let shown = line.contains(part) || part == "1000 B" && line.contains("1.0 KiB");
@@ -92,35 +93,36 @@ fn text_shows_the_line_first() {
 
 #[test]
 fn text_gives_a_terminal_no_orders() {
-    let text = render(&hostile_report(), Format::Text, &View::default());
+    let text = render(&hostile_report(), ReportFormat::Text, &RenderOptions::default());
     assert!(!text.contains('\u{1b}') && !text.contains('\0'));
 }
 
 #[test]
 fn text_is_as_long_as_asked() {
     let report = hostile_report();
-    let short = View { lines_max: 2, ..View::default() };
-    let text = render(&report, Format::Text, &short);
+    let short = RenderOptions { lines_max: 2, ..RenderOptions::default() };
+    let text = render(&report, ReportFormat::Text, &short);
     assert!(text.contains("(6 lines more)"), "{text}");
 }
 
 #[test]
 fn an_empty_report_has_every_form() {
     let report = Report::default();
-    let view = View::default();
-    assert_eq!(render(&report, Format::Collapsed, &view), "");
-    let file: Value = serde_json::from_str(&render(&report, Format::Speedscope, &view)).unwrap();
+    let view = RenderOptions::default();
+    assert_eq!(render(&report, ReportFormat::Collapsed, &view), "");
+    let file: Value =
+        serde_json::from_str(&render(&report, ReportFormat::Speedscope, &view)).unwrap();
     assert_eq!(file["profiles"].as_array().unwrap().len(), 3);
-    assert!(render(&report, Format::Text, &view).contains("Nothing was sampled"));
-    assert!(render(&report, Format::Html, &view).contains("Nothing live was sampled"));
+    assert!(render(&report, ReportFormat::Text, &view).contains("Nothing was sampled"));
+    assert!(render(&report, ReportFormat::Html, &view).contains("Nothing live was sampled"));
 }
 
 #[test]
 fn names_of_formats_are_read() {
-    for (name, format) in [("pprof", Format::Pprof), ("html", Format::Html)] {
+    for (name, format) in [("pprof", ReportFormat::Pprof), ("html", ReportFormat::Html)] {
         assert_eq!(name.parse(), Ok(format));
     }
-    assert!("pdf".parse::<Format>().unwrap_err().contains("pprof, speedscope"));
-    assert_eq!("freed".parse(), Ok(By::Freed));
-    assert!("size".parse::<By>().is_err());
+    assert!("pdf".parse::<ReportFormat>().unwrap_err().contains("pprof, speedscope"));
+    assert_eq!("freed".parse(), Ok(SampleType::Freed));
+    assert!("size".parse::<SampleType>().is_err());
 }

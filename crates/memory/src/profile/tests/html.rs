@@ -1,11 +1,12 @@
 //! The page, with names that would break out of it.
 
-use super::super::{By, Format, Report, View};
+use super::super::{RenderOptions, Report, ReportFormat, SampleType};
 use super::{hostile_report, small_report};
 
 fn page(report: &Report, title: &str) -> String {
-    let view = View { by: By::Live, title: title.into(), ..View::default() };
-    String::from_utf8(report.render(Format::Html, &view)).unwrap()
+    let view =
+        RenderOptions { by: SampleType::Live, title: title.into(), ..RenderOptions::default() };
+    String::from_utf8(report.render(ReportFormat::Html, &view)).unwrap()
 }
 
 /// The documents in the page's frames, as a browser reads the attribute.

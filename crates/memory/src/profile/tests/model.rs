@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::random::Random;
-use super::super::{age_bucket, Collection, Fate, Profile, Report, Tally};
+use fastrand::Rng;
+
+use super::super::{age_bucket, CollectionKind, ObjectState, Profile, Report, SiteTotals};
 use super::{about, name_all, WIDE};
 
 const FRAMES: usize = 12;
@@ -24,7 +25,7 @@ type Key = (Vec<(usize, u32)>, usize);
 #[derive(Default)]
 struct Model {
     living: BTreeMap<usize, Object>,
-    sums: BTreeMap<Key, Tally>,
+    sums: BTreeMap<Key, SiteTotals>,
     next: usize,
     /// Added to every number of an object, frame or class to get its address.
     shift: usize,
@@ -35,18 +36,17 @@ impl Model {
         number * 8 + self.shift
     }
 
-    fn tally(&mut self, object: &Object) -> &mut Tally {
+    fn tally(&mut self, object: &Object) -> &mut SiteTotals {
         self.sums.entry((object.stack.clone(), object.class)).or_default()
     }
 
-    fn allocate(&mut self, profile: &mut Profile, random: &mut Random) {
-        let depth = random.next() as usize % 6;
-        let stack: Vec<(usize, u32)> = (0..depth)
-            .map(|_| (random.next() as usize % FRAMES + 1, random.next() as u32 % 3))
-            .collect();
-        let class = 100 + random.next() as usize % CLASSES;
-        let bytes = 40 * (1 + random.next() as usize % 4);
-        let weight = 1.0 + (random.next() % 100) as f64;
+    fn allocate(&mut self, profile: &mut Profile, random: &mut Rng) {
+        let depth = random.usize(..) % 6;
+        let stack: Vec<(usize, u32)> =
+            (0..depth).map(|_| (random.usize(..) % FRAMES + 1, random.u32(..) % 3)).collect();
+        let class = 100 + random.usize(..) % CLASSES;
+        let bytes = 40 * (1 + random.usize(..) % 4);
+        let weight = 1.0 + (random.u64(..) % 100) as f64;
         self.next += 1;
         let number = 1000 + self.next;
         let frames: Vec<(usize, u32)> =
@@ -60,21 +60,21 @@ impl Model {
         self.living.insert(number, object);
     }
 
-    fn collect(&mut self, profile: &mut Profile, random: &mut Random) {
-        let mut fates: BTreeMap<usize, Fate> = BTreeMap::new();
+    fn collect(&mut self, profile: &mut Profile, random: &mut Rng) {
+        let mut fates: BTreeMap<usize, ObjectState> = BTreeMap::new();
         let numbers: Vec<usize> = self.living.keys().copied().collect();
         for number in numbers {
-            let fate = self.settle(number, random);
-            fates.insert(self.address(number), fate);
+            let state = self.settle(number, random);
+            fates.insert(self.address(number), state);
         }
-        let kind = if random.one_in(4) { Collection::Major } else { Collection::Minor };
+        let kind = if random.u32(..4) == 0 { CollectionKind::Major } else { CollectionKind::Minor };
         profile.after_mark(kind, |object| fates[&object]);
     }
 
-    /// Decides an object's fate and books it.
-    fn settle(&mut self, number: usize, random: &mut Random) -> Fate {
+    /// Decides an object's state and books it.
+    fn settle(&mut self, number: usize, random: &mut Rng) -> ObjectState {
         let mut object = self.living.remove(&number).unwrap();
-        let class = if random.one_in(16) { 100 + random.next() as usize % CLASSES } else { 0 };
+        let class = if random.u32(..16) == 0 { 100 + random.usize(..) % CLASSES } else { 0 };
         if class != 0 && class != object.class {
             let moved = self.tally(&object);
             moved.samples -= 1;
@@ -84,7 +84,7 @@ impl Model {
             tally.samples += 1;
             tally.allocated.add(object.weight, object.bytes);
         }
-        let bytes = if random.one_in(8) { 8 * (1 + random.next() as usize % 40) } else { 0 };
+        let bytes = if random.u32(..8) == 0 { 8 * (1 + random.usize(..) % 40) } else { 0 };
         if bytes != 0 {
             let change = (bytes as f64 - object.bytes as f64) * object.weight;
             let age = age_bucket(object.age);
@@ -97,7 +97,7 @@ impl Model {
             }
             object.bytes = bytes;
         }
-        let alive = !random.one_in(2) || object.old;
+        let alive = random.u32(..2) != 0 || object.old;
         let old = alive && (object.old || object.age > 1);
         let (weight, size, age) = (object.weight, object.bytes, age_bucket(object.age));
         let newly_old = old && !object.old;
@@ -112,17 +112,17 @@ impl Model {
             self.living.insert(number, Object { age: object.age + 1, old, ..object });
         }
         let class = if class == 0 { 0 } else { self.address(class) };
-        Fate { alive, old, bytes, class }
+        ObjectState { alive, old, bytes, class }
     }
 
-    fn compact(&mut self, profile: &mut Profile, random: &mut Random) {
-        let shift = 8 * (random.next() as usize % 1_000_000);
+    fn compact(&mut self, profile: &mut Profile, random: &mut Rng) {
+        let shift = 8 * (random.usize(..) % 1_000_000);
         let before = std::mem::replace(&mut self.shift, shift);
         profile.relocate(|address| address - before + shift);
     }
 
     /// The sums with those of the living.
-    fn totals(&self) -> BTreeMap<Key, Tally> {
+    fn totals(&self) -> BTreeMap<Key, SiteTotals> {
         let mut totals = self.sums.clone();
         for object in self.living.values() {
             let tally = totals.get_mut(&(object.stack.clone(), object.class)).unwrap();
@@ -141,8 +141,8 @@ fn number(name: &str) -> usize {
     name[1..].parse().unwrap()
 }
 
-fn by_number(report: &Report) -> BTreeMap<Key, Tally> {
-    let row = |row: &super::super::Row| {
+fn by_number(report: &Report) -> BTreeMap<Key, SiteTotals> {
+    let row = |row: &super::super::SiteRow| {
         let stack = report.stack(row.stack).map(|(frame, line)| (number(&frame.label), line));
         ((stack.collect(), number(report.class(row.class))), row.tally.clone())
     };
@@ -170,8 +170,8 @@ fn same(found: f64, expected: f64, what: &str) {
     assert!((found - expected).abs() < room, "{what}: {found} instead of {expected}");
 }
 
-fn compare(found: &Tally, expected: &Tally, what: &str) {
-    let pairs = |tally: &Tally| {
+fn compare(found: &SiteTotals, expected: &SiteTotals, what: &str) {
+    let pairs = |tally: &SiteTotals| {
         let mut all = vec![tally.allocated, tally.freed, tally.live, tally.promoted, tally.old];
         all.extend(tally.freed_ages);
         all.extend(tally.live_ages);
@@ -187,14 +187,14 @@ fn compare(found: &Tally, expected: &Tally, what: &str) {
 #[test]
 fn agrees_with_the_model() {
     for seed in 1..=30 {
-        let mut random = Random::seeded(seed * 7919);
+        let mut random = Rng::with_seed(seed * 7919);
         let mut profile = Profile::new(WIDE);
         let mut model = Model::default();
         for _ in 0..60 {
-            for _ in 0..random.next() % 50 {
+            for _ in 0..random.u64(..) % 50 {
                 model.allocate(&mut profile, &mut random);
             }
-            match random.next() % 4 {
+            match random.u64(..) % 4 {
                 0 => model.compact(&mut profile, &mut random),
                 _ => model.collect(&mut profile, &mut random),
             }
@@ -205,7 +205,7 @@ fn agrees_with_the_model() {
         let found = by_number(&report);
         let mut expected = model.totals();
         expected.retain(|_, tally| !tally.is_empty());
-        let keys = |map: &BTreeMap<Key, Tally>| map.keys().cloned().collect::<Vec<_>>();
+        let keys = |map: &BTreeMap<Key, SiteTotals>| map.keys().cloned().collect::<Vec<_>>();
         assert_eq!(keys(&found), keys(&expected), "seed {seed}");
         for (key, tally) in &expected {
             compare(&found[key], tally, &format!("seed {seed}, {key:?}"));

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 
-use super::super::{By, Format, Report, View};
+use super::super::{RenderOptions, Report, ReportFormat, SampleType};
 use super::{hostile_report, small_report};
 
 enum Field {
@@ -99,9 +99,9 @@ struct Decoded {
 }
 
 impl Decoded {
-    fn of(report: &Report, view: &View) -> Self {
+    fn of(report: &Report, view: &RenderOptions) -> Self {
         let mut bytes = Vec::new();
-        let gzipped = report.render(Format::Pprof, view);
+        let gzipped = report.render(ReportFormat::Pprof, view);
         GzDecoder::new(gzipped.as_slice()).read_to_end(&mut bytes).unwrap();
         let profile = Message::decode(&bytes);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -158,7 +158,11 @@ impl Decoded {
 
 #[test]
 fn says_what_its_values_are() {
-    let view = View { by: By::Freed, title: "a title".into(), ..View::default() };
+    let view = RenderOptions {
+        by: SampleType::Freed,
+        title: "a title".into(),
+        ..RenderOptions::default()
+    };
     let decoded = Decoded::of(&small_report(), &view);
     let types = [
         ("alloc_objects", "count"),
@@ -179,7 +183,7 @@ fn says_what_its_values_are() {
 
 #[test]
 fn samples_carry_class_and_age() {
-    let samples = Decoded::of(&small_report(), &View::default()).samples();
+    let samples = Decoded::of(&small_report(), &RenderOptions::default()).samples();
     let find = |age: Option<&str>| {
         samples.iter().find(|s| s.labels.get("age").map(String::as_str) == age).unwrap()
     };
@@ -196,7 +200,7 @@ fn samples_carry_class_and_age() {
 fn sums_are_those_of_the_report() {
     for report in [small_report(), hostile_report(), Report::default()] {
         let mut sums = [0.0; 6];
-        for sample in Decoded::of(&report, &View::default()).samples_or_none(&report) {
+        for sample in Decoded::of(&report, &RenderOptions::default()).samples_or_none(&report) {
             sample.values.iter().zip(&mut sums).for_each(|(value, sum)| *sum += *value as f64);
         }
         let total = report.total();

@@ -4,9 +4,9 @@ const V1_MOUNT: &str = "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup 
 const V2_MOUNT: &str = "41 31 0:38 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
 
 /// A machine of 8 GB whose groups are files of the test.
-struct Machine(tempfile::TempDir);
+struct FakeCgroupFs(tempfile::TempDir);
 
-impl Machine {
+impl FakeCgroupFs {
     fn new(membership: &str, mounts: &str) -> Self {
         let machine = Self(tempfile::tempdir().expect("a directory"));
         machine.write("proc/meminfo", "MemTotal:  8388608 kB\n");
@@ -45,7 +45,7 @@ impl Machine {
 
 #[test]
 fn the_smallest_limit_on_the_way_up_rules() {
-    let machine = Machine::new("0::/app.slice/web.service\n", V2_MOUNT);
+    let machine = FakeCgroupFs::new("0::/app.slice/web.service\n", V2_MOUNT);
     machine.v2("/app.slice/web.service", "4000000", 1_000);
     machine.v2("/app.slice", "3000000", 2_000);
     assert_eq!(machine.limit_at(), (Some(3_000_000), 2_000, "sys/fs/cgroup/app.slice".into()));
@@ -56,14 +56,14 @@ fn the_smallest_limit_on_the_way_up_rules() {
 
 #[test]
 fn no_limit_on_the_way_leaves_what_our_own_group_uses() {
-    let machine = Machine::new("0::/app\n", V2_MOUNT);
+    let machine = FakeCgroupFs::new("0::/app\n", V2_MOUNT);
     machine.v2("/app", "max", 700);
     assert_eq!(machine.limit_at(), (None, 700, "sys/fs/cgroup/app".into()));
 }
 
 #[test]
 fn a_limit_the_machine_cannot_reach_is_none() {
-    let machine = Machine::new("4:memory:/app\n", V1_MOUNT);
+    let machine = FakeCgroupFs::new("4:memory:/app\n", V1_MOUNT);
     machine.v1("/app", 9_223_372_036_854_771_712, 700);
     assert_eq!(machine.limit_at().0, None);
     machine.v1("/app", 8 << 30, 700);
@@ -75,21 +75,21 @@ fn a_limit_the_machine_cannot_reach_is_none() {
 #[test]
 fn version_one_counts_where_both_are_mounted() {
     let mounts = format!("{V2_MOUNT}{V1_MOUNT}");
-    let machine = Machine::new("9:name=systemd:/\n4:cpu,memory:/app\n0::/\n", &mounts);
+    let machine = FakeCgroupFs::new("9:name=systemd:/\n4:cpu,memory:/app\n0::/\n", &mounts);
     machine.v1("/app", 5_000, 300);
     let group = machine.read().expect("a group");
-    assert_eq!((group.version, group.limit, group.current), (Version::V1, Some(5_000), 300));
+    assert_eq!((group.version, group.limit, group.current), (CgroupVersion::V1, Some(5_000), 300));
     assert_eq!(group.version.number(), 1);
 }
 
 #[test]
 fn file_cache_that_is_given_up_first_does_not_count() {
-    let machine = Machine::new("0::/app\n", V2_MOUNT);
+    let machine = FakeCgroupFs::new("0::/app\n", V2_MOUNT);
     machine.v2("/app", "10000", 9_000);
     machine
         .write("sys/fs/cgroup/app/memory.stat", "anon 1\ninactive_file_x 5\ninactive_file 8000\n");
     assert_eq!(machine.limit_at().1, 1_000);
-    let machine = Machine::new("4:memory:/app\n", V1_MOUNT);
+    let machine = FakeCgroupFs::new("4:memory:/app\n", V1_MOUNT);
     machine.v1("/app", 10_000, 9_000);
     machine.write(
         "sys/fs/cgroup/memory/app/memory.stat",
@@ -101,12 +101,12 @@ fn file_cache_that_is_given_up_first_does_not_count() {
 #[test]
 fn a_container_that_sees_its_own_group_as_the_root() {
     // With a namespace of its own: `/` and mounted as `/`.
-    let machine = Machine::new("0::/\n", V2_MOUNT);
+    let machine = FakeCgroupFs::new("0::/\n", V2_MOUNT);
     machine.v2("", "5000", 300);
     assert_eq!(machine.limit_at().0, Some(5_000));
     // With the host's view: the same long name in both.
     let mounts = V1_MOUNT.replace(" / ", " /docker/abc ");
-    let machine = Machine::new("4:memory:/docker/abc/inner\n", &mounts);
+    let machine = FakeCgroupFs::new("4:memory:/docker/abc/inner\n", &mounts);
     machine.v1("", 6_000, 300);
     machine.v1("/inner", 7_000, 200);
     assert_eq!(machine.limit_at(), (Some(6_000), 300, "sys/fs/cgroup/memory".into()));
@@ -116,7 +116,7 @@ fn a_container_that_sees_its_own_group_as_the_root() {
 fn a_group_that_is_not_mounted_falls_back_to_what_is() {
     let mounts = V1_MOUNT.replace(" / ", " /docker/abc ");
     for name in ["/elsewhere", "/docker/abc/../other", "/docker/abc/gone", "/../.."] {
-        let machine = Machine::new(&format!("4:memory:{name}\n"), &mounts);
+        let machine = FakeCgroupFs::new(&format!("4:memory:{name}\n"), &mounts);
         machine.v1("", 6_000, 300);
         assert_eq!(machine.limit_at().0, Some(6_000), "{name}");
     }
@@ -125,7 +125,7 @@ fn a_group_that_is_not_mounted_falls_back_to_what_is() {
 #[test]
 fn a_mount_point_with_a_blank_is_found() {
     let mounts = V2_MOUNT.replace("/sys/fs/cgroup", "/sys/fs/c\\040group");
-    let machine = Machine::new("0::/app\n", &mounts);
+    let machine = FakeCgroupFs::new("0::/app\n", &mounts);
     machine.write("sys/fs/c group/app/memory.max", "5000\n");
     machine.write("sys/fs/c group/app/memory.current", "30\n");
     assert_eq!(machine.limit_at().0, Some(5_000));
@@ -134,10 +134,10 @@ fn a_mount_point_with_a_blank_is_found() {
 
 #[test]
 fn without_groups_or_their_files_there_is_no_reading() {
-    assert_eq!(Machine::new("", V2_MOUNT).read(), None);
-    assert_eq!(Machine::new("0::/\n", "").read(), None);
+    assert_eq!(FakeCgroupFs::new("", V2_MOUNT).read(), None);
+    assert_eq!(FakeCgroupFs::new("0::/\n", "").read(), None);
     // The root of version 2 has no figures.
-    assert_eq!(Machine::new("0::/\n", V2_MOUNT).read(), None);
+    assert_eq!(FakeCgroupFs::new("0::/\n", V2_MOUNT).read(), None);
     assert_eq!(Cgroup::read(Path::new("/nowhere")), None);
 }
 

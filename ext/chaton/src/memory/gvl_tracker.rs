@@ -27,8 +27,8 @@ struct EventData {
 
 type Callback = unsafe extern "C" fn(c_uint, *const EventData, *mut c_void);
 type CreateKey = unsafe extern "C" fn() -> c_int;
-type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
-type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
+type GetThreadData = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
+type SetThreadData = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 type AddHook = unsafe extern "C" fn(Callback, c_uint, *mut c_void) -> *mut c_void;
 
 /// The thread wants the GVL.
@@ -64,15 +64,15 @@ fn hook() -> Option<AddHook> {
 }
 
 /// Where a thread's latest wish for the GVL is noted (3.3 and later).
-struct Slot {
+struct ThreadTimes {
     key: c_int,
-    get: Get,
-    set: Set,
+    get: GetThreadData,
+    set: SetThreadData,
 }
 
-static SLOT: OnceLock<Option<Slot>> = OnceLock::new();
+static SLOT: OnceLock<Option<ThreadTimes>> = OnceLock::new();
 
-fn slot() -> Option<Slot> {
+fn slot() -> Option<ThreadTimes> {
     let create = symbol(c"rb_internal_thread_specific_key_create")?;
     let get = symbol(c"rb_internal_thread_specific_get")?;
     let set = symbol(c"rb_internal_thread_specific_set")?;
@@ -80,8 +80,8 @@ fn slot() -> Option<Slot> {
     let (create, get, set) = unsafe {
         (
             std::mem::transmute::<*mut c_void, CreateKey>(create),
-            std::mem::transmute::<*mut c_void, Get>(get),
-            std::mem::transmute::<*mut c_void, Set>(set),
+            std::mem::transmute::<*mut c_void, GetThreadData>(get),
+            std::mem::transmute::<*mut c_void, SetThreadData>(set),
         )
     };
     let mut key = 0;
@@ -91,7 +91,7 @@ fn slot() -> Option<Slot> {
         rb_sys::Qnil as VALUE
     })
     .ok()?;
-    Some(Slot { key, get, set })
+    Some(ThreadTimes { key, get, set })
 }
 
 /// Measures from the next unit on, or no more.

@@ -7,9 +7,9 @@ use rb_sys::VALUE;
 
 /// One counter of `GC.stat`; reads 0 where this Ruby has none of its names.
 #[derive(Clone, Copy)]
-pub struct Stat(Option<VALUE>);
+pub struct GcStat(Option<VALUE>);
 
-impl Stat {
+impl GcStat {
     /// The first of the names that this Ruby knows.
     pub fn find(ruby: &Ruby, names: &[&str]) -> Self {
         let known = names.iter().find_map(|name| {
@@ -34,35 +34,35 @@ impl Stat {
 /// The counters that are read.
 pub struct Stats {
     /// Objects allocated since the start.
-    pub allocated: Stat,
+    pub allocated: GcStat,
     /// Objects freed since the start.
-    pub freed: Stat,
+    pub freed: GcStat,
     /// Slots with objects.
-    pub live: Stat,
+    pub live: GcStat,
     /// Slots there are.
-    pub available: Stat,
+    pub available: GcStat,
     /// Pages that may still be added without a collection, and slots likewise.
-    allocatable_pages: Stat,
-    allocatable_slots: Stat,
+    allocatable_pages: GcStat,
+    allocatable_slots: GcStat,
     slots_of_page: u64,
     /// Pages of the heap.
-    pub pages: Stat,
+    pub pages: GcStat,
     /// Promoted objects.
-    pub old: Stat,
+    pub old: GcStat,
     /// Bytes of malloc since the last collection, and how many there may be.
-    pub malloc: Stat,
+    pub malloc: GcStat,
     /// See `malloc`.
-    pub malloc_limit: Stat,
+    pub malloc_limit: GcStat,
     /// Collections.
-    pub count: Stat,
+    pub count: GcStat,
     /// Time spent collecting (ms).
-    pub time_ms: Stat,
+    pub time_ms: GcStat,
 }
 
 impl Stats {
     /// Finds them.
     pub fn find(ruby: &Ruby) -> Self {
-        let find = |names: &[&str]| Stat::find(ruby, names);
+        let find = |names: &[&str]| GcStat::find(ruby, names);
         let slots_of_page = ruby
             .eval::<u64>("GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT) { 0 }")
             .unwrap_or(0);
@@ -124,7 +124,7 @@ const CAUSES: [&str; 12] = [
 ];
 
 /// Facts about the latest collection, told by symbols.
-pub struct Causes {
+pub struct GcCauses {
     words: Vec<(VALUE, &'static str)>,
     major_by: VALUE,
     gc_by: VALUE,
@@ -133,7 +133,7 @@ pub struct Causes {
     need_major_by: Option<VALUE>,
 }
 
-impl Causes {
+impl GcCauses {
     /// Makes the symbols.
     pub fn find(ruby: &Ruby) -> Self {
         let symbol = |name: &str| ruby.to_symbol(name).as_raw();

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use magnus::{Error, RHash, Ruby};
 
-use super::stat::Stats;
+use super::gc_stat::Stats;
 
 /// Summaries kept for the guardian; past it the oldest is dropped and counted.
 const KEPT_MAX: usize = 512;
 
 /// One collection.
 #[derive(Clone, Default)]
-pub struct Summary {
+pub struct CollectionSummary {
     /// Number of the collection, as `GC.count`.
     pub number: u64,
     /// What made it begin: newobj, malloc, method, …
@@ -41,7 +41,7 @@ pub struct Summary {
     pub malloc: u64,
 }
 
-impl Summary {
+impl CollectionSummary {
     /// Whether everything was collected.
     pub fn is_major(&self) -> bool {
         self.major_by.is_some()
@@ -78,23 +78,23 @@ impl Summary {
 }
 
 /// A collection of which it is not known yet how it ended.
-pub struct Open {
+pub struct OpenCollection {
     /// What is known of it.
-    pub summary: Summary,
+    pub summary: CollectionSummary,
     freed_before: u64,
 }
 
-impl Open {
+impl OpenCollection {
     /// It has begun. Inside the collection.
-    pub fn begin(summary: Summary, stats: &Stats) -> Self {
+    pub fn begin(summary: CollectionSummary, stats: &Stats) -> Self {
         let summary =
-            Summary { live_before: stats.live.read(), old_before: stats.old.read(), ..summary };
+            CollectionSummary { live_before: stats.live.read(), old_before: stats.old.read(), ..summary };
         Self { summary, freed_before: stats.freed.read() }
     }
 
     /// It has ended, and left that many slots with objects.
-    pub fn end(self, stats: &Stats, live: u64) -> Summary {
-        Summary {
+    pub fn end(self, stats: &Stats, live: u64) -> CollectionSummary {
+        CollectionSummary {
             live_after: live,
             freed: stats.freed.read().saturating_sub(self.freed_before),
             old_after: stats.old.read(),
@@ -106,15 +106,15 @@ impl Open {
 
 /// Those that wait to be fetched.
 #[derive(Default)]
-pub struct Kept {
-    list: VecDeque<Summary>,
+pub struct SummaryQueue {
+    list: VecDeque<CollectionSummary>,
     /// Dropped because nobody fetched them.
     pub dropped: u64,
 }
 
-impl Kept {
+impl SummaryQueue {
     /// Adds one.
-    pub fn push(&mut self, summary: Summary) {
+    pub fn push(&mut self, summary: CollectionSummary) {
         if self.list.len() >= KEPT_MAX {
             self.list.pop_front();
             self.dropped += 1;
@@ -123,7 +123,7 @@ impl Kept {
     }
 
     /// Takes all.
-    pub fn take(&mut self) -> Vec<Summary> {
+    pub fn take(&mut self) -> Vec<CollectionSummary> {
         self.list.drain(..).collect()
     }
 }

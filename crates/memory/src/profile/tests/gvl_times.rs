@@ -1,6 +1,6 @@
 //! Times by kind of unit.
 
-use super::super::gvl::{wait_class, Table, Waits, WAIT_CLASSES};
+use super::super::gvl_times::{wait_class, GvlReport, GvlTimes, WAIT_CLASSES};
 use super::super::{Profile, Report};
 use super::{about, WIDE};
 
@@ -14,7 +14,7 @@ fn classes_double() {
 
 #[test]
 fn times_add_up_by_label() {
-    let mut table = Table::new(10);
+    let mut table = GvlTimes::new(10);
     (0..100).for_each(|_| table.record("GET /a", 500, 2_000, 10_000));
     table.record("GET /a", 3_000_000, 2_000, 4_000_000);
     table.record("Job", 0, 1, 1);
@@ -32,7 +32,7 @@ fn times_add_up_by_label() {
 
 #[test]
 fn labels_are_bounded() {
-    let mut table = Table::new(3);
+    let mut table = GvlTimes::new(3);
     (0..100).for_each(|number| table.record(&format!("GET /{number}"), 1, 1, 2));
     table.record("GET /1", 1, 1, 2);
     let waits = table.waits();
@@ -44,17 +44,18 @@ fn labels_are_bounded() {
 #[test]
 fn workers_are_joined() {
     let report = |label: &str, times: usize| {
-        let mut table = Table::new(10);
+        let mut table = GvlTimes::new(10);
         (0..times).for_each(|_| table.record(label, 1_500, 10, 2_000));
         let gvl = Some(table.waits());
-        Profile::new(WIDE).report(super::About { gvl, ..about(0) })
+        Profile::new(WIDE).report(super::SourceInfo { gvl, ..about(0) })
     };
     let merged = Report::merge(vec![report("a", 2), report("b", 9), report("a", 3)]);
-    let Waits { units } = merged.gvl.clone().unwrap();
+    let GvlReport { units } = merged.gvl.clone().unwrap();
     let counts: Vec<(&str, u64)> = units.iter().map(|u| (u.label.as_str(), u.count)).collect();
     assert_eq!(counts, [("b", 9), ("a", 5)]);
     assert_eq!(units[1].waits[1], 5);
     assert_eq!(units[0].waits.len(), WAIT_CLASSES);
-    let text = String::from_utf8(merged.render(super::super::Format::Text, &Default::default()));
+    let text =
+        String::from_utf8(merged.render(super::super::ReportFormat::Text, &Default::default()));
     assert!(text.unwrap().contains("global lock"));
 }

@@ -19,7 +19,7 @@ pub fn wait_class(waiting_ns: u64) -> usize {
 /// Times of one kind of unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Unit {
+pub struct WorkTimes {
     /// Which kind: `GET /path`, `ResizeJob`.
     pub label: String,
     /// Units finished.
@@ -34,8 +34,8 @@ pub struct Unit {
     pub waits: [u64; WAIT_CLASSES],
 }
 
-impl Unit {
-    fn add(&mut self, other: &Unit) {
+impl WorkTimes {
+    fn add(&mut self, other: &WorkTimes) {
         self.count += other.count;
         self.waiting_ns = self.waiting_ns.saturating_add(other.waiting_ns);
         self.holding_ns = self.holding_ns.saturating_add(other.holding_ns);
@@ -61,12 +61,12 @@ impl Unit {
 }
 
 /// Gathers times; the number of kinds is bounded.
-pub struct Table {
+pub struct GvlTimes {
     labels_max: usize,
-    units: HashMap<String, Unit>,
+    units: HashMap<String, WorkTimes>,
 }
 
-impl Table {
+impl GvlTimes {
     /// An empty table of at most `labels_max` kinds, besides `(other)`.
     pub fn new(labels_max: usize) -> Self {
         Self { labels_max, units: HashMap::new() }
@@ -76,30 +76,31 @@ impl Table {
     pub fn record(&mut self, label: &str, waiting_ns: u64, holding_ns: u64, total_ns: u64) {
         let mut waits = [0; WAIT_CLASSES];
         waits[wait_class(waiting_ns)] = 1;
-        let one = Unit { label: String::new(), count: 1, waiting_ns, holding_ns, total_ns, waits };
+        let one =
+            WorkTimes { label: String::new(), count: 1, waiting_ns, holding_ns, total_ns, waits };
         let full = self.units.len() >= self.labels_max;
         let label = if full && !self.units.contains_key(label) { OTHER } else { label };
         match self.units.get_mut(label) {
             Some(unit) => unit.add(&one),
-            None => drop(self.units.insert(label.into(), Unit { label: label.into(), ..one })),
+            None => drop(self.units.insert(label.into(), WorkTimes { label: label.into(), ..one })),
         }
     }
 
     /// What was gathered.
-    pub fn waits(&self) -> Waits {
-        Waits::of(self.units.values().cloned().collect())
+    pub fn waits(&self) -> GvlReport {
+        GvlReport::of(self.units.values().cloned().collect())
     }
 }
 
 /// Times by kind of unit, most waiting first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waits {
+pub struct GvlReport {
     /// The kinds.
-    pub units: Vec<Unit>,
+    pub units: Vec<WorkTimes>,
 }
 
-impl Waits {
-    fn of(mut units: Vec<Unit>) -> Self {
+impl GvlReport {
+    fn of(mut units: Vec<WorkTimes>) -> Self {
         units.sort_by(|a, b| b.waiting_ns.cmp(&a.waiting_ns).then_with(|| a.label.cmp(&b.label)));
         Self { units }
     }
@@ -107,9 +108,9 @@ impl Waits {
     /// The times of two processes together.
     pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
-        let mut units: HashMap<&str, Unit> = HashMap::new();
+        let mut units: HashMap<&str, WorkTimes> = HashMap::new();
         for unit in one.units.iter().chain(&other.units) {
-            let empty = || Unit { label: unit.label.clone(), ..Unit::default() };
+            let empty = || WorkTimes { label: unit.label.clone(), ..WorkTimes::default() };
             units.entry(&unit.label).or_insert_with(empty).add(unit);
         }
         Some(Self::of(units.into_values().collect()))

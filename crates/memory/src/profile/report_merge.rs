@@ -3,19 +3,19 @@
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
-use super::hash::Map;
-use super::report::{Report, Row};
-use super::{gvl, Frame, Tally};
+use super::report::{Report, SiteRow};
+use super::{gvl_times, Frame, SiteTotals};
+use rustc_hash::FxHashMap;
 
 /// Things kept once, numbered in the order they came.
-struct Index<T> {
+struct Interner<T> {
     list: Vec<T>,
-    index: Map<T, u32>,
+    index: FxHashMap<T, u32>,
 }
 
-impl<T: Clone + Eq + Hash> Index<T> {
+impl<T: Clone + Eq + Hash> Interner<T> {
     fn new() -> Self {
-        Self { list: Vec::new(), index: Map::default() }
+        Self { list: Vec::new(), index: FxHashMap::default() }
     }
 
     fn number(&mut self, thing: &T) -> u32 {
@@ -29,15 +29,15 @@ impl<T: Clone + Eq + Hash> Index<T> {
     }
 }
 
-struct Merge {
-    frames: Index<Frame>,
-    locations: Index<(u32, u32)>,
-    stacks: Index<Vec<u32>>,
-    classes: Index<String>,
-    rows: Map<(u32, u32), Tally>,
+struct ReportMerge {
+    frames: Interner<Frame>,
+    locations: Interner<(u32, u32)>,
+    stacks: Interner<Vec<u32>>,
+    classes: Interner<String>,
+    rows: FxHashMap<(u32, u32), SiteTotals>,
 }
 
-impl Merge {
+impl ReportMerge {
     fn add(&mut self, report: &Report) {
         for row in &report.rows {
             let tally = &row.tally;
@@ -58,12 +58,14 @@ impl Merge {
         }
     }
 
-    fn rows(&mut self) -> Vec<Row> {
+    fn rows(&mut self) -> Vec<SiteRow> {
         let sums = std::mem::take(&mut self.rows);
-        let mut rows: Vec<Row> =
-            sums.into_iter().map(|((stack, class), tally)| Row { stack, class, tally }).collect();
+        let mut rows: Vec<SiteRow> = sums
+            .into_iter()
+            .map(|((stack, class), tally)| SiteRow { stack, class, tally })
+            .collect();
         rows.sort_by(|a, b| {
-            let weight = |row: &Row| (row.tally.live.bytes, row.tally.allocated.bytes);
+            let weight = |row: &SiteRow| (row.tally.live.bytes, row.tally.allocated.bytes);
             let order = weight(b).partial_cmp(&weight(a)).unwrap_or(std::cmp::Ordering::Equal);
             order.then((a.stack, a.class).cmp(&(b.stack, b.class)))
         });
@@ -75,19 +77,19 @@ impl Report {
     /// Puts the reports of several processes together: same code and class,
     /// one row. None give an empty report.
     pub fn merge(reports: Vec<Report>) -> Report {
-        let mut merge = Merge {
-            frames: Index::new(),
-            locations: Index::new(),
-            stacks: Index::new(),
-            classes: Index::new(),
-            rows: Map::default(),
+        let mut merge = ReportMerge {
+            frames: Interner::new(),
+            locations: Interner::new(),
+            stacks: Interner::new(),
+            classes: Interner::new(),
+            rows: FxHashMap::default(),
         };
         let mut merged = Report::default();
         for mut report in reports {
             merge.add(&report);
             merged.sources.append(&mut report.sources);
             merged.collections.append(&mut report.collections);
-            merged.gvl = gvl::Waits::join(merged.gvl.take(), report.gvl.take());
+            merged.gvl = gvl_times::GvlReport::join(merged.gvl.take(), report.gvl.take());
         }
         merged.sources.sort_by_key(|s| (s.about.worker.unwrap_or(u32::MAX), s.about.pid));
         merged.collections.sort_by(|a, b| a.unix_s.total_cmp(&b.unix_s));

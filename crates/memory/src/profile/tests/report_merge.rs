@@ -1,6 +1,6 @@
 //! Several workers' reports as one.
 
-use super::super::{Collection, Profile, Report};
+use super::super::{CollectionKind, Profile, Report};
 use super::{about, hostile_report, name_all, small_report, DEAD, WIDE};
 
 #[test]
@@ -93,7 +93,7 @@ fn a_damaged_report_does_no_harm() {
 #[test]
 fn nothing_sampled_nothing_reported() {
     let mut profile = Profile::new(WIDE);
-    profile.after_mark(Collection::Minor, |_| DEAD);
+    profile.after_mark(CollectionKind::Minor, |_| DEAD);
     let report = profile.report(about(0));
     assert!(report.rows.is_empty() && report.stacks.is_empty() && report.frames.is_empty());
     assert_eq!(report.sources[0].minor, 1);

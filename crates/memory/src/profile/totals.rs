@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// Objects and their bytes: an estimate, the weights of samples added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(f64, f64)", into = "(f64, f64)")]
-pub struct Amount {
+pub struct ObjectTotals {
     /// Number of objects.
     pub objects: f64,
     /// Their bytes.
     pub bytes: f64,
 }
 
-impl Amount {
+impl ObjectTotals {
     /// Adds a sample that stands for `weight` objects of `bytes` each.
     pub fn add(&mut self, weight: f64, bytes: usize) {
         self.objects += weight;
@@ -36,21 +36,21 @@ impl Amount {
     }
 }
 
-impl AddAssign for Amount {
+impl AddAssign for ObjectTotals {
     fn add_assign(&mut self, other: Self) {
         self.objects += other.objects;
         self.bytes += other.bytes;
     }
 }
 
-impl From<(f64, f64)> for Amount {
+impl From<(f64, f64)> for ObjectTotals {
     fn from((objects, bytes): (f64, f64)) -> Self {
         Self { objects, bytes }
     }
 }
 
-impl From<Amount> for (f64, f64) {
-    fn from(amount: Amount) -> Self {
+impl From<ObjectTotals> for (f64, f64) {
+    fn from(amount: ObjectTotals) -> Self {
         (amount.objects, amount.bytes)
     }
 }
@@ -72,41 +72,41 @@ pub fn age_bucket(age: u16) -> usize {
 }
 
 /// Amounts by age class ([`AGE_NAMES`]).
-pub type Ages = [Amount; AGES];
+pub type TotalsByAge = [ObjectTotals; AGES];
 
-fn nothing(ages: &Ages) -> bool {
-    ages.iter().all(Amount::is_zero)
+fn nothing(ages: &TotalsByAge) -> bool {
+    ages.iter().all(ObjectTotals::is_zero)
 }
 
 /// What was seen of the objects of one stack and class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Tally {
+pub struct SiteTotals {
     /// Samples taken: how well the estimates are founded.
     pub samples: u64,
     /// Allocated, with what objects have grown by since.
-    pub allocated: Amount,
+    pub allocated: ObjectTotals,
     /// Found dead, or shed by objects that shrank.
-    pub freed: Amount,
+    pub freed: ObjectTotals,
     /// Not known to be dead.
-    pub live: Amount,
+    pub live: ObjectTotals,
     /// Became old, up to now.
-    pub promoted: Amount,
-    /// Live and old.
-    pub old: Amount,
+    pub promoted: ObjectTotals,
+    /// LiveSamples and old.
+    pub old: ObjectTotals,
     /// `freed` by the collections survived before: class 0 died in its first.
     #[serde(skip_serializing_if = "nothing")]
-    pub freed_ages: Ages,
+    pub freed_ages: TotalsByAge,
     /// `live` by the collections survived so far: class 0 has seen none yet.
     #[serde(skip_serializing_if = "nothing")]
-    pub live_ages: Ages,
+    pub live_ages: TotalsByAge,
 }
 
-impl Tally {
+impl SiteTotals {
     /// Whether there is nothing to show.
     pub fn is_empty(&self) -> bool {
         let amounts = [self.allocated, self.freed, self.live, self.promoted];
-        self.samples == 0 && amounts.iter().all(Amount::is_zero)
+        self.samples == 0 && amounts.iter().all(ObjectTotals::is_zero)
     }
 
     /// The share of objects still alive, of those that met a collection.
@@ -136,8 +136,8 @@ impl Tally {
     }
 }
 
-impl AddAssign<&Tally> for Tally {
-    fn add_assign(&mut self, other: &Tally) {
+impl AddAssign<&SiteTotals> for SiteTotals {
+    fn add_assign(&mut self, other: &SiteTotals) {
         self.samples += other.samples;
         self.allocated += other.allocated;
         self.freed += other.freed;

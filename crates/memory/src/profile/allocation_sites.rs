@@ -1,16 +1,16 @@
 //! What is summed per pair of stack and class.
 
-use super::amount::{age_bucket, Ages, Amount, Tally};
-use super::hash::Map;
-use super::live::Sample;
-use super::recent::Collected;
-use super::report::Row;
-use super::Fate;
+use super::live_samples::LiveSample;
+use super::recent_collections::CollectionRecord;
+use super::report::SiteRow;
+use super::totals::{age_bucket, ObjectTotals, SiteTotals, TotalsByAge};
+use super::ObjectState;
+use rustc_hash::FxHashMap;
 
 /// The classes' index of "some class or other".
 const OTHER_CLASS: u32 = 0;
 
-struct Class {
+struct ClassName {
     /// Its address; 0 for objects that have none.
     id: usize,
     /// Ruby's number of the type, which names it until something better does.
@@ -20,101 +20,106 @@ struct Class {
 
 /// Sums of one stack and class. What is live is not here: it is added up from
 /// the samples when asked for, so that survivors cost nothing.
-struct Cell {
+struct AllocationSite {
     stack: u32,
     class: u32,
     samples: u64,
-    allocated: Amount,
-    promoted: Amount,
-    freed_ages: Ages,
+    allocated: ObjectTotals,
+    promoted: ObjectTotals,
+    freed_ages: TotalsByAge,
 }
 
-impl Cell {
+impl AllocationSite {
     fn of(stack: u32, class: u32) -> Self {
         Self {
             stack,
             class,
             samples: 0,
-            allocated: Amount::default(),
-            promoted: Amount::default(),
-            freed_ages: Ages::default(),
+            allocated: ObjectTotals::default(),
+            promoted: ObjectTotals::default(),
+            freed_ages: TotalsByAge::default(),
         }
     }
 }
 
-/// A bounded table of cells, with the classes they refer to.
-pub(super) struct Cells {
-    /// Most cells, besides one per stack for what found no room.
+/// A bounded table of sites, with the classes they refer to.
+pub(super) struct AllocationSites {
+    /// Most sites, besides one per stack for what found no room.
     cells_max: usize,
-    classes: Vec<Class>,
-    /// By address, or by type for those without a class.
-    class_index: Map<(usize, u8), u32>,
-    cells: Vec<Cell>,
-    cell_index: Map<(u32, u32), u32>,
+    classes: Vec<ClassName>,
+    /// SampleType address, or by type for those without a class.
+    class_index: FxHashMap<(usize, u8), u32>,
+    sites: Vec<AllocationSite>,
+    cell_index: FxHashMap<(u32, u32), u32>,
 }
 
 fn class_key(id: usize, kind: u8) -> (usize, u8) {
     (id, if id == 0 { kind } else { 0 })
 }
 
-impl Cells {
+impl AllocationSites {
     pub(super) fn new(cells_max: usize) -> Self {
-        let other = Class { id: 0, kind: 0, name: Some("(other)".into()) };
+        let other = ClassName { id: 0, kind: 0, name: Some("(other)".into()) };
         Self {
             cells_max,
             classes: vec![other],
-            class_index: Map::default(),
-            cells: Vec::new(),
-            cell_index: Map::default(),
+            class_index: FxHashMap::default(),
+            sites: Vec::new(),
+            cell_index: FxHashMap::default(),
         }
     }
 
-    /// The cell of a stack and class, and whether it is that of the class: if it
+    /// The site of a stack and class, and whether it is that of the class: if it
     /// is new and there is no room, the stack's other classes share one.
     pub(super) fn find_or_add(&mut self, stack: u32, class: usize, kind: u8) -> (u32, bool) {
         let key = class_key(class, kind);
-        let room = self.cells.len() < self.cells_max;
+        let room = self.sites.len() < self.cells_max;
         let class_index = match self.class_index.get(&key) {
             Some(&known) => known,
-            None if !room => return (self.cell(stack, OTHER_CLASS), false),
+            None if !room => return (self.site(stack, OTHER_CLASS), false),
             None => {
                 let index = self.classes.len() as u32;
-                self.classes.push(Class { id: class, kind, name: None });
+                self.classes.push(ClassName { id: class, kind, name: None });
                 self.class_index.insert(key, index);
                 index
             }
         };
         if room || self.cell_index.contains_key(&(stack, class_index)) {
-            (self.cell(stack, class_index), true)
+            (self.site(stack, class_index), true)
         } else {
-            (self.cell(stack, OTHER_CLASS), false)
+            (self.site(stack, OTHER_CLASS), false)
         }
     }
 
-    fn cell(&mut self, stack: u32, class: u32) -> u32 {
-        let cells = &mut self.cells;
+    fn site(&mut self, stack: u32, class: u32) -> u32 {
+        let sites = &mut self.sites;
         *self.cell_index.entry((stack, class)).or_insert_with(|| {
-            cells.push(Cell::of(stack, class));
-            cells.len() as u32 - 1
+            sites.push(AllocationSite::of(stack, class));
+            sites.len() as u32 - 1
         })
     }
 
-    pub(super) fn allocated(&mut self, cell: u32, weight: f64, bytes: usize) {
-        let cell = &mut self.cells[cell as usize];
-        cell.samples += 1;
-        cell.allocated.add(weight, bytes);
+    pub(super) fn allocated(&mut self, site: u32, weight: f64, bytes: usize) {
+        let site = &mut self.sites[site as usize];
+        site.samples += 1;
+        site.allocated.add(weight, bytes);
     }
 
     /// Books what a collection made of a sample; true if it lives on.
-    pub(super) fn settle(&mut self, sample: &mut Sample, fate: &Fate, sum: &mut Collected) -> bool {
-        if fate.class != 0 {
-            self.reclass(sample, fate.class);
+    pub(super) fn settle(
+        &mut self,
+        sample: &mut LiveSample,
+        state: &ObjectState,
+        sum: &mut CollectionRecord,
+    ) -> bool {
+        if state.class != 0 {
+            self.reclass(sample, state.class);
         }
-        if fate.bytes != 0 && fate.bytes != sample.bytes {
-            self.resize(sample, fate.bytes, sum);
+        if state.bytes != 0 && state.bytes != sample.bytes {
+            self.resize(sample, state.bytes, sum);
         }
         let (weight, bytes) = (sample.weight, sample.bytes);
-        if !fate.alive {
+        if !state.alive {
             self.freed_at(sample).add(weight, bytes);
             sum.freed.add(weight, bytes);
             if sample.old {
@@ -122,11 +127,11 @@ impl Cells {
             }
             return false;
         }
-        if fate.old && !sample.old {
-            self.cells[sample.cell as usize].promoted.add(weight, bytes);
+        if state.old && !sample.old {
+            self.sites[sample.site as usize].promoted.add(weight, bytes);
             sum.promoted.add(weight, bytes);
         }
-        sample.old = fate.old;
+        sample.old = state.old;
         sample.age = sample.age.saturating_add(1);
         sum.surviving.add(weight, bytes);
         if sample.old {
@@ -135,35 +140,40 @@ impl Cells {
         true
     }
 
-    fn freed_at(&mut self, sample: &Sample) -> &mut Amount {
-        &mut self.cells[sample.cell as usize].freed_ages[age_bucket(sample.age)]
+    fn freed_at(&mut self, sample: &LiveSample) -> &mut ObjectTotals {
+        &mut self.sites[sample.site as usize].freed_ages[age_bucket(sample.age)]
     }
 
-    /// Moves a sample, and what was allocated with it, to the cell of another
+    /// Moves a sample, and what was allocated with it, to the site of another
     /// class: an object's class may be set after its allocation.
-    fn reclass(&mut self, sample: &mut Sample, class: usize) {
-        let cell = &self.cells[sample.cell as usize];
-        let before = &self.classes[cell.class as usize];
-        if before.id == class || cell.class == OTHER_CLASS {
+    fn reclass(&mut self, sample: &mut LiveSample, class: usize) {
+        let site = &self.sites[sample.site as usize];
+        let before = &self.classes[site.class as usize];
+        if before.id == class || site.class == OTHER_CLASS {
             return;
         }
-        let (stack, kind) = (cell.stack, before.kind);
+        let (stack, kind) = (site.stack, before.kind);
         let (to, _) = self.find_or_add(stack, class, kind);
-        let mut moved = Amount::default();
+        let mut moved = ObjectTotals::default();
         moved.add(sample.weight, sample.bytes);
-        self.cells[to as usize].allocated += moved;
-        self.cells[to as usize].samples += 1;
-        let from = &mut self.cells[sample.cell as usize];
-        from.allocated += Amount { objects: -moved.objects, bytes: -moved.bytes };
+        self.sites[to as usize].allocated += moved;
+        self.sites[to as usize].samples += 1;
+        let from = &mut self.sites[sample.site as usize];
+        from.allocated += ObjectTotals { objects: -moved.objects, bytes: -moved.bytes };
         from.samples = from.samples.saturating_sub(1);
-        sample.cell = to;
+        sample.site = to;
     }
 
     /// An object grew (which counts as allocated) or shrank (as freed).
-    pub(super) fn resize(&mut self, sample: &mut Sample, bytes: usize, sum: &mut Collected) {
+    pub(super) fn resize(
+        &mut self,
+        sample: &mut LiveSample,
+        bytes: usize,
+        sum: &mut CollectionRecord,
+    ) {
         if bytes > sample.bytes {
             let grown = (bytes - sample.bytes) as f64 * sample.weight;
-            self.cells[sample.cell as usize].allocated.bytes += grown;
+            self.sites[sample.site as usize].allocated.bytes += grown;
             sum.allocated.bytes += grown;
         } else {
             let shed = (sample.bytes - bytes) as f64 * sample.weight;
@@ -200,15 +210,15 @@ impl Cells {
 
     pub(super) fn class_names(&self) -> Vec<String> {
         let name =
-            |class: &Class| class.name.clone().unwrap_or_else(|| kind_name(class.kind).into());
+            |class: &ClassName| class.name.clone().unwrap_or_else(|| kind_name(class.kind).into());
         self.classes.iter().map(name).collect()
     }
 
     /// All sums, with those of the living.
-    pub(super) fn rows(&self, samples: &[Sample]) -> Vec<Row> {
-        let mut rows: Vec<Row> = self.cells.iter().map(row).collect();
+    pub(super) fn rows(&self, samples: &[LiveSample]) -> Vec<SiteRow> {
+        let mut rows: Vec<SiteRow> = self.sites.iter().map(row).collect();
         for sample in samples {
-            let tally = &mut rows[sample.cell as usize].tally;
+            let tally = &mut rows[sample.site as usize].tally;
             tally.live.add(sample.weight, sample.bytes);
             tally.live_ages[age_bucket(sample.age)].add(sample.weight, sample.bytes);
             if sample.old {
@@ -221,25 +231,25 @@ impl Cells {
     pub(super) fn memory_bytes(&self) -> usize {
         let names: usize = self.classes.iter().flat_map(|class| &class.name).map(String::len).sum();
         names
-            + self.classes.capacity() * size_of::<Class>()
+            + self.classes.capacity() * size_of::<ClassName>()
             + self.class_index.capacity() * 25
-            + self.cells.capacity() * size_of::<Cell>()
+            + self.sites.capacity() * size_of::<AllocationSite>()
             + self.cell_index.capacity() * 13
     }
 }
 
-fn row(cell: &Cell) -> Row {
-    let mut tally = Tally {
-        samples: cell.samples,
-        allocated: cell.allocated,
-        promoted: cell.promoted,
-        freed_ages: cell.freed_ages,
-        ..Tally::default()
+fn row(site: &AllocationSite) -> SiteRow {
+    let mut tally = SiteTotals {
+        samples: site.samples,
+        allocated: site.allocated,
+        promoted: site.promoted,
+        freed_ages: site.freed_ages,
+        ..SiteTotals::default()
     };
-    for age in cell.freed_ages {
+    for age in site.freed_ages {
         tally.freed += age;
     }
-    Row { stack: cell.stack, class: cell.class, tally }
+    SiteRow { stack: site.stack, class: site.class, tally }
 }
 
 /// What objects are called that have no class, by Ruby's number of their type

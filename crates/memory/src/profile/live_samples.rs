@@ -1,25 +1,25 @@
 //! The samples of objects not known to be dead, in a bounded list.
 
-use super::random::Random;
+use fastrand::Rng;
 
 /// More thinning than this leaves nothing to see.
 const KEEP_ONE_IN_MAX: u32 = 1 << 20;
 
 /// A followed object.
-pub(super) struct Sample {
+pub(super) struct LiveSample {
     pub(super) object: usize,
     pub(super) bytes: usize,
     /// Objects this one stands for.
     pub(super) weight: f64,
-    pub(super) cell: u32,
+    pub(super) site: u32,
     /// Collections survived.
     pub(super) age: u16,
     pub(super) old: bool,
 }
 
 /// Followed objects, oldest first.
-pub(super) struct Live {
-    pub(super) samples: Vec<Sample>,
+pub(super) struct LiveSamples {
+    pub(super) samples: Vec<LiveSample>,
     samples_max: usize,
     /// Of so many new samples one is followed, with so many times the weight.
     pub(super) keep_one_in: u32,
@@ -27,20 +27,20 @@ pub(super) struct Live {
     pub(super) thinned: u64,
 }
 
-impl Live {
+impl LiveSamples {
     pub(super) fn new(samples_max: usize) -> Self {
         Self { samples: Vec::new(), samples_max, keep_one_in: 1, thinned: 0 }
     }
 
     /// Follows a new sample, or not, if thinned out.
-    pub(super) fn follow(&mut self, mut sample: Sample, random: &mut Random) {
-        if !random.one_in(self.keep_one_in) {
+    pub(super) fn follow(&mut self, mut sample: LiveSample, random: &mut Rng) {
+        if random.u32(..self.keep_one_in) != 0 {
             return;
         }
         sample.weight *= f64::from(self.keep_one_in);
         if self.samples.len() >= self.samples_max {
             self.thin(random);
-            if !random.one_in(2) {
+            if random.u32(..2) != 0 {
                 return;
             }
             sample.weight *= 2.0;
@@ -49,14 +49,14 @@ impl Live {
     }
 
     /// Drops one of each two neighbours by lot and doubles the weight of the
-    /// other. By lot and not always the second: code that allocates two kinds
+    /// other. SampleType lot and not always the second: code that allocates two kinds
     /// of objects in turn would lose one of them altogether.
-    fn thin(&mut self, random: &mut Random) {
+    fn thin(&mut self, random: &mut Rng) {
         let mut second = false;
         let mut drop_second = false;
         self.samples.retain_mut(|sample| {
             if !second {
-                drop_second = random.one_in(2);
+                drop_second = random.u32(..2) == 0;
             }
             let kept = second != drop_second;
             second = !second;
@@ -75,6 +75,6 @@ impl Live {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.samples.capacity() * size_of::<Sample>()
+        self.samples.capacity() * size_of::<LiveSample>()
     }
 }

@@ -4,9 +4,9 @@
 //! Ruby's own events of the collector are not used: with a hook on any of them
 //! CRuby 3.1 allocates every object the slow way, some 20 ns each. An object of
 //! ours is marked in every collection instead, and its mark function notes that
-//! one has begun: a [`Bell`]. Like every mark function it runs with the GVL, on
+//! one has begun: a [`GcStartMarker`]. Like every mark function it runs with the GVL, on
 //! the thread that collects, where no Ruby object may be allocated; it reads
-//! counters ([`super::stat`]). How a collection ended is read afterwards.
+//! counters ([`super::gc_stat`]). How a collection ended is read afterwards.
 
 use std::cell::Cell;
 use std::ptr;
@@ -21,9 +21,9 @@ use chaton_core::work::Label;
 use magnus::{gc, prelude::*, DataTypeFunctions, Error, Ruby, TypedData};
 use parking_lot::Mutex;
 
-use super::gvl_view;
-use super::stat::{Causes, Stats};
-use super::summary::{Kept, Open, Summary};
+use super::gvl_tracker;
+use super::gc_stat::{GcCauses, Stats};
+use super::collection_summary::{SummaryQueue, OpenCollection, CollectionSummary};
 use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
 
@@ -42,18 +42,18 @@ thread_local! {
 }
 
 /// The watch of this process; made anew after a fork.
-static WATCH: AtomicPtr<Watch> = AtomicPtr::new(ptr::null_mut());
+static MONITOR: AtomicPtr<GcMonitor> = AtomicPtr::new(ptr::null_mut());
 
 /// A unit begins on the calling thread.
 pub fn unit_begins(thread: &Arc<ThreadRecord<UnitLabel>>) {
     HERE.set(Some(thread.clone()));
-    gvl_view::unit_begins();
+    gvl_tracker::unit_begins();
 }
 
 /// It has ended; answers whether there was one.
 pub fn unit_ends() -> bool {
     // A job's number would make each a kind of its own.
-    gvl_view::unit_ends(|| {
+    gvl_tracker::unit_ends(|| {
         unit().map_or_else(String::new, |unit| {
             unit.split(" jid=").next().unwrap_or_default().to_owned()
         })
@@ -81,13 +81,13 @@ fn unit() -> Option<String> {
 
 /// Marked in every collection, because it has no write barrier.
 #[derive(TypedData)]
-#[magnus(class = "Chaton::Native::Bell", free_immediately, mark)]
-pub struct Bell;
+#[magnus(class = "Chaton::Native::GcStartMarker", free_immediately, mark)]
+pub struct GcStartMarker;
 
-impl DataTypeFunctions for Bell {
+impl DataTypeFunctions for GcStartMarker {
     fn mark(&self, _: &gc::Marker) {
         // SAFETY: stored by `start` and never freed.
-        let Some(watch) = (unsafe { WATCH.load(Relaxed).as_ref() }) else { return };
+        let Some(watch) = (unsafe { MONITOR.load(Relaxed).as_ref() }) else { return };
         // A forked child has locks that nobody will open.
         if watch.made_in == generation() {
             watch.rung();
@@ -98,18 +98,18 @@ impl DataTypeFunctions for Bell {
 #[derive(Default)]
 struct State {
     /// The latest collection, until it is known how it ended.
-    open: Option<Open>,
-    kept: Kept,
+    open: Option<OpenCollection>,
+    kept: SummaryQueue,
     /// Time in the collector that has been booked (ns).
     booked_ns: u64,
 }
 
 /// Everything that is kept about collections.
-pub struct Watch {
+pub struct GcMonitor {
     /// The counters.
     pub stats: Stats,
     /// Facts about the latest collection.
-    pub causes: Causes,
+    pub causes: GcCauses,
     pool: Arc<Pool<Unit>>,
     made_in: u32,
     state: Mutex<State>,
@@ -135,7 +135,7 @@ pub struct Watch {
     pub churned: AtomicU64,
 }
 
-impl Watch {
+impl GcMonitor {
     /// Starts to watch this process. What another process watched is forgotten.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Watch {
             eden_slots: AtomicU64::new(stats.room().max(1)),
             latest: AtomicU64::new(stats.count.read()),
             stats,
-            causes: Causes::find(ruby),
+            causes: GcCauses::find(ruby),
             pool: pool.clone(),
             made_in: generation(),
             state: Mutex::new(state),
@@ -161,8 +161,8 @@ impl Watch {
             malloc_seen: AtomicU64::new(0),
             churned: AtomicU64::new(0),
         }));
-        if WATCH.swap(ptr::from_ref(watch).cast_mut(), Release).is_null() {
-            ruby.gc_register_mark_object(ruby.obj_wrap(Bell).as_value());
+        if MONITOR.swap(ptr::from_ref(watch).cast_mut(), Release).is_null() {
+            ruby.gc_register_mark_object(ruby.obj_wrap(GcStartMarker).as_value());
         }
         watch.publish();
         Ok(watch)
@@ -174,7 +174,7 @@ impl Watch {
     }
 
     /// Summaries not fetched before, and how many were dropped.
-    pub fn take_summaries(&self) -> (Vec<Summary>, u64) {
+    pub fn take_summaries(&self) -> (Vec<CollectionSummary>, u64) {
         self.book(true);
         let mut state = self.state.lock();
         (state.kept.take(), state.kept.dropped)
@@ -218,8 +218,8 @@ impl Watch {
         let lines = self.lines.load(Relaxed);
         if lines {
             let summary =
-                Summary { number, by, major_by, unit, filled, malloc, ..Summary::default() };
-            state.open = Some(Open::begin(summary, &self.stats));
+                CollectionSummary { number, by, major_by, unit, filled, malloc, ..CollectionSummary::default() };
+            state.open = Some(OpenCollection::begin(summary, &self.stats));
         }
         drop(state);
         if lines && self.is_time_to_tell() {
@@ -260,7 +260,7 @@ impl Watch {
         }
     }
 
-    /// Whether the collector has been at work since the last [`Watch::book`].
+    /// Whether the collector has been at work since the last [`GcMonitor::book`].
     pub fn is_unbooked(&self) -> bool {
         let ms = self.stats.time_ms.read();
         self.ms_seen.swap(ms, Relaxed) != ms
