@@ -117,6 +117,6 @@ class CompactJobsTest < Minitest::Test
     end
     assert_equal [%w[Mail q]], names.uniq
     names.transpose.each { |same| assert_equal 1, same.map(&:object_id).uniq.size }
-    settled
+    assert_idle
   end
 end
