@@ -3,9 +3,9 @@
 require_relative "chaton/errors"
 require_relative "chaton/version"
 
-# Requiring "chaton" is light on purpose: it starts nothing and loads neither the native extension nor Rack. What an
-# application writes its jobs with is loaded when it is first named. The command line is "chaton/cli",
-# configurations are "chaton/config"; an engine is loaded by what runs it.
+# Requiring "chaton" is cheap: it starts nothing and loads neither the native extension nor Rack. The classes for jobs
+# and consumers are loaded when they are first used. The command line is "chaton/cli", the configuration
+# "chaton/config"; the service loads the engines.
 module Chaton
   autoload :Batch, "chaton/batch"
   autoload :Consumer, "chaton/consumer"
@@ -17,7 +17,7 @@ module Chaton
 
   extend Streams::Producing
 
-  # Reads the configuration of a process that Chaton does not serve: CHATON_CONFIG, else config/chaton.rb.
+  # Reads the configuration in a process that is not a Chaton server: CHATON_CONFIG, else config/chaton.rb.
   #
   # @return [Config::Plan]
   # @raise [ConfigError]
@@ -27,5 +27,5 @@ module Chaton
   end
 end
 
-# Where Rails is there already, `queue_adapter = :chaton` finds its adapter.
+# If Rails is loaded already, `queue_adapter = :chaton` finds its adapter.
 require_relative "chaton/rails" if defined?(ActiveSupport) && ActiveSupport.respond_to?(:on_load)

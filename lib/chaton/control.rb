@@ -5,14 +5,14 @@ require "socket"
 require_relative "errors"
 
 module Chaton
-  # Talking to a running server.
+  # Control of a running server.
   module Control
-    # A client of the control socket: one command, one answer.
+    # A client of the control socket. It sends one command and gets one answer.
     #
     # @example
     #   Chaton::Control::Client.new("tmp/chaton.sock").call("status")["workers"]
     class Client
-      # How long the server may take to answer; it answers from memory.
+      # Time for an answer, which the server gives from memory.
       TIMEOUT_S = 5.0
 
       # @param path [String] the server's control socket
@@ -42,8 +42,8 @@ module Chaton
           JSON.parse(read(socket, deadline))
         end
       rescue Errno::ENOENT, Errno::ECONNREFUSED
-        raise ControlError, "no server listens at #{@path}; is it running, and started from this directory? " \
-                            "Otherwise name its control socket"
+        raise ControlError, "no server listens at #{@path}; is it running, and was it started in this " \
+                            "directory? Otherwise give the path of its control socket"
       rescue Errno::EACCES
         raise ControlError, "#{@path}: permission denied; only the user who runs the server may control it"
       rescue JSON::ParserError, SystemCallError, ArgumentError => e

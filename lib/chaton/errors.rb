@@ -2,76 +2,75 @@
 
 # The errors, split by what the caller should do about them.
 module Chaton
-  # Everything Chaton raises of its own accord.
+  # The base of all errors that Chaton raises.
   class Error < StandardError; end
 
-  # The settings are wrong: mend the configuration, nothing was started.
+  # The settings are wrong: correct the configuration. Nothing was started.
   class ConfigError < Error; end
 
-  # The application could not be loaded: mend the file it names; {#cause} is what was raised there.
+  # The application could not be loaded: correct the file that the message names; {#cause} is the original error.
   class AppLoadError < Error; end
 
-  # An address cannot be listened on: stop who has it, or choose another.
+  # An address cannot be listened on: stop the process that has it, or choose another address.
   class BindError < Error; end
 
   # A running server could not be reached, or refused the command.
   class ControlError < Error; end
 
-  # The unit of work has been answered already; there is nothing to do but to let go of it.
+  # The work has been answered already; stop working on it.
   class ClosedError < Error; end
 
-  # The client has left; stop producing the answer.
+  # The client has disconnected; stop producing the answer.
   class ClientGone < Error; end
 
-  # What the application answered is no Rack response, or holds a header that cannot be sent.
+  # The application's answer is not a Rack response, or has a header that cannot be sent.
   class ResponseError < Error; end
 
-  # The store of jobs could not do it; the subclasses say what to do about it. What was to be stored is not stored,
-  # but for {StoreUnavailable}.
+  # The job store failed; the subclasses tell what to do. Nothing was stored, except maybe with {StoreUnavailable}.
   class StoreError < Error; end
 
-  # The store was not reached, was cut off or answered too late: try again. Whether the last call got through is not
-  # known.
+  # The store was not reached, the connection was lost, or it answered too late: try again. The last call may have
+  # taken effect.
   class StoreUnavailable < StoreError; end
 
-  # Memory or disk is full: make room. Nothing is added. What is stored is kept; a full Redis still gives it out, a
-  # SQLite file may have to wait for room.
+  # Memory or disk is full: make room. Nothing is added, and stored jobs are kept; a full Redis still delivers them, a
+  # SQLite file may need room first.
   class StoreFull < StoreError; end
 
-  # Somebody else held the store's lock for too long: try again.
+  # Another process held the store's lock for too long: try again.
   class StoreBusy < StoreError; end
 
-  # The store's file, or an answer of it, is damaged: restore a backup.
+  # The store's file, or an answer, is damaged: restore a backup.
   class StoreCorrupt < StoreError; end
 
-  # The address, the password or a setting is wrong: mend the configuration.
+  # The address, the password or a setting is wrong: correct the configuration.
   class StoreRefused < StoreError; end
 
-  # The log of records could not do it; the subclasses say what to do about it.
+  # The log of records failed; the subclasses tell what to do.
   class LogError < Error; end
 
-  # The log was not reached, or answered too late: try again. Whether the last call got through is not known.
+  # The log was not reached, or answered too late: try again. The last call may have taken effect.
   class LogUnavailable < LogError; end
 
-  # The log does not take what was asked: mend address, credentials, rights or settings.
+  # The log refuses the call: correct address, credentials, rights or settings.
   class LogRefused < LogError; end
 
-  # There is no such topic or partition: create it (`chaton streams apply`), or mend its name.
+  # There is no such topic or partition: create it (`chaton streams apply`), or correct its name.
   class UnknownTopic < LogError; end
 
-  # There is no room: on the disk, or among the records that wait to be written. Nothing was taken; try again later.
+  # There is no room on the disk, or in the buffer of records that wait to be written. Nothing was written; try later.
   class BufferFull < LogError; end
 
-  # What the log holds is damaged; the message names the file or the partition, and the offset.
+  # The log is damaged; the message names the file or the partition, and the offset.
   class LogCorrupt < LogError; end
 
-  # Another one has taken this place: a newer member of the group, or a newer transaction. Let go of it.
+  # A newer member of the group, or a newer transaction, has replaced this one. Stop using it.
   class LogFenced < LogError; end
 
-  # The record cannot be written as it is: it is too large, or one of its parts is of the wrong kind.
+  # The record cannot be written: it is too large, or a part of it has the wrong type.
   class InvalidRecord < LogError; end
 
-  # The bytes of a record are not what its topic's deserializer reads; the message names the record.
+  # The topic's deserializer cannot read the bytes of a record; the message names the record.
   class DeserializationError < Error; end
 
   # The object belongs to the parent process; make a new one in this process.

@@ -2,9 +2,9 @@
 
 module Chaton
   module Telemetry
-    # What every thread of this process is doing, into the log.
+    # Logs what every thread of this process is doing.
     module Backtraces
-      # Deeper frames say nothing new about what a thread waits for.
+      # Deeper frames do not tell what a thread waits for.
       LINES_MAX = 30
 
       module_function

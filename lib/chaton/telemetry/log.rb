@@ -4,13 +4,12 @@ require "json"
 require "time"
 
 module Chaton
-  # Events on their way out: log, process title, redirected output. Nothing reads them back.
+  # Output for people and programs: log, process title, redirected files.
   module Telemetry
-    # The server's log: one line per event, for a person or for a machine.
+    # The server's log: one line per event, for people or as JSON.
     #
-    # A line is one `write` on an unbuffered IO, so lines of several threads
-    # and of several processes never mix, and nothing has to be locked: the
-    # same Log goes on working in a forked worker.
+    # A line is one `write` on an unbuffered IO, so lines of several threads and processes never mix, and no lock is
+    # needed: the same Log works in a forked worker.
     #
     # @example
     #   log = Chaton::Telemetry::Log.new(format: :human)
@@ -18,8 +17,7 @@ module Chaton
     #   # 2025-11-21 09:30:00.123 [4700] INFO  worker ready  worker=0 pid=4711
     class Log
       LEVELS = { debug: 0, info: 1, warn: 2, error: 3 }.freeze
-      # A backtrace deeper than this is cut: a recursion without end must not
-      # make a line of megabytes.
+      # Deeper backtraces are cut: an endless recursion must not make a line of megabytes.
       BACKTRACE_LINES_MAX = 40
 
       # @return [Symbol] the lowest level that is written
@@ -60,7 +58,7 @@ module Chaton
         @io.write(@json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace))
         nil
       rescue IOError, SystemCallError
-        # The reader of our output has gone; the server is worth more than its log.
+        # The reader of the output has gone, which must not stop the server.
         nil
       end
 
@@ -85,7 +83,7 @@ module Chaton
         text.match?(/\A[^ "=[:cntrl:]]+\z/) ? text : JSON.generate(text)
       end
 
-      # What the application or a client gave must not forge a second line.
+      # Text of the application or of a client must not forge a second line.
       def clean(value)
         text(value).gsub(/[\r\n]+/, " ")
       end

@@ -4,11 +4,9 @@ require "fileutils"
 
 module Chaton
   module Telemetry
-    # Sends standard output and error into files, and opens the files anew when
-    # a log rotator has moved them away (HUP).
+    # Redirects standard output and error into files, and reopens the files after a log rotator has moved them (HUP).
     #
-    # The descriptors 1 and 2 themselves are replaced, so that what Rust and
-    # child processes write follows.
+    # The descriptors 1 and 2 themselves are replaced, so that output of Rust and of child processes follows.
     class Redirect
       # @param setting [Array(String, String, Boolean), nil] a plan's stdout_redirect
       # @return [Redirect]
@@ -35,7 +33,7 @@ module Chaton
       # @raise [SystemCallError] when a file cannot be opened
       def open
         switch(@append ? "a" : "w")
-        # Later openings must never empty what is there.
+        # Only the first opening may empty the file.
         @append = true
       end
 
@@ -51,8 +49,7 @@ module Chaton
       def switch(mode)
         @paths.each do |io, path|
           FileUtils.mkdir_p(File.dirname(path))
-          # Truncating once and then writing with O_APPEND keeps the lines of
-          # several processes apart.
+          # Truncating once and then writing with O_APPEND keeps the lines of several processes apart.
           File.open(path, "w").close if mode == "w"
           io.reopen(path, "a")
           io.sync = true

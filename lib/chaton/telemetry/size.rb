@@ -2,10 +2,10 @@
 
 module Chaton
   module Telemetry
-    # Bytes for people to read.
+    # Formats a number of bytes for people.
     module Size
       UNITS = %w[B KiB MiB GiB TiB].freeze
-      # Below this a decimal says something.
+      # Smaller amounts get a decimal.
       DECIMAL_BELOW = 10
 
       # @return [String] 87_031_808 → "83 MiB"; "-" for nil

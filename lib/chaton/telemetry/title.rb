@@ -4,9 +4,9 @@ require_relative "../version"
 
 module Chaton
   module Telemetry
-    # What `ps` shows for each of our processes.
+    # The titles of Chaton's processes in `ps`.
     module Title
-      # Arguments beyond this are not shown by ps and only cost memory.
+      # Longer titles are not shown by ps and only use memory.
       LENGTH_MAX = 200
 
       module_function

@@ -15,7 +15,7 @@ class BootTest < Minitest::Test
     server.wait_all_gone
   end
 
-  def test_processes_say_what_they_are
+  def test_process_titles
     server = boot(config: "workers 1\ntag \"shop\"")
     assert_match(%r{\Achaton \S+ supervisor \[shop\] tcp://127.0.0.1:#{server.port}}, title(server.pid))
     assert_match(/\Achaton worker 0 web \[shop\]/, title(server.workers.first))

@@ -48,7 +48,7 @@ class HealthTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_stopped_process_is_told_apart
+  def test_a_stopped_process_is_distinguished_from_a_held_gvl
     server = boot(rackup: APP, config: "workers 1\nalive_timeout_s #{ALIVE_TIMEOUT_S}")
     server.signal("STOP", server.workers.first)
     server.wait_line(/worker killed: .*nothing in it answers/)
@@ -56,7 +56,7 @@ class HealthTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_in_development_nobody_is_killed
+  def test_in_development_no_worker_is_killed
     server = boot(rackup: APP, config: "workers 1\nenvironment \"development\"", env: { "RACK_ENV" => nil })
     pid = server.workers.first
     server.signal("STOP", pid)

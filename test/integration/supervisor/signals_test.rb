@@ -7,7 +7,7 @@ require "support/server"
 class SignalsTest < Minitest::Test
   include ServerTest
 
-  def test_who_comes_in_place_of_a_quiet_worker_is_quiet_until_a_phased_restart
+  def test_a_replacement_of_a_quiet_worker_is_quiet_until_a_phased_restart
     server = boot(config: "workers 2")
     assert server.control("quiet")["ok"]
     server.eventually("both are quiet") { accepting(server) == [false, false] }

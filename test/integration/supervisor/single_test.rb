@@ -27,7 +27,7 @@ class SingleTest < Minitest::Test
     refute_path_exists server.path("tmp/chaton.sock")
   end
 
-  def test_term_answers_what_was_accepted
+  def test_term_answers_accepted_requests
     server = boot(rackup: SLOW, config: "workers 0")
     answer = Thread.new { server.get("/2") }
     server.eventually("the request runs") { server.status["service"]["running"].size == 1 }

@@ -14,7 +14,7 @@ class StopTest < Minitest::Test
     end)
   RUBY
 
-  def test_term_answers_what_was_accepted
+  def test_term_answers_accepted_requests
     server = boot(rackup: SLOW, config: "workers 2\nthreads 1..8")
     clients = Array.new(8) { HttpClient.new(server.port).connect }
     answers = clients.map { |client| Thread.new { client.get("/3") } }

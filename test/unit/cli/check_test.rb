@@ -15,7 +15,7 @@ class CheckTest < CLICase
     options.each { |option| assert_match(/^  #{option.name} /, text) }
   end
 
-  def test_what_is_said_of_streams
+  def test_streams_in_the_report
     FileUtils.mkdir_p("config")
     File.write("config/chaton.rb", <<~RUBY)
       streams do
@@ -54,7 +54,7 @@ class CheckTest < CLICase
     assert_match(/Nonsense/, errors)
   end
 
-  def test_what_a_server_would_be_started_with
+  def test_memory_settings_in_the_report
     text = chaton("check", "-e", "production", "-C", "-")[1]
     assert_match(/^Memory at the start\n  allocator: \S+/, text)
     refute_match(/none of this is applied/, text)

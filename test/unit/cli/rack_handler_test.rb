@@ -18,7 +18,7 @@ class RackHandlerTest < CLICase
     assert_equal ["unix://#{@root}/a.sock"], plan(Host: "./a.sock", Port: 9292).binds.map(&:to_s)
   end
 
-  def test_what_rails_fills_in_by_itself_yields_to_the_file
+  def test_options_that_rails_sets_by_itself_yield_to_the_file
     rails = { Host: "localhost", Port: 3000, user_supplied_options: [] }
     assert_equal ["tcp://localhost:3000"], plan(**rails).binds.map(&:to_s)
     FileUtils.mkdir_p("config")

@@ -5,7 +5,7 @@ require "chaton/cli/run"
 
 # The parts of `chaton run` that start nothing; test/integration/memory/run_test.rb has the rest.
 class RunCommandTest < CLICase
-  def test_what_follows_the_command_is_its_own
+  def test_arguments_after_the_command_belong_to_it
     arguments = Chaton::CLI::Arguments.new(%w[--eden 64M rake --quiet -w 2], options: Chaton::CLI::Run.options,
                                                                              switches: ["--quiet"], wraps: true)
     assert_equal [{ eden: "64M" }, %w[rake --quiet -w 2], []], [arguments.given, arguments.rest, arguments.problems]
@@ -26,7 +26,7 @@ class RunCommandTest < CLICase
     assert_equal [126, "", "chaton run: ./data: it cannot be executed (EACCES)\n"], chaton("run", "./data")
   end
 
-  def test_what_readings_are_kept_under
+  def test_readings_are_stored_under_the_program_s_name
     { %w[sidekiq -c 5] => "sidekiq", %w[bundle exec sidekiq] => "sidekiq", %w[ruby -Ilib bin/x.rb] => "x.rb",
       %w[bundle3.1 exec rails runner X.y] => "rails-runner", %w[env A=1 rake jobs:work] => "rake-jobs:work",
       %w[ruby] => "ruby", %w[/usr/bin/ruby3.3 a] => "a" }

@@ -144,7 +144,7 @@ class CLITraceTest < CLICase
     end
   end
 
-  def test_who_does_not_answer_is_not_waited_for_forever
+  def test_a_worker_without_an_answer_is_reported_after_the_timeout
     socket.open(beside: "#{@root}/control.sock") do |box|
       send_answer({ "reply_to" => box.path }, answer(0))
       assert_equal [0], box.collect(2, 0.05).map(&:worker)

@@ -6,7 +6,7 @@ require "chaton/config"
 class BindTest < Minitest::Test
   def cast(text) = Chaton::Config::Types::BindAddress.new.cast(text)
 
-  def test_what_is_understood
+  def test_valid_values
     {
       "tcp://127.0.0.1:3000" => "tcp://127.0.0.1:3000", "http://localhost:80/" => "tcp://localhost:80",
       "tcp://0.0.0.0" => "tcp://0.0.0.0:9292", "tcp://:30" => "tcp://0.0.0.0:30", "tcp://[::1]:0" => "tcp://[::1]:0",
@@ -16,7 +16,7 @@ class BindTest < Minitest::Test
     assert_equal [5, "::1"], [cast("tcp://h:1?backlog=5").backlog, cast("tcp://[::1]:1").host]
   end
 
-  def test_what_is_refused_and_why
+  def test_refused_values_and_their_reasons
     {
       "ssl://0.0.0.0:443" => /asks for TLS/, "https://0.0.0.0" => /asks for TLS/,
       "0.0.0.0:80" => %r{write tcp://0.0.0.0:80},

@@ -7,7 +7,7 @@ class JobsConfigTest < ConfigCase
 
   def refused(line) = only_problem("jobs do\n#{line}\nend").to_s
 
-  def test_nothing_is_said_about_jobs
+  def test_without_a_jobs_section_there_are_no_jobs
     assert_nil load.jobs
     assert_equal [:web], load.roles
   end

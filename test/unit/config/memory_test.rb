@@ -59,7 +59,7 @@ class MemoryConfigTest < ConfigCase
     assert_equal 'command line: --allocator must be auto, jemalloc, mimalloc or system, not "tcmalloc"', problem.to_s
   end
 
-  def test_what_stands_in_the_wrong_place
+  def test_options_in_the_wrong_section
     assert_match(/write memory \{ eden … \}/, only_problem("eden '64M'").message)
     assert_match(/memory needs a block/, only_problem("memory true").message)
     assert_match(/edne is not an option of memory; did you mean eden/, refused("edne 1"))

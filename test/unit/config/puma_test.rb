@@ -95,13 +95,13 @@ class PumaTest < ConfigCase
     end
   end
 
-  def test_lines_of_puma_alone_are_refused_with_what_to_use_instead
+  def test_lines_only_puma_supports_are_refused_with_an_alternative
     Chaton::Config::PumaLines::REFUSED.each do |name, instead|
       assert_equal "config/chaton.rb:1: #{name} is supported only by Puma: #{instead}", only_problem("#{name} { }").to_s
     end
   end
 
-  def test_lines_that_ask_for_what_is_the_case_anyway
+  def test_lines_with_the_value_that_always_applies_are_accepted
     assert_empty problems("queue_requests\nclean_thread_locals false\nset_remote_address :socket")
     assert_match(/clean_thread_locals true is supported only by Puma/, only_problem("clean_thread_locals").message)
     assert_match(/queue_requests false is supported only by Puma/, only_problem("queue_requests false").message)

@@ -3,7 +3,7 @@
 require_relative "config_case"
 
 class RolesTest < ConfigCase
-  def test_who_does_what
+  def test_roles_of_each_worker
     { ["workers 2", {}] => [[:web], [:web]],
       ["workers 2\njobs { }", {}] => [%i[web jobs]] * 2,
       ["workers web: 2, jobs: 1", {}] => [[:web], [:web], [:jobs]],
@@ -24,7 +24,7 @@ class RolesTest < ConfigCase
     end
   end
 
-  def test_one_process_does_what_is_on
+  def test_one_process_has_all_roles
     assert_equal %i[web jobs], plan("jobs { }").roles
     assert_equal [:jobs], load({ jobs: true, config_file: "-" }).roles
     plan = plan("workers web: 0, jobs: 0\njobs { }")
@@ -37,7 +37,7 @@ class RolesTest < ConfigCase
     assert_equal ["tcp://127.0.0.1:1"], plan("workers jobs: 2, web: 1\nbind 'tcp://127.0.0.1:1'").binds.map(&:to_s)
   end
 
-  def test_a_worker_above_the_configured_number_does_what_the_first_does
+  def test_a_worker_above_the_configured_number_has_the_first_one_s_roles
     plan = plan("workers web: 1, jobs: 1")
     assert_equal [[:web], [:jobs], [:web]], [0, 1, 2].map { |index| plan.roles_of(index) }
   end
@@ -51,7 +51,7 @@ class RolesTest < ConfigCase
     assert_equal 25.0, plan("jobs { threads 3 }").of_process([:jobs]).shutdown_timeout_s
   end
 
-  def test_what_cannot_be_meant
+  def test_impossible_combinations_are_refused
     assert_match(/no role is left/, only_problem("", { web: false }).to_s)
     assert_match(/--jobs asks for jobs, and workers names none/, only_problem("workers web: 2", { jobs: true }).to_s)
     assert_match(/no topic has a consumer/, only_problem("workers web: 1, streams: 1").to_s)

@@ -12,7 +12,7 @@ class SidekiqFileTest < ConfigCase
     assert_raises(Chaton::Config::Invalid) { file(text) }.message
   end
 
-  def test_what_it_says
+  def test_keys_of_the_file_become_settings
     @env["REDIS_URL"] = "redis://127.0.0.1:6379/1"
     plan = file(<<~YAML, { jobs: true, environment: "production" })
       :concurrency: <%= 2 + 3 %>

@@ -15,7 +15,7 @@ class StreamsConfigTest < ConfigCase
 
   def notes(text) = plan("streams do\n#{text}\nend").notes.join("\n")
 
-  def test_nothing_is_said_about_streams
+  def test_without_a_streams_section_there_are_no_streams
     assert_nil load.streams
     assert_equal [:web], load.roles
   end
@@ -65,7 +65,7 @@ class StreamsConfigTest < ConfigCase
     assert_equal [true, false], groups.map { |group| group["group"]["eof"] }
   end
 
-  def test_what_one_topic_says_of_its_group_holds_for_all
+  def test_a_group_setting_of_one_topic_applies_to_all
     streams = streams("topic 'a', A, group: 'g'\ntopic 'b', B, group: 'g', start: :latest")
     assert_equal "latest", JSON.parse(streams.engine_json)["groups"].first["group"]["start"]
     assert_match(/"b" has start: :earliest, and its group "g" has :latest at config.chaton.rb:2; a group has one/,
@@ -198,7 +198,7 @@ class StreamsConfigTest < ConfigCase
     refute_match(/instance_id/, streams("topic 'a', A").engine_json)
   end
 
-  def test_who_has_a_lasting_name_in_kafka_leaves_before_its_successor_comes
+  def test_a_worker_with_a_permanent_name_exits_before_its_successor_starts
     kafka = "broker 'kafka://127.0.0.1:9092'"
     [["static_membership true; #{kafka}", [false, true]], [kafka, [false, false]],
      ["static_membership true", [false, false]]].each do |settings, expected|

@@ -5,7 +5,7 @@ require "chaton/supervisor/phased_restart"
 
 # The hard ceiling, and what becomes of ceilings while all workers are being replaced.
 class CeilingEnforcerHardTest < CeilingEnforcerCase
-  def test_nobody_is_recycled_during_a_phased_restart
+  def test_no_worker_is_recycled_during_a_phased_restart
     build(limit: LIMIT)
     use(child(0), 120)
     3.times { look(held: true) }

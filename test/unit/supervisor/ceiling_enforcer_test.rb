@@ -33,7 +33,7 @@ class CeilingEnforcerTest < CeilingEnforcerCase
     assert_equal 1, status[:recycled_total]
   end
 
-  def test_what_trimming_gave_back_is_enough
+  def test_a_successful_trim_avoids_recycling
     build(limit: LIMIT)
     grow(child(0))
     use(child(0), 80)
@@ -58,7 +58,7 @@ class CeilingEnforcerTest < CeilingEnforcerCase
     assert(both.all? { |child| child.dead? || child.ready? })
   end
 
-  def test_what_was_relieved_is_looked_at_soon
+  def test_a_trim_is_followed_by_an_early_reading
     build(limit: LIMIT, every_s: 3600.0)
     look
     lose(child(0))
@@ -70,7 +70,7 @@ class CeilingEnforcerTest < CeilingEnforcerCase
     assert_match(/110 MiB/, @ceilings.refusal)
   end
 
-  def test_an_idle_one_close_to_its_ceiling_is_told_ever_less_often
+  def test_an_idle_worker_close_to_its_ceiling_trims_less_and_less_often
     build(limit: LIMIT)
     use(child(0), 95)
     60.times { look }
@@ -132,7 +132,7 @@ class CeilingEnforcerTest < CeilingEnforcerCase
     assert_equal 3, @worker_set.children.size
   end
 
-  def test_too_little_for_all_is_said_once
+  def test_cramped_processes_are_logged_once
     build(limit_tree: 100 * MIB, size: 60)
     3.times { look }
     assert_equal 1, @output.string.scan("none has grown since it was ready").size

@@ -93,13 +93,13 @@ class CeilingPolicyTest < Minitest::Test
     end
   end
 
-  def test_the_reason_names_the_ceiling_and_what_was_read
+  def test_the_reason_names_the_ceiling_and_the_reading
     assert_equal "its memory reached 120 B (soft ceiling 100 B)", decide(ONE, [{ pss: 120 }]).reason
     assert_equal "its memory reached 160 B (hard ceiling 150 B)", decide(ONE, [{ pss: 160 }]).reason
     assert_match(/300 B of 300 B together \(limit_tree\)/, decide(TREE, [{ pss: 120 }], total: 300).reason)
   end
 
-  def test_cramped_is_where_nobody_can_be_blamed
+  def test_cramped_means_that_no_worker_has_grown
     policy = Policy.new(limits_of(**TREE))
     same = [worker(0, pss: 150, own: 100, fresh: 100)]
     assert policy.cramped?(same, Policy::TreeReading.new(total: 300))

@@ -61,7 +61,7 @@ class ControlServerTest < Minitest::Test
                  assert_raises(Chaton::ControlError) { client.call("dance") }.message)
   end
 
-  def test_what_is_no_request_is_refused
+  def test_an_invalid_request_is_refused
     assert_match(/not JSON/, ask("nonsense\n"))
     assert_match(/not a JSON object/, ask("[1]\n"))
     assert_match(/longer than/, ask("x" * 5000))
@@ -98,13 +98,13 @@ class ControlServerTest < Minitest::Test
     refute_path_exists stale
   end
 
-  def test_a_path_that_cannot_be_had_is_said
+  def test_an_unusable_path_is_logged
     path = "/proc/no/such.sock"
     Chaton::Supervisor::ControlServer.new(path, log: Chaton::Telemetry::Log.new(io: @output)).open { {} }
     assert_match(/no control socket/, @output.string)
   end
 
-  def test_nobody_there_is_an_error_that_says_so
+  def test_a_missing_server_is_an_error_with_a_message
     error = assert_raises(Chaton::ControlError) { Chaton::Control::Client.new("#{@path}.no").call("status") }
     assert_match(/no server listens at/, error.message)
   end

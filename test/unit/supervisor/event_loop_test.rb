@@ -13,7 +13,7 @@ class EventLoopTest < Minitest::Test
     Source.new([io].compact, due_at, [], 0)
   end
 
-  def test_it_wakes_for_what_is_readable_and_ticks_everyone
+  def test_it_wakes_for_readable_ios_and_ticks_every_source
     one_io, one_in = IO.pipe
     one = source(one_io)
     other = source
@@ -33,7 +33,7 @@ class EventLoopTest < Minitest::Test
     assert_equal 1, due.ticks
   end
 
-  def test_what_an_earlier_source_closed_is_passed_over
+  def test_an_io_closed_by_an_earlier_source_is_skipped
     one_io, one_in = IO.pipe
     other_io, other_in = IO.pipe
     other = source(other_io)

@@ -34,7 +34,7 @@ class HeartbeatTest < Minitest::Test
     assert_in_delta 8.0, one.silent_s(8.0)
   end
 
-  def test_a_ping_just_sent_says_nothing_about_rust
+  def test_a_new_ping_does_not_count_against_rust
     one = heartbeat
     one.pinged(0.0)
     one.rust_answered
@@ -43,7 +43,7 @@ class HeartbeatTest < Minitest::Test
     assert_predicate one, :rust_alive?
   end
 
-  def test_a_whole_process_that_stands_still_is_told_apart
+  def test_a_stopped_process_is_distinguished_from_a_held_gvl
     one = heartbeat
     one.pinged(0.0)
     refute_predicate one, :rust_alive?

@@ -62,7 +62,7 @@ class RecoveryTest < Minitest::Test
     text.lines.map { |line| JSON.parse(line.delete_prefix("R"), symbolize_names: true) }
   end
 
-  def test_a_living_sibling_is_told_at_once
+  def test_a_living_worker_gets_the_jobs_at_once
     build([:web], [:jobs], [:jobs])
     @children.each { |child| make_ready(child) }
     @in_flight_table.write(@children[1].scoreboard_slot, "h:1:n", 4, 9)
@@ -72,7 +72,7 @@ class RecoveryTest < Minitest::Test
     assert_equal [@children[1].scoreboard_slot], @in_flight_table.cleared
   end
 
-  def test_without_one_the_replacement_is_told_once_it_is_ready
+  def test_without_a_living_worker_the_replacement_gets_the_jobs
     build([:jobs])
     make_ready(@children[0])
     @in_flight_table.write(@children[0].scoreboard_slot, "h:1:n")
@@ -84,7 +84,7 @@ class RecoveryTest < Minitest::Test
     assert_equal [{ identity: "h:1:n", cause: "exit 3", tickets: [] }], heard(successor)
   end
 
-  def test_who_was_told_and_dies_too_is_followed
+  def test_jobs_sent_to_a_worker_that_dies_are_sent_again
     build([:jobs], [:jobs], [:jobs])
     @children.each { |child| make_ready(child) }
     @in_flight_table.write(@children[0].scoreboard_slot, "first", 1)
@@ -95,7 +95,7 @@ class RecoveryTest < Minitest::Test
     assert_equal %w[first second], heard(@children[2]).map { |line| line[:identity] }
   end
 
-  def test_no_job_is_blamed_for_an_end_that_we_ordered
+  def test_no_job_is_blamed_when_the_supervisor_stopped_the_worker
     build([:jobs], [:jobs], [:jobs])
     @children.each { |child| make_ready(child) }
     @in_flight_table.write(@children[0].scoreboard_slot, "stopped", 1)
@@ -118,7 +118,7 @@ class RecoveryTest < Minitest::Test
     assert_empty heard(@worker_set.children.last)
   end
 
-  def test_what_waits_is_bounded
+  def test_waiting_records_are_bounded
     build([:jobs])
     recovery = Chaton::Supervisor::JobRecovery.new(@in_flight_table, log: @log)
     300.times do |number|

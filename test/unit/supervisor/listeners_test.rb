@@ -30,7 +30,7 @@ class ListenersTest < Minitest::Test
     Bind.new(scheme: "tcp", host: host, port: port)
   end
 
-  def test_the_port_the_kernel_chose_is_told
+  def test_addresses_contain_the_port_that_the_kernel_chose
     one = listeners(tcp).tap(&:open)
     assert_match(%r{\Atcp://127\.0\.0\.1:[1-9]\d*\z}, one.addresses.first)
   end
@@ -85,7 +85,7 @@ class ListenersTest < Minitest::Test
     assert_match(/restart in full/, assert_raises(Chaton::BindError) { second.inherit }.message)
   end
 
-  def test_what_no_bind_names_is_said
+  def test_an_inherited_socket_without_a_bind_is_logged
     first = listeners(tcp).tap(&:open)
     listeners(env: environment(first)).open
     assert_match(/an inherited socket is closed/, @output.string)

@@ -45,7 +45,7 @@ class MemoryLimitsTest < Minitest::Test
     assert_nil limits_of.soft(0)
   end
 
-  def test_what_does_not_fit_is_refused_with_both_sizes
+  def test_a_refusal_names_both_sizes
     limits = limits_of(limit: 50 << 20)
     assert_nil limits.refusal((50 << 20) - 1)
     assert_match(/\Amemory limit 50 MiB is below what the application needs after loading: 83 MiB; raise `limit`/,
@@ -54,7 +54,7 @@ class MemoryLimitsTest < Minitest::Test
     assert_nil limits_of.refusal(1 << 40)
   end
 
-  def test_who_grows_too_large_while_it_boots_is_told_so
+  def test_a_worker_too_large_while_booting_is_killed_with_a_reason
     assert_match(/\Amemory limit_hard 75 MiB is below what .* while it is loading: 83 MiB; raise `limit_hard`/,
                  limits_of(limit: 50 << 20).refusal_of_boot(83 << 20))
   end
@@ -66,7 +66,7 @@ class MemoryLimitsTest < Minitest::Test
     assert_raises(Chaton::ConfigError) { limits.check(150 << 20, sharers: 3) }
   end
 
-  def test_reading_them_says_what_rules
+  def test_reading_the_limits_logs_the_effective_ones
     output = StringIO.new
     kernel = Kernel.new
     kernel.group = { limit: 100 << 20, current: 0 }

@@ -39,7 +39,7 @@ class MemoryWatchTest < Minitest::Test
     assert_equal 30 + 25 + 20, @monitor.total_now(@now_s + 2.1)
   end
 
-  def test_who_becomes_ready_is_read_at_once
+  def test_a_worker_is_read_as_soon_as_it_is_ready
     watch(limit: 1000)
     assert_operator @monitor.due_at, :<=, now_s
     look
@@ -119,7 +119,7 @@ class MemoryWatchTest < Minitest::Test
     assert_equal({ rss: 60, pss: 60, private: 60, shared: 0, swap: 0 }, @monitor.memory_of(child(0)).fresh)
   end
 
-  def test_who_has_gone_leaves_nothing_behind
+  def test_an_ended_worker_is_forgotten
     watch(limit: 100)
     look
     gone = child(0)
@@ -128,7 +128,7 @@ class MemoryWatchTest < Minitest::Test
     assert_nil @monitor.memory_of(gone).fresh
   end
 
-  def test_nor_does_it_where_only_the_status_is_asked_for
+  def test_an_ended_worker_is_forgotten_without_ceilings
     watch
     gone = child(0)
     @monitor.figures(gone, @now_s)

@@ -24,7 +24,7 @@ class RolloutTest < Minitest::Test
     @other.asked.last.first
   end
 
-  def test_nobody_is_touched_while_the_code_loads
+  def test_no_worker_is_replaced_while_the_code_loads
     step
     assert_empty @other.asked
     assert(@old.all?(&:ready?))
@@ -60,7 +60,7 @@ class RolloutTest < Minitest::Test
     assert_predicate @other, :retired?
   end
 
-  def test_what_was_replaced_is_taken_back
+  def test_replaced_workers_go_back_to_the_old_code
     replace_first
     lose(successor, "exit 1")
     step

@@ -61,7 +61,7 @@ class PidfileTest < Minitest::Test
     Process.wait(pid)
   end
 
-  def test_somebody_elses_is_left
+  def test_another_process_s_pidfile_stays
     one = pidfile.tap(&:write)
     File.write(@path, "1")
     one.remove

@@ -53,7 +53,7 @@ class SingleCeilingTest < Minitest::Test
     assert_equal :trim, @ceiling.check(170.0)
   end
 
-  def test_one_that_has_just_started_goes_on_and_says_so_once
+  def test_a_young_process_goes_on_and_logs_once
     build(limit: 100 * MIB)
     use(110)
     assert_equal :trim, @ceiling.check(10.0)
@@ -97,7 +97,7 @@ class SingleCeilingTest < Minitest::Test
     assert_equal :restart, @ceiling.check(3602.0)
   end
 
-  def test_in_development_it_only_says_so
+  def test_in_development_it_only_logs
     build(limit: 100 * MIB, restarts: false)
     use(110)
     assert_equal :trim, @ceiling.check(100.0)
@@ -106,7 +106,7 @@ class SingleCeilingTest < Minitest::Test
     assert_equal 1, @output.string.scan("it goes on, because it does not restart in development").size
   end
 
-  def test_what_is_shared_with_others_does_not_count_in_full
+  def test_shared_memory_counts_in_part
     build(limit: 100 * MIB)
     use(90, rss: 150)
     assert_nil @ceiling.check(100.0)
@@ -119,7 +119,7 @@ class SingleCeilingTest < Minitest::Test
     assert_equal :trim, @ceiling.check(100.0)
   end
 
-  def test_what_cannot_fit_is_refused
+  def test_an_application_above_the_ceiling_is_refused
     error = assert_raises(Chaton::ConfigError) { build(limit: 30 * MIB) }
     assert_match(/memory limit 30 MiB is below what the application needs after loading: 40 MiB/, error.message)
   end

@@ -23,7 +23,7 @@ class TraceRequestTest < Minitest::Test
 
   WorkerSet = Struct.new(:children)
 
-  def test_every_ready_worker_is_told
+  def test_every_ready_worker_gets_the_command
     children = [Child.new(0), Child.new(1, ready: false), Child.new(2), Child.new(3, reads: false)]
     answer = ask(children, "every" => 5, "duty" => 0.5, "window_ms" => nil, "command" => "trace", "shell" => "rm")
     assert_equal [true, [0, 2]], answer.values_at(:ok, :asked)
@@ -39,7 +39,7 @@ class TraceRequestTest < Minitest::Test
     assert_match(/no worker is ready/, ask([])[:error])
   end
 
-  def test_what_cannot_be_passed_on
+  def test_invalid_requests_are_refused
     { { "action" => "dance" } => /one of start, stop, status, report/, { "worker" => "1" } => /worker must be a number/,
       { "every" => 1.5 } => /every must be a number from 1 to 1000000/, { "duty" => 2 } => /duty must be/,
       { "window_ms" => "1" } => /window_ms must be a number from 0.1 to 1000.0/, { "every" => 0 } => /every must be/,

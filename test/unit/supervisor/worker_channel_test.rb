@@ -17,7 +17,7 @@ class WorkerChannelTest < Minitest::Test
     assert_equal "p", @worker.readpartial(10)
   end
 
-  def test_answers_are_told_in_order
+  def test_events_are_read_in_order
     @worker.write("rg+?r")
     assert_equal %i[rust ruby ready rust], @channel.read
     assert_empty @channel.read
@@ -59,7 +59,7 @@ class WorkerChannelTest < Minitest::Test
     assert_equal [*Array.new(count + 1) { "R#{line}\n" }, "p"], text.lines
   end
 
-  def test_what_a_worker_leaves_unread_is_bounded
+  def test_unread_bytes_are_bounded
     100.times { @channel.recover("x" * 60_000) }
     refute @channel.recover("x" * 60_000)
     @worker.close

@@ -13,7 +13,7 @@ class HooksUnitTest < Minitest::Test
     Hooks.new({ boot: blocks }, log: Chaton::Telemetry::Log.new(io: @output))
   end
 
-  def test_all_run_in_order_with_what_they_take
+  def test_all_hooks_run_in_order_with_their_arguments
     seen = []
     hooks(->(index) { seen << index }, proc { seen << :none }).run(:boot, 7)
     assert_equal [7, :none], seen
@@ -35,7 +35,7 @@ class HooksUnitTest < Minitest::Test
     assert_match(/broken/, @output.string)
   end
 
-  def test_a_moment_nobody_registered_for_is_nothing
+  def test_a_moment_without_hooks_does_nothing
     hooks.run(:restart)
   end
 end

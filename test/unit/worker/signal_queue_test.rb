@@ -46,7 +46,7 @@ class SignalsUnitTest < Minitest::Test
   end
 
   # Between the fork and its own traps a child runs with its parent's.
-  def test_what_a_child_got_before_it_had_traps_is_kept_and_the_parents_left
+  def test_a_child_keeps_its_own_early_signals_only
     @signals = Signals.new(%w[USR1])
     @signals.push("PARENT")
     reader, writer = IO.pipe

@@ -37,7 +37,7 @@ class WorkerUnitTest < Minitest::Test
     [@server, @theirs, @log_reader, @log_writer, @channel].each { |one| one.close unless one.closed? }
   end
 
-  def test_it_says_ready_serves_and_leaves
+  def test_it_reports_ready_serves_and_exits
     start
     assert_equal [:ready], hear
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
@@ -100,7 +100,7 @@ class WorkerUnitTest < Minitest::Test
     assert_predicate leave("TERM"), :success?
   end
 
-  def test_what_does_not_finish_is_given_up
+  def test_unfinished_work_is_given_up
     start(shutdown_timeout_s: 0.1, app: ->(_env) { sleep })
     hear
     client = TCPSocket.new("127.0.0.1", @server.addr[1])

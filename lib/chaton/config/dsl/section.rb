@@ -53,7 +53,7 @@ module Chaton
 
       def assign_renamed(option, name, values)
         @sources.note(here, "#{name} is now #{option.name}; the old name is still accepted")
-        assign(option, option.name, values)
+        assign(option, name, values)
       end
 
       def problem(message, suggestion = nil) = @sources.problem(here, message, suggestion)

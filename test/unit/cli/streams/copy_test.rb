@@ -31,7 +31,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_equal all(@log), all(@kafka, "other")
   end
 
-  def test_it_goes_on_behind_what_was_copied
+  def test_resume_continues_after_the_copied_records
     copy
     @log.produce_many([["events", "c", nil, nil, 0, nil]], 1)
     assert_match(/has records already; --resume continues/, bad("copy", "events", "--to", KAFKA))
@@ -52,7 +52,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_equal all(@log), all(@kafka)
   end
 
-  def test_interrupted_it_says_where_it_is
+  def test_an_interrupt_prints_the_position
     @kafka.define_singleton_method(:produce_many) { |*| raise Interrupt }
     status, out, err = streams("copy", "events", "--to", KAFKA)
     assert_equal [130, ""], [status, out]
@@ -98,7 +98,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_equal [nil, "u"], @opened.last(2).map { |settings| settings["username"] }
   end
 
-  def test_what_cannot_be_copied
+  def test_invalid_copies_are_refused
     assert_match(/--to is missing: chaton streams copy TOPIC --to URL/, bad("copy", "events"))
     assert_match(/has no topic "evnts"; did you mean events\?/, bad("copy", "evnts", "--to", KAFKA))
     assert_match(/no copy of events to events at .* was begun/, bad("copy", "events", "--to", KAFKA, "--resume"))
@@ -108,7 +108,7 @@ class CLIStreamsCopyTest < CLIStreamsCase
     assert_match(%r{--to must be log://PATH.*write kafka://host:9}, bad("copy", "events", "--to", "host:9"))
   end
 
-  def test_a_target_that_somebody_else_writes_to_or_empties
+  def test_a_target_that_another_program_changes_is_refused
     copy
     @kafka.produce_many([["events", "x", nil, nil, 0, nil]], 1)
     assert_match(/has 1 records more than were copied to it/, bad("copy", "events", "--to", KAFKA, "--resume"))

@@ -43,7 +43,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
     assert_equal "nothing waits in events.dead\n", good("dlq", "replay", "events.dead")
   end
 
-  def test_a_header_of_its_own_with_a_name_of_ours_stays
+  def test_an_original_header_with_an_added_name_stays
     letter("v", trace: "t")
     @log.records("events.dead").first.headers["error_class"] = %w[mine IOError]
     good("dlq", "replay", "events.dead")
@@ -63,7 +63,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
     assert_equal "1 to again; 0 still wait in events.dead\n", good("dlq", "replay", "events.dead", "--to", "again")
   end
 
-  def test_what_is_not_durable_is_not_noted
+  def test_progress_stops_at_records_that_are_not_durable
     %w[a b c].each { |value| letter(value) }
     @log.refuse = ->(row) { ["LogUnavailable", "the broker is away"] if row[1] == "b" }
     status, _, err = streams("dlq", "replay", "events.dead")
@@ -75,7 +75,7 @@ class CLIStreamsDlqTest < CLIStreamsCase
     assert_equal %w[a c b c], @log.values("events", 1)
   end
 
-  def test_a_record_that_says_nothing_of_where_it_came_from
+  def test_a_record_without_an_origin_needs_a_topic
     letter("a")
     good("produce", "events.dead", "stray")
     assert_match(%r{events.dead/0 @1 does not tell its topic; name one: --to TOPIC \(1 were sent back},

@@ -31,7 +31,7 @@ class CLIStreamsWritingTest < CLIStreamsCase
     assert_match(/leave "x" out/, bad("produce", "events", "x", "--tombstone", "--key", "k"))
   end
 
-  def test_produce_says_what_failed
+  def test_produce_reports_the_failure
     @log.refuse = ->(row) { ["BufferFull", "the disk is full"] if row[1] == "b" }
     assert_equal "chaton: the disk is full\n", with_input("a\nb\n") { bad("produce", "events", "-") }
     assert_match(/--header must be NAME=VALUE.*not "a"/, bad("produce", "events", "x", "--header", "a"))
@@ -59,7 +59,7 @@ class CLIStreamsWritingTest < CLIStreamsCase
     assert_equal({ "retention.ms" => "60000" }, @log.topics["audit"]["settings"])
   end
 
-  def test_what_cannot_be_done_is_said_after_the_rest
+  def test_impossible_changes_are_reported_after_the_others_are_done
     configure("topic \"events\", partitions: 2\ntopic \"more\", partitions: 1, replication: 3")
     @log.topic("events", partitions: 4)
     status, out, err = streams("apply")
