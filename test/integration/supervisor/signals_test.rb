@@ -41,7 +41,7 @@ class SignalsTest < Minitest::Test
     server.eventually("ready") { said?(server, "ready  listen") }
     File.rename(server.path("out.log"), server.path("out.log.1"))
     server.signal("HUP")
-    server.eventually("a new file") { said?(server, "again") }
+    server.eventually("a new file") { said?(server, "reopened") }
     assert_equal 0, server.stop
     assert_includes server.read("out.log"), "stopped"
     refute_includes server.read("out.log.1"), "stopped"
