@@ -43,7 +43,7 @@ end
 
 def compile(allocator:)
   Toolchain.check!
-  profile = ENV.fetch("CHATON_PROFILE", "quick")
+  profile = ENV.fetch("CHATON_PROFILE", "dev")
   extras = allocator ? allocator_packages : []
   # A server runs without the bundled allocator, so its failure does not stop the extension.
   built = cargo_build(profile, [EXTENSION, *extras])

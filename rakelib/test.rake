@@ -24,7 +24,7 @@ TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
-NICE = { "stress" => 15, "cargo" => 15 }.freeze
+NICE = { "stress" => 5, "cargo" => 10 }.freeze
 # These observe how jobs and requests share the processors, so nothing else runs beside them.
 ALONE = %w[jobs/side_by_side web/accept web/client_gone web/flood web/together]
   .map { |name| "integration/#{name}" }.freeze
