@@ -76,6 +76,8 @@ class TestProcess
     status.success?
   ensure
     limit&.kill
+    # When the run is interrupted.
+    end_group(pid) if ended&.alive?
     lines&.close
   end
 
