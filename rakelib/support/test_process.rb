@@ -77,7 +77,7 @@ class TestProcess
   ensure
     limit&.kill
     # When the run is interrupted.
-    end_group(pid) if ended&.alive?
+    end_group(pid) if pid && !status
     lines&.close
   end
 
