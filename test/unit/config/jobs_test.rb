@@ -54,6 +54,7 @@ class JobsConfigTest < ConfigCase
     assert_equal "redis://127.0.0.1:6379/0", jobs('store "redis://127.0.0.1:6379/0"').store
     assert_nil jobs('store "redis://127.0.0.1:6379/0"').store_file
     assert_match(/write redis:/, refused('store "valkey://127.0.0.1"'))
+    assert_match(/must be sqlite:/, refused('store "memory://test"'))
     assert_match(%r{write sqlite://db/jobs.db}, refused('store "db/jobs.db"'))
     refute_match(/secret/, refused('store "http://me:secret@host"'))
     FileUtils.rm(File.join(@root, "config/chaton.rb"))
