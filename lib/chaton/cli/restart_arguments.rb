@@ -5,7 +5,7 @@ require_relative "../config/options"
 module Chaton
   class CLI
     # The arguments that a restart repeats in the application's directory. If the command was typed in another
-    # directory, relative paths and the configuration file would not be found there, so the arguments are written anew.
+    # directory, relative paths and the configuration file would not be found there, so the arguments are adapted.
     module RestartArguments
       # @param argv [Array<String>] as typed
       # @param given [Hash{Symbol=>Object}] the same, by option

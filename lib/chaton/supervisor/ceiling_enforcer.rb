@@ -32,7 +32,7 @@ module Chaton
         @too_large_at_start = []
       end
 
-      # Continues what has begun, and decides anew after a reading.
+      # Continues what has begun, and decides again after a reading.
       #
       # @param starting [Boolean] whether the first workers are not all ready
       # @param held [Boolean] whether a phased restart replaces all workers; meanwhile they only trim

@@ -79,7 +79,7 @@ module Chaton
         # @param action [String] "start", "stop", "status" or "report"
         # @param settings [Hash{Symbol=>Object}] of the tracer
         # @return [Result] with one answer at least
-        # @raise [ControlError] when there is no server, or nobody answers
+        # @raise [ControlError] when there is no server, or no worker answers
         def ask_workers(action, **settings)
           worker = value(:worker)
           server = control_socket
@@ -90,7 +90,7 @@ module Chaton
           end
         end
 
-        # Prints what is wrong with some.
+        # Prints the warnings.
         def warn_of(result) = result.warnings.each { |warning| @err.puts "chaton: #{warning}" }
 
         def sort(asked, answers)
