@@ -5,7 +5,7 @@ require_relative "pool"
 require_relative "guardian"
 require_relative "active_record_pool"
 require_relative "memory/collector"
-require_relative "memory/trace_desk"
+require_relative "memory/tracer_control"
 require_relative "service/orders"
 require_relative "service/signals"
 require_relative "service/web_side"
@@ -68,7 +68,7 @@ module Chaton
       @plan = @plan.with(threads_max: threads_max)
       @native_pool = Native::Pool.new(pool_settings, @place.board, @leash&.fileno)
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
-      @desk = Memory::TraceDesk.new(@plan, worker: @index, log: @log)
+      @desk = Memory::TracerControl.new(@plan, worker: @index, log: @log)
       @sides = sides
       @pool = Pool.new(@native_pool, handler, log: @log)
       @guardian = Guardian.new(@native_pool, @pool, log: @log, on: reactions).start

@@ -2,7 +2,7 @@
 
 require "etc"
 require_relative "library"
-require_relative "trial"
+require_relative "preload_check"
 
 module Chaton
   module Memory
@@ -57,7 +57,7 @@ module Chaton
       # @param c_library [Symbol] see {c_library}
       # @param trial [#call] variables → what went wrong, or nil
       def initialize(wanted, env:, background: false, mapped: Allocator.mapped, c_library: Allocator.c_library,
-                     trial: Trial.method(:failure))
+                     trial: PreloadCheck.method(:failure))
         @wanted = wanted
         @env = env
         @background = background

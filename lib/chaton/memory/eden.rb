@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "heap"
-require_relative "reading"
+require_relative "heap_reading"
 
 module Chaton
   module Memory
@@ -18,7 +18,7 @@ module Chaton
         @plan = plan
         @log = log
         @intent = Heap::Intent.of(plan.memory)
-        @reading = Reading.take
+        @reading = HeapReading.take
         @bytes = Heap.shape(RUBY_VERSION, @intent, @reading).eden_bytes
       end
 

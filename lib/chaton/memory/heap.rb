@@ -42,7 +42,7 @@ module Chaton
 
       # @param version [String] of Ruby
       # @param intent [Intent]
-      # @param reading [Hash{Symbol=>Object}, nil] see {Reading}; nil: nothing is known yet
+      # @param reading [Hash{Symbol=>Object}, nil] see {HeapReading}; nil: nothing is known yet
       # @return [Shape]
       def self.shape(version, intent, reading) = new(version, intent, reading).shape
 

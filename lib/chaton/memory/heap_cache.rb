@@ -5,7 +5,7 @@ require "json"
 
 module Chaton
   module Memory
-    # The last start's {Reading}, kept in a file: variables of the heap are read when a process begins, when nothing is
+    # The last start's {HeapReading}, kept in a file: variables of the heap are read when a process begins, when nothing is
     # known of the application yet. A reading counts for the same Ruby, the same bundle and the same work only.
     class HeapCache
       # Bytes above which a file is not ours.
@@ -29,7 +29,7 @@ module Chaton
       # Keeps a reading of this start for the next one. Never raises.
       #
       # @param plan [#root, #workers, #roles, #roles_by_worker]
-      # @param reading [Hash{Symbol=>Object}] see {Reading.take}
+      # @param reading [Hash{Symbol=>Object}] see {HeapReading.take}
       # @param log [#info, nil] told where nothing can be kept
       # @return [void]
       def self.note(plan, reading, log: nil)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "outcome"
+require_relative "program_result"
 
 module Chaton
   module Memory
@@ -38,7 +38,7 @@ module Chaton
         started, used = now, Process.times
         start(theirs)
         status = wait
-        Outcome.new(status: status, wall_s: now - started, **cpu_since(used), **figures(said))
+        ProgramResult.new(status: status, wall_s: now - started, **cpu_since(used), **figures(said))
       ensure
         before&.each { |name, handler| trap(name, handler || "DEFAULT") }
         [said, theirs].compact.each(&:close)
@@ -110,7 +110,7 @@ module Chaton
       # The program's own line, else that of the Ruby that ended last (a shell may have started several).
       def figures(pipe)
         text = pipe.read_nonblock(FIGURES_BYTES_MAX, exception: false)
-        lines = text.is_a?(String) ? text.lines.filter_map { |line| Outcome.figures(line) } : []
+        lines = text.is_a?(String) ? text.lines.filter_map { |line| ProgramResult.figures(line) } : []
         ruby = lines.find { |line| line[:pid] == @pid } || lines.last
         peak = [ruby ? ruby[:peak_kib] : 0, @peak_kib].max
         { ruby: ruby, peak_bytes: (peak << 10 if peak.positive?) }

@@ -3,8 +3,8 @@
 require_relative "../native"
 require_relative "../telemetry/size"
 require_relative "heap_cache"
-require_relative "reading"
-require_relative "twins"
+require_relative "heap_reading"
+require_relative "string_dedup"
 require_relative "unmovable"
 
 module Chaton
@@ -36,12 +36,12 @@ module Chaton
         return if !forks? && @plan.development?
 
         begun_s = now_s
-        twins = Twins.new.merge
+        twins = StringDedup.new.merge
         pages = pages_of_heap
         compacted = tidy
         Native::Memory.purge
         report(begun_s, twins, pages, compacted)
-        HeapCache.note(@plan, Reading.take, log: @log)
+        HeapCache.note(@plan, HeapReading.take, log: @log)
       end
 
       private

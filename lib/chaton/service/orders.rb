@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../memory/trace_desk"
+require_relative "../memory/tracer_control"
 
 module Chaton
   class Service
@@ -9,7 +9,7 @@ module Chaton
     # guardian's thread.
     class Orders
       # @param memory [Memory::Collector]
-      # @param desk [Memory::TraceDesk]
+      # @param desk [Memory::TracerControl]
       # @param log [Telemetry::Log]
       def initialize(memory:, desk:, log:)
         @memory = memory

@@ -3,7 +3,7 @@
 require "test_helper"
 require "chaton/config"
 require "chaton/memory/heap"
-require "chaton/memory/reading"
+require "chaton/memory/heap_reading"
 
 class HeapTest < Minitest::Test
   MIB = 1 << 20
@@ -112,7 +112,7 @@ class HeapTest < Minitest::Test
 
   # A Ruby with the variables has the heap that was meant.
   def test_this_ruby_obeys
-    reading = Chaton::Memory::Reading.take
+    reading = Chaton::Memory::HeapReading.take
     env = shape(RUBY_VERSION, reading, eden: 3.0).env
     slots, malloc = IO.popen([env, RbConfig.ruby, "-e", <<~RUBY], &:read).split.map(&:to_i)
       # The limit of malloc is taken over by the first collection.

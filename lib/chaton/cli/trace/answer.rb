@@ -42,7 +42,7 @@ module Chaton
         # @return [String, nil] why it is not ok
         def error = @header["error"]
 
-        # @return [Hash{String=>Object}] of its tracer, see {Memory::TraceDesk}
+        # @return [Hash{String=>Object}] of its tracer, see {Memory::TracerControl}
         def status = @header.except("ok", "bytes")
       end
     end

@@ -4,7 +4,7 @@ module Chaton
   module Memory
     # How a program ended that was started with our settings, and what it took. `ruby` holds the figures of its
     # collector where it was a Ruby that ended by itself.
-    Outcome = Struct.new(:status, :wall_s, :user_s, :system_s, :peak_bytes, :ruby, keyword_init: true) do
+    ProgramResult = Struct.new(:status, :wall_s, :user_s, :system_s, :peak_bytes, :ruby, keyword_init: true) do
       # Collections below which a program did not live long enough to know what stays alive in it.
       const_set(:COLLECTIONS_MIN, 5)
 
@@ -27,7 +27,7 @@ module Chaton
 
       # What is old at the end is what stays alive; what is young may be garbage.
       #
-      # @return [Hash{Symbol=>Object}, nil] see {Reading}
+      # @return [Hash{Symbol=>Object}, nil] see {HeapReading}
       def reading
         return if ruby.nil? || ruby[:collections] < self.class::COLLECTIONS_MIN || ruby[:old].zero?
 

@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/memory/outcome"
+require "chaton/memory/program_result"
 
 class OutcomeTest < Minitest::Test
   LINE = "pid=7 ruby=3.3.8 collections=40 full=6 time_ns=5000 live=30000 old=10000 peak_kib=2048 " \
          "pools=40/20000,80/10000\n"
 
-  def outcome(line) = Chaton::Memory::Outcome.new(ruby: Chaton::Memory::Outcome.figures(line))
+  def outcome(line) = Chaton::Memory::ProgramResult.new(ruby: Chaton::Memory::ProgramResult.figures(line))
 
   def test_figures_of_a_line
     assert_equal({ pid: 7, ruby: "3.3.8", collections: 40, full: 6, time_ns: 5000, live: 30_000, old: 10_000,
-                   peak_kib: 2048, pools: [[40, 20_000], [80, 10_000]] }, Chaton::Memory::Outcome.figures(LINE))
-    [nil, "", "pid=7", LINE.sub("old=10000", "")].each { |line| assert_nil Chaton::Memory::Outcome.figures(line) }
+                   peak_kib: 2048, pools: [[40, 20_000], [80, 10_000]] }, Chaton::Memory::ProgramResult.figures(LINE))
+    [nil, "", "pid=7", LINE.sub("old=10000", "")].each { |line| assert_nil Chaton::Memory::ProgramResult.figures(line) }
   end
 
   # What is young may be garbage: each pool counts for the share that is old.

@@ -2,9 +2,9 @@
 
 require "test_helper"
 require "delegate"
-require "chaton/memory/twins"
+require "chaton/memory/string_dedup"
 
-class TwinsTest < Minitest::Test
+class StringDedupTest < Minitest::Test
   # What a subclass says of itself is not asked.
   class Wilful < Array
     %i[any? map! frozen? equal? class].each { |name| define_method(name) { |*| raise "called #{name}" } }
@@ -95,7 +95,7 @@ class TwinsTest < Minitest::Test
 
   def test_nothing_is_rewritten_where_there_is_little_to_gain
     holder = [text, text]
-    result = Chaton::Memory::Twins.new(share_min: 1.0).merge
+    result = Chaton::Memory::StringDedup.new(share_min: 1.0).merge
     assert_match(/less than 100.0 % of all objects/, result.note)
     assert_operator result.found, :>=, 1
     assert_operator result.bytes, :>, 0
@@ -132,7 +132,7 @@ class TwinsTest < Minitest::Test
 
   private
 
-  def merge(**options) = Chaton::Memory::Twins.new(share_min: 0.0, time_s: 30, **options).merge
+  def merge(**options) = Chaton::Memory::StringDedup.new(share_min: 0.0, time_s: 30, **options).merge
 
   # The time limit of a test has a thread, which may not sleep yet.
   def quietly

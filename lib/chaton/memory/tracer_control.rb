@@ -10,7 +10,7 @@ module Chaton
     #
     # The tracer looks only within short windows. Between them a thread of ours waits without the GVL; there is none
     # while nothing is traced.
-    class TraceDesk
+    class TracerControl
       # Settings an order may give.
       SETTINGS = %w[every duty window_ms].freeze
       # Of the configuration, each with `trace_` before it.

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/memory/trace_desk"
+require "chaton/memory/tracer_control"
 require "chaton/telemetry/log"
 require "json"
 require "socket"
@@ -9,7 +9,7 @@ require "stringio"
 require "tmpdir"
 
 # The desk with a tracer that only notes what it is told.
-class TraceDeskTest < Minitest::Test
+class TracerControlTest < Minitest::Test
   # What Native::Tracer looks like from outside.
   class Tracer
     class << self
@@ -125,7 +125,7 @@ class TraceDeskTest < Minitest::Test
 
   def test_reports_are_bounded
     order("start")
-    reports = Array.new(Chaton::Memory::TraceDesk::REPORTS_MAX) { send_order("report") && @server.accept }
+    reports = Array.new(Chaton::Memory::TracerControl::REPORTS_MAX) { send_order("report") && @server.accept }
     assert_match(/busy with other reports/, order("report").first["error"])
     reports.each(&:read)
     eventually { Thread.list.none? { |thread| thread.name == "chaton trace report" } }
@@ -167,7 +167,7 @@ class TraceDeskTest < Minitest::Test
 
   def desk(trace: false)
     memory = Memory.new(trace, 64, 0.05, 10.0, 1024, 64, 16)
-    Chaton::Memory::TraceDesk.new(Plan.new(memory), worker: 2, tracer: Tracer,
+    Chaton::Memory::TracerControl.new(Plan.new(memory), worker: 2, tracer: Tracer,
                                                     log: Chaton::Telemetry::Log.new(io: @output, level: :debug))
   end
 

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "chaton/memory/reading"
+require "chaton/memory/heap_reading"
 
 class ReadingTest < Minitest::Test
   def test_what_is_in_the_heap
     GC.start
-    reading = Chaton::Memory::Reading.take
+    reading = Chaton::Memory::HeapReading.take
     assert_equal RUBY_VERSION, reading[:ruby]
     assert_operator reading[:live_slots], :>, reading[:old_objects]
     assert_operator reading[:heap_pages] * reading[:slots_per_page], :>, reading[:live_slots] / 4

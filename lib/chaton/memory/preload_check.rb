@@ -6,7 +6,7 @@ module Chaton
   module Memory
     # Starts a Ruby that does nothing with a library loaded first. What stands in the library's head does not tell
     # whether it can be loaded: it may need a newer C library, and then the dynamic linker ends the process.
-    module Trial
+    module PreloadCheck
       # What a user may have put there is not what is tried.
       WITHOUT = { "RUBYOPT" => nil, "RUBYLIB" => nil }.freeze
       # What the linker writes when it goes on without the library.

@@ -8,7 +8,7 @@ module Chaton
     # No code of the application is called: every method here is that of Ruby's own class, whatever a subclass or an
     # object has put in its place. What somebody may tell apart by identity stays as it is: a String that a constant
     # names, and a key of a map by identity. Frozen containers cannot be rewritten, nor can local variables.
-    class Twins
+    class StringDedup
       # Processor time all of it may take.
       TIME_S_MAX = 1.0
       # Twins must be this share of all objects to be worth the second walk, which rewrites.
@@ -28,7 +28,7 @@ module Chaton
       private_constant :OutOfTime
 
       # Ruby's own methods, which objects cannot replace.
-      module Own
+      module CoreMethods
         CLASS = Kernel.instance_method(:class)
         FROZEN = Kernel.instance_method(:frozen?)
         VARIABLES = Kernel.instance_method(:instance_variables)
@@ -48,7 +48,7 @@ module Chaton
         DEFINED = Module.instance_method(:const_defined?)
         CONSTANT = Module.instance_method(:const_get)
       end
-      private_constant :Own
+      private_constant :CoreMethods
 
       # @param time_s [Float] seconds of processor time all of it may take
       # @param share_min [Float] see {SHARE_MIN}
@@ -86,11 +86,11 @@ module Chaton
       def find
         ObjectSpace.each_object(String) do |string|
           tick
-          Own::SCAN.bind_call(string)
-          next unless Own::FROZEN.bind_call(string)
+          CoreMethods::SCAN.bind_call(string)
+          next unless CoreMethods::FROZEN.bind_call(string)
 
-          interned = Own::INTERN.bind_call(string)
-          next if interned.equal?(string) || !Own::CLASS.bind_call(string).equal?(String)
+          interned = CoreMethods::INTERN.bind_call(string)
+          next if interned.equal?(string) || !CoreMethods::CLASS.bind_call(string).equal?(String)
 
           @twins[string] = interned
           @bytes += size(string)
@@ -121,9 +121,9 @@ module Chaton
         # Nobody uses the constants; reading one that is deprecated would say so.
         Warning[:deprecated] = false
         ObjectSpace.each_object(Module) do |holder|
-          Own::CONSTANTS.bind_call(holder, false).each do |name|
+          CoreMethods::CONSTANTS.bind_call(holder, false).each do |name|
             tick
-            @twins.delete(Own::CONSTANT.bind_call(holder, name, false)) if there?(holder, name)
+            @twins.delete(CoreMethods::CONSTANT.bind_call(holder, name, false)) if there?(holder, name)
           end
         end
       ensure
@@ -132,18 +132,18 @@ module Chaton
 
       # Not where reading it would load a file, or call const_missing because the file did not define it.
       def there?(holder, name)
-        !Own::AUTOLOAD.bind_call(holder, name, false) && Own::DEFINED.bind_call(holder, name, false)
+        !CoreMethods::AUTOLOAD.bind_call(holder, name, false) && CoreMethods::DEFINED.bind_call(holder, name, false)
       end
 
       def forget_identities
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if @twins.equal?(hash) || !Own::BY_IDENTITY.bind_call(hash)
+          next if @twins.equal?(hash) || !CoreMethods::BY_IDENTITY.bind_call(hash)
 
-          Own::EACH_KEY.bind_call(hash) { |key| @twins.delete(key) }
+          CoreMethods::EACH_KEY.bind_call(hash) { |key| @twins.delete(key) }
         end
         ObjectSpace.each_object(ObjectSpace::WeakMap) do |map|
-          Own::WEAK_KEYS.bind_call(map).each { |key| @twins.delete(key) }
+          CoreMethods::WEAK_KEYS.bind_call(map).each { |key| @twins.delete(key) }
         end
       end
 
@@ -151,30 +151,30 @@ module Chaton
       def rewrite_arrays
         ObjectSpace.each_object(Array) do |array|
           tick
-          next if Own::FROZEN.bind_call(array) || $LOADED_FEATURES.equal?(array) || $LOAD_PATH.equal?(array)
+          next if CoreMethods::FROZEN.bind_call(array) || $LOADED_FEATURES.equal?(array) || $LOAD_PATH.equal?(array)
 
-          Own::MAP.bind_call(array) { |item| twin(item) } if Own::ANY.bind_call(array) { |item| @twins.key?(item) }
+          CoreMethods::MAP.bind_call(array) { |item| twin(item) } if CoreMethods::ANY.bind_call(array) { |item| @twins.key?(item) }
         end
       end
 
       def rewrite_hashes
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if @twins.equal?(hash) || @merged.equal?(hash) || Own::FROZEN.bind_call(hash)
-          next unless Own::ANY_VALUE.bind_call(hash) { |_, value| @twins.key?(value) }
+          next if @twins.equal?(hash) || @merged.equal?(hash) || CoreMethods::FROZEN.bind_call(hash)
+          next unless CoreMethods::ANY_VALUE.bind_call(hash) { |_, value| @twins.key?(value) }
 
-          Own::MAP_VALUES.bind_call(hash) { |value| twin(value) }
+          CoreMethods::MAP_VALUES.bind_call(hash) { |value| twin(value) }
         end
       end
 
       def rewrite_variables
         ObjectSpace.each_object do |object|
           tick
-          next if equal?(object) || Own::FROZEN.bind_call(object)
+          next if equal?(object) || CoreMethods::FROZEN.bind_call(object)
 
-          Own::VARIABLES.bind_call(object).each do |name|
-            value = Own::READ.bind_call(object, name)
-            Own::WRITE.bind_call(object, name, twin(value)) if @twins.key?(value)
+          CoreMethods::VARIABLES.bind_call(object).each do |name|
+            value = CoreMethods::READ.bind_call(object, name)
+            CoreMethods::WRITE.bind_call(object, name, twin(value)) if @twins.key?(value)
           end
         end
       end

@@ -3,7 +3,7 @@
 module Chaton
   module Memory
     # What is in Ruby's heap: the figures from which the next start derives its shape.
-    module Reading
+    module HeapReading
       # @return [Hash{Symbol=>Object}] ruby: its version; live_slots, old_objects, heap_pages, slots_per_page; pools:
       #   for each size of slots its bytes and how many are alive. Of use after a collection only.
       def self.take
