@@ -25,8 +25,8 @@ module Chaton
         # @return [Hash{Symbol=>Object}] the added headers
         def cause = ADDED.to_h { |name| [name.to_sym, added(name)] }
 
-        # @return [Hash{String=>String, Array, nil}] without the added ones. An original header of the same name comes before
-        #   the added one.
+        # @return [Hash{String=>String, Array, nil}] without the added ones. An original header of the same name comes
+        #   before the added one.
         def headers
           @record.headers.each_with_object({}) do |(name, value), rest|
             next rest[name] = value unless ADDED.include?(name)
