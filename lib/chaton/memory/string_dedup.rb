@@ -153,7 +153,10 @@ module Chaton
           tick
           next if CoreMethods::FROZEN.bind_call(array) || $LOADED_FEATURES.equal?(array) || $LOAD_PATH.equal?(array)
 
-          CoreMethods::MAP.bind_call(array) { |item| twin(item) } if CoreMethods::ANY.bind_call(array) { |item| @twins.key?(item) }
+          next unless CoreMethods::ANY.bind_call(array) { |item| @twins.key?(item) }
+          CoreMethods::MAP.bind_call(array) { |item|
+            twin(item)
+          }
         end
       end
 

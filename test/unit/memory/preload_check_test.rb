@@ -11,7 +11,8 @@ class TrialTest < Minitest::Test
   end
 
   def test_a_library_the_linker_ignores
-    assert_match(/ld.so: .*cannot be preloaded/, Chaton::Memory::PreloadCheck.failure({ "LD_PRELOAD" => "/nonsense.so" }))
+    assert_match(/ld.so: .*cannot be preloaded/,
+                 Chaton::Memory::PreloadCheck.failure({ "LD_PRELOAD" => "/nonsense.so" }))
   end
 
   def test_a_ruby_that_fails

@@ -168,7 +168,7 @@ class TracerControlTest < Minitest::Test
   def desk(trace: false)
     memory = Memory.new(trace, 64, 0.05, 10.0, 1024, 64, 16)
     Chaton::Memory::TracerControl.new(Plan.new(memory), worker: 2, tracer: Tracer,
-                                                    log: Chaton::Telemetry::Log.new(io: @output, level: :debug))
+                                                        log: Chaton::Telemetry::Log.new(io: @output, level: :debug))
   end
 
   def send_order(action, **settings)
