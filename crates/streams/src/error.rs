@@ -1,35 +1,36 @@
 //! Errors of logs.
 
-/// Which way out an error has.
+/// What kind of error it is, by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// Nobody answers, or not in time; trying again may help.
+    /// No answer in time; trying again may help.
     Unreachable,
-    /// The log does not take what was asked: settings, credentials, rights.
+    /// The log does not accept the request: settings, credentials, rights.
     Refused,
     /// No such topic or partition.
     UnknownTopic,
-    /// No room: the disk, or the producer's buffer for longer than its limit.
+    /// The disk or the producer's buffer is full.
     Full,
-    /// What was read is damaged.
+    /// The data is damaged.
     Corrupt,
-    /// Another one has taken this place: a rebalance, a newer transaction.
+    /// A newer group member or transactional producer has taken over.
     Fenced,
-    /// An argument is wrong, as a record larger than the log takes.
+    /// An argument is wrong, for example a record that is too large.
     Invalid,
 }
 
-/// What went wrong, to which thing, and what to do next.
+/// An error of a log. The message says what happened to which thing, and what
+/// to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogError {
-    /// Which way out there is.
+    /// What kind of error it is.
     pub kind: ErrorKind,
-    /// A sentence.
+    /// A sentence for people.
     pub message: String,
 }
 
 impl LogError {
-    /// An error.
+    /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
@@ -43,5 +44,5 @@ impl std::fmt::Display for LogError {
 
 impl std::error::Error for LogError {}
 
-/// Of a log.
+/// The result of a call to a log.
 pub type Result<T> = std::result::Result<T, LogError>;

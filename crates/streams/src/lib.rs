@@ -20,6 +20,7 @@ pub mod batch;
 pub mod engine;
 pub mod error;
 pub mod log;
+mod poll;
 pub mod receipt;
 pub mod record;
 mod record_set;

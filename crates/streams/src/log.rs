@@ -1,6 +1,7 @@
-//! Where records live, behind one set of traits.
+//! Where records live: one set of traits for Kafka and the embedded log.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub mod conformance;
 pub mod kafka;
 pub mod local;
 
-/// A partition of a topic.
+/// A partition of a topic, shown as `topic/number`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Partition {
     /// The topic.
@@ -27,20 +28,27 @@ pub struct Partition {
     pub number: i32,
 }
 
-/// Where to begin.
+impl fmt::Display for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.topic, self.number)
+    }
+}
+
+/// Where reading begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The first record that is kept.
     Earliest,
-    /// Behind the last one.
+    /// Behind the last record.
     Latest,
-    /// This record, or the first after it.
+    /// This offset, or the first record after it.
     Offset(i64),
     /// The first record of this time or later, in ms since 1970.
     Time(i64),
 }
 
-/// How much is read at once; one record may be larger than `bytes`.
+/// How much one fetch returns at most. The first record is returned whole,
+/// even if it is larger than `bytes`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Records at most.
@@ -49,137 +57,139 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// How far a group has come in a partition.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// An offset that a group commits in a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commit {
     /// The topic.
     pub topic: String,
     /// The partition's number.
     pub partition: i32,
-    /// The first record that is not done.
+    /// The first offset that is not processed yet.
     pub offset: i64,
-    /// What the committer noted beside it; at most 4,096 bytes.
+    /// Free text kept with the offset, at most 4,096 bytes.
     #[serde(default)]
     pub metadata: String,
 }
 
-/// A partition that a member has got.
+/// A partition that was assigned to a member.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// Which.
+    /// The partition.
     pub partition: Partition,
-    /// Where the group has come to; `None`: nowhere yet (the member begins as
-    /// `start` of its settings says).
+    /// The committed offset; `None` if the group has not committed here, then
+    /// the member begins at `start` of its settings.
     pub committed: Option<i64>,
-    /// What was noted beside it.
+    /// The metadata of that commit.
     pub metadata: String,
 }
 
 /// What happened to a member.
 #[derive(Clone, Debug)]
 pub enum MemberEvent {
-    /// It may read these from now on.
+    /// The member reads these partitions from now on.
     Assigned(Vec<Assignment>),
-    /// It shall give these up: finish what runs, commit, then call
-    /// [`GroupMember::release`]. Nothing more is fetched of them.
+    /// The member has to give these partitions up: finish what runs, commit,
+    /// then call [`GroupMember::release`]. They are no longer fetched.
     Revoked(Vec<Partition>),
-    /// Others have these already; nothing can be committed any more and
+    /// Other members own these partitions already. Commits are refused, and
     /// [`GroupMember::release`] is not called.
     Lost(Vec<Partition>),
-    /// All records that there are have been fetched (only with `eof` of the
-    /// settings).
-    End(Partition),
-    /// A commit was not taken; what it said is said again with the next one.
+    /// All records of the partition have been fetched. Sent only with the
+    /// setting `eof`.
+    PartitionEof(Partition),
+    /// A commit failed; its offsets are part of the next commit again.
     CommitFailed(LogError),
-    /// Something else is wrong, and is tried again by itself.
-    Trouble(LogError),
-    /// The member cannot go on: wrong credentials, a protocol that the broker
-    /// does not know. The engine makes a new one after a while.
+    /// An error that the member retries by itself.
+    Error(LogError),
+    /// The member cannot go on: wrong credentials, or a protocol that the
+    /// broker does not support. The engine replaces the member after a while.
     Fatal(LogError),
 }
 
 /// One member of a consumer group. Used by one thread.
 pub trait GroupMember: Send {
-    /// Waits until something may be there to poll or to fetch, the bell given
-    /// to [`RecordLog::member`] rings, or time is up. May return early.
+    /// Waits until there may be something to poll or to fetch, the notifier
+    /// given to [`RecordLog::member`] is notified, or the time is up. May
+    /// return early.
     fn wait(&mut self, timeout: Duration);
 
-    /// Whether the last [`GroupMember::wait`] ended since something may be there;
-    /// false: time was up and nothing was heard. Who cannot tell says yes, and
-    /// is asked for every partition each second.
+    /// Whether the last [`GroupMember::wait`] ended because there may be
+    /// something to do; false if the time was up. A log that cannot tell
+    /// returns true.
     fn was_notified(&self) -> bool {
         true
     }
 
-    /// Takes part in the group and adds what happened. Called at least once a
-    /// second as long as the member lives.
+    /// Takes part in the group and appends what happened. Must be called at
+    /// least once a second while the member lives.
     fn poll(&mut self, events: &mut Vec<MemberEvent>);
 
-    /// The next records of an assigned partition, `None` while there are none.
-    /// Each call goes on where the last one ended. Never waits.
+    /// The next records of an assigned partition, `None` if there are none.
+    /// Each call continues where the last one ended. Never blocks.
     ///
     /// # Errors
-    /// What stands in the way; the next call tries again.
+    /// The reason why nothing can be read; the next call tries again.
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>>;
 
-    /// Goes on elsewhere: the next fetch begins there.
+    /// Makes the next fetch begin at this position.
     ///
     /// # Errors
     /// When the log does not answer.
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()>;
 
-    /// Notes how far the group has come: begins to, or with `wait` has done it
-    /// on return.
+    /// Commits offsets: starts the commit, or with `wait` completes it.
     ///
     /// # Errors
-    /// When it could not begin (or, with `wait`, end).
+    /// When the commit could not be started or, with `wait`, completed.
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()>;
 
-    /// Gives revoked partitions up: all of one [`MemberEvent::Revoked`].
+    /// Gives up all partitions of one [`MemberEvent::Revoked`].
     fn release(&mut self, partitions: &[Partition]);
 
-    /// The first offset that is not written yet, as last heard.
+    /// The log end offset of the partition, as last seen.
     fn end_offset(&self, partition: &Partition) -> Option<i64>;
 
-    /// Names this member and its generation to a [`TransactionalProducer`].
+    /// Identifies this member and its generation to a
+    /// [`TransactionalProducer`].
     fn identity(&self) -> Vec<u8>;
 
-    /// Leaves the group; waits for commits under way no longer than this.
+    /// Leaves the group; waits at most this long for pending commits.
     fn leave(&mut self, timeout: Duration);
 }
 
 /// Writes records. Shared by all threads of a process.
 pub trait Producer: Send + Sync {
-    /// Takes a record into the buffer. The receipt is settled under `index`
-    /// later, in any case that this returns `Ok`.
+    /// Adds a record to the buffer. After `Ok` the receipt is completed under
+    /// `index` sooner or later.
     ///
     /// # Errors
-    /// `Full` while the buffer is: [`Producer::wait_room`] tells when to try
-    /// again. `Invalid`, `UnknownTopic`, `Refused`.
+    /// `Full` if the buffer is full ([`Producer::wait_room`] waits for room);
+    /// `Invalid`, `UnknownTopic`, `Refused`.
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()>;
 
-    /// Waits for room in the buffer; false when time is up or
+    /// Waits for room in the buffer; false when the time is up or
     /// [`Producer::interrupt`] was called.
     fn wait_room(&self, timeout: Duration) -> bool;
 
-    /// Makes waits that go on return.
+    /// Ends all waits that are under way.
     fn interrupt(&self);
 
-    /// Sends what is in the buffer, and waits; answers how many records are
-    /// left when time is up.
+    /// Sends all buffered records and waits for their delivery; returns how
+    /// many are left when the time is up.
     fn flush(&self, timeout: Duration) -> usize;
 
-    /// Records in the buffer.
+    /// The number of records in the buffer.
     fn buffered(&self) -> usize;
 }
 
-/// Writes records and commits in one: all of it or nothing is seen.
+/// Writes records and commits in transactions.
 pub trait TransactionalProducer: Send {
-    /// One whole transaction.
+    /// Runs one transaction: all of it becomes visible or nothing.
     ///
     /// # Errors
-    /// `Fenced` when the member is no longer who it was; nothing is written.
+    /// `Fenced` if the member no longer owns the partitions; nothing is
+    /// written then.
     fn transact(
         &mut self,
         records: &[OwnedRecord],
@@ -191,106 +201,107 @@ pub trait TransactionalProducer: Send {
 
 /// Reads one partition outside of any group.
 pub trait PartitionReader: Send {
-    /// The next records, waited for; `None` when time is up.
+    /// Waits for the next records; `None` when the time is up.
     ///
     /// # Errors
-    /// What stands in the way; the next call tries again.
+    /// The reason why nothing can be read; the next call tries again.
     fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>>;
 
-    /// Makes a wait that goes on return; callable from any thread.
+    /// Ends a wait when it is notified, from any thread.
     fn interrupter(&self) -> Arc<EventFd>;
 }
 
-/// A partition as it is.
+/// The first and the last offset of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PartitionOffsets {
-    /// Its number.
+    /// The partition's number.
     pub number: i32,
-    /// The first record that is kept.
+    /// The log start offset: the first record that is kept.
     pub start: i64,
-    /// The first offset that is not written yet.
+    /// The log end offset: the first offset that is not written yet.
     pub end: i64,
 }
 
-/// A topic as it is.
+/// A topic that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopicDescription {
     /// Its name.
     pub name: String,
-    /// Its partitions by number.
+    /// Its partitions, by number.
     pub partitions: Vec<PartitionOffsets>,
-    /// Copies of each partition.
+    /// The number of replicas of each partition.
     pub replication: i32,
-    /// Its settings that differ from the log's defaults, Kafka's names
+    /// Settings that differ from the log's defaults, under Kafka's names
     /// (`retention.ms`, `retention.bytes`, `segment.bytes`, …).
     pub settings: BTreeMap<String, String>,
 }
 
-/// A topic as it shall be.
+/// A topic to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTopic {
     /// Its name.
     pub name: String,
-    /// How many partitions; `None`: the log's default.
+    /// The number of partitions; `None`: the log's default.
     pub partitions: Option<i32>,
-    /// Copies of each; `None`: the log's default. The local log has one.
+    /// The number of replicas; `None`: the log's default. The embedded log
+    /// has one.
     pub replication: Option<i32>,
     /// Its settings.
     pub settings: BTreeMap<String, String>,
 }
 
-/// A consumer group as it is.
+/// A consumer group that exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupDescription {
     /// Its name.
     pub name: String,
-    /// As Kafka calls it: Stable, Empty, PreparingRebalance, …
+    /// Kafka's name of its state: Stable, Empty, PreparingRebalance, …
     pub state: String,
-    /// Who they are and what they read: `topic-partition`.
+    /// Its members.
     pub members: Vec<MemberDescription>,
 }
 
-/// A member as others see it.
+/// A member of a consumer group, as the log lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemberDescription {
-    /// Its name in the group.
+    /// Its id in the group.
     pub id: String,
-    /// Where it runs.
+    /// The host it runs on.
     pub host: String,
-    /// `topic-partition` of each partition it reads.
+    /// The partitions it reads, as `topic-number`.
     pub partitions: Vec<String>,
 }
 
-/// Looks after topics and groups. Calls wait for the answer.
+/// Manages topics and groups. Calls wait for the answer.
 pub trait AdminClient: Send {
-    /// All topics but the log's own.
+    /// All topics but the log's internal ones.
     ///
     /// # Errors
     /// When the log does not answer, as with all calls here.
     fn topics(&mut self) -> Result<Vec<TopicDescription>>;
 
-    /// One topic; `None` when there is none of that name.
+    /// The topic of this name, if it exists.
     ///
     /// # Errors
     /// When the log does not answer.
     fn topic(&mut self, name: &str) -> Result<Option<TopicDescription>>;
 
-    /// Makes a topic.
+    /// Creates a topic.
     ///
     /// # Errors
-    /// `Invalid` when there is one already or a setting is wrong.
+    /// `Invalid` if it exists already or a setting is wrong.
     fn create(&mut self, topic: &NewTopic) -> Result<()>;
 
-    /// Gives a topic more partitions, `total` in all.
+    /// Adds partitions to a topic, up to `total`.
     ///
     /// # Errors
-    /// `Invalid` when it has more; `UnknownTopic`.
+    /// `Invalid` if it has more already; `UnknownTopic`.
     fn grow(&mut self, name: &str, total: i32) -> Result<()>;
 
-    /// Sets settings of a topic; others stay.
+    /// Changes these settings of a topic and leaves the others.
     ///
     /// # Errors
-    /// `Invalid` for a wrong one; `UnknownTopic`.
+    /// `Invalid` for a wrong setting; `UnknownTopic`.
     fn configure(&mut self, name: &str, settings: &BTreeMap<String, String>) -> Result<()>;
 
     /// Deletes a topic and its records.
@@ -305,29 +316,33 @@ pub trait AdminClient: Send {
     /// When the log does not answer.
     fn groups(&mut self) -> Result<Vec<GroupDescription>>;
 
-    /// How far a group has come.
+    /// The committed offsets of a group.
     ///
     /// # Errors
     /// When the log does not answer.
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>>;
 
-    /// Sets how far a group has come; it must have no members.
+    /// Sets committed offsets of a group that has no members.
     ///
     /// # Errors
     /// `Refused` while it has members.
     fn set_committed(&mut self, group: &str, commits: &[Commit]) -> Result<()>;
 }
 
-/// Where records live.
+/// Where records live: the entry point to readers, writers and groups.
 pub trait RecordLog: Send + Sync {
-    /// For people, without a password.
+    /// The address for people, without a password.
     fn address(&self) -> &str;
 
-    /// A new member of a group. `bell` ends its waits.
+    /// A new member of a group. The notifier ends its waits.
     ///
     /// # Errors
     /// `Refused` for wrong settings.
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>>;
+    fn member(
+        &self,
+        group: &GroupSettings,
+        notifier: &Arc<EventFd>,
+    ) -> Result<Box<dyn GroupMember>>;
 
     /// A new producer; a process needs one.
     ///
@@ -335,29 +350,30 @@ pub trait RecordLog: Send + Sync {
     /// `Refused` for wrong settings.
     fn producer(&self) -> Result<Arc<dyn Producer>>;
 
-    /// A new producer of transactions; `id` is nobody else's.
+    /// A new transactional producer. It fences off an earlier one of the same
+    /// id.
     ///
     /// # Errors
     /// `Refused`, `Unreachable`.
     fn transactional_producer(&self, id: &str) -> Result<Box<dyn TransactionalProducer>>;
 
-    /// Reads a partition.
+    /// A reader of one partition.
     ///
     /// # Errors
     /// `UnknownTopic`, `Unreachable`.
     fn reader(&self, partition: &Partition, from: Position) -> Result<Box<dyn PartitionReader>>;
 
-    /// Looks after topics and groups.
+    /// A client that manages topics and groups.
     ///
     /// # Errors
     /// `Refused` for wrong settings.
     fn admin(&self) -> Result<Box<dyn AdminClient>>;
 }
 
-/// The log that the settings name. Connects to nothing yet.
+/// Opens the log that the settings name, without connecting to it.
 ///
 /// # Errors
-/// `Refused` for an address or property that is none.
+/// `Refused` for a wrong address or property.
 pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     let address = settings.broker.as_str();
     if address.starts_with("log://") {
@@ -373,7 +389,7 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
     ))
 }
 
-/// Whether [`open`] would take these settings, without opening anything.
+/// Checks that [`open`] would accept these settings; creates no folder.
 ///
 /// # Errors
 /// As [`open`].

@@ -43,14 +43,14 @@ impl Receipt {
 
     /// Like [`Receipt::new`]; calls `on_done` once, on the log's thread, when the last record has
     /// ended.
-    pub fn with(records: usize, on_done: impl FnOnce(&Receipt) + Send + 'static) -> Self {
+    pub fn with_callback(records: usize, on_done: impl FnOnce(&Receipt) + Send + 'static) -> Self {
         let receipt = Self::new(records);
         *receipt.on_done.lock() = Some(Box::new(on_done));
         receipt
     }
 
     /// Settles one record: it is durable, or has failed. Logs call this once for each record.
-    pub fn settle(&self, index: usize, end: Result<RecordMetadata, LogError>) {
+    pub fn complete(&self, index: usize, end: Result<RecordMetadata, LogError>) {
         let mut state = self.state.lock();
         state.left = state.left.saturating_sub(1);
         match end {
@@ -73,12 +73,12 @@ impl Receipt {
         }
     }
 
-    /// Whether every record is settled.
+    /// Whether every record is completed.
     pub fn is_done(&self) -> bool {
         self.state.lock().left == 0
     }
 
-    /// Waits until every record is settled; false when time is up or [`Receipt::interrupt`] was
+    /// Waits until every record is completed; false when time is up or [`Receipt::interrupt`] was
     /// called meanwhile.
     pub fn wait(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
@@ -122,13 +122,13 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[test]
-    fn a_receipt_is_done_when_each_record_is_settled() {
+    fn a_receipt_is_done_when_each_record_is_completed() {
         let (sender, receiver) = mpsc::channel();
-        let receipt = Receipt::with(2, move |end| sender.send(end.failed()).unwrap());
-        receipt.settle(0, Ok(RecordMetadata { partition: 1, offset: 4 }));
+        let receipt = Receipt::with_callback(2, move |end| sender.send(end.failed()).unwrap());
+        receipt.complete(0, Ok(RecordMetadata { partition: 1, offset: 4 }));
         assert!(!receipt.is_done());
         assert!(!receipt.wait(Duration::ZERO));
-        receipt.settle(1, Err(LogError::new(ErrorKind::Unreachable, "gone")));
+        receipt.complete(1, Err(LogError::new(ErrorKind::Unreachable, "gone")));
         assert!(receipt.wait(Duration::ZERO));
         assert_eq!(receiver.try_recv(), Ok(1));
         assert_eq!(receipt.metadata(), Some(RecordMetadata { partition: 1, offset: 4 }));

@@ -169,7 +169,7 @@ pub struct GroupSettings {
     /// run for half of it.
     #[serde(default = "max_poll_interval_ms")]
     pub max_poll_interval_ms: u64,
-    /// The end of a partition is reported (`MemberEvent::End`).
+    /// The end of a partition is reported (`MemberEvent::PartitionEof`).
     #[serde(default)]
     pub eof: bool,
     /// Only records of committed transactions are read.

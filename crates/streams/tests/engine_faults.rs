@@ -139,7 +139,7 @@ fn a_group_is_joined_again_after_a_fatal_error() {
     // A later fetch would show that the trouble is over.
     until("all", || harness.engine.stats().groups[0].partitions[0].position == 30);
     harness.log.state.lock().fail_joins = 1;
-    harness.log.report(MemberEvent::Trouble(error("a broker is gone")));
+    harness.log.report(MemberEvent::Error(error("a broker is gone")));
     until("trouble", || harness.engine.stats().groups[0].trouble.is_some());
     harness.log.report(MemberEvent::Fatal(error("fenced for good")));
     until("revocation", || batch.is_revoked());

@@ -120,7 +120,7 @@ fn a_listener_of_another_kind_is_told() {
     let (_, ports) = &*SECURED;
     let log = with("kafka", ports.tls, |_| {});
     let events = told(&*log);
-    let [MemberEvent::Trouble(error)] = &events[..] else { panic!("{events:?}") };
+    let [MemberEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.message.contains("may want TLS"), "{error}");
 }

@@ -51,7 +51,7 @@ fn failure(log: &dyn RecordLog, topic: &str) -> LogError {
 fn a_broker_that_is_not_there_is_told_once() {
     let log = nobody();
     let events = told(&*log);
-    let [MemberEvent::Trouble(error)] = &events[..] else { panic!("{events:?}") };
+    let [MemberEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ErrorKind::Unreachable);
     for part in [log.address(), "refused", "check the address"] {
         assert!(error.message.contains(part), "{error}");

@@ -2,18 +2,20 @@
 //! one machine, shared by all its processes without a server.
 //!
 //! * A partition is a row of append-only segments (`segment`) of records that
-//!   carry their checksum and offset (`frame`), each with a sparse `index`.
-//!   Writers take turns by a lock (`lock`); `writer` also puts right what a
-//!   crash has left. A small file (`head`) tells how far records are durable:
-//!   readers (`cursor`) go no further, and are woken by its change (`ear`).
-//! * A `producer` gathers records while its thread waits for the disk; many
-//!   share one sync.
-//! * A consumer `group` is a small file changed under a lock, the offsets
-//!   beside it (`offsets`) and a lock per member that its death frees
-//!   (`presence`). A process that is stopped (SIGSTOP) keeps what it has until
-//!   it goes on or dies.
-//! * Transactions are decided by one durable file (`intents`), and done again
-//!   by whoever comes next when their writer dies.
+//!   carry their checksum and offset (`record_frame`), each with a sparse
+//!   index (`offset_index`). Writers exclude each other by a lock
+//!   (`path_lock`); `partition_writer` also repairs what a crash has left. A
+//!   small file (`high_watermark`) tells up to where records are durable:
+//!   readers (`partition_cursor`) read no further, and its change wakes them
+//!   (`file_watch`).
+//! * A `producer` collects records while its thread waits for the disk, so
+//!   that many records share one sync.
+//! * A consumer group is a small file (`group_state`) that is changed under a
+//!   lock, the `committed_offsets` beside it, and a lock per member that its
+//!   death frees (`liveness`). A stopped process (SIGSTOP) keeps its
+//!   partitions until it continues or dies.
+//! * A transaction takes effect with one durable file (`txn_log`). If its
+//!   writer dies, the next process that needs its locks completes it.
 
 use std::sync::Arc;
 
@@ -42,6 +44,7 @@ mod partition_cursor;
 mod partition_writer;
 mod partitioner;
 mod path_lock;
+mod process_watch;
 mod producer;
 mod reader;
 mod record_frame;
@@ -57,17 +60,17 @@ mod txn_log;
 
 use log_dir::LogDir;
 
-/// See above.
+/// A log in a folder of this machine.
 pub struct LocalLog {
     dir: Arc<LogDir>,
 }
 
 impl LocalLog {
-    /// Opens the folder of `log:///folder`, made on first use.
+    /// Opens the folder of `log:///folder` and creates it if needed.
     ///
     /// # Errors
-    /// `Refused` for an address that is none and a folder that cannot be
-    /// used, `Full` when there is no room to make it.
+    /// `Refused` for a wrong address and an unusable folder, `Full` if there
+    /// is no room to create it.
     pub fn open(settings: &LogSettings) -> Result<Self> {
         Ok(Self { dir: Arc::new(LogDir::open(settings)?) })
     }
@@ -78,8 +81,12 @@ impl RecordLog for LocalLog {
         &self.dir.settings.broker
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
-        Ok(Box::new(member::LocalMember::new(&self.dir, group, bell)?))
+    fn member(
+        &self,
+        group: &GroupSettings,
+        notifier: &Arc<EventFd>,
+    ) -> Result<Box<dyn GroupMember>> {
+        Ok(Box::new(member::LocalMember::new(&self.dir, group, notifier)?))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {

@@ -214,7 +214,7 @@ impl Producer for MemoryLog {
         if let Some((receipt, index)) = receipt {
             // Like a real log, on another thread.
             let receipt = receipt.clone();
-            std::thread::spawn(move || receipt.settle(index, placed));
+            std::thread::spawn(move || receipt.complete(index, placed));
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl GroupMember for MemoryMember {
             let list = &state.partitions[&(partition.topic.to_string(), partition.number)];
             let end = list.last().map_or(0, |last| last.0 + 1);
             if *position == end && self.ended.insert(partition.clone(), end) != Some(end) {
-                events.push(MemberEvent::End(partition.clone()));
+                events.push(MemberEvent::PartitionEof(partition.clone()));
             }
         }
     }

@@ -154,7 +154,7 @@ impl RbStreamsClient {
             let row: Value = list.entry(index as isize)?;
             let sent = send(&*producer, &to_record(row)?, (&receipt, index), &mut deadline)?;
             if let Err(failed) = sent {
-                receipt.settle(index, Err(failed));
+                receipt.complete(index, Err(failed));
             }
         }
         Ok(RbReceipt::new(receipt))

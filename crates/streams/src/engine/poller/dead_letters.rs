@@ -18,7 +18,7 @@ impl Poller {
     ) {
         let record = record_of(&letter, &self.group.settings.name, &partition.partition);
         let owner = partition.clone();
-        let receipt = Arc::new(Receipt::with(1, move |receipt: &Receipt| {
+        let receipt = Arc::new(Receipt::with_callback(1, move |receipt: &Receipt| {
             let failure = receipt.failures().into_iter().next().map(|(_, error)| error.message);
             if failure.is_none() {
                 owner.group.context.counters.dead_letters.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Poller {
             .and_then(|producer| record.with(|record| producer.send(record, Some((&receipt, 0)))));
         if let Err(error) = sent {
             // A record that the producer refuses does not settle its receipt.
-            receipt.settle(0, Err(error));
+            receipt.complete(0, Err(error));
         }
     }
 

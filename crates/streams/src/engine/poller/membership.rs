@@ -68,7 +68,7 @@ impl Poller {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
                 lose(&self.owned(&partitions));
             }
-            MemberEvent::End(partition) => {
+            MemberEvent::PartitionEof(partition) => {
                 for partition in self.owned(&[partition]) {
                     if partition.route.settings.eof {
                         partition.end_reached();
@@ -76,7 +76,7 @@ impl Poller {
                 }
             }
             MemberEvent::CommitFailed(error) => self.commit_failed(&error, now),
-            MemberEvent::Trouble(error) => {
+            MemberEvent::Error(error) => {
                 self.group.set_trouble(Some(error.message.clone()));
                 self.trouble_until_ns = now.ns + TROUBLE_KEPT_NS;
                 if self.trouble.failed(&error.message).1 {

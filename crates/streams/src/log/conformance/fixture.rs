@@ -209,9 +209,9 @@ impl TestMember {
                     }
                 }
                 MemberEvent::Lost(gone) => self.forget(&gone),
-                MemberEvent::End(partition) => self.ends.push(partition),
+                MemberEvent::PartitionEof(partition) => self.ends.push(partition),
                 MemberEvent::CommitFailed(error)
-                | MemberEvent::Trouble(error)
+                | MemberEvent::Error(error)
                 | MemberEvent::Fatal(error) => self.troubles.push(error),
             }
         }

@@ -230,7 +230,7 @@ impl ErrorReporter {
                     | ErrorCode::InconsistentGroupProtocol
                     | ErrorCode::GroupAuthorizationFailed
             );
-        Some(if hopeless { MemberEvent::Fatal(error) } else { MemberEvent::Trouble(error) })
+        Some(if hopeless { MemberEvent::Fatal(error) } else { MemberEvent::Error(error) })
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
         let broken = KafkaError::new(ErrorCode::BrokerTransportFailure, "Connection refused");
         let down = KafkaError::new(ErrorCode::AllBrokersDown, "1/1 brokers are down");
         assert!(errors.hear(&broken).is_none());
-        let Some(MemberEvent::Trouble(error)) = errors.hear(&down) else { panic!() };
+        let Some(MemberEvent::Error(error)) = errors.hear(&down) else { panic!() };
         assert_eq!(error.kind, ErrorKind::Unreachable);
         assert!(error.message.contains("Connection refused"), "{error}");
         assert!(errors.hear(&broken).is_none() && errors.hear(&down).is_none());

@@ -122,7 +122,7 @@ impl KafkaMember {
             }
             ErrorCode::AssignPartitions => {
                 if let Err(error) = self.open_queues(&list) {
-                    events.push(MemberEvent::Trouble(error));
+                    events.push(MemberEvent::Error(error));
                 }
                 self.pending = Some(PendingAssignment::new(list));
             }
@@ -265,7 +265,7 @@ impl GroupMember for KafkaMember {
         let chunk = queue.fetch(limits);
         for failure in queue.failures.drain(..) {
             let event = match failure.code {
-                ErrorCode::PartitionEOF => Some(MemberEvent::End(partition.clone())),
+                ErrorCode::PartitionEOF => Some(MemberEvent::PartitionEof(partition.clone())),
                 _ => self.errors.hear(&failure),
             };
             self.later.extend(event);
@@ -313,7 +313,7 @@ impl GroupMember for KafkaMember {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
             if let Err(error) = list.add(&partition.topic, partition.number, -1001, "") {
-                self.later.push(MemberEvent::Trouble(error));
+                self.later.push(MemberEvent::Error(error));
             }
         }
         let mut events = Vec::new();

@@ -113,7 +113,7 @@ impl Drop for KafkaReader {
 
 fn check(event: Option<MemberEvent>) -> Result<()> {
     match event {
-        Some(MemberEvent::Trouble(error) | MemberEvent::Fatal(error)) => Err(error),
+        Some(MemberEvent::Error(error) | MemberEvent::Fatal(error)) => Err(error),
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Looks after topics and groups.
+//! The admin client of the embedded log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +14,9 @@ use crate::log::{
     PartitionOffsets, Position, Result, TopicDescription,
 };
 
-/// See above.
 pub(super) struct LocalAdmin(Arc<LogDir>);
 
 impl LocalAdmin {
-    /// Of a log.
     pub fn new(dir: &Arc<LogDir>) -> Self {
         Self(dir.clone())
     }
@@ -27,7 +25,7 @@ impl LocalAdmin {
         let mut partitions = Vec::new();
         for number in 0..topic.partitions {
             let partition = Partition { topic: topic.name.clone(), number };
-            partitions.push(self.look_at(&partition)?);
+            partitions.push(self.offsets(&partition)?);
         }
         Ok(TopicDescription {
             name: topic.name.to_string(),
@@ -37,48 +35,45 @@ impl LocalAdmin {
         })
     }
 
-    fn look_at(&self, partition: &Partition) -> Result<PartitionOffsets> {
+    fn offsets(&self, partition: &Partition) -> Result<PartitionOffsets> {
         let number = partition.number;
         let mut cursor = match PartitionCursor::open(&self.0, partition, Position::Latest) {
-            // Who looks first makes the lock, which a full disk has no room for.
+            // The first look creates a lock, for which a full disk has no room.
             Err(error) if error.kind == ErrorKind::Full && self.is_blank(partition) => {
                 return Ok(PartitionOffsets { number, start: 0, end: 0 });
             }
             opened => opened?,
         };
-        cursor.settle()?;
+        cursor.recover_tail()?;
         let (start, end) = (cursor.start()?, cursor.end());
         Ok(PartitionOffsets { number, start: start.min(end), end })
     }
 
-    /// Whether nothing was ever written there.
+    /// Whether nothing was ever written to it.
     fn is_blank(&self, partition: &Partition) -> bool {
         let folder = self.0.partition(&partition.topic, partition.number);
         segment::list(&folder).is_ok_and(|bases| bases.is_empty())
     }
 
-    /// That a partition is there, and its records reach to a commit.
+    /// Checks that a commit is of an existing partition and not past its end.
     fn check(&self, commit: &Commit) -> Result<()> {
-        let topic = topics::get(&self.0, &commit.topic)?;
-        let Commit { topic: name, partition: number, offset, .. } = commit;
-        if !(0..topic.partitions).contains(number) {
-            return Err(errors::unknown_partition(name, *number, topic.partitions));
-        }
-        let partition = Partition { topic: topic.name.clone(), number: *number };
-        let end = self.look_at(&partition)?.end;
-        // One that retention has passed is right: reading goes on with the first that is kept.
-        if *offset <= end {
+        let partition = Partition { topic: commit.topic.as_str().into(), number: commit.partition };
+        topics::get_with(&self.0, &partition)?;
+        let end = self.offsets(&partition)?.end;
+        // An expired offset is valid: reading continues with the first record that is kept.
+        let offset = commit.offset;
+        if offset <= end {
             return Ok(());
         }
         Err(errors::invalid(format!(
-            "{name}/{number} has no offset {offset} yet: {end} is written next; choose one up to {end}"
+            "{partition} has no offset {offset} yet: {end} is written next; choose one up to {end}"
         )))
     }
 
-    /// A group that is there.
+    /// The group, if it exists.
     fn find(&self, group: &str) -> Result<Option<GroupFiles>> {
-        let there = self.0.group(group).is_dir();
-        there.then(|| GroupFiles::open(&self.0, group)).transpose()
+        let exists = self.0.group(group).is_dir();
+        exists.then(|| GroupFiles::open(&self.0, group)).transpose()
     }
 }
 
@@ -95,7 +90,7 @@ impl log::AdminClient for LocalAdmin {
         let Some(topic) = topics::find(&self.0, name)? else { return Ok(None) };
         match self.describe(topic) {
             Ok(topic) => Ok(Some(topic)),
-            // Deleted meanwhile.
+            // It was deleted meanwhile.
             Err(error) if error.kind == ErrorKind::UnknownTopic => Ok(None),
             Err(error) => Err(error),
         }
@@ -115,10 +110,10 @@ impl log::AdminClient for LocalAdmin {
 
     fn delete(&mut self, name: &str) -> Result<()> {
         topics::delete(&self.0, name)?;
-        // A topic that is made under this name later begins anew.
+        // A later topic of this name begins without commits.
         for group in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
             let files = GroupFiles::open(&self.0, &group)?;
-            let _held = files.hold()?;
+            let _held = files.lock()?;
             committed_offsets::forget(&files.folder, name, self.0.settings.durable)?;
         }
         Ok(())
@@ -128,9 +123,9 @@ impl log::AdminClient for LocalAdmin {
         let mut groups = Vec::new();
         for name in folders(&self.0.groups())?.iter().filter_map(|name| unescaped(name)) {
             let files = GroupFiles::open(&self.0, &name)?;
-            let _held = files.hold()?;
+            let _held = files.lock()?;
             let mut state = files.load()?;
-            files.bury(&mut state)?;
+            files.remove_dead(&mut state)?;
             if !state.members.is_empty() || committed_offsets::exist(&files.folder) {
                 groups.push(GroupDescription {
                     name,
@@ -144,7 +139,7 @@ impl log::AdminClient for LocalAdmin {
 
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
         let Some(files) = self.find(group)? else { return Ok(Vec::new()) };
-        let _held = files.hold()?;
+        let _held = files.lock()?;
         Ok(committed_offsets::load(&files.folder)?.into_values().collect())
     }
 
@@ -152,9 +147,9 @@ impl log::AdminClient for LocalAdmin {
         committed_offsets::check(commits)?;
         commits.iter().try_for_each(|commit| self.check(commit))?;
         let files = GroupFiles::open(&self.0, group)?;
-        let _held = files.hold()?;
+        let _held = files.lock()?;
         let mut state = files.load()?;
-        files.bury(&mut state)?;
+        files.remove_dead(&mut state)?;
         if !state.members.is_empty() {
             let count = state.members.len();
             return Err(LogError::new(
@@ -166,7 +161,7 @@ impl log::AdminClient for LocalAdmin {
     }
 }
 
-/// As Kafka calls it.
+/// Kafka's name of the state.
 fn state_of(state: &GroupState) -> &'static str {
     if state.members.is_empty() {
         "Empty"

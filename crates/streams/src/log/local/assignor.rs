@@ -1,15 +1,15 @@
-//! Who shall read what: evenly, and as it was wherever it can be.
+//! Assigns partitions to members: evenly, and with as few moves as possible.
 
 use std::collections::BTreeMap;
 
 use super::log_dir::partition_key;
 
-/// Members and the topics each of them reads.
+/// The topics that each member reads.
 pub(super) type Subscriptions = BTreeMap<String, Vec<String>>;
 
-/// The member for each partition. The numbers of partitions of two members
-/// that may read the same ones differ by one at most, and as few as possible
-/// of them change hands. The same in every process.
+/// The member of each partition, computed alike in every process. Members that
+/// read the same topics get equally many partitions, give or take one, and as
+/// few partitions as possible move.
 pub(super) fn assign(
     members: &Subscriptions,
     partitions: &BTreeMap<String, i32>,
@@ -51,8 +51,8 @@ pub(super) fn assign(
     target.into_iter().map(|(key, (_, id))| (key, id.to_owned())).collect()
 }
 
-/// A partition that makes things more even where it goes: from the one with
-/// most to the one with least that may read it.
+/// The move that evens out the loads most: from the most loaded member to the
+/// least loaded one that reads the topic.
 fn next_move<'a>(
     target: &BTreeMap<String, (&'a str, &'a str)>,
     loads: &BTreeMap<&'a str, usize>,
@@ -63,7 +63,7 @@ fn next_move<'a>(
         let able = loads.iter().filter(|(id, _)| reads(id, topic));
         let Some((id, least)) = able.min_by_key(|(_, load)| **load) else { continue };
         let gain = loads[owner].saturating_sub(*least);
-        // The last ones go: the first partitions stay where they are longest.
+        // The last partitions move first.
         if gain > 1 && best.as_ref().is_none_or(|(most, _, _)| gain >= *most) {
             best = Some((gain, key, *id));
         }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn all_partitions_go_evenly() {
+    fn partitions_are_assigned_evenly() {
         let none = BTreeMap::new();
         assert_eq!(loads(&assign(&members(3), &topic(8), &none)), [3, 3, 2]);
         assert_eq!(loads(&assign(&members(3), &topic(2), &none)), [1, 1]);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn few_change_hands() {
+    fn few_partitions_move() {
         let mut before = assign(&members(1), &topic(12), &BTreeMap::new());
         for count in [2, 3, 4, 3, 2, 1, 4] {
             let after = assign(&members(count), &topic(12), &before);
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!((spread.len(), spread.iter().sum::<usize>()), (count, 12));
             assert!(spread.iter().max().unwrap() - spread.iter().min().unwrap() <= 1);
             let old = loads(&before).len();
-            // What a newcomer gets, or what one who is gone has left.
+            // The share of a new member, or of the member that left.
             let bound = if count > old { 12 - 12 * old / count } else { 12 - 12 * count / old };
             assert!(moved <= bound, "{old} → {count}: {moved} of at most {bound}");
             before = after;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_gets_only_what_it_reads() {
+    fn a_member_gets_only_topics_it_reads() {
         let two: Subscriptions = [
             ("a".to_owned(), vec!["t".to_owned(), "u".to_owned()]),
             ("b".to_owned(), vec!["u".to_owned()]),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_again_changes_nothing() {
+    fn assigning_again_moves_nothing() {
         let first = assign(&members(5), &topic(17), &BTreeMap::new());
         assert_eq!(assign(&members(5), &topic(17), &first), first);
     }

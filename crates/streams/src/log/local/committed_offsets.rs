@@ -1,6 +1,6 @@
-//! How far a group has come: a file of commits, each a record in the form of
-//! [`super::frame`], the last one for a partition being the one that counts.
-//! Every call is made under the group's lock.
+//! The committed offsets of a group: a file of commits in the format of
+//! [`super::record_frame`]. The last commit of a partition is the valid one.
+//! All calls are made under the group's lock.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use super::{errors, files, record_frame};
 use crate::log::{Commit, Result};
 use crate::record::NewRecord;
 
-/// A file of more bytes than this is written anew, when most of it is past.
-const REWRITE_BYTES: u64 = 1 << 20;
-/// Most means: so many times what counts.
-const REWRITE_FACTOR: u64 = 4;
-/// Kafka takes no more beside an offset.
-pub(super) const METADATA_BYTES_MAX: usize = 4096;
+/// A file larger than this is compacted,
+const COMPACT_BYTES: u64 = 1 << 20;
+/// if it is this many times larger than its valid commits.
+const COMPACT_FACTOR: u64 = 4;
+/// The largest metadata of a commit, as in Kafka.
+const METADATA_BYTES_MAX: usize = 4096;
 
 #[derive(Serialize, Deserialize)]
 struct OffsetKey {
@@ -34,15 +34,13 @@ struct OffsetValue {
     metadata: String,
 }
 
-/// CommittedOffsets by topic and partition.
+/// The last commits by topic and partition.
 pub(super) type CommittedOffsets = BTreeMap<(String, i32), Commit>;
 
-/// The file of a group.
-pub(super) fn path(group: &Path) -> PathBuf {
+fn path(group: &Path) -> PathBuf {
     group.join("offsets")
 }
 
-/// What is committed.
 pub(super) fn load(group: &Path) -> Result<CommittedOffsets> {
     let path = path(group);
     let loaded = match File::open(&path) {
@@ -53,7 +51,7 @@ pub(super) fn load(group: &Path) -> Result<CommittedOffsets> {
     loaded.map_err(|error| errors::io(&path, "reading", &error))
 }
 
-/// CommittedOffsets, and where the last whole one ends.
+/// The commits, and the position behind the last complete one.
 fn read(file: &File) -> io::Result<(CommittedOffsets, u64)> {
     let size = file.metadata()?.len();
     let mut window = ScanWindow::new(file, size);
@@ -66,7 +64,7 @@ fn read(file: &File) -> io::Result<(CommittedOffsets, u64)> {
         let Some((pos, frame)) = found else { break };
         let data = files::read_vec(file, frame.len, pos)?;
         if let record_frame::ParsedFrame::Complete(frame) = record_frame::parse(&data, 0) {
-            take(&mut commits, frame.key.of(&data), frame.value.of(&data));
+            replay(&mut commits, frame.key.of(&data), frame.value.of(&data));
         }
         at = pos + frame.len as u64;
         end = at;
@@ -74,7 +72,7 @@ fn read(file: &File) -> io::Result<(CommittedOffsets, u64)> {
     Ok((commits, end))
 }
 
-fn take(commits: &mut CommittedOffsets, key: Option<&[u8]>, value: Option<&[u8]>) {
+fn replay(commits: &mut CommittedOffsets, key: Option<&[u8]>, value: Option<&[u8]>) {
     let Some(Ok(OffsetKey { topic, partition })) = key.map(serde_json::from_slice) else { return };
     let point = value.and_then(|value| serde_json::from_slice(value).ok());
     let key = (topic.clone(), partition);
@@ -89,8 +87,8 @@ fn take(commits: &mut CommittedOffsets, key: Option<&[u8]>, value: Option<&[u8]>
 }
 
 fn encode(out: &mut Vec<u8>, key: &(String, i32), commit: Option<&Commit>) {
-    let place = OffsetKey { topic: key.0.clone(), partition: key.1 };
-    let key = serde_json::to_vec(&place).unwrap_or_default();
+    let key = OffsetKey { topic: key.0.clone(), partition: key.1 };
+    let key = serde_json::to_vec(&key).unwrap_or_default();
     let value = commit.map(|commit| {
         let point = OffsetValue { offset: commit.offset, metadata: commit.metadata.clone() };
         serde_json::to_vec(&point).unwrap_or_default()
@@ -108,12 +106,12 @@ fn encode(out: &mut Vec<u8>, key: &(String, i32), commit: Option<&Commit>) {
     record_frame::seal(&mut out[start..], 0);
 }
 
-/// Says what is wrong with commits.
+/// Checks offsets and metadata before they are committed.
 pub(super) fn check(commits: &[Commit]) -> Result<()> {
     for commit in commits {
         if commit.offset < 0 {
             return Err(errors::invalid(format!(
-                "{} is no offset of {}/{}: they begin with 0",
+                "{} is no offset of {}/{}: offsets begin with 0",
                 commit.offset, commit.topic, commit.partition
             )));
         }
@@ -129,7 +127,7 @@ pub(super) fn check(commits: &[Commit]) -> Result<()> {
     Ok(())
 }
 
-/// Adds commits; `durable`: they are on the disk on return. All or none.
+/// Appends commits, all or none; with `durable` they are on the disk on return.
 pub(super) fn append(group: &Path, commits: &[Commit], durable: bool) -> Result<()> {
     let mut bytes = Vec::new();
     for commit in commits {
@@ -138,7 +136,7 @@ pub(super) fn append(group: &Path, commits: &[Commit], durable: bool) -> Result<
     write(group, &bytes, durable)
 }
 
-/// Forgets what was committed for a topic.
+/// Removes the commits of a topic.
 pub(super) fn forget(group: &Path, topic: &str, durable: bool) -> Result<()> {
     let mut bytes = Vec::new();
     for key in load(group)?.keys().filter(|(of, _)| of == topic) {
@@ -159,8 +157,8 @@ fn try_write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
     let new = !path.exists();
     let file = files::open_or_create(path)?;
     let size = file.metadata()?.len();
-    // One who died may have left half of a commit. Each ends by the number of
-    // bytes that count, so that the whole file need not be read every time.
+    // A process that died may have left half a commit. The trailer tells where
+    // the complete ones end, so that the whole file is rarely read.
     let end = end_of(&file, size)?;
     let mut all = bytes.to_vec();
     all.extend_from_slice(&trailer(end + bytes.len() as u64));
@@ -175,15 +173,15 @@ fn try_write(path: &Path, bytes: &[u8], durable: bool) -> io::Result<()> {
         let _ = file.set_len(size);
         return Err(error);
     }
-    if end > REWRITE_BYTES {
-        rewrite(path, &file, durable)?;
+    if end > COMPACT_BYTES {
+        compact(path, &file, durable)?;
     }
     Ok(())
 }
 
 const TRAILER: usize = 16;
 
-/// Where records end, kept behind the last of them.
+/// The trailer behind the last commit: where the commits end.
 fn trailer(end: u64) -> [u8; TRAILER] {
     let mut out = [0; TRAILER];
     out[..8].copy_from_slice(&end.to_le_bytes());
@@ -204,13 +202,13 @@ fn end_of(file: &File, size: u64) -> io::Result<u64> {
     read(file).map(|(_, end)| end)
 }
 
-fn rewrite(path: &Path, file: &File, durable: bool) -> io::Result<()> {
+fn compact(path: &Path, file: &File, durable: bool) -> io::Result<()> {
     let (commits, _) = read(file)?;
     let mut bytes = Vec::new();
     for (key, commit) in &commits {
         encode(&mut bytes, key, Some(commit));
     }
-    if (bytes.len() as u64) * REWRITE_FACTOR > file.metadata()?.len() {
+    if (bytes.len() as u64) * COMPACT_FACTOR > file.metadata()?.len() {
         return Ok(());
     }
     let end = bytes.len() as u64;
@@ -218,7 +216,7 @@ fn rewrite(path: &Path, file: &File, durable: bool) -> io::Result<()> {
     files::replace(path, &bytes, durable)
 }
 
-/// Whether the group has ever committed anything.
+/// Whether the group has committed anything.
 pub(super) fn exist(group: &Path) -> bool {
     fs::metadata(path(group)).is_ok_and(|found| found.len() > 0)
 }
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_commit_counts() {
+    fn the_last_commit_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         assert!(load(at).unwrap().is_empty() && !exist(at));
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_commit_is_none() {
+    fn half_a_commit_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         append(at, &[commit(0, 1)], false).unwrap();
@@ -263,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_goes() {
+    fn old_commits_are_compacted() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         let long = |offset| Commit { metadata: "x".repeat(4096), ..commit(0, offset) };
         for offset in 0..400 {
             append(at, &[long(offset)], false).unwrap();
         }
-        assert!(fs::metadata(path(at)).unwrap().len() < 2 * REWRITE_BYTES);
+        assert!(fs::metadata(path(at)).unwrap().len() < 2 * COMPACT_BYTES);
         assert_eq!(load(at).unwrap().into_values().next().unwrap().offset, 399);
     }
 }

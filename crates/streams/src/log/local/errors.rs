@@ -1,11 +1,11 @@
-//! What the operating system says, as errors of a log.
+//! Errors of the operating system as errors of the log.
 
 use std::io;
 use std::path::Path;
 
-use crate::log::{ErrorKind, LogError};
+use crate::log::{Commit, ErrorKind, LogError};
 
-/// An error of a file: what was being done to which one, and what to do next.
+/// An error of a file: what was done to which file, and what to do next.
 pub(super) fn io(path: &Path, doing: &str, error: &io::Error) -> LogError {
     let name = path.display();
     match error.raw_os_error() {
@@ -28,13 +28,12 @@ pub(super) fn io(path: &Path, doing: &str, error: &io::Error) -> LogError {
     }
 }
 
-/// Damage found in a file.
+/// Damage at this byte of a file.
 pub(super) fn corrupt(path: &Path, at: u64, what: &str) -> LogError {
     LogError::new(ErrorKind::Corrupt, format!("{} at byte {at}: {what}", path.display()))
 }
 
-/// A lock was not to be had in time.
-pub(super) fn locked(path: &Path, waited_ms: u128) -> LogError {
+pub(super) fn lock_timed_out(path: &Path, waited_ms: u128) -> LogError {
     LogError::new(
         ErrorKind::Unreachable,
         format!(
@@ -45,15 +44,13 @@ pub(super) fn locked(path: &Path, waited_ms: u128) -> LogError {
     )
 }
 
-/// There is no such topic.
 pub(super) fn unknown_topic(name: &str) -> LogError {
     LogError::new(
         ErrorKind::UnknownTopic,
-        format!("there is no topic {name:?}; make it (chaton streams apply) or produce to it"),
+        format!("there is no topic {name:?}; create it (chaton streams apply) or produce to it"),
     )
 }
 
-/// There is no such partition.
 pub(super) fn unknown_partition(topic: &str, number: i32, count: i32) -> LogError {
     LogError::new(
         ErrorKind::UnknownTopic,
@@ -61,7 +58,18 @@ pub(super) fn unknown_partition(topic: &str, number: i32, count: i32) -> LogErro
     )
 }
 
-/// An argument is wrong.
 pub(super) fn invalid(message: impl Into<String>) -> LogError {
     LogError::new(ErrorKind::Invalid, message)
+}
+
+/// The partition is owned by another member by now.
+pub(super) fn fenced(group: &str, commit: &Commit) -> LogError {
+    LogError::new(
+        ErrorKind::Fenced,
+        format!(
+            "{}/{} no longer belongs to this member of group {group:?}; its new owner begins at \
+             the committed offset",
+            commit.topic, commit.partition
+        ),
+    )
 }

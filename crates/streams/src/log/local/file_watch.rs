@@ -1,156 +1,102 @@
-//! Hears of changes of files, through inotify: how readers and members of all
-//! processes are woken.
+//! Watches files for changes through inotify: this wakes readers and members
+//! in all processes.
 
-use std::ffi::CString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use super::errors;
 use crate::log::Result;
 
-/// A file's content changes.
-pub(super) const MODIFIED: u32 = libc::IN_MODIFY;
-/// Names appear in a folder or go, by renaming: all that others are told of
-/// is put there whole.
-pub(super) const RENAMED: u32 = libc::IN_MOVED_TO | libc::IN_MOVED_FROM;
+/// The content of a file changes.
+pub(super) const MODIFIED: WatchFlags = WatchFlags::MODIFY;
+/// Names appear in a folder or vanish by renaming: everything that others
+/// should notice is renamed into its place.
+pub(super) const RENAMED: WatchFlags = WatchFlags::MOVED_TO.union(WatchFlags::MOVED_FROM);
 
-/// A place that is listened to.
+/// Identifies a watched path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct WatchId(i32);
 
-/// What was heard.
 pub(super) enum WatchEvent {
-    /// Something at this place.
+    /// Something changed at this path.
     Changed(WatchId),
-    /// More than could be kept: anything may have changed.
+    /// The kernel's queue overflowed: anything may have changed.
     Overflow,
 }
 
-/// The listening end.
 pub(super) struct FileWatch(OwnedFd);
 
 impl FileWatch {
-    /// Listens to nothing yet.
     pub fn new() -> Result<Self> {
-        // SAFETY: makes a descriptor; owned below.
-        let raw = unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) };
-        if raw < 0 {
-            let error = io::Error::last_os_error();
-            return Err(errors::io(
-                Path::new("inotify"),
-                "opening (fs.inotify.max_user_instances may be too low)",
-                &error,
-            ));
-        }
-        // SAFETY: just made, owned by nobody else.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+        inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map(Self).map_err(|error| {
+            let doing = "opening (fs.inotify.max_user_instances may be too low)";
+            errors::io(Path::new("inotify"), doing, &error.into())
+        })
     }
 
-    /// Listens to a place, too.
-    pub fn add(&self, path: &Path, mask: u32) -> Result<WatchId> {
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| errors::invalid(format!("{} has a NUL in it", path.display())))?;
-        // SAFETY: a descriptor of ours and a name with its NUL.
-        let watch_id = unsafe { libc::inotify_add_watch(self.fd(), name.as_ptr(), mask) };
-        if watch_id < 0 {
-            return Err(errors::io(path, "watching", &io::Error::last_os_error()));
-        }
-        Ok(WatchId(watch_id))
+    pub fn add(&self, path: &Path, flags: WatchFlags) -> Result<WatchId> {
+        inotify::add_watch(&self.0, path, flags)
+            .map(WatchId)
+            .map_err(|error| errors::io(path, "watching", &error.into()))
     }
 
-    /// Listens there no longer.
-    pub fn remove(&self, watch_id: WatchId) {
-        // SAFETY: a descriptor of ours; a spot that is gone is no matter.
-        unsafe { libc::inotify_rm_watch(self.fd(), watch_id.0) };
+    pub fn remove(&self, id: WatchId) {
+        // It fails if the watched file is gone, and its watch with it.
+        let _ = inotify::remove_watch(&self.0, id.0);
     }
 
-    /// Tells all that was heard since the last time.
+    /// Passes on all events since the last call.
     pub fn read_events(&self, mut each: impl FnMut(WatchEvent)) {
-        let mut buffer = [0u64; 512];
-        loop {
-            let bytes = size_of_val(&buffer);
-            // SAFETY: reads into our buffer; the descriptor does not block.
-            let read = unsafe { libc::read(self.fd(), buffer.as_mut_ptr().cast(), bytes) };
-            let Ok(read @ 1..) = usize::try_from(read) else { return };
-            let mut at = 0;
-            while at + size_of::<libc::inotify_event>() <= read {
-                // SAFETY: the kernel writes whole events one after the other;
-                // read unaligned from within the buffer.
-                let event: libc::inotify_event = unsafe {
-                    buffer
-                        .as_ptr()
-                        .cast::<u8>()
-                        .add(at)
-                        .cast::<libc::inotify_event>()
-                        .read_unaligned()
-                };
-                at += size_of::<libc::inotify_event>() + event.len as usize;
-                if event.mask & libc::IN_Q_OVERFLOW != 0 {
-                    each(WatchEvent::Overflow);
-                } else if event.mask & libc::IN_IGNORED == 0 {
-                    each(WatchEvent::Changed(WatchId(event.wd)));
-                }
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.0, &mut buffer);
+        while let Ok(event) = reader.next() {
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                each(WatchEvent::Overflow);
+            } else if !event.events().contains(ReadFlags::IGNORED) {
+                each(WatchEvent::Changed(WatchId(event.wd())));
             }
         }
     }
-
-    /// To wait on.
-    pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
 }
 
-/// Waits until one of these can be read, or time is up; which of them can.
-pub(super) fn wait_for(descriptors: &[RawFd], timeout: Duration) -> Vec<bool> {
-    let entry = |fd: &RawFd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
-    let mut entries: Vec<_> = descriptors.iter().map(entry).collect();
-    let until = Instant::now() + timeout;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let time = libc::timespec {
-            tv_sec: left.as_secs() as libc::time_t,
-            tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
-        };
-        let count = entries.len() as libc::nfds_t;
-        // SAFETY: entries and a time of ours; no signal mask.
-        let ready = unsafe { libc::ppoll(entries.as_mut_ptr(), count, &time, std::ptr::null()) };
-        let interrupted =
-            ready < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
-        if !interrupted {
-            return entries.iter().map(|entry| ready > 0 && entry.revents != 0).collect();
-        }
+impl AsFd for FileWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::poll::wait_readable;
 
     #[test]
-    fn a_write_and_a_new_name_are_heard() {
+    fn a_write_and_a_new_name_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("head");
         std::fs::write(&file, "1").unwrap();
         let watch = FileWatch::new().unwrap();
-        let written = watch.add(&file, MODIFIED).unwrap();
-        let names = watch.add(folder.path(), RENAMED).unwrap();
-        assert_eq!(wait_for(&[watch.fd()], Duration::ZERO), [false]);
+        let modified = watch.add(&file, MODIFIED).unwrap();
+        let renamed = watch.add(folder.path(), RENAMED).unwrap();
+        assert_eq!(wait_readable(&[watch.as_fd()], Duration::ZERO), [false]);
         std::fs::write(&file, "2").unwrap();
         std::fs::write(folder.path().join("tmp"), "").unwrap();
         std::fs::rename(folder.path().join("tmp"), folder.path().join("new")).unwrap();
-        assert_eq!(wait_for(&[watch.fd()], Duration::from_secs(30)), [true]);
-        let mut events = Vec::new();
-        watch.read_events(|what| match what {
-            WatchEvent::Changed(watch_id) => events.push(watch_id),
+        assert_eq!(wait_readable(&[watch.as_fd()], Duration::from_secs(30)), [true]);
+        let mut changed = Vec::new();
+        watch.read_events(|event| match event {
+            WatchEvent::Changed(id) => changed.push(id),
             WatchEvent::Overflow => panic!("overflow"),
         });
-        assert!(events.contains(&written) && events.contains(&names));
-        watch.remove(written);
-        watch.read_events(|_| panic!("nothing more was events"));
+        assert!(changed.contains(&modified) && changed.contains(&renamed));
+        watch.remove(modified);
+        watch.read_events(|_| panic!("there is no event left"));
         std::fs::write(&file, "3").unwrap();
-        assert_eq!(wait_for(&[watch.fd()], Duration::ZERO), [false]);
+        assert_eq!(wait_readable(&[watch.as_fd()], Duration::ZERO), [false]);
     }
 }

@@ -1,4 +1,4 @@
-//! Files written whole or not at all, and small things about files.
+//! Helpers for files: atomic replacement, identities, positioned reads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Which file this is, of which version: a file that is replaced whole gets
-/// another inode.
+/// Identifies a file and its version: a replaced file has another inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId {
     device: u64,
@@ -17,7 +16,6 @@ pub(super) struct FileId {
     changed: (i64, i64),
 }
 
-/// Of the file that has this name now.
 pub(super) fn file_id(path: &Path) -> Option<FileId> {
     let found = fs::metadata(path).ok()?;
     Some(FileId {
@@ -27,12 +25,12 @@ pub(super) fn file_id(path: &Path) -> Option<FileId> {
     })
 }
 
-/// Device and number of the file that has this name now.
+/// Device and inode of the file at this path.
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// Of an open file; `None` when it was removed.
+/// Device and inode of an open file; `None` if it was removed.
 pub(super) fn inode_of(file: &File) -> Option<(u64, u64)> {
     let found = file.metadata().ok().filter(|found| found.nlink() > 0)?;
     Some((found.dev(), found.ino()))
@@ -44,7 +42,7 @@ pub(super) fn now_ms() -> i64 {
     since.as_millis() as i64
 }
 
-/// A name that nobody else on this machine has used.
+/// A name that no other process on this machine uses.
 pub(super) fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -52,14 +50,15 @@ pub(super) fn unique_name() -> String {
     format!("{}-{nanos:x}-{count:x}", std::process::id())
 }
 
-/// Replaces a file by new content: others see the old or the new one.
+/// Replaces a file: readers see the old or the new content.
 pub(super) fn replace(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", unique_name()));
-    let beside = path.with_file_name(name);
-    let written = write_whole(&beside, content, durable).and_then(|()| fs::rename(&beside, path));
+    let temporary = path.with_file_name(name);
+    let written =
+        write_whole(&temporary, content, durable).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written?;
     if durable {
@@ -77,17 +76,17 @@ fn write_whole(path: &Path, content: &[u8], durable: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes names in a folder durable.
+/// Makes the names in a folder durable.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Opens for reading and writing; made if it is not there.
+/// Opens for reading and writing, and creates the file if needed.
 pub(super) fn open_or_create(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Reads up to the buffer's length; less only at the end of the file.
+/// Fills the buffer; returns less than its length only at the end of the file.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -101,7 +100,7 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usi
     Ok(done)
 }
 
-/// As many bytes from there as there are, at most `len`, in a buffer of its own.
+/// Reads up to `len` bytes from this position.
 pub(super) fn read_vec(file: &File, len: usize, at: u64) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; len];
     let read = read_at(file, &mut buffer, at)?;
@@ -109,15 +108,15 @@ pub(super) fn read_vec(file: &File, len: usize, at: u64) -> io::Result<Vec<u8>> 
     Ok(buffer)
 }
 
-/// `PATH.SUFFIX`.
+/// The path with a suffix appended.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// A number that changes with each start of the machine: what was in the
-/// operating system's cache then is gone.
+/// A number that changes with each boot of the machine, after which data in
+/// the operating system's cache is lost.
 pub(super) fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(read_boot)
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_has_one_number() {
+    fn the_boot_id_is_stable_and_names_are_unique() {
         assert_eq!(boot_id(), boot_id());
         assert_ne!(unique_name(), unique_name());
     }

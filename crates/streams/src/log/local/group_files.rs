@@ -1,26 +1,19 @@
-//! A consumer group as all its members see it: one small file, changed under
-//! the group's lock by whoever joins, leaves, gives a partition up or finds
-//! that another one has died, and replaced whole, which wakes the others.
-//!
-//! A partition has a *target*, the member that shall read it, and an *owner*,
-//! the one that does. They differ while its owner finishes what it has begun;
-//! only a partition without an owner is taken.
+//! The folder of a consumer group: its shared state, which is changed under
+//! the group's lock and replaced as a whole, which wakes the other members.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::group_state::GroupState;
-use super::liveness;
 use super::log_dir::LogDir;
 use super::path_lock::{Held, PathLock};
-use super::txn_log;
-use super::{errors, files, topics};
+use super::{errors, files, liveness, topics, txn_log};
 use crate::log::{LogError, Result};
 
-/// The files of a group.
 pub(super) struct GroupFiles {
     pub dir: Arc<LogDir>,
     pub name: String,
@@ -29,58 +22,58 @@ pub(super) struct GroupFiles {
 }
 
 impl GroupFiles {
-    /// Of a group, made on first use.
+    /// Opens the group's folder and creates it if needed.
     pub fn open(dir: &Arc<LogDir>, name: &str) -> Result<Self> {
         let folder = dir.group(name);
         let members = folder.join("members");
         fs::create_dir_all(&members)
-            .map_err(|error| errors::io(&members, "making the folder", &error))?;
+            .map_err(|error| errors::io(&members, "creating the folder", &error))?;
         let lock = PathLock::open(&folder.join("lock"))?;
         Ok(Self { dir: dir.clone(), name: name.into(), folder, lock })
     }
 
     /// Takes the group's lock.
-    pub fn hold(&self) -> Result<Held> {
-        let patience = self.dir.answer_timeout();
-        self.hold_within(patience)?.ok_or_else(|| self.busy(patience))
+    pub fn lock(&self) -> Result<Held> {
+        let timeout = self.dir.answer_timeout();
+        self.lock_within(timeout)?.ok_or_else(|| self.lock_timed_out(timeout))
     }
 
-    /// The same; `None` when it is not to be had in time.
-    pub fn hold_within(&self, timeout: Duration) -> Result<Option<Held>> {
+    /// The same; `None` when the time is up.
+    pub fn lock_within(&self, timeout: Duration) -> Result<Option<Held>> {
         let key = txn_log::group_lock_key(&self.name);
         txn_log::acquire_within(&self.dir, &self.lock, &key, timeout)
     }
 
-    /// Says that the lock was not to be had for so long.
-    pub fn busy(&self, waited: Duration) -> LogError {
-        self.lock.busy(waited)
+    /// The error after waiting this long for the lock.
+    pub fn lock_timed_out(&self, waited: Duration) -> LogError {
+        self.lock.timed_out(waited)
     }
 
-    /// The group as it was left. What cannot be read counts as nothing: who is
-    /// alive will say again what it is.
+    /// The shared state. A damaged file counts as empty: the members that are
+    /// alive register again.
     pub fn load(&self) -> Result<GroupState> {
         let path = self.folder.join("state.json");
         match fs::read(&path) {
             Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(GroupState::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(GroupState::default()),
             Err(error) => Err(errors::io(&path, "reading", &error)),
         }
     }
 
-    /// Tells everybody.
     pub fn store(&self, state: &GroupState) -> Result<()> {
         let path = self.folder.join("state.json");
         let text =
             serde_json::to_vec(state).unwrap_or_else(|_| unreachable!("plain maps and strings"));
-        // After a start of the machine nobody in it is alive: not synced.
+        // Not synced: after a reboot none of its members is alive.
         files::replace(&path, &text, false).map_err(|error| errors::io(&path, "writing", &error))
     }
 
-    /// Takes out who is dead.
+    /// Removes dead members from the state.
     ///
     /// # Errors
-    /// When that cannot be told of one: nothing is changed then.
-    pub fn bury(&self, state: &mut GroupState) -> Result<()> {
+    /// If it cannot be found out whether a member is alive; the state is
+    /// unchanged then.
+    pub fn remove_dead(&self, state: &mut GroupState) -> Result<()> {
         let members = self.folder.join("members");
         let mut dead = Vec::new();
         for (id, info) in &state.members {
@@ -97,7 +90,7 @@ impl GroupFiles {
         Ok(())
     }
 
-    /// How many partitions the topics have that any member reads.
+    /// The partition counts of all topics that members read.
     pub fn partitions(&self, state: &GroupState) -> Result<BTreeMap<String, i32>> {
         let mut counts = BTreeMap::new();
         for name in state.members.values().flat_map(|info| &info.topics) {

@@ -13,7 +13,7 @@ use super::liveness::ProcessIdentity;
 use super::log_dir::parse_partition_key;
 use crate::log::Partition;
 
-/// What a member says of itself.
+/// What a member tells the others about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MemberInfo {
     pub process: ProcessIdentity,
@@ -21,10 +21,10 @@ pub(super) struct MemberInfo {
     pub topics: Vec<String>,
 }
 
-/// Who reads what; partitions as `topic/number`.
+/// Members and partitions; a partition is named `topic/number`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupState {
-    /// Rises with each change of the targets.
+    /// Increases with each change of the targets.
     pub generation: u64,
     pub members: BTreeMap<String, MemberInfo>,
     pub target: BTreeMap<String, String>,
@@ -32,14 +32,14 @@ pub(super) struct GroupState {
 }
 
 impl GroupState {
-    /// A member is gone, and what it owned is free.
+    /// Removes a member and frees its partitions.
     pub fn remove(&mut self, id: &str) {
         self.members.remove(id);
         self.owners.retain(|_, owner| owner != id);
     }
 
-    /// Decides anew who shall read what of these topics.
-    pub fn balance(&mut self, partitions: &BTreeMap<String, i32>) {
+    /// Assigns the partitions of these topics to the members.
+    pub fn rebalance(&mut self, partitions: &BTreeMap<String, i32>) {
         let members: Subscriptions =
             self.members.iter().map(|(id, info)| (id.clone(), info.topics.clone())).collect();
         let target = assignor::assign(&members, partitions, &self.target);
@@ -49,16 +49,17 @@ impl GroupState {
         }
     }
 
-    /// What this member is said to read and does not, because it could not say
-    /// so when it gave it up, is nobody's.
-    pub fn give_up(&mut self, id: &str, reads: impl Fn(&Partition) -> bool) {
+    /// Frees partitions that this member owns and does not read. They are left
+    /// over when storing a release has failed.
+    pub fn free_unread(&mut self, id: &str, reads: impl Fn(&Partition) -> bool) {
         self.owners.retain(|key, owner| {
             owner != id || parse_partition_key(key).is_some_and(|one| reads(&one))
         });
     }
 
-    /// Takes what shall be this member's and is nobody's; answers it.
-    pub fn take(&mut self, id: &str) -> Vec<String> {
+    /// Makes this member the owner of its targets that have no owner, and
+    /// returns them.
+    pub fn claim(&mut self, id: &str) -> Vec<String> {
         let wanted = self.target.iter().filter(|(_, target)| *target == id);
         let free: Vec<_> = wanted
             .map(|(key, _)| key)

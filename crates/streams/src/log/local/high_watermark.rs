@@ -1,10 +1,10 @@
-//! How far a partition is written, told to readers and to the next writer:
-//! a small file, written after the records are durable. Its change is also
-//! the bell that wakes readers.
+//! The high watermark of a partition: a small file that tells readers and the
+//! next writer how far the partition is written. It is written after the
+//! records are durable, and its change wakes the readers.
 //!
-//! It is believed within one boot of the machine, where the operating
-//! system's cache holds it and the records alike; after a start of the
-//! machine the last segment is read again.
+//! It is valid within one boot of the machine, because the operating system's
+//! cache holds it and the records alike. After a reboot the last segment is
+//! scanned again.
 
 use std::fs::File;
 use std::io;
@@ -16,23 +16,22 @@ use super::files;
 const BYTES: usize = 64;
 const MAGIC: &[u8; 8] = b"chatonH1";
 
-/// A reader may see a write half done; it looks again this often.
-const LOOKS_MAX: usize = 1000;
+/// A reader may see a half-finished write; it reads again this often.
+const READS_MAX: usize = 1000;
 
-/// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HighWatermark {
-    /// Of which start of the machine.
+    /// The boot id of the machine.
     pub boot: u64,
-    /// The first offset that is not written.
+    /// The log end offset: the first offset that is not written.
     pub end: i64,
-    /// The segment that is written to.
+    /// The base offset of the active segment.
     pub base: i64,
-    /// Its bytes that count.
+    /// The valid bytes of the active segment.
     pub pos: u64,
-    /// The newest timestamp in it.
+    /// The newest timestamp in the active segment.
     pub newest_ms: i64,
-    /// Where its last index entry points to.
+    /// The position that its last index entry points to.
     pub indexed: u64,
 }
 
@@ -75,14 +74,13 @@ impl HighWatermark {
     }
 }
 
-/// The file in a partition's folder.
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join("head")
 }
 
-/// What it says; `None` when it says nothing that can be believed.
+/// The watermark; `None` if the file is damaged or empty.
 pub(super) fn read(file: &File) -> io::Result<Option<HighWatermark>> {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..READS_MAX {
         let mut bytes = [0; BYTES];
         if files::read_at(file, &mut bytes, 0)? < BYTES {
             return Ok(None);
@@ -95,7 +93,6 @@ pub(super) fn read(file: &File) -> io::Result<Option<HighWatermark>> {
     Ok(None)
 }
 
-/// Tells it to everybody.
 pub(super) fn write(file: &File, watermark: &HighWatermark) -> io::Result<()> {
     file.write_all_at(&watermark.encode(), 0)
 }
@@ -105,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_was_written_or_nothing() {
+    fn a_damaged_watermark_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = files::open_or_create(&path(folder.path())).unwrap();
         assert_eq!(read(&file).unwrap(), None);

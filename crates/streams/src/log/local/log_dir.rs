@@ -1,10 +1,10 @@
-//! The folder of a log and what lies where in it:
+//! The folder of a log:
 //!
 //! ```text
 //! topics/NAME/meta.json          partitions and settings
 //! topics/NAME/0/                 a partition: segments, indexes, head, writer.lock
 //! groups/NAME/                   a consumer group: state.json, offsets, members/
-//! transactions/                  transactions that are decided and not yet done
+//! transactions/                  prepared transactions
 //! ```
 
 use std::fs;
@@ -17,10 +17,9 @@ use crate::settings::LogSettings;
 
 /// Names longer than this are refused, as by Kafka.
 const NAME_BYTES_MAX: usize = 249;
-/// What the folder says of itself.
+/// The content of the file `format`.
 const FORMAT: &str = "chaton log, format 1\n";
 
-/// A log's folder.
 #[derive(Debug)]
 pub(super) struct LogDir {
     pub root: PathBuf,
@@ -28,7 +27,7 @@ pub(super) struct LogDir {
 }
 
 impl LogDir {
-    /// Opens the folder, made on first use.
+    /// Opens the folder and creates it if needed.
     pub fn open(settings: &LogSettings) -> Result<Self> {
         let path = settings.broker.strip_prefix("log://").unwrap_or_default();
         if !path.starts_with('/') {
@@ -42,11 +41,11 @@ impl LogDir {
         Ok(dir)
     }
 
-    /// Makes what is not there, also when somebody has removed it since.
+    /// Creates the folders that are missing, also those removed since.
     pub fn create(&self) -> Result<()> {
         for folder in [self.topics(), self.groups(), self.transactions()] {
             fs::create_dir_all(&folder)
-                .map_err(|error| errors::io(&folder, "making the folder", &error))?;
+                .map_err(|error| errors::io(&folder, "creating the folder", &error))?;
         }
         self.check_format()
     }
@@ -69,48 +68,41 @@ impl LogDir {
         }
     }
 
-    /// The folder of all topics.
     pub fn topics(&self) -> PathBuf {
         self.root.join("topics")
     }
 
-    /// The folder of a topic.
     pub fn topic(&self, name: &str) -> PathBuf {
         self.topics().join(name)
     }
 
-    /// The file that describes a topic.
     pub fn topic_metadata(&self, topic: &str) -> PathBuf {
         self.topic(topic).join("meta.json")
     }
 
-    /// The folder of a partition.
     pub fn partition(&self, topic: &str, number: i32) -> PathBuf {
         self.topic(topic).join(number.to_string())
     }
 
-    /// The folder of all groups.
     pub fn groups(&self) -> PathBuf {
         self.root.join("groups")
     }
 
-    /// The folder of a group.
     pub fn group(&self, name: &str) -> PathBuf {
         self.groups().join(escaped(name))
     }
 
-    /// Transactions that are decided.
     pub fn transactions(&self) -> PathBuf {
         self.root.join("transactions")
     }
 
-    /// Longest wait for an answer.
+    /// The longest wait for a lock by a call that waits.
     pub fn answer_timeout(&self) -> Duration {
         Duration::from_millis(self.settings.answer_timeout_ms)
     }
 }
 
-/// Says what is wrong with a topic's name: Kafka's rule.
+/// Checks a topic's name by Kafka's rules.
 pub(super) fn check_name(name: &str) -> Result<()> {
     let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name == "." || name == ".." {
@@ -137,7 +129,7 @@ pub(super) fn parse_partition_key(key: &str) -> Option<Partition> {
     Some(Partition { topic: topic.into(), number: number.parse().ok()? })
 }
 
-/// Any text as the name of a file.
+/// Any text as a file name.
 pub(super) fn escaped(name: &str) -> String {
     let mut out = String::new();
     for byte in name.bytes() {
@@ -150,7 +142,7 @@ pub(super) fn escaped(name: &str) -> String {
     out
 }
 
-/// The text again; `None` when it is no such name.
+/// The text of an [`escaped`] name; `None` if it is none.
 pub(super) fn unescaped(name: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = name.as_bytes();
@@ -167,7 +159,7 @@ pub(super) fn unescaped(name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Names of the folders in a folder.
+/// The sorted names of all folders in a folder.
 pub(super) fn folders(path: &Path) -> Result<Vec<String>> {
     let failed = |error| errors::io(path, "listing", &error);
     let mut names = Vec::new();
@@ -186,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_kafka_takes() {
+    fn topic_names_follow_kafkas_rules() {
         for good in ["events", "a.b_c-D9", ".x", &"x".repeat(249)] {
             assert!(check_name(good).is_ok(), "{good}");
         }
@@ -196,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_is_a_file_name_and_back() {
+    fn escaped_names_are_file_names_and_reversible() {
         for name in ["app", "../x", "a b%", "Größe", "."] {
             let file = escaped(name);
             assert!(file.bytes().all(|b| b.is_ascii_alphanumeric() || b"%_-".contains(&b)));

@@ -1,22 +1,26 @@
-//! A member of a consumer group: takes part in dividing the partitions and
+//! A member of a consumer group: takes part in sharing the partitions and
 //! reads its own.
 
 use std::collections::BTreeSet;
-use std::os::fd::RawFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::file_watch::{self, wait_for, FileWatch};
+use super::committed_offsets::{self, CommittedOffsets};
+use super::file_watch::{FileWatch, WatchEvent, RENAMED};
 use super::group_files::GroupFiles;
 use super::group_state::{GroupState, MemberInfo};
-use super::liveness::{MemberLock, ProcessIdentity, ProcessWatch};
-use super::log_dir::{parse_partition_key, partition_key, LogDir};
-use super::{committed_offsets, errors, files, transactional_producer};
+use super::liveness::{MemberLock, ProcessIdentity};
+use super::log_dir::{check_name, escaped, parse_partition_key, partition_key, LogDir};
+use super::process_watch::ProcessWatch;
+use super::{errors, files};
 use crate::log::{
-    self, Assignment, Commit, ErrorKind, Limits, LogError, MemberEvent, Partition, Position, Result,
+    Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position,
+    Result,
 };
+use crate::poll::wait_readable;
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
 
@@ -24,135 +28,134 @@ mod owned_partitions;
 
 use owned_partitions::OwnedPartitions;
 
-/// How often members in another PID namespace are looked at, whose deaths are
-/// not heard.
+/// How often members are checked whose deaths are not reported, because they
+/// run in another PID namespace.
 const UNWATCHED_CHECK: Duration = Duration::from_secs(1);
 
-/// Longest wait for the group's lock by what is tried again by itself: the
-/// thread has other groups' and partitions' things to do.
+/// The longest wait for the group's lock by calls that are repeated anyway:
+/// the thread also serves other groups and partitions.
 const SHORT_LOCK_WAIT: Duration = Duration::from_millis(200);
 
-/// See above.
 pub(super) struct LocalMember {
     id: String,
     settings: GroupSettings,
     files: GroupFiles,
-    bell: Arc<EventFd>,
+    notifier: Arc<EventFd>,
     watch: FileWatch,
-    deaths: ProcessWatch,
+    processes: ProcessWatch,
     member_lock: Option<MemberLock>,
     owned: OwnedPartitions,
-    /// Something about the group or its topics may have changed.
-    changed: bool,
+    /// The group or its topics may have changed.
+    group_changed: bool,
     /// Records were written since the last wait.
-    written: bool,
-    /// That wait ended by what was heard.
-    heard: bool,
-    /// The last look did not work; the next poll looks again.
-    failing: Option<LogError>,
-    /// Since when the group's lock is not to be had.
-    busy: Option<Instant>,
-    looked: Instant,
-    unknown: BTreeSet<String>,
+    records_written: bool,
+    /// The last wait ended by a notification.
+    notified: bool,
+    /// The error of the last synchronisation; the next poll tries again.
+    failure: Option<LogError>,
+    /// Since when the group's lock cannot be taken.
+    locked_out_since: Option<Instant>,
+    synced: Instant,
+    unknown_topics: BTreeSet<String>,
     pending: Vec<MemberEvent>,
 }
 
 impl LocalMember {
-    /// Comes into the group with its first poll.
-    pub fn new(dir: &Arc<LogDir>, settings: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
+    /// A member that joins the group with its first poll.
+    pub fn new(
+        dir: &Arc<LogDir>,
+        settings: &GroupSettings,
+        notifier: &Arc<EventFd>,
+    ) -> Result<Self> {
         if settings.name.is_empty() {
             return Err(LogError::new(ErrorKind::Refused, "a consumer group needs a name"));
         }
         for topic in &settings.topics {
-            super::log_dir::check_name(topic)?;
+            check_name(topic)?;
         }
         let files = GroupFiles::open(dir, &settings.name)?;
         let watch = FileWatch::new()?;
-        watch.add(&files.folder, file_watch::RENAMED)?;
-        watch.add(&dir.topics(), file_watch::RENAMED)?;
-        let id = format!(
-            "{}-{}",
-            super::log_dir::escaped(&dir.settings.client_id),
-            files::unique_name()
-        );
-        let member_lock = Some(MemberLock::enter(&files.folder.join("members"), &id)?);
+        watch.add(&files.folder, RENAMED)?;
+        watch.add(&dir.topics(), RENAMED)?;
+        let id = format!("{}-{}", escaped(&dir.settings.client_id), files::unique_name());
+        let member_lock = Some(MemberLock::acquire(&files.folder.join("members"), &id)?);
         Ok(Self {
             id,
             settings: settings.clone(),
             owned: OwnedPartitions::new(dir),
             files,
-            bell: bell.clone(),
+            notifier: notifier.clone(),
             watch,
-            deaths: ProcessWatch::default(),
+            processes: ProcessWatch::default(),
             member_lock,
-            changed: true,
-            written: false,
-            heard: true,
-            failing: None,
-            busy: None,
-            looked: Instant::now(),
-            unknown: BTreeSet::new(),
+            group_changed: true,
+            records_written: false,
+            notified: true,
+            failure: None,
+            locked_out_since: None,
+            synced: Instant::now(),
+            unknown_topics: BTreeSet::new(),
             pending: Vec::new(),
         })
     }
 
-    /// Takes note of what was heard.
-    fn hear(&mut self) {
-        let (owned, changed, written) = (&self.owned, &mut self.changed, &mut self.written);
-        self.watch.read_events(|heard| match heard {
-            file_watch::WatchEvent::Changed(watch_id) if owned.is_of_records(watch_id) => {
-                *written = true
-            }
-            file_watch::WatchEvent::Changed(_) => *changed = true,
-            file_watch::WatchEvent::Overflow => (*changed, *written) = (true, true),
+    fn read_file_events(&mut self) {
+        let owned = &self.owned;
+        let (changed, written) = (&mut self.group_changed, &mut self.records_written);
+        self.watch.read_events(|event| match event {
+            WatchEvent::Changed(id) if owned.watches_records(id) => *written = true,
+            WatchEvent::Changed(_) => *changed = true,
+            WatchEvent::Overflow => (*changed, *written) = (true, true),
         });
     }
 
-    /// Takes part: who is there, who reads what, what is mine. False when the
-    /// group's lock was not to be had.
-    fn look(&mut self) -> Result<bool> {
-        // Before the look: what changes during it is heard after it.
+    /// Brings the group's state up to date and adopts this member's part of
+    /// it. False if the group's lock could not be taken.
+    fn sync_group(&mut self) -> Result<bool> {
+        // Before reading, so that changes during it are reported after it.
         for topic in &self.settings.topics {
             let folder = self.files.dir.topic(topic);
             if folder.is_dir() {
-                let _ = self.watch.add(&folder, file_watch::RENAMED);
+                let _ = self.watch.add(&folder, RENAMED);
             }
         }
-        let Some(held) = self.files.hold_within(SHORT_LOCK_WAIT)? else { return Ok(false) };
+        let Some(held) = self.files.lock_within(SHORT_LOCK_WAIT)? else { return Ok(false) };
         let before = self.files.load()?;
         let committed = committed_offsets::load(&self.files.folder)?;
         let mut state = before.clone();
         let process = ProcessIdentity::own()?;
-        let info = || MemberInfo { process, host: host(), topics: self.settings.topics.clone() };
+        let topics = &self.settings.topics;
+        let info = || MemberInfo { process, host: host(), topics: topics.clone() };
         state.members.entry(self.id.clone()).or_insert_with(info);
-        self.files.bury(&mut state)?;
-        state.give_up(&self.id, |partition| self.owned.has(partition));
+        self.files.remove_dead(&mut state)?;
+        state.free_unread(&self.id, |partition| self.owned.contains(partition));
         let partitions = self.files.partitions(&state)?;
-        state.balance(&partitions);
+        state.rebalance(&partitions);
         let lost = self.owned.lost(&state, &self.id);
-        // Some of what was lost may be given again: it is told in this order.
-        let taken = state.take(&self.id);
+        // A lost partition may be claimed again at once.
+        let claimed = state.claim(&self.id);
         if state != before {
             self.files.store(&state)?;
         }
         drop(held);
-        self.tell_unknown(partitions.keys().cloned().collect());
-        self.tell(&state, lost, &taken, &committed);
-        if !self.deaths.watch(state.members.values().map(|info| &info.process)) {
-            self.changed = true;
+        self.report_unknown_topics(partitions.keys().cloned().collect());
+        self.adopt(&state, lost, &claimed, &committed);
+        if !self.processes.watch(state.members.values().map(|info| &info.process)) {
+            self.group_changed = true;
         }
         Ok(true)
     }
 
-    fn tell(
+    /// Starts and ends reading as the state says, and reports it.
+    fn adopt(
         &mut self,
         state: &GroupState,
         lost: Vec<Partition>,
-        taken: &[String],
-        committed: &committed_offsets::CommittedOffsets,
+        claimed: &[String],
+        committed: &CommittedOffsets,
     ) {
         if !lost.is_empty() {
-            self.owned.drop_all(&lost, &self.watch);
+            self.owned.remove_all(&lost, &self.watch);
             self.pending.push(MemberEvent::Lost(lost));
         }
         let revoked = self.owned.revoke(state, &self.id);
@@ -160,7 +163,7 @@ impl LocalMember {
             self.pending.push(MemberEvent::Revoked(revoked));
         }
         let mut assigned = Vec::new();
-        for partition in taken.iter().filter_map(|key| parse_partition_key(key)) {
+        for partition in claimed.iter().filter_map(|key| parse_partition_key(key)) {
             let key = (partition.topic.to_string(), partition.number);
             let mut commit = committed.get(&key).cloned();
             let from = match (&commit, self.settings.start) {
@@ -169,10 +172,10 @@ impl LocalMember {
                 (None, Start::Latest) => Position::Latest,
             };
             let failed = self.owned.add(&partition, from, &self.watch);
-            self.pending.extend(failed.map(MemberEvent::Trouble));
+            self.pending.extend(failed.map(MemberEvent::Error));
             let end = self.owned.end_offset(&partition);
             if let (Some(commit), Some(end)) = (&mut commit, end) {
-                self.pending.extend(clamp(commit, end).map(MemberEvent::Trouble));
+                self.pending.extend(clamp(commit, end).map(MemberEvent::Error));
             }
             assigned.push(Assignment {
                 partition,
@@ -183,48 +186,42 @@ impl LocalMember {
         if !assigned.is_empty() {
             self.pending.push(MemberEvent::Assigned(assigned));
         }
-        self.owned.renew(&self.watch);
+        self.owned.reset_recreated(&self.watch);
     }
 
-    /// Looks again later; that others have the lock is trouble when it lasts.
-    fn is_busy(&mut self) {
-        self.changed = true;
-        let patience = self.files.dir.answer_timeout();
-        if self.busy.get_or_insert_with(Instant::now).elapsed() >= patience {
-            self.has_failed(self.files.busy(patience));
+    /// Tries again later; it becomes an error after the answer timeout.
+    fn lock_timed_out(&mut self) {
+        self.group_changed = true;
+        let timeout = self.files.dir.answer_timeout();
+        if self.locked_out_since.get_or_insert_with(Instant::now).elapsed() >= timeout {
+            self.sync_failed(self.files.lock_timed_out(timeout));
         }
     }
 
-    /// Looks again later; the same is said once.
-    fn has_failed(&mut self, error: LogError) {
-        self.changed = true;
-        if self.failing.as_ref() != Some(&error) {
-            self.pending.push(MemberEvent::Trouble(error.clone()));
+    /// Tries again later; the same error is reported once.
+    fn sync_failed(&mut self, error: LogError) {
+        self.group_changed = true;
+        if self.failure.as_ref() != Some(&error) {
+            self.pending.push(MemberEvent::Error(error.clone()));
         }
-        self.failing = Some(error);
+        self.failure = Some(error);
     }
 
-    /// Once for each topic that is not there.
-    fn tell_unknown(&mut self, known: BTreeSet<String>) {
+    /// Reports each topic that does not exist once.
+    fn report_unknown_topics(&mut self, known: BTreeSet<String>) {
         for topic in &self.settings.topics {
             if known.contains(topic) {
-                self.unknown.remove(topic);
-            } else if self.unknown.insert(topic.clone()) {
-                self.pending.push(MemberEvent::Trouble(errors::unknown_topic(topic)));
+                self.unknown_topics.remove(topic);
+            } else if self.unknown_topics.insert(topic.clone()) {
+                self.pending.push(MemberEvent::Error(errors::unknown_topic(topic)));
             }
         }
     }
 
-    fn descriptors(&self) -> Vec<RawFd> {
-        let mut all = vec![self.watch.fd(), self.bell.fd()];
-        all.extend(self.deaths.descriptors());
-        all
-    }
-
-    /// Changes the group's state, if this member is in it.
-    fn change(&self, patience: Duration, change: impl FnOnce(&mut GroupState)) -> Result<()> {
-        let held = self.files.hold_within(patience)?;
-        let _held = held.ok_or_else(|| self.files.busy(patience))?;
+    /// Changes the group's state under its lock.
+    fn change(&self, timeout: Duration, change: impl FnOnce(&mut GroupState)) -> Result<()> {
+        let held = self.files.lock_within(timeout)?;
+        let _held = held.ok_or_else(|| self.files.lock_timed_out(timeout))?;
         let before = self.files.load()?;
         let mut state = before.clone();
         change(&mut state);
@@ -235,42 +232,46 @@ impl LocalMember {
     }
 }
 
-impl log::GroupMember for LocalMember {
+impl GroupMember for LocalMember {
     fn wait(&mut self, timeout: Duration) {
-        let due = self.changed && self.failing.is_none() && self.busy.is_none();
-        // A poll may have heard of records that were not fetched since.
-        if due || std::mem::take(&mut self.written) || !self.pending.is_empty() {
-            self.heard = true;
+        let due = self.group_changed && self.failure.is_none() && self.locked_out_since.is_none();
+        // A poll may have seen records that were not fetched since.
+        if due || std::mem::take(&mut self.records_written) || !self.pending.is_empty() {
+            self.notified = true;
             return;
         }
         let timeout =
-            if self.deaths.has_unwatched { timeout.min(UNWATCHED_CHECK) } else { timeout };
-        let ready = wait_for(&self.descriptors(), timeout);
+            if self.processes.has_unwatched { timeout.min(UNWATCHED_CHECK) } else { timeout };
+        let mut fds = vec![self.watch.as_fd(), self.notifier.as_fd()];
+        fds.extend(self.processes.descriptors());
+        let ready = wait_readable(&fds, timeout);
         if ready[1] {
-            self.bell.clear();
+            self.notifier.clear();
         }
-        self.changed |= ready[2..].contains(&true);
-        self.hear();
-        self.heard = std::mem::take(&mut self.written) || self.changed || ready.contains(&true);
+        self.group_changed |= ready[2..].contains(&true);
+        self.read_file_events();
+        let written = std::mem::take(&mut self.records_written);
+        self.notified = written || self.group_changed || ready.contains(&true);
     }
 
     fn was_notified(&self) -> bool {
-        self.heard
+        self.notified
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
         if self.member_lock.is_none() {
             return;
         }
-        self.hear();
-        let far = self.deaths.has_unwatched && self.looked.elapsed() >= UNWATCHED_CHECK;
-        if self.changed || far {
-            self.changed = false;
-            self.looked = Instant::now();
-            match self.look() {
-                Ok(true) => (self.failing, self.busy) = (None, None),
-                Ok(false) => self.is_busy(),
-                Err(error) => self.has_failed(error),
+        self.read_file_events();
+        let check_unwatched =
+            self.processes.has_unwatched && self.synced.elapsed() >= UNWATCHED_CHECK;
+        if self.group_changed || check_unwatched {
+            self.group_changed = false;
+            self.synced = Instant::now();
+            match self.sync_group() {
+                Ok(true) => (self.failure, self.locked_out_since) = (None, None),
+                Ok(false) => self.lock_timed_out(),
+                Err(error) => self.sync_failed(error),
             }
         }
         events.append(&mut self.pending);
@@ -278,10 +279,10 @@ impl log::GroupMember for LocalMember {
 
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
         let fetched = self.owned.fetch(partition, limits, &self.watch);
-        self.pending.extend(self.owned.damage(partition).map(MemberEvent::Trouble));
+        self.pending.extend(self.owned.take_damage(partition).map(MemberEvent::Error));
         if let Ok(None) = fetched {
             if self.settings.eof && self.owned.is_newly_at_end(partition) {
-                self.pending.push(MemberEvent::End(partition.clone()));
+                self.pending.push(MemberEvent::PartitionEof(partition.clone()));
             }
         }
         fetched
@@ -293,9 +294,9 @@ impl log::GroupMember for LocalMember {
 
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
         committed_offsets::check(commits)?;
-        let patience = if wait { self.files.dir.answer_timeout() } else { SHORT_LOCK_WAIT };
-        let Some(_held) = self.files.hold_within(patience)? else {
-            let error = self.files.busy(patience);
+        let timeout = if wait { self.files.dir.answer_timeout() } else { SHORT_LOCK_WAIT };
+        let Some(_held) = self.files.lock_within(timeout)? else {
+            let error = self.files.lock_timed_out(timeout);
             if wait {
                 return Err(error);
             }
@@ -303,19 +304,19 @@ impl log::GroupMember for LocalMember {
             return Ok(());
         };
         let state = self.files.load()?;
-        let is_mine = |commit: &&Commit| {
+        let is_owned = |commit: &&Commit| {
             let owner = state.owners.get(&partition_key(&commit.topic, commit.partition));
             owner == Some(&self.id)
         };
-        let (mine, others): (Vec<_>, Vec<_>) = commits.iter().partition(is_mine);
-        let mine: Vec<_> = mine.into_iter().cloned().collect();
-        if !mine.is_empty() {
+        let (owned, others): (Vec<_>, Vec<_>) = commits.iter().partition(is_owned);
+        let owned: Vec<_> = owned.into_iter().cloned().collect();
+        if !owned.is_empty() {
             let durable = wait && self.files.dir.settings.durable;
-            committed_offsets::append(&self.files.folder, &mine, durable)?;
+            committed_offsets::append(&self.files.folder, &owned, durable)?;
         }
         let Some(other) = others.first() else { return Ok(()) };
-        self.changed = true;
-        let error = transactional_producer::fenced(&self.files.name, other);
+        self.group_changed = true;
+        let error = errors::fenced(&self.files.name, other);
         if wait {
             return Err(error);
         }
@@ -324,16 +325,16 @@ impl log::GroupMember for LocalMember {
     }
 
     fn release(&mut self, partitions: &[Partition]) {
-        self.owned.drop_all(partitions, &self.watch);
+        self.owned.remove_all(partitions, &self.watch);
         let id = self.id.clone();
         let keys: Vec<_> =
             partitions.iter().map(|one| partition_key(&one.topic, one.number)).collect();
-        // Where this does not work, the next look finds that they are not read
-        // here and gives them up, or says what stands in the way.
+        // If this fails, the next synchronisation frees the partitions that
+        // are not read here, or reports the error.
         let _ = self.change(SHORT_LOCK_WAIT, |state| {
             state.owners.retain(|key, owner| *owner != id || !keys.contains(key));
         });
-        self.changed = true;
+        self.group_changed = true;
     }
 
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
@@ -351,12 +352,12 @@ impl log::GroupMember for LocalMember {
         self.owned.clear(&self.watch);
         let id = self.id.clone();
         let files = &self.files;
-        // When this does not work, the others find its lock free.
-        let patience = self.files.dir.answer_timeout().min(timeout);
-        let _ = self.change(patience, |state| {
+        // If this fails, the others find the member's lock free.
+        let timeout = self.files.dir.answer_timeout().min(timeout);
+        let _ = self.change(timeout, |state| {
             state.remove(&id);
             if let Ok(partitions) = files.partitions(state) {
-                state.balance(&partitions);
+                state.rebalance(&partitions);
             }
         });
         self.member_lock = None;
@@ -365,12 +366,12 @@ impl log::GroupMember for LocalMember {
 
 impl Drop for LocalMember {
     fn drop(&mut self) {
-        log::GroupMember::leave(self, self.files.dir.answer_timeout());
+        self.leave(self.files.dir.answer_timeout());
     }
 }
 
-/// A commit of records that are gone, as after a loss of power with `durable`
-/// off: the group goes on with what is written next.
+/// Moves a commit behind the end to the end. Its records are gone, for example
+/// after a power failure with `durable` off.
 fn clamp(commit: &mut Commit, end: i64) -> Option<LogError> {
     let Commit { topic, partition, offset, metadata } = commit;
     if *offset <= end {

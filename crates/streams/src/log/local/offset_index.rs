@@ -1,6 +1,6 @@
-//! The sparse index of a segment: for a record in each so many bytes, where
-//! it lies, and the newest timestamp before it. It only saves reading: what it
-//! says is checked, and a segment without one is read from its start.
+//! The sparse index of a segment: for one record in each 64 KiB its position
+//! and the newest timestamp before it. It only saves reading: its entries are
+//! verified, and a segment without an index is read from its start.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,12 +12,11 @@ use super::files;
 pub(super) const INTERVAL_BYTES: u64 = 64 << 10;
 const BYTES: usize = 32;
 
-/// One entry: 32 bytes, the last four of them a checksum.
+/// One entry of 32 bytes; the last four are a checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
-    /// Of the record at `pos`.
     pub offset: i64,
-    /// First byte of the record.
+    /// Where the record of this offset begins.
     pub pos: u64,
     /// Newest timestamp of the records before it in this segment.
     pub newest_ms: i64,
@@ -41,8 +40,8 @@ impl IndexEntry {
     }
 }
 
-/// The entries of an index that can be believed: none behind the first one
-/// that is damaged or out of order, and none past `limit` bytes of the segment.
+/// The valid entries of an index: those before the first entry that is
+/// damaged, out of order, or past `limit` bytes of the segment.
 pub(super) fn load(path: &Path, limit: u64) -> Vec<IndexEntry> {
     let bytes = std::fs::read(path).unwrap_or_default();
     let mut entries: Vec<IndexEntry> = Vec::with_capacity(bytes.len() / BYTES);
@@ -56,13 +55,13 @@ pub(super) fn load(path: &Path, limit: u64) -> Vec<IndexEntry> {
     entries
 }
 
-/// Adds entries.
 pub(super) fn append(file: &mut File, entries: &[IndexEntry]) -> io::Result<()> {
     let bytes: Vec<u8> = entries.iter().flat_map(|entry| entry.encode()).collect();
     file.write_all(&bytes)
 }
 
-/// Opens an index to add to it; entries past `limit` bytes are cut off.
+/// Opens an index for appending and cuts off entries past `limit` bytes of
+/// the segment.
 pub(super) fn open(path: &Path, limit: u64) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     let right = (load(path, limit).len() * BYTES) as u64;
@@ -72,14 +71,13 @@ pub(super) fn open(path: &Path, limit: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Where to begin reading for this offset: at or before it.
+/// The last entry at or before this offset.
 pub(super) fn lookup_offset(entries: &[IndexEntry], offset: i64) -> Option<IndexEntry> {
     let after = entries.partition_point(|entry| entry.offset <= offset);
     after.checked_sub(1).map(|at| entries[at])
 }
 
-/// Where to begin reading for the first record of this time: all records
-/// before it are older.
+/// The last entry before which all records are older than this time.
 pub(super) fn lookup_time(entries: &[IndexEntry], time_ms: i64) -> Option<IndexEntry> {
     let after = entries.partition_point(|entry| entry.newest_ms < time_ms);
     after.checked_sub(1).map(|at| entries[at])
@@ -105,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_not_believed() {
+    fn entries_behind_damage_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
         let all: Vec<_> = (1..5).map(entry).collect();

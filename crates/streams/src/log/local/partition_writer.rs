@@ -1,5 +1,5 @@
-//! Writes one partition. Every call is made under the partition's lock; what
-//! other processes wrote meanwhile is seen by [`PartitionWriter::refresh`].
+//! Appends to one partition. All calls are made under the partition's lock;
+//! [`PartitionWriter::refresh`] picks up what other processes have written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -13,15 +13,14 @@ use super::topic_config::TopicConfig;
 use super::{errors, files, record_frame, retention, segment};
 use crate::log::{LogError, Result};
 
-/// The place that is written to.
 struct ActiveSegment {
     file: File,
     index: File,
     created_ms: i64,
 }
 
-/// What became of records that were to be written: the first `count` of them
-/// are, from offset `first` on.
+/// The result of an append: the first `count` records are written, from
+/// offset `first` on.
 #[derive(Debug)]
 pub(super) struct AppendResult {
     pub first: i64,
@@ -29,7 +28,7 @@ pub(super) struct AppendResult {
     pub error: Option<LogError>,
 }
 
-/// Records that go into the current segment in one piece.
+/// Records that have their offsets and go into one segment.
 #[derive(Debug)]
 pub(super) struct SealedFrames {
     pub len: usize,
@@ -38,80 +37,74 @@ pub(super) struct SealedFrames {
     entries: Vec<IndexEntry>,
 }
 
-/// See above.
 pub(super) struct PartitionWriter {
     folder: PathBuf,
     boot: u64,
     watermark_file: File,
     watermark: HighWatermark,
-    current: Option<ActiveSegment>,
+    active: Option<ActiveSegment>,
 }
 
 impl PartitionWriter {
-    /// Of a partition's folder.
     pub fn open(folder: &Path) -> Result<Self> {
         let path = high_watermark::path(folder);
         let watermark_file =
             files::open_or_create(&path).map_err(|error| errors::io(&path, "opening", &error))?;
         let watermark =
             HighWatermark { boot: 0, end: 0, base: 0, pos: 0, newest_ms: i64::MIN, indexed: 0 };
-        Ok(Self {
-            folder: folder.into(),
-            boot: files::boot_id(),
-            watermark_file,
-            watermark,
-            current: None,
-        })
+        let boot = files::boot_id();
+        Ok(Self { folder: folder.into(), boot, watermark_file, watermark, active: None })
     }
 
-    /// The first offset that is not written. After [`PartitionWriter::refresh`].
+    /// The log end offset, after [`PartitionWriter::refresh`].
     pub fn end(&self) -> i64 {
         self.watermark.end
     }
 
-    /// Whether the partition's files were removed, or are others now: what
-    /// would be written here nobody could read.
+    /// Whether the partition's files were removed or replaced, so that nobody
+    /// could read what is written here.
     pub fn is_gone(&self) -> bool {
         let open = files::inode_of(&self.watermark_file);
         open.is_none() || open != files::inode(&high_watermark::path(&self.folder))
     }
 
-    /// Sees what others have written, and puts right what one who died, or
-    /// the machine, has left half done.
+    /// Picks up what other processes have written, and repairs what a crash of
+    /// a process or of the machine has left.
     pub fn refresh(&mut self, config: &TopicConfig) -> Result<()> {
         self.try_refresh(config).map_err(|error| errors::io(&self.folder, "opening", &error))
     }
 
     fn try_refresh(&mut self, config: &TopicConfig) -> io::Result<()> {
-        let told = high_watermark::read(&self.watermark_file)?;
-        if let (Some(watermark), Some(current)) = (told, &self.current) {
-            if watermark == self.watermark && current.file.metadata()?.len() == watermark.pos {
+        let stored = high_watermark::read(&self.watermark_file)?;
+        if let (Some(watermark), Some(active)) = (stored, &self.active) {
+            if watermark == self.watermark && active.file.metadata()?.len() == watermark.pos {
                 return Ok(());
             }
         }
-        self.recover(told, config)
+        self.recover(stored, config)
     }
 
-    fn recover(&mut self, told: Option<HighWatermark>, config: &TopicConfig) -> io::Result<()> {
-        self.current = None;
-        let end_told = told.map_or(0, |watermark| watermark.end);
+    fn recover(&mut self, stored: Option<HighWatermark>, config: &TopicConfig) -> io::Result<()> {
+        self.active = None;
+        let stored_end = stored.map_or(0, |watermark| watermark.end);
         let Some(base) = segment::list(&self.folder)?.pop() else {
-            self.watermark.end = end_told;
-            return self.roll(end_told, config);
+            self.watermark.end = stored_end;
+            return self.roll(stored_end, config);
         };
         let path = segment::path(&self.folder, base);
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         let Some(created_ms) = segment::created_ms(&file, base)? else {
-            // Left alone; readers tell of it and read what is whole in it.
+            // The foreign file is left alone; readers report it and read the
+            // complete records in it.
             let size = file.metadata()?.len();
-            let whole = scan(&file, ScanStart { pos: 0, ..ScanStart::start(base) }, size)?;
+            let found = scan(&file, ScanStart { pos: 0, ..ScanStart::start(base) }, size)?;
             let behind = base.checked_add(1).ok_or(io::ErrorKind::InvalidData)?;
-            self.watermark.end = end_told.max(whole.end).max(behind);
+            self.watermark.end = stored_end.max(found.end).max(behind);
             return self.roll(self.watermark.end, config);
         };
         let size = file.metadata()?.len();
-        let here = told.filter(|watermark| watermark.base == base);
-        let from = match here {
+        let of_segment = stored.filter(|watermark| watermark.base == base);
+        let from = match of_segment {
             Some(watermark) if watermark.boot == self.boot && watermark.pos <= size => ScanStart {
                 pos: watermark.pos,
                 offset: watermark.end,
@@ -119,44 +112,45 @@ impl PartitionWriter {
             },
             _ => ScanStart::start(base),
         };
-        let whole = scan(&file, from, size)?;
-        if size > whole.pos {
-            if here.is_some_and(|watermark| watermark.pos > whole.pos) {
-                save_tail(&file, &path, whole.pos, size)?;
+        let found = scan(&file, from, size)?;
+        if size > found.pos {
+            if of_segment.is_some_and(|watermark| watermark.pos > found.pos) {
+                save_tail(&file, &path, found.pos, size)?;
             }
-            file.set_len(whole.pos)?;
+            file.set_len(found.pos)?;
             if config.durable {
                 file.sync_all()?;
             }
         }
         let index_path = segment::index_path(&self.folder, base);
-        let mut index = offset_index::open(&index_path, whole.pos)?;
-        let indexed =
-            offset_index::load(&index_path, whole.pos).last().map_or(segment::HEADER, |e| e.pos);
-        let missing: Vec<_> = whole.entries.into_iter().filter(|e| e.pos > indexed).collect();
+        let mut index = offset_index::open(&index_path, found.pos)?;
+        let indexed = offset_index::load(&index_path, found.pos)
+            .last()
+            .map_or(segment::HEADER, |entry| entry.pos);
+        let missing: Vec<_> = found.entries.into_iter().filter(|e| e.pos > indexed).collect();
         offset_index::append(&mut index, &missing)?;
         self.watermark = HighWatermark {
             boot: self.boot,
-            // Offsets of records that were acknowledged and are gone are not
-            // given again: readers may have come past them.
-            end: whole.end.max(end_told),
+            // The offsets of lost records are not used again, because readers
+            // may have passed them.
+            end: found.end.max(stored_end),
             base,
-            pos: whole.pos,
-            newest_ms: whole.newest_ms,
+            pos: found.pos,
+            newest_ms: found.newest_ms,
             indexed: missing.last().map_or(indexed, |entry| entry.pos),
         };
-        if told != Some(self.watermark) {
+        if stored != Some(self.watermark) {
             high_watermark::write(&self.watermark_file, &self.watermark)?;
         }
         let written = file.metadata()?.modified()?;
-        self.current = Some(ActiveSegment { file, index, created_ms });
-        if whole.pos > segment::HEADER && retention::has_expired(written, config) {
+        self.active = Some(ActiveSegment { file, index, created_ms });
+        if found.pos > segment::HEADER && retention::has_expired(written, config) {
             return self.roll(self.watermark.end, config);
         }
         retention::apply(&self.folder, config, base)
     }
 
-    /// Goes on in a new segment.
+    /// Begins a new active segment.
     fn roll(&mut self, base: i64, config: &TopicConfig) -> io::Result<()> {
         let file = segment::create(&self.folder, base, config.durable)?;
         let index = offset_index::open(&segment::index_path(&self.folder, base), 0)?;
@@ -169,18 +163,18 @@ impl PartitionWriter {
             indexed: segment::HEADER,
         };
         high_watermark::write(&self.watermark_file, &self.watermark)?;
-        self.current = Some(ActiveSegment { file, index, created_ms: files::now_ms() });
+        self.active = Some(ActiveSegment { file, index, created_ms: files::now_ms() });
         retention::apply(&self.folder, config, base)
     }
 
-    /// Makes sure that records of so many bytes may go into the current
-    /// segment, by beginning a new one where it is too full or too old.
+    /// Begins a new segment if the active one is too old, or too full for this
+    /// many bytes.
     pub fn roll_if_full(&mut self, len: usize, config: &TopicConfig) -> Result<()> {
         let used = self.watermark.pos > segment::HEADER;
         let full = self.watermark.pos + len as u64 > config.segment_bytes;
-        let old = match (&self.current, config.segment_ms) {
-            (Some(current), Some(limit)) => {
-                files::now_ms() - current.created_ms > i64::try_from(limit).unwrap_or(i64::MAX)
+        let old = match (&self.active, config.segment_ms) {
+            (Some(active), Some(limit)) => {
+                files::now_ms() - active.created_ms > i64::try_from(limit).unwrap_or(i64::MAX)
             }
             _ => false,
         };
@@ -192,23 +186,19 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Numbers as many of these records as fit into `room` bytes (at least
-    /// one).
+    /// Sets the offsets of as many records as fit into `room` bytes, at least
+    /// of one.
     pub fn seal(&self, frames: &mut [u8], room: u64) -> SealedFrames {
-        let mut sealed = SealedFrames {
-            len: 0,
-            count: 0,
-            newest_ms: self.watermark.newest_ms,
-            entries: Vec::new(),
-        };
+        let newest_ms = self.watermark.newest_ms;
+        let mut sealed = SealedFrames { len: 0, count: 0, newest_ms, entries: Vec::new() };
         let mut indexed = self.watermark.indexed;
         while sealed.len < frames.len() {
             let rest = &mut frames[sealed.len..];
             if sealed.count > 0 && (sealed.len + record_frame::len_of(rest)) as u64 > room {
                 break;
             }
-            let (offset, pos) =
-                (self.watermark.end + sealed.count as i64, self.watermark.pos + sealed.len as u64);
+            let offset = self.watermark.end + sealed.count as i64;
+            let pos = self.watermark.pos + sealed.len as u64;
             if pos >= indexed + INTERVAL_BYTES {
                 sealed.entries.push(IndexEntry { offset, pos, newest_ms: sealed.newest_ms });
                 indexed = pos;
@@ -221,13 +211,13 @@ impl PartitionWriter {
         sealed
     }
 
-    /// Puts sealed records behind what counts, durably. Nobody sees them yet;
-    /// after a failure nothing is left of them.
+    /// Writes sealed records durably behind the high watermark, where readers
+    /// do not see them yet. After an error nothing of them is left.
     pub fn stage(&mut self, frames: &[u8], config: &TopicConfig) -> Result<()> {
-        let Some(current) = &self.current else { return Ok(()) };
-        let mut done = current.file.write_all_at(frames, self.watermark.pos);
+        let Some(active) = &self.active else { return Ok(()) };
+        let mut done = active.file.write_all_at(frames, self.watermark.pos);
         if done.is_ok() && config.durable {
-            done = current.file.sync_data();
+            done = active.file.sync_data();
         }
         done.map_err(|error| {
             self.unstage();
@@ -235,24 +225,25 @@ impl PartitionWriter {
         })
     }
 
-    /// Takes staged records back. What cannot be cut off now is cut off by
-    /// the next [`PartitionWriter::refresh`]: the file is then not what was told.
+    /// Removes staged records. If that fails, the next
+    /// [`PartitionWriter::refresh`] removes them, because the file is then
+    /// longer than its watermark.
     pub fn unstage(&mut self) {
-        let cut = self.current.as_ref().map(|current| current.file.set_len(self.watermark.pos));
+        let cut = self.active.as_ref().map(|active| active.file.set_len(self.watermark.pos));
         if !matches!(cut, Some(Ok(()))) {
-            self.current = None;
+            self.active = None;
         }
     }
 
-    /// StagedPartition records count from now on.
+    /// Makes staged records visible.
     pub fn publish(&mut self, sealed: &SealedFrames) -> Result<()> {
         let mut watermark = self.watermark;
         watermark.end += sealed.count as i64;
         watermark.pos += sealed.len as u64;
         watermark.newest_ms = sealed.newest_ms;
-        if let (Some(current), Some(last)) = (&mut self.current, sealed.entries.last()) {
-            // Without an entry reading is slower, and that is all.
-            let _ = offset_index::append(&mut current.index, &sealed.entries);
+        if let (Some(active), Some(last)) = (&mut self.active, sealed.entries.last()) {
+            // A missing entry only makes lookups slower.
+            let _ = offset_index::append(&mut active.index, &sealed.entries);
             watermark.indexed = last.pos;
         }
         high_watermark::write(&self.watermark_file, &watermark)
@@ -261,26 +252,30 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Writes records, in as many segments as it takes.
+    /// Appends records, over as many segments as needed.
     pub fn append(&mut self, frames: &mut [u8], config: &TopicConfig) -> AppendResult {
-        let mut written = AppendResult { first: self.watermark.end, count: 0, error: None };
+        let mut result = AppendResult { first: self.watermark.end, count: 0, error: None };
         let mut at = 0;
         while at < frames.len() {
-            match self.append_some(&mut frames[at..], config) {
+            match self.append_to_segment(&mut frames[at..], config) {
                 Ok(sealed) => {
                     at += sealed.len;
-                    written.count += sealed.count;
+                    result.count += sealed.count;
                 }
                 Err(error) => {
-                    written.error = Some(error);
+                    result.error = Some(error);
                     break;
                 }
             }
         }
-        written
+        result
     }
 
-    fn append_some(&mut self, frames: &mut [u8], config: &TopicConfig) -> Result<SealedFrames> {
+    fn append_to_segment(
+        &mut self,
+        frames: &mut [u8],
+        config: &TopicConfig,
+    ) -> Result<SealedFrames> {
         self.roll_if_full(record_frame::len_of(frames), config)?;
         let room = config.segment_bytes.saturating_sub(self.watermark.pos);
         let sealed = self.seal(frames, room);
@@ -290,7 +285,7 @@ impl PartitionWriter {
     }
 }
 
-/// Copies what was acknowledged once and cannot be read any more.
+/// Copies acknowledged bytes that can no longer be read to a file of their own.
 fn save_tail(file: &File, path: &Path, pos: u64, size: u64) -> io::Result<()> {
     let tail = files::read_vec(file, (size - pos) as usize, pos)?;
     fs::write(files::with_suffix(path, &format!(".{pos}.damaged")), tail)

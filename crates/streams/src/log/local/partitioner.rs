@@ -1,8 +1,8 @@
-//! Which partition a key belongs to: as Kafka's Java client decides it
-//! (murmur2, seed 0x9747b28c, sign bit off), so that a topic that moves to
-//! Kafka keeps its keys where they are.
+//! Chooses the partition of a key like Kafka's Java client (murmur2, seed
+//! 0x9747b28c, without the sign bit), so that a topic that moves to Kafka
+//! keeps its keys in their partitions.
 
-/// The hash of Kafka's `Utils.murmur2`.
+/// Kafka's `Utils.murmur2`.
 pub(super) fn murmur2(data: &[u8]) -> i32 {
     const M: u32 = 0x5bd1_e995;
     let mut hash = 0x9747_b28c_u32 ^ data.len() as u32;
@@ -24,7 +24,6 @@ pub(super) fn murmur2(data: &[u8]) -> i32 {
     (hash ^ (hash >> 15)) as i32
 }
 
-/// The partition of a key among so many.
 pub(super) fn partition_of(key: &[u8], partitions: i32) -> i32 {
     (murmur2(key) & 0x7fff_ffff) % partitions.max(1)
 }
@@ -33,9 +32,9 @@ pub(super) fn partition_of(key: &[u8], partitions: i32) -> i32 {
 mod tests {
     use super::*;
 
-    /// Vectors of Kafka's own `UtilsTest.testMurmur2`.
+    /// Test vectors of Kafka's `UtilsTest.testMurmur2`.
     #[test]
-    fn it_hashes_as_kafka_does() {
+    fn hashes_equal_those_of_kafka() {
         for (key, hash) in [
             ("21", -973_932_308),
             ("foobar", -790_332_482),

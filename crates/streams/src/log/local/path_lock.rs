@@ -1,42 +1,41 @@
-//! Who may write: the lock of a file, and what is said when it is not to be had.
+//! A lock between processes on a file of the log, with errors that name it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::file_lock::FileLock;
 pub(super) use chaton_core::file_lock::Held;
 
 use super::{errors, files};
 use crate::log::{LogError, Result};
 
-/// A lock of the log.
 pub(super) struct PathLock {
-    lock: Arc<chaton_core::file_lock::FileLock>,
+    lock: Arc<FileLock>,
     path: PathBuf,
 }
 
 impl PathLock {
-    /// Opens the file, made on first use.
+    /// Opens the lock's file and creates it if needed.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
         files::open_or_create(path)
-            .and_then(|file| chaton_core::file_lock::FileLock::open(&file))
+            .and_then(|file| FileLock::open(&file))
             .map(|lock| Arc::new(Self { lock, path: path.to_path_buf() }))
             .map_err(|error| errors::io(path, "opening the lock", &error))
     }
 
-    /// Waits for the lock.
     pub fn acquire(&self, timeout: Duration) -> Result<Held> {
-        self.acquire_within(timeout)?.ok_or_else(|| self.busy(timeout))
+        self.acquire_within(timeout)?.ok_or_else(|| self.timed_out(timeout))
     }
 
-    /// Says that it was not to be had for so long.
-    pub fn busy(&self, waited: Duration) -> LogError {
-        errors::locked(&self.path, waited.as_millis())
-    }
-
-    /// Waits for the lock; `None` when time is up.
+    /// The same; `None` when the time is up.
     pub fn acquire_within(&self, timeout: Duration) -> Result<Option<Held>> {
         self.lock.acquire(timeout).map_err(|error| errors::io(&self.path, "locking", &error))
+    }
+
+    /// The error after waiting this long.
+    pub fn timed_out(&self, waited: Duration) -> LogError {
+        errors::lock_timed_out(&self.path, waited.as_millis())
     }
 }
 
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_whose_lock_was_not_to_be_had() {
+    fn a_timeout_names_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let (one, two) = (PathLock::open(&path).unwrap(), PathLock::open(&path).unwrap());

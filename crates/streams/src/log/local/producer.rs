@@ -1,46 +1,27 @@
-//! Writes records for all threads of a process: they fill a bounded buffer,
-//! and one thread writes what has gathered. While it waits for the disk the
-//! next records gather: many share one sync, and a single one waits for
-//! nobody.
+//! Writes records for all threads of a process. They fill a bounded buffer,
+//! and one thread writes what has gathered. The next records gather while it
+//! waits for the disk, so that many share one sync.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use super::log_dir::LogDir;
-use super::{errors, files, record_frame, topics};
-use crate::log::{self, ErrorKind, LogError, Result};
+use super::{files, record_frame, topics};
+use crate::log::{ErrorKind, LogError, Producer, Result};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
 
 mod buffer;
 mod thread;
 
-use buffer::ProducerBuffer;
+use buffer::{ProducerBuffer, SharedBuffer};
 
-/// Of the threads that send and the one that writes.
-struct SharedBuffer {
-    dir: Arc<LogDir>,
-    buffer: Mutex<ProducerBuffer>,
-    /// Records were added to an empty buffer, or it ends.
-    added: Condvar,
-    /// Records have ended, or waits shall.
-    ended: Condvar,
-}
-
-/// See above.
 pub(super) struct LocalProducer(Arc<SharedBuffer>);
 
 impl LocalProducer {
-    /// With an empty buffer and no thread yet.
+    /// A producer with an empty buffer; the first record starts its thread.
     pub fn new(dir: &Arc<LogDir>) -> Self {
-        Self(Arc::new(SharedBuffer {
-            dir: dir.clone(),
-            buffer: Mutex::new(ProducerBuffer::default()),
-            added: Condvar::new(),
-            ended: Condvar::new(),
-        }))
+        Self(Arc::new(SharedBuffer::new(dir)))
     }
 
     fn is_full(&self, buffer: &ProducerBuffer) -> bool {
@@ -49,23 +30,23 @@ impl LocalProducer {
             || buffer.bytes >= settings.produce_buffer_bytes
     }
 
-    /// Waits until `over` is true of the buffer.
-    fn wait(&self, timeout: Duration, over: impl Fn(&ProducerBuffer) -> bool) -> bool {
+    /// Waits until the condition holds; false on a timeout or an interrupt.
+    fn wait(&self, timeout: Duration, condition: impl Fn(&ProducerBuffer) -> bool) -> bool {
         let until = Instant::now() + timeout;
         let mut buffer = self.0.buffer.lock();
         let interrupts = buffer.interrupts;
-        while !over(&buffer) {
+        while !condition(&buffer) {
             if buffer.interrupts != interrupts
-                || self.0.ended.wait_until(&mut buffer, until).timed_out()
+                || self.0.completed.wait_until(&mut buffer, until).timed_out()
             {
-                return over(&buffer);
+                return condition(&buffer);
             }
         }
         true
     }
 
     fn start_thread(&self, buffer: &mut ProducerBuffer) -> Result<()> {
-        if buffer.thread {
+        if buffer.has_thread {
             return Ok(());
         }
         let shared = self.0.clone();
@@ -74,12 +55,12 @@ impl LocalProducer {
             let message = format!("no thread for the log's writer: {error}");
             LogError::new(ErrorKind::Unreachable, message)
         })?;
-        buffer.thread = true;
+        buffer.has_thread = true;
         Ok(())
     }
 }
 
-impl log::Producer for LocalProducer {
+impl Producer for LocalProducer {
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
         let size = record_frame::size(record);
         let mut buffer = self.0.buffer.lock();
@@ -87,9 +68,9 @@ impl log::Producer for LocalProducer {
             Some(slot) => slot,
             None => {
                 drop(buffer);
-                let topic = topics::get_or_make(&self.0.dir, record.topic)?;
+                let topic = topics::get_or_create(&self.0.dir, record.topic)?;
                 buffer = self.0.buffer.lock();
-                buffer.learn(topic)
+                buffer.update_topic(topic)
             }
         };
         if self.is_full(&buffer) {
@@ -101,7 +82,7 @@ impl log::Producer for LocalProducer {
                 ),
             ));
         }
-        check_size(record, size, buffer.topic(slot).config.message_bytes_max)?;
+        buffer.topic(slot).config.check_size(record, size)?;
         let partition = buffer.choose(slot, record)?;
         self.start_thread(&mut buffer)?;
         if buffer.add(slot, partition, record, size, files::now_ms(), receipt) {
@@ -116,7 +97,7 @@ impl log::Producer for LocalProducer {
 
     fn interrupt(&self) {
         self.0.buffer.lock().interrupts += 1;
-        self.0.ended.notify_all();
+        self.0.completed.notify_all();
     }
 
     fn flush(&self, timeout: Duration) -> usize {
@@ -130,20 +111,9 @@ impl log::Producer for LocalProducer {
 }
 
 impl Drop for LocalProducer {
-    /// What was sent is written all the same; then the thread ends.
+    /// The thread ends after it has written the buffered records.
     fn drop(&mut self) {
         self.0.buffer.lock().closed = true;
         self.0.added.notify_one();
     }
-}
-
-/// A record may be as large as its topic takes.
-pub(super) fn check_size(record: &NewRecord<'_>, size: usize, max: u64) -> Result<()> {
-    if size as u64 <= max {
-        return Ok(());
-    }
-    Err(errors::invalid(format!(
-        "a record of {size} bytes is larger than topic {:?} takes ({max}, its max.message.bytes)",
-        record.topic
-    )))
 }

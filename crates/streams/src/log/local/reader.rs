@@ -1,60 +1,54 @@
 //! Reads one partition outside of any group.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 
-use super::file_watch::{self, wait_for, FileWatch};
+use super::file_watch::{self, FileWatch};
 use super::log_dir::LogDir;
 use super::partition_cursor::PartitionCursor;
-use super::{errors, high_watermark, topics};
-use crate::log::{self, ErrorKind, Limits, LogError, Partition, Position, Result};
+use super::{high_watermark, topics};
+use crate::log::{ErrorKind, Limits, LogError, Partition, PartitionReader, Position, Result};
+use crate::poll::wait_readable;
 use crate::record::Chunk;
 
-/// See above.
 pub(super) struct LocalReader {
     cursor: PartitionCursor,
-    watermark: PathBuf,
-    /// Made by the first wait: the kernel has few of them for a user, and who
-    /// reads what is there needs none.
+    watermark_path: PathBuf,
+    /// Created by the first wait, because the kernel limits inotify instances
+    /// per user, and reading without waiting needs none.
     watch: Option<FileWatch>,
-    event_fd: Arc<EventFd>,
+    interrupter: Arc<EventFd>,
 }
 
 impl LocalReader {
-    /// From a place on.
     pub fn open(dir: &Arc<LogDir>, partition: &Partition, from: Position) -> Result<Self> {
-        let Partition { topic, number } = partition;
-        let found = topics::get(dir, topic)?;
-        if !(0..found.partitions).contains(number) {
-            return Err(errors::unknown_partition(topic, *number, found.partitions));
-        }
+        topics::get_with(dir, partition)?;
         let mut cursor = PartitionCursor::open(dir, partition, from)?;
-        if cursor.settle()? {
+        if cursor.recover_tail()? {
             cursor.seek(from)?;
         }
-        let watermark = high_watermark::path(&dir.partition(topic, *number));
-        let event_fd = EventFd::new().map_err(|error| {
+        let folder = dir.partition(&partition.topic, partition.number);
+        let interrupter = EventFd::new().map_err(|error| {
             LogError::new(ErrorKind::Unreachable, format!("no event descriptor: {error}"))
         })?;
-        Ok(Self { cursor, watermark, watch: None, event_fd: Arc::new(event_fd) })
-    }
-
-    fn listen(&mut self) -> Result<()> {
-        let watch = FileWatch::new()?;
-        watch.add(&self.watermark, file_watch::MODIFIED)?;
-        self.watch = Some(watch);
-        Ok(())
+        Ok(Self {
+            cursor,
+            watermark_path: high_watermark::path(&folder),
+            watch: None,
+            interrupter: Arc::new(interrupter),
+        })
     }
 }
 
-impl log::PartitionReader for LocalReader {
+impl PartitionReader for LocalReader {
     fn next(&mut self, limits: Limits, timeout: Duration) -> Result<Option<Chunk>> {
         let until = Instant::now() + timeout;
         loop {
-            // Forgotten before the look: what comes during it ends the wait.
+            // Before the fetch, so that a change during the fetch ends the wait.
             self.watch.iter().for_each(|watch| watch.read_events(|_| {}));
             let found = self.cursor.fetch(limits)?;
             if found.is_some() {
@@ -68,13 +62,15 @@ impl log::PartitionReader for LocalReader {
                 return Ok(None);
             }
             let Some(watch) = &self.watch else {
-                // And looks again: what was written before this is not heard.
-                self.listen()?;
+                // Fetches once more: earlier changes are not reported.
+                let watch = FileWatch::new()?;
+                watch.add(&self.watermark_path, file_watch::MODIFIED)?;
+                self.watch = Some(watch);
                 continue;
             };
-            let ready = wait_for(&[watch.fd(), self.event_fd.fd()], left);
+            let ready = wait_readable(&[watch.as_fd(), self.interrupter.as_fd()], left);
             if ready[1] {
-                self.event_fd.clear();
+                self.interrupter.clear();
                 return Ok(None);
             }
             if !ready[0] {
@@ -84,6 +80,6 @@ impl log::PartitionReader for LocalReader {
     }
 
     fn interrupter(&self) -> Arc<EventFd> {
-        self.event_fd.clone()
+        self.interrupter.clone()
     }
 }

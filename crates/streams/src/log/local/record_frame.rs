@@ -1,4 +1,4 @@
-//! One record as it lies in a segment, numbers little-endian:
+//! The format of one record in a segment, numbers little-endian:
 //!
 //! | at | what |
 //! |---|---|
@@ -8,55 +8,51 @@
 //! | 16 | i64: timestamp in ms |
 //! | 24 | u32: bytes of the key; `u32::MAX`: none |
 //! | 28 | u32: bytes of the value; `u32::MAX`: none |
-//! | 32 | u32: how many headers |
+//! | 32 | u32: number of headers |
 //! | 36 | key, value; of each header u32, name, u32 (`u32::MAX`: none), value |
 //!
-//! Each record carries its checksum and its offset: one that is damaged harms
-//! only itself, and what follows is found again.
+//! Each record carries its checksum and offset, so that a damaged record loses
+//! only itself and the next one can be found.
 
 use crate::record::{NewRecord, Span};
 
 /// Bytes before the key.
 pub(super) const HEADER: usize = 36;
-/// Bytes before what the checksum covers.
+/// Bytes before those that the checksum covers.
 const PREFIX: usize = 8;
-/// No record is larger than this; a length that says so is damage.
+/// The largest record; a larger length is damage.
 pub(super) const BYTES_MAX: usize = 256 << 20;
 
-/// A whole record and where its parts lie, counted from the start of the
-/// bytes that were looked at.
+/// A complete record and the positions of its parts in the parsed buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFrame {
     pub offset: i64,
     pub timestamp_ms: i64,
     pub key: Span,
     pub value: Span,
-    /// First byte of the headers.
+    /// The first byte of the headers.
     pub headers_at: u32,
     pub headers: u32,
-    /// Bytes of the whole.
+    /// Bytes of the whole record.
     pub len: usize,
 }
 
-/// What lies at a place.
 #[derive(Debug)]
 pub(super) enum ParsedFrame {
     Complete(RecordFrame),
-    /// So many bytes are needed to tell.
+    /// At least this many bytes are needed.
     Incomplete(usize),
-    /// No record.
     Invalid,
 }
 
-/// Bytes that the record will take.
+/// The encoded size of a record.
 pub(super) fn size(record: &NewRecord<'_>) -> usize {
     let bytes = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
     let headers = record.headers.iter().map(|(name, value)| 8 + name.len() + bytes(*value));
     HEADER + bytes(record.key) + bytes(record.value) + headers.sum::<usize>()
 }
 
-/// Appends a record; [`seal`] gives it its offset later. The caller has asked
-/// [`size`].
+/// Appends a record of this [`size`]; [`seal`] sets its offset later.
 pub(super) fn encode(out: &mut Vec<u8>, record: &NewRecord<'_>, size: usize, now_ms: i64) {
     let number = |part: Option<&[u8]>| part.map_or(u32::MAX, |bytes| bytes.len() as u32);
     let mut head = [0u8; HEADER];
@@ -77,7 +73,8 @@ pub(super) fn encode(out: &mut Vec<u8>, record: &NewRecord<'_>, size: usize, now
     }
 }
 
-/// Numbers the record that begins here; answers its bytes and its timestamp.
+/// Sets the offset and the checksum of the first record; returns its size and
+/// its timestamp.
 pub(super) fn seal(frames: &mut [u8], offset: i64) -> (usize, i64) {
     let len = u32_at(frames, 0) as usize + PREFIX;
     frames[8..16].copy_from_slice(&offset.to_le_bytes());
@@ -86,17 +83,17 @@ pub(super) fn seal(frames: &mut [u8], offset: i64) -> (usize, i64) {
     (len, i64_at(frames, 16))
 }
 
-/// Bytes of the record that begins here and was encoded by us.
+/// The size of the first record, which was encoded here.
 pub(super) fn len_of(frames: &[u8]) -> usize {
     u32_at(frames, 0) as usize + PREFIX
 }
 
-/// The offset that a record here would have.
+/// The offset of the record that begins here.
 pub(super) fn offset_of(bytes: &[u8]) -> i64 {
     i64_at(bytes, 8)
 }
 
-/// Looks at `data` from `at` on.
+/// Parses the record at this position.
 pub(super) fn parse(data: &[u8], at: usize) -> ParsedFrame {
     let bytes = &data[at..];
     if bytes.len() < HEADER {
@@ -115,7 +112,7 @@ pub(super) fn parse(data: &[u8], at: usize) -> ParsedFrame {
     parse_parts(&bytes[..len], at as u32).map_or(ParsedFrame::Invalid, ParsedFrame::Complete)
 }
 
-/// The parts of a record whose checksum is right; `None` where they do not fit.
+/// The parts of a record with a valid checksum; `None` if they do not fit.
 fn parse_parts(bytes: &[u8], base: u32) -> Option<RecordFrame> {
     let mut end = HEADER;
     let mut span = |len: u32| {
@@ -157,7 +154,7 @@ fn headers_end(bytes: &[u8], mut at: usize, count: u32) -> Option<usize> {
     Some(at)
 }
 
-/// Where the headers of a whole record lie in the data it was found in.
+/// The names and values of a record's headers.
 pub(super) fn headers<'a>(
     data: &'a [u8],
     frame: &RecordFrame,
@@ -214,10 +211,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_read_as_it_was_written() {
+    fn a_record_is_parsed_as_it_was_encoded() {
         let mut data = b"before".to_vec();
         data.extend(encoded(&full()));
-        let ParsedFrame::Complete(frame) = parse(&data, 6) else { panic!("not whole") };
+        let ParsedFrame::Complete(frame) = parse(&data, 6) else { panic!("not complete") };
         assert_eq!((frame.offset, frame.timestamp_ms, frame.len), (42, 77, data.len() - 6));
         assert_eq!(frame.key.of(&data), Some(&b"key"[..]));
         assert_eq!(frame.value.of(&data), Some(&b"value"[..]));
@@ -228,15 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn nulls_are_not_empty() {
+    fn nulls_and_empty_bytes_differ() {
         let record = NewRecord { key: None, value: None, headers: &[], ..full() };
         let data = encoded(&record);
-        let ParsedFrame::Complete(frame) = parse(&data, 0) else { panic!("not whole") };
+        let ParsedFrame::Complete(frame) = parse(&data, 0) else { panic!("not complete") };
         assert_eq!((frame.key, frame.value), (Span::NULL, Span::NULL));
     }
 
     #[test]
-    fn any_flipped_bit_is_seen() {
+    fn any_flipped_bit_is_detected() {
         let data = encoded(&full());
         for at in 0..data.len() * 8 {
             let mut bad = data.clone();
@@ -246,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_is_seen() {
+    fn any_truncation_is_detected() {
         let data = encoded(&full());
         for len in 0..data.len() {
             let needs = if len < HEADER { HEADER } else { data.len() };
@@ -258,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_record() {
+    fn zeros_are_not_a_record() {
         assert!(matches!(parse(&[0; 4096], 0), ParsedFrame::Invalid));
     }
 }

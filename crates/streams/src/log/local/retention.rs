@@ -1,5 +1,5 @@
-//! What is too old or too much goes: whole segments, the oldest first, never
-//! the one that is written to.
+//! Removes whole segments that exceed the retention limits, the oldest first,
+//! never the active one.
 
 use std::fs;
 use std::io;
@@ -9,21 +9,20 @@ use std::time::{Duration, SystemTime};
 use super::topic_config::TopicConfig;
 use super::{files, segment};
 
-/// A segment as retention sees it.
 struct SegmentInfo {
     base: i64,
     bytes: u64,
     age: Duration,
 }
 
-/// Whether the file's last write lies further back than records are kept.
+/// Whether the last write of a segment is older than the retention time.
 pub(super) fn has_expired(written: SystemTime, config: &TopicConfig) -> bool {
     let age = SystemTime::now().duration_since(written).unwrap_or_default();
     config.retention_ms.is_some_and(|limit| age > Duration::from_millis(limit))
 }
 
-/// Removes what is over; `current` stays.
-pub(super) fn apply(folder: &Path, config: &TopicConfig, current: i64) -> io::Result<()> {
+/// Removes expired segments of a partition but the active one.
+pub(super) fn apply(folder: &Path, config: &TopicConfig, active: i64) -> io::Result<()> {
     if config.retention_bytes.is_none() && config.retention_ms.is_none() {
         return Ok(());
     }
@@ -33,13 +32,13 @@ pub(super) fn apply(folder: &Path, config: &TopicConfig, current: i64) -> io::Re
         let age = SystemTime::now().duration_since(found.modified()?).unwrap_or_default();
         kept.push(SegmentInfo { base, bytes: found.len(), age });
     }
-    for base in expired(&kept, config, current) {
+    for base in expired(&kept, config, active) {
         remove(folder, base)?;
     }
     Ok(())
 }
 
-fn expired(kept: &[SegmentInfo], config: &TopicConfig, current: i64) -> Vec<i64> {
+fn expired(kept: &[SegmentInfo], config: &TopicConfig, active: i64) -> Vec<i64> {
     let mut total: u64 = kept.iter().map(|segment| segment.bytes).sum();
     let over = |segment: &SegmentInfo, total: u64| {
         config.retention_bytes.is_some_and(|limit| total > limit)
@@ -47,7 +46,7 @@ fn expired(kept: &[SegmentInfo], config: &TopicConfig, current: i64) -> Vec<i64>
     };
     let mut bases = Vec::new();
     for segment in kept {
-        if segment.base == current || !over(segment, total) {
+        if segment.base == active || !over(segment, total) {
             break;
         }
         total -= segment.bytes;
@@ -61,7 +60,7 @@ fn remove(folder: &Path, base: i64) -> io::Result<()> {
     if segment::created_ms(&fs::File::open(&path)?, base)?.is_some() {
         fs::remove_file(&path)?;
     } else {
-        // Not ours to delete: somebody may want to look at it.
+        // A foreign file is not deleted, because it may be needed.
         fs::rename(&path, files::with_suffix(&path, ".damaged"))?;
     }
     match fs::remove_file(segment::index_path(folder, base)) {
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_the_current_stays() {
+    fn the_oldest_segments_expire_and_the_active_one_stays() {
         let four = kept(&[40, 30, 20, 10]);
         assert!(expired(&four, &config(Some(400), None), 30).is_empty());
         assert_eq!(expired(&four, &config(Some(399), None), 30), [0]);
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_segment_is_put_aside() {
+    fn a_foreign_segment_is_moved_aside() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         segment::create(at, 10, false).unwrap();

@@ -1,5 +1,5 @@
-//! Reading a segment record by record, over damage: for recovery, for finding
-//! a place, and for what comes behind a record that cannot be read.
+//! Reads a segment record by record and skips damage, for recovery and for
+//! lookups.
 
 use std::fs::File;
 use std::io;
@@ -11,22 +11,21 @@ use super::{files, segment};
 /// Bytes read at once.
 const WINDOW: usize = 1 << 20;
 
-/// A piece of a file in memory, moved along as it is read.
+/// A part of a file in memory that moves forward while it is read.
 pub(super) struct ScanWindow<'a> {
     file: &'a File,
-    /// Nothing past it counts.
+    /// The end of the valid bytes.
     limit: u64,
     start: u64,
     data: Vec<u8>,
 }
 
 impl<'a> ScanWindow<'a> {
-    /// Over a file up to `limit`.
     pub fn new(file: &'a File, limit: u64) -> Self {
         Self { file, limit, start: 0, data: Vec::new() }
     }
 
-    /// The bytes from `at` on, at least `need` where the file has them.
+    /// The bytes from `at` on, at least `need` if the file has them.
     fn bytes(&mut self, at: u64, need: usize) -> io::Result<&[u8]> {
         let held = self.start..self.start + self.data.len() as u64;
         let wanted = (at + need as u64).min(self.limit);
@@ -38,7 +37,7 @@ impl<'a> ScanWindow<'a> {
         Ok(&self.data[(at - self.start) as usize..])
     }
 
-    /// The record at a place; `None` when there is none that is whole.
+    /// The record at this position; `None` if there is no complete one.
     pub fn frame_at(&mut self, at: u64) -> io::Result<Option<RecordFrame>> {
         let mut need = record_frame::HEADER;
         loop {
@@ -53,8 +52,8 @@ impl<'a> ScanWindow<'a> {
         }
     }
 
-    /// The first whole record from `at` on with this offset or a later one
-    /// that the bytes can account for.
+    /// The first complete record from `at` on with this or a later offset. An
+    /// offset that is too high for the bytes in between is damage.
     pub fn next_whole(
         &mut self,
         mut at: u64,
@@ -68,19 +67,19 @@ impl<'a> ScanWindow<'a> {
             if have.len() < record_frame::HEADER {
                 break;
             }
-            let places = have.len() - record_frame::HEADER + 1;
-            let found = (0..places).find(|place| {
-                let bytes = &have[*place..];
+            let starts = have.len() - record_frame::HEADER + 1;
+            let found = (0..starts).find(|start| {
+                let bytes = &have[*start..];
                 let len = record_frame::len_of(bytes);
                 (record_frame::HEADER..=record_frame::BYTES_MAX).contains(&len)
-                    && len as u64 <= span - *place as u64
+                    && len as u64 <= span - *start as u64
                     && (offset..latest).contains(&record_frame::offset_of(bytes))
             });
-            let Some(place) = found else {
-                at += places as u64;
+            let Some(start) = found else {
+                at += starts as u64;
                 continue;
             };
-            at += place as u64;
+            at += start as u64;
             if let Some(frame) = self.frame_at(at)? {
                 return Ok(Some((at, frame)));
             }
@@ -90,20 +89,17 @@ impl<'a> ScanWindow<'a> {
     }
 }
 
-/// What was found in a segment.
 #[derive(Debug)]
 pub(super) struct ScanResult {
-    /// Behind the last whole record.
+    /// The position behind the last complete record.
     pub pos: u64,
     /// The offset after it.
     pub end: i64,
-    /// The newest timestamp.
     pub newest_ms: i64,
-    /// For the index.
+    /// Entries for the index.
     pub entries: Vec<IndexEntry>,
 }
 
-/// Where a scan begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScanStart {
     pub pos: u64,
@@ -118,8 +114,8 @@ impl ScanStart {
     }
 }
 
-/// Reads whole records to the end of what counts. Damage in the middle is
-/// stepped over: readers tell of it.
+/// Scans complete records up to `limit`. Damage in between is skipped; readers
+/// report it.
 pub(super) fn scan(file: &File, from: ScanStart, limit: u64) -> io::Result<ScanResult> {
     let mut window = ScanWindow::new(file, limit);
     let mut found = ScanResult {

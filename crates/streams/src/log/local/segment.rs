@@ -1,5 +1,5 @@
-//! Segments: the files that a partition's records lie in, each named after
-//! the offset of its first record.
+//! Segments: the files of a partition's records, each named after the offset
+//! of its first record.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -12,20 +12,18 @@ use super::files;
 /// Bytes before the first record.
 pub(super) const HEADER: u64 = 32;
 const MAGIC: &[u8; 8] = b"chatonL1";
-/// No log comes as far: room to count on from any segment's name.
+/// No offset gets this high, so that adding to a base never overflows.
 const BASE_MAX: i64 = 1 << 62;
 
-/// The file of a segment.
 pub(super) fn path(folder: &Path, base: i64) -> PathBuf {
     folder.join(format!("{base:020}.log"))
 }
 
-/// The file of its index.
 pub(super) fn index_path(folder: &Path, base: i64) -> PathBuf {
     folder.join(format!("{base:020}.index"))
 }
 
-/// First offsets of all segments in a partition's folder, rising.
+/// The sorted base offsets of all segments in a partition's folder.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<i64>> {
     let mut bases = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -36,7 +34,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<i64>> {
     Ok(bases)
 }
 
-/// Files that are called as segments are, and cannot be any of this log's.
+/// Files that are named like segments but have an impossible offset.
 pub(super) fn foreign(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -50,12 +48,12 @@ pub(super) fn foreign(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn base_of(name: &OsStr) -> Option<i64> {
     let digits = name.to_str()?.strip_suffix(".log").filter(|digits| digits.len() == 20)?;
-    // More than a number holds is as foreign as the largest.
+    // A number that does not fit is as impossible as the largest one.
     let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(i64::MAX))
 }
 
-/// Makes an empty segment; it is there whole or not at all.
+/// Creates an empty segment atomically.
 pub(super) fn create(folder: &Path, base: i64, durable: bool) -> io::Result<File> {
     let path = path(folder, base);
     let new = files::with_suffix(&path, ".new");
@@ -78,7 +76,8 @@ pub(super) fn create(folder: &Path, base: i64, durable: bool) -> io::Result<File
     Ok(file)
 }
 
-/// When a segment was made; `None` when the file is none of this log's.
+/// When a segment was created; `None` if the file is not a segment of this
+/// log.
 pub(super) fn created_ms(file: &File, base: i64) -> io::Result<Option<i64>> {
     let mut header = [0u8; HEADER as usize];
     if files::read_at(file, &mut header, 0)? < header.len() {
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_file_is_told_apart() {
+    fn a_foreign_file_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let file = create(folder.path(), 7, true).unwrap();
         assert!(created_ms(&file, 7).unwrap().is_some());

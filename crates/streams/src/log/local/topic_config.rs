@@ -1,4 +1,4 @@
-//! What is kept and how, per topic: the log's settings, and over them the
+//! The configuration of a topic: the log's settings, overridden by the
 //! topic's own under Kafka's names.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::{errors, record_frame};
 use crate::log::Result;
+use crate::record::NewRecord;
 use crate::settings::LogSettings;
 
-/// As Kafka's `max.message.bytes`.
+/// The default of Kafka's `max.message.bytes`.
 const MESSAGE_BYTES_MAX: u64 = 1_048_588;
 
-/// Kafka's settings of topics that mean nothing here: taken, kept and shown,
-/// so that one declaration serves both logs.
+/// Topic settings of Kafka that have no effect here. They are accepted, kept
+/// and shown, so that one declaration works for both logs.
 const IGNORED_SETTINGS: &[&str] = &[
     "cleanup.policy",
     "compression.gzip.level",
@@ -44,33 +45,29 @@ const IGNORED_SETTINGS: &[&str] = &[
 const SUPPORTED_SETTINGS: &[&str] =
     &["max.message.bytes", "retention.bytes", "retention.ms", "segment.bytes", "segment.ms"];
 
-/// Of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicConfig {
-    /// Synced before it is acknowledged.
+    /// Records are synced before they are acknowledged.
     pub durable: bool,
-    /// A segment of this size is followed by the next.
+    /// The size at which a new segment begins.
     pub segment_bytes: u64,
-    /// And one of this age.
+    /// The age at which a new segment begins.
     pub segment_ms: Option<u64>,
-    /// A partition keeps no more.
     pub retention_bytes: Option<u64>,
-    /// Nor for longer.
     pub retention_ms: Option<u64>,
-    /// One record is not larger.
+    /// The size of the largest record.
     pub message_bytes_max: u64,
-    /// Longest wait for the lock of a partition.
+    /// The longest wait for the lock of a partition.
     pub lock_wait: Duration,
 }
 
 impl TopicConfig {
-    /// Of a topic with these settings.
     pub fn of(log: &LogSettings, settings: &BTreeMap<String, String>) -> Result<Self> {
         for (name, value) in settings {
             check(name, value)?;
         }
         let number = |name: &str| settings.get(name).and_then(|text| text.parse::<i64>().ok());
-        // Below zero: no limit, as with Kafka.
+        // A negative number means no limit, as with Kafka.
         let limit = |name: &str, default: Option<u64>| {
             number(name).map_or(default, |number| u64::try_from(number).ok())
         };
@@ -78,8 +75,8 @@ impl TopicConfig {
         Ok(Self {
             durable: log.durable,
             segment_bytes: limit("segment.bytes", None).unwrap_or(log.segment_bytes).max(1),
-            // Only what is behind the current segment can go: it ends soon
-            // enough that nothing is kept for much longer than told.
+            // Retention never removes the active segment, so a new one begins
+            // often enough that records are not kept for much longer.
             segment_ms: limit("segment.ms", retention_ms.map(|ms| ms / 4)),
             retention_bytes: limit("retention.bytes", log.retention_bytes),
             retention_ms,
@@ -88,6 +85,19 @@ impl TopicConfig {
                 .min(record_frame::BYTES_MAX as u64),
             lock_wait: Duration::from_millis(log.delivery_timeout_ms),
         })
+    }
+
+    /// Checks the encoded size of a record.
+    pub fn check_size(&self, record: &NewRecord<'_>, size: usize) -> Result<()> {
+        let max = self.message_bytes_max;
+        if size as u64 <= max {
+            return Ok(());
+        }
+        Err(errors::invalid(format!(
+            "a record of {size} bytes is larger than topic {:?} takes ({max}, its \
+             max.message.bytes)",
+            record.topic
+        )))
     }
 }
 
@@ -123,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_s_own_settings_come_first() {
+    fn the_settings_of_a_topic_override_those_of_the_log() {
         let plain = config(&[]).unwrap();
         assert_eq!((plain.retention_ms, plain.segment_ms), (Some(4000), Some(1000)));
         assert_eq!((plain.retention_bytes, plain.segment_bytes), (None, 64 << 20));
@@ -135,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_is_none_is_named() {
+    fn an_unknown_setting_is_named() {
         for (name, value) in
             [("retention.mss", "1"), ("retention.ms", "a day"), ("segment.ms", "-2")]
         {

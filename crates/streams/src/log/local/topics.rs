@@ -1,5 +1,5 @@
-//! Topics: how many partitions, which settings. Each is a folder that appears
-//! whole, with a small file in it that is replaced whole.
+//! Topics: each is a folder that is renamed into place, with a small file of
+//! its partition count and settings that is replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::errors;
 use super::files::{self, FileId};
 use super::log_dir::{check_name, folders, LogDir};
 use super::path_lock::{Held, PathLock};
 use super::topic_config::TopicConfig;
-use crate::log::{ErrorKind, LogError, NewTopic, Result};
+use super::{errors, partitioner};
+use crate::log::{ErrorKind, LogError, NewTopic, Partition, Result};
+use crate::record::NewRecord;
 
-/// No topic has more.
 const PARTITIONS_MAX: i32 = 10_000;
 
 #[derive(Serialize, Deserialize)]
@@ -24,7 +24,7 @@ struct TopicMetadata {
     settings: BTreeMap<String, String>,
 }
 
-/// A topic as it was when it was looked at.
+/// A topic as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct LocalTopic {
     pub name: Arc<str>,
@@ -35,7 +35,26 @@ pub(super) struct LocalTopic {
     pub identity: Option<FileId>,
 }
 
-/// A topic; `None` when there is none of that name.
+impl LocalTopic {
+    /// The partition that a record names or that its key belongs to; `None`
+    /// for a record without either.
+    pub fn partition_of(&self, record: &NewRecord<'_>) -> Result<Option<i32>> {
+        match (record.partition, record.key) {
+            (Some(number), _) => self.check_partition(number).map(|()| Some(number)),
+            (None, Some(key)) => Ok(Some(partitioner::partition_of(key, self.partitions))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    pub fn check_partition(&self, number: i32) -> Result<()> {
+        if (0..self.partitions).contains(&number) {
+            return Ok(());
+        }
+        Err(errors::unknown_partition(&self.name, number, self.partitions))
+    }
+}
+
+/// The topic of this name, if it exists.
 pub(super) fn find(dir: &LogDir, name: &str) -> Result<Option<LocalTopic>> {
     check_name(name)?;
     let path = dir.topic_metadata(name);
@@ -46,34 +65,40 @@ pub(super) fn find(dir: &LogDir, name: &str) -> Result<Option<LocalTopic>> {
         Err(error) => return Err(errors::io(&path, "reading", &error)),
     };
     let meta: TopicMetadata = serde_json::from_slice(&text).map_err(|error| {
-        errors::corrupt(&path, 0, &format!("no description of a topic: {error}"))
+        errors::corrupt(&path, 0, &format!("not a description of a topic: {error}"))
     })?;
     let config = Arc::new(TopicConfig::of(&dir.settings, &meta.settings)?);
     let TopicMetadata { partitions, settings } = meta;
     Ok(Some(LocalTopic { name: name.into(), partitions, settings, config, identity }))
 }
 
-/// A topic that must be there.
+/// The topic of this name, or the error that it does not exist.
 pub(super) fn get(dir: &LogDir, name: &str) -> Result<LocalTopic> {
     find(dir, name)?.ok_or_else(|| errors::unknown_topic(name))
 }
 
-/// The topic, made with default settings when it is not there.
-pub(super) fn get_or_make(dir: &LogDir, name: &str) -> Result<LocalTopic> {
+/// The topic of an existing partition.
+pub(super) fn get_with(dir: &LogDir, partition: &Partition) -> Result<LocalTopic> {
+    let topic = get(dir, &partition.topic)?;
+    topic.check_partition(partition.number)?;
+    Ok(topic)
+}
+
+/// The topic of this name, created with default settings if needed.
+pub(super) fn get_or_create(dir: &LogDir, name: &str) -> Result<LocalTopic> {
     match find(dir, name)? {
         Some(topic) => Ok(topic),
-        None => make(dir, name, None),
+        None => create_default(dir, name, None),
     }
 }
 
-/// A topic that was there and is not any more, made as one by its first
-/// record. Records wait that were given a partition of so many: unless it is
-/// declared otherwise, it gets as many again.
+/// Creates a deleted topic again. Unless the settings declare its partitions,
+/// it gets as many as before, because records wait for them.
 pub(super) fn recreate(dir: &LogDir, known: &LocalTopic) -> Result<LocalTopic> {
-    make(dir, &known.name, Some(known.partitions))
+    create_default(dir, &known.name, Some(known.partitions))
 }
 
-fn make(dir: &LogDir, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
+fn create_default(dir: &LogDir, name: &str, partitions: Option<i32>) -> Result<LocalTopic> {
     let new = NewTopic {
         name: name.into(),
         partitions: dir.settings.topics.get(name).copied().or(partitions),
@@ -81,21 +106,19 @@ fn make(dir: &LogDir, name: &str, partitions: Option<i32>) -> Result<LocalTopic>
         settings: BTreeMap::new(),
     };
     match create(dir, &new) {
-        // Another one was faster.
+        // Another process was faster.
         Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
         _ => {}
     }
     get(dir, name)
 }
 
-/// Names of all topics.
 pub(super) fn names(dir: &LogDir) -> Result<Vec<String>> {
     let mut names = folders(&dir.topics())?;
     names.retain(|name| check_name(name).is_ok());
     Ok(names)
 }
 
-/// Makes a topic.
 pub(super) fn create(dir: &LogDir, new: &NewTopic) -> Result<()> {
     check_name(&new.name)?;
     let partitions = new.partitions.unwrap_or(dir.settings.partitions);
@@ -104,9 +127,9 @@ pub(super) fn create(dir: &LogDir, new: &NewTopic) -> Result<()> {
     dir.create()?;
     let _held = lock(dir)?;
     if dir.topic(&new.name).exists() {
-        return Err(errors::invalid(format!("topic {:?} is there already", new.name)));
+        return Err(errors::invalid(format!("topic {:?} exists already", new.name)));
     }
-    // Made aside: a name that no topic may have.
+    // Prepared under a name that no topic may have.
     let aside = dir.topics().join(format!("~new-{}", files::unique_name()));
     let made = (|| {
         fs::create_dir(&aside)?;
@@ -123,30 +146,30 @@ pub(super) fn create(dir: &LogDir, new: &NewTopic) -> Result<()> {
     })();
     made.map_err(|error| {
         let _ = fs::remove_dir_all(&aside);
-        errors::io(&dir.topic(&new.name), "making the topic", &error)
+        errors::io(&dir.topic(&new.name), "creating the topic", &error)
     })
 }
 
-/// Gives a topic more partitions.
+/// Adds partitions to a topic.
 pub(super) fn grow(dir: &LogDir, name: &str, total: i32) -> Result<()> {
     check_partitions(name, total)?;
     let _held = lock(dir)?;
     let topic = get(dir, name)?;
     if topic.partitions > total {
         return Err(errors::invalid(format!(
-            "topic {name:?} has {} partitions, and none can be taken away to make {total}",
+            "topic {name:?} has {} partitions, which cannot be reduced to {total}",
             topic.partitions
         )));
     }
     for number in topic.partitions..total {
         let path = dir.partition(name, number);
         fs::create_dir_all(&path)
-            .map_err(|error| errors::io(&path, "making the partition", &error))?;
+            .map_err(|error| errors::io(&path, "creating the partition", &error))?;
     }
     write(dir, name, &TopicMetadata { partitions: total, settings: topic.settings })
 }
 
-/// Sets settings; others stay.
+/// Changes these settings and leaves the others.
 pub(super) fn configure(
     dir: &LogDir,
     name: &str,
@@ -159,22 +182,21 @@ pub(super) fn configure(
     write(dir, name, &TopicMetadata { partitions: topic.partitions, settings: topic.settings })
 }
 
-/// Makes a partition's folder again that somebody has removed. By renaming:
-/// who reads it hears of that.
+/// Creates the removed folder of a partition again, by renaming, which wakes
+/// its readers.
 pub(super) fn restore_partition(folder: &Path) -> Result<()> {
     let aside = files::with_suffix(folder, &format!("~new-{}", files::unique_name()));
     let made = fs::create_dir(&aside).and_then(|()| fs::rename(&aside, folder));
     match made {
-        // Another one was faster.
+        // Another process was faster.
         Err(_) if folder.is_dir() => {
             let _ = fs::remove_dir(&aside);
             Ok(())
         }
-        made => made.map_err(|error| errors::io(folder, "making the partition", &error)),
+        made => made.map_err(|error| errors::io(folder, "creating the partition", &error)),
     }
 }
 
-/// Deletes a topic.
 pub(super) fn delete(dir: &LogDir, name: &str) -> Result<()> {
     let _held = lock(dir)?;
     get(dir, name)?;

@@ -1,38 +1,38 @@
-//! Writes records and commits in one.
+//! Writes records and commits in transactions.
 
 use std::sync::Arc;
 
 use super::group_files::GroupFiles;
 use super::log_dir::{partition_key, LogDir};
 use super::partition_writer::PartitionWriter;
-use super::producer::check_size;
 use super::txn_log::{self, FramesByPartition, TxnEntry, TxnPartition};
-use super::{committed_offsets, errors, files, partitioner, record_frame, topics};
-use crate::log::{self, Commit, ErrorKind, LogError, Result};
-use crate::record::{NewRecord, OwnedRecord};
+use super::{committed_offsets, errors, files, record_frame, topics};
+use crate::log::{Commit, Result, TransactionalProducer};
+use crate::record::OwnedRecord;
 
-/// See above.
 pub(super) struct LocalTransactionalProducer {
     dir: Arc<LogDir>,
-    /// Where the next record without a key goes.
-    turn: i32,
+    /// The last partition chosen for a record without a key.
+    round_robin: i32,
 }
 
 impl LocalTransactionalProducer {
-    /// Of a log.
     pub fn new(dir: &Arc<LogDir>) -> Self {
-        Self { dir: dir.clone(), turn: 0 }
+        Self { dir: dir.clone(), round_robin: 0 }
     }
 
     fn encode(&mut self, records: &[OwnedRecord]) -> Result<FramesByPartition> {
         let mut frames = FramesByPartition::new();
         let now_ms = files::now_ms();
         for record in records {
-            let topic = topics::get_or_make(&self.dir, &record.topic)?;
+            let topic = topics::get_or_create(&self.dir, &record.topic)?;
             record.with(|record| {
                 let size = record_frame::size(record);
-                check_size(record, size, topic.config.message_bytes_max)?;
-                let number = self.choose(record, topic.partitions)?;
+                topic.config.check_size(record, size)?;
+                let number = topic.partition_of(record)?.unwrap_or_else(|| {
+                    self.round_robin = (self.round_robin + 1) % topic.partitions;
+                    self.round_robin
+                });
                 let out = frames.entry((record.topic.to_owned(), number)).or_default();
                 record_frame::encode(out, record, size, now_ms);
                 Ok(())
@@ -40,21 +40,9 @@ impl LocalTransactionalProducer {
         }
         Ok(frames)
     }
-
-    fn choose(&mut self, record: &NewRecord<'_>, partitions: i32) -> Result<i32> {
-        match (record.partition, record.key) {
-            (Some(number), _) if (0..partitions).contains(&number) => Ok(number),
-            (Some(number), _) => Err(errors::unknown_partition(record.topic, number, partitions)),
-            (None, Some(key)) => Ok(partitioner::partition_of(key, partitions)),
-            (None, None) => {
-                self.turn = (self.turn + 1) % partitions;
-                Ok(self.turn)
-            }
-        }
-    }
 }
 
-impl log::TransactionalProducer for LocalTransactionalProducer {
+impl TransactionalProducer for LocalTransactionalProducer {
     fn transact(
         &mut self,
         records: &[OwnedRecord],
@@ -88,9 +76,9 @@ impl log::TransactionalProducer for LocalTransactionalProducer {
         let path = txn.prepare(&self.dir)?;
         match txn_log::apply(&self.dir, &txn) {
             Ok(true) => {
-                // It holds. While its file cannot be removed, whoever comes
-                // next finds that all of it is done, and tries that again.
-                let _ = txn_log::finish(&self.dir, &path);
+                // The transaction holds. If its file cannot be removed, the
+                // next process finds it applied and removes the file.
+                let _ = txn_log::finish_txn(&self.dir, &path);
                 Ok(())
             }
             Ok(false) => Ok(()),
@@ -99,27 +87,12 @@ impl log::TransactionalProducer for LocalTransactionalProducer {
     }
 }
 
-/// Only who reads a partition says how far the group has come in it.
+/// Only the owner of a partition may commit in it.
 fn check_owner(files: &GroupFiles, member: &[u8], commits: &[Commit]) -> Result<()> {
     let state = files.load()?;
     let lost = commits.iter().find(|commit| {
         let owner = state.owners.get(&partition_key(&commit.topic, commit.partition));
         owner.map(String::as_bytes) != Some(member)
     });
-    match lost {
-        None => Ok(()),
-        Some(commit) => Err(fenced(&files.name, commit)),
-    }
-}
-
-/// A partition belongs to another member by now.
-pub(super) fn fenced(group: &str, commit: &Commit) -> LogError {
-    LogError::new(
-        ErrorKind::Fenced,
-        format!(
-            "{}/{} is no longer this member's of group {group:?}; whoever reads it now begins \
-             where it was committed",
-            commit.topic, commit.partition
-        ),
-    )
+    lost.map_or(Ok(()), |commit| Err(errors::fenced(&files.name, commit)))
 }

@@ -1,7 +1,7 @@
-//! Transactions that are decided: a file each, durable before anything of it
-//! is done and removed when all of it is. Whoever takes a lock that such a file
-//! names finds it there only if its writer has died, and does what is left of
-//! it first.
+//! Prepared transactions. A transaction is decided by one durable file, which
+//! is removed after all of it has been applied. A process that takes one of
+//! the transaction's locks finds the file only if its writer has died, and
+//! completes the transaction first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use super::path_lock::{Held, PathLock};
 use super::{committed_offsets, errors, files, record_frame, topics};
 use crate::log::{Commit, ErrorKind, LogError, Result};
 
-/// What is to be written to one partition.
+/// The records of one partition in a transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TxnPartition {
     pub topic: String,
@@ -28,66 +28,52 @@ pub(super) struct TxnPartition {
     pub bytes: usize,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Noted {
-    topic: String,
-    partition: i32,
-    offset: i64,
-    metadata: String,
-}
-
 #[derive(Serialize, Deserialize)]
 struct TxnHeader {
     group: String,
-    commits: Vec<Noted>,
+    commits: Vec<Commit>,
     #[serde(rename = "parts")]
     partitions: Vec<TxnPartition>,
 }
 
-/// One transaction.
+/// One prepared transaction.
 pub(super) struct TxnEntry {
     pub group: String,
     pub commits: Vec<Commit>,
     pub partitions: Vec<TxnPartition>,
-    /// Sealed records of all parts.
+    /// The sealed records of all partitions.
     pub frames: Vec<u8>,
 }
 
-/// How a partition's lock is called in such a file.
+/// The records of a transaction by topic and partition, in locking order.
+pub(super) type FramesByPartition = BTreeMap<(String, i32), Vec<u8>>;
+
+/// Names the lock of a partition.
 pub(super) fn partition_lock_key(topic: &str, partition: i32) -> String {
     format!("topics/{topic}/{partition}")
 }
 
-/// How a group's lock is called.
+/// Names the lock of a group.
 pub(super) fn group_lock_key(group: &str) -> String {
     format!("groups/{}", escaped(group))
 }
 
 impl TxnEntry {
-    /// The locks it needs, in the order in which they are taken.
-    fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<_> = self
-            .partitions
-            .iter()
-            .map(|part| partition_lock_key(&part.topic, part.partition))
-            .collect();
+    /// The locks it needs, in locking order.
+    fn lock_keys(&self) -> Vec<String> {
+        let key = |one: &TxnPartition| partition_lock_key(&one.topic, one.partition);
+        let mut keys: Vec<_> = self.partitions.iter().map(key).collect();
         keys.sort();
         keys.push(group_lock_key(&self.group));
         keys
     }
 
-    /// Decides it; the file.
+    /// Writes the file that decides the transaction, and returns its path.
     pub fn prepare(&self, dir: &LogDir) -> Result<PathBuf> {
         let path = dir.transactions().join(format!("{}.intent", files::unique_name()));
-        let noted = |commit: &Commit| Noted {
-            topic: commit.topic.clone(),
-            partition: commit.partition,
-            offset: commit.offset,
-            metadata: commit.metadata.clone(),
-        };
         let header = TxnHeader {
             group: self.group.clone(),
-            commits: self.commits.iter().map(noted).collect(),
+            commits: self.commits.clone(),
             partitions: self.partitions.clone(),
         };
         let json = serde_json::to_vec(&header).unwrap_or_else(|_| unreachable!("plain data"));
@@ -109,34 +95,22 @@ impl TxnEntry {
         if crc32c::crc32c(&bytes[4..]) != crc {
             return None;
         }
-        let header: TxnHeader = serde_json::from_slice(json).ok()?;
-        let commit = |noted: Noted| Commit {
-            topic: noted.topic,
-            partition: noted.partition,
-            offset: noted.offset,
-            metadata: noted.metadata,
-        };
-        Some(Self {
-            group: header.group,
-            commits: header.commits.into_iter().map(commit).collect(),
-            partitions: header.partitions,
-            frames: bytes[8 + len..].to_vec(),
-        })
+        let TxnHeader { group, commits, partitions } = serde_json::from_slice(json).ok()?;
+        Some(Self { group, commits, partitions, frames: bytes[8 + len..].to_vec() })
     }
 }
 
-/// Takes a lock; what one who died has decided about what it guards is done
-/// first.
+/// Takes a lock and completes a prepared transaction that it guards.
 pub(super) fn acquire(
     dir: &LogDir,
     lock: &Arc<PathLock>,
     key: &str,
     timeout: Duration,
 ) -> Result<Held> {
-    acquire_within(dir, lock, key, timeout)?.ok_or_else(|| lock.busy(timeout))
+    acquire_within(dir, lock, key, timeout)?.ok_or_else(|| lock.timed_out(timeout))
 }
 
-/// As [`hold`]; `None` when the lock is not to be had in time.
+/// As [`acquire`]; `None` when the time is up.
 pub(super) fn acquire_within(
     dir: &LogDir,
     lock: &Arc<PathLock>,
@@ -151,14 +125,14 @@ pub(super) fn acquire_within(
     }
 }
 
-/// Takes the locks of an intent that is to be written: of its partitions,
-/// then of its group.
-pub(super) fn acquire_all(dir: &LogDir, parts: &[String], group: &str) -> Result<Vec<Held>> {
-    let mut keys = parts.to_vec();
+/// Takes the locks for a new transaction: of its partitions, then of its
+/// group.
+pub(super) fn acquire_all(dir: &LogDir, partitions: &[String], group: &str) -> Result<Vec<Held>> {
+    let mut keys = partitions.to_vec();
     keys.sort();
     keys.push(group_lock_key(group));
     loop {
-        let held = lock_keys(dir, &keys, dir.answer_timeout())?;
+        let held = lock_all(dir, &keys, dir.answer_timeout())?;
         let names: Vec<_> = keys.iter().map(String::as_str).collect();
         let Some(path) = find_orphan(dir, &names)? else { return Ok(held) };
         drop(held);
@@ -166,7 +140,7 @@ pub(super) fn acquire_all(dir: &LogDir, parts: &[String], group: &str) -> Result
     }
 }
 
-fn lock_keys(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Held>> {
+fn lock_all(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Held>> {
     keys.iter()
         .map(|key| {
             let name = if key.starts_with("topics/") { "writer.lock" } else { "lock" };
@@ -175,12 +149,13 @@ fn lock_keys(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Hel
         .collect()
 }
 
-/// An intent that names one of these locks, which the caller holds.
+/// A prepared transaction that needs one of these locks, which the caller
+/// holds.
 fn find_orphan(dir: &LogDir, keys: &[&str]) -> Result<Option<PathBuf>> {
     for path in list(dir)? {
-        let named = read(&path)?
-            .is_some_and(|txn| txn.keys().iter().any(|key| keys.contains(&key.as_str())));
-        if named {
+        let is_named = read(&path)?
+            .is_some_and(|txn| txn.lock_keys().iter().any(|key| keys.contains(&key.as_str())));
+        if is_named {
             return Ok(Some(path));
         }
     }
@@ -192,7 +167,7 @@ fn list(dir: &LogDir) -> Result<Vec<PathBuf>> {
     let failed = |error| errors::io(&folder, "listing", &error);
     let mut paths = Vec::new();
     let entries = match fs::read_dir(&folder) {
-        // Somebody has removed it: nothing is decided.
+        // The folder was removed, and with it all prepared transactions.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             dir.create()?;
             return Ok(paths);
@@ -208,7 +183,8 @@ fn list(dir: &LogDir) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// `None` when it is done already, or when it is damaged: then it is put aside.
+/// `None` if the transaction is completed already, or if its file is damaged:
+/// then the file is moved aside.
 fn read(path: &Path) -> Result<Option<TxnEntry>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -222,21 +198,21 @@ fn read(path: &Path) -> Result<Option<TxnEntry>> {
     Ok(txn)
 }
 
-/// Does what is left of a transaction whose writer died.
+/// Completes a transaction whose writer died.
 fn complete(dir: &LogDir, path: &Path, timeout: Duration) -> Result<()> {
     let Some(txn) = read(path)? else { return Ok(()) };
     // A topic may have been deleted since.
-    let there = |key: &String| dir.root.join(key).is_dir();
-    let keys: Vec<_> = txn.keys().into_iter().filter(there).collect();
-    let _held = lock_keys(dir, &keys, timeout)?;
+    let exists = |key: &String| dir.root.join(key).is_dir();
+    let keys: Vec<_> = txn.lock_keys().into_iter().filter(exists).collect();
+    let _held = lock_all(dir, &keys, timeout)?;
     if path.exists() && apply(dir, &txn)? {
-        finish(dir, path)?;
+        finish_txn(dir, path)?;
     }
     Ok(())
 }
 
-/// The transaction is done.
-pub(super) fn finish(dir: &LogDir, path: &Path) -> Result<()> {
+/// Removes the file of a transaction that has been applied.
+pub(super) fn finish_txn(dir: &LogDir, path: &Path) -> Result<()> {
     fs::remove_file(path)
         .and_then(|()| match dir.settings.durable {
             true => files::sync_folder(&dir.transactions()),
@@ -245,29 +221,28 @@ pub(super) fn finish(dir: &LogDir, path: &Path) -> Result<()> {
         .map_err(|error| errors::io(path, "removing", &error))
 }
 
-/// The transaction has failed and nothing of it is there: nobody shall do it
-/// again. What is to be said of it.
+/// Removes the file of a transaction that could not be applied, and returns
+/// the error for its caller.
 pub(super) fn abort(dir: &LogDir, path: &Path, why: LogError) -> LogError {
-    let Err(left) = finish(dir, path) else { return why };
+    let Err(left) = finish_txn(dir, path) else { return why };
     LogError::new(
         ErrorKind::Unreachable,
         format!(
-            "{why}; and it could not be taken back ({left}): whether this transaction is done is \
-             unknown, whoever comes next may still do it; see to {} before it is tried again",
+            "{why}; and the transaction could not be aborted ({left}): its outcome is unknown, \
+             because the next writer may still complete it; see to {} before trying it again",
             path.display()
         ),
     )
 }
 
-/// A partition's records, staged.
 struct StagedPartition {
     writer: PartitionWriter,
     sealed: Option<SealedFrames>,
 }
 
-/// Does a transaction, whatever of it is done already. All locks are held.
-/// After an error nothing of it is there; false: it holds, and what is left is
-/// done by whoever comes next.
+/// Applies a transaction, whatever of it is applied already. The caller holds
+/// all its locks. After an error nothing of it is visible. False means that it
+/// holds and the next process completes it.
 pub(super) fn apply(dir: &LogDir, txn: &TxnEntry) -> Result<bool> {
     let mut staged = Vec::new();
     let done = stage(dir, txn, &mut staged).and_then(|()| {
@@ -290,11 +265,11 @@ pub(super) fn apply(dir: &LogDir, txn: &TxnEntry) -> Result<bool> {
 fn stage(dir: &LogDir, txn: &TxnEntry, staged: &mut Vec<StagedPartition>) -> Result<()> {
     let mut frames = txn.frames.clone();
     let mut rest = frames.as_mut_slice();
-    for part in &txn.partitions {
-        let (own, more) = rest.split_at_mut(part.bytes.min(rest.len()));
+    for partition in &txn.partitions {
+        let (own, more) = rest.split_at_mut(partition.bytes.min(rest.len()));
         rest = more;
-        let Some(topic) = topics::find(dir, &part.topic)? else { continue };
-        let folder = dir.partition(&part.topic, part.partition);
+        let Some(topic) = topics::find(dir, &partition.topic)? else { continue };
+        let folder = dir.partition(&partition.topic, partition.partition);
         let mut writer = PartitionWriter::open(&folder)?;
         writer.refresh(&topic.config)?;
         let left = unwritten(own, writer.end());
@@ -310,7 +285,7 @@ fn stage(dir: &LogDir, txn: &TxnEntry, staged: &mut Vec<StagedPartition>) -> Res
     Ok(())
 }
 
-/// Records that are not written yet.
+/// The records that are not written yet.
 fn unwritten(frames: &mut [u8], end: i64) -> &mut [u8] {
     let mut at = 0;
     while at < frames.len() && record_frame::offset_of(&frames[at..]) < end {
@@ -318,6 +293,3 @@ fn unwritten(frames: &mut [u8], end: i64) -> &mut [u8] {
     }
     &mut frames[at..]
 }
-
-/// Records by partition, in the order in which their locks are taken.
-pub(super) type FramesByPartition = BTreeMap<(String, i32), Vec<u8>>;

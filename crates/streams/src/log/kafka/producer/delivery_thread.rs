@@ -171,7 +171,7 @@ impl DeliveryThread {
             }
             code => Err(self.explain(record, code)),
         };
-        receipt.settle(index, end);
+        receipt.complete(index, end);
     }
 
     fn explain(&self, record: &DeliveryReport<'_>, code: ErrorCode) -> LogError {

@@ -1,10 +1,11 @@
-//! The partitions that a member has, and where it is in each.
+//! The partitions that a member owns, and its position in each.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
-use crate::log::local::file_watch::{self, FileWatch, WatchId};
+use crate::log::local::file_watch::{FileWatch, WatchId, MODIFIED};
 use crate::log::local::group_state::GroupState;
 use crate::log::local::log_dir::{partition_key, LogDir};
 use crate::log::local::partition_cursor::PartitionCursor;
@@ -17,49 +18,44 @@ const OPEN_MAX: usize = 64;
 
 struct OwnedPartition {
     cursor: Option<PartitionCursor>,
-    /// Where the cursor begins when it can be opened.
+    /// Where the cursor begins when it is opened.
     from: Position,
     watch_id: Option<WatchId>,
-    /// Of the partition's folder: another one is another topic.
+    /// The inode of the partition's folder, which changes with its topic.
     inode: Option<u64>,
     revoking: bool,
     at_end: bool,
 }
 
-/// See above.
 pub(super) struct OwnedPartitions {
     dir: Arc<LogDir>,
     all: HashMap<Partition, OwnedPartition>,
 }
 
 impl OwnedPartitions {
-    /// None yet.
     pub fn new(dir: &Arc<LogDir>) -> Self {
         Self { dir: dir.clone(), all: HashMap::new() }
     }
 
-    /// Whether a place is one where records are written.
-    pub fn is_of_records(&self, watch_id: WatchId) -> bool {
-        self.all.values().any(|owned| owned.watch_id == Some(watch_id))
+    /// Whether this watch reports written records.
+    pub fn watches_records(&self, id: WatchId) -> bool {
+        self.all.values().any(|owned| owned.watch_id == Some(id))
     }
 
-    /// Whether this one is read.
-    pub fn has(&self, partition: &Partition) -> bool {
+    pub fn contains(&self, partition: &Partition) -> bool {
         self.all.contains_key(partition)
     }
 
-    /// Partitions that belong to others by now.
+    /// Partitions that other members own by now.
     pub fn lost(&self, state: &GroupState, id: &str) -> Vec<Partition> {
-        let owned = |one: &&Partition| {
-            state
-                .owners
-                .get(&partition_key(&one.topic, one.number))
-                .is_some_and(|owner| owner == id)
+        let is_owned = |one: &&Partition| {
+            let owner = state.owners.get(&partition_key(&one.topic, one.number));
+            owner.is_some_and(|owner| owner == id)
         };
-        self.all.keys().filter(|one| !owned(one)).cloned().collect()
+        self.all.keys().filter(|one| !is_owned(one)).cloned().collect()
     }
 
-    /// Partitions that shall be others', told once.
+    /// Partitions whose target is another member; each is returned once.
     pub fn revoke(&mut self, state: &GroupState, id: &str) -> Vec<Partition> {
         let mut revoked = Vec::new();
         for (partition, owned) in &mut self.all {
@@ -73,7 +69,7 @@ impl OwnedPartitions {
         revoked
     }
 
-    /// Begins to read one; what stands in the way is tried again by fetches.
+    /// Begins to read a partition. After an error the fetches try again.
     pub fn add(
         &mut self,
         partition: &Partition,
@@ -94,20 +90,18 @@ impl OwnedPartitions {
 
     fn open(&mut self, partition: &Partition, watch: &FileWatch) -> Result<&mut OwnedPartition> {
         let Some(owned) = self.all.get_mut(partition) else {
-            let Partition { topic, number } = partition;
-            return Err(errors::invalid(format!("{topic}/{number} is not this member's")));
+            return Err(errors::invalid(format!("{partition} is not this member's")));
         };
         if owned.cursor.is_none() {
             let folder = self.dir.partition(&partition.topic, partition.number);
             let cursor = PartitionCursor::open(&self.dir, partition, owned.from)?;
-            owned.watch_id = Some(watch.add(&high_watermark::path(&folder), file_watch::MODIFIED)?);
-            owned.inode = std::fs::metadata(&folder).ok().map(|found| found.ino());
+            owned.watch_id = Some(watch.add(&high_watermark::path(&folder), MODIFIED)?);
+            owned.inode = inode(&folder);
             owned.cursor = Some(cursor);
         }
         Ok(owned)
     }
 
-    /// The next records of one.
     pub fn fetch(
         &mut self,
         partition: &Partition,
@@ -122,7 +116,7 @@ impl OwnedPartitions {
         let Some(cursor) = &mut owned.cursor else { return Ok(None) };
         let fetched = cursor.fetch(limits);
         if many {
-            cursor.rest();
+            cursor.close_files();
         }
         if let Ok(Some(_)) = fetched {
             owned.at_end = false;
@@ -130,19 +124,18 @@ impl OwnedPartitions {
         fetched
     }
 
-    /// Damage that a fetch has come over.
-    pub fn damage(&mut self, partition: &Partition) -> impl Iterator<Item = LogError> {
+    /// The damage that fetches have skipped.
+    pub fn take_damage(&mut self, partition: &Partition) -> impl Iterator<Item = LogError> {
         let cursor = self.all.get_mut(partition).and_then(|owned| owned.cursor.as_mut());
         cursor.map(|cursor| std::mem::take(&mut cursor.damage)).unwrap_or_default().into_iter()
     }
 
-    /// Whether it has come to the end since it was asked last.
+    /// Whether the partition has reached its end since the last call.
     pub fn is_newly_at_end(&mut self, partition: &Partition) -> bool {
         let owned = self.all.get_mut(partition).filter(|owned| !owned.revoking);
         owned.is_some_and(|owned| !std::mem::replace(&mut owned.at_end, true))
     }
 
-    /// Goes on elsewhere.
     pub fn seek(
         &mut self,
         partition: &Partition,
@@ -151,41 +144,40 @@ impl OwnedPartitions {
     ) -> Result<()> {
         let owned = self.open(partition, watch)?;
         owned.at_end = false;
-        match &mut owned.cursor {
-            Some(cursor) => cursor.seek(position),
-            None => Ok(()),
-        }
+        owned.cursor.as_mut().map_or(Ok(()), |cursor| cursor.seek(position))
     }
 
-    /// As last heard.
+    /// The log end offset, as last seen.
     pub fn end_offset(&self, partition: &Partition) -> Option<i64> {
         self.all.get(partition)?.cursor.as_ref().map(PartitionCursor::end)
     }
 
-    /// A topic that was deleted and made again is read from its start.
-    pub fn renew(&mut self, watch: &FileWatch) {
+    /// Reads a topic that was deleted and created again from its start.
+    pub fn reset_recreated(&mut self, watch: &FileWatch) {
         for (partition, owned) in &mut self.all {
-            let folder = self.dir.partition(&partition.topic, partition.number);
-            let inode = std::fs::metadata(folder).ok().map(|found| found.ino());
+            let inode = inode(&self.dir.partition(&partition.topic, partition.number));
             if owned.inode.is_some() && inode.is_some() && owned.inode != inode {
                 owned.cursor = None;
                 owned.from = Position::Earliest;
-                owned.watch_id.take().into_iter().for_each(|watch_id| watch.remove(watch_id));
+                owned.watch_id.take().into_iter().for_each(|id| watch.remove(id));
             }
         }
     }
 
-    /// Reads these no longer.
-    pub fn drop_all(&mut self, partitions: &[Partition], watch: &FileWatch) {
+    /// Ends reading these partitions.
+    pub fn remove_all(&mut self, partitions: &[Partition], watch: &FileWatch) {
         for partition in partitions {
-            let watch_id = self.all.remove(partition).and_then(|owned| owned.watch_id);
-            watch_id.into_iter().for_each(|watch_id| watch.remove(watch_id));
+            let id = self.all.remove(partition).and_then(|owned| owned.watch_id);
+            id.into_iter().for_each(|id| watch.remove(id));
         }
     }
 
-    /// Reads nothing any longer.
     pub fn clear(&mut self, watch: &FileWatch) {
         let all: Vec<_> = self.all.keys().cloned().collect();
-        self.drop_all(&all, watch);
+        self.remove_all(&all, watch);
     }
+}
+
+fn inode(folder: &Path) -> Option<u64> {
+    std::fs::metadata(folder).ok().map(|found| found.ino())
 }

@@ -1,126 +1,144 @@
-//! What was sent and is not written yet, by partition.
+//! Records that were sent and are not written yet, by partition.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex};
+
+use crate::log::local::log_dir::LogDir;
+use crate::log::local::record_frame;
 use crate::log::local::topics::LocalTopic;
-use crate::log::local::{errors, partitioner, record_frame};
 use crate::log::{LogError, Result};
 use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::NewRecord;
 
-/// Records without a key stay with one partition until it has gathered so many
-/// bytes or is written.
+/// Records without a key go to one partition until it has this many bytes or
+/// is written.
 const STICKY_BYTES: usize = 64 << 10;
 
-/// Who wants to know of one record.
-type Waiting = Option<(Arc<Receipt>, usize)>;
+/// The buffer between the threads that send and the thread that writes.
+pub(super) struct SharedBuffer {
+    pub dir: Arc<LogDir>,
+    pub buffer: Mutex<ProducerBuffer>,
+    /// Notified when a record is added to an empty buffer, and at the end.
+    pub added: Condvar,
+    /// Notified when records are completed and when waits are interrupted.
+    pub completed: Condvar,
+}
+
+impl SharedBuffer {
+    pub fn new(dir: &Arc<LogDir>) -> Self {
+        Self {
+            dir: dir.clone(),
+            buffer: Mutex::default(),
+            added: Condvar::new(),
+            completed: Condvar::new(),
+        }
+    }
+}
 
 /// Records of one partition in the order they were sent.
 #[derive(Default)]
 pub(super) struct PartitionBuffer {
     pub frames: Vec<u8>,
-    waiting: Vec<Waiting>,
+    /// The receipt and index of each record.
+    receipts: Vec<Option<(Arc<Receipt>, usize)>>,
 }
 
 impl PartitionBuffer {
-    /// Records.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.receipts.len()
     }
 
-    /// Tells everybody how their records ended: the first `count` are
-    /// written, from offset `first` on.
-    pub fn settle(self, partition: i32, first: i64, count: usize, error: Option<&LogError>) {
-        for (at, waiting) in self.waiting.into_iter().enumerate() {
-            let Some((receipt, index)) = waiting else { continue };
-            match error {
-                Some(error) if at >= count => receipt.settle(index, Err(error.clone())),
-                _ => receipt
-                    .settle(index, Ok(RecordMetadata { partition, offset: first + at as i64 })),
-            }
+    /// Completes the receipts: the first `count` records are written, from
+    /// offset `first` on.
+    pub fn complete(self, partition: i32, first: i64, count: usize, error: Option<&LogError>) {
+        for (at, receipt) in self.receipts.into_iter().enumerate() {
+            let Some((receipt, index)) = receipt else { continue };
+            let offset = first + at as i64;
+            receipt.complete(
+                index,
+                match error {
+                    Some(error) if at >= count => Err(error.clone()),
+                    _ => Ok(RecordMetadata { partition, offset }),
+                },
+            );
         }
     }
 }
 
 struct TopicBuffer {
     topic: LocalTopic,
-    batches: Vec<PartitionBuffer>,
+    partitions: Vec<PartitionBuffer>,
+    /// The partition for records without a key.
     sticky: i32,
 }
 
-/// See above.
 #[derive(Default)]
 pub(super) struct ProducerBuffer {
-    /// Records that were sent and have not ended.
+    /// Records that were sent and are not completed.
     pub records: usize,
     /// Their bytes.
     pub bytes: usize,
-    /// Waits that began before the last change of this end.
+    /// A change of this number ends all waits.
     pub interrupts: u64,
-    /// No more comes.
+    /// The producer was dropped.
     pub closed: bool,
-    /// There is a thread that writes.
-    pub thread: bool,
-    names: HashMap<String, usize>,
+    /// The thread that writes has been started.
+    pub has_thread: bool,
+    slots_by_name: HashMap<String, usize>,
     slots: Vec<TopicBuffer>,
-    /// Partitions that have records: slot and number.
+    /// The slots and numbers of partitions with records.
     pending: VecDeque<(usize, i32)>,
 }
 
 impl ProducerBuffer {
-    /// The slot of a topic that was seen before.
+    /// The slot of a known topic.
     pub fn slot(&self, topic: &str) -> Option<usize> {
-        self.names.get(topic).copied().filter(|slot| !self.slots[*slot].batches.is_empty())
+        let slot = self.slots_by_name.get(topic).copied();
+        slot.filter(|slot| !self.slots[*slot].partitions.is_empty())
     }
 
-    /// Remembers a topic as it is now.
-    pub fn learn(&mut self, topic: LocalTopic) -> usize {
+    /// Adds or updates a topic, and returns its slot.
+    pub fn update_topic(&mut self, topic: LocalTopic) -> usize {
         let slots = &mut self.slots;
-        let slot = *self.names.entry(topic.name.to_string()).or_insert_with(|| {
-            slots.push(TopicBuffer { topic: topic.clone(), batches: Vec::new(), sticky: 0 });
+        let slot = *self.slots_by_name.entry(topic.name.to_string()).or_insert_with(|| {
+            slots.push(TopicBuffer { topic: topic.clone(), partitions: Vec::new(), sticky: 0 });
             slots.len() - 1
         });
         let known = &mut self.slots[slot];
-        let count = known.batches.len().max(topic.partitions as usize);
-        known.batches.resize_with(count, PartitionBuffer::default);
+        let count = known.partitions.len().max(topic.partitions as usize);
+        known.partitions.resize_with(count, PartitionBuffer::default);
         known.topic = topic;
         slot
     }
 
-    /// The topic is gone: it is looked for again by the next record.
-    pub fn unlearn(&mut self, slot: usize) {
+    /// Makes the next record look for the topic again.
+    pub fn forget_topic(&mut self, slot: usize) {
         let known = &mut self.slots[slot];
-        if known.batches.iter().all(|batch| batch.len() == 0) {
-            known.batches.clear();
+        if known.partitions.iter().all(|partition| partition.len() == 0) {
+            known.partitions.clear();
         }
     }
 
-    /// As it was seen last.
     pub fn topic(&self, slot: usize) -> &LocalTopic {
         &self.slots[slot].topic
     }
 
-    /// The partition that a record goes to.
+    /// Chooses the partition of a record.
     pub fn choose(&mut self, slot: usize, record: &NewRecord<'_>) -> Result<i32> {
-        let TopicBuffer { topic, batches, sticky } = &mut self.slots[slot];
-        if let Some(number) = record.partition {
-            if !(0..topic.partitions).contains(&number) {
-                return Err(errors::unknown_partition(&topic.name, number, topic.partitions));
-            }
+        let TopicBuffer { topic, partitions, sticky } = &mut self.slots[slot];
+        if let Some(number) = topic.partition_of(record)? {
             return Ok(number);
         }
-        if let Some(key) = record.key {
-            return Ok(partitioner::partition_of(key, topic.partitions));
-        }
-        let full = batches[*sticky as usize].frames.len() >= STICKY_BYTES;
+        let full = partitions[*sticky as usize].frames.len() >= STICKY_BYTES;
         if full || *sticky >= topic.partitions {
             *sticky = (*sticky + 1) % topic.partitions;
         }
         Ok(*sticky)
     }
 
-    /// Adds a record; true when the buffer was empty.
+    /// Adds a record; true if the buffer was empty.
     pub fn add(
         &mut self,
         slot: usize,
@@ -130,31 +148,30 @@ impl ProducerBuffer {
         now_ms: i64,
         receipt: Option<(&Arc<Receipt>, usize)>,
     ) -> bool {
-        let batch = &mut self.slots[slot].batches[partition as usize];
+        let buffer = &mut self.slots[slot].partitions[partition as usize];
         let was_empty = self.pending.is_empty();
-        if batch.len() == 0 {
+        if buffer.len() == 0 {
             self.pending.push_back((slot, partition));
         }
-        record_frame::encode(&mut batch.frames, record, size, now_ms);
-        batch.waiting.push(receipt.map(|(receipt, index)| (receipt.clone(), index)));
+        record_frame::encode(&mut buffer.frames, record, size, now_ms);
+        buffer.receipts.push(receipt.map(|(receipt, index)| (receipt.clone(), index)));
         self.records += 1;
         self.bytes += size;
         was_empty
     }
 
-    /// Whether nothing is to be written.
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Takes the partition that has waited longest.
+    /// Takes the records of the partition that has waited longest.
     pub fn take(&mut self) -> Option<(usize, i32, PartitionBuffer)> {
         let (slot, partition) = self.pending.pop_front()?;
         let known = &mut self.slots[slot];
         if known.sticky == partition {
             known.sticky = (partition + 1) % known.topic.partitions;
         }
-        let batch = std::mem::take(&mut known.batches[partition as usize]);
-        Some((slot, partition, batch))
+        let records = std::mem::take(&mut known.partitions[partition as usize]);
+        Some((slot, partition, records))
     }
 }

@@ -1,26 +1,24 @@
-//! The thread that writes what a process produces.
+//! The thread that writes a producer's records.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::buffer::PartitionBuffer;
-use super::SharedBuffer;
+use super::buffer::{PartitionBuffer, SharedBuffer};
 use crate::log::local::log_dir::LogDir;
 use crate::log::local::partition_writer::{AppendResult, PartitionWriter};
 use crate::log::local::path_lock::PathLock;
 use crate::log::local::topics::{self, LocalTopic};
-use crate::log::local::{errors, files, txn_log};
-use crate::log::{LogError, Result};
+use crate::log::local::{files, txn_log};
+use crate::log::Result;
 
-/// Partitions held open at once; each has four descriptors and a mapping.
+/// Partitions that are kept open; each needs four descriptors.
 const OPEN_MAX: usize = 64;
 
-/// A partition that is written to.
 struct OpenWriter {
     writer: PartitionWriter,
     lock: Arc<PathLock>,
-    used: u64,
+    last_use: u64,
 }
 
 #[derive(Default)]
@@ -29,7 +27,7 @@ struct OpenWriters {
     uses: u64,
 }
 
-/// Writes until the producer is gone and all is written.
+/// Writes until the producer is dropped and its buffer is empty.
 pub(super) fn run(shared: &SharedBuffer) {
     let mut writers = OpenWriters::default();
     loop {
@@ -37,40 +35,41 @@ pub(super) fn run(shared: &SharedBuffer) {
         while buffer.is_idle() && !buffer.closed {
             shared.added.wait(&mut buffer);
         }
-        let Some((slot, partition, batch)) = buffer.take() else { return };
+        let Some((slot, partition, taken)) = buffer.take() else { return };
         let topic = buffer.topic(slot).clone();
         drop(buffer);
-        let (records, bytes) = (batch.len(), batch.frames.len());
-        write(shared, &mut writers, slot, topic, partition, batch);
+        let (records, bytes) = (taken.len(), taken.frames.len());
+        write(shared, &mut writers, slot, topic, partition, taken);
         let mut buffer = shared.buffer.lock();
         buffer.records -= records;
         buffer.bytes -= bytes;
         drop(buffer);
-        shared.ended.notify_all();
+        shared.completed.notify_all();
     }
 }
 
-/// Writes one partition's records and tells who waits for them.
+/// Writes one partition's records and completes their receipts.
 fn write(
     shared: &SharedBuffer,
     writers: &mut OpenWriters,
     slot: usize,
     known: LocalTopic,
     partition: i32,
-    mut batch: PartitionBuffer,
+    mut records: PartitionBuffer,
 ) {
-    let written = current(shared, writers, slot, known)
-        .and_then(|topic| writers.write(&shared.dir, slot, &topic, partition, &mut batch.frames));
-    match written {
+    let result = refresh_topic(shared, writers, slot, known).and_then(|topic| {
+        writers.append(&shared.dir, slot, &topic, partition, &mut records.frames)
+    });
+    match result {
         Ok(AppendResult { first, count, error }) => {
-            batch.settle(partition, first, count, error.as_ref());
+            records.complete(partition, first, count, error.as_ref());
         }
-        Err(error) => batch.settle(partition, 0, 0, Some(&error)),
+        Err(error) => records.complete(partition, 0, 0, Some(&error)),
     }
 }
 
-/// The topic as it is now.
-fn current(
+/// The topic as it is now; a deleted one is created again.
+fn refresh_topic(
     shared: &SharedBuffer,
     writers: &mut OpenWriters,
     slot: usize,
@@ -79,33 +78,19 @@ fn current(
     if files::file_id(&shared.dir.topic_metadata(&known.name)) == known.identity {
         return Ok(known);
     }
-    // Its files may be others now.
+    // Its files may have been replaced.
     writers.open.retain(|(of, _), _| *of != slot);
-    match topics::find(&shared.dir, &known.name)? {
-        Some(topic) => {
-            shared.buffer.lock().learn(topic.clone());
-            Ok(topic)
-        }
-        None => {
-            // As the first record of a topic does.
-            let made = topics::recreate(&shared.dir, &known);
-            let mut buffer = shared.buffer.lock();
-            match made {
-                Ok(topic) => {
-                    buffer.learn(topic.clone());
-                    Ok(topic)
-                }
-                Err(error) => {
-                    buffer.unlearn(slot);
-                    Err(error)
-                }
-            }
-        }
-    }
+    let topic = match topics::find(&shared.dir, &known.name)? {
+        Some(topic) => topic,
+        None => topics::recreate(&shared.dir, &known)
+            .inspect_err(|_| shared.buffer.lock().forget_topic(slot))?,
+    };
+    shared.buffer.lock().update_topic(topic.clone());
+    Ok(topic)
 }
 
 impl OpenWriters {
-    fn write(
+    fn append(
         &mut self,
         dir: &LogDir,
         slot: usize,
@@ -113,25 +98,23 @@ impl OpenWriters {
         partition: i32,
         frames: &mut [u8],
     ) -> Result<AppendResult> {
-        if partition >= topic.partitions {
-            return Err(errors::unknown_partition(&topic.name, partition, topic.partitions));
-        }
+        topic.check_partition(partition)?;
         let folder = dir.partition(&topic.name, partition);
         if self.open.get(&(slot, partition)).is_some_and(|open| open.writer.is_gone()) {
-            // With its lock: others have another one by now.
+            // The lock goes with it: other processes use another file now.
             self.open.remove(&(slot, partition));
         }
         let open = self.open(slot, partition, folder)?;
         let key = txn_log::partition_lock_key(&topic.name, partition);
         let held = txn_log::acquire(dir, &open.lock, &key, topic.config.lock_wait)?;
         let refreshed = open.writer.refresh(&topic.config);
-        let written = refreshed.map(|()| open.writer.append(frames, &topic.config));
+        let result = refreshed.map(|()| open.writer.append(frames, &topic.config));
         drop(held);
-        if has_failed(&written) {
-            // Begins again from what the files say.
+        if result.as_ref().map_or(true, |result| result.error.is_some()) {
+            // The next append begins from what the files say.
             self.open.remove(&(slot, partition));
         }
-        written
+        result
     }
 
     fn open(&mut self, slot: usize, partition: i32, folder: PathBuf) -> Result<&mut OpenWriter> {
@@ -140,7 +123,7 @@ impl OpenWriters {
         if !self.open.contains_key(&(slot, partition)) {
             if self.open.len() >= OPEN_MAX {
                 let oldest =
-                    self.open.iter().min_by_key(|(_, open)| open.used).map(|(key, _)| *key);
+                    self.open.iter().min_by_key(|(_, open)| open.last_use).map(|(key, _)| *key);
                 oldest.and_then(|key| self.open.remove(&key));
             }
             if !folder.is_dir() {
@@ -148,15 +131,11 @@ impl OpenWriters {
             }
             let lock = PathLock::open(&folder.join("writer.lock"))?;
             let writer = PartitionWriter::open(&folder)?;
-            self.open.insert((slot, partition), OpenWriter { writer, lock, used: uses });
+            self.open.insert((slot, partition), OpenWriter { writer, lock, last_use: uses });
         }
         let open = self.open.get_mut(&(slot, partition));
         let open = open.unwrap_or_else(|| unreachable!("opened above"));
-        open.used = uses;
+        open.last_use = uses;
         Ok(open)
     }
-}
-
-fn has_failed(written: &std::result::Result<AppendResult, LogError>) -> bool {
-    written.as_ref().map_or(true, |written| written.error.is_some())
 }

@@ -110,7 +110,7 @@ fn a_cursor_goes_on_where_it_was_when_its_file_is_closed() {
         PartitionCursor::open(&local(&place), &partition("t", 0), Position::Earliest).unwrap();
     let few = Limits { records: 5, bytes: 1 << 20 };
     assert_eq!(texts(&cursor.fetch(few).unwrap().unwrap()).len(), 5);
-    cursor.rest();
+    cursor.close_files();
     // It would come over this if it looked for its place again.
     let path = segment::path(&place.path().join("topics/t/0"), 0);
     let mut bytes = fs::read(&path).unwrap();
@@ -119,7 +119,7 @@ fn a_cursor_goes_on_where_it_was_when_its_file_is_closed() {
     assert_eq!(texts(&cursor.fetch(few).unwrap().unwrap()), ["5", "6", "7", "8", "9"]);
     assert_eq!(cursor.damage, []);
     // Elsewhere is elsewhere.
-    cursor.rest();
+    cursor.close_files();
     cursor.seek(Position::Offset(18)).unwrap();
     assert_eq!(texts(&cursor.fetch(few).unwrap().unwrap()), ["18", "19"]);
 }
