@@ -1,24 +1,26 @@
-//! Kafka, by librdkafka.
+//! Kafka, through librdkafka.
 //!
-//! | what | where | handle |
+//! | what | module | handles |
 //! |---|---|---|
 //! | properties, checked before anything connects | `config` | none |
-//! | a member of a group | `member` | one each |
-//! | a producer, its receipts and its thread | `producer` | one |
-//! | transactions | `transactor` | one each |
+//! | a group member | `member` | one each |
+//! | a producer, its delivery reports and their thread | `producer` | one |
+//! | transactions | `transactional_producer` | one each |
 //! | a reader outside of groups | `reader` | one each |
 //! | topics and groups | `admin` | one |
-//! | librdkafka itself, owners for its pointers | `raw` | |
+//! | safe wrappers of librdkafka | `raw` | |
 //!
-//! A handle has threads, so none is made before it is asked for, and none may
-//! be in a process that forks.
+//! A handle has threads. So it is created on first use, and never in a process
+//! that forks.
 
 mod admin;
 mod broker_address;
 mod config;
 mod error_reporter;
+mod errors;
 mod member;
 mod partition_queue;
+mod position;
 mod producer;
 mod raw;
 mod reader;
@@ -26,10 +28,8 @@ mod transactional_producer;
 mod wait;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
-use rdkafka_sys as sys;
 
 use super::{
     AdminClient, GroupMember, Partition, PartitionReader, Position, Producer, RecordLog, Result,
@@ -37,19 +37,18 @@ use super::{
 };
 use crate::settings::{GroupSettings, LogSettings};
 use config::Config;
-use raw::{ClientHandle, TopicPartitionList};
 
-/// The brokers of one address.
+/// A Kafka cluster.
 pub struct KafkaLog {
     config: Config,
     url: String,
 }
 
 impl KafkaLog {
-    /// Checks the settings; connects to nothing.
+    /// Checks the settings without connecting.
     ///
     /// # Errors
-    /// `Refused` for an address or property that is none.
+    /// `Refused` for a wrong address or property.
     pub fn open(settings: &LogSettings) -> Result<Self> {
         let config = Config::new(settings)?;
         let url = config.address.url();
@@ -62,8 +61,12 @@ impl RecordLog for KafkaLog {
         &self.url
     }
 
-    fn member(&self, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Box<dyn GroupMember>> {
-        Ok(Box::new(member::KafkaMember::new(&self.config, group, bell)?))
+    fn member(
+        &self,
+        group: &GroupSettings,
+        notifier: &Arc<EventFd>,
+    ) -> Result<Box<dyn GroupMember>> {
+        Ok(Box::new(member::KafkaMember::new(&self.config, group, notifier)?))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
@@ -81,33 +84,4 @@ impl RecordLog for KafkaLog {
     fn admin(&self) -> Result<Box<dyn AdminClient>> {
         Ok(Box::new(admin::KafkaAdmin::new(&self.config)?))
     }
-}
-
-/// The offset of a position, as librdkafka takes it: asked for when it is a
-/// time.
-fn offset_of(
-    handle: &ClientHandle,
-    partition: &Partition,
-    position: Position,
-    timeout: Duration,
-) -> Result<i64> {
-    Ok(match position {
-        Position::Earliest => i64::from(sys::RD_KAFKA_OFFSET_BEGINNING),
-        Position::Latest => i64::from(sys::RD_KAFKA_OFFSET_END),
-        Position::Offset(offset) => offset.max(0),
-        Position::Time(ms) => {
-            let mut list = TopicPartitionList::new();
-            list.add(&partition.topic, partition.number, ms.max(0), "")?;
-            let end = handle.offsets_for_times(&mut list, timeout);
-            end.and_then(|()| list.partitions().failure().map_or(Ok(()), Err)).map_err(
-                |failure| {
-                    let what = format!("{}/{}", partition.topic, partition.number);
-                    error_reporter::explain(&what, &failure)
-                },
-            )?;
-            let found = list.partitions().iter().next().and_then(|place| place.offset());
-            // None is as late as that: behind the last one.
-            found.unwrap_or(i64::from(sys::RD_KAFKA_OFFSET_END))
-        }
-    })
 }

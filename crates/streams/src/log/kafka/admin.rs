@@ -1,4 +1,4 @@
-//! Looks after topics and groups: questions to the brokers, each waited for.
+//! The admin client for Kafka: requests to the brokers, each waited for.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,28 +7,29 @@ use std::time::{Duration, Instant};
 
 use rdkafka_sys as sys;
 
-use super::super::{
-    AdminClient, Commit, ErrorKind, GroupDescription, LogError, NewTopic, PartitionOffsets, Result,
-    TopicDescription,
-};
 use super::config::Config;
-use super::error_reporter::{explain, ErrorReporter};
+use super::error_reporter::ErrorReporter;
+use super::errors::explain;
 use super::raw::requests::{self, EventType, TopicLayout};
 use super::raw::{
     ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
     TopicPartitionList,
 };
+use crate::log::{
+    AdminClient, Commit, ErrorKind, GroupDescription, LogError, NewTopic, PartitionOffsets, Result,
+    TopicDescription,
+};
 
-/// How long an answer is still waited for when no broker is connected: one may
-/// be coming back.
+/// The longest wait for an answer when no broker is connected: one may come
+/// back.
 const DOWN_MAX: Duration = Duration::from_secs(2);
 
-/// Rests before a question is put again that could not be answered yet.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The pause before a request is retried.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Whether it is only that somebody is being elected or looked for, as after a
-/// topic was made.
-fn passes(code: ErrorCode) -> bool {
+/// Whether the error ends by itself, for example with the election of a leader
+/// after a topic was created.
+fn is_transient(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::NotLeaderForPartition
@@ -43,24 +44,21 @@ fn passes(code: ErrorCode) -> bool {
     )
 }
 
-/// The brokers' administration.
 pub struct KafkaAdmin {
     main: EventQueue,
     handle: Arc<ClientHandle>,
     config: Config,
     timeout: Duration,
-    /// Why a question has no answer.
+    /// Tells why a request has no answer.
     errors: RefCell<ErrorReporter>,
 }
 
-/// What a question brought.
-type Answered<T> = std::result::Result<T, KafkaError>;
+type KafkaResult<T> = std::result::Result<T, KafkaError>;
 
-/// First and last offsets by topic and partition.
-type Ends = HashMap<(String, i32), i64>;
+/// Offsets by topic and partition.
+type Offsets = HashMap<(String, i32), i64>;
 
 impl KafkaAdmin {
-    /// With a handle of its own.
     pub fn new(config: &Config) -> Result<Self> {
         let mut conf = config.admin()?;
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
@@ -71,36 +69,36 @@ impl KafkaAdmin {
         Ok(Self { main, handle, config: config.clone(), timeout, errors })
     }
 
-    /// Puts a question and waits for its answer. What is wrong with the
-    /// connection comes by the same queue, so that the cause is told.
-    fn ask<T>(
+    /// Sends a request and waits for the answer. Connection errors arrive in the
+    /// same queue, so that the cause can be reported.
+    fn request<T>(
         &self,
         what: &str,
-        put: impl Fn(&EventQueue) -> Result<EventType>,
-        read: impl Fn(&QueueEvent, EventType) -> Answered<T>,
+        send: impl Fn(&EventQueue) -> Result<EventType>,
+        read: impl Fn(&QueueEvent, EventType) -> KafkaResult<T>,
     ) -> Result<T> {
         let until = Instant::now() + self.timeout;
         loop {
             while let Some(event) = self.main.poll(Some(Duration::ZERO)) {
-                self.errors.borrow_mut().hear(&event.failure());
+                self.errors.borrow_mut().report(&event.error());
             }
             let queue = EventQueue::new(&self.handle);
             self.main.forward_to(&queue);
-            let answer = put(&queue)?;
-            let end = self.answer(&queue, answer).and_then(|event| read(&event, answer));
+            let answer = send(&queue)?;
+            let end = self.wait_answer(&queue, answer).and_then(|event| read(&event, answer));
             match end {
-                Err(failure) if passes(failure.code) && Instant::now() + AGAIN < until => {
-                    std::thread::sleep(AGAIN);
+                Err(error) if is_transient(error.code) && Instant::now() + RETRY_AFTER < until => {
+                    std::thread::sleep(RETRY_AFTER);
                 }
                 end => {
                     let what = || format!("{what} at {}", self.url());
-                    return end.map_err(|failure| explain(&what(), &failure));
+                    return end.map_err(|error| explain(&what(), &error));
                 }
             }
         }
     }
 
-    fn answer(&self, queue: &EventQueue, answer: EventType) -> Answered<QueueEvent> {
+    fn wait_answer(&self, queue: &EventQueue, answer: EventType) -> KafkaResult<QueueEvent> {
         let mut until = Instant::now() + self.timeout + DOWN_MAX;
         let mut errors = self.errors.borrow_mut();
         loop {
@@ -111,10 +109,10 @@ impl KafkaAdmin {
             };
             match event.kind() {
                 EventKind::Error => {
-                    let failure = event.failure();
-                    errors.hear(&failure);
-                    match failure.code {
-                        ErrorCode::Authentication | ErrorCode::SSL => return Err(failure),
+                    let error = event.error();
+                    errors.report(&error);
+                    match error.code {
+                        ErrorCode::Authentication | ErrorCode::SSL => return Err(error),
                         ErrorCode::AllBrokersDown => until = until.min(Instant::now() + DOWN_MAX),
                         _ => {}
                     }
@@ -122,15 +120,15 @@ impl KafkaAdmin {
                 EventKind::Other(kind) if kind == answer => {
                     return match event.code() {
                         ErrorCode::NoError => {
-                            errors.forget();
+                            errors.reset();
                             Ok(event)
                         }
                         ErrorCode::OperationTimedOut => {
                             let cause = errors.cause().map(str::to_owned);
-                            let text = cause.unwrap_or_else(|| event.failure().text);
+                            let text = cause.unwrap_or_else(|| event.error().text);
                             Err(KafkaError::new(ErrorCode::OperationTimedOut, text))
                         }
-                        _ => Err(event.failure()),
+                        _ => Err(event.error()),
                     };
                 }
                 _ => {}
@@ -144,51 +142,50 @@ impl KafkaAdmin {
 
     /// The topics for which `wanted` holds.
     fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<TopicDescription>> {
-        // librdkafka's call for the list waits by itself and tells no cause; so
-        // whether anybody answers is asked first.
-        let anybody = |queue: &EventQueue| Ok(requests::cluster(queue, self.timeout));
-        self.ask("the list of topics", anybody, |_, _| Ok(()))?;
-        let shapes = requests::metadata(&self.handle, self.timeout).map_err(|failure| {
-            explain(&format!("the list of topics at {}", self.url()), &failure)
-        })?;
-        let shapes: Vec<_> = shapes.into_iter().filter(|shape| wanted(&shape.name)).collect();
-        if shapes.is_empty() {
+        // librdkafka's call for the list blocks and reports no cause, so another
+        // request finds out first whether a broker answers.
+        let describe_cluster = |queue: &EventQueue| Ok(requests::cluster(queue, self.timeout));
+        self.request("the list of topics", describe_cluster, |_, _| Ok(()))?;
+        let layouts = requests::metadata(&self.handle, self.timeout)
+            .map_err(|error| explain(&format!("the list of topics at {}", self.url()), &error))?;
+        let layouts: Vec<_> = layouts.into_iter().filter(|layout| wanted(&layout.name)).collect();
+        if layouts.is_empty() {
             return Ok(Vec::new());
         }
-        let starts = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_BEGINNING))?;
-        let ends = self.ends(&shapes, i64::from(sys::RD_KAFKA_OFFSET_END))?;
-        let names: Vec<&str> = shapes.iter().map(|shape| &*shape.name).collect();
-        let put = |queue: &EventQueue| requests::settings(queue, &names, self.timeout);
-        let mut settings =
-            self.ask("the settings of topics", put, |event, _| requests::read_settings(event))?;
-        let topic = |shape: TopicLayout| {
+        let starts = self.offsets(&layouts, i64::from(sys::RD_KAFKA_OFFSET_BEGINNING))?;
+        let ends = self.offsets(&layouts, i64::from(sys::RD_KAFKA_OFFSET_END))?;
+        let names: Vec<&str> = layouts.iter().map(|layout| &*layout.name).collect();
+        let send = |queue: &EventQueue| requests::settings(queue, &names, self.timeout);
+        let mut settings = self
+            .request("the settings of topics", send, |event, _| requests::read_settings(event))?;
+        let topic = |layout: TopicLayout| {
             let state = |number: &i32| {
-                let place = (shape.name.clone(), *number);
-                let of = |ends: &Ends| ends.get(&place).copied().unwrap_or(0);
+                let place = (layout.name.clone(), *number);
+                let of = |ends: &Offsets| ends.get(&place).copied().unwrap_or(0);
                 PartitionOffsets { number: *number, start: of(&starts), end: of(&ends) }
             };
             TopicDescription {
-                partitions: shape.partitions.iter().map(state).collect(),
-                replication: shape.replication,
-                settings: settings.remove(&shape.name).unwrap_or_default(),
-                name: shape.name,
+                partitions: layout.partitions.iter().map(state).collect(),
+                replication: layout.replication,
+                settings: settings.remove(&layout.name).unwrap_or_default(),
+                name: layout.name,
             }
         };
-        let mut topics: Vec<TopicDescription> = shapes.into_iter().map(topic).collect();
+        let mut topics: Vec<TopicDescription> = layouts.into_iter().map(topic).collect();
         topics.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(topics)
     }
 
-    fn ends(&self, shapes: &[TopicLayout], which: i64) -> Result<Ends> {
+    fn offsets(&self, layouts: &[TopicLayout], which: i64) -> Result<Offsets> {
         let mut list = TopicPartitionList::new();
-        for shape in shapes {
-            for number in &shape.partitions {
-                list.add(&shape.name, *number, which, "")?;
+        for layout in layouts {
+            for number in &layout.partitions {
+                list.add(&layout.name, *number, which, "")?;
             }
         }
-        let put = |queue: &EventQueue| Ok(requests::ends(queue, &list, self.timeout));
+        let send = |queue: &EventQueue| Ok(requests::offsets(queue, &list, self.timeout));
         let found =
-            self.ask("the offsets of topics", put, |event, _| requests::read_ends(event))?;
+            self.request("the offsets of topics", send, |event, _| requests::read_offsets(event))?;
         Ok(found.into_iter().map(|(topic, number, offset)| ((topic, number), offset)).collect())
     }
 }
@@ -204,7 +201,11 @@ impl AdminClient for KafkaAdmin {
 
     fn create(&mut self, topic: &NewTopic) -> Result<()> {
         let what = format!("creating topic {:?}", topic.name);
-        self.ask(&what, |queue| requests::create(queue, topic, self.timeout), requests::read_done)
+        self.request(
+            &what,
+            |queue| requests::create(queue, topic, self.timeout),
+            requests::read_done,
+        )
     }
 
     fn grow(&mut self, name: &str, total: i32) -> Result<()> {
@@ -212,7 +213,7 @@ impl AdminClient for KafkaAdmin {
         let total = usize::try_from(total).map_err(|_| {
             LogError::new(ErrorKind::Invalid, format!("{what}: there is no such number"))
         })?;
-        self.ask(
+        self.request(
             &what,
             |queue| requests::grow(queue, name, total, self.timeout),
             requests::read_done,
@@ -224,33 +225,37 @@ impl AdminClient for KafkaAdmin {
             return Ok(());
         }
         let what = format!("setting {:?} of topic {name:?}", settings.keys().collect::<Vec<_>>());
-        let put = |queue: &EventQueue| requests::configure(queue, name, settings, self.timeout);
-        self.ask(&what, put, requests::read_done)
+        let send = |queue: &EventQueue| requests::configure(queue, name, settings, self.timeout);
+        self.request(&what, send, requests::read_done)
     }
 
     fn delete(&mut self, name: &str) -> Result<()> {
         let what = format!("deleting topic {name:?}");
-        self.ask(&what, |queue| requests::delete(queue, name, self.timeout), requests::read_done)
+        self.request(
+            &what,
+            |queue| requests::delete(queue, name, self.timeout),
+            requests::read_done,
+        )
     }
 
     fn groups(&mut self) -> Result<Vec<GroupDescription>> {
-        let put = |queue: &EventQueue| Ok(requests::list_groups(queue, self.timeout));
+        let send = |queue: &EventQueue| Ok(requests::list_groups(queue, self.timeout));
         let mut names =
-            self.ask("the list of groups", put, |event, _| requests::read_names(event))?;
+            self.request("the list of groups", send, |event, _| requests::read_names(event))?;
         if names.is_empty() {
             return Ok(Vec::new());
         }
         names.sort();
-        let put = |queue: &EventQueue| requests::describe_groups(queue, &names, self.timeout);
-        self.ask("the members of groups", put, |event, _| Ok(requests::read_groups(event)))
+        let send = |queue: &EventQueue| requests::describe_groups(queue, &names, self.timeout);
+        self.request("the members of groups", send, |event, _| Ok(requests::read_groups(event)))
     }
 
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>> {
         let what = format!("the offsets of group {group:?}");
-        let put = |queue: &EventQueue| requests::committed(queue, group, self.timeout);
-        let found = self.ask(&what, put, |event, _| requests::read_committed(event));
+        let send = |queue: &EventQueue| requests::committed(queue, group, self.timeout);
+        let found = self.request(&what, send, |event, _| requests::read_committed(event));
         let mut commits = match found {
-            // A group of which nobody has heard has come nowhere.
+            // An unknown group has committed nothing.
             Err(error) if error.message.contains("group id does not exist") => Vec::new(),
             found => found?,
         };
@@ -269,18 +274,18 @@ impl AdminClient for KafkaAdmin {
             list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
         }
         let what = format!("the offsets of group {group:?}");
-        let put = |queue: &EventQueue| requests::set_committed(queue, group, &list, self.timeout);
+        let send = |queue: &EventQueue| requests::set_committed(queue, group, &list, self.timeout);
         let read = |event: &QueueEvent, _| {
-            requests::read_set_committed(event).map_err(|failure| match failure.code {
-                // So the brokers say that somebody is in the group.
+            requests::read_set_committed(event).map_err(|error| match error.code {
+                // With these codes brokers refuse to change a group with members.
                 ErrorCode::UnknownMemberId
                 | ErrorCode::NonEmptyGroup
                 | ErrorCode::StaleMemberEpoch => {
-                    KafkaError { code: ErrorCode::NonEmptyGroup, ..failure }
+                    KafkaError { code: ErrorCode::NonEmptyGroup, ..error }
                 }
-                _ => failure,
+                _ => error,
             })
         };
-        self.ask(&what, put, read)
+        self.request(&what, send, read)
     }
 }

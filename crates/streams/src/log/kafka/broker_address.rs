@@ -1,24 +1,24 @@
 //! `kafka://host:port,host:port`, and `kafka+ssl://…` for TLS.
 
-use super::super::{ErrorKind, LogError, Result};
+use crate::log::{ErrorKind, LogError, Result};
 
-/// Where the brokers are.
+/// The brokers of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerAddress {
     /// `host:port,host:port`.
     pub brokers: String,
-    /// Whether they are spoken to by TLS.
+    /// Whether connections use TLS.
     pub tls: bool,
 }
 
-/// Where brokers listen that are named without a port.
+/// The default port.
 const PORT: u16 = 9092;
 
 impl BrokerAddress {
-    /// Reads an address.
+    /// Parses an address.
     ///
     /// # Errors
-    /// `Refused`, saying what is wrong with it.
+    /// `Refused`, with the reason.
     pub fn parse(address: &str) -> Result<Self> {
         let refused = |why: &str| {
             let message = format!("broker {address:?}: {why}; write kafka://host:port,host:port");
@@ -40,15 +40,15 @@ impl BrokerAddress {
         Ok(Self { brokers: brokers.join(","), tls })
     }
 
-    /// For people.
+    /// The address as it is shown to people.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "kafka+ssl" } else { "kafka" }, self.brokers)
     }
 }
 
-/// One broker, with its port.
+/// One `host:port`, with the default port filled in.
 fn broker(text: &str) -> std::result::Result<String, &'static str> {
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     let after_host = text.rfind(']').map_or(0, |end| end + 1);
     let (host, port) = match text[after_host..].rfind(':') {
         Some(colon) => (&text[..after_host + colon], &text[after_host + colon + 1..]),
@@ -74,14 +74,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_brokers_some_without_a_port() {
+    fn the_default_port_is_filled_in() {
         let address = BrokerAddress::parse("kafka+ssl://a:1,b, [::1]:9/").unwrap();
         assert_eq!(address.brokers, "a:1,b:9092,[::1]:9");
         assert_eq!(address.url(), "kafka+ssl://a:1,b:9092,[::1]:9");
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_reason() {
+    fn a_wrong_address_is_refused_with_the_reason() {
         for (text, why) in [
             ("kafka://", "host is missing"),
             ("kafka://a:b", "number"),

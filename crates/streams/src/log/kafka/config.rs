@@ -1,51 +1,48 @@
-//! The properties of each kind of handle.
+//! The librdkafka properties of each kind of handle.
 
 mod property_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{ErrorKind, LogError, Result};
 use super::broker_address::BrokerAddress;
 use super::raw::{ClientHandle, ClientKind, Conf, ConfError};
+use crate::log::{ErrorKind, LogError, Result};
 use crate::settings::{GroupSettings, LogSettings, Protocol, Start};
 
-/// What is known of a log before anything connects.
 #[derive(Clone)]
 pub struct Config {
-    /// As they were given.
     pub settings: LogSettings,
-    /// Where the brokers are.
     pub address: BrokerAddress,
 }
 
-/// A handle's properties, in the order they are set.
+/// Names and values in the order in which they are set.
 type Properties = Vec<(String, String)>;
 
-/// Bytes the smallest record takes in librdkafka: its operation (304 in 2.12.1,
-/// 320 of the allocator's), its framing in the answer and a little content.
-/// The bound on records is made from it, so that small ones do not outgrow the
-/// bound on bytes.
+/// The bytes of the smallest record in librdkafka: its operation (304 in
+/// 2.12.1, 320 from the allocator), its framing in the response and a little
+/// content. It limits the number of queued records, so that small records do
+/// not exceed the limit on bytes.
 const RECORD_BYTES_MIN: usize = 400;
 
-/// Times the bytes of an answer with records of 100 bytes that they take in
-/// librdkafka, at most.
-const ANSWER_GROWS: usize = 5;
+/// How many times its bytes a response with records of 100 bytes needs in
+/// librdkafka.
+const RESPONSE_GROWTH: usize = 5;
 
-/// Of SASL, as librdkafka is built here.
+/// The SASL mechanisms of this build of librdkafka.
 const MECHANISMS: [&str; 3] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
 
-/// How long a transaction may take before the broker aborts it.
+/// The time after which the broker aborts a transaction.
 const TRANSACTION_MS: u64 = 60_000;
 
-/// The least that librdkafka takes.
+/// The minimum in librdkafka.
 const TRANSACTION_MS_MIN: u64 = 1_000;
 
-/// A bound on records below which fetching would stutter.
+/// With fewer queued records, fetching would stall.
 const RECORDS_QUEUED_MIN: usize = 2_000;
 
 impl Config {
-    /// Checks all properties that were given.
+    /// Checks all given properties.
     ///
     /// # Errors
     /// `Refused`, naming the property.
@@ -70,10 +67,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Of a member of a group.
+    /// The properties of a group member.
     ///
     /// # Errors
-    /// `Refused`, naming the property.
+    /// `Refused`, naming the property, as with the other kinds.
     pub fn member(&self, group: &GroupSettings) -> Result<Conf> {
         let mut properties = self.for_reader();
         let session_ms = group.session_timeout_ms.min(group.max_poll_interval_ms);
@@ -105,52 +102,36 @@ impl Config {
         self.conf(properties)
     }
 
-    /// Of a reader without a group.
-    ///
-    /// # Errors
-    /// `Refused`, naming the property.
     pub fn reader(&self) -> Result<Conf> {
         self.conf(self.for_reader())
     }
 
-    /// Of a producer.
-    ///
-    /// # Errors
-    /// `Refused`, naming the property.
     pub fn producer(&self) -> Result<Conf> {
         self.conf(self.for_producer())
     }
 
-    /// Of a producer of transactions.
-    ///
-    /// # Errors
-    /// `Refused`, naming the property.
     pub fn transactional_producer(&self, id: &str) -> Result<Conf> {
         let mut properties = self.for_producer();
         set(&mut properties, "transactional.id", id);
-        // No record may take longer, so neither need a transaction: the broker
-        // aborts what a process that died has left, and until then nobody reads
-        // on behind it.
+        // A transaction needs no longer than its records may take. Until the
+        // broker aborts the transaction of a dead process, readers cannot read
+        // past it.
         let ms = self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS);
         set(&mut properties, "delivery.timeout.ms", ms);
         set(&mut properties, "transaction.timeout.ms", ms);
         self.conf(properties)
     }
 
-    /// Of a handle for questions.
-    ///
-    /// # Errors
-    /// `Refused`, naming the property.
     pub fn admin(&self) -> Result<Conf> {
         let mut properties = self.base();
         add(&mut properties, &self.settings.properties)?;
         self.conf(properties)
     }
 
-    /// A handle; librdkafka may still find that properties do not go together.
+    /// Creates a handle.
     ///
     /// # Errors
-    /// `Refused`, with what it says.
+    /// `Refused` if librdkafka finds that properties contradict each other.
     pub fn open(&self, kind: ClientKind, conf: Conf) -> Result<Arc<ClientHandle>> {
         ClientHandle::new(kind, conf).map_err(|why| {
             let message = format!("the settings for {} do not work: {why}", self.address.url());
@@ -200,9 +181,9 @@ impl Config {
         if let Some(file) = &settings.tls_ca_file {
             set(all, "ssl.ca.location", file);
         }
-        // A broker that comes back is found within a second.
+        // A broker that comes back is found within a second,
         set(all, "reconnect.backoff.max.ms", 1000);
-        // New topics and partitions are, within five.
+        // new topics and partitions within five.
         set(all, "topic.metadata.refresh.interval.ms", 5000);
         set(all, "socket.connection.setup.timeout.ms", 10_000);
         set(all, "socket.keepalive.enable", true);
@@ -217,18 +198,18 @@ impl Config {
         set(all, "enable.auto.commit", false);
         set(all, "enable.auto.offset.store", false);
         set(all, "queued.max.messages.kbytes", (buffer / 1024).clamp(1, 2_097_151));
-        // Fetching goes on below the bounds, so one answer may overshoot them: room
-        // is left for it, which takes the more memory the smaller its records are.
-        let answer = (buffer / 16).clamp(64 << 10, 4 << 20);
-        set(all, "max.partition.fetch.bytes", answer);
-        let room = buffer.saturating_sub(answer * ANSWER_GROWS);
+        // Fetching continues below the limits, so one response may exceed them.
+        // It needs the more memory the smaller its records are.
+        let response = (buffer / 16).clamp(64 << 10, 4 << 20);
+        set(all, "max.partition.fetch.bytes", response);
+        let room = buffer.saturating_sub(response * RESPONSE_GROWTH);
         let records = (room / RECORD_BYTES_MIN).clamp(RECORDS_QUEUED_MIN, 10_000_000);
         set(all, "queued.min.messages", records);
         set(all, "fetch.min.bytes", 1);
-        // A connection has one fetch under way: what it waits, a partition waits
-        // that has just been got.
+        // A connection has one fetch in flight. A newly assigned partition waits
+        // until that fetch has ended.
         set(all, "fetch.wait.max.ms", 100);
-        // 1000 by default, which makes draining a lag stutter by the second.
+        // The default of 1000 stalls catching up for a second at a time.
         set(all, "fetch.queue.backoff.ms", 10);
         let given = &self.settings.properties;
         properties.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -246,9 +227,10 @@ impl Config {
         set(all, "queue.buffering.max.messages", settings.produce_buffer_records);
         let kbytes = (settings.produce_buffer_bytes / 1024).max(1);
         set(all, "queue.buffering.max.kbytes", kbytes);
-        // As Kafka's own clients, so that all writers agree on a key's partition.
+        // As in Kafka's Java client, so that all writers agree on the partition
+        // of a key.
         set(all, "partitioner", "murmur2_random");
-        // A topic that nobody has is told within this time.
+        // An unknown topic is reported within this time.
         set(all, "topic.metadata.propagation.max.ms", 5000);
         if let Some(codec) = &settings.compression {
             set(all, "compression.codec", codec);

@@ -1,10 +1,11 @@
-//! A member of a consumer group: one handle, polled for ever by one thread.
+//! A member of a consumer group: one handle that one thread polls.
 //!
-//! Each partition has a queue of its own, read in batches. What is not fetched
-//! stays there, and librdkafka stops fetching at the bound on bytes: there is
-//! no pausing, which would throw away what was fetched ahead. A queue rings the
-//! bell when it was empty and gets something, and then not again until it is
-//! looked at: who stops fetching before `None` must come back by himself.
+//! Each partition has its own queue, which is read in batches. Records that are
+//! not fetched stay in it, and librdkafka stops fetching at the limit on bytes.
+//! Partitions are never paused, because that drops the records fetched ahead. A
+//! queue notifies when it was empty and gets a record, and not again until it
+//! is read. So a caller that stops fetching before `None` must come back
+//! without a notification.
 
 mod pending_assignment;
 mod pending_commits;
@@ -16,35 +17,36 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
-use super::super::{
-    Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
-};
 use super::config::Config;
-use super::error_reporter::{explain, ErrorReporter};
+use super::error_reporter::ErrorReporter;
+use super::errors::explain;
 use super::partition_queue::PartitionQueue;
+use super::position;
 use super::raw::{
     ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
     TopicPartitionList,
 };
-use super::wait;
+use super::wait::wait_notified;
+use crate::log::{
+    Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
+};
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
 use pending_assignment::PendingAssignment;
 use pending_commits::PendingCommits;
 
-/// How long a member that is dropped without having left takes to leave.
+/// The time to leave the group for a member that is dropped without leaving.
 const LEAVE_WHEN_DROPPED: Duration = Duration::from_secs(2);
 
-/// A member of a group of Kafka's.
 pub struct KafkaMember {
-    // Records and queues go before the handle.
+    // Records and queues are dropped before the handle.
     queues: HashMap<Partition, PartitionQueue>,
-    pending: Option<PendingAssignment>,
+    assigning: Option<PendingAssignment>,
     commits: PendingCommits,
     queue: EventQueue,
     handle: Arc<ClientHandle>,
-    bell: Arc<EventFd>,
-    later: Vec<MemberEvent>,
+    notifier: Arc<EventFd>,
+    reported_later: Vec<MemberEvent>,
     errors: ErrorReporter,
     start: Start,
     name: String,
@@ -53,8 +55,8 @@ pub struct KafkaMember {
 }
 
 impl KafkaMember {
-    /// Joins the group, in the background.
-    pub fn new(config: &Config, group: &GroupSettings, bell: &Arc<EventFd>) -> Result<Self> {
+    /// Joins the group in the background.
+    pub fn new(config: &Config, group: &GroupSettings, notifier: &Arc<EventFd>) -> Result<Self> {
         if group.topics.is_empty() {
             let message = format!("group {:?} reads no topic; name one", group.name);
             return Err(LogError::new(ErrorKind::Refused, message));
@@ -68,21 +70,21 @@ impl KafkaMember {
         let handle = config.open(ClientKind::Consumer, conf)?;
         handle.join_queues();
         let queue = EventQueue::of_consumer(&handle);
-        queue.notify(bell.fd());
+        queue.notify(notifier.fd());
         let mut topics = TopicPartitionList::new();
         for topic in &group.topics {
             topics.add(topic, -1, -1, "")?;
         }
         let name = format!("group {:?} at {}", group.name, config.address.url());
-        handle.subscribe(&topics).map_err(|failure| explain(&name, &failure))?;
+        handle.subscribe(&topics).map_err(|error| explain(&name, &error))?;
         Ok(Self {
             queues: HashMap::new(),
-            pending: None,
+            assigning: None,
             commits: PendingCommits::new(&handle),
             queue,
             handle,
-            bell: bell.clone(),
-            later: Vec::new(),
+            notifier: notifier.clone(),
+            reported_later: Vec::new(),
             errors: ErrorReporter::new(&config.address),
             start: group.start,
             name,
@@ -91,22 +93,22 @@ impl KafkaMember {
         })
     }
 
-    fn hear(&mut self, event: &QueueEvent, events: &mut Vec<MemberEvent>) {
+    fn handle_event(&mut self, event: &QueueEvent, events: &mut Vec<MemberEvent>) {
         match event.kind() {
             EventKind::Rebalance => self.rebalance(event, events),
-            EventKind::Commit => match self.commits.ended(event) {
-                Ok(()) => self.errors.forget(),
-                Err(failure) => {
-                    events.push(MemberEvent::CommitFailed(explain(&self.name, &failure)));
+            EventKind::Commit => match self.commits.complete(event) {
+                Ok(()) => self.errors.reset(),
+                Err(error) => {
+                    events.push(MemberEvent::CommitFailed(explain(&self.name, &error)));
                 }
             },
             EventKind::Error => {
-                let mut failure = event.failure();
-                // What a fatal error says is behind it.
-                if let Some(fatal) = failure.fatal.then(|| self.handle.fatal()).flatten() {
-                    failure = fatal;
+                let mut error = event.error();
+                // The handle knows the cause of a fatal error.
+                if let Some(fatal) = error.fatal.then(|| self.handle.fatal()).flatten() {
+                    error = fatal;
                 }
-                events.extend(self.errors.hear(&failure));
+                events.extend(self.errors.report(&error));
             }
             EventKind::Delivery | EventKind::Other(_) => {}
         }
@@ -116,23 +118,23 @@ impl KafkaMember {
         let list = event.list();
         match event.code() {
             ErrorCode::AssignPartitions if list.partitions().is_empty() => {
-                self.answer(&list, true, events);
-                // Nothing came, but who the member is has changed: its generation.
+                self.answer_rebalance(&list, true, events);
+                // No partition was added, but the generation has changed.
                 events.push(MemberEvent::Assigned(Vec::new()));
             }
             ErrorCode::AssignPartitions => {
                 if let Err(error) = self.open_queues(&list) {
                     events.push(MemberEvent::Error(error));
                 }
-                self.pending = Some(PendingAssignment::new(list));
+                self.assigning = Some(PendingAssignment::new(list));
             }
             ErrorCode::RevokePartitions => {
                 let partitions = self.partitions(&list);
-                self.pending = None;
+                self.assigning = None;
                 let lost = self.handle.is_assignment_lost();
                 if lost || partitions.is_empty() {
                     self.drop_queues(&partitions);
-                    self.answer(&list, false, events);
+                    self.answer_rebalance(&list, false, events);
                 }
                 match (partitions.is_empty(), lost) {
                     (true, _) => {}
@@ -141,21 +143,27 @@ impl KafkaMember {
                 }
             }
             _ => {
-                self.answer(&list, false, events);
-                events.extend(self.errors.hear(&event.failure()));
+                self.answer_rebalance(&list, false, events);
+                events.extend(self.errors.report(&event.error()));
             }
         }
     }
 
-    /// Takes what the group gave, or gives what it takes.
-    fn answer(&mut self, list: &TopicPartitionList, take: bool, events: &mut Vec<MemberEvent>) {
+    /// Confirms an assignment or a revocation.
+    fn answer_rebalance(
+        &mut self,
+        list: &TopicPartitionList,
+        take: bool,
+        events: &mut Vec<MemberEvent>,
+    ) {
         let end = if take { self.handle.assign(list) } else { self.handle.unassign(list) };
-        if let Err(failure) = end {
-            events.extend(self.errors.hear(&failure));
+        if let Err(error) = end {
+            events.extend(self.errors.report(&error));
         }
     }
 
-    /// Before they are read, so that no record goes to the group's own queue.
+    /// Opens the partitions' queues before they are read, so that no record goes
+    /// to the group's own queue.
     fn open_queues(&mut self, list: &TopicPartitionList) -> Result<()> {
         for partition in self.partitions_of(list) {
             let Some(queue) =
@@ -163,7 +171,7 @@ impl KafkaMember {
             else {
                 continue;
             };
-            queue.notify(self.bell.fd());
+            queue.notify(self.notifier.fd());
             self.queues.insert(partition, PartitionQueue::new(queue));
         }
         Ok(())
@@ -175,12 +183,12 @@ impl KafkaMember {
         }
     }
 
-    /// Those of the list that are being read.
+    /// The partitions of the list that are read.
     fn partitions(&self, list: &TopicPartitionList) -> Vec<Partition> {
         let mut all = self.partitions_of(list);
-        if let Some(pending) = &self.pending {
-            // The engine has not heard of these.
-            all.retain(|partition| !pending.holds(partition));
+        if let Some(pending) = &self.assigning {
+            // The engine does not know these yet.
+            all.retain(|partition| !pending.contains(partition));
         }
         all.retain(|partition| self.queues.contains_key(partition));
         all
@@ -190,35 +198,38 @@ impl KafkaMember {
         list.partitions().iter().map(|place| pending_assignment::partition_of(&place)).collect()
     }
 
-    /// Asks where to begin, and begins.
-    fn join(&mut self, events: &mut Vec<MemberEvent>) {
-        let Some(mut pending) = self.pending.take() else { return };
-        match pending.ask(&self.handle) {
-            None => self.pending = Some(pending),
-            Some(Err(failure)) => {
-                self.pending = Some(pending);
-                let failure = KafkaError {
-                    text: format!("where the group has come to is not known: {}", failure.text),
-                    ..failure
+    /// Begins to read assigned partitions once their committed offsets are known.
+    fn start_assigned(&mut self, events: &mut Vec<MemberEvent>) {
+        let Some(mut pending) = self.assigning.take() else { return };
+        match pending.fetch_committed(&self.handle) {
+            None => self.assigning = Some(pending),
+            Some(Err(error)) => {
+                self.assigning = Some(pending);
+                let error = KafkaError {
+                    text: format!(
+                        "the committed offsets of the group are not known: {}",
+                        error.text
+                    ),
+                    ..error
                 };
-                events.extend(self.errors.unanswered(&failure));
+                events.extend(self.errors.report_unanswered(&error));
             }
             Some(Ok(assigned)) => {
-                self.errors.forget();
-                let list = pending.starting(self.start);
-                self.answer(&list, true, events);
+                self.errors.reset();
+                let list = pending.into_offsets(self.start);
+                self.answer_rebalance(&list, true, events);
                 events.push(MemberEvent::Assigned(assigned));
             }
         }
     }
 
     fn poll_into(&mut self, events: &mut Vec<MemberEvent>) {
-        events.append(&mut self.later);
+        events.append(&mut self.reported_later);
         while let Some(event) = self.queue.poll(Some(Duration::ZERO)) {
-            self.hear(&event, events);
+            self.handle_event(&event, events);
         }
-        events.extend(self.errors.overdue());
-        self.join(events);
+        events.extend(self.errors.report_overdue());
+        self.start_assigned(events);
     }
 
     fn queue(&mut self, partition: &Partition) -> Result<&mut PartitionQueue> {
@@ -228,12 +239,12 @@ impl KafkaMember {
         })
     }
 
-    /// Gives everything up as it is asked for, until the group is left.
+    /// Confirms revocations until the group is left.
     fn close(&mut self, until: Instant) {
         if self.queue.close_consumer().is_err() {
             return;
         }
-        let mut unheard = Vec::new();
+        let mut ignored = Vec::new();
         while !self.queue.is_consumer_closed() {
             let left = until.saturating_duration_since(Instant::now());
             let Some(event) = self.queue.poll(Some(left)) else { return };
@@ -241,9 +252,9 @@ impl KafkaMember {
                 EventKind::Rebalance => {
                     let list = event.list();
                     self.queues.clear();
-                    self.answer(&list, false, &mut unheard);
+                    self.answer_rebalance(&list, false, &mut ignored);
                 }
-                EventKind::Commit => drop(self.commits.ended(&event)),
+                EventKind::Commit => drop(self.commits.complete(&event)),
                 _ => {}
             }
         }
@@ -252,8 +263,9 @@ impl KafkaMember {
 
 impl GroupMember for KafkaMember {
     fn wait(&mut self, timeout: Duration) {
-        let soonest = self.pending.as_ref().map_or(timeout, |pending| pending.wait(timeout));
-        wait::on(&self.bell, soonest);
+        let soonest =
+            self.assigning.as_ref().map_or(timeout, |pending| pending.wait_at_most(timeout));
+        wait_notified(&[&self.notifier], soonest);
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {
@@ -263,33 +275,31 @@ impl GroupMember for KafkaMember {
     fn fetch(&mut self, partition: &Partition, limits: Limits) -> Result<Option<Chunk>> {
         let Some(queue) = self.queues.get_mut(partition) else { return Ok(None) };
         let chunk = queue.fetch(limits);
-        for failure in queue.failures.drain(..) {
-            let event = match failure.code {
+        for error in queue.errors.drain(..) {
+            let event = match error.code {
                 ErrorCode::PartitionEOF => Some(MemberEvent::PartitionEof(partition.clone())),
-                _ => self.errors.hear(&failure),
+                _ => self.errors.report(&error),
             };
-            self.later.extend(event);
-            self.bell.notify();
+            self.reported_later.extend(event);
+            self.notifier.notify();
         }
         if chunk.is_some() {
-            self.errors.forget();
+            self.errors.reset();
         }
         Ok(chunk)
     }
 
     fn seek(&mut self, partition: &Partition, position: Position) -> Result<()> {
         self.queue(partition)?;
-        let offset = super::offset_of(&self.handle, partition, position, self.answer_timeout)?;
+        let offset = position::resolve(&self.handle, partition, position, self.answer_timeout)?;
         let mut list = TopicPartitionList::new();
         list.add(&partition.topic, partition.number, offset, "")?;
         let end = self.handle.seek(&mut list, self.answer_timeout);
-        let end = end.and_then(|()| list.partitions().failure().map_or(Ok(()), Err));
-        self.queue(partition)?.forget();
-        // What came meanwhile rang before it was asked for.
-        self.bell.notify();
-        end.map_err(|failure| {
-            explain(&format!("{}/{}", partition.topic, partition.number), &failure)
-        })
+        let end = end.and_then(|()| list.partitions().check());
+        self.queue(partition)?.clear();
+        // Records that came meanwhile have notified already.
+        self.notifier.notify();
+        end.map_err(|error| explain(&partition.to_string(), &error))
     }
 
     fn commit(&mut self, commits: &[Commit], wait: bool) -> Result<()> {
@@ -301,11 +311,11 @@ impl GroupMember for KafkaMember {
             list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
         }
         let end = if wait {
-            self.commits.now(&list, self.answer_timeout)
+            self.commits.commit_sync(&list, self.answer_timeout)
         } else {
-            self.commits.begin(&list, &self.queue)
+            self.commits.start(&list, &self.queue)
         };
-        end.map_err(|failure| explain(&self.name, &failure))
+        end.map_err(|error| explain(&self.name, &error))
     }
 
     fn release(&mut self, partitions: &[Partition]) {
@@ -313,12 +323,12 @@ impl GroupMember for KafkaMember {
         let mut list = TopicPartitionList::new();
         for partition in partitions {
             if let Err(error) = list.add(&partition.topic, partition.number, -1001, "") {
-                self.later.push(MemberEvent::Error(error));
+                self.reported_later.push(MemberEvent::Error(error));
             }
         }
         let mut events = Vec::new();
-        self.answer(&list, false, &mut events);
-        self.later.append(&mut events);
+        self.answer_rebalance(&list, false, &mut events);
+        self.reported_later.append(&mut events);
     }
 
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
@@ -334,18 +344,18 @@ impl GroupMember for KafkaMember {
             return;
         }
         let until = Instant::now() + timeout;
-        let mut unheard = Vec::new();
-        while self.commits.under_way() > 0 {
+        let mut ignored = Vec::new();
+        while self.commits.count() > 0 {
             let left = until.saturating_duration_since(Instant::now());
             let Some(event) = self.queue.poll(Some(left)) else { break };
             if event.kind() == EventKind::Rebalance {
-                // Answered as whoever leaves does: it gives all up.
-                self.answer(&event.list(), false, &mut unheard);
+                // A leaving member gives everything up.
+                self.answer_rebalance(&event.list(), false, &mut ignored);
             } else {
-                self.hear(&event, &mut unheard);
+                self.handle_event(&event, &mut ignored);
             }
         }
-        self.pending = None;
+        self.assigning = None;
         self.queues.clear();
         self.close(until);
         self.queue.silence();

@@ -1,4 +1,4 @@
-//! One partition that is being read.
+//! The queue of one partition that is read.
 
 use std::collections::VecDeque;
 
@@ -8,28 +8,28 @@ use super::raw::{EventQueue, FetchedMessage, KafkaError};
 use crate::log::Limits;
 use crate::record::{Chunk, ChunkBuilder};
 
-/// Records taken from the queue in one call.
-const TAKEN_MAX: usize = 1024;
+/// Records that one call takes from librdkafka's queue.
+const TAKE_MAX: usize = 1024;
 
-/// A partition's queue, and what was taken from it but not handed on.
+/// A partition's queue, and the messages taken from it that were not returned
+/// yet.
 pub struct PartitionQueue {
-    held: VecDeque<FetchedMessage>,
-    room: Vec<*mut sys::rd_kafka_message_t>,
-    /// What came that is no record.
-    pub failures: Vec<KafkaError>,
+    taken: VecDeque<FetchedMessage>,
+    pointers: Vec<*mut sys::rd_kafka_message_t>,
+    /// Messages that are errors.
+    pub errors: Vec<KafkaError>,
     queue: EventQueue,
 }
 
-// SAFETY: `room` is scratch space whose pointers were all handed on.
+// SAFETY: `pointers` is scratch space whose pointers were all handed on.
 unsafe impl Send for PartitionQueue {}
 
 impl PartitionQueue {
-    /// Of this queue.
     pub fn new(queue: EventQueue) -> Self {
-        Self { held: VecDeque::new(), room: Vec::new(), failures: Vec::new(), queue }
+        Self { taken: VecDeque::new(), pointers: Vec::new(), errors: Vec::new(), queue }
     }
 
-    /// The next records, as many as there are and the limits allow.
+    /// All available records within the limits.
     pub fn fetch(&mut self, limits: Limits) -> Option<Chunk> {
         let mut chunk: Option<ChunkBuilder> = None;
         loop {
@@ -38,36 +38,35 @@ impl PartitionQueue {
                 break;
             }
             let builder = chunk.get_or_insert_with(|| self.builder(limits));
-            if !fill(&mut self.held, &mut self.failures, builder, limits) {
+            if !fill(&mut self.taken, &mut self.errors, builder, limits) {
                 break;
             }
         }
         chunk.filter(|builder| !builder.is_empty()).map(ChunkBuilder::finish)
     }
 
-    /// Throws away what has come so far.
-    pub fn forget(&mut self) {
-        self.held.clear();
-        // Those of before were outdated by the seek, and are not handed out;
-        // those of after it are.
-        self.refill(TAKEN_MAX);
+    /// Drops all messages that have arrived so far.
+    pub fn clear(&mut self) {
+        self.taken.clear();
+        // librdkafka skips messages from before a seek and returns later ones.
+        self.refill(TAKE_MAX);
     }
 
-    /// Whether there is something to hand on.
+    /// Whether there is a message.
     fn refill(&mut self, wanted: usize) -> bool {
-        if self.held.is_empty() {
-            let held = &mut self.held;
-            self.queue.take(&mut self.room, wanted.min(TAKEN_MAX), |one| held.push_back(one));
+        if self.taken.is_empty() {
+            let taken = &mut self.taken;
+            self.queue.take(&mut self.pointers, wanted.min(TAKE_MAX), |one| taken.push_back(one));
         }
-        !self.held.is_empty()
+        !self.taken.is_empty()
     }
 
-    /// With room for what is held, and for as much again as fits.
+    /// With pointers for what is taken, and for as much again as fits.
     fn builder(&self, limits: Limits) -> ChunkBuilder {
-        let bytes: usize = self.held.iter().map(FetchedMessage::size).sum();
-        let records = self.held.len();
+        let bytes: usize = self.taken.iter().map(FetchedMessage::size).sum();
+        let records = self.taken.len();
         let times = limits.records.div_ceil(records.max(1));
-        let full = records == TAKEN_MAX;
+        let full = records == TAKE_MAX;
         let guess = if full { bytes.saturating_mul(times) } else { bytes };
         ChunkBuilder::with_capacity(
             if full { limits.records.min(records * times) } else { records },
@@ -78,22 +77,22 @@ impl PartitionQueue {
 
 impl Drop for PartitionQueue {
     fn drop(&mut self) {
-        // The bell may be gone before librdkafka's partition is.
+        // The notifier may be closed before librdkafka's partition is gone.
         self.queue.silence();
     }
 }
 
-/// Copies records; false when the chunk is full.
+/// Copies records; false if the chunk is full.
 fn fill(
-    held: &mut VecDeque<FetchedMessage>,
-    failures: &mut Vec<KafkaError>,
+    taken: &mut VecDeque<FetchedMessage>,
+    errors: &mut Vec<KafkaError>,
     builder: &mut ChunkBuilder,
     limits: Limits,
 ) -> bool {
-    while let Some(message) = held.front() {
-        if let Some(failure) = message.failure() {
-            failures.push(failure);
-            held.pop_front();
+    while let Some(message) = taken.front() {
+        if let Some(error) = message.error() {
+            errors.push(error);
+            taken.pop_front();
             continue;
         }
         let bytes = builder.bytes() + message.size();
@@ -108,7 +107,7 @@ fn fill(
             message.value(),
             message.headers(),
         );
-        held.pop_front();
+        taken.pop_front();
     }
     true
 }

@@ -1,6 +1,6 @@
-//! Writes records: one handle for a process, and a thread that hears of their
-//! delivery. Nobody polls: the thread sleeps in librdkafka's queue, and whoever
-//! waits for room sleeps until it has heard.
+//! Writes records: one handle per process, and a thread that waits for delivery
+//! reports in librdkafka's queue. Threads that wait for room in the buffer are
+//! woken by that thread.
 
 mod delivery_thread;
 mod message_opaque;
@@ -12,20 +12,19 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::{ErrorKind, LogError, Producer, Result};
 use super::config::Config;
-use super::error_reporter::{explain, kind};
+use super::errors::{error_kind, explain};
 use super::raw::{ClientKind, ErrorCode, KafkaError};
+use crate::log::{ErrorKind, LogError, Producer, Result};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
 use delivery_thread::DeliveryThread;
 use message_opaque::MessageOpaque;
 use topic_handles::TopicHandles;
 
-/// Any partition: by the key's hash.
+/// Lets librdkafka choose the partition by the key.
 const BY_KEY: i32 = -1;
 
-/// A producer of Kafka's.
 pub struct KafkaProducer {
     topics: TopicHandles,
     deliveries: Arc<DeliveryThread>,
@@ -33,14 +32,13 @@ pub struct KafkaProducer {
 }
 
 impl KafkaProducer {
-    /// With a handle and a thread of its own.
     pub(super) fn new(config: &Config) -> Result<Self> {
         let mut conf = config.producer()?;
         conf.events(sys::RD_KAFKA_EVENT_DR | sys::RD_KAFKA_EVENT_ERROR);
         let handle = config.open(ClientKind::Producer, conf)?;
         let deliveries = Arc::new(DeliveryThread::new(&handle, config));
-        let heard = deliveries.clone();
-        let thread = chaton_core::thread::spawn("chaton-kafka-out", move || heard.run());
+        let shared = deliveries.clone();
+        let thread = chaton_core::thread::spawn("chaton-kafka-out", move || shared.run());
         let thread = thread.map_err(|error| {
             let message = format!("no thread for the producer of Kafka: {error}");
             LogError::new(ErrorKind::Unreachable, message)
@@ -48,14 +46,14 @@ impl KafkaProducer {
         Ok(Self { topics: TopicHandles::new(&handle), deliveries, thread: Some(thread) })
     }
 
-    fn explain(&self, record: &NewRecord<'_>, failure: &KafkaError) -> LogError {
-        match kind(failure.code) {
+    fn explain(&self, record: &NewRecord<'_>, error: &KafkaError) -> LogError {
+        match error_kind(error.code) {
             ErrorKind::Full => {
-                self.deliveries.full();
+                self.deliveries.buffer_full();
                 let message = "the producer's buffer is full; wait, or raise produce_buffer";
                 LogError::new(ErrorKind::Full, message)
             }
-            _ if failure.code == ErrorCode::UnknownPartition => {
+            _ if error.code == ErrorCode::UnknownPartition => {
                 let partition = record.partition.unwrap_or(BY_KEY);
                 let message = format!(
                     "topic {:?} has no partition {partition}; leave the partition out, or \
@@ -66,7 +64,7 @@ impl KafkaProducer {
             }
             _ => {
                 let size = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-                explain(&format!("a record of {size} bytes for topic {:?}", record.topic), failure)
+                explain(&format!("a record of {size} bytes for topic {:?}", record.topic), error)
             }
         }
     }
@@ -74,30 +72,31 @@ impl KafkaProducer {
 
 impl Producer for KafkaProducer {
     fn send(&self, record: &NewRecord<'_>, receipt: Option<(&Arc<Receipt>, usize)>) -> Result<()> {
-        let ticket = receipt.map(|(receipt, index)| MessageOpaque::new(receipt.clone(), index));
-        let opaque = ticket.as_ref().map_or(std::ptr::null_mut(), MessageOpaque::as_opaque);
+        let opaque_guard =
+            receipt.map(|(receipt, index)| MessageOpaque::new(receipt.clone(), index));
+        let pointer = opaque_guard.as_ref().map_or(std::ptr::null_mut(), MessageOpaque::as_opaque);
         let partition = record.partition.unwrap_or(BY_KEY);
         let end = self.topics.with(record.topic, |topic| {
             if record.headers.is_empty() && record.timestamp_ms.is_none() {
-                topic.produce(partition, record.key, record.value, opaque)
+                topic.produce(partition, record.key, record.value, pointer)
             } else {
-                topic.produce_whole(
+                topic.produce_with(
                     partition,
                     record.key,
                     record.value,
                     record.timestamp_ms,
                     record.headers,
-                    opaque,
+                    pointer,
                 )
             }
         })?;
         match end {
             Ok(()) => {
-                // librdkafka has it now, and gives it back with the delivery.
-                ticket.into_iter().for_each(MessageOpaque::given);
+                // librdkafka returns it with the delivery report.
+                opaque_guard.into_iter().for_each(MessageOpaque::hand_over);
                 Ok(())
             }
-            Err(failure) => Err(self.explain(record, &failure)),
+            Err(error) => Err(self.explain(record, &error)),
         }
     }
 
@@ -111,21 +110,21 @@ impl Producer for KafkaProducer {
 
     fn flush(&self, timeout: Duration) -> usize {
         self.deliveries.handle().flush(timeout);
-        self.deliveries.handle().left()
+        self.deliveries.handle().undelivered()
     }
 
     fn buffered(&self) -> usize {
-        self.deliveries.handle().left()
+        self.deliveries.handle().undelivered()
     }
 }
 
 impl Drop for KafkaProducer {
     fn drop(&mut self) {
-        // What is not delivered is told so: every receipt is settled.
+        // Completes every receipt, with an error if the record is undelivered.
         self.deliveries.end();
         let thread = self.thread.take();
         if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
-            // It only panics with a receipt's callback, which has had its say.
+            // The thread panics only if a callback of a receipt does.
             drop(thread.join());
         }
     }

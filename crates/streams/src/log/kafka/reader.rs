@@ -6,34 +6,33 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use rdkafka_sys as sys;
 
-use super::super::{
-    ErrorKind, Limits, LogError, MemberEvent, Partition, PartitionReader, Position, Result,
-};
 use super::config::Config;
-use super::error_reporter::{explain, ErrorReporter};
+use super::error_reporter::ErrorReporter;
+use super::errors::explain;
 use super::partition_queue::PartitionQueue;
+use super::position;
 use super::raw::{
     requests, ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, TopicHandle,
 };
-use super::wait;
+use super::wait::wait_notified;
+use crate::log::{
+    ErrorKind, Limits, LogError, MemberEvent, Partition, PartitionReader, Position, Result,
+};
 use crate::record::Chunk;
 
-/// A reader of Kafka's.
 pub struct KafkaReader {
-    // Records and queues go before the handle.
+    // Records and queues are dropped before the handle.
     reading: PartitionQueue,
     main: EventQueue,
     topic: TopicHandle,
     partition: Partition,
     errors: ErrorReporter,
-    /// librdkafka's.
-    bell: EventFd,
-    /// Of whoever interrupts.
-    stop: Arc<EventFd>,
+    /// Notified by librdkafka.
+    notifier: EventFd,
+    interrupter: Arc<EventFd>,
 }
 
 impl KafkaReader {
-    /// Begins to read.
     pub fn new(config: &Config, partition: &Partition, from: Position) -> Result<Self> {
         let mut conf = config.reader()?;
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
@@ -41,19 +40,19 @@ impl KafkaReader {
         let main = EventQueue::of_handle(&handle);
         let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
         let what = format!("{}/{} at {}", partition.topic, partition.number, config.address.url());
-        find(&handle, &main, partition, &what, timeout)?;
-        let offset = super::offset_of(&handle, partition, from, timeout)?;
-        let explained = |failure| explain(&what, &failure);
+        check_exists(&handle, &main, partition, &what, timeout)?;
+        let offset = position::resolve(&handle, partition, from, timeout)?;
+        let explained = |error| explain(&what, &error);
         let topic = TopicHandle::new(&handle, &partition.topic)?.map_err(explained)?;
         let event_fd = || {
             EventFd::new().map_err(|error| {
                 LogError::new(ErrorKind::Unreachable, format!("{what}: no descriptor: {error}"))
             })
         };
-        let (bell, stop) = (event_fd()?, Arc::new(event_fd()?));
+        let (notifier, interrupter) = (event_fd()?, Arc::new(event_fd()?));
         let queue = EventQueue::new(&handle);
-        queue.notify(bell.fd());
-        main.notify(bell.fd());
+        queue.notify(notifier.fd());
+        main.notify(notifier.fd());
         topic.read(partition.number, offset, &queue).map_err(explained)?;
         Ok(Self {
             reading: PartitionQueue::new(queue),
@@ -61,22 +60,22 @@ impl KafkaReader {
             topic,
             partition: partition.clone(),
             errors: ErrorReporter::new(&config.address),
-            bell,
-            stop,
+            notifier,
+            interrupter,
         })
     }
 
-    /// What stands in the way, if it is told for the first time.
-    fn trouble(&mut self) -> Result<()> {
+    /// The error that prevents reading, if it was not reported yet.
+    fn check_errors(&mut self) -> Result<()> {
         while let Some(event) = self.main.poll(Some(Duration::ZERO)) {
             if event.kind() == EventKind::Error {
-                let failure = event.failure();
-                check(self.errors.hear(&failure))?;
+                let error = event.error();
+                check(self.errors.report(&error))?;
             }
         }
-        for failure in std::mem::take(&mut self.reading.failures) {
-            if failure.code != ErrorCode::PartitionEOF {
-                check(self.errors.hear(&failure))?;
+        for error in std::mem::take(&mut self.reading.errors) {
+            if error.code != ErrorCode::PartitionEOF {
+                check(self.errors.report(&error))?;
             }
         }
         Ok(())
@@ -88,19 +87,19 @@ impl PartitionReader for KafkaReader {
         let until = Instant::now() + timeout;
         loop {
             if let Some(chunk) = self.reading.fetch(limits) {
-                self.errors.forget();
+                self.errors.reset();
                 return Ok(Some(chunk));
             }
-            self.trouble()?;
+            self.check_errors()?;
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || wait::on_either(&self.bell, &self.stop, left) {
+            if left.is_zero() || wait_notified(&[&self.notifier, &self.interrupter], left)[1] {
                 return Ok(self.reading.fetch(limits));
             }
         }
     }
 
     fn interrupter(&self) -> Arc<EventFd> {
-        self.stop.clone()
+        self.interrupter.clone()
     }
 }
 
@@ -118,31 +117,31 @@ fn check(event: Option<MemberEvent>) -> Result<()> {
     }
 }
 
-/// Whether there is such a partition.
-fn find(
+/// Checks that the partition exists.
+fn check_exists(
     handle: &ClientHandle,
     main: &EventQueue,
     partition: &Partition,
     what: &str,
     timeout: Duration,
 ) -> Result<()> {
-    let shapes = requests::metadata(handle, timeout).map_err(|failure| {
-        // Why nobody answered has come meanwhile.
-        let mut cause = failure;
+    let layouts = requests::metadata(handle, timeout).map_err(|error| {
+        // The cause has arrived meanwhile.
+        let mut cause = error;
         while let Some(event) = main.poll(Some(Duration::ZERO)) {
-            let heard = event.failure();
-            if event.kind() == EventKind::Error && heard.code != ErrorCode::AllBrokersDown {
-                cause = heard;
+            let reported = event.error();
+            if event.kind() == EventKind::Error && reported.code != ErrorCode::AllBrokersDown {
+                cause = reported;
             }
         }
         explain(what, &cause)
     })?;
-    let topic = shapes.iter().find(|shape| shape.name == *partition.topic);
-    if topic.is_some_and(|shape| shape.partitions.contains(&partition.number)) {
+    let topic = layouts.iter().find(|layout| layout.name == *partition.topic);
+    if topic.is_some_and(|layout| layout.partitions.contains(&partition.number)) {
         return Ok(());
     }
     let why = match topic {
-        Some(shape) => format!("the topic has {} partitions", shape.partitions.len()),
+        Some(layout) => format!("the topic has {} partitions", layout.partitions.len()),
         None => "there is no such topic".to_owned(),
     };
     Err(LogError::new(ErrorKind::UnknownTopic, format!("{what}: {why}")))

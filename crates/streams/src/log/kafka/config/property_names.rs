@@ -1,17 +1,18 @@
-//! Names of properties: those that are ours to set, and the nearest known one.
+//! Names of librdkafka's properties: those that users may not set, and
+//! suggestions for unknown ones.
 
 use std::collections::BTreeMap;
 
-use super::super::super::{ErrorKind, LogError, Result};
-use super::super::raw::Conf;
+use crate::log::kafka::raw::Conf;
+use crate::log::{ErrorKind, LogError, Result};
 
-/// Properties that would break what is promised, and what to do instead.
-const OURS: [(&str, &str); 18] = [
-    ("auto.commit.enable", "records are committed when they are done"),
+/// Properties that would break a guarantee, and what to do instead.
+const RESERVED: [(&str, &str); 18] = [
+    ("auto.commit.enable", "records are committed after they are processed"),
     ("auto.offset.reset", "set `start` of the topic"),
     ("bootstrap.servers", "set `broker`"),
-    ("enable.auto.commit", "records are committed when they are done"),
-    ("enable.auto.offset.store", "records are committed when they are done"),
+    ("enable.auto.commit", "records are committed after they are processed"),
+    ("enable.auto.offset.store", "records are committed after they are processed"),
     ("enable.partition.eof", "it is set for consumers with a hook `eof`"),
     ("enabled_events", "events are read by Chaton alone"),
     ("group.id", "set `group` of the topic"),
@@ -27,7 +28,7 @@ const OURS: [(&str, &str); 18] = [
     ("transactional.id", "each transactional consumer gets one of its own"),
 ];
 
-/// Other names of properties, which librdkafka's list leaves out.
+/// Aliases that librdkafka's list leaves out.
 const ALIASES: [&str; 7] = [
     "acks",
     "batch.size",
@@ -38,9 +39,9 @@ const ALIASES: [&str; 7] = [
     "sasl.mechanism",
 ];
 
-/// Refuses the names that are ours to set.
+/// Refuses reserved properties.
 pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
-    for (name, instead) in OURS {
+    for (name, instead) in RESERVED {
         if given.contains_key(name) {
             let message = format!("property {name:?} of Kafka cannot be set: {instead}");
             return Err(LogError::new(ErrorKind::Refused, message));
@@ -49,7 +50,7 @@ pub fn check(given: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// That there is no such property, and which was meant.
+/// The error for an unknown property, with a suggestion.
 pub fn unknown(name: &str) -> LogError {
     let mut known = Conf::names();
     known.extend(ALIASES.map(str::to_owned));
@@ -61,7 +62,7 @@ pub fn unknown(name: &str) -> LogError {
     LogError::new(ErrorKind::Refused, format!("property {name:?} of Kafka is not known{hint}"))
 }
 
-/// Letters to change, add or leave out to make one of the other (Levenshtein).
+/// The Levenshtein distance.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_named() {
+    fn the_nearest_name_is_suggested() {
         for (wrong, right) in [
             ("socket.keepalive.enabled", "socket.keepalive.enable"),
             ("fetch.wait.max.m", "fetch.wait.max.ms"),
@@ -94,10 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_refused_with_the_reason() {
+    fn a_reserved_property_is_refused_with_the_reason() {
         let given = BTreeMap::from([("enable.auto.commit".to_owned(), "true".to_owned())]);
         let error = check(&given).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused);
-        assert!(error.message.contains("when they are done"), "{error}");
+        assert!(error.message.contains("after they are processed"), "{error}");
     }
 }

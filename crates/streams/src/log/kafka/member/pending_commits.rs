@@ -1,31 +1,28 @@
-//! PendingCommits that were begun and have not ended.
+//! Commits that were started and have not completed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::raw::{
+use crate::log::kafka::raw::{
     ClientHandle, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent, TopicPartitionList,
 };
 
-/// PendingCommits under way.
 pub struct PendingCommits {
     count: usize,
     handle: Arc<ClientHandle>,
 }
 
 impl PendingCommits {
-    /// None yet.
     pub fn new(handle: &Arc<ClientHandle>) -> Self {
         Self { count: 0, handle: handle.clone() }
     }
 
-    /// How many.
-    pub fn under_way(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Begins one, whose end comes by this queue.
-    pub fn begin(
+    /// Starts a commit; its result arrives in this queue.
+    pub fn start(
         &mut self,
         list: &TopicPartitionList,
         queue: &EventQueue,
@@ -35,20 +32,24 @@ impl PendingCommits {
         Ok(())
     }
 
-    /// One that was begun has ended, in which way the event tells.
-    pub fn ended(&mut self, event: &QueueEvent) -> Result<(), KafkaError> {
+    /// Completes a commit with the result in this event.
+    pub fn complete(&mut self, event: &QueueEvent) -> Result<(), KafkaError> {
         self.count = self.count.saturating_sub(1);
-        outcome(event)
+        result(event)
     }
 
-    /// Does one, and waits for its end.
-    pub fn now(&self, list: &TopicPartitionList, timeout: Duration) -> Result<(), KafkaError> {
-        // A queue of its own, so that no earlier one whose time was up is taken
-        // for it.
+    /// Commits and waits for the result.
+    pub fn commit_sync(
+        &self,
+        list: &TopicPartitionList,
+        timeout: Duration,
+    ) -> Result<(), KafkaError> {
+        // A separate queue, so that the result of an earlier commit that timed
+        // out is not taken for this one's.
         let own = EventQueue::new(&self.handle);
         own.commit(list)?;
         match own.poll(Some(timeout)) {
-            Some(event) if event.kind() == EventKind::Commit => outcome(&event),
+            Some(event) if event.kind() == EventKind::Commit => result(&event),
             _ => {
                 let text = format!("a commit was not confirmed within {timeout:?}");
                 Err(KafkaError::new(ErrorCode::OperationTimedOut, text))
@@ -57,12 +58,12 @@ impl PendingCommits {
     }
 }
 
-/// How a commit ended: as a whole, and for each partition.
-fn outcome(event: &QueueEvent) -> Result<(), KafkaError> {
+/// The result of a commit as a whole and for each partition.
+fn result(event: &QueueEvent) -> Result<(), KafkaError> {
     match event.code() {
-        ErrorCode::NoError => event.partitions().failure().map_or(Ok(()), Err),
-        // There was nothing new in it.
+        ErrorCode::NoError => event.partitions().check(),
+        // All offsets were committed before.
         ErrorCode::NoOffset => Ok(()),
-        _ => Err(event.failure()),
+        _ => Err(event.error()),
     }
 }

@@ -1,39 +1,40 @@
-//! Hears what became of records, settles their receipts, and tells those who
-//! wait for room.
+//! Receives delivery reports, completes the receipts and wakes threads that
+//! wait for room in the buffer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::super::super::{ErrorKind, LogError};
-use super::super::config::Config;
-use super::super::error_reporter::{explain, ErrorReporter};
-use super::super::raw::{
+use super::message_opaque::MessageOpaque;
+use crate::log::kafka::config::Config;
+use crate::log::kafka::error_reporter::ErrorReporter;
+use crate::log::kafka::errors::explain;
+use crate::log::kafka::raw::{
     ClientHandle, DeliveryReport, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
 };
-use super::message_opaque::MessageOpaque;
+use crate::log::{ErrorKind, LogError};
 use crate::receipt::RecordMetadata;
 
-/// How long the end waits for records that are under way in librdkafka.
+/// The longest wait for records in flight when the producer is dropped.
 const END_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct BufferState {
-    /// DeliveryThread heard of so far.
-    heard: u64,
-    /// That many were, when the buffer was full last.
+    /// DeliveryThread deliveries of so far.
+    deliveries: u64,
+    /// That number when the buffer was full last.
     full_at: u64,
-    /// And it held so many records.
+    /// The number of records in the buffer then.
     full_with: usize,
     waiting: usize,
     interrupts: u64,
     ended: bool,
 }
 
-/// What happens behind a producer.
+/// The state that a producer shares with its thread.
 pub struct DeliveryThread {
-    room: Mutex<BufferState>,
+    state: Mutex<BufferState>,
     changed: Condvar,
     errors: Mutex<ErrorReporter>,
     delivery_timeout_ms: u64,
@@ -42,10 +43,9 @@ pub struct DeliveryThread {
 }
 
 impl DeliveryThread {
-    /// Of this handle.
     pub fn new(handle: &Arc<ClientHandle>, config: &Config) -> Self {
         Self {
-            room: Mutex::default(),
+            state: Mutex::default(),
             changed: Condvar::new(),
             errors: Mutex::new(ErrorReporter::new(&config.address)),
             delivery_timeout_ms: config.settings.delivery_timeout_ms,
@@ -54,12 +54,12 @@ impl DeliveryThread {
         }
     }
 
-    /// The producer's.
     pub fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
 
-    /// Until [`DeliveryThread::end`] was called and all records were told of.
+    /// Runs until [`DeliveryThread::end`] was called and every record has a
+    /// report.
     pub fn run(&self) {
         let mut end_by = None;
         loop {
@@ -67,91 +67,88 @@ impl DeliveryThread {
             let event = self.queue.poll(timeout);
             let nothing = event.is_none();
             if let Some(event) = event {
-                self.hear(&event);
-                // The room is there when the event is gone.
+                self.handle_event(&event);
+                // Dropping the event frees room in the buffer.
                 drop(event);
-                self.heard();
+                self.count_delivery();
             }
-            if self.room.lock().ended {
+            if self.state.lock().ended {
                 let by = *end_by.get_or_insert_with(|| Instant::now() + END_MAX);
                 let late = nothing && Instant::now() >= by;
-                if self.handle.left() == 0 || late {
+                if self.handle.undelivered() == 0 || late {
                     return;
                 }
             }
         }
     }
 
-    /// Gives up what is left and ends the thread.
+    /// Gives up undelivered records and ends the thread.
     pub fn end(&self) {
-        self.room.lock().ended = true;
+        self.state.lock().ended = true;
         self.changed.notify_all();
         self.handle.purge(true);
         self.queue.interrupt();
     }
 
-    /// A record found no room: the next delivery makes some.
-    pub fn full(&self) {
-        let mut room = self.room.lock();
-        room.full_at = room.heard;
-        room.full_with = self.handle.left();
+    /// The buffer was full for a record; the next delivery makes room.
+    pub fn buffer_full(&self) {
+        let mut state = self.state.lock();
+        state.full_at = state.deliveries;
+        state.full_with = self.handle.undelivered();
     }
 
-    /// Whether half of a full buffer is free: who is woken shall have something
-    /// to do.
-    fn has_room(&self, room: &BufferState) -> bool {
-        room.heard != room.full_at && self.handle.left() <= room.full_with / 2
+    /// Whether half of a full buffer is free, so that waking a thread pays.
+    fn has_room(&self, state: &BufferState) -> bool {
+        state.deliveries != state.full_at && self.handle.undelivered() <= state.full_with / 2
     }
 
-    /// Waits for room; false when there may still be none.
+    /// Waits for room; false if there may still be none.
     pub fn wait_room(&self, timeout: Duration) -> bool {
         let until = Instant::now() + timeout;
-        let mut room = self.room.lock();
-        let interrupts = room.interrupts;
-        room.waiting += 1;
-        // An empty buffer has room even when the delivery was heard of before
-        // the record was refused.
-        while !self.has_room(&room) && self.handle.left() > 0 {
-            let over = room.interrupts != interrupts || room.ended;
-            if over || self.changed.wait_until(&mut room, until).timed_out() {
+        let mut state = self.state.lock();
+        let interrupts = state.interrupts;
+        state.waiting += 1;
+        // An empty buffer has room even if the delivery came before the record
+        // was refused.
+        while !self.has_room(&state) && self.handle.undelivered() > 0 {
+            let over = state.interrupts != interrupts || state.ended;
+            if over || self.changed.wait_until(&mut state, until).timed_out() {
                 break;
             }
         }
-        room.waiting -= 1;
-        room.interrupts == interrupts
-            && !room.ended
-            && (room.heard != room.full_at || self.handle.left() == 0)
+        state.waiting -= 1;
+        state.interrupts == interrupts
+            && !state.ended
+            && (state.deliveries != state.full_at || self.handle.undelivered() == 0)
     }
 
-    /// Makes waits return.
+    /// Ends all waits that are under way.
     pub fn interrupt(&self) {
-        self.room.lock().interrupts += 1;
+        self.state.lock().interrupts += 1;
         self.changed.notify_all();
     }
 
-    fn heard(&self) {
-        let mut room = self.room.lock();
-        room.heard += 1;
-        if room.waiting > 0 && self.has_room(&room) {
+    fn count_delivery(&self) {
+        let mut state = self.state.lock();
+        state.deliveries += 1;
+        if state.waiting > 0 && self.has_room(&state) {
             self.changed.notify_all();
         }
     }
 
-    fn hear(&self, event: &QueueEvent) {
+    fn handle_event(&self, event: &QueueEvent) {
         match event.kind() {
             EventKind::Delivery => {
-                event.each_delivered(|record| self.settle(&record));
-                self.errors.lock().forget();
+                event.each_delivered(|record| self.complete(&record));
+                self.errors.lock().reset();
             }
             EventKind::Error => {
-                let failure = event.failure();
-                self.errors.lock().hear(&failure);
-                // Records would wait for their time to be up, for a reason that
-                // is known and does not go away. What is under way is left to
-                // itself: it may have been written.
-                if matches!(failure.code, ErrorCode::Authentication | ErrorCode::SSL)
-                    || failure.fatal
-                {
+                let error = event.error();
+                self.errors.lock().report(&error);
+                // Queued records would wait until they time out, although the
+                // cause is known and lasts. Those in flight are left alone: they
+                // may have been written.
+                if matches!(error.code, ErrorCode::Authentication | ErrorCode::SSL) || error.fatal {
                     self.handle.purge(false);
                 }
             }
@@ -159,14 +156,15 @@ impl DeliveryThread {
         }
     }
 
-    fn settle(&self, record: &DeliveryReport<'_>) {
-        // SAFETY: a ticket that `send` gave; a record is delivered once.
-        let Some((receipt, index)) = (unsafe { MessageOpaque::back(record.opaque()) }) else {
+    fn complete(&self, record: &DeliveryReport<'_>) {
+        // SAFETY: an opaque that `send` has handed over; each record has one
+        // report.
+        let Some((receipt, index)) = (unsafe { MessageOpaque::take_back(record.opaque()) }) else {
             return;
         };
         let end = match record.code() {
             ErrorCode::NoError => {
-                let (partition, offset) = record.partition();
+                let (partition, offset) = record.location();
                 Ok(RecordMetadata { partition, offset })
             }
             code => Err(self.explain(record, code)),

@@ -1,4 +1,4 @@
-//! A record's receipt on its way through librdkafka, which carries one pointer.
+//! A record's receipt as the one pointer that librdkafka carries per message.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use crate::receipt::Receipt;
 
-/// The receipt's own pointer, with the record's number in the 16 bits that
-/// addresses do not use; a number too high for that, or an address that does
-/// use them, takes a box, which the lowest bit tells. So a record costs no
-/// allocation besides its receipt.
+/// The receipt's address, with the record's index in the 16 bits that addresses
+/// do not use, so that a record needs no allocation. If the index or the
+/// address is too large for that, it is a box, marked by the lowest bit.
 pub struct MessageOpaque(*mut c_void);
 
 const NUMBER_SHIFT: u32 = 48;
@@ -21,7 +20,6 @@ struct BoxedOpaque {
 }
 
 impl MessageOpaque {
-    /// For the record with this number.
     pub fn new(receipt: Arc<Receipt>, index: usize) -> Self {
         let pointer = Arc::into_raw(receipt).expose_provenance();
         let number = (index as u64) << NUMBER_SHIFT;
@@ -34,21 +32,21 @@ impl MessageOpaque {
         Self(std::ptr::without_provenance_mut(large | BOXED))
     }
 
-    /// What librdkafka carries.
+    /// The pointer for librdkafka.
     pub fn as_opaque(&self) -> *mut c_void {
         self.0
     }
 
-    /// librdkafka has it.
-    pub fn given(self) {
+    /// Leaves the ownership to librdkafka.
+    pub fn hand_over(self) {
         let _ = ManuallyDrop::new(self);
     }
 
-    /// Takes it back.
+    /// Takes the ownership back.
     ///
     /// # Safety
-    /// `opaque` is null or of a ticket that was given, and comes back once.
-    pub unsafe fn back(opaque: *mut c_void) -> Option<(Arc<Receipt>, usize)> {
+    /// `opaque` is null or of a opaque that was given, and comes back once.
+    pub unsafe fn take_back(opaque: *mut c_void) -> Option<(Arc<Receipt>, usize)> {
         if opaque.is_null() {
             return None;
         }
@@ -57,10 +55,10 @@ impl MessageOpaque {
     }
 }
 
-/// What a ticket stands for.
+/// What a opaque stands for.
 ///
 /// # Safety
-/// `packed` is of a ticket, and opened once.
+/// `packed` is of a opaque, and opened once.
 unsafe fn open(packed: usize) -> (Arc<Receipt>, usize) {
     // SAFETY: as it was packed: a box with the lowest bit set, or else a
     // receipt's pointer, which is even, and a number above it.
@@ -92,12 +90,12 @@ mod tests {
     fn it_comes_back_as_it_was_given() {
         for index in [0, 1, 65_535, 65_536, 5_000_000] {
             let receipt = Arc::new(Receipt::new(1));
-            let ticket = MessageOpaque::new(receipt.clone(), index);
-            let opaque = ticket.as_opaque();
-            ticket.given();
+            let sent = MessageOpaque::new(receipt.clone(), index);
+            let opaque = sent.as_opaque();
+            sent.hand_over();
             assert_eq!(Arc::strong_count(&receipt), 2);
             // SAFETY: given once, taken back once.
-            let (back, number) = unsafe { MessageOpaque::back(opaque) }.unwrap();
+            let (back, number) = unsafe { MessageOpaque::take_back(opaque) }.unwrap();
             assert!(Arc::ptr_eq(&back, &receipt));
             assert_eq!(number, index);
         }

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::{copied, ms, text, written, Conf, ErrorCode, KafkaError, TopicPartitionList};
+use super::conf::Conf;
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::text::{copied, ms, text, written};
+use super::topic_partitions::TopicPartitionList;
 
-/// What a handle is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientKind {
-    /// Reads.
     Consumer,
-    /// Writes, or looks after topics.
+    /// For producers and admin clients.
     Producer,
 }
 
-/// How long the end of a handle is waited for: its threads may be looking up a
-/// name, which nothing can cut short. They end by themselves then.
+/// The longest wait for a handle's threads to end. They may be resolving a host
+/// name, which cannot be interrupted; then they end on their own later.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// librdkafka's client: threads and connections of its own.
+/// A client of librdkafka, with its threads and connections.
 pub struct ClientHandle(*mut sys::rd_kafka_t);
 
 // SAFETY: librdkafka's handles may be used by all threads at once.
@@ -28,14 +29,14 @@ unsafe impl Send for ClientHandle {}
 // SAFETY: as above.
 unsafe impl Sync for ClientHandle {}
 
-/// Gives a handle to the thread that ends it.
+/// Moves a handle to the thread that destroys it.
 struct OwnedHandle(*mut sys::rd_kafka_t);
 
-// SAFETY: the handle has no other owner any more.
+// SAFETY: the handle has no other owner left.
 unsafe impl Send for OwnedHandle {}
 
 impl ClientHandle {
-    /// Starts its threads. Not in a process that forks.
+    /// Starts the client's threads. Must not be called in a process that forks.
     pub fn new(kind: ClientKind, conf: Conf) -> Result<Arc<Self>, String> {
         let kind = match kind {
             ClientKind::Consumer => sys::rd_kafka_type_t::RD_KAFKA_CONSUMER,
@@ -50,40 +51,38 @@ impl ClientHandle {
         if raw.is_null() {
             return Err(written(&why));
         }
-        conf.given();
+        conf.hand_over();
         Ok(Arc::new(Self(raw)))
     }
 
-    /// For calls of this folder.
     pub(in super::super) fn raw(&self) -> *mut sys::rd_kafka_t {
         self.0
     }
 
-    /// Has the handle's own events come by the consumer's queue.
+    /// Sends the handle's own events to the consumer's queue.
     pub fn join_queues(&self) {
         // SAFETY: our handle.
         unsafe { sys::rd_kafka_poll_set_consumer(self.0) };
     }
 
-    /// Joins the group for these topics.
     pub fn subscribe(&self, topics: &TopicPartitionList) -> Result<(), KafkaError> {
         // SAFETY: our handle, our list.
         KafkaError::check(unsafe { sys::rd_kafka_subscribe(self.0, topics.raw()) })
     }
 
-    /// Whether assignments are whole, each replacing the one before.
+    /// Whether each assignment replaces the one before.
     pub fn is_eager(&self) -> bool {
         // SAFETY: answers a static text.
         unsafe { copied(sys::rd_kafka_rebalance_protocol(self.0)) == "EAGER" }
     }
 
-    /// Whether others have the partitions already that are being revoked.
+    /// Whether other members already own the partitions that are being revoked.
     pub fn is_assignment_lost(&self) -> bool {
         // SAFETY: our handle.
         unsafe { sys::rd_kafka_assignment_lost(self.0) != 0 }
     }
 
-    /// Begins to read these.
+    /// Starts reading these partitions.
     pub fn assign(&self, list: &TopicPartitionList) -> Result<(), KafkaError> {
         // SAFETY: our handle, our list.
         unsafe {
@@ -95,7 +94,7 @@ impl ClientHandle {
         }
     }
 
-    /// Reads these no more.
+    /// Stops reading these partitions.
     pub fn unassign(&self, list: &TopicPartitionList) -> Result<(), KafkaError> {
         // SAFETY: our handle, our list; null stands for none.
         unsafe {
@@ -107,7 +106,7 @@ impl ClientHandle {
         }
     }
 
-    /// Fills in how far the group has come in each.
+    /// Fills in the committed offset of each partition.
     pub fn committed(
         &self,
         list: &mut TopicPartitionList,
@@ -117,7 +116,8 @@ impl ClientHandle {
         KafkaError::check(unsafe { sys::rd_kafka_committed(self.0, list.raw(), ms(timeout)) })
     }
 
-    /// Fills in the first offset at the times that the list has as offsets.
+    /// Replaces the times that the list has as offsets by the first offsets of
+    /// these times.
     pub fn offsets_for_times(
         &self,
         list: &mut TopicPartitionList,
@@ -127,13 +127,13 @@ impl ClientHandle {
         KafkaError::check(unsafe { sys::rd_kafka_offsets_for_times(self.0, list.raw(), ms(wait)) })
     }
 
-    /// Goes on at the offsets of the list; each place has its own failure.
+    /// Continues at the offsets of the list; each partition has its own result.
     pub fn seek(&self, list: &mut TopicPartitionList, timeout: Duration) -> Result<(), KafkaError> {
         // SAFETY: our handle, our list.
         unsafe { KafkaError::take(sys::rd_kafka_seek_partitions(self.0, list.raw(), ms(timeout))) }
     }
 
-    /// The first offset that is not written yet, as last heard.
+    /// The log end offset, as last seen.
     pub fn end_offset(&self, topic: &str, partition: i32) -> Option<i64> {
         let topic = text(topic).ok()?;
         let (mut start, mut end) = (-1, -1);
@@ -150,7 +150,7 @@ impl ClientHandle {
         (ErrorCode::from(code) == ErrorCode::NoError && end >= 0).then_some(end)
     }
 
-    /// Names the member of the group and its generation.
+    /// Identifies the group member and its generation.
     pub fn group_metadata(&self) -> Vec<u8> {
         // SAFETY: both answers are ours and given back; the bytes are copied.
         unsafe {
@@ -175,7 +175,7 @@ impl ClientHandle {
         }
     }
 
-    /// What makes this handle useless, if something did.
+    /// The fatal error of this handle, if it has one.
     pub fn fatal(&self) -> Option<KafkaError> {
         let mut why = [0u8; 512];
         // SAFETY: our handle, a buffer and its size.
@@ -188,22 +188,23 @@ impl ClientHandle {
         }
     }
 
-    /// Records that were not delivered yet.
-    pub fn left(&self) -> usize {
+    /// The number of records that are not delivered yet.
+    pub fn undelivered(&self) -> usize {
         // SAFETY: our handle.
         usize::try_from(unsafe { sys::rd_kafka_outq_len(self.0) }).unwrap_or(0)
     }
 
-    /// Sends what is there without waiting for more; true when all is gone.
+    /// Sends all queued records at once; true if all are delivered in time.
     pub fn flush(&self, timeout: Duration) -> bool {
         // SAFETY: our handle.
         let code = unsafe { sys::rd_kafka_flush(self.0, ms(timeout)) };
         ErrorCode::from(code) == ErrorCode::NoError
     }
 
-    /// Gives up what is not delivered; each record is told.
-    pub fn purge(&self, under_way: bool) {
-        let also = if under_way { sys::RD_KAFKA_PURGE_F_INFLIGHT } else { 0 };
+    /// Gives up queued records, and on request those in flight. Each gets a
+    /// delivery report.
+    pub fn purge(&self, in_flight: bool) {
+        let also = if in_flight { sys::RD_KAFKA_PURGE_F_INFLIGHT } else { 0 };
         // SAFETY: our handle.
         unsafe { sys::rd_kafka_purge(self.0, sys::RD_KAFKA_PURGE_F_QUEUE | also) };
     }
@@ -211,7 +212,7 @@ impl ClientHandle {
 
 impl Drop for ClientHandle {
     fn drop(&mut self) {
-        let (told, ended) = mpsc::channel();
+        let (sender, ended) = mpsc::channel();
         let ending = OwnedHandle(self.0);
         let end = move || {
             let ending = ending;
@@ -221,7 +222,7 @@ impl Drop for ClientHandle {
             unsafe {
                 sys::rd_kafka_destroy_flags(ending.0, sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
             }
-            let _ = told.send(());
+            let _ = sender.send(());
         };
         if chaton_core::thread::spawn("chaton-kafka-end", end).is_ok() {
             let _ = ended.recv_timeout(END_WAIT_MAX);

@@ -2,23 +2,23 @@ use std::ffi::{c_char, c_int};
 
 use rdkafka_sys as sys;
 
-use super::{copied, text, written};
+use super::text::{copied, text, written};
 
-/// Why a property was not taken.
+/// Why a property was refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConfError {
-    /// No such name.
+    /// The name is unknown.
     Unknown,
-    /// Not this value.
+    /// The value is wrong, with the reason.
     Invalid(String),
 }
 
-/// Settings of a handle to be.
+/// The configuration of a new handle.
 pub struct Conf(*mut sys::rd_kafka_conf_t);
 
 impl Conf {
-    /// librdkafka's defaults, and no line on the standard error stream: what
-    /// matters comes as events.
+    /// librdkafka's defaults without its log lines on standard error: errors
+    /// arrive as events.
     pub fn new() -> Self {
         // SAFETY: takes nothing; the callback is ours and static.
         unsafe {
@@ -28,7 +28,6 @@ impl Conf {
         }
     }
 
-    /// Sets a property.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ConfError> {
         let (Ok(name), Ok(value)) = (text(name), text(value)) else {
             return Err(ConfError::Invalid("it holds a zero byte".into()));
@@ -48,13 +47,13 @@ impl Conf {
         }
     }
 
-    /// Has these kinds of events come by queue.
+    /// Delivers these kinds of events through queues.
     pub fn events(&mut self, kinds: i32) {
         // SAFETY: our configuration.
         unsafe { sys::rd_kafka_conf_set_events(self.0, kinds) };
     }
 
-    /// Calls back for each record that was delivered or not.
+    /// Sets the callback for delivery reports.
     pub fn delivered(
         &mut self,
         callback: unsafe extern "C" fn(
@@ -72,7 +71,7 @@ impl Conf {
         }
     }
 
-    /// The names there are.
+    /// The names of all properties.
     pub fn names() -> Vec<String> {
         let conf = Self::new();
         let mut names = Vec::new();
@@ -96,8 +95,8 @@ impl Conf {
         self.0
     }
 
-    /// It belongs to a handle now.
-    pub(super) fn given(self) {
+    /// Leaves the ownership to a handle.
+    pub(super) fn hand_over(self) {
         std::mem::forget(self);
     }
 }

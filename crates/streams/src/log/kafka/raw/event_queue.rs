@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::super::Result as LogResult;
-use super::{
-    copied, ms, text, ClientHandle, DeliveryReport, ErrorCode, FetchedMessage, KafkaError,
-    TopicPartitionList, TopicPartitions,
-};
+use super::client_handle::ClientHandle;
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::message::{DeliveryReport, FetchedMessage};
+use super::text::{copied, ms, text};
+use super::topic_partitions::{TopicPartitionList, TopicPartitions};
+use crate::log::Result as LogResult;
 
-/// What an eventfd is rung with.
-static RING: u64 = 1;
+/// The value that is written to an eventfd.
+static ONE: u64 = 1;
 
-/// Where librdkafka puts what has happened.
+/// A queue of librdkafka's events or messages.
 pub struct EventQueue {
     raw: *mut sys::rd_kafka_queue_t,
     handle: Arc<ClientHandle>,
@@ -25,50 +26,46 @@ unsafe impl Send for EventQueue {}
 // SAFETY: as above.
 unsafe impl Sync for EventQueue {}
 
-/// Which event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Partitions come or go.
     Rebalance,
-    /// A commit has ended.
+    /// The result of a commit.
     Commit,
-    /// Something is wrong.
     Error,
-    /// Records were delivered, or not.
+    /// Delivery reports.
     Delivery,
-    /// Another one, as the answer to a question of an [`super::super::admin`].
+    /// Another event, for example the answer to an admin request.
     Other(i32),
 }
 
-/// Something that has happened.
 pub struct QueueEvent {
     raw: *mut sys::rd_kafka_event_t,
     _handle: Arc<ClientHandle>,
 }
 
 impl EventQueue {
-    /// A new one, which nothing goes to by itself.
+    /// A new queue, to which nothing is sent by default.
     pub fn new(handle: &Arc<ClientHandle>) -> Self {
         // SAFETY: our handle.
         Self { raw: unsafe { sys::rd_kafka_queue_new(handle.raw()) }, handle: handle.clone() }
     }
 
-    /// Of the group's events and the handle's own.
+    /// The queue of the group's events.
     pub fn of_consumer(handle: &Arc<ClientHandle>) -> Self {
         // SAFETY: our handle, which is a consumer's.
         let raw = unsafe { sys::rd_kafka_queue_get_consumer(handle.raw()) };
         Self { raw, handle: handle.clone() }
     }
 
-    /// Of the handle's own events.
+    /// The queue of the handle's own events.
     pub fn of_handle(handle: &Arc<ClientHandle>) -> Self {
         // SAFETY: our handle.
         let raw = unsafe { sys::rd_kafka_queue_get_main(handle.raw()) };
         Self { raw, handle: handle.clone() }
     }
 
-    /// Of one partition's records, which go nowhere else from now on; `None`
-    /// where there is no such partition.
+    /// The queue of one partition's records, which no longer go to the
+    /// consumer's queue; `None` if the partition does not exist.
     pub fn of_partition(
         handle: &Arc<ClientHandle>,
         topic: &str,
@@ -86,33 +83,35 @@ impl EventQueue {
         }
     }
 
-    /// Has what comes to this one go to another.
+    /// Forwards all events of this queue to another one.
     pub fn forward_to(&self, other: &Self) {
         // SAFETY: our queues.
         unsafe { sys::rd_kafka_queue_forward(self.raw, other.raw) };
     }
 
-    /// Rings this eventfd when the empty queue gets something; once, until the
-    /// queue is looked at again.
-    pub fn notify(&self, bell: RawFd) {
-        let payload = (&raw const RING).cast::<c_void>();
+    /// Notifies this eventfd when the empty queue gets an event; once, until the
+    /// queue is read again.
+    pub fn notify(&self, notifier: RawFd) {
+        let payload = (&raw const ONE).cast::<c_void>();
         // SAFETY: our queue; the payload is copied.
-        unsafe { sys::rd_kafka_queue_io_event_enable(self.raw, bell, payload, size_of::<u64>()) };
+        unsafe {
+            sys::rd_kafka_queue_io_event_enable(self.raw, notifier, payload, size_of::<u64>())
+        };
     }
 
-    /// Rings no more: whoever had the bell may go.
+    /// Rings no more: whoever had the notifier may go.
     pub fn silence(&self) {
         // SAFETY: our queue; -1 takes the descriptor out.
         unsafe { sys::rd_kafka_queue_io_event_enable(self.raw, -1, std::ptr::null(), 0) };
     }
 
-    /// Makes a poll that waits return.
+    /// Ends a poll that waits.
     pub fn interrupt(&self) {
         // SAFETY: our queue.
         unsafe { sys::rd_kafka_queue_yield(self.raw) };
     }
 
-    /// The next event, waited for so long; `None`: for ever.
+    /// Waits for the next event; without a timeout for ever.
     pub fn poll(&self, timeout: Option<Duration>) -> Option<QueueEvent> {
         // SAFETY: our queue.
         let raw = unsafe { sys::rd_kafka_queue_poll(self.raw, timeout.map_or(-1, ms)) };
@@ -120,26 +119,25 @@ impl EventQueue {
     }
 
     /// Up to so many records, without waiting, handed on one by one; answers
-    /// how many there were. `room` is scratch space.
+    /// how many there were. `pointers` is scratch space.
     pub fn take(
         &self,
-        room: &mut Vec<*mut sys::rd_kafka_message_t>,
+        pointers: &mut Vec<*mut sys::rd_kafka_message_t>,
         most: usize,
         mut each: impl FnMut(FetchedMessage),
     ) -> usize {
-        room.clear();
-        room.reserve(most);
-        // SAFETY: our queue, and room for so many pointers; those written are
+        pointers.clear();
+        pointers.reserve(most);
+        // SAFETY: our queue, and pointers for so many pointers; those written are
         // ours from then on.
         unsafe {
-            let got = sys::rd_kafka_consume_batch_queue(self.raw, 0, room.as_mut_ptr(), most);
-            room.set_len(usize::try_from(got).unwrap_or(0));
-            room.iter().for_each(|message| each(FetchedMessage::own(*message)));
+            let got = sys::rd_kafka_consume_batch_queue(self.raw, 0, pointers.as_mut_ptr(), most);
+            pointers.set_len(usize::try_from(got).unwrap_or(0));
+            pointers.iter().for_each(|message| each(FetchedMessage::own(*message)));
         }
-        room.len()
+        pointers.len()
     }
 
-    /// Its handle.
     pub fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
@@ -157,7 +155,7 @@ impl EventQueue {
         })
     }
 
-    /// Begins to leave the group; what that brings comes by this queue.
+    /// Starts to leave the group; its events arrive in this queue.
     pub fn close_consumer(&self) -> Result<(), KafkaError> {
         // SAFETY: our handle and queue.
         unsafe { KafkaError::take(sys::rd_kafka_consumer_close_queue(self.handle.raw(), self.raw)) }
@@ -178,7 +176,6 @@ impl Drop for EventQueue {
 }
 
 impl QueueEvent {
-    /// Which it is.
     pub fn kind(&self) -> EventKind {
         // SAFETY: our event.
         match unsafe { sys::rd_kafka_event_type(self.raw) } {
@@ -190,14 +187,13 @@ impl QueueEvent {
         }
     }
 
-    /// Its code; for a rebalance which way it goes.
+    /// The error code; for a rebalance it tells assignment and revocation apart.
     pub fn code(&self) -> ErrorCode {
         // SAFETY: our event.
         ErrorCode::from(unsafe { sys::rd_kafka_event_error(self.raw) })
     }
 
-    /// What it says went wrong.
-    pub fn failure(&self) -> KafkaError {
+    pub fn error(&self) -> KafkaError {
         // SAFETY: our event; its text lives as long.
         unsafe {
             let text = copied(sys::rd_kafka_event_error_string(self.raw));
@@ -206,19 +202,19 @@ impl QueueEvent {
         }
     }
 
-    /// The partitions it is about.
+    /// A copy of the event's partitions.
     pub fn list(&self) -> TopicPartitionList {
         // SAFETY: our event, whose list is copied.
         unsafe { TopicPartitionList::copy(sys::rd_kafka_event_topic_partition_list(self.raw)) }
     }
 
-    /// The partitions it is about, looked at in place.
+    /// The event's partitions.
     pub fn partitions(&self) -> TopicPartitions<'_> {
         // SAFETY: our event, whose list lives as long.
         unsafe { TopicPartitions::of(sys::rd_kafka_event_topic_partition_list(self.raw)) }
     }
 
-    /// Shows each record of a delivery.
+    /// Passes on each delivery report.
     pub fn each_delivered(&self, mut each: impl FnMut(DeliveryReport<'_>)) {
         loop {
             // SAFETY: our event; its messages live as long, and come once.

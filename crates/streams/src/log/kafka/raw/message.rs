@@ -2,10 +2,11 @@ use std::ffi::{c_char, c_void, CStr};
 
 use rdkafka_sys as sys;
 
-use super::{ErrorCode, KafkaError};
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::text::copied;
 
-/// A record, or an error, as it was fetched. Dropped before its handle: its
-/// keeper owns the queue that it came from.
+/// A fetched record or error. It must be dropped before its handle, so its
+/// holder also owns the queue it came from.
 pub struct FetchedMessage(*mut sys::rd_kafka_message_t);
 
 // SAFETY: one owner; librdkafka lets any thread read and destroy it.
@@ -16,7 +17,7 @@ unsafe impl Send for FetchedMessage {}
 /// # Safety
 /// `start` is null or has so many bytes for `'a`.
 unsafe fn bytes<'a>(start: *const c_void, len: usize) -> Option<&'a [u8]> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) })
 }
 
@@ -24,7 +25,7 @@ impl FetchedMessage {
     /// Takes one over.
     ///
     /// # Safety
-    /// It is the caller's own.
+    /// owned by the caller.
     pub(super) unsafe fn own(raw: *mut sys::rd_kafka_message_t) -> Self {
         Self(raw)
     }
@@ -34,12 +35,12 @@ impl FetchedMessage {
         unsafe { &*self.0 }
     }
 
-    /// The error that it is, in which case it is no record.
-    pub fn failure(&self) -> Option<KafkaError> {
+    /// The error, if the message is not a record.
+    pub fn error(&self) -> Option<KafkaError> {
         let code = ErrorCode::from(self.raw().err);
         (code != ErrorCode::NoError).then(|| {
             // SAFETY: errors come with a zero-ended text, or with none.
-            let text = unsafe { super::copied(sys::rd_kafka_message_errstr(self.0)) };
+            let text = unsafe { copied(sys::rd_kafka_message_errstr(self.0)) };
             KafkaError::new(code, text)
         })
     }
@@ -49,33 +50,29 @@ impl FetchedMessage {
         self.raw().key_len + self.raw().len
     }
 
-    /// Its number in its partition.
     pub fn offset(&self) -> i64 {
         self.raw().offset
     }
 
-    /// Milliseconds since 1970; -1 where there is none.
+    /// Milliseconds since 1970; -1 if there is none.
     pub fn timestamp_ms(&self) -> i64 {
         let mut kind = sys::rd_kafka_timestamp_type_t::RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
         // SAFETY: our message, a place of ours.
         unsafe { sys::rd_kafka_message_timestamp(self.0, &raw mut kind) }
     }
 
-    /// Its key.
     pub fn key(&self) -> Option<&[u8]> {
         // SAFETY: librdkafka's bytes, which live as long as the message.
         unsafe { bytes(self.raw().key, self.raw().key_len) }
     }
 
-    /// Its value.
     pub fn value(&self) -> Option<&[u8]> {
         // SAFETY: as above.
         unsafe { bytes(self.raw().payload, self.raw().len) }
     }
 
-    /// False when there are none for certain. librdkafka makes and drops a
-    /// buffer of 500 bytes to find that out, for each record: a fifth of what
-    /// reading costs.
+    /// False if there are certainly no headers. librdkafka allocates 500 bytes
+    /// per record to find that out, which is a fifth of the cost of reading.
     fn may_have_headers(&self) -> bool {
         let raw = self.raw();
         // No value and an empty one are not in the buffer. (A null has no
@@ -94,7 +91,7 @@ impl FetchedMessage {
         count != 0
     }
 
-    /// Its headers; looked for only when this is called.
+    /// The headers; they are parsed by this call.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         let mut headers = std::ptr::null_mut();
         let some = self.may_have_headers() && {
@@ -109,14 +106,14 @@ impl FetchedMessage {
     }
 }
 
-/// Whether librdkafka is the one whose source was read for
-/// [`FetchedMessage::may_have_headers`]; any other is asked the long way.
+/// Whether [`FetchedMessage::may_have_headers`] was checked against the source
+/// of this version of librdkafka.
 const KNOWN: bool = sys::RD_KAFKA_VERSION == 0x020c_01ff;
 
 /// The header with this number, if there are so many.
 ///
 /// # Safety
-/// `headers` is whole for `'a`.
+/// `headers` is valid for `'a`.
 unsafe fn header<'a>(
     headers: *const sys::rd_kafka_headers_t,
     index: usize,
@@ -145,38 +142,37 @@ impl Drop for FetchedMessage {
     }
 }
 
-/// What became of a record that was written.
+/// The delivery report of a record.
 pub struct DeliveryReport<'a>(pub(super) &'a sys::rd_kafka_message_t);
 
 impl DeliveryReport<'_> {
     /// One that librdkafka shows.
     ///
     /// # Safety
-    /// `message` is whole while this lives.
+    /// `message` is valid while this lives.
     pub(in super::super) unsafe fn of(message: *const sys::rd_kafka_message_t) -> Self {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         Self(unsafe { &*message })
     }
 
-    /// What its sender gave along.
+    /// The pointer that the sender passed.
     pub fn opaque(&self) -> *mut c_void {
         self.0._private
     }
 
-    /// Why it was not written.
+    /// The result.
     pub fn code(&self) -> ErrorCode {
         ErrorCode::from(self.0.err)
     }
 
-    /// Where it was written.
-    pub fn partition(&self) -> (i32, i64) {
+    /// The partition and the offset.
+    pub fn location(&self) -> (i32, i64) {
         (self.0.partition, self.0.offset)
     }
 
-    /// The topic's name.
     pub fn topic(&self) -> String {
         // SAFETY: a message keeps its topic alive.
-        unsafe { super::copied(sys::rd_kafka_topic_name(self.0.rkt)) }
+        unsafe { copied(sys::rd_kafka_topic_name(self.0.rkt)) }
     }
 
     /// Bytes of key and value.
@@ -187,6 +183,6 @@ impl DeliveryReport<'_> {
 
 #[cfg(test)]
 mod tests {
-    // After an update: is the count still behind the value?
+    // After an update, check that the count still follows the value.
     const _: () = assert!(super::KNOWN, "see may_have_headers");
 }

@@ -3,10 +3,13 @@ use std::sync::Arc;
 
 use rdkafka_sys as sys;
 
-use super::super::super::Result as LogResult;
-use super::{text, ClientHandle, ErrorCode, EventQueue, KafkaError};
+use super::client_handle::ClientHandle;
+use super::event_queue::EventQueue;
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::text::text;
+use crate::log::Result as LogResult;
 
-/// A topic as a handle knows it.
+/// A topic of a handle.
 pub struct TopicHandle {
     raw: *mut sys::rd_kafka_topic_t,
     handle: Arc<ClientHandle>,
@@ -18,19 +21,19 @@ unsafe impl Send for TopicHandle {}
 unsafe impl Sync for TopicHandle {}
 
 impl TopicHandle {
-    /// Of this name; nobody is asked whether there is one.
+    /// Opens the topic without checking that it exists.
     pub fn new(handle: &Arc<ClientHandle>, name: &str) -> LogResult<Result<Self, KafkaError>> {
         let name = text(name)?;
         // SAFETY: our handle, a zero-ended text; null: the handle's defaults.
         let raw =
             unsafe { sys::rd_kafka_topic_new(handle.raw(), name.as_ptr(), std::ptr::null_mut()) };
         if raw.is_null() {
-            return Ok(Err(last_failure()));
+            return Ok(Err(last_error()));
         }
         Ok(Ok(Self { raw, handle: handle.clone() }))
     }
 
-    /// Takes a record with nothing but key and value: the cheapest way.
+    /// Queues a record of key and value, which is the cheapest way.
     pub fn produce(
         &self,
         partition: i32,
@@ -48,12 +51,12 @@ impl TopicHandle {
         if end == 0 {
             Ok(())
         } else {
-            Err(last_failure())
+            Err(last_error())
         }
     }
 
-    /// Takes a record with all there may be.
-    pub fn produce_whole(
+    /// Queues a record with timestamp and headers.
+    pub fn produce_with(
         &self,
         partition: i32,
         key: Option<&[u8]>,
@@ -94,7 +97,7 @@ impl TopicHandle {
         }
     }
 
-    /// Begins to read a partition into a queue, in no group.
+    /// Starts reading a partition into a queue, outside of groups.
     pub fn read(&self, partition: i32, offset: i64, queue: &EventQueue) -> Result<(), KafkaError> {
         // SAFETY: our topic and queue.
         let end =
@@ -102,11 +105,10 @@ impl TopicHandle {
         if end == 0 {
             Ok(())
         } else {
-            Err(last_failure())
+            Err(last_error())
         }
     }
 
-    /// Ends that.
     pub fn stop_reading(&self, partition: i32) {
         // SAFETY: our topic.
         unsafe { sys::rd_kafka_consume_stop(self.raw, partition) };
@@ -133,7 +135,7 @@ fn parts(bytes: Option<&[u8]>) -> (*mut c_void, usize) {
     }
 }
 
-/// A list of headers, null for none; the caller's own.
+/// A new list of headers; null for none.
 fn headers_of(
     headers: &[(&[u8], Option<&[u8]>)],
 ) -> Result<*mut sys::rd_kafka_headers_t, KafkaError> {
@@ -148,17 +150,17 @@ fn headers_of(
             let name_len = name.len() as isize;
             let name = name.as_ptr().cast();
             let code = sys::rd_kafka_header_add(list, name, name_len, value, size as isize);
-            if let Err(failure) = KafkaError::check(code) {
+            if let Err(error) = KafkaError::check(code) {
                 sys::rd_kafka_headers_destroy(list);
-                return Err(failure);
+                return Err(error);
             }
         }
         Ok(list)
     }
 }
 
-/// Why the last call of this thread failed.
-fn last_failure() -> KafkaError {
+/// The error of this thread's last call.
+fn last_error() -> KafkaError {
     // SAFETY: takes nothing.
     let code = unsafe { sys::rd_kafka_last_error() };
     KafkaError::check(code).err().unwrap_or_else(|| KafkaError::new(ErrorCode::Fail, "it failed"))

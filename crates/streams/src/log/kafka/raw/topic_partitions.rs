@@ -2,32 +2,31 @@ use std::ffi::{c_void, CStr};
 
 use rdkafka_sys as sys;
 
-use super::super::super::Result;
-use super::{text, ErrorCode, KafkaError};
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::text::text;
+use crate::log::Result as LogResult;
 
-/// Partitions, each with an offset, a note and what is wrong with it.
+/// A list of partitions, each with an offset, metadata and an error.
 pub struct TopicPartitionList(*mut sys::rd_kafka_topic_partition_list_t);
 
 // SAFETY: plain memory with one owner.
 unsafe impl Send for TopicPartitionList {}
 
-/// One partition of a list.
 pub struct TopicPartition<'a>(&'a sys::rd_kafka_topic_partition_t);
 
-/// The partitions of a list of librdkafka's.
+/// The partitions of a borrowed list.
 pub struct TopicPartitions<'a>(&'a [sys::rd_kafka_topic_partition_t]);
 
 impl TopicPartitionList {
-    /// An empty list.
     pub fn new() -> Self {
         // SAFETY: takes a size to begin with.
         Self(unsafe { sys::rd_kafka_topic_partition_list_new(8) })
     }
 
-    /// A copy of one of librdkafka's.
+    /// A copy of a list.
     ///
     /// # Safety
-    /// `list` is null or whole.
+    /// `list` is null or valid.
     pub(super) unsafe fn copy(list: *const sys::rd_kafka_topic_partition_list_t) -> Self {
         if list.is_null() {
             return Self::new();
@@ -36,11 +35,15 @@ impl TopicPartitionList {
         Self(unsafe { sys::rd_kafka_topic_partition_list_copy(list) })
     }
 
-    /// Adds a partition.
-    ///
     /// # Errors
-    /// For a topic's name that is none.
-    pub fn add(&mut self, topic: &str, partition: i32, offset: i64, note: &str) -> Result<()> {
+    /// If the topic's name contains a zero byte.
+    pub fn add(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        offset: i64,
+        metadata: &str,
+    ) -> LogResult<()> {
         let topic = text(topic)?;
         // SAFETY: our list; it copies the topic, and gives the note back to
         // the allocator that we take it from.
@@ -48,17 +51,21 @@ impl TopicPartitionList {
             let partition =
                 sys::rd_kafka_topic_partition_list_add(self.0, topic.as_ptr(), partition);
             (*partition).offset = offset;
-            if !note.is_empty() {
-                let memory = sys::rd_kafka_mem_malloc(std::ptr::null_mut(), note.len());
-                std::ptr::copy_nonoverlapping(note.as_ptr().cast::<c_void>(), memory, note.len());
+            if !metadata.is_empty() {
+                let memory = sys::rd_kafka_mem_malloc(std::ptr::null_mut(), metadata.len());
+                std::ptr::copy_nonoverlapping(
+                    metadata.as_ptr().cast::<c_void>(),
+                    memory,
+                    metadata.len(),
+                );
                 (*partition).metadata = memory;
-                (*partition).metadata_size = note.len();
+                (*partition).metadata_size = metadata.len();
             }
         }
         Ok(())
     }
 
-    /// Sets the offset of each by what is known of it.
+    /// Sets the offset of each partition.
     pub fn set_offsets(&mut self, mut offset: impl FnMut(TopicPartition<'_>) -> i64) {
         // SAFETY: our list of `cnt` whole elements, borrowed for writing.
         let partitions = unsafe {
@@ -70,7 +77,6 @@ impl TopicPartitionList {
         }
     }
 
-    /// What it holds.
     pub fn partitions(&self) -> TopicPartitions<'_> {
         // SAFETY: our list.
         unsafe { TopicPartitions::of(self.0) }
@@ -89,12 +95,12 @@ impl Drop for TopicPartitionList {
 }
 
 impl<'a> TopicPartitions<'a> {
-    /// Of a list of librdkafka's.
+    /// Borrows a list.
     ///
     /// # Safety
-    /// `list` is null or whole for `'a`.
+    /// `list` is null or valid for `'a`.
     pub(in super::super) unsafe fn of(list: *const sys::rd_kafka_topic_partition_list_t) -> Self {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match list.as_ref() {
                 Some(list) if list.cnt > 0 => {
@@ -105,46 +111,41 @@ impl<'a> TopicPartitions<'a> {
         }
     }
 
-    /// One by one.
     pub fn iter(&self) -> impl Iterator<Item = TopicPartition<'a>> + use<'a> {
         self.0.iter().map(TopicPartition)
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The first failure of one.
-    pub fn failure(&self) -> Option<KafkaError> {
-        self.0.iter().find_map(|partition| KafkaError::check(partition.err).err())
+    /// The first error of a partition.
+    pub fn check(&self) -> Result<(), KafkaError> {
+        self.0.iter().try_for_each(|partition| KafkaError::check(partition.err))
     }
 }
 
 impl<'a> TopicPartition<'a> {
-    /// One of librdkafka's.
     pub(super) fn of(partition: &'a sys::rd_kafka_topic_partition_t) -> Self {
         Self(partition)
     }
 
-    /// The topic's name.
     pub fn topic(&self) -> &'a str {
         // SAFETY: a zero-ended text that lives as long as its list.
         unsafe { CStr::from_ptr(self.0.topic) }.to_str().unwrap_or_default()
     }
 
-    /// The partition's number.
     pub fn partition(&self) -> i32 {
         self.0.partition
     }
 
-    /// The offset, if it is one.
+    /// The offset, if it is set.
     pub fn offset(&self) -> Option<i64> {
         (self.0.offset >= 0).then_some(self.0.offset)
     }
 
-    /// What was noted beside it.
-    pub fn note(&self) -> String {
+    /// The metadata of a commit.
+    pub fn metadata(&self) -> String {
         if self.0.metadata.is_null() {
             return String::new();
         }
@@ -155,7 +156,6 @@ impl<'a> TopicPartition<'a> {
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    /// What is wrong with it.
     pub fn code(&self) -> ErrorCode {
         ErrorCode::from(self.0.err)
     }

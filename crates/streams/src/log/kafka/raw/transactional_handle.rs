@@ -5,51 +5,53 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rdkafka_sys as sys;
 
-use super::{ms, ClientHandle, Conf, DeliveryReport, ErrorCode, KafkaError, TopicPartitionList};
+use super::client_handle::ClientHandle;
+use super::conf::Conf;
+use super::kafka_error::{ErrorCode, KafkaError};
+use super::message::DeliveryReport;
+use super::text::ms;
+use super::topic_partitions::TopicPartitionList;
 
-/// A producer's handle with transactions.
+/// A handle of a transactional producer.
 pub struct TransactionalHandle {
     handle: Arc<ClientHandle>,
-    /// Why the first record was not written; librdkafka's thread of the caller
-    /// notes it while it waits. Freed after the handle.
+    /// The error of the first undelivered record, set by the callback below.
+    /// Dropped after the handle.
     cause: Arc<Mutex<Option<KafkaError>>>,
 }
 
 impl TransactionalHandle {
-    /// With a handle made by `open`.
     pub fn new<E>(
         mut conf: Conf,
         open: impl FnOnce(Conf) -> Result<Arc<ClientHandle>, E>,
     ) -> Result<Self, E> {
         let cause = Arc::new(Mutex::new(None));
-        conf.delivered(note, Arc::as_ptr(&cause).cast_mut().cast());
+        conf.delivered(record_failed_delivery, Arc::as_ptr(&cause).cast_mut().cast());
         Ok(Self { handle: open(conf)?, cause })
     }
 
-    /// The handle, to produce with.
     pub fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
     }
 
-    /// Why the first record of this transaction was not written.
+    /// The error of the first undelivered record of this transaction.
     pub fn cause(&self) -> Option<KafkaError> {
         self.cause.lock().clone()
     }
 
-    /// Takes the place of any other with this id.
+    /// Fences off other producers of this id.
     pub fn init(&self, timeout: Duration) -> Result<(), KafkaError> {
         // SAFETY: our handle; the error is ours.
         unsafe { KafkaError::take(sys::rd_kafka_init_transactions(self.handle.raw(), ms(timeout))) }
     }
 
-    /// Begins one.
     pub fn begin(&self) -> Result<(), KafkaError> {
         *self.cause.lock() = None;
         // SAFETY: our handle; the error is ours.
         unsafe { KafkaError::take(sys::rd_kafka_begin_transaction(self.handle.raw())) }
     }
 
-    /// Adds commits of the member that these bytes name.
+    /// Adds commits of the member with this identity.
     pub fn send_offsets(
         &self,
         commits: &TopicPartitionList,
@@ -76,7 +78,6 @@ impl TransactionalHandle {
         }
     }
 
-    /// All of it is seen from now on.
     pub fn commit(&self, timeout: Duration) -> Result<(), KafkaError> {
         // SAFETY: our handle; the error is ours.
         unsafe {
@@ -84,15 +85,14 @@ impl TransactionalHandle {
         }
     }
 
-    /// Nothing of it is ever seen.
     pub fn abort(&self, timeout: Duration) -> Result<(), KafkaError> {
         // SAFETY: our handle; the error is ours.
         unsafe { KafkaError::take(sys::rd_kafka_abort_transaction(self.handle.raw(), ms(timeout))) }
     }
 }
 
-/// Called by librdkafka on the thread that waits in one of the calls above.
-unsafe extern "C" fn note(
+/// librdkafka calls this on the thread that waits in one of the calls above.
+unsafe extern "C" fn record_failed_delivery(
     _: *mut sys::rd_kafka_t,
     message: *const sys::rd_kafka_message_t,
     cause: *mut c_void,
@@ -102,10 +102,10 @@ unsafe extern "C" fn note(
     let (record, cause) =
         unsafe { (DeliveryReport::of(message), &*cause.cast::<Mutex<Option<KafkaError>>>()) };
     let code = record.code();
-    // Records of a transaction that is aborted are purged: no cause of it.
+    // An aborted transaction purges its records, which is not a cause.
     if !matches!(code, ErrorCode::NoError | ErrorCode::PurgeQueue | ErrorCode::PurgeInflight) {
-        let mut failure = KafkaError::of(code);
-        failure.text = format!("a record for topic {:?}: {}", record.topic(), failure.text);
-        cause.lock().get_or_insert(failure);
+        let mut error = KafkaError::of(code);
+        error.text = format!("a record for topic {:?}: {}", record.topic(), error.text);
+        cause.lock().get_or_insert(error);
     }
 }

@@ -2,15 +2,16 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::super::super::{
-    Commit, GroupDescription, MemberDescription, Result as LogResult,
+use super::options::{borrowed_error, slice_of, AdminOptions, EventType};
+use crate::log::kafka::raw::event_queue::{EventQueue, QueueEvent};
+use crate::log::kafka::raw::kafka_error::KafkaError;
+use crate::log::kafka::raw::text::{copied, text};
+use crate::log::kafka::raw::topic_partitions::{
+    TopicPartition, TopicPartitionList, TopicPartitions,
 };
-use super::super::{
-    copied, text, EventQueue, KafkaError, QueueEvent, TopicPartitionList, TopicPartitions,
-};
-use super::{all, shown, AdminOptions, EventType};
+use crate::log::{Commit, GroupDescription, MemberDescription, Result as LogResult};
 
-/// Asks for the names of all groups.
+/// Requests the names of all groups.
 pub fn list_groups(queue: &EventQueue, timeout: Duration) -> EventType {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPS;
@@ -20,23 +21,22 @@ pub fn list_groups(queue: &EventQueue, timeout: Duration) -> EventType {
     sys::RD_KAFKA_EVENT_LISTCONSUMERGROUPS_RESULT
 }
 
-/// The names that were asked for.
 pub fn read_names(event: &QueueEvent) -> Result<Vec<String>, KafkaError> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose lists and texts live as long.
     unsafe {
         let result = sys::rd_kafka_event_ListConsumerGroups_result(event.raw());
         let errors = sys::rd_kafka_ListConsumerGroups_result_errors(result, &raw mut count);
-        if let Some(failure) = all(errors, count).iter().find_map(|one| shown(*one)) {
-            return Err(failure);
+        if let Some(error) = slice_of(errors, count).iter().find_map(|one| borrowed_error(*one)) {
+            return Err(error);
         }
         let list = sys::rd_kafka_ListConsumerGroups_result_valid(result, &raw mut count);
         let name = |one: &*const _| copied(sys::rd_kafka_ConsumerGroupListing_group_id(*one));
-        Ok(all(list, count).iter().map(name).collect())
+        Ok(slice_of(list, count).iter().map(name).collect())
     }
 }
 
-/// Asks who is in these groups.
+/// Requests the members of these groups.
 pub fn describe_groups(
     queue: &EventQueue,
     names: &[String],
@@ -56,25 +56,24 @@ pub fn describe_groups(
     Ok(sys::RD_KAFKA_EVENT_DESCRIBECONSUMERGROUPS_RESULT)
 }
 
-/// The groups that were asked for; those that went away meanwhile are left
-/// out.
+/// The requested groups without those deleted meanwhile.
 pub fn read_groups(event: &QueueEvent) -> Vec<GroupDescription> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose lists and texts live as long.
     unsafe {
         let result = sys::rd_kafka_event_DescribeConsumerGroups_result(event.raw());
         let list = sys::rd_kafka_DescribeConsumerGroups_result_groups(result, &raw mut count);
-        let there = all(list, count)
-            .iter()
-            .filter(|one| shown(sys::rd_kafka_ConsumerGroupDescription_error(**one)).is_none());
+        let there = slice_of(list, count).iter().filter(|one| {
+            borrowed_error(sys::rd_kafka_ConsumerGroupDescription_error(**one)).is_none()
+        });
         there.map(|one| group(*one)).collect()
     }
 }
 
 /// # Safety
-/// `group` is whole.
+/// `group` is valid.
 unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> GroupDescription {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let state = sys::rd_kafka_ConsumerGroupDescription_state(group);
         let count = sys::rd_kafka_ConsumerGroupDescription_member_count(group);
@@ -82,9 +81,8 @@ unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Group
             let member = sys::rd_kafka_ConsumerGroupDescription_member(group, index);
             let assigned = sys::rd_kafka_MemberDescription_assignment(member);
             let list = sys::rd_kafka_MemberAssignment_partitions(assigned);
-            let name = |place: super::super::TopicPartition<'_>| {
-                format!("{}-{}", place.topic(), place.partition())
-            };
+            let name =
+                |place: TopicPartition<'_>| format!("{}-{}", place.topic(), place.partition());
             MemberDescription {
                 id: copied(sys::rd_kafka_MemberDescription_consumer_id(member)),
                 host: copied(sys::rd_kafka_MemberDescription_host(member)),
@@ -99,7 +97,7 @@ unsafe fn group(group: *const sys::rd_kafka_ConsumerGroupDescription_t) -> Group
     }
 }
 
-/// Asks how far a group has come.
+/// Requests the committed offsets of a group.
 pub fn committed(queue: &EventQueue, group: &str, timeout: Duration) -> LogResult<EventType> {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTCONSUMERGROUPOFFSETS;
@@ -117,7 +115,7 @@ pub fn committed(queue: &EventQueue, group: &str, timeout: Duration) -> LogResul
     Ok(sys::RD_KAFKA_EVENT_LISTCONSUMERGROUPOFFSETS_RESULT)
 }
 
-/// How far it has come, where it has.
+/// The offsets that are committed.
 pub fn read_committed(event: &QueueEvent) -> Result<Vec<Commit>, KafkaError> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose list lives as long.
@@ -125,14 +123,14 @@ pub fn read_committed(event: &QueueEvent) -> Result<Vec<Commit>, KafkaError> {
         let result = sys::rd_kafka_event_ListConsumerGroupOffsets_result(event.raw());
         let groups = sys::rd_kafka_ListConsumerGroupOffsets_result_groups(result, &raw mut count);
         let mut commits = Vec::new();
-        for one in all(groups, count) {
+        for one in slice_of(groups, count) {
             let partitions = partitions(*one)?;
             commits.extend(partitions.iter().filter_map(|partition| {
                 Some(Commit {
                     topic: partition.topic().to_owned(),
                     partition: partition.partition(),
                     offset: partition.offset()?,
-                    metadata: partition.note(),
+                    metadata: partition.metadata(),
                 })
             }));
         }
@@ -140,7 +138,7 @@ pub fn read_committed(event: &QueueEvent) -> Result<Vec<Commit>, KafkaError> {
     }
 }
 
-/// Sets how far a group has come.
+/// Sets committed offsets of a group.
 pub fn set_committed(
     queue: &EventQueue,
     group: &str,
@@ -161,28 +159,27 @@ pub fn set_committed(
     Ok(sys::RD_KAFKA_EVENT_ALTERCONSUMERGROUPOFFSETS_RESULT)
 }
 
-/// Whether they were set.
 pub fn read_set_committed(event: &QueueEvent) -> Result<(), KafkaError> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose list lives as long.
     unsafe {
         let result = sys::rd_kafka_event_AlterConsumerGroupOffsets_result(event.raw());
         let groups = sys::rd_kafka_AlterConsumerGroupOffsets_result_groups(result, &raw mut count);
-        all(groups, count).iter().try_for_each(|one| partitions(*one).map(drop))
+        slice_of(groups, count).iter().try_for_each(|one| partitions(*one).map(drop))
     }
 }
 
 /// # Safety
-/// `result` is whole for `'a`.
+/// `result` is valid for `'a`.
 unsafe fn partitions<'a>(
     result: *const sys::rd_kafka_group_result_t,
 ) -> Result<TopicPartitions<'a>, KafkaError> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
-        if let Some(failure) = shown(sys::rd_kafka_group_result_error(result)) {
-            return Err(failure);
+        if let Some(error) = borrowed_error(sys::rd_kafka_group_result_error(result)) {
+            return Err(error);
         }
         let partitions = TopicPartitions::of(sys::rd_kafka_group_result_partitions(result));
-        partitions.failure().map_or(Ok(partitions), Err)
+        partitions.check().map(|()| partitions)
     }
 }

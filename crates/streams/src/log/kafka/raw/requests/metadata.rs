@@ -2,20 +2,21 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::{copied, ms, ClientHandle, ErrorCode, EventQueue, KafkaError};
-use super::{AdminOptions, EventType};
+use super::options::{AdminOptions, EventType};
+use crate::log::kafka::raw::client_handle::ClientHandle;
+use crate::log::kafka::raw::event_queue::EventQueue;
+use crate::log::kafka::raw::kafka_error::{ErrorCode, KafkaError};
+use crate::log::kafka::raw::text::{copied, ms};
 
 /// A topic as the brokers list it.
 pub struct TopicLayout {
-    /// Its name.
     pub name: String,
-    /// Its partitions' numbers.
     pub partitions: Vec<i32>,
-    /// Copies of the first one.
+    /// The number of replicas of the first partition.
     pub replication: i32,
 }
 
-/// Asks who the brokers are: whether anybody answers.
+/// Requests the list of brokers, to find out whether a broker answers.
 pub fn cluster(queue: &EventQueue, timeout: Duration) -> EventType {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER;
@@ -25,7 +26,7 @@ pub fn cluster(queue: &EventQueue, timeout: Duration) -> EventType {
     sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
 }
 
-/// All topics that there are; waits for the answer.
+/// All topics; waits for the answer.
 pub fn metadata(handle: &ClientHandle, timeout: Duration) -> Result<Vec<TopicLayout>, KafkaError> {
     let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
     // SAFETY: our handle; the answer is ours, read and given back once.
@@ -36,16 +37,16 @@ pub fn metadata(handle: &ClientHandle, timeout: Duration) -> Result<Vec<TopicLay
         let all = &*found;
         let topics = slice(all.topics, all.topic_cnt);
         let there = topics.iter().filter(|topic| ErrorCode::from(topic.err) == ErrorCode::NoError);
-        let shapes = there.map(|topic| shape(topic)).collect();
+        let layouts = there.map(|topic| layout(topic)).collect();
         sys::rd_kafka_metadata_destroy(found);
-        Ok(shapes)
+        Ok(layouts)
     }
 }
 
 /// # Safety
-/// `topic` is whole.
-unsafe fn shape(topic: &sys::rd_kafka_metadata_topic) -> TopicLayout {
-    // SAFETY: as the caller says.
+/// `topic` is valid.
+unsafe fn layout(topic: &sys::rd_kafka_metadata_topic) -> TopicLayout {
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let partitions = slice(topic.partitions, topic.partition_cnt);
         let mut numbers: Vec<i32> = partitions.iter().map(|one| one.id).collect();
@@ -62,7 +63,7 @@ unsafe fn shape(topic: &sys::rd_kafka_metadata_topic) -> TopicLayout {
 /// `start` has so many for `'a`.
 unsafe fn slice<'a, T>(start: *const T, count: i32) -> &'a [T] {
     match usize::try_from(count) {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         Ok(count) if count > 0 => unsafe { std::slice::from_raw_parts(start, count) },
         _ => &[],
     }

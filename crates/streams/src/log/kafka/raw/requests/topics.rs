@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::super::super::super::{NewTopic, Result as LogResult};
-use super::super::{
-    copied, text, ErrorCode, EventQueue, KafkaError, QueueEvent, TopicPartition, TopicPartitionList,
-};
-use super::{all, AdminOptions, EventType};
+use super::options::{slice_of, AdminOptions, EventType};
+use crate::log::kafka::raw::event_queue::{EventQueue, QueueEvent};
+use crate::log::kafka::raw::kafka_error::{ErrorCode, KafkaError};
+use crate::log::kafka::raw::text::{copied, text, written};
+use crate::log::kafka::raw::topic_partitions::{TopicPartition, TopicPartitionList};
+use crate::log::{ErrorKind, LogError, NewTopic, Result as LogResult};
 
-/// Makes a topic.
 pub fn create(queue: &EventQueue, topic: &NewTopic, timeout: Duration) -> LogResult<EventType> {
     let handle = queue.handle();
     let options = AdminOptions::new(
@@ -45,7 +45,7 @@ pub fn create(queue: &EventQueue, topic: &NewTopic, timeout: Duration) -> LogRes
     Ok(sys::RD_KAFKA_EVENT_CREATETOPICS_RESULT)
 }
 
-/// Gives a topic more partitions.
+/// Adds partitions to a topic.
 pub fn grow(
     queue: &EventQueue,
     name: &str,
@@ -70,7 +70,6 @@ pub fn grow(
     Ok(sys::RD_KAFKA_EVENT_CREATEPARTITIONS_RESULT)
 }
 
-/// Deletes a topic.
 pub fn delete(queue: &EventQueue, name: &str, timeout: Duration) -> LogResult<EventType> {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DELETETOPICS;
@@ -85,7 +84,7 @@ pub fn delete(queue: &EventQueue, name: &str, timeout: Duration) -> LogResult<Ev
     Ok(sys::RD_KAFKA_EVENT_DELETETOPICS_RESULT)
 }
 
-/// Sets settings of a topic.
+/// Changes settings of a topic.
 pub fn configure(
     queue: &EventQueue,
     name: &str,
@@ -98,8 +97,8 @@ pub fn configure(
     let mut resource = resource(name)?;
     for (key, value) in settings {
         let (key, value) = (text(key)?, text(value)?);
-        // SAFETY: our resource, zero-ended texts; the error is ours. One is
-        // only given for a name that comes twice, which a map rules out.
+        // SAFETY: our resource, zero-ended texts; the error is ours. It only
+        // occurs for a duplicate name, which a map rules out.
         let _ = unsafe {
             let set = sys::rd_kafka_AlterConfigOpType_t::RD_KAFKA_ALTER_CONFIG_OP_TYPE_SET;
             KafkaError::take(sys::rd_kafka_ConfigResource_add_incremental_config(
@@ -118,7 +117,7 @@ pub fn configure(
     Ok(sys::RD_KAFKA_EVENT_INCREMENTALALTERCONFIGS_RESULT)
 }
 
-/// Asks for the settings of topics.
+/// Requests the settings of topics.
 pub fn settings(queue: &EventQueue, names: &[&str], timeout: Duration) -> LogResult<EventType> {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS;
@@ -143,10 +142,10 @@ pub fn read_settings(
     unsafe {
         let result = sys::rd_kafka_event_DescribeConfigs_result(event.raw());
         let list = sys::rd_kafka_DescribeConfigs_result_resources(result, &raw mut count);
-        for resource in all(list, count) {
+        for resource in slice_of(list, count) {
             check_resource(*resource)?;
             let list = sys::rd_kafka_ConfigResource_configs(*resource, &raw mut count);
-            let own = all(list, count).iter().filter(|entry| {
+            let own = slice_of(list, count).iter().filter(|entry| {
                 sys::rd_kafka_ConfigEntry_source(**entry)
                     == sys::rd_kafka_ConfigSource_t::RD_KAFKA_CONFIG_SOURCE_DYNAMIC_TOPIC_CONFIG
             });
@@ -161,8 +160,7 @@ pub fn read_settings(
     Ok(found)
 }
 
-/// Whether what was asked for is done; for all questions but those about
-/// settings and offsets.
+/// The result of a request that changes topics.
 pub fn read_done(event: &QueueEvent, answer: EventType) -> Result<(), KafkaError> {
     let mut count = 0;
     // SAFETY: an event of the kind that `answer` says, whose list lives as long.
@@ -184,23 +182,23 @@ pub fn read_done(event: &QueueEvent, answer: EventType) -> Result<(), KafkaError
                 let result = sys::rd_kafka_event_IncrementalAlterConfigs_result(event.raw());
                 let list =
                     sys::rd_kafka_IncrementalAlterConfigs_result_resources(result, &raw mut count);
-                return all(list, count).iter().try_for_each(|one| check_resource(*one));
+                return slice_of(list, count).iter().try_for_each(|one| check_resource(*one));
             }
         };
-        all(list, count).iter().try_for_each(|one| {
+        slice_of(list, count).iter().try_for_each(|one| {
             let code = ErrorCode::from(sys::rd_kafka_topic_result_error(*one));
             let text = copied(sys::rd_kafka_topic_result_error_string(*one));
             if code == ErrorCode::NoError {
                 Ok(())
             } else {
-                Err(said(code, text))
+                Err(topic_error(code, text))
             }
         })
     }
 }
 
-/// Asks for the first or last offsets of partitions: -2 or -1 in the list.
-pub fn ends(queue: &EventQueue, list: &TopicPartitionList, timeout: Duration) -> EventType {
+/// Requests the first (-2 in the list) or last (-1) offsets of partitions.
+pub fn offsets(queue: &EventQueue, list: &TopicPartitionList, timeout: Duration) -> EventType {
     let handle = queue.handle();
     let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_LISTOFFSETS;
     let options = AdminOptions::new(handle, what, timeout);
@@ -209,14 +207,13 @@ pub fn ends(queue: &EventQueue, list: &TopicPartitionList, timeout: Duration) ->
     sys::RD_KAFKA_EVENT_LISTOFFSETS_RESULT
 }
 
-/// The offsets that were asked for.
-pub fn read_ends(event: &QueueEvent) -> Result<Vec<(String, i32, i64)>, KafkaError> {
+pub fn read_offsets(event: &QueueEvent) -> Result<Vec<(String, i32, i64)>, KafkaError> {
     let mut count = 0;
     // SAFETY: an event of this kind, whose list lives as long.
     unsafe {
         let result = sys::rd_kafka_event_ListOffsets_result(event.raw());
         let list = sys::rd_kafka_ListOffsets_result_infos(result, &raw mut count);
-        let infos = all(list, count).iter();
+        let infos = slice_of(list, count).iter();
         infos
             .map(|info| {
                 let partition = &*sys::rd_kafka_ListOffsetsResultInfo_topic_partition(*info);
@@ -233,7 +230,7 @@ pub fn read_ends(event: &QueueEvent) -> Result<Vec<(String, i32, i64)>, KafkaErr
     }
 }
 
-/// A topic whose settings are meant.
+/// Names the topic of a settings request.
 struct ConfigResource(*mut sys::rd_kafka_ConfigResource_t);
 
 impl Drop for ConfigResource {
@@ -251,24 +248,24 @@ fn resource(name: &str) -> LogResult<ConfigResource> {
 }
 
 /// # Safety
-/// `resource` is whole.
+/// `resource` is valid.
 unsafe fn check_resource(
     resource: *const sys::rd_kafka_ConfigResource_t,
 ) -> Result<(), KafkaError> {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let code = ErrorCode::from(sys::rd_kafka_ConfigResource_error(resource));
         let text = copied(sys::rd_kafka_ConfigResource_error_string(resource));
         if code == ErrorCode::NoError {
             Ok(())
         } else {
-            Err(said(code, text))
+            Err(topic_error(code, text))
         }
     }
 }
 
-/// In the broker's words, where it has some.
-fn said(code: ErrorCode, text: String) -> KafkaError {
+/// The error with the broker's text, if it sent one.
+fn topic_error(code: ErrorCode, text: String) -> KafkaError {
     if text.is_empty() {
         KafkaError::of(code)
     } else {
@@ -276,7 +273,6 @@ fn said(code: ErrorCode, text: String) -> KafkaError {
     }
 }
 
-fn invalid(name: &str, why: &[u8]) -> super::super::super::super::LogError {
-    use super::super::super::super::{ErrorKind, LogError};
-    LogError::new(ErrorKind::Invalid, format!("topic {name:?}: {}", super::super::written(why)))
+fn invalid(name: &str, why: &[u8]) -> LogError {
+    LogError::new(ErrorKind::Invalid, format!("topic {name:?}: {}", written(why)))
 }
