@@ -5,7 +5,7 @@ require_relative "source_file"
 # The type names that the project defines, and what docs/GLOSSARY.md says of them.
 module TypeNames
   # Names that each module may define with a meaning of its own.
-  LOCAL = %w[Config Error Limits Stats Engine State Batch Client Span].freeze
+  LOCAL = %w[Config Error Limits Stats Engine State Batch Client Span Result].freeze
   # A command of the command line is a class of the command's name.
   COMMANDS = %r{\Alib/chaton/cli/}
   RUST = /^(?:pub(?:\([a-z:]+\))? )?(?:struct|enum|trait|union|type) ([A-Z]\w*)/
