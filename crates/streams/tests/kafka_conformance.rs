@@ -26,9 +26,9 @@ mod newer {
     use super::conformance;
     use crate::kafka_support::KafkaFixture;
 
-    struct Newer;
+    struct ConsumerProtocolFixture;
 
-    impl LogFixture for Newer {
+    impl LogFixture for ConsumerProtocolFixture {
         fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
             KafkaFixture.open(change)
         }
@@ -39,8 +39,8 @@ mod newer {
         }
     }
 
-    fn fixture() -> Newer {
-        Newer
+    fn fixture() -> ConsumerProtocolFixture {
+        ConsumerProtocolFixture
     }
 
     conformance!(fixture);

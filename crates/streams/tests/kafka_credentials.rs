@@ -11,9 +11,9 @@ use chaton_streams::log::conformance::fixture::{fill, read, record, topic, until
 use chaton_streams::log::{open, ErrorKind, LogError, MemberEvent, Position, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::{GroupSettings, LogSettings};
-use kafka_support::{Broker, Secured};
+use kafka_support::{Broker, SecureListeners};
 
-static SECURED: LazyLock<(String, Secured)> = LazyLock::new(|| {
+static SECURED: LazyLock<(String, SecureListeners)> = LazyLock::new(|| {
     let (broker, ports) = Broker::secured();
     let ca_file = broker.ca_file();
     kafka_support::keep(broker);
@@ -80,7 +80,7 @@ fn refused(log: &dyn RecordLog, hint: &str) {
 }
 
 #[test]
-fn a_password_is_taken_by_each_mechanism() {
+fn each_mechanism_accepts_the_password() {
     let (_, ports) = &*SECURED;
     for mechanism in [None, Some("PLAIN"), Some("SCRAM-SHA-256"), Some("SCRAM-SHA-512")] {
         round_trip(&*with("kafka", ports.sasl, |settings| user(settings, "secret", mechanism)));
@@ -88,7 +88,7 @@ fn a_password_is_taken_by_each_mechanism() {
 }
 
 #[test]
-fn a_wrong_password_is_told_once() {
+fn a_wrong_password_is_reported_once() {
     let (_, ports) = &*SECURED;
     for mechanism in ["PLAIN", "SCRAM-SHA-512"] {
         let log = with("kafka", ports.sasl, |settings| {
@@ -99,7 +99,7 @@ fn a_wrong_password_is_told_once() {
 }
 
 #[test]
-fn tls_is_spoken_with_the_right_authority() {
+fn tls_works_with_the_right_authority() {
     let (ca_file, ports) = &*SECURED;
     let authority = |settings: &mut LogSettings| settings.tls_ca_file = Some(ca_file.clone());
     round_trip(&*with("kafka+ssl", ports.tls, authority));
@@ -110,13 +110,13 @@ fn tls_is_spoken_with_the_right_authority() {
 }
 
 #[test]
-fn an_authority_that_is_not_trusted_is_told_once() {
+fn an_untrusted_authority_is_reported_once() {
     let (_, ports) = &*SECURED;
     refused(&*with("kafka+ssl", ports.tls, |_| {}), "tls_ca_file");
 }
 
 #[test]
-fn a_listener_of_another_kind_is_told() {
+fn a_listener_of_another_kind_is_reported() {
     let (_, ports) = &*SECURED;
     let log = with("kafka", ports.tls, |_| {});
     let events = told(&*log);

@@ -156,12 +156,12 @@ fn members_come_and_go_under_load() {
 }
 
 #[test]
-fn members_of_the_newer_protocol_come_and_go_under_load() {
+fn members_of_the_consumer_protocol_come_and_go_under_load() {
     come_and_go(Protocol::Consumer);
 }
 
 #[test]
-fn a_lasting_member_comes_back_to_its_partitions() {
+fn a_static_member_returns_to_its_partitions() {
     let log = kafka_support::log();
     let topic = topic(&*log, 4);
     let settings = group("lasting", &topic, Protocol::Classic);
@@ -189,7 +189,7 @@ fn a_lasting_member_comes_back_to_its_partitions() {
 }
 
 #[test]
-fn a_second_one_with_its_name_fences_it() {
+fn a_second_static_member_of_a_name_fences_the_first() {
     let log = kafka_support::log();
     let topic = topic(&*log, 1);
     let mut settings = group("fenced", &topic, Protocol::Classic);
@@ -200,13 +200,13 @@ fn a_second_one_with_its_name_fences_it() {
     until("the first is told", || {
         one.step(MOMENT);
         two.step(MOMENT);
-        one.troubles.iter().any(|error| error.kind == ErrorKind::Fenced)
+        one.errors.iter().any(|error| error.kind == ErrorKind::Fenced)
     });
-    assert_eq!(one.troubles.len(), 1, "{:?}", one.troubles);
+    assert_eq!(one.errors.len(), 1, "{:?}", one.errors);
 }
 
 #[test]
-fn who_polls_but_does_not_fetch_stays() {
+fn a_member_that_polls_without_fetching_stays() {
     let log = kafka_support::log();
     let topic = topic(&*log, 2);
     fill(&*log, &topic, 0, 0..10);
@@ -220,12 +220,12 @@ fn who_polls_but_does_not_fetch_stays() {
     while Instant::now() < end {
         member.step(MOMENT);
     }
-    assert_eq!((member.has.len(), member.troubles.len()), (2, 0), "{:?}", member.troubles);
+    assert_eq!((member.has.len(), member.errors.len()), (2, 0), "{:?}", member.errors);
     member.member.commit(&[commit(&topic, 0, 10, "")], true).unwrap();
 }
 
 #[test]
-fn a_commit_of_who_was_put_out_fails() {
+fn a_commit_of_a_removed_member_fails() {
     let log = kafka_support::log();
     let topic = topic(&*log, 1);
     let mut settings = group("out", &topic, Protocol::Classic);
@@ -249,7 +249,7 @@ fn a_commit_of_who_was_put_out_fails() {
 }
 
 #[test]
-fn a_broker_without_the_newer_protocol_is_told() {
+fn a_broker_without_the_consumer_protocol_is_reported() {
     let broker = Broker::set("group.coordinator.rebalance.protocols=classic");
     let log = broker.log();
     let topic = topic(&*log, 1);

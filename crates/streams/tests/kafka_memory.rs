@@ -39,7 +39,7 @@ fn pour(log: &dyn RecordLog, topic: &str) {
 }
 
 #[test]
-fn a_lag_is_not_held_in_memory() {
+fn a_lag_does_not_fill_the_memory() {
     let log = KafkaFixture.open(&|settings| {
         settings.buffer_bytes = BUFFER_BYTES;
         settings.produce_buffer_records = 10_000;

@@ -17,7 +17,7 @@ use chaton_streams::settings::GroupSettings;
 use kafka_support::KafkaFixture;
 
 #[test]
-fn each_compression_is_read_again() {
+fn records_of_each_compression_are_read() {
     for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
         let log = KafkaFixture.open(&|settings| settings.compression = Some(codec.into()));
         let topic = topic(&*log, 1);
@@ -84,7 +84,7 @@ fn keys_and_values_may_be_null_or_empty() {
 }
 
 #[test]
-fn a_record_that_the_topic_does_not_take_is_told_with_the_way_out() {
+fn a_record_too_large_for_the_topic_fails_with_advice() {
     let log = kafka_support::log();
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "2000")]);
     let producer = log.producer().unwrap();
@@ -130,7 +130,7 @@ fn owned(topic: &str, value: &[u8]) -> OwnedRecord {
 }
 
 #[test]
-fn what_was_aborted_is_not_seen() {
+fn aborted_records_are_not_visible() {
     let log = kafka_support::log();
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "2000")]);
     let mut transactor = log.transactional_producer(&name("id")).unwrap();
@@ -146,7 +146,7 @@ fn what_was_aborted_is_not_seen() {
 }
 
 #[test]
-fn a_second_transactor_takes_the_place_of_the_first() {
+fn a_second_producer_of_an_id_fences_the_first() {
     let log = kafka_support::log();
     let topic = topic(&*log, 1);
     let id = name("id");
@@ -162,7 +162,7 @@ fn a_second_transactor_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn a_topic_that_is_none_fails_its_transaction() {
+fn an_unknown_topic_fails_its_transaction() {
     let log = KafkaFixture.open(&|settings| settings.answer_timeout_ms = 20_000);
     let topic = topic(&*log, 1);
     let group = GroupSettings::new(&name("group"), &[&topic]);

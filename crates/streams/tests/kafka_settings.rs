@@ -20,7 +20,7 @@ fn property(name: &str, value: &str) -> LogError {
 }
 
 #[test]
-fn a_property_that_is_none_is_named_with_the_nearest() {
+fn an_unknown_property_is_reported_with_the_nearest_name() {
     let error = property("socket.keepalive.enabled", "true");
     assert!(error.message.contains("\"socket.keepalive.enable\""), "{error}");
     let error = refused(|settings| {
@@ -30,7 +30,7 @@ fn a_property_that_is_none_is_named_with_the_nearest() {
 }
 
 #[test]
-fn a_value_that_is_none_is_named() {
+fn a_wrong_value_is_reported_with_its_property() {
     let error = property("socket.keepalive.enable", "perhaps");
     assert!(error.message.contains("socket.keepalive.enable"), "{error}");
     assert!(error.message.contains("true or false"), "{error}");
@@ -45,7 +45,7 @@ fn a_value_that_is_none_is_named() {
 }
 
 #[test]
-fn what_would_break_a_promise_is_refused() {
+fn reserved_properties_are_refused() {
     for name in ["enable.auto.commit", "group.id", "bootstrap.servers", "transactional.id"] {
         let error = property(name, "true");
         assert!(error.message.contains("cannot be set"), "{error}");
@@ -59,7 +59,7 @@ fn what_would_break_a_promise_is_refused() {
 }
 
 #[test]
-fn credentials_are_whole_and_no_secret_is_told() {
+fn credentials_are_complete_and_never_shown() {
     let error = refused(|settings| settings.username = Some("me".into()));
     assert!(error.message.contains("go together"), "{error}");
     let mut settings = LogSettings::new("kafka+ssl://a:1,b:2");
@@ -69,7 +69,7 @@ fn credentials_are_whole_and_no_secret_is_told() {
 }
 
 #[test]
-fn properties_that_do_not_go_together_are_told_with_the_handle() {
+fn contradicting_properties_are_reported_when_the_handle_opens() {
     let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
     let mut group = GroupSettings::new("g", &["t"]);
     group.protocol = chaton_streams::settings::Protocol::Consumer;

@@ -48,7 +48,7 @@ fn failure(log: &dyn RecordLog, topic: &str) -> LogError {
 }
 
 #[test]
-fn a_broker_that_is_not_there_is_told_once() {
+fn an_unreachable_broker_is_reported_once() {
     let log = nobody();
     let events = told(&*log);
     let [MemberEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
@@ -59,7 +59,7 @@ fn a_broker_that_is_not_there_is_told_once() {
 }
 
 #[test]
-fn nobody_answers_any_other_either() {
+fn every_client_reports_an_unreachable_broker() {
     let log = nobody();
     let error = failure(&*log, "none");
     assert_eq!(error.kind, ErrorKind::Unreachable);
@@ -77,7 +77,7 @@ fn nobody_answers_any_other_either() {
 }
 
 #[test]
-fn a_host_without_an_address_is_told() {
+fn an_unresolvable_host_is_reported() {
     let mut settings = LogSettings::new("kafka://no-such-host.invalid:9092");
     settings.answer_timeout_ms = 2_000;
     let log = open(&settings).unwrap();
@@ -87,24 +87,24 @@ fn a_host_without_an_address_is_told() {
 }
 
 #[test]
-fn a_topic_that_comes_later_is_told_and_then_read() {
+fn a_topic_created_later_is_reported_and_then_read() {
     let log = kafka_support::log();
     let name = chaton_streams::log::conformance::fixture::name("late");
     let mut member = TestMember::join(&*log, &GroupSettings::new(&name, &[&name]));
     until("the topic is missed", || {
         member.step(MOMENT);
-        !member.troubles.is_empty()
+        !member.errors.is_empty()
     });
-    assert_eq!(member.troubles[0].kind, ErrorKind::UnknownTopic);
-    assert!(member.troubles[0].message.contains(&name), "{:?}", member.troubles);
+    assert_eq!(member.errors[0].kind, ErrorKind::UnknownTopic);
+    assert!(member.errors[0].message.contains(&name), "{:?}", member.errors);
     log.admin().unwrap().create(&new_topic(&name, 1, &[])).unwrap();
     fill(&*log, &name, 0, 0..5);
     member.read(5);
-    assert_eq!(member.troubles.len(), 1, "{:?}", member.troubles);
+    assert_eq!(member.errors.len(), 1, "{:?}", member.errors);
 }
 
 #[test]
-fn a_topic_that_nobody_has_fails_its_records() {
+fn an_unknown_topic_fails_its_records() {
     let name = chaton_streams::log::conformance::fixture::name("none");
     let error = failure(&*kafka_support::log(), &name);
     assert_eq!(error.kind, ErrorKind::UnknownTopic);
@@ -112,7 +112,7 @@ fn a_topic_that_nobody_has_fails_its_records() {
 }
 
 #[test]
-fn all_go_on_when_the_broker_was_killed_and_comes_back() {
+fn all_clients_continue_after_the_broker_restarts() {
     let broker = Broker::start();
     let log = broker.log();
     let topic = topic(&*log, 2);
@@ -134,7 +134,7 @@ fn all_go_on_when_the_broker_was_killed_and_comes_back() {
     send(1000..2000);
     until("the broker is missed", || {
         member.step(MOMENT);
-        !member.troubles.is_empty()
+        !member.errors.is_empty()
     });
     broker.again();
     send(2000..3000);
@@ -150,12 +150,12 @@ fn all_go_on_when_the_broker_was_killed_and_comes_back() {
         member.member.commit(&[commit(&topic, 0, 1500, "")], true).is_ok()
     });
     assert_eq!(log.admin().unwrap().committed("survivors").unwrap()[0].offset, 1500);
-    let outages = member.troubles.iter().filter(|one| one.message.contains("no broker answers"));
-    assert_eq!(outages.count(), 1, "{:?}", member.troubles);
+    let outages = member.errors.iter().filter(|one| one.message.contains("no broker answers"));
+    assert_eq!(outages.count(), 1, "{:?}", member.errors);
 }
 
 #[test]
-fn all_go_on_when_the_broker_was_paused() {
+fn all_clients_continue_after_a_pause_of_the_broker() {
     let broker = Broker::start();
     let log = broker.log();
     let topic = topic(&*log, 1);

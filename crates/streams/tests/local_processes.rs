@@ -210,7 +210,7 @@ fn wait_for(process: &mut Process, count: usize, read: &mut Vec<String>) {
 }
 
 #[test]
-fn the_partitions_of_the_dead_go_to_the_living() {
+fn partitions_of_dead_members_are_reassigned() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
     let log = open(path);

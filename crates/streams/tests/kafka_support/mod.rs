@@ -26,7 +26,7 @@ pub struct Broker {
 
 /// Ports of a broker's other listeners.
 #[derive(Clone, Copy)]
-pub struct Secured {
+pub struct SecureListeners {
     /// With SASL.
     pub sasl: u16,
     /// With TLS.
@@ -47,12 +47,12 @@ impl Broker {
     }
 
     /// One with listeners that want credentials.
-    pub fn secured() -> (Self, Secured) {
+    pub fn secured() -> (Self, SecureListeners) {
         let (broker, ports) = Self::with(|ports| {
             let names = ["--sasl", "--tls", "--sasl-tls"];
             names.iter().zip(ports).flat_map(|(n, p)| [(*n).into(), p.to_string()]).collect()
         });
-        (broker, Secured { sasl: ports[0], tls: ports[1], both: ports[2] })
+        (broker, SecureListeners { sasl: ports[0], tls: ports[1], both: ports[2] })
     }
 
     fn with(options: impl Fn(&[u16]) -> Vec<String>) -> (Self, Vec<u16>) {

@@ -1,11 +1,11 @@
-//! Looking after topics and groups.
+//! Managing topics and groups.
 
 use std::time::Duration;
 
 use super::fixture::*;
 use crate::log::{ErrorKind, PartitionOffsets};
 
-/// Partitions with their first and last offsets.
+/// A topic is described.
 pub fn a_topic_is_described(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = topic(&*log, 2);
@@ -18,8 +18,8 @@ pub fn a_topic_is_described(fixture: &dyn LogFixture) {
     assert!(admin.topics().unwrap().iter().any(|topic| topic.name == name));
 }
 
-/// And not again.
-pub fn a_topic_is_made_once(fixture: &dyn LogFixture) {
+/// A topic is created once.
+pub fn a_topic_is_created_once(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = topic(&*log, 1);
     let error = log.admin().unwrap().create(&new_topic(&name, 1, &[])).unwrap_err();
@@ -27,7 +27,7 @@ pub fn a_topic_is_made_once(fixture: &dyn LogFixture) {
     assert!(error.message.contains(&name), "{error}");
 }
 
-/// And not back.
+/// A topic grows.
 pub fn a_topic_grows(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = topic(&*log, 2);
@@ -37,7 +37,7 @@ pub fn a_topic_grows(fixture: &dyn LogFixture) {
     assert_eq!(admin.grow(&name, 3).unwrap_err().kind, ErrorKind::Invalid);
 }
 
-/// Those that were given first, and those that came later.
+/// Settings are kept.
 pub fn settings_are_kept(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = topic_with(&*log, 1, &[("retention.ms", "60000"), ("segment.bytes", "1048576")]);
@@ -51,7 +51,7 @@ pub fn settings_are_kept(fixture: &dyn LogFixture) {
     });
 }
 
-/// With its records.
+/// A deleted topic is gone.
 pub fn a_deleted_topic_is_gone(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = topic(&*log, 1);
@@ -65,8 +65,8 @@ pub fn a_deleted_topic_is_gone(fixture: &dyn LogFixture) {
     assert!(!admin.topics().unwrap().iter().any(|topic| topic.name == name));
 }
 
-/// By each call.
-pub fn what_is_unknown_is_said(fixture: &dyn LogFixture) {
+/// Unknown topics are reported.
+pub fn unknown_topics_are_reported(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let name = name("nowhere");
     let mut admin = log.admin().unwrap();
@@ -81,8 +81,8 @@ pub fn what_is_unknown_is_said(fixture: &dyn LogFixture) {
     assert_eq!(admin.committed(&name).unwrap(), []);
 }
 
-/// Names, numbers and settings.
-pub fn what_is_wrong_is_said(fixture: &dyn LogFixture) {
+/// Wrong arguments are reported.
+pub fn wrong_arguments_are_reported(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let mut admin = log.admin().unwrap();
     let wrong = [
@@ -97,7 +97,7 @@ pub fn what_is_wrong_is_said(fixture: &dyn LogFixture) {
     }
 }
 
-/// With their members and what these read.
+/// Groups are described.
 pub fn groups_are_described(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
@@ -123,7 +123,7 @@ pub fn groups_are_described(fixture: &dyn LogFixture) {
     });
 }
 
-/// While nobody reads.
+/// Offsets are set.
 pub fn offsets_are_set(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);

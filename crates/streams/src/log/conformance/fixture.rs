@@ -1,4 +1,4 @@
-//! What the cases have in common.
+//! What the cases share.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::{Chunk, NewRecord};
 use crate::settings::{GroupSettings, LogSettings};
 
-/// A log to try.
+/// A log under test.
 pub trait LogFixture: Sync {
     /// Opens the log with its settings changed, as another process would.
     fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog>;
@@ -28,7 +28,7 @@ pub trait LogFixture: Sync {
 
 /// How long a condition may take to come true.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How long one wait takes that may end without anything.
+/// How long a wait takes that may end without a result.
 pub const MOMENT: Duration = Duration::from_millis(100);
 /// Enough for any case.
 pub const LIMITS: Limits = Limits { records: 1000, bytes: 1 << 20 };
@@ -42,7 +42,7 @@ pub fn name(stem: &str) -> String {
     format!("{stem}-{}-{nanos:x}-{count}", std::process::id())
 }
 
-/// Waits until `condition` is true; each try should wait a moment itself.
+/// Waits until `condition` is true; each check should wait a moment itself.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
@@ -50,7 +50,7 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The log as it is by default.
+/// The log with default settings.
 pub fn log(fixture: &dyn LogFixture) -> Arc<dyn RecordLog> {
     fixture.open(&|_| {})
 }
@@ -60,7 +60,7 @@ pub fn partition(topic: &str, number: i32) -> Partition {
     Partition { topic: topic.into(), number }
 }
 
-/// A new topic of so many partitions, ready for use.
+/// A new topic, ready for use.
 pub fn topic(log: &dyn RecordLog, partitions: i32) -> String {
     topic_with(log, partitions, &[])
 }
@@ -74,7 +74,7 @@ pub fn topic_with(log: &dyn RecordLog, partitions: i32, settings: &[(&str, &str)
     name
 }
 
-/// A topic as it shall be.
+/// The description of a topic to be created.
 pub fn new_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) -> NewTopic {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     NewTopic {
@@ -85,7 +85,7 @@ pub fn new_topic(name: &str, partitions: i32, settings: &[(&str, &str)]) -> NewT
     }
 }
 
-/// Whether a topic has so many partitions by now; waits a moment if not.
+/// Whether a topic has this many partitions; waits a moment if not.
 pub fn settled(admin: &mut dyn AdminClient, name: &str, partitions: i32) -> bool {
     let found = admin.topic(name);
     let there = matches!(&found, Ok(Some(topic)) if topic.partitions.len() == partitions as usize);
@@ -137,7 +137,7 @@ pub fn texts(chunk: &Chunk) -> Vec<String> {
     (0..chunk.len()).map(text).collect()
 }
 
-/// Reads so many values of a partition.
+/// Reads this many values of a partition.
 pub fn read(
     log: &dyn RecordLog,
     topic: &str,
@@ -155,44 +155,44 @@ pub fn read(
     values
 }
 
-/// A member of a group with what it has got.
+/// A member of a group, with what it has received.
 pub struct TestMember {
     /// The member.
     pub member: Box<dyn GroupMember>,
     /// Ends its waits.
-    pub bell: Arc<EventFd>,
-    /// What it may read.
+    pub notifier: Arc<EventFd>,
+    /// Its partitions.
     pub has: Vec<Assignment>,
-    /// What was revoked and is not released: with [`TestMember::keeps`].
+    /// Revoked partitions that are not released, with [`TestMember::keeps`].
     pub revoked: Vec<Partition>,
     /// Revoked partitions are kept until the case releases them.
     pub keeps: bool,
     /// Values it has read, with their partitions and offsets.
     pub values: Vec<(Partition, i64, String)>,
-    /// Partitions whose ends were told.
+    /// Partitions whose ends were reported.
     pub ends: Vec<Partition>,
-    /// What went wrong.
-    pub troubles: Vec<LogError>,
+    /// The reported errors.
+    pub errors: Vec<LogError>,
 }
 
 impl TestMember {
     /// Joins a group.
     pub fn join(log: &dyn RecordLog, group: &GroupSettings) -> Self {
-        let bell = Arc::new(EventFd::new().unwrap());
-        let member = log.member(group, &bell).unwrap();
+        let notifier = Arc::new(EventFd::new().unwrap());
+        let member = log.member(group, &notifier).unwrap();
         Self {
             member,
-            bell,
+            notifier,
             has: Vec::new(),
             revoked: Vec::new(),
             keeps: false,
             values: Vec::new(),
             ends: Vec::new(),
-            troubles: Vec::new(),
+            errors: Vec::new(),
         }
     }
 
-    /// Takes part once, without reading.
+    /// Polls once, without reading.
     pub fn step(&mut self, timeout: Duration) {
         self.member.wait(timeout);
         let mut events = Vec::new();
@@ -212,7 +212,7 @@ impl TestMember {
                 MemberEvent::PartitionEof(partition) => self.ends.push(partition),
                 MemberEvent::CommitFailed(error)
                 | MemberEvent::Error(error)
-                | MemberEvent::Fatal(error) => self.troubles.push(error),
+                | MemberEvent::Fatal(error) => self.errors.push(error),
             }
         }
     }
@@ -221,7 +221,7 @@ impl TestMember {
         self.has.retain(|one| !gone.contains(&one.partition));
     }
 
-    /// Reads what there is of all it has; answers how many records.
+    /// Reads all available records, and returns their number.
     pub fn fetch(&mut self) -> usize {
         let before = self.values.len();
         for assigned in self.has.clone() {
@@ -236,7 +236,7 @@ impl TestMember {
         self.values.len() - before
     }
 
-    /// Takes part and reads until it has so many values.
+    /// Polls and reads until it has this many values.
     pub fn read(&mut self, count: usize) {
         until("the member has read", || {
             self.fetch();
@@ -248,7 +248,7 @@ impl TestMember {
         });
     }
 
-    /// Takes part until it has so many partitions.
+    /// Polls until it has this many partitions.
     pub fn has(&mut self, count: usize) {
         until("the member has its partitions", || {
             let enough = self.has.len() == count;

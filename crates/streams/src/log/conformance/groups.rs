@@ -6,7 +6,7 @@ use super::fixture::*;
 use crate::log::Position;
 use crate::settings::Start;
 
-/// Of all partitions, in the order of each.
+/// One member reads all.
 pub fn one_member_reads_all(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 3);
@@ -23,8 +23,8 @@ pub fn one_member_reads_all(fixture: &dyn LogFixture) {
     assert!(member.has.iter().all(|assigned| assigned.committed.is_none()));
 }
 
-/// By its commits, waited for or not.
-pub fn a_group_goes_on_where_it_was(fixture: &dyn LogFixture) {
+/// A group continues at its commits.
+pub fn a_group_continues_at_its_commits(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     let group = fixture.group(&name("group"), &[&topic]);
@@ -36,15 +36,15 @@ pub fn a_group_goes_on_where_it_was(fixture: &dyn LogFixture) {
         let (_, offset, _) = member.values[4];
         member.member.commit(&[commit(&topic, 0, offset + 1, "")], wait).unwrap();
         member.member.leave(PATIENCE);
-        assert_eq!(member.troubles, []);
+        assert_eq!(member.errors, []);
     }
     let mut member = TestMember::join(&*log, &group);
     member.has(1);
     assert_eq!(member.has[0].committed, Some(15));
 }
 
-/// With the commit; the longest there is.
-pub fn metadata_comes_back(fixture: &dyn LogFixture) {
+/// Metadata is kept with the commit.
+pub fn metadata_is_kept_with_the_commit(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
     let group = fixture.group(&name("group"), &[&topic]);
@@ -64,8 +64,8 @@ pub fn metadata_comes_back(fixture: &dyn LogFixture) {
     assert_eq!(noted, [(Some(5), "two"), (Some(4), long.as_str())]);
 }
 
-/// Then it reads only what comes.
-pub fn a_group_may_begin_at_the_end(fixture: &dyn LogFixture) {
+/// A group can begin at the end.
+pub fn a_group_can_begin_at_the_end(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
@@ -83,8 +83,8 @@ pub fn a_group_may_begin_at_the_end(fixture: &dyn LogFixture) {
     assert_eq!(member.numbers(), [10, 11]);
 }
 
-/// Each reads all and commits for itself.
-pub fn groups_do_not_meet(fixture: &dyn LogFixture) {
+/// Groups are independent.
+pub fn groups_are_independent(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
@@ -97,19 +97,19 @@ pub fn groups_do_not_meet(fixture: &dyn LogFixture) {
     }
 }
 
-/// From another thread; one that rang before counts.
-pub fn a_bell_ends_a_wait(fixture: &dyn LogFixture) {
+/// A notifier ends a wait.
+pub fn a_notifier_ends_a_wait(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     let mut member = TestMember::join(&*log, &fixture.group(&name("group"), &[&topic]));
     member.has(1);
     let began = Instant::now();
-    member.bell.notify();
+    member.notifier.notify();
     member.member.wait(PATIENCE);
     assert!(began.elapsed() < PATIENCE);
 }
 
-/// Of another producer, soon.
+/// A record ends a wait.
 pub fn a_record_ends_a_wait(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
@@ -126,8 +126,8 @@ pub fn a_record_ends_a_wait(fixture: &dyn LogFixture) {
     assert!(began.elapsed() < PATIENCE);
 }
 
-/// Back and forth.
-pub fn reading_goes_on_elsewhere(fixture: &dyn LogFixture) {
+/// A seek moves the position.
+pub fn a_seek_moves_the_position(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
@@ -147,8 +147,8 @@ pub fn reading_goes_on_elsewhere(fixture: &dyn LogFixture) {
     assert_eq!(member.numbers(), [10]);
 }
 
-/// To who asked for it, each time it is come to.
-pub fn the_end_is_told(fixture: &dyn LogFixture) {
+/// The end of a partition is reported.
+pub fn the_end_of_a_partition_is_reported(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..3);
@@ -167,7 +167,7 @@ pub fn the_end_is_told(fixture: &dyn LogFixture) {
     }
 }
 
-/// Once something was read.
+/// The end offset is known.
 pub fn the_end_offset_is_known(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -180,7 +180,7 @@ pub fn the_end_offset_is_known(fixture: &dyn LogFixture) {
     });
 }
 
-/// By one member.
+/// Several topics are read.
 pub fn several_topics_are_read(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let (one, two) = (topic(&*log, 2), topic(&*log, 1));

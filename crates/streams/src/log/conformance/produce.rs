@@ -8,7 +8,7 @@ use crate::log::{ErrorKind, Position};
 use crate::receipt::Receipt;
 use crate::record::NewRecord;
 
-/// Key, value, headers and timestamp, any bytes and none.
+/// Records come back as they were sent.
 pub fn records_come_back_as_they_were_sent(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -44,8 +44,8 @@ pub fn records_come_back_as_they_were_sent(fixture: &dyn LogFixture) {
     assert!(read[0].offset() < read[1].offset() && read[1].offset() < read[2].offset());
 }
 
-/// Partition and offset.
-pub fn a_receipt_tells_where(fixture: &dyn LogFixture) {
+/// A receipt tells partition and offset.
+pub fn a_receipt_tells_partition_and_offset(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
     let producer = log.producer().unwrap();
@@ -56,8 +56,8 @@ pub fn a_receipt_tells_where(fixture: &dyn LogFixture) {
     assert_eq!(send(&*producer, &to(0)).unwrap().offset, 0);
 }
 
-/// By murmur2, as Java's client.
-pub fn keys_go_where_kafka_puts_them(fixture: &dyn LogFixture) {
+/// Keys go to the same partitions as in kafka.
+pub fn keys_go_to_the_same_partitions_as_in_kafka(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 10);
     let producer = log.producer().unwrap();
@@ -75,7 +75,7 @@ pub fn keys_go_where_kafka_puts_them(fixture: &dyn LogFixture) {
     }
 }
 
-/// Of what was sent to one partition.
+/// Order is kept.
 pub fn order_is_kept(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -84,7 +84,7 @@ pub fn order_is_kept(fixture: &dyn LogFixture) {
     assert!(read.iter().enumerate().all(|(at, text)| *text == at.to_string()));
 }
 
-/// And goes there whatever its key.
+/// A partition can be named.
 pub fn a_partition_can_be_named(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 3);
@@ -95,8 +95,8 @@ pub fn a_partition_can_be_named(fixture: &dyn LogFixture) {
     }
 }
 
-/// At once, or by the receipt.
-pub fn a_partition_that_is_none_is_refused(fixture: &dyn LogFixture) {
+/// An unknown partition is refused.
+pub fn an_unknown_partition_is_refused(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
     let producer = log.producer().unwrap();
@@ -104,7 +104,7 @@ pub fn a_partition_that_is_none_is_refused(fixture: &dyn LogFixture) {
     assert_eq!(send(&*producer, &wrong).unwrap_err().kind, ErrorKind::UnknownTopic);
 }
 
-/// At once, or by the receipt; the next one is taken.
+/// A record too large is refused.
 pub fn a_record_too_large_is_refused(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -115,8 +115,8 @@ pub fn a_record_too_large_is_refused(fixture: &dyn LogFixture) {
     send(&*producer, &record(&topic, b"small")).unwrap();
 }
 
-/// And there is room again; nothing is lost over it.
-pub fn a_full_buffer_says_so(fixture: &dyn LogFixture) {
+/// A full buffer is reported.
+pub fn a_full_buffer_is_reported(fixture: &dyn LogFixture) {
     let log = fixture.open(&|settings| settings.produce_buffer_records = 20);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
@@ -139,8 +139,8 @@ pub fn a_full_buffer_says_so(fixture: &dyn LogFixture) {
     assert_eq!(read(&*log, &topic, 0, Position::Earliest, 2000).len(), 2000);
 }
 
-/// Of what was sent before.
-pub fn a_flush_leaves_nothing(fixture: &dyn LogFixture) {
+/// A flush empties the buffer.
+pub fn a_flush_empties_the_buffer(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();
@@ -154,7 +154,7 @@ pub fn a_flush_leaves_nothing(fixture: &dyn LogFixture) {
     assert!(receipt.is_done());
 }
 
-/// At once, each record once.
+/// Many threads produce.
 pub fn many_threads_produce(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -183,7 +183,7 @@ pub fn many_threads_produce(fixture: &dyn LogFixture) {
     }
 }
 
-/// By who does not want to know.
+/// A receipt is not needed.
 pub fn a_receipt_is_not_needed(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);

@@ -6,8 +6,8 @@ use super::fixture::*;
 use crate::log::{ErrorKind, Limits, Position};
 use crate::record::NewRecord;
 
-/// The beginning, the end, an offset.
-pub fn reading_begins_where_told(fixture: &dyn LogFixture) {
+/// Reading begins at the given position.
+pub fn reading_begins_at_the_given_position(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
@@ -25,7 +25,7 @@ pub fn reading_begins_where_told(fixture: &dyn LogFixture) {
     assert_eq!(seen, ["10"]);
 }
 
-/// The first record of that time or later.
+/// Reading begins at a time.
 pub fn reading_begins_at_a_time(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -47,7 +47,7 @@ pub fn reading_begins_at_a_time(fixture: &dyn LogFixture) {
     assert!(reader.next(LIMITS, MOMENT).unwrap().is_none());
 }
 
-/// Of records, and of bytes as far as records allow.
+/// Limits hold.
 pub fn limits_hold(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -67,7 +67,7 @@ pub fn limits_hold(fixture: &dyn LogFixture) {
     }
 }
 
-/// Which another one writes.
+/// A wait ends with a record.
 pub fn a_wait_ends_with_a_record(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -79,7 +79,7 @@ pub fn a_wait_ends_with_a_record(fixture: &dyn LogFixture) {
     });
 }
 
-/// From another thread.
+/// A wait is interrupted.
 pub fn a_wait_is_interrupted(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -94,7 +94,7 @@ pub fn a_wait_is_interrupted(fixture: &dyn LogFixture) {
     assert!(began.elapsed() < PATIENCE);
 }
 
-/// When nothing comes.
+/// A wait ends in time.
 pub fn a_wait_ends_in_time(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
@@ -104,8 +104,8 @@ pub fn a_wait_ends_in_time(fixture: &dyn LogFixture) {
     assert!(began.elapsed() >= MOMENT && began.elapsed() < PATIENCE);
 }
 
-/// At once, or by the first read.
-pub fn what_is_not_there_is_not_read(fixture: &dyn LogFixture) {
+/// An unknown partition is not read.
+pub fn an_unknown_partition_is_not_read(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     for wrong in [partition(&name("nowhere"), 0), partition(&topic, 5)] {
@@ -116,8 +116,8 @@ pub fn what_is_not_there_is_not_read(fixture: &dyn LogFixture) {
     }
 }
 
-/// Larger than what is asked for.
-pub fn a_large_record_comes_whole(fixture: &dyn LogFixture) {
+/// A large record is read whole.
+pub fn a_large_record_is_read_whole(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 1);
     let producer = log.producer().unwrap();

@@ -9,7 +9,7 @@ fn partitions(member: &TestMember) -> BTreeSet<Partition> {
     member.has.iter().map(|assigned| assigned.partition.clone()).collect()
 }
 
-/// Lets all take part until the condition holds.
+/// Lets all members take part until the condition holds.
 fn together(what: &str, members: &mut [TestMember], over: impl Fn(&[TestMember]) -> bool) {
     until(what, || {
         let reached = over(members);
@@ -27,7 +27,7 @@ fn is_shared(members: &[TestMember], total: usize) -> bool {
     all.len() == total && sizes.iter().sum::<usize>() == total && even
 }
 
-/// Each partition is one member's.
+/// Two members share.
 pub fn two_members_share(fixture: &dyn LogFixture) {
     let (one, two) = (log(fixture), log(fixture));
     let topic = topic(&*one, 4);
@@ -46,8 +46,8 @@ pub fn two_members_share(fixture: &dyn LogFixture) {
     }
 }
 
-/// By the others, who go on where it had come to.
-pub fn who_leaves_is_replaced(fixture: &dyn LogFixture) {
+/// The partitions of a leaving member are reassigned.
+pub fn the_partitions_of_a_leaving_member_are_reassigned(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
     (0..2).for_each(|number| fill(&*log, &topic, number, 0..8));
@@ -63,8 +63,8 @@ pub fn who_leaves_is_replaced(fixture: &dyn LogFixture) {
     assert_eq!((got.committed, got.metadata.as_str()), (Some(7), "note"));
 }
 
-/// Before another one gets it; what is committed until then counts.
-pub fn a_partition_is_released_first(fixture: &dyn LogFixture) {
+/// A partition moves after its release.
+pub fn a_partition_moves_after_its_release(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 2);
     (0..2).for_each(|number| fill(&*log, &topic, number, 0..8));
@@ -86,7 +86,7 @@ pub fn a_partition_is_released_first(fixture: &dyn LogFixture) {
     assert_eq!(members[0].has.len(), 1);
 }
 
-/// And in the end all is shared evenly, nothing twice.
+/// Members come and go.
 pub fn members_come_and_go(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let topic = topic(&*log, 6);

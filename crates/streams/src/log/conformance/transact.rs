@@ -1,4 +1,4 @@
-//! Records and commits in one.
+//! Transactions of records and commits.
 
 use super::fixture::*;
 use crate::log::{ErrorKind, Position, RecordLog};
@@ -19,8 +19,8 @@ fn committed(log: &dyn RecordLog, group: &str) -> Vec<(i32, i64)> {
     all.into_iter().map(|commit| (commit.partition, commit.offset)).collect()
 }
 
-/// Records and how far the group has come.
-pub fn a_transaction_is_seen_whole(fixture: &dyn LogFixture) {
+/// A transaction is visible as a whole.
+pub fn a_transaction_is_visible_as_a_whole(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let (from, to) = (topic(&*log, 1), topic(&*log, 1));
     let group = name("group");
@@ -39,7 +39,7 @@ pub fn a_transaction_is_seen_whole(fixture: &dyn LogFixture) {
     assert_eq!(values, (0..10).map(|value| value.to_string()).collect::<Vec<_>>());
 }
 
-/// And topics.
+/// A transaction goes to several partitions.
 pub fn a_transaction_goes_to_several_partitions(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let (from, one, two) = (topic(&*log, 1), topic(&*log, 2), topic(&*log, 1));
@@ -57,8 +57,8 @@ pub fn a_transaction_goes_to_several_partitions(fixture: &dyn LogFixture) {
     assert_eq!(read(&*log, &two, 0, Position::Earliest, 3), ["6", "7", "8"]);
 }
 
-/// Nothing of its transaction is seen.
-pub fn who_left_is_fenced(fixture: &dyn LogFixture) {
+/// A member that left is fenced.
+pub fn a_member_that_left_is_fenced(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let (from, to) = (topic(&*log, 1), topic(&*log, 1));
     let group = name("group");
@@ -80,7 +80,7 @@ pub fn who_left_is_fenced(fixture: &dyn LogFixture) {
     assert_eq!(read(&*log, &to, 0, Position::Earliest, 1), ["3"]);
 }
 
-/// Without a record.
+/// Commits alone are a transaction.
 pub fn commits_alone_are_a_transaction(fixture: &dyn LogFixture) {
     let log = log(fixture);
     let from = topic(&*log, 1);

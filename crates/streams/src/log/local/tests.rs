@@ -8,9 +8,9 @@ use super::*;
 use crate::log::conformance::fixture::LogFixture;
 
 /// A log in a folder that goes with it.
-pub(super) struct Temporary(tempfile::TempDir);
+pub(super) struct TempLog(tempfile::TempDir);
 
-impl Temporary {
+impl TempLog {
     pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -28,7 +28,7 @@ impl Temporary {
     }
 }
 
-impl LogFixture for Temporary {
+impl LogFixture for TempLog {
     fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
         let mut settings = LogSettings::new(&format!("log://{}", self.path().display()));
         change(&mut settings);
@@ -41,8 +41,8 @@ struct Shared;
 
 impl LogFixture for Shared {
     fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
-        static PLACE: OnceLock<Temporary> = OnceLock::new();
-        PLACE.get_or_init(Temporary::new).open(change)
+        static PLACE: OnceLock<TempLog> = OnceLock::new();
+        PLACE.get_or_init(TempLog::new).open(change)
     }
 }
 

@@ -6,23 +6,23 @@ use crate::log::local::segment;
 use crate::log::ErrorKind;
 
 #[test]
-fn a_topic_that_is_made_later_is_found() {
-    let place = Temporary::new();
+fn a_topic_created_later_is_found() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.partitions = 3);
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     for _ in 0..3 {
         member.step(Duration::ZERO);
     }
-    assert_eq!(member.troubles.len(), 1, "said once: {:?}", member.troubles);
-    assert_eq!(member.troubles[0].kind, ErrorKind::UnknownTopic);
+    assert_eq!(member.errors.len(), 1, "said once: {:?}", member.errors);
+    assert_eq!(member.errors[0].kind, ErrorKind::UnknownTopic);
     fill(&*log, "t", 0, 0..5);
     member.read(5);
     assert_eq!(member.has.len(), 3);
 }
 
 #[test]
-fn a_topic_that_grows_is_read_whole() {
-    let place = Temporary::new();
+fn added_partitions_are_read() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
@@ -34,8 +34,8 @@ fn a_topic_that_grows_is_read_whole() {
 }
 
 #[test]
-fn a_topic_that_is_made_again_is_read_from_its_start() {
-    let place = Temporary::new();
+fn a_topic_that_was_created_again_is_read_from_its_start() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
@@ -50,8 +50,8 @@ fn a_topic_that_is_made_again_is_read_from_its_start() {
 }
 
 #[test]
-fn damage_is_told_and_read_over() {
-    let place = Temporary::new();
+fn damage_is_reported_and_skipped() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..100);
@@ -63,15 +63,15 @@ fn damage_is_told_and_read_over() {
     member.read(99);
     until("the damage is told", || {
         member.step(MOMENT);
-        !member.troubles.is_empty()
+        !member.errors.is_empty()
     });
-    assert_eq!((member.troubles.len(), member.troubles[0].kind), (1, ErrorKind::Corrupt));
-    assert!(member.troubles[0].message.contains(path.to_str().unwrap()), "{}", member.troubles[0]);
+    assert_eq!((member.errors.len(), member.errors[0].kind), (1, ErrorKind::Corrupt));
+    assert!(member.errors[0].message.contains(path.to_str().unwrap()), "{}", member.errors[0]);
 }
 
 #[test]
-fn who_has_lost_its_place_hears_of_it() {
-    let place = Temporary::new();
+fn a_removed_member_learns_that_it_lost_its_partitions() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
@@ -97,8 +97,8 @@ fn who_has_lost_its_place_hears_of_it() {
 }
 
 #[test]
-fn a_member_that_is_dropped_has_left() {
-    let place = Temporary::new();
+fn a_dropped_member_leaves_the_group() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
@@ -111,7 +111,7 @@ fn a_member_that_is_dropped_has_left() {
 
 #[test]
 fn many_partitions_need_few_descriptors() {
-    let place = Temporary::in_memory();
+    let place = TempLog::in_memory();
     let log = place.open(&|settings| settings.durable = false);
     log.admin().unwrap().create(&new_topic("t", 300, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -138,8 +138,8 @@ fn many_partitions_need_few_descriptors() {
 }
 
 #[test]
-fn nothing_wakes_a_member_that_has_nothing_to_do() {
-    let place = Temporary::new();
+fn an_idle_member_is_not_woken() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
@@ -155,14 +155,14 @@ fn nothing_wakes_a_member_that_has_nothing_to_do() {
     fill(&*log, "t", 0, 0..1);
     member.member.wait(PATIENCE);
     assert!(member.member.was_notified());
-    member.bell.notify();
+    member.notifier.notify();
     member.member.wait(PATIENCE);
     assert!(member.member.was_notified());
 }
 
 #[test]
-fn a_release_that_could_not_be_said_is_said_later() {
-    let place = Temporary::new();
+fn a_failed_release_is_repeated() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
@@ -189,8 +189,8 @@ fn a_release_that_could_not_be_said_is_said_later() {
 }
 
 #[test]
-fn who_cannot_be_looked_at_keeps_its_partitions() {
-    let place = Temporary::new();
+fn a_member_that_cannot_be_checked_keeps_its_partitions() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let group = GroupSettings::new("g", &["t"]);
@@ -205,7 +205,7 @@ fn who_cannot_be_looked_at_keeps_its_partitions() {
     let mut second = TestMember::join(&*log, &group);
     second.step(MOMENT);
     second.step(MOMENT);
-    assert_eq!((second.has.len(), second.troubles.len()), (0, 1), "{:?}", second.troubles);
+    assert_eq!((second.has.len(), second.errors.len()), (0, 1), "{:?}", second.errors);
     first.member.commit(&[commit("t", 0, 0, "")], true).unwrap();
     std::fs::remove_file(&name).unwrap();
     std::fs::rename(&aside, &name).unwrap();
@@ -217,8 +217,8 @@ fn who_cannot_be_looked_at_keeps_its_partitions() {
 }
 
 #[test]
-fn a_commit_beyond_the_end_is_told_and_the_end_counts() {
-    let place = Temporary::new();
+fn a_commit_past_the_end_is_reported_and_moved_to_the_end() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..5);
@@ -234,13 +234,13 @@ fn a_commit_beyond_the_end_is_told_and_the_end_counts() {
     member.read(2);
     member.step(Duration::ZERO);
     assert_eq!(member.numbers(), [5, 6]);
-    assert_eq!(member.troubles.len(), 1, "told once");
-    assert!(member.troubles[0].message.contains("99"), "{}", member.troubles[0]);
+    assert_eq!(member.errors.len(), 1, "told once");
+    assert!(member.errors[0].message.contains("99"), "{}", member.errors[0]);
 }
 
 #[test]
 fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 600_000);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
@@ -249,23 +249,23 @@ fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
     let held = lock.acquire(PATIENCE).unwrap();
     member.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
     member.step(MOMENT);
-    assert_eq!(member.troubles.len(), 1, "the commit failed: {:?}", member.troubles);
+    assert_eq!(member.errors.len(), 1, "the commit failed: {:?}", member.errors);
     log.admin().unwrap().grow("t", 3).unwrap();
     member.step(MOMENT);
     member.member.release(&[partition("t", 1)]);
     member.step(MOMENT);
-    assert_eq!(member.troubles.len(), 1, "not yet one: {:?}", member.troubles);
+    assert_eq!(member.errors.len(), 1, "not yet one: {:?}", member.errors);
     drop(held);
     member.has.retain(|one| one.partition.number != 1);
     member.has(3);
     member.member.commit(&[commit("t", 0, 0, "")], false).unwrap();
     member.step(MOMENT);
-    assert_eq!(member.troubles.len(), 1);
+    assert_eq!(member.errors.len(), 1);
 }
 
 #[test]
-fn a_lock_that_is_not_given_back_is_told() {
-    let place = Temporary::new();
+fn a_lock_that_is_held_too_long_is_reported() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 300);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
@@ -273,11 +273,11 @@ fn a_lock_that_is_not_given_back_is_told() {
     let held = lock.acquire(PATIENCE).unwrap();
     until("it is told", || {
         member.step(MOMENT);
-        !member.troubles.is_empty()
+        !member.errors.is_empty()
     });
-    assert!(member.troubles[0].message.contains("stopped"), "{}", member.troubles[0]);
+    assert!(member.errors[0].message.contains("stopped"), "{}", member.errors[0]);
     member.step(MOMENT);
-    assert_eq!(member.troubles.len(), 1, "once");
+    assert_eq!(member.errors.len(), 1, "once");
     drop(held);
     member.has(2);
 }

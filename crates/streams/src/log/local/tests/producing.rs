@@ -8,7 +8,7 @@ use crate::receipt::Receipt;
 use crate::record::NewRecord;
 
 /// A log whose partition cannot be written to while what is given lives.
-fn held(place: &Temporary) -> super::path_lock::Held {
+fn held(place: &TempLog) -> super::path_lock::Held {
     let lock = PathLock::open(&place.path().join("topics/t/0/writer.lock")).unwrap();
     lock.acquire(PATIENCE).unwrap()
 }
@@ -28,7 +28,7 @@ fn send_until_full(producer: &dyn Producer, value: &[u8]) -> (usize, String) {
 
 #[test]
 fn memory_is_bounded_by_bytes() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.produce_buffer_bytes = 100_000);
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -46,7 +46,7 @@ fn memory_is_bounded_by_bytes() {
 
 #[test]
 fn a_wait_for_room_is_interrupted() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.produce_buffer_records = 10);
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -65,8 +65,8 @@ fn a_wait_for_room_is_interrupted() {
 }
 
 #[test]
-fn who_waits_for_another_writer_too_long_is_told() {
-    let place = Temporary::new();
+fn a_long_wait_for_another_writer_is_an_error() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.delivery_timeout_ms = 50);
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -79,8 +79,8 @@ fn who_waits_for_another_writer_too_long_is_told() {
 }
 
 #[test]
-fn what_was_sent_is_written_after_the_producer_is_gone() {
-    let place = Temporary::new();
+fn sent_records_are_written_after_the_producer_is_dropped() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(1000));
@@ -93,8 +93,8 @@ fn what_was_sent_is_written_after_the_producer_is_gone() {
 }
 
 #[test]
-fn records_without_a_key_go_everywhere() {
-    let place = Temporary::new();
+fn records_without_a_key_go_to_all_partitions() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.partitions = 4);
     let producer = log.producer().unwrap();
     let keyless = NewRecord { partition: None, ..record("t", b"v") };
@@ -107,7 +107,7 @@ fn records_without_a_key_go_everywhere() {
 
 #[test]
 fn two_producers_write_one_partition_by_turns() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[("segment.bytes", "5000")])).unwrap();
     let producers = [log.producer().unwrap(), place.open(&|_| {}).producer().unwrap()];

@@ -16,14 +16,14 @@ const RECORDS: usize = 12;
 const SEGMENT_BYTES: &str = "184";
 
 /// A partition with records 0 to 11 in three segments, and its files.
-struct Victim {
-    place: Temporary,
+struct DamagedPartition {
+    place: TempLog,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 /// What the head says when the log is opened again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum StoredWatermark {
     /// The same boot of the machine.
     Kept,
     /// Another one.
@@ -31,9 +31,9 @@ enum Told {
     Nothing,
 }
 
-impl Victim {
+impl DamagedPartition {
     fn new() -> Self {
-        let place = Temporary::in_memory();
+        let place = TempLog::in_memory();
         let log = log_of(&place);
         let new = new_topic("t", 1, &[("segment.bytes", SEGMENT_BYTES)]);
         log.admin().unwrap().create(&new).unwrap();
@@ -55,7 +55,7 @@ impl Victim {
     }
 
     /// All files as they were.
-    fn restore(&self, told: Told) {
+    fn restore(&self, told: StoredWatermark) {
         for entry in fs::read_dir(self.folder()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
@@ -64,9 +64,9 @@ impl Victim {
         }
         let path = high_watermark::path(&self.folder());
         match told {
-            Told::Kept => {}
-            Told::Nothing => fs::remove_file(path).unwrap(),
-            Told::Older => {
+            StoredWatermark::Kept => {}
+            StoredWatermark::Nothing => fs::remove_file(path).unwrap(),
+            StoredWatermark::Older => {
                 let file = files::open_or_create(&path).unwrap();
                 let watermark = high_watermark::read(&file).unwrap().unwrap();
                 high_watermark::write(
@@ -105,7 +105,7 @@ impl Victim {
     }
 }
 
-fn log_of(place: &Temporary) -> Arc<dyn RecordLog> {
+fn log_of(place: &TempLog) -> Arc<dyn RecordLog> {
     place.open(&|settings| settings.durable = false)
 }
 
@@ -124,37 +124,37 @@ fn starts(bytes: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn a_cut_at_every_byte_leaves_what_is_whole() {
-    let victim = Victim::new();
-    let (path, bytes) = victim.segment(8);
+fn a_truncation_at_any_byte_leaves_complete_records() {
+    let damaged = DamagedPartition::new();
+    let (path, bytes) = damaged.segment(8);
     let starts = starts(&bytes);
-    for told in [Told::Kept, Told::Older, Told::Nothing] {
+    for told in [StoredWatermark::Kept, StoredWatermark::Older, StoredWatermark::Nothing] {
         for cut in 0..bytes.len() {
             let what = format!("cut at {cut}, {told:?}");
-            victim.restore(told);
+            damaged.restore(told);
             fs::write(&path, &bytes[..cut]).unwrap();
-            let (values, errors) = victim.read();
+            let (values, errors) = damaged.read();
             let whole = 8 + starts.iter().skip(1).filter(|end| **end <= cut).count();
             assert_eq!(names(&values), (0..whole).collect::<Vec<_>>(), "{what}");
             assert!(errors.iter().all(|error| error.kind == ErrorKind::Corrupt), "{what}");
             let writes = cut % 5 == 0 || starts.contains(&cut);
-            if told != Told::Nothing {
+            if told != StoredWatermark::Nothing {
                 // Twelve were acknowledged: that some are gone is said, and
                 // their numbers are not given again.
                 assert!(!errors.is_empty(), "{what}");
-                assert!(!writes || victim.goes_on(&values, &what) == 12, "{what}");
+                assert!(!writes || damaged.goes_on(&values, &what) == 12, "{what}");
             } else if cut >= segment::HEADER as usize {
                 assert!(errors.is_empty(), "{what}: {errors:?}");
-                assert!(!writes || victim.goes_on(&values, &what) == whole as i64, "{what}");
+                assert!(!writes || damaged.goes_on(&values, &what) == whole as i64, "{what}");
             }
         }
     }
 }
 
 #[test]
-fn records_behind_what_was_told_are_kept_if_they_are_whole() {
-    let victim = Victim::new();
-    let (path, bytes) = victim.segment(8);
+fn complete_records_behind_the_watermark_are_kept() {
+    let damaged = DamagedPartition::new();
+    let (path, bytes) = damaged.segment(8);
     let starts = starts(&bytes);
     // Killed in the middle of writing: the head tells of two of four.
     let watermark = high_watermark::HighWatermark {
@@ -166,42 +166,42 @@ fn records_behind_what_was_told_are_kept_if_they_are_whole() {
         indexed: segment::HEADER,
     };
     for cut in starts[2]..=bytes.len() {
-        victim.restore(Told::Kept);
+        damaged.restore(StoredWatermark::Kept);
         high_watermark::write(
-            &files::open_or_create(&high_watermark::path(&victim.folder())).unwrap(),
+            &files::open_or_create(&high_watermark::path(&damaged.folder())).unwrap(),
             &watermark,
         )
         .unwrap();
         fs::write(&path, &bytes[..cut]).unwrap();
-        let (values, errors) = victim.read();
+        let (values, errors) = damaged.read();
         assert_eq!((values.len(), errors.len()), (10, 0), "readers see what was told");
         let whole = 8 + starts.iter().skip(1).filter(|end| **end <= cut).count();
         let all: Vec<_> = (0..whole).map(|value| value.to_string()).collect();
-        assert_eq!(victim.goes_on(&all, &format!("cut at {cut}")), whole as i64);
+        assert_eq!(damaged.goes_on(&all, &format!("cut at {cut}")), whole as i64);
     }
 }
 
 #[test]
-fn a_flipped_byte_harms_one_record() {
-    let victim = Victim::new();
+fn a_flipped_byte_damages_one_record() {
+    let damaged = DamagedPartition::new();
     for base in [0, 4, 8] {
-        let (path, bytes) = victim.segment(base);
+        let (path, bytes) = damaged.segment(base);
         let starts = starts(&bytes);
         for at in 0..bytes.len() {
-            for told in [Told::Kept, Told::Nothing] {
+            for told in [StoredWatermark::Kept, StoredWatermark::Nothing] {
                 let what = format!("byte {at} of segment {base}, {told:?}");
-                victim.restore(told);
+                damaged.restore(told);
                 let mut bad = bytes.clone();
                 bad[at] ^= 0x41;
                 fs::write(&path, &bad).unwrap();
-                let (values, errors) = victim.read();
+                let (values, errors) = damaged.read();
                 let hit = starts.iter().skip(1).position(|end| at < *end).unwrap();
                 let in_header = at < segment::HEADER as usize;
                 let lost = (!in_header).then_some(base as usize + hit);
                 let left: Vec<_> = (0..RECORDS).filter(|number| Some(*number) != lost).collect();
                 assert_eq!(names(&values), left, "{what}");
                 // The last record of all is a torn one as far as anybody knows.
-                let torn = base == 8 && lost == Some(11) && told == Told::Nothing;
+                let torn = base == 8 && lost == Some(11) && told == StoredWatermark::Nothing;
                 let padding = (28..32).contains(&at);
                 assert_eq!(errors.is_empty(), torn || padding, "{what}: {errors:?}");
                 let name = path.display().to_string();
@@ -210,7 +210,7 @@ fn a_flipped_byte_harms_one_record() {
                 };
                 assert!(errors.iter().all(named), "{what}: {errors:?}");
                 if at % 13 == 0 {
-                    victim.goes_on(&values, &what);
+                    damaged.goes_on(&values, &what);
                 }
             }
         }
@@ -219,21 +219,21 @@ fn a_flipped_byte_harms_one_record() {
 
 #[test]
 fn foreign_files_are_left_alone() {
-    let victim = Victim::new();
-    let folder = victim.folder();
-    for told in [Told::Kept, Told::Nothing] {
+    let damaged = DamagedPartition::new();
+    let folder = damaged.folder();
+    for told in [StoredWatermark::Kept, StoredWatermark::Nothing] {
         for content in [&b""[..], b"not a segment", &[0; 5000], &[0xff; 5000]] {
             for name in ["00000000000000000006.log", "00000000000000000020.log"] {
-                victim.restore(told);
+                damaged.restore(told);
                 let foreign = folder.join(name);
                 fs::write(&foreign, content).unwrap();
                 fs::write(folder.join("README"), "hello").unwrap();
-                let (values, errors) = victim.read();
+                let (values, errors) = damaged.read();
                 assert_eq!(names(&values), (0..RECORDS).collect::<Vec<_>>(), "{name} {told:?}");
                 // One behind the end that was told is not looked at.
-                let seen = told == Told::Nothing || name.ends_with("6.log");
+                let seen = told == StoredWatermark::Nothing || name.ends_with("6.log");
                 assert_eq!(errors.iter().any(|e| e.message.contains(name)), seen, "{errors:?}");
-                victim.goes_on(&values, name);
+                damaged.goes_on(&values, name);
                 assert_eq!(fs::read(&foreign).unwrap(), content);
                 assert_eq!(fs::read(folder.join("README")).unwrap(), b"hello");
             }
@@ -242,11 +242,11 @@ fn foreign_files_are_left_alone() {
 }
 
 #[test]
-fn a_missing_segment_is_said() {
-    let victim = Victim::new();
-    victim.restore(Told::Kept);
-    fs::remove_file(victim.segment(4).0).unwrap();
-    let log = log_of(&victim.place);
+fn a_missing_segment_is_reported() {
+    let damaged = DamagedPartition::new();
+    damaged.restore(StoredWatermark::Kept);
+    fs::remove_file(damaged.segment(4).0).unwrap();
+    let log = log_of(&damaged.place);
     let mut reader = log.reader(&partition("t", 0), Position::Earliest).unwrap();
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     loop {
@@ -263,39 +263,39 @@ fn a_missing_segment_is_said() {
 }
 
 #[test]
-fn a_damaged_head_is_made_anew() {
-    let victim = Victim::new();
-    let path = high_watermark::path(&victim.folder());
+fn a_damaged_watermark_is_rebuilt() {
+    let damaged = DamagedPartition::new();
+    let path = high_watermark::path(&damaged.folder());
     let whole = fs::read(&path).unwrap();
     for at in 0..whole.len() {
-        victim.restore(Told::Kept);
+        damaged.restore(StoredWatermark::Kept);
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
         fs::write(&path, &bad).unwrap();
-        let (values, errors) = victim.read();
+        let (values, errors) = damaged.read();
         assert_eq!((values.len(), errors.len()), (RECORDS, 0), "byte {at}");
-        assert_eq!(victim.goes_on(&values, "head"), 12);
+        assert_eq!(damaged.goes_on(&values, "head"), 12);
     }
 }
 
 #[test]
-fn damage_that_was_acknowledged_is_kept_beside() {
-    let victim = Victim::new();
-    victim.restore(Told::Older);
-    let (path, bytes) = victim.segment(8);
+fn damaged_acknowledged_records_are_saved() {
+    let damaged = DamagedPartition::new();
+    damaged.restore(StoredWatermark::Older);
+    let (path, bytes) = damaged.segment(8);
     let start = starts(&bytes)[3];
     let mut bad = bytes.clone();
     bad[start + 20] ^= 1;
     fs::write(&path, &bad).unwrap();
-    let (values, errors) = victim.read();
+    let (values, errors) = damaged.read();
     assert_eq!((values.len(), errors.len()), (RECORDS - 1, 1));
     let beside = files::with_suffix(&path, &format!(".{start}.damaged"));
     assert_eq!(fs::read(beside).unwrap(), bad[start..]);
 }
 
 #[test]
-fn an_index_that_lies_misleads_nobody() {
-    let place = Temporary::in_memory();
+fn a_wrong_index_does_not_mislead_readers() {
+    let place = TempLog::in_memory();
     let log = log_of(&place);
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();

@@ -9,14 +9,14 @@ use crate::log::local::partition_writer::PartitionWriter;
 use crate::log::local::{record_frame, segment, topics};
 use crate::log::{ErrorKind, Limits};
 
-fn local(place: &Temporary) -> Arc<LogDir> {
+fn local(place: &TempLog) -> Arc<LogDir> {
     let settings = LogSettings::new(&format!("log://{}", place.path().display()));
     Arc::new(LogDir::open(&settings).unwrap())
 }
 
 #[test]
-fn a_partition_that_is_removed_is_begun_anew() {
-    let place = Temporary::new();
+fn a_removed_partition_starts_again() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -42,8 +42,8 @@ fn a_partition_that_is_removed_is_begun_anew() {
 }
 
 #[test]
-fn a_log_that_is_removed_is_made_again() {
-    let place = Temporary::new();
+fn a_removed_log_is_created_again() {
+    let place = TempLog::new();
     let root = place.path().join("log");
     let log = LocalLog::open(&LogSettings::new(&format!("log://{}", root.display()))).unwrap();
     let producer = log.producer().unwrap();
@@ -58,7 +58,7 @@ fn a_log_that_is_removed_is_made_again() {
 
 #[test]
 fn a_file_of_an_impossible_offset_is_left_alone() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..2);
@@ -75,8 +75,8 @@ fn a_file_of_an_impossible_offset_is_left_alone() {
 }
 
 #[test]
-fn what_a_killed_writer_left_is_counted_and_read() {
-    let place = Temporary::new();
+fn records_of_a_killed_writer_are_recovered() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..1);
@@ -101,8 +101,8 @@ fn what_a_killed_writer_left_is_counted_and_read() {
 }
 
 #[test]
-fn a_cursor_goes_on_where_it_was_when_its_file_is_closed() {
-    let place = Temporary::new();
+fn a_cursor_keeps_its_position_when_its_files_are_closed() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..20);

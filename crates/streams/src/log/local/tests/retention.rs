@@ -17,7 +17,7 @@ fn numbers(values: std::ops::Range<usize>) -> Vec<String> {
 }
 
 /// As if everything had been written an hour ago.
-fn age(place: &Temporary) {
+fn age(place: &TempLog) {
     let folder = place.path().join("topics/t/0");
     for base in segment::list(&folder).unwrap() {
         let file = File::options().write(true).open(segment::path(&folder, base)).unwrap();
@@ -26,8 +26,8 @@ fn age(place: &Temporary) {
 }
 
 #[test]
-fn too_much_goes_with_its_segments() {
-    let place = Temporary::in_memory();
+fn segments_over_the_size_limit_are_removed() {
+    let place = TempLog::in_memory();
     let log = place.open(&|_| {});
     let settings = [("segment.bytes", "400"), ("retention.bytes", "1000")];
     log.admin().unwrap().create(&new_topic("t", 1, &settings)).unwrap();
@@ -43,8 +43,8 @@ fn too_much_goes_with_its_segments() {
 }
 
 #[test]
-fn a_reader_goes_on_behind_what_has_gone() {
-    let place = Temporary::in_memory();
+fn a_reader_skips_expired_records() {
+    let place = TempLog::in_memory();
     let log = place.open(&|_| {});
     let settings = [("segment.bytes", "400"), ("retention.bytes", "1000")];
     log.admin().unwrap().create(&new_topic("t", 1, &settings)).unwrap();
@@ -65,8 +65,8 @@ fn a_reader_goes_on_behind_what_has_gone() {
 }
 
 #[test]
-fn what_is_too_old_goes_when_the_log_is_opened() {
-    let place = Temporary::in_memory();
+fn old_segments_are_removed_when_the_log_is_opened() {
+    let place = TempLog::in_memory();
     let old = |settings: &mut LogSettings| settings.retention_ms = Some(600_000);
     let log = place.open(&old);
     log.admin().unwrap().create(&new_topic("t", 1, &[("segment.bytes", "400")])).unwrap();
@@ -82,8 +82,8 @@ fn what_is_too_old_goes_when_the_log_is_opened() {
 }
 
 #[test]
-fn nothing_goes_unless_it_is_told() {
-    let place = Temporary::in_memory();
+fn nothing_is_removed_without_a_limit() {
+    let place = TempLog::in_memory();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[("segment.bytes", "400")])).unwrap();
     fill(&*log, "t", 0, 0..50);
@@ -99,7 +99,7 @@ fn nothing_goes_unless_it_is_told() {
 
 #[test]
 fn a_producer_sees_a_topic_grow() {
-    let place = Temporary::new();
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -111,8 +111,8 @@ fn a_producer_sees_a_topic_grow() {
 }
 
 #[test]
-fn a_producer_sees_a_topic_go_and_makes_it_again() {
-    let place = Temporary::new();
+fn a_producer_creates_a_deleted_topic_again() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.partitions = 2);
     let producer = log.producer().unwrap();
     send(&*producer, &record("t", b"old")).unwrap();
@@ -123,8 +123,8 @@ fn a_producer_sees_a_topic_go_and_makes_it_again() {
 }
 
 #[test]
-fn a_topic_is_made_again_with_as_many_partitions() {
-    let place = Temporary::new();
+fn a_topic_is_created_again_with_as_many_partitions() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.partitions = 1);
     log.admin().unwrap().create(&new_topic("t", 3, &[])).unwrap();
     let producer = log.producer().unwrap();
@@ -136,8 +136,8 @@ fn a_topic_is_made_again_with_as_many_partitions() {
 }
 
 #[test]
-fn a_topic_is_made_by_its_first_record_as_declared() {
-    let place = Temporary::new();
+fn the_first_record_creates_a_topic_as_declared() {
+    let place = TempLog::new();
     let log = place.open(&|settings| settings.topics = [("wide".to_owned(), 7)].into());
     let producer = log.producer().unwrap();
     for (topic, count) in [("wide", 7), ("other", 4)] {
@@ -147,8 +147,8 @@ fn a_topic_is_made_by_its_first_record_as_declared() {
 }
 
 #[test]
-fn an_offset_that_is_not_there_is_not_set() {
-    let place = Temporary::new();
+fn an_offset_past_the_end_cannot_be_committed() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
@@ -165,8 +165,8 @@ fn an_offset_that_is_not_there_is_not_set() {
 }
 
 #[test]
-fn commits_go_with_their_topic() {
-    let place = Temporary::new();
+fn commits_are_deleted_with_their_topic() {
+    let place = TempLog::new();
     let log = place.open(&|_| {});
     let mut admin = log.admin().unwrap();
     for topic in ["t", "u"] {

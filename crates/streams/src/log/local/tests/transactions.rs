@@ -11,7 +11,7 @@ use crate::log::{ErrorKind, LogError};
 
 /// A log with one record in each of two partitions, and a transaction that is
 /// decided: two more in each, and a commit.
-fn decided(place: &Temporary) -> (Arc<LogDir>, Arc<dyn RecordLog>, TxnEntry) {
+fn decided(place: &TempLog) -> (Arc<LogDir>, Arc<dyn RecordLog>, TxnEntry) {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let settings = LogSettings::new(&format!("log://{}", place.path().display()));
@@ -52,15 +52,15 @@ fn check(log: &dyn RecordLog, place: &LogDir) {
 }
 
 #[test]
-fn what_was_decided_is_done_by_the_next() {
-    let place = Temporary::new();
+fn the_next_writer_completes_a_prepared_transaction() {
+    let place = TempLog::new();
     let (local, log, _) = decided(&place);
     check(&*log, &local);
 }
 
 #[test]
-fn a_group_sees_it_before_it_goes_on() {
-    let place = Temporary::new();
+fn a_group_sees_a_prepared_transaction_first() {
+    let place = TempLog::new();
     let (local, log, _) = decided(&place);
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     member.has(2);
@@ -69,18 +69,18 @@ fn a_group_sees_it_before_it_goes_on() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again() {
-    let place = Temporary::new();
+fn an_applied_transaction_is_not_applied_again() {
+    let place = TempLog::new();
     let (local, log, txn) = decided(&place);
     assert!(txn_log::apply(&local, &txn).unwrap());
     check(&*log, &local);
 }
 
 #[test]
-fn what_is_half_done_is_finished() {
+fn a_half_applied_transaction_is_completed() {
     // So many bytes of the second partition's records were written.
     for bytes in [0, 10, 37, 40, 74] {
-        let place = Temporary::new();
+        let place = TempLog::new();
         let (local, log, txn) = decided(&place);
         let config = topics::get(&local, "t").unwrap().config;
         let (one, two) = txn.frames.split_at(txn.partitions[0].bytes);
@@ -94,8 +94,8 @@ fn what_is_half_done_is_finished() {
 }
 
 #[test]
-fn a_damaged_one_is_put_aside() {
-    let place = Temporary::new();
+fn a_damaged_transaction_is_moved_aside() {
+    let place = TempLog::new();
     let (local, log, _) = decided(&place);
     let path = fs::read_dir(local.transactions()).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&path).unwrap();
@@ -107,8 +107,8 @@ fn a_damaged_one_is_put_aside() {
 }
 
 #[test]
-fn one_that_cannot_be_taken_back_has_an_unknown_end() {
-    let place = Temporary::new();
+fn a_transaction_that_cannot_be_aborted_has_an_unknown_outcome() {
+    let place = TempLog::new();
     let (local, _, txn) = decided(&place);
     let why = LogError::new(ErrorKind::Full, "no room");
     let path = txn.prepare(&local).unwrap();
