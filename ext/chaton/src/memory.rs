@@ -1,16 +1,18 @@
-//! Memory under control, as far as it needs Ruby: what the collector does, when
-//! it does it, what the allocator holds, which code allocated what.
+//! The memory of a process, as far as it needs Ruby: the collector and when it
+//! runs, the allocator, and the tracer of allocations.
 
 pub mod allocator;
+pub mod collection_summary;
 pub mod collector;
+pub mod gc_api;
 pub mod gc_monitor;
+pub mod gc_stat;
 pub mod gvl_tracker;
 pub mod readings;
 pub mod render;
-pub mod gc_stat;
-pub mod collection_summary;
 pub mod tracer;
 pub mod tracer_hooks;
+pub mod tracer_state;
 pub mod tracer_tags;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};

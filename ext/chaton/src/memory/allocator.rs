@@ -1,5 +1,5 @@
-//! The allocator that this process runs with, whichever was preloaded: its
-//! figures, and giving free memory back. Found by the names of its functions.
+//! Figures of the allocator that this process runs with, and returning free memory
+//! to the system. The allocator is recognised by the names of its functions.
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
@@ -50,7 +50,7 @@ enum Allocator {
     Other,
 }
 
-/// What an allocator says of itself, in bytes; 0 where it does not tell.
+/// An allocator's own figures, in bytes; 0 where it has none.
 #[derive(Clone, Copy, Default)]
 pub struct AllocatorFigures {
     /// Allocated by the program and not freed.
@@ -59,19 +59,18 @@ pub struct AllocatorFigures {
     pub active: u64,
     /// In physical memory.
     pub resident: u64,
-    /// Address space given back to the system and kept.
+    /// Address space whose pages were returned to the system.
     pub retained: u64,
 }
 
-fn here() -> Allocator {
+fn allocator() -> Allocator {
     static FOUND: OnceLock<Allocator> = OnceLock::new();
     *FOUND.get_or_init(find)
 }
 
 fn find() -> Allocator {
-    // SAFETY: each name has the signature of its library's documentation, which
-    // has not changed in the versions that are preloaded (jemalloc 4 and 5,
-    // mimalloc 2 and 3, glibc 2.33 and later for mallinfo2).
+    // SAFETY: each function has its documented signature, the same in jemalloc 4 and 5,
+    // mimalloc 2 and 3, and glibc (mallinfo2: 2.33 and later).
     unsafe {
         if let Some(mallctl) = symbol(c"mallctl") {
             return Allocator::Jemalloc(std::mem::transmute::<*mut c_void, Mallctl>(mallctl));
@@ -89,10 +88,10 @@ fn find() -> Allocator {
     }
 }
 
-/// One figure of jemalloc.
+/// Reads one figure of jemalloc, 0 if it has no such name.
 fn jemalloc_read(mallctl: Mallctl, name: &CStr) -> u64 {
     let (mut value, mut size) = (0usize, std::mem::size_of::<usize>());
-    // SAFETY: a size of ours to be filled; an unknown name is an error and fills nothing.
+    // SAFETY: fills a size of ours; an unknown name is an error and fills nothing.
     let failed = unsafe {
         mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut size, ptr::null_mut(), 0)
     };
@@ -103,7 +102,7 @@ fn jemalloc_read(mallctl: Mallctl, name: &CStr) -> u64 {
     }
 }
 
-/// Makes jemalloc take its figures anew.
+/// Makes jemalloc update its figures.
 fn jemalloc_refresh(mallctl: Mallctl) {
     let mut epoch = 1u64;
     // SAFETY: eight bytes of ours, read by the call.
@@ -112,10 +111,10 @@ fn jemalloc_refresh(mallctl: Mallctl) {
     }
 }
 
-/// Reads the figures: some ten microseconds, with glibc as many milliseconds
-/// where memory is in many pieces. Any thread.
+/// Reads the figures, on any thread: some ten microseconds, with glibc as many
+/// milliseconds when memory is fragmented.
 pub fn read() -> AllocatorFigures {
-    match here() {
+    match allocator() {
         Allocator::Jemalloc(mallctl) => {
             jemalloc_refresh(mallctl);
             AllocatorFigures {
@@ -128,14 +127,14 @@ pub fn read() -> AllocatorFigures {
         Allocator::Mimalloc(_, Some(info)) => {
             let mut at = [0usize; 8];
             let [a, b, c, d, e, f, g, h] = at.each_mut().map(ptr::from_mut);
-            // SAFETY: eight places of ours to be filled.
+            // SAFETY: fills eight sizes of ours.
             unsafe { info(a, b, c, d, e, f, g, h) };
             // Elapsed, user, system, resident, its peak, committed, its peak, faults.
             let (resident, committed) = (at[3] as u64, at[5] as u64);
             AllocatorFigures { allocated: committed, active: committed, resident, retained: 0 }
         }
         Allocator::Glibc(_, Some(info)) => {
-            // SAFETY: takes no argument and locks what it reads.
+            // SAFETY: takes no argument; thread-safe.
             let info = unsafe { info() };
             let active = info.uordblks + info.hblkhd;
             let resident = info.arena + info.hblkhd;
@@ -150,9 +149,9 @@ pub fn read() -> AllocatorFigures {
     }
 }
 
-/// Gives free memory back to the operating system. Milliseconds; without the GVL.
-pub fn give_back() {
-    match here() {
+/// Returns free memory to the operating system; takes milliseconds, so call it without the GVL.
+pub fn release_free() {
+    match allocator() {
         Allocator::Jemalloc(mallctl) => {
             // All arenas: MALLCTL_ARENAS_ALL.
             for name in [c"thread.tcache.flush", c"arena.4096.purge"] {
@@ -162,9 +161,9 @@ pub fn give_back() {
                 }
             }
         }
-        // SAFETY: made for any thread.
+        // SAFETY: thread-safe.
         Allocator::Mimalloc(collect, _) => unsafe { collect(true) },
-        // SAFETY: as above.
+        // SAFETY: thread-safe.
         Allocator::Glibc(trim, _) => unsafe {
             trim(0);
         },
@@ -174,14 +173,13 @@ pub fn give_back() {
 
 /// `Native::Memory.purge`.
 pub fn purge() {
-    without_gvl(give_back, &|| {});
+    without_gvl(release_free, &|| {});
 }
 
-/// `Native::Memory.background(on)`: jemalloc's own thread that gives memory
-/// back. Fork ends it, so each process that shall have one says so. Answers
-/// whether it now runs.
+/// `Native::Memory.background(on)`: switches jemalloc's purging thread, which does not
+/// survive a fork. Returns whether it now runs.
 pub fn background(on: bool) -> bool {
-    let Allocator::Jemalloc(mallctl) = here() else { return false };
+    let Allocator::Jemalloc(mallctl) = allocator() else { return false };
     let mut wanted = on;
     // SAFETY: one byte of ours, read by the call.
     let failed = unsafe {
@@ -217,7 +215,7 @@ pub fn figures(ruby: &Ruby) -> Result<RHash, Error> {
 }
 
 fn name() -> &'static str {
-    match here() {
+    match allocator() {
         Allocator::Jemalloc(_) => "jemalloc",
         Allocator::Mimalloc(..) => "mimalloc",
         Allocator::Glibc(..) => "glibc",
@@ -226,14 +224,14 @@ fn name() -> &'static str {
 }
 
 fn version() -> Option<String> {
-    // SAFETY: both answer with a string that stays.
+    // SAFETY: both return a string that is never freed.
     let text = |at: *const c_char| unsafe {
         (!at.is_null()).then(|| CStr::from_ptr(at).to_string_lossy().into_owned())
     };
-    match here() {
+    match allocator() {
         Allocator::Jemalloc(mallctl) => {
             let (mut at, mut size) = (ptr::null::<c_char>(), std::mem::size_of::<usize>());
-            // SAFETY: a pointer of ours to be filled.
+            // SAFETY: fills a pointer of ours.
             unsafe {
                 mallctl(
                     c"version".as_ptr(),
@@ -243,7 +241,7 @@ fn version() -> Option<String> {
                     0,
                 );
             }
-            // "5.3.0-0-g54eaed1d…": what stands before the first dash.
+            // "5.3.0-0-g54eaed1d…" up to the first dash.
             text(at).map(|version| version.split('-').next().unwrap_or_default().to_owned())
         }
         Allocator::Glibc(..) => symbol(c"gnu_get_libc_version").and_then(|found| {

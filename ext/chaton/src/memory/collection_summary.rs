@@ -1,4 +1,4 @@
-//! What one collection did: Kiji's summary after each collection, as a record.
+//! A record of each collection, as in Kiji's summary after a collection.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use magnus::{Error, RHash, Ruby};
 
 use super::gc_stat::Stats;
 
-/// Summaries kept for the guardian; past it the oldest is dropped and counted.
+/// Summaries kept until they are logged; beyond it the oldest is dropped and counted.
 const KEPT_MAX: usize = 512;
 
 /// One collection.
@@ -14,35 +14,35 @@ const KEPT_MAX: usize = 512;
 pub struct CollectionSummary {
     /// Number of the collection, as `GC.count`.
     pub number: u64,
-    /// What made it begin: newobj, malloc, method, …
+    /// What triggered it: newobj, malloc, method, …
     pub by: Option<&'static str>,
-    /// Why it was a full one; `None` for a minor one.
+    /// Why it was a full collection; `None` for a minor one.
     pub major_by: Option<&'static str>,
-    /// The unit of work in which it began.
+    /// The unit of work during which it began.
     pub unit: Option<String>,
-    /// Time in the collector, lazy sweeping included (ns); 0 where another one
-    /// followed before it could be read.
+    /// Time in the collector, lazy sweeping included (ns); 0 if the next collection
+    /// began before it could be read.
     pub total_ns: u64,
-    /// Slots filled since the collection before.
+    /// Slots filled since the previous collection.
     pub filled: u64,
-    /// Slots with objects before it.
+    /// Live slots before it.
     pub live_before: u64,
-    /// The same after it.
+    /// Live slots after it.
     pub live_after: u64,
     /// Objects freed.
     pub freed: u64,
     /// Promoted objects before it.
     pub old_before: u64,
-    /// The same after it.
+    /// Promoted objects after it.
     pub old_after: u64,
     /// Pages of the heap.
     pub pages: u64,
-    /// Bytes of malloc since the collection before.
+    /// Bytes of malloc since the previous collection.
     pub malloc: u64,
 }
 
 impl CollectionSummary {
-    /// Whether everything was collected.
+    /// Whether it was a full collection.
     pub fn is_major(&self) -> bool {
         self.major_by.is_some()
     }
@@ -77,22 +77,25 @@ impl CollectionSummary {
     }
 }
 
-/// A collection of which it is not known yet how it ended.
+/// A collection whose end has not been observed yet.
 pub struct OpenCollection {
-    /// What is known of it.
+    /// The record so far.
     pub summary: CollectionSummary,
     freed_before: u64,
 }
 
 impl OpenCollection {
-    /// It has begun. Inside the collection.
+    /// Records the beginning. Call inside the collection.
     pub fn begin(summary: CollectionSummary, stats: &Stats) -> Self {
-        let summary =
-            CollectionSummary { live_before: stats.live.read(), old_before: stats.old.read(), ..summary };
+        let summary = CollectionSummary {
+            live_before: stats.live.read(),
+            old_before: stats.old.read(),
+            ..summary
+        };
         Self { summary, freed_before: stats.freed.read() }
     }
 
-    /// It has ended, and left that many slots with objects.
+    /// Records the end, which left `live` slots.
     pub fn end(self, stats: &Stats, live: u64) -> CollectionSummary {
         CollectionSummary {
             live_after: live,
@@ -104,16 +107,16 @@ impl OpenCollection {
     }
 }
 
-/// Those that wait to be fetched.
+/// Summaries that wait to be logged.
 #[derive(Default)]
 pub struct SummaryQueue {
     list: VecDeque<CollectionSummary>,
-    /// Dropped because nobody fetched them.
+    /// Summaries dropped so far because the queue was full.
     pub dropped: u64,
 }
 
 impl SummaryQueue {
-    /// Adds one.
+    /// Adds a summary.
     pub fn push(&mut self, summary: CollectionSummary) {
         if self.list.len() >= KEPT_MAX {
             self.list.pop_front();
@@ -122,7 +125,7 @@ impl SummaryQueue {
         self.list.push_back(summary);
     }
 
-    /// Takes all.
+    /// Takes all summaries.
     pub fn take(&mut self) -> Vec<CollectionSummary> {
         self.list.drain(..).collect()
     }

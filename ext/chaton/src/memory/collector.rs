@@ -1,12 +1,13 @@
-//! `Chaton::Native::Collector`: collects where no unit of work suffers from it,
-//! as `chaton_memory::collect` decides, and keeps malloc from asking for it.
+//! `Chaton::Native::Collector`: runs the garbage collector between units of work, as
+//! `chaton_memory::collect` decides, and lowers Ruby's counter of malloc so that it
+//! does not trigger a collection inside a unit.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use chaton_core::clock;
 use chaton_core::pool::Pool;
-use chaton_memory::collect::{self, GcAction, EdenBudget, ThreadActivity, IdleDelays, GcReading};
+use chaton_memory::collect::{self, EdenBudget, GcAction, GcReading, IdleDelays, ThreadActivity};
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
 use parking_lot::Mutex;
@@ -21,41 +22,45 @@ use crate::pool::RbPool;
 use crate::settings::Settings;
 use crate::unit::Unit;
 
-/// GcReading the allocator costs microseconds: not more often than this (ns).
+/// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
-/// And not more of the time than one part in so many goes into it: glibc looks
-/// at every free piece.
+/// At most one part in so many of the time is spent on these readings: glibc walks
+/// all free chunks.
 const HELD_SHARE: u64 = 200;
-/// A reading that takes this long (ns) is done without the GVL.
+/// If a reading takes this long (ns), the next one is done without the GVL.
 const HELD_SLOW_NS: u64 = 200_000;
-/// A unit's slots are forgotten by this share with each unit that needs less.
+/// After a smaller unit, `unit_slots` shrinks by one part in so many.
 const UNIT_DECAY: u64 = 64;
 
-/// What changes from unit to unit. Locked with the GVL, never across a call of Ruby.
+/// Changes from unit to unit. Locked with the GVL, never across a call of Ruby.
 #[derive(Default)]
 struct CollectorState {
-    /// `Stats::allocated` at the last look.
+    /// `Stats::allocated` at the last reading.
     allocated: u64,
+    /// Slots that a unit fills, the recent maximum.
     unit_slots: u64,
-    /// `GcMonitor::latest` at the last look.
+    /// `GcMonitor::latest` at the last reading.
     latest: u64,
-    /// `GcMonitor::majors` at the last look.
+    /// `GcMonitor::majors` at the last full collection.
     majors: u64,
+    /// Bytes taken from Ruby's counter of malloc since the last collection.
     forgiven: u64,
+    /// Promoted objects after the last full collection.
     old_then: u64,
+    /// Bytes allocated from the allocator, now and after the last full collection.
     held: u64,
     held_then: u64,
-    /// When it is read again, and how long that took (ns).
+    /// When `held` is read again, and how long the last reading took (ns).
     held_next_ns: u64,
     held_cost_ns: u64,
-    /// `GcMonitor::churned` when memory was last given back.
+    /// `GcMonitor::churned` when memory was last returned to the system.
     churned_then: u64,
     full_due_since_ns: Option<u64>,
 }
 
 /// The collector of one process.
 pub struct Collector {
-    watch: &'static GcMonitor,
+    monitor: &'static GcMonitor,
     pool: Arc<Pool<Unit>>,
     between: bool,
     eden_slots_max: u64,
@@ -77,14 +82,14 @@ unsafe impl Send for Collector {}
 unsafe impl Sync for Collector {}
 
 impl Collector {
-    /// Notes that a unit has ended, and does about memory what is due. With the GVL,
-    /// on the thread that ran the unit, which has not taken the next one yet.
+    /// Counts a finished unit and collects if that is due. Call with the GVL, on the
+    /// thread that ran the unit, before it takes the next one.
     ///
     /// # Errors
     /// What Ruby raised or threw meanwhile: interrupts, finalizers.
     pub fn after_unit(&self) -> Result<(), Error> {
         self.units.fetch_add(1, Relaxed);
-        let reading = self.look();
+        let reading = self.read();
         let budget = self.budget();
         if !self.between {
             return self.ask_to_trim(&reading);
@@ -114,15 +119,15 @@ impl Collector {
         Ok(())
     }
 
-    /// What Ruby's own collections have left is given back where we begin none.
+    /// Returns free memory to the system without collecting first.
     fn trim_only(&self) {
-        without_gvl(allocator::give_back, &|| {});
+        without_gvl(allocator::release_free, &|| {});
         self.trims.fetch_add(1, Relaxed);
-        let malloc = self.watch.stats.malloc.read();
-        self.seen.lock().churned_then = self.watch.churned.load(Relaxed) + malloc;
+        let malloc = self.monitor.stats.malloc.read();
+        self.seen.lock().churned_then = self.monitor.churned.load(Relaxed) + malloc;
     }
 
-    /// Nothing has run for as long as was asked for. On the guardian's thread.
+    /// Collects or trims after the idle time that was asked for. Runs on the support thread.
     ///
     /// # Errors
     /// As [`Collector::after_unit`].
@@ -133,12 +138,13 @@ impl Collector {
             return Ok(());
         }
         for _ in 0..2 {
-            let mut reading = self.look();
+            let mut reading = self.read();
             reading.idle_ns = clock::now_ns().saturating_sub(since);
             let budget = self.budget();
-            let action = collect::decide(ThreadActivity::StillIdle, &budget, &reading, &self.delays);
+            let action =
+                collect::decide(ThreadActivity::StillIdle, &budget, &reading, &self.delays);
             self.act(action)?;
-            // Giving memory back may be due later.
+            // After a full collection, trimming may be due later.
             if action != GcAction::Full {
                 break;
             }
@@ -161,18 +167,18 @@ impl Collector {
 
     fn trim(&self) -> Result<(), Error> {
         self.collect_all()?;
-        without_gvl(allocator::give_back, &|| {});
+        without_gvl(allocator::release_free, &|| {});
         self.trims.fetch_add(1, Relaxed);
         self.read_held();
-        self.seen.lock().churned_then = self.watch.churned.load(Relaxed);
+        self.seen.lock().churned_then = self.monitor.churned.load(Relaxed);
         Ok(())
     }
 
-    /// Sweeping is left to those who need slots, a page at a time: done at once it
-    /// takes several times as long as marking.
+    /// Sweeps lazily, page by page as slots are needed: an immediate sweep takes
+    /// several times as long as marking.
     fn collect_young(&self) -> Result<(), Error> {
         let minor = self.minor;
-        self.watch.book(true);
+        self.monitor.book(true);
         protect(|| {
             // SAFETY: GC.start with its keywords; the frame owns nothing.
             unsafe {
@@ -180,29 +186,29 @@ impl Collector {
                 rb_sys::rb_funcallv_kw(rb_sys::rb_mGC, start, 1, &raw const minor, 1)
             }
         })?;
-        self.watch.book(false);
-        self.look();
+        self.monitor.book(false);
+        self.read();
         Ok(())
     }
 
     fn collect_all(&self) -> Result<(), Error> {
-        self.watch.book(true);
+        self.monitor.book(true);
         protect(|| {
             // SAFETY: a full collection, swept at once.
             unsafe { rb_sys::rb_gc_start() }
         })?;
-        self.watch.book(false);
-        self.look();
+        self.monitor.book(false);
+        self.read();
         self.read_held();
         let mut seen = self.seen.lock();
         self.note_full(&mut seen);
         Ok(())
     }
 
-    /// The values that growth is measured against from now on.
+    /// Takes the current values as those that growth is measured against.
     fn note_full(&self, seen: &mut CollectorState) {
-        seen.majors = self.watch.majors.load(Relaxed);
-        seen.old_then = self.watch.stats.old.read();
+        seen.majors = self.monitor.majors.load(Relaxed);
+        seen.old_then = self.monitor.stats.old.read();
         seen.held_then = seen.held;
         seen.full_due_since_ns = None;
     }
@@ -212,7 +218,7 @@ impl Collector {
         let slow = self.seen.lock().held_cost_ns >= HELD_SLOW_NS;
         let read =
             if slow { without_gvl(allocator::read, &|| {}) } else { Some(allocator::read()) };
-        // Ruby wanted the thread first: next time.
+        // An interrupt was pending, so nothing was read: the next call will.
         let Some(figures) = read else { return };
         let heap = &self.pool.gauges().heap;
         heap.allocated_bytes.store(figures.allocated, Relaxed);
@@ -227,7 +233,7 @@ impl Collector {
     }
 
     fn budget(&self) -> EdenBudget {
-        let slots = self.watch.eden_slots.load(Relaxed);
+        let slots = self.monitor.eden_slots.load(Relaxed);
         EdenBudget {
             eden_slots: if self.eden_slots_max > 0 {
                 slots.min(self.eden_slots_max)
@@ -239,17 +245,17 @@ impl Collector {
         }
     }
 
-    /// Reads what `decide` needs; most of it only when a collection has been.
-    fn look(&self) -> GcReading {
-        let watch = self.watch;
-        let allocated = watch.stats.allocated.read();
-        let malloc = watch.stats.malloc.read();
+    /// Reads what `decide` needs, most of it only after a collection.
+    fn read(&self) -> GcReading {
+        let monitor = self.monitor;
+        let allocated = monitor.stats.allocated.read();
+        let malloc = monitor.stats.malloc.read();
         let now = clock::now_ns();
-        let latest = watch.latest.load(Relaxed);
-        watch.malloc_seen.store(malloc, Relaxed);
+        let latest = monitor.latest.load(Relaxed);
+        monitor.malloc_seen.store(malloc, Relaxed);
         let collected = self.seen.lock().latest != latest;
-        if watch.is_unbooked() || collected {
-            self.note_unit(watch.book(true));
+        if monitor.is_unbooked() || collected {
+            self.note_unit(monitor.book(true));
         }
         if collected {
             tracer_hooks::after_collections();
@@ -266,23 +272,23 @@ impl Collector {
                 self.read_held();
                 seen = self.seen.lock();
             }
-            // One that Ruby began by itself.
-            if watch.majors.load(Relaxed) != seen.majors {
+            // A full collection that Ruby began by itself.
+            if monitor.majors.load(Relaxed) != seen.majors {
                 self.note_full(&mut seen);
             }
         }
         let mut reading = GcReading {
-            filled_slots: allocated.saturating_sub(watch.allocated_then.load(Relaxed)),
+            filled_slots: allocated.saturating_sub(monitor.allocated_then.load(Relaxed)),
             unit_slots: seen.unit_slots,
             malloc_bytes: malloc + seen.forgiven,
-            old_objects: watch.stats.old.read(),
+            old_objects: monitor.stats.old.read(),
             old_objects_then: seen.old_then,
             held_bytes: seen.held,
             held_bytes_then: seen.held_then,
-            churned_bytes: watch.churned.load(Relaxed).saturating_sub(seen.churned_then)
+            churned_bytes: monitor.churned.load(Relaxed).saturating_sub(seen.churned_then)
                 + malloc
                 + seen.forgiven,
-            full_asked: watch.causes.needs_major(),
+            full_asked: monitor.causes.needs_major(),
             ..GcReading::default()
         };
         if collect::is_full_due(&self.budget(), &reading) {
@@ -293,7 +299,7 @@ impl Collector {
         reading
     }
 
-    /// Collections have fallen inside a unit and took this long (ns).
+    /// Counts a unit that collections delayed by this time (ns).
     fn note_unit(&self, ns: u64) {
         if ns > 0 {
             self.units_hit.fetch_add(1, Relaxed);
@@ -301,7 +307,7 @@ impl Collector {
         }
     }
 
-    /// Without a look at the queue: most units end here.
+    /// A cheap check that does not read the queue; false after most units.
     fn may_be_due(&self, budget: &EdenBudget, reading: &GcReading) -> bool {
         reading.filled_slots * 2 >= budget.eden_slots
             || reading.malloc_bytes * 2 >= budget.eden_bytes
@@ -310,43 +316,43 @@ impl Collector {
                 && (!self.pool.is_idle_asked() || reading.overdue_ns > 0))
     }
 
-    /// Ruby's counter of malloc is put back, within eden.
+    /// Lowers Ruby's counter of malloc, so that eden and not Ruby's limit decides.
     fn forgive(&self, budget: &EdenBudget, reading: &GcReading) {
         let mut seen = self.seen.lock();
         let counted = reading.malloc_bytes.saturating_sub(seen.forgiven);
-        // GcReading the limit is cheap, and still not needed after every unit.
+        // Reading the limit is cheap, but not needed after every unit.
         if counted * 4 < budget.eden_bytes.min(8 << 20) {
             return;
         }
-        let limit = self.watch.stats.malloc_limit.read();
+        let limit = self.monitor.stats.malloc_limit.read();
         let bytes = collect::forgive(budget, counted, limit, seen.forgiven);
         if bytes > 0 {
             seen.forgiven += bytes;
             self.forgiven_total.fetch_add(bytes, Relaxed);
-            // SAFETY: with the GVL; takes from a counter.
+            // SAFETY: with the GVL; subtracts from a counter.
             unsafe { rb_sys::rb_gc_adjust_memory_usage(-(bytes as i64)) };
         }
     }
 }
 
-/// The collector as a Ruby object.
+/// The Ruby object of a [`Collector`].
 #[magnus::wrap(class = "Chaton::Native::Collector", free_immediately, size)]
 pub struct RbCollector(Handle<&'static Collector>);
 
 impl RbCollector {
-    /// `Collector.start(pool, settings)`: watches, and collects between units.
+    /// `Collector.start(pool, settings)`.
     fn start(ruby: &Ruby, pool: &RbPool, settings: RHash) -> Result<Self, Error> {
         let settings = Settings(settings);
         let parts = pool.0.get()?;
-        let watch = GcMonitor::start(ruby, &parts.pool, settings.get("summary")?)?;
+        let monitor = GcMonitor::start(ruby, &parts.pool, settings.get("summary")?)?;
         let minor = ruby.hash_new();
         minor.aset(ruby.to_symbol("full_mark"), false)?;
         minor.aset(ruby.to_symbol("immediate_sweep"), false)?;
         minor.freeze();
         ruby.gc_register_mark_object(minor);
-        // As long as the process: pool threads hold on to it.
+        // Never freed, because pool threads keep it.
         let collector: &'static Collector = Box::leak(Box::new(Collector {
-            watch,
+            monitor,
             pool: parts.pool.clone(),
             between: settings.get("between")?,
             eden_slots_max: settings.get("eden_slots")?,
@@ -366,18 +372,18 @@ impl RbCollector {
         }));
         collector.read_held();
         let mut seen = collector.seen.lock();
-        seen.latest = watch.latest.load(Relaxed);
-        seen.allocated = watch.stats.allocated.read();
+        seen.latest = monitor.latest.load(Relaxed);
+        seen.allocated = monitor.stats.allocated.read();
         collector.note_full(&mut seen);
         drop(seen);
         let _ = parts.collector.set(collector);
         Ok(Self(Handle::new(collector)))
     }
 
-    /// What waits to be logged: `[[Hash, …], dropped in all]`.
+    /// Summaries to be logged: `[[Hash, …], dropped so far]`.
     fn summaries(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        // Taken out before Ruby is called: a collection would want the lock.
-        let (summaries, dropped) = rb_self.0.get()?.watch.take_summaries();
+        // Taken before Ruby is called, because a collection takes the same lock.
+        let (summaries, dropped) = rb_self.0.get()?.monitor.take_summaries();
         let list = ruby.ary_new_capa(summaries.len());
         for summary in summaries {
             list.push(summary.to_hash(ruby)?)?;
@@ -386,14 +392,14 @@ impl RbCollector {
     }
 
     fn lines(&self, on: bool) -> Result<(), Error> {
-        self.0.get()?.watch.set_lines(on);
+        self.0.get()?.monitor.set_lines(on);
         Ok(())
     }
 
-    /// Ruby wants a full collection, which is kept from it, and no moment came.
+    /// Runs the full collection that Ruby wants but may not begin by itself.
     fn full(&self) -> Result<(), Error> {
         let collector = *self.0.get()?;
-        if collector.watch.causes.needs_major() {
+        if collector.monitor.causes.needs_major() {
             collector.collect_all()
         } else {
             Ok(())
@@ -410,7 +416,7 @@ impl RbCollector {
 
     fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
         let collector = *rb_self.0.get()?;
-        collector.watch.book(true);
+        collector.monitor.book(true);
         collector.read_held();
         let hash = ruby.hash_new();
         let add = |name: &str, value: u64| hash.aset(ruby.to_symbol(name), value);

@@ -1,12 +1,11 @@
-//! Watches the collector: one record per collection, and how much of it fell
-//! inside units of work.
+//! Records each collection and how much of its time fell inside units of work.
 //!
-//! Ruby's own events of the collector are not used: with a hook on any of them
-//! CRuby 3.1 allocates every object the slow way, some 20 ns each. An object of
-//! ours is marked in every collection instead, and its mark function notes that
-//! one has begun: a [`GcStartMarker`]. Like every mark function it runs with the GVL, on
-//! the thread that collects, where no Ruby object may be allocated; it reads
-//! counters ([`super::gc_stat`]). How a collection ended is read afterwards.
+//! Ruby's GC events are not used: with a hook on any of them CRuby 3.1 allocates
+//! every object on its slow path, some 20 ns each. Instead an object of ours, the
+//! [`GcStartMarker`], is marked in every collection, and its mark function records
+//! the beginning. A mark function runs with the GVL on the collecting thread and may
+//! not allocate Ruby objects, so it only reads counters ([`super::gc_stat`]). The end
+//! of a collection is read afterwards.
 
 use std::cell::Cell;
 use std::ptr;
@@ -21,38 +20,38 @@ use chaton_core::work::Label;
 use magnus::{gc, prelude::*, DataTypeFunctions, Error, Ruby, TypedData};
 use parking_lot::Mutex;
 
-use super::gvl_tracker;
+use super::collection_summary::{CollectionSummary, OpenCollection, SummaryQueue};
 use super::gc_stat::{GcCauses, Stats};
-use super::collection_summary::{SummaryQueue, OpenCollection, CollectionSummary};
+use super::gvl_tracker;
 use crate::handle::generation;
 use crate::unit::{Unit, UnitLabel};
 
-/// So many minor collections may pass while Ruby wants a full one. Few: 3.4 makes
-/// its heap larger instead of collecting more often.
+/// Collections that may pass while Ruby wants a full one. Few, because Ruby 3.4
+/// grows its heap instead of collecting more often.
 const WANTING_MAX: u64 = 2;
-/// Summaries are fetched this often at most (ns), and when the process is idle.
-const TELL_EVERY_NS: u64 = 1_000_000_000;
+/// Shortest time between two requests to log summaries (ns).
+const LOG_EVERY_NS: u64 = 1_000_000_000;
 
 thread_local! {
-    /// The calling pool thread, while it runs a unit. Owned: a thread may end
-    /// without saying so, and its native thread go on under another name.
+    /// The calling pool thread, while it runs a unit. Owned, because a Ruby thread may
+    /// be killed within a unit and its native thread be reused.
     static HERE: Cell<Option<Arc<ThreadRecord<UnitLabel>>>> = const { Cell::new(None) };
-    /// The calling pool thread has ended a unit, which still counts as running.
+    /// The calling pool thread has finished a unit that the pool still counts as running.
     static IN_GAP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The watch of this process; made anew after a fork.
+/// The monitor of this process; a new one is made after a fork.
 static MONITOR: AtomicPtr<GcMonitor> = AtomicPtr::new(ptr::null_mut());
 
-/// A unit begins on the calling thread.
+/// Call when a unit begins on the calling thread.
 pub fn unit_begins(thread: &Arc<ThreadRecord<UnitLabel>>) {
     HERE.set(Some(thread.clone()));
     gvl_tracker::unit_begins();
 }
 
-/// It has ended; answers whether there was one.
+/// Call when the unit has ended; returns whether there was one.
 pub fn unit_ends() -> bool {
-    // A job's number would make each a kind of its own.
+    // The label goes without the job's id, so that jobs of one class are summed up.
     gvl_tracker::unit_ends(|| {
         unit().map_or_else(String::new, |unit| {
             unit.split(" jid=").next().unwrap_or_default().to_owned()
@@ -69,7 +68,7 @@ pub fn in_gap<T>(work: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// What is known of the unit that the calling thread runs.
+/// The description of the unit that the calling thread runs.
 fn unit() -> Option<String> {
     let here = HERE.try_with(Cell::take).ok()??;
     let current = here.current.lock();
@@ -79,7 +78,7 @@ fn unit() -> Option<String> {
     unit
 }
 
-/// Marked in every collection, because it has no write barrier.
+/// An object that every collection marks, because it has no write barrier.
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::GcStartMarker", free_immediately, mark)]
 pub struct GcStartMarker;
@@ -87,24 +86,24 @@ pub struct GcStartMarker;
 impl DataTypeFunctions for GcStartMarker {
     fn mark(&self, _: &gc::Marker) {
         // SAFETY: stored by `start` and never freed.
-        let Some(watch) = (unsafe { MONITOR.load(Relaxed).as_ref() }) else { return };
-        // A forked child has locks that nobody will open.
-        if watch.made_in == generation() {
-            watch.rung();
+        let Some(monitor) = (unsafe { MONITOR.load(Relaxed).as_ref() }) else { return };
+        // In a forked child, until it has a monitor of its own, locks may be held for ever.
+        if monitor.made_in == generation() {
+            monitor.marked();
         }
     }
 }
 
 #[derive(Default)]
 struct State {
-    /// The latest collection, until it is known how it ended.
+    /// The latest collection, until its end has been read.
     open: Option<OpenCollection>,
     kept: SummaryQueue,
     /// Time in the collector that has been booked (ns).
     booked_ns: u64,
 }
 
-/// Everything that is kept about collections.
+/// The records and counters about collections.
 pub struct GcMonitor {
     /// The counters.
     pub stats: Stats,
@@ -113,7 +112,7 @@ pub struct GcMonitor {
     pool: Arc<Pool<Unit>>,
     made_in: u32,
     state: Mutex<State>,
-    /// Whether the guardian is to be told of each collection.
+    /// Whether a line is logged for each collection.
     lines: AtomicBool,
     /// `Stats::allocated` when the last collection began.
     pub allocated_then: AtomicU64,
@@ -121,30 +120,30 @@ pub struct GcMonitor {
     pub eden_slots: AtomicU64,
     /// Number of the latest collection that has begun.
     pub latest: AtomicU64,
-    /// Full ones so far.
+    /// Full collections so far.
     pub majors: AtomicU64,
-    /// When the guardian may be told next (ns of the clock).
-    tell_ns: AtomicU64,
-    /// Collections in a row at which Ruby wanted the next one to be full.
+    /// Earliest time of the next request to log summaries (ns of the clock).
+    log_next_ns: AtomicU64,
+    /// Collections in a row after which Ruby wanted a full one.
     wanting: AtomicU64,
-    /// `Stats::time_ms` at the last look.
+    /// `Stats::time_ms` when it was last read.
     ms_seen: AtomicU64,
-    /// Bytes of malloc at the last look, and the sum of these at collections.
+    /// Bytes of malloc since the last collection, when last read.
     pub malloc_seen: AtomicU64,
-    /// See `malloc_seen`.
+    /// The sum of `malloc_seen` over all collections.
     pub churned: AtomicU64,
 }
 
 impl GcMonitor {
-    /// Starts to watch this process. What another process watched is forgotten.
+    /// Starts to monitor this process, with empty records.
     ///
     /// # Errors
     /// What Ruby raises.
     pub fn start(ruby: &Ruby, pool: &Arc<Pool<Unit>>, lines: bool) -> Result<&'static Self, Error> {
         let stats = Stats::find(ruby);
         let state = State { booked_ns: stats.time_ns(), ..State::default() };
-        // As long as the process: its bell is never taken down.
-        let watch: &'static Self = Box::leak(Box::new(Self {
+        // Never freed, because the marker refers to it.
+        let monitor: &'static Self = Box::leak(Box::new(Self {
             allocated_then: AtomicU64::new(stats.allocated.read()),
             eden_slots: AtomicU64::new(stats.room().max(1)),
             latest: AtomicU64::new(stats.count.read()),
@@ -155,34 +154,34 @@ impl GcMonitor {
             state: Mutex::new(state),
             lines: AtomicBool::new(lines),
             majors: AtomicU64::new(0),
-            tell_ns: AtomicU64::new(0),
+            log_next_ns: AtomicU64::new(0),
             wanting: AtomicU64::new(0),
             ms_seen: AtomicU64::new(0),
             malloc_seen: AtomicU64::new(0),
             churned: AtomicU64::new(0),
         }));
-        if MONITOR.swap(ptr::from_ref(watch).cast_mut(), Release).is_null() {
+        if MONITOR.swap(ptr::from_ref(monitor).cast_mut(), Release).is_null() {
             ruby.gc_register_mark_object(ruby.obj_wrap(GcStartMarker).as_value());
         }
-        watch.publish();
-        Ok(watch)
+        monitor.publish();
+        Ok(monitor)
     }
 
-    /// The guardian is told of each collection from now on, or no more.
+    /// Switches the log lines about collections on or off.
     pub fn set_lines(&self, on: bool) {
         self.lines.store(on, Relaxed);
     }
 
-    /// Summaries not fetched before, and how many were dropped.
+    /// The summaries since the last call, and how many were dropped so far.
     pub fn take_summaries(&self) -> (Vec<CollectionSummary>, u64) {
         self.book(true);
         let mut state = self.state.lock();
         (state.kept.take(), state.kept.dropped)
     }
 
-    /// Our object is being marked. Also asked for outside of collections, by
-    /// tools that walk the heap, and twice in incremental ones.
-    fn rung(&self) {
+    /// The marker is being marked: once or twice in a collection, and outside of
+    /// collections when a tool walks the heap.
+    fn marked(&self) {
         let number = self.stats.count.read();
         if self.latest.swap(number, Relaxed) != number {
             self.begin(number);
@@ -195,50 +194,57 @@ impl GcMonitor {
         let major_by = self.causes.major_by();
         let by = self.causes.gc_by();
         let unit = unit();
-        // All threads stand still: those in the middle of a unit, too.
+        // A collection stops all threads, so it also delays units on other threads.
         let beside = self.pool.load().1 > usize::from(IN_GAP.get());
         self.count(major_by.is_some(), unit.is_some() || beside);
         self.ask_for_full();
         if by == Some("newobj") {
-            // Here lies Ruby's own limit; between sizes of slots it may lie
-            // below what the sum of free slots says.
+            // This is Ruby's own limit. With several slot sizes it may lie below the sum
+            // of free slots.
             self.eden_slots.fetch_min(filled.max(1), Relaxed);
         }
-        // What is counted begins at 0 again: the last look tells, or the limit.
+        // The counter has just been reset: take its last reading, or the limit.
         let seen = self.malloc_seen.swap(0, Relaxed);
         let malloc =
             if by == Some("malloc") { seen.max(self.stats.malloc_limit.read()) } else { seen };
         self.churned.fetch_add(malloc, Relaxed);
         let mut state = self.state.lock();
         if let Some(open) = state.open.take() {
-            // How that one ended is what this one found, but for what was filled since.
+            // Its end was not read: what was live then is live now, less what was filled since.
             let live = self.stats.live.read().saturating_sub(filled);
             state.kept.push(open.end(&self.stats, live));
         }
         let lines = self.lines.load(Relaxed);
         if lines {
-            let summary =
-                CollectionSummary { number, by, major_by, unit, filled, malloc, ..CollectionSummary::default() };
+            let summary = CollectionSummary {
+                number,
+                by,
+                major_by,
+                unit,
+                filled,
+                malloc,
+                ..CollectionSummary::default()
+            };
             state.open = Some(OpenCollection::begin(summary, &self.stats));
         }
         drop(state);
-        if lines && self.is_time_to_tell() {
+        if lines && self.is_time_to_log() {
             self.pool.events().post(SupportEvent::Collections);
         }
     }
 
-    /// The guardian needs the GVL for it, and whoever ran waits meanwhile.
-    fn is_time_to_tell(&self) -> bool {
+    /// Rate limit: to log, the support thread takes the GVL from a thread that works.
+    fn is_time_to_log(&self) -> bool {
         let now = clock::now_ns();
-        let due = now >= self.tell_ns.load(Relaxed);
+        let due = now >= self.log_next_ns.load(Relaxed);
         if due {
-            self.tell_ns.store(now + TELL_EVERY_NS, Relaxed);
+            self.log_next_ns.store(now + LOG_EVERY_NS, Relaxed);
         }
         due
     }
 
-    /// Where full collections are kept from Ruby and no unit ends, it would wait
-    /// for one for ever: the guardian does it in the end.
+    /// While Ruby may not begin full collections and no unit ends, none would take
+    /// place: the support thread is asked for one.
     fn ask_for_full(&self) {
         if !self.causes.needs_major() {
             self.wanting.store(0, Relaxed);
@@ -260,18 +266,17 @@ impl GcMonitor {
         }
     }
 
-    /// Whether the collector has been at work since the last [`GcMonitor::book`].
+    /// Whether the collector has worked since the last call.
     pub fn is_unbooked(&self) -> bool {
         let ms = self.stats.time_ms.read();
         self.ms_seen.swap(ms, Relaxed) != ms
     }
 
-    /// Books the time that collecting took since the last call, sweeping in
-    /// steps included, as spent `inside` of units or between them, and closes
-    /// the record of a collection that has ended. Answers the time (ns). With
-    /// the GVL, outside of a collection.
+    /// Books the time of collecting and lazy sweeping since the last call as spent
+    /// inside of units or between them, closes the record of a collection that has
+    /// ended, and returns the time (ns). Call with the GVL, outside of a collection.
     pub fn book(&self, inside: bool) -> u64 {
-        // Asks Ruby, so without the lock: a collection would want it.
+        // Calls Ruby, so the lock is not held: a collection takes it.
         let time = self.stats.time_ns();
         let ended = !self.causes.is_running();
         let mut state = self.state.lock();
@@ -300,16 +305,16 @@ impl GcMonitor {
         self.stats.allocated.read().saturating_sub(self.allocated_then.load(Relaxed))
     }
 
-    /// How much can be filled before the next collection: what is free, and what
-    /// was filled since the last one. Below a limit that Ruby has shown it rises
-    /// slowly, because that may have moved.
+    /// Learns how many slots can be filled between two collections: those free now and
+    /// those filled since the last one. The value rises slowly above a limit that Ruby
+    /// has shown, because that limit may have moved.
     fn learn(&self) {
         let room = self.stats.room() + self.filled();
         let before = self.eden_slots.load(Relaxed);
         self.eden_slots.store(room.min(before + before / 16 + 1024).max(1), Relaxed);
     }
 
-    /// Gauges for `status`.
+    /// Updates the gauges.
     pub fn publish(&self) {
         let heap = &self.pool.gauges().heap;
         heap.live_slots.store(self.stats.live.read(), Relaxed);

@@ -1,16 +1,16 @@
-//! Counters of Ruby's collector, read without allocating: also inside a
-//! collection, where nothing may be allocated.
+//! Counters of Ruby's collector, read without allocating, so that they can be read
+//! inside a collection.
 
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{Integer, Ruby, Value};
 use rb_sys::VALUE;
 
-/// One counter of `GC.stat`; reads 0 where this Ruby has none of its names.
+/// One counter of `GC.stat`; reads 0 where this Ruby does not have it.
 #[derive(Clone, Copy)]
 pub struct GcStat(Option<VALUE>);
 
 impl GcStat {
-    /// The first of the names that this Ruby knows.
+    /// Finds the first of the names that this Ruby knows.
     pub fn find(ruby: &Ruby, names: &[&str]) -> Self {
         let known = names.iter().find_map(|name| {
             let key = ruby.to_symbol(name).as_raw();
@@ -31,17 +31,17 @@ impl GcStat {
     }
 }
 
-/// The counters that are read.
+/// The counters.
 pub struct Stats {
     /// Objects allocated since the start.
     pub allocated: GcStat,
     /// Objects freed since the start.
     pub freed: GcStat,
-    /// Slots with objects.
+    /// Live slots.
     pub live: GcStat,
-    /// Slots there are.
+    /// All slots.
     pub available: GcStat,
-    /// Pages that may still be added without a collection, and slots likewise.
+    /// Pages and slots that may be added without a collection.
     allocatable_pages: GcStat,
     allocatable_slots: GcStat,
     slots_of_page: u64,
@@ -49,9 +49,9 @@ pub struct Stats {
     pub pages: GcStat,
     /// Promoted objects.
     pub old: GcStat,
-    /// Bytes of malloc since the last collection, and how many there may be.
+    /// Bytes of malloc since the last collection.
     pub malloc: GcStat,
-    /// See `malloc`.
+    /// Bytes of malloc that trigger a collection.
     pub malloc_limit: GcStat,
     /// Collections.
     pub count: GcStat,
@@ -60,7 +60,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Finds them.
+    /// Finds the counters of this Ruby.
     pub fn find(ruby: &Ruby) -> Self {
         let find = |names: &[&str]| GcStat::find(ruby, names);
         let slots_of_page = ruby
@@ -83,8 +83,8 @@ impl Stats {
         }
     }
 
-    /// Time spent collecting since the start (ns). Not inside a collection: asks
-    /// by a method, the counter of `GC.stat` has only milliseconds.
+    /// Time spent collecting since the start (ns). Not to be called inside a
+    /// collection: it calls a method, because `GC.stat` counts milliseconds only.
     pub fn time_ns(&self) -> u64 {
         let asked = protect(|| {
             // SAFETY: GC.total_time takes nothing; the frame owns nothing.
@@ -93,13 +93,13 @@ impl Stats {
                 rb_sys::rb_funcallv(rb_sys::rb_mGC, total, 0, std::ptr::null())
             }
         });
-        // SAFETY: what Ruby has just answered.
+        // SAFETY: a live value that Ruby has just returned.
         let time = asked.ok().map(|time| unsafe { Value::from_raw(time) });
         time.and_then(Integer::from_value).and_then(|time| time.to_u64().ok()).unwrap_or(0)
     }
 
-    /// Slots that can be filled before Ruby has to collect, if all sizes of
-    /// slots are wanted in the proportion in which they are there.
+    /// Slots that can be filled before Ruby collects, if all slot sizes are used in
+    /// proportion to their number.
     pub fn room(&self) -> u64 {
         let more =
             self.allocatable_slots.read() + self.allocatable_pages.read() * self.slots_of_page;
@@ -107,7 +107,7 @@ impl Stats {
     }
 }
 
-/// Words that `GC.latest_gc_info` answers with.
+/// Values of `GC.latest_gc_info`.
 const CAUSES: [&str; 12] = [
     "newobj",
     "malloc",
@@ -123,7 +123,7 @@ const CAUSES: [&str; 12] = [
     "true",
 ];
 
-/// Facts about the latest collection, told by symbols.
+/// Reads `GC.latest_gc_info` without allocating.
 pub struct GcCauses {
     words: Vec<(VALUE, &'static str)>,
     major_by: VALUE,
@@ -134,7 +134,7 @@ pub struct GcCauses {
 }
 
 impl GcCauses {
-    /// Makes the symbols.
+    /// Creates the symbols.
     pub fn find(ruby: &Ruby) -> Self {
         let symbol = |name: &str| ruby.to_symbol(name).as_raw();
         let need_major_by = symbol("need_major_by");
@@ -150,19 +150,19 @@ impl GcCauses {
         }
     }
 
-    /// Why it is a full one, `None` for a minor one. Also inside a collection.
+    /// Why the collection is a full one, `None` for a minor one. Also inside a collection.
     pub fn major_by(&self) -> Option<&'static str> {
         // SAFETY: a known key as an immediate symbol.
         self.word(unsafe { rb_sys::rb_gc_latest_gc_info(self.major_by) })
     }
 
-    /// What made it begin.
+    /// What triggered it.
     pub fn gc_by(&self) -> Option<&'static str> {
         // SAFETY: as above.
         self.word(unsafe { rb_sys::rb_gc_latest_gc_info(self.gc_by) })
     }
 
-    /// Whether a collection has begun and not ended: it marks in steps, or sweeps.
+    /// Whether a collection is under way: marking incrementally or sweeping lazily.
     pub fn is_running(&self) -> bool {
         // SAFETY: as above.
         unsafe { rb_sys::rb_gc_latest_gc_info(self.state) != self.none }

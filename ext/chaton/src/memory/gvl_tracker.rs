@@ -1,10 +1,9 @@
-//! How long units of work wait for the GVL and hold it (CRuby 3.2 and later).
+//! Measures how long units of work wait for the GVL and hold it (CRuby 3.2 and later).
 //!
-//! That a thread wants the GVL may be said by another one, which wakes it: from
-//! 3.3 on the event tells whose it is, and the time is noted in a slot of that
-//! thread. The others run on the native thread that they are about, so what a
-//! thread measures is its own. They may run without the GVL: no Ruby is called
-//! but for the slot.
+//! The event READY (a thread wants the GVL) may run on the thread that wakes the other
+//! one: from 3.3 on it names the thread, and the time is stored in thread-specific
+//! data. The other events run on the thread they are about. Events may run without the
+//! GVL, so the hook calls nothing of Ruby but the access to that data.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -16,7 +15,7 @@ use chaton_core::clock;
 use magnus::rb_sys::protect;
 use rb_sys::VALUE;
 
-use super::tracer_hooks;
+use super::tracer_state;
 use crate::preempt::symbol;
 
 /// `rb_internal_thread_event_data_t` of 3.3; 3.2 passes nothing.
@@ -41,7 +40,7 @@ const SUSPENDED: c_uint = 1 << 3;
 thread_local! {
     /// When this unit began (ns of the clock); 0 outside of one.
     static BEGAN: Cell<u64> = const { Cell::new(0) };
-    /// Since when the thread waits, or holds.
+    /// Since when the thread has waited for the GVL, or has held it.
     static SINCE: Cell<u64> = const { Cell::new(0) };
     static WAITING: Cell<u64> = const { Cell::new(0) };
     static HOLDING: Cell<u64> = const { Cell::new(0) };
@@ -49,7 +48,7 @@ thread_local! {
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Whether this Ruby tells.
+/// Whether this Ruby has these events.
 pub fn is_available() -> bool {
     hook().is_some()
 }
@@ -63,7 +62,7 @@ fn hook() -> Option<AddHook> {
     })
 }
 
-/// Where a thread's latest wish for the GVL is noted (3.3 and later).
+/// Thread-specific data that holds the time of a thread's latest READY (3.3 and later).
 struct ThreadTimes {
     key: c_int,
     get: GetThreadData,
@@ -94,7 +93,7 @@ fn slot() -> Option<ThreadTimes> {
     Some(ThreadTimes { key, get, set })
 }
 
-/// Measures from the next unit on, or no more.
+/// Switches measuring on, from the next unit, or off.
 pub fn measure(on: bool) {
     static ADDED: AtomicBool = AtomicBool::new(false);
     let Some(add) = hook() else { return };
@@ -106,7 +105,7 @@ pub fn measure(on: bool) {
     ON.store(on, Relaxed);
 }
 
-/// A unit begins on the calling thread.
+/// Call when a unit begins on the calling thread.
 pub fn unit_begins() {
     if ON.load(Relaxed) {
         let now = clock::now_ns();
@@ -117,7 +116,7 @@ pub fn unit_begins() {
     }
 }
 
-/// It has ended: `label` says what it was.
+/// Call when the unit has ended; its times are summed up by `label`.
 pub fn unit_ends(label: impl FnOnce() -> String) {
     let began = BEGAN.replace(0);
     if began == 0 {
@@ -125,7 +124,7 @@ pub fn unit_ends(label: impl FnOnce() -> String) {
     }
     let now = clock::now_ns();
     let holding = HOLDING.get() + now.saturating_sub(SINCE.get());
-    tracer_hooks::record_unit(label, WAITING.get(), holding, now.saturating_sub(began));
+    tracer_state::record_work(label, WAITING.get(), holding, now.saturating_sub(began));
 }
 
 unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_void) {
@@ -134,7 +133,7 @@ unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_v
         return;
     }
     if let (READY, Some(Some(slot))) = (event, SLOT.get()) {
-        // SAFETY: Ruby passes a live thread, whose slot holds a number, no pointer.
+        // SAFETY: Ruby passes a live thread; the data is a number, not a pointer.
         unsafe { (slot.set)((*data).thread, slot.key, now as *mut c_void) };
         return;
     }
@@ -144,14 +143,14 @@ unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_v
     let since = SINCE.replace(now);
     match event {
         RESUMED => {
-            let wished = SLOT.get().and_then(Option::as_ref).map_or(since, |slot| {
+            let ready = SLOT.get().and_then(Option::as_ref).map_or(since, |slot| {
                 // SAFETY: as above.
                 unsafe { (slot.get)((*data).thread, slot.key) as u64 }
             });
-            WAITING.set(WAITING.get() + now.saturating_sub(wished.max(since)));
+            WAITING.set(WAITING.get() + now.saturating_sub(ready.max(since)));
         }
         SUSPENDED => HOLDING.set(HOLDING.get() + now.saturating_sub(since)),
-        // From here on it waits; until here it did something else.
+        // READY without thread-specific data: the wait begins here.
         _ => {}
     }
 }

@@ -1,5 +1,5 @@
-//! `Chaton::Native::Memory.process`, `resident`, `machine`, `cgroup`: what the
-//! kernel tells about memory.
+//! `Chaton::Native::Memory.process`, `resident`, `machine`, `cgroup`: the kernel's
+//! figures about memory.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn cgroup(ruby: &Ruby) -> Result<Option<RHash>, Error> {
     Ok(Some(hash))
 }
 
-/// Defines the functions of `Native::Memory` that read.
+/// Defines these functions.
 ///
 /// # Errors
 /// What Ruby raises.

@@ -1,7 +1,7 @@
-//! `Native.render_profile`: reports of tracers, merged and written in a format
-//! that a viewer reads.
+//! `Native.render_profile`: merges reports of tracers and renders them in a format
+//! for viewers.
 
-use chaton_memory::profile::{SampleType, ReportFormat, Report, RenderOptions};
+use chaton_memory::profile::{RenderOptions, Report, ReportFormat, SampleType};
 use magnus::{function, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
 
 use crate::settings::Settings;
@@ -14,11 +14,12 @@ fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Resul
     let options = Settings(options);
     let by: SampleType = options.get::<String>("by")?.parse().map_err(wrong)?;
     let bytes = options.optional("bytes")?.unwrap_or(true);
-    let view = RenderOptions { by, bytes, title: options.get("title")?, ..RenderOptions::default() };
+    let view =
+        RenderOptions { by, bytes, title: options.get("title")?, ..RenderOptions::default() };
     let mut read = Vec::with_capacity(reports.len());
     for json in reports.to_vec::<String>()? {
         let report: Report = serde_json::from_str(&json)
-            .map_err(|error| wrong(format!("a report is not to be read: {error}")))?;
+            .map_err(|error| wrong(format!("a report cannot be read: {error}")))?;
         read.push(report);
     }
     Ok(ruby.str_from_slice(&Report::merge(read).render(format, &view)))

@@ -1,84 +1,28 @@
 //! `Chaton::Native::Tracer`: which code allocates, and what of it survives.
 //!
-//! It looks in short windows only (`window_ms`), so that their share of the time
-//! is `duty` however long Ruby takes to open and close one. What it follows is
-//! asked for after each collection's marking, in windows and between them.
+//! It samples in short windows only (`window_ms`), whose share of the time is `duty`
+//! however long Ruby takes to open and close one. Whether sampled objects are still
+//! alive is checked at the end of each collection's marking, at all times.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chaton_core::clock;
-use chaton_memory::profile::{gvl_times::GvlTimes, SourceInfo, Frame, Limits, Profile};
+use chaton_memory::profile::{Frame, Limits, SourceInfo};
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{
     function, gc, method, prelude::*, DataTypeFunctions, Error, RHash, RModule, RString, Ruby,
     TypedData, Value,
 };
-use parking_lot::{Condvar, Mutex};
 use rb_sys::VALUE;
 
-use super::gc_stat::{GcStat, Stats};
-use super::{gvl_tracker, tracer_hooks};
+use super::tracer_state::TracerState;
+use super::{gvl_tracker, tracer_hooks, tracer_state};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
-use crate::handle::generation;
 use crate::settings::Settings;
 
-/// Labels of units of work that are kept apart.
-const LABELS_MAX: usize = 512;
-
-/// What the hooks work on. All of it but `stopped` is touched with the GVL only.
-pub struct TracerState {
-    pub(super) profile: Mutex<Profile>,
-    pub(super) made_in: u32,
-    pub(super) every: u32,
-    pub(super) weight: f64,
-    /// Objects until the next sample.
-    pub(super) left: AtomicU32,
-    pub(super) random: AtomicU64,
-    pub(super) frames: UnsafeCell<Vec<VALUE>>,
-    pub(super) lines: UnsafeCell<Vec<i32>>,
-    pub(super) table: Mutex<GvlTimes>,
-    /// Counters of collections, and what they were at the last look.
-    pub(super) stats: Stats,
-    pub(super) major: GcStat,
-    pub(super) count_seen: AtomicU64,
-    pub(super) majors_seen: AtomicU64,
-    running: Mutex<bool>,
-    changed: Condvar,
-}
-
-// SAFETY: the two buffers are used by the allocation hook alone, which runs with the GVL.
-unsafe impl Sync for TracerState {}
-// SAFETY: as above.
-unsafe impl Send for TracerState {}
-
-impl TracerState {
-    /// Waits, without the GVL, for the time to pass or the tracer to stop.
-    fn wait(&self, time: Duration) {
-        let mut running = self.running.lock();
-        if *running {
-            self.changed.wait_for(&mut running, time);
-        }
-    }
-
-    fn is_running(&self) -> bool {
-        *self.running.lock()
-    }
-
-    fn set_running(&self, on: bool) {
-        *self.running.lock() = on;
-        self.changed.notify_all();
-    }
-
-    fn wake(&self) {
-        let _running = self.running.lock();
-        self.changed.notify_all();
-    }
-}
-
-/// The tracer as a Ruby object: a profile that is being taken, or was.
+/// One profile, being taken or finished.
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Tracer", free_immediately, mark, compact, size)]
 pub struct RbTracer {
@@ -109,7 +53,7 @@ impl DataTypeFunctions for RbTracer {
             marker.mark(Value::from_raw(self.allocated));
             marker.mark(Value::from_raw(self.marked));
         }
-        if self.tracing.made_in == generation() {
+        if self.tracing.is_ours() {
             self.tracing.profile.lock().roots(|id| {
                 // SAFETY: alive since it was noted, because it is marked here.
                 marker.mark(unsafe { Value::from_raw(id as VALUE) });
@@ -118,14 +62,14 @@ impl DataTypeFunctions for RbTracer {
     }
 
     fn compact(&self, compactor: &gc::Compactor) {
-        if self.tracing.made_in != generation() {
+        if !self.tracing.is_ours() {
             return;
         }
-        if tracer_hooks::loses_the_moved() {
+        if tracer_hooks::loses_moved_objects() {
             self.tracing.profile.lock().forget();
         } else {
             self.tracing.profile.lock().relocate(|id| {
-                // SAFETY: the object is alive: it was asked for in this collection's marking.
+                // SAFETY: the object was alive at the end of this collection's marking.
                 compactor.location(unsafe { Value::from_raw(id as VALUE) }).as_raw() as usize
             });
         }
@@ -134,7 +78,7 @@ impl DataTypeFunctions for RbTracer {
 
 impl Drop for RbTracer {
     fn drop(&mut self) {
-        tracer_hooks::deactivate(&self.tracing);
+        tracer_state::deactivate(&self.tracing);
     }
 }
 
@@ -142,11 +86,10 @@ impl RbTracer {
     /// `Tracer.new(every:, duty:, window_ms:, samples_max:, stacks_max:, depth_max:, worker:)`.
     fn new(ruby: &Ruby, settings: RHash) -> Result<Self, Error> {
         let settings = Settings(settings);
-        let depth: usize = settings.get("depth_max")?;
         let limits = Limits {
             samples_max: settings.get("samples_max")?,
             stacks_max: settings.get("stacks_max")?,
-            depth_max: depth,
+            depth_max: settings.get("depth_max")?,
         };
         let every: u32 = settings.get("every")?;
         let duty: f64 = settings.get("duty")?;
@@ -158,26 +101,8 @@ impl RbTracer {
         }
         let points = tracer_hooks::points(ruby)
             .map_err(|why| error::named("Error", format!("the tracer cannot run here: {why}")))?;
-        let stats = Stats::find(ruby);
-        let major = GcStat::find(ruby, &["major_gc_count"]);
         Ok(Self {
-            tracing: Box::new(TracerState {
-                profile: Mutex::new(Profile::new(limits)),
-                made_in: generation(),
-                every,
-                weight: f64::from(every) / duty,
-                left: AtomicU32::new(every),
-                random: AtomicU64::new(clock::now_ns() | 1),
-                frames: UnsafeCell::new(vec![0; depth]),
-                lines: UnsafeCell::new(vec![0; depth]),
-                table: Mutex::new(GvlTimes::new(LABELS_MAX)),
-                count_seen: AtomicU64::new(stats.count.read()),
-                majors_seen: AtomicU64::new(major.read()),
-                stats,
-                major,
-                running: Mutex::new(false),
-                changed: Condvar::new(),
-            }),
+            tracing: Box::new(TracerState::new(ruby, limits, every, f64::from(every) / duty)),
             allocated: points.allocated,
             marked: points.marked,
             worker: settings.optional("worker")?,
@@ -194,7 +119,7 @@ impl RbTracer {
     }
 
     fn ours(&self) -> Result<&TracerState, Error> {
-        if self.tracing.made_in == generation() {
+        if self.tracing.is_ours() {
             Ok(&self.tracing)
         } else {
             Err(error::forked())
@@ -206,7 +131,7 @@ impl RbTracer {
         if self.ever.swap(true, Relaxed) {
             return Err(error::named("Error", "a tracer is started once; make another one"));
         }
-        if !tracer_hooks::activate(tracing) {
+        if !tracer_state::activate(tracing) {
             return Err(error::named("Error", "another tracer is running in this process"));
         }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -218,7 +143,7 @@ impl RbTracer {
     }
 
     fn watch_marks(&self, on: bool) -> Result<(), Error> {
-        if tracer_hooks::loses_the_moved() {
+        if tracer_hooks::loses_moved_objects() {
             return Ok(());
         }
         tracer_hooks::switch(self.marked, on)
@@ -231,14 +156,14 @@ impl RbTracer {
         }
         self.stopped_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(false);
-        tracer_hooks::deactivate(tracing);
+        tracer_state::deactivate(tracing);
         gvl_tracker::measure(false);
         tracer_hooks::switch(self.allocated, false)?;
         self.watch_marks(false)
     }
 
     /// Waits for the next window, opens it, waits for its end and closes it.
-    /// Answers false once the tracer has stopped.
+    /// Returns false once the tracer has stopped.
     fn window(&self) -> Result<bool, Error> {
         let tracing = self.ours()?;
         let pause = Duration::from_nanos(self.pause_ns.load(Relaxed));
@@ -257,8 +182,8 @@ impl RbTracer {
         }
         let now = clock::now_ns();
         let open = now.saturating_sub(opened);
-        // A thread that computes can keep the GVL for long, at either end of a
-        // window: the pause makes up for both.
+        // A computing thread may delay either end of a window by holding the GVL:
+        // the pause makes up for both.
         let elapsed = now.saturating_sub(self.started_ns.load(Relaxed)) as f64;
         let open_total = (self.open_ns.load(Relaxed) + open) as f64;
         let pause = (open_total / self.duty - elapsed).max(0.0) as u64;
@@ -309,10 +234,10 @@ impl RbTracer {
         let tracing = rb_self.ours()?;
         tracer_hooks::after_collections();
         name_all(tracing)?;
-        let waits = gvl_tracker::is_available().then(|| tracing.table.lock().waits());
-        let note = waits.is_none().then(|| {
-            "This Ruby does not tell who waits for the global lock: that needs 3.2 or newer.".into()
-        });
+        let waits = gvl_tracker::is_available().then(|| tracing.gvl_times.lock().waits());
+        let note = waits
+            .is_none()
+            .then(|| "Waiting for the global lock cannot be measured before Ruby 3.2.".into());
         let about = SourceInfo {
             pid: std::process::id(),
             worker: rb_self.worker,
@@ -325,14 +250,14 @@ impl RbTracer {
             note,
         };
         let report = tracing.profile.lock().report(about);
-        // Where Ruby wants something of the thread at once, it stays with the GVL.
+        // If an interrupt is pending, the work is not begun without the GVL and is done with it.
         let json = without_gvl(|| serde_json::to_string(&report), &|| {})
             .unwrap_or_else(|| serde_json::to_string(&report));
         json.map_err(|why| error::named("Error", format!("the report: {why}")))
     }
 }
 
-/// Names what has no name yet. Ruby is called without the profile's lock.
+/// Names all unnamed frames and classes. Ruby is called without the profile's lock.
 fn name_all(tracing: &TracerState) -> Result<(), Error> {
     let (frames, classes) = {
         let profile = tracing.profile.lock();
@@ -365,13 +290,13 @@ fn frame_name(frame: VALUE) -> Result<Frame, Error> {
     };
     // SAFETY: as above.
     let line = protect(|| unsafe { rb_sys::rb_profile_frame_first_lineno(frame) })?;
-    // SAFETY: a value that Ruby has just given.
+    // SAFETY: a live value that Ruby has just returned.
     let line = unsafe { Value::from_raw(line) };
     let line = magnus::Integer::from_value(line).and_then(|line| line.to_u32().ok()).unwrap_or(0);
     Ok(Frame { label: label.unwrap_or_default(), path, line })
 }
 
-/// The class as people know it, not an object's own one.
+/// The name of the class, also for an object with a singleton class.
 fn class_name(class: VALUE) -> Result<Option<String>, Error> {
     // SAFETY: a class that is kept alive by `mark`.
     let path = protect(|| unsafe { rb_sys::rb_class_path(rb_sys::rb_class_real(class)) })?;
@@ -379,7 +304,7 @@ fn class_name(class: VALUE) -> Result<Option<String>, Error> {
 }
 
 fn text(value: VALUE) -> Option<String> {
-    // SAFETY: a value that Ruby has just given.
+    // SAFETY: a live value that Ruby has just returned.
     let string = RString::from_value(unsafe { Value::from_raw(value) })?;
     // SAFETY: copied before Ruby is called again.
     Some(String::from_utf8_lossy(unsafe { string.as_slice() }).into_owned())

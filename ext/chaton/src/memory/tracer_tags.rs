@@ -1,45 +1,41 @@
-//! What has become of sampled objects, on CRuby 3.1: there a hook on the end of
-//! marking would cost every allocation some 20 ns, in windows and between them.
+//! Liveness of sampled objects on CRuby 3.1, where a hook on the end of marking
+//! would cost every allocation some 20 ns, in windows and between them.
 //!
-//! The upper half of a slot's flags is not used by 3.1 on 64-bit machines. A
-//! sampled object gets a number there, which stays with it and is gone when its
-//! slot is used again. After a collection, swept to its end, a followed object
-//! is alive if its slot still has its number. Pages may have been given back to
-//! the system meanwhile, so an address counts only inside a page of today.
+//! CRuby 3.1 does not use the upper half of a slot's flags on 64-bit machines. A
+//! sampled object gets a tag there, which stays until its slot is used again.
+//! After a collection has finished sweeping, the object is alive if its slot still
+//! has its tag. Pages may have been returned to the system meanwhile, so an
+//! address is read only if it lies inside a page that exists now.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use chaton_memory::profile::CollectionKind;
+use chaton_memory::profile::{CollectionKind, ObjectState};
 use magnus::rb_sys::protect;
 use rb_sys::VALUE;
 
-use super::tracer::TracerState;
-use super::tracer_hooks::{size, GcApi};
-
-type PageCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut c_void) -> c_int;
-/// `rb_objspace_each_objects`; sweeps to the end before it walks.
-pub type EachPage = unsafe extern "C" fn(PageCallback, *mut c_void);
+use super::gc_api::{EachPage, GcApi};
+use super::tracer_state::TracerState;
 
 /// Addresses have 48 bits.
 const SHIFT: u32 = 48;
 const ADDRESS: usize = (1 << SHIFT) - 1;
 
-/// Gives the object a number; answers what the profile knows it by.
+/// Tags the object; returns its id in the profile (address and tag).
 ///
 /// # Safety
 /// A new object, with the GVL.
-pub unsafe fn number(object: VALUE) -> usize {
+pub unsafe fn tag(object: VALUE) -> usize {
     static LAST: AtomicU16 = AtomicU16::new(0);
     let tag = LAST.load(Relaxed).wrapping_add(1).max(1);
     LAST.store(tag, Relaxed);
-    // SAFETY: the caller's.
+    // SAFETY: the caller has the GVL and passes a live object.
     unsafe { (*(object as *mut rb_sys::RBasic)).flags |= VALUE::from(tag) << SHIFT };
     object as usize | (usize::from(tag) << SHIFT)
 }
 
-/// Looks what the collections since the last look have left. With the GVL,
-/// outside of a collection.
+/// Updates the profile if collections took place since the last call. Call with
+/// the GVL, outside of a collection.
 pub fn after_collections(tracing: &TracerState, api: &GcApi, each_page: EachPage) {
     let count = tracing.stats.count.read();
     let seen = tracing.count_seen.swap(count, Relaxed);
@@ -49,19 +45,19 @@ pub fn after_collections(tracing: &TracerState, api: &GcApi, each_page: EachPage
         return;
     }
     let pages = pages(each_page);
-    // Several between two looks count as one: which of them an object has seen
-    // is not known.
+    // Several collections since the last call count as one, because it is not known
+    // how many of them an object has survived.
     let kind = if majors > majors_seen { CollectionKind::Major } else { CollectionKind::Minor };
     tracing.profile.lock().after_mark(kind, |id| match alive(id, &pages) {
         Some(object) => api.state(object, true),
-        None => GcApi::dead(),
+        None => ObjectState { alive: false, old: false, bytes: 0, class: 0 },
     });
 }
 
-/// Reads sizes of what was sampled since the last collection.
+/// Reads the sizes of objects sampled since the last collection. Call right after
+/// [`after_collections`], so that none of them has been freed.
 pub fn measure(tracing: &TracerState, api: &GcApi) {
-    // Nothing has been freed since: the look that came before says so.
-    tracing.profile.lock().measure(|id| size(api, id & ADDRESS));
+    tracing.profile.lock().measure(|id| api.size(id & ADDRESS));
 }
 
 /// The address, if the object is still there.
@@ -72,16 +68,16 @@ fn alive(id: usize, pages: &[(usize, usize)]) -> Option<usize> {
     if object >= *end {
         return None;
     }
-    // SAFETY: inside a page of the heap, where a slot of ours began.
+    // SAFETY: inside a page of the heap, where the sampled slot begins.
     let flags = unsafe { (*(object as *const rb_sys::RBasic)).flags };
     (flags >> SHIFT == tag as VALUE).then_some(object)
 }
 
-/// The pages of the heap, in order.
+/// The pages of the heap, sorted.
 fn pages(each_page: EachPage) -> Vec<(usize, usize)> {
     let mut pages: Vec<(usize, usize)> = Vec::with_capacity(4096);
     let list = &raw mut pages;
-    // An error would be of Ruby's own making; what was found by then is used.
+    // After an error inside Ruby the pages found so far are used.
     let _ = protect(|| {
         // SAFETY: with the GVL, outside of a collection; the list outlives the call.
         unsafe { each_page(note_page, list.cast()) };
