@@ -26,33 +26,29 @@ def record_profile(profile)
   File.write("tmp/extension", "#{profile} #{digest}\n")
 end
 
-def cargo_build(profile, packages)
-  system(Toolchain.env, "bin/support/progress", "compiling (profile #{profile})", Toolchain.cargo, "build", "--locked",
-         "--profile", profile, *packages.flat_map { |package| ["--package", package] }, chdir: Toolchain::ROOT)
+def cargo_build(profile, package)
+  system(Toolchain.env, "bin/support/progress", "compiling #{package} (profile #{profile})", Toolchain.cargo, "build",
+         "--locked", "--profile", profile, "--package", package, chdir: Toolchain::ROOT)
 end
 
-# @return [Array<String>] the package of the bundled jemalloc, when it has to be built and can be
-def allocator_packages
-  return [] if BundledAllocator.current?(BUNDLED_ALLOCATOR)
-  BundledAllocator.check
-  [BundledAllocator::PACKAGE]
-rescue BundledAllocator::Unavailable => e
-  BundledAllocator.explain(e)
-  []
+# In a cargo run of its own: built together, the two packages would have other features of shared dependencies, which
+# would all be compiled again. A server also runs without it.
+def compile_allocator(profile, folder)
+  return if BundledAllocator.current?(BUNDLED_ALLOCATOR)
+  BundledAllocator.attempt(BUNDLED_ALLOCATOR) do
+    cargo_build(profile, BundledAllocator::PACKAGE) or raise BundledAllocator::Unavailable, "cargo could not compile it"
+    BundledAllocator.archive_in(folder)
+  end
 end
 
 def compile(allocator:)
   Toolchain.check!
   profile = ENV.fetch("CHATON_PROFILE", "dev")
-  extras = allocator ? allocator_packages : []
-  # A server runs without the bundled allocator, so its failure does not stop the extension.
-  built = cargo_build(profile, [EXTENSION, *extras])
-  built ||= extras.any? && cargo_build(profile, [EXTENSION]) && extras.clear
-  abort "cargo could not build the extension; its messages are above" unless built
   folder = File.join(Toolchain.target, profile == "dev" ? "debug" : profile)
+  cargo_build(profile, EXTENSION) or abort "cargo could not build the extension; its messages are above"
   install_library(File.join(folder, "libchaton_native.so"), "chaton_native.so")
   record_profile(profile)
-  BundledAllocator.attempt(BUNDLED_ALLOCATOR) { BundledAllocator.archive_in(folder) } if extras.any?
+  compile_allocator(profile, folder) if allocator
 rescue Toolchain::Missing => e
   abort e.message
 end
