@@ -47,7 +47,7 @@ class TestRun
 
   def finish(process)
     @done << process
-    @out.puts process.output.lines.grep_v(/\A\{/), "" unless process.failed.zero?
+    @out.puts process.output.lines.grep_v(/\A\{/).grep_v(TestProcess::TIMED), "" unless process.failed.zero?
     @out.puts process
     @open -= 1
     add(process.followers)
