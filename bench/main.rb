@@ -9,7 +9,7 @@ require_relative "support/page"
 require_relative "support/run"
 require_relative "web/suite"
 
-# bin/bench: see there for its use.
+# The program behind bin/bench, which describes its use.
 SUITES = { "web" => Bench::Web::Suite, "jobs" => Bench::Jobs::Suite, "memory" => Bench::Memory::Suite,
            "gc" => Bench::Gc::Suite, "streams" => Bench::Streams::Suite }.freeze
 

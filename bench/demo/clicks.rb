@@ -4,24 +4,23 @@ require "json"
 require "net/http"
 
 module Bench
-  # Requests that write records to a stream, while another process consumes it: how many a second from web, how many a
-  # second through the consumer, and that none are left.
+  # Sends requests that write records to a stream, while another process consumes it. Measures the rates of writing and
+  # consuming, and checks that no record is left.
   class Clicks
     CLIENTS = 8
     SECONDS = 3
-    # Records of one request: one each from most clients, many each from the last.
+    # Records per request of one client; the requests of the others write one record each.
     BULK = 5_000
     # Longest wait for the consumer.
-    PATIENCE_S = 60
-    LOOK_EVERY_S = 0.02
+    WAIT_S = 60
+    PROBE_EVERY_S = 0.02
 
     Result = Struct.new(:requests, :records, :seconds, :consumed, :late_s, :lag, :reports, keyword_init: true) do
-      # @return [String]
       def to_s
-        late = late_s ? "#{format("%.2f", late_s)} s after the last was written" : "NOT within #{PATIENCE_S} s"
+        late = late_s ? "#{format("%.2f", late_s)} s after the last was written" : "NOT within #{WAIT_S} s"
         "Streams on the local log: #{requests} requests wrote #{records} records (#{rate(records, seconds)} a second " \
           "from web); the\nconsumer in another process read #{consumed} (#{rate(consumed, seconds + late_s.to_f)} " \
-          "a second) and was done #{late};\nlag at the end #{lag}. Of jobs it has read #{reports} records so far."
+          "a second) and was done #{late};\nlag at the end #{lag}. It has read #{reports} records of jobs so far."
       end
 
       private
@@ -36,7 +35,7 @@ module Bench
 
     # @return [Result]
     def run
-      before = settled
+      before = idle_counts
       started = now
       sizes = [BULK, *Array.new(CLIENTS - 1, 1)]
       sent = sizes.map { |size| Thread.new { click_until(started + SECONDS, size) } }.map(&:value)
@@ -50,10 +49,10 @@ module Bench
 
     private
 
-    # What earlier loads have left is consumed before it begins.
-    def settled
+    # Waits until the records of earlier loads are consumed.
+    def idle_counts
       started = now
-      sleep LOOK_EVERY_S until counts["lag"].zero? || now - started > PATIENCE_S
+      sleep PROBE_EVERY_S until counts["lag"].zero? || now - started > WAIT_S
       counts
     end
 
@@ -62,8 +61,8 @@ module Bench
       requests = 0
       http do |connection|
         while now < deadline
-          answer = connection.post("/clicks?n=#{size}", "")
-          raise "a click was answered #{answer.code}: #{answer.body}" unless answer.code == "202"
+          response = connection.post("/clicks?n=#{size}", "")
+          raise "a click failed with #{response.code}: #{response.body}" unless response.code == "202"
 
           requests += 1
         end
@@ -71,14 +70,14 @@ module Bench
       [requests, requests * size]
     end
 
-    # @return [Float, nil] seconds; nil when it took too long
+    # @return [Float, nil] seconds; nil when the wait was too long
     def wait_for(consumed)
       started = now
-      while now - started < PATIENCE_S
+      while now - started < WAIT_S
         seen = counts
         return now - started if seen["consumed"] >= consumed && seen["lag"].zero?
 
-        sleep LOOK_EVERY_S
+        sleep PROBE_EVERY_S
       end
     end
 

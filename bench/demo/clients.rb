@@ -3,10 +3,10 @@
 require "net/http"
 
 module Bench
-  # A stand-in for wrk: keep-alive clients in threads of this process.
+  # Replaces wrk where it is not installed: keep-alive clients in threads of this process.
   class Clients
     CLIENTS_MAX = 16
-    # The same words as Wrk::Result.
+    # Has the methods of Wrk::Result.
     Result = Struct.new(:requests, :rps, :p50_ms, :p99_ms, :errors, keyword_init: true)
 
     # @param url [String]
@@ -21,24 +21,24 @@ module Bench
     # @return [Result]
     def run
       deadline = now + @seconds
-      answers = Array.new(@clients) { Thread.new { ask_until(deadline) } }.flat_map(&:value)
-      times = answers.filter_map { |ok, ms| ms if ok }.sort
-      Result.new(requests: times.size, rps: times.size.fdiv(@seconds).round(1), errors: answers.size - times.size,
+      responses = Array.new(@clients) { Thread.new { request_until(deadline) } }.flat_map(&:value)
+      times = responses.filter_map { |ok, ms| ms if ok }.sort
+      Result.new(requests: times.size, rps: times.size.fdiv(@seconds).round(1), errors: responses.size - times.size,
                  p50_ms: percentile(times, 0.5), p99_ms: percentile(times, 0.99))
     end
 
     private
 
-    def ask_until(deadline)
-      answers = []
+    def request_until(deadline)
+      responses = []
       Net::HTTP.start(@uri.host, @uri.port) do |http|
         while now < deadline
           started = now
           ok = http.get(@uri.request_uri).is_a?(Net::HTTPSuccess)
-          answers << [ok, (now - started) * 1000]
+          responses << [ok, (now - started) * 1000]
         end
       end
-      answers
+      responses
     end
 
     def percentile(sorted, share) = sorted.empty? ? 0.0 : sorted[((sorted.size - 1) * share).round]

@@ -13,52 +13,50 @@ require_relative "table"
 require_relative "traffic"
 
 module Bench
-  # What bin/demo shows: the example application under load, in Chaton and in Puma; requests that leave background jobs,
-  # and the jobs done on the embedded store; requests that write to a stream, consumed on the embedded log; then Chaton
-  # left running.
+  # The program of bin/demo. It puts the example application under load, in Chaton and in Puma. Then it sends Chaton
+  # requests that enqueue background jobs and requests that write to a stream, and leaves Chaton running.
   class Demo
     EXAMPLE = File.expand_path("../../examples/all_in_one", __dir__)
-    # The example within a meter of its collections.
+    # The example with a meter of its garbage collection.
     RACKUP = File.expand_path("metered.ru", __dir__)
     CONFIG = File.join(EXAMPLE, "config/chaton.rb")
     PORT = 9292
     # Name, path, connections.
     LOADS = [["hello", "/hello", 100], ["sleep 0.1 s", "/sleep?s=0.1", 100], ["stream 100 lines", "/stream", 10]].freeze
     SECONDS = 4
-    # Then both are idle for a while, and their memory is read again.
+    # Both servers are idle for this time before their idle memory is read.
     IDLE_S = 5
     LINE_EVERY_S = 4
 
-    # @param once [Boolean] whether to end after the table
+    # @param once [Boolean] whether to end after the tables
     def initialize(once:)
       @once = once
       @servers = [Chaton.new(config: CONFIG), puma].compact
     end
 
-    # @return [void]
     def run
       start
       before = @servers.map { |server| GcReading.of(server) }
       rows = measure
       puts "", Table.new(rows).to_s, ""
-      puts "Memory and garbage collection of all that:", "", MemoryTable.new(memory(rows, before)).to_s, ""
-      puts moving("requests that leave background jobs") { Orders.new(@servers.first).run.to_s }, ""
-      puts moving("requests that write to a stream") { Clicks.new(@servers.first).run.to_s }, ""
+      puts "Memory and garbage collection over all loads:", "", MemoryTable.new(memory(rows, before)).to_s, ""
+      puts with_progress("requests that enqueue background jobs") { Orders.new(@servers.first).run.to_s }, ""
+      puts with_progress("requests that write to a stream") { Clicks.new(@servers.first).run.to_s }, ""
       return puts("Done.") if @once
-      puts "Chaton goes on at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C ends it)"
+      puts "Chaton keeps running at #{@servers.first.url("/")}  (process #{@servers.first.pid}; Ctrl-C stops it)"
       wait_for_interrupt
     rescue Interrupt
-      puts "", "Ending."
+      puts "", "Stopping."
     ensure
       @servers.each(&:stop)
     end
 
     private
 
-    # Both with what they come with: nothing is tuned for either.
+    # Both servers have their defaults.
     def puma
       return Puma.new if Machine.installed?("puma")
-      puts "Puma is not installed, so there is nothing to compare with."
+      puts "Puma is not installed, so Chaton is shown alone."
     end
 
     def start
@@ -73,7 +71,7 @@ module Bench
       TCPServer.open("127.0.0.1", port).close
       true
     rescue Errno::EADDRINUSE
-      puts "Port #{port} is taken, so another one is used."
+      puts "Port #{port} is in use, so another one is used."
       false
     end
 
@@ -93,16 +91,15 @@ module Bench
     # @return [Array<Hash>] one row for each server, over all its loads
     def memory(rows, before)
       collected = @servers.zip(before).map { |server, reading| GcReading.between(reading, GcReading.of(server)) }
-      # So that what is left when there is nothing to do can be seen.
-      moving("idle for #{IDLE_S} s") { sleep IDLE_S }
+      with_progress("idle for #{IDLE_S} s") { sleep IDLE_S }
       @servers.zip(collected).map do |server, gc|
         peak_mb = rows.select { |row| row[:server] == server.label }.map { |row| row[:peak_mb] }.max
         { server: server.label, peak_mb:, idle_mb: server.tree.memory_mb, gc: }
       end
     end
 
-    # Prints what is being done, and again every few seconds while it lasts.
-    def moving(title)
+    # Prints the title, and again every few seconds until the block ends.
+    def with_progress(title)
       work = Thread.new { yield }
       started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       puts "  #{title}"
@@ -112,7 +109,7 @@ module Bench
       work.value
     end
 
-    # Returns by an Interrupt, or because the server is gone.
+    # Returns after an Interrupt; aborts when the server ends.
     def wait_for_interrupt
       abort "Chaton ended by itself: #{@servers.first.wait}"
     end

@@ -2,7 +2,7 @@
 
 require_relative "demo"
 
-# bin/demo: see there for its use.
+# The program behind bin/demo, which describes its use.
 unknown = ARGV - ["--once"]
 abort "bin/demo knows only --once, not #{unknown.join(" ")}" unless unknown.empty?
 $stdout.sync = true

@@ -11,10 +11,10 @@ module Bench
       "RSS MB idle" => ->(row) { format("%.0f", row[:idle_mb][:rss_mb]) },
       "PSS MB idle" => ->(row) { format("%.0f", row[:idle_mb][:pss_mb]) },
       "GC ms/1,000 requests" => ->(row) { format("%.2f", row[:gc][:gc_total_us]) },
-      "of it inside them" => ->(row) { format("%.2f", row[:gc][:gc_us]) },
+      "inside requests" => ->(row) { format("%.2f", row[:gc][:gc_us]) },
       "collections" => ->(row) { (row[:gc][:minor] + row[:gc][:major]).to_s },
       "inside" => ->(row) { (row[:gc][:minor_inside] + row[:gc][:major_inside]).to_s },
-      "full ones inside" => ->(row) { row[:gc][:major_inside].to_s }
+      "full inside" => ->(row) { row[:gc][:major_inside].to_s }
     }.freeze
 
     private

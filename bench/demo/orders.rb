@@ -4,23 +4,23 @@ require "json"
 require "net/http"
 
 module Bench
-  # Requests that each leave a background job, then one request that leaves a thousand at once, and how long it takes
-  # until all of them are done.
+  # Sends requests that enqueue one background job each, then requests that enqueue a thousand each, and measures the
+  # time until all jobs are done.
   class Orders
     CLIENTS = 8
     SECONDS = 3
     BULK = 1_000
     BULKS = 20
     # Longest wait for the jobs to be done.
-    PATIENCE_S = 60
-    LOOK_EVERY_S = 0.02
+    WAIT_S = 60
+    PROBE_EVERY_S = 0.02
 
     Result = Struct.new(:requests, :seconds, :jobs, :late_s, :failed, keyword_init: true) do
       def to_s
         rate = (requests / seconds).round
-        end_of_jobs = late_s ? "#{format("%.2f", late_s)} s after the last order" : "NOT within #{PATIENCE_S} s"
-        "Background jobs on SQLite: #{requests} requests left one job each (#{rate} requests/s), #{BULKS} more left " \
-          "#{BULK} each;\nall #{jobs} jobs were done #{end_of_jobs}, #{failed} failed."
+        end_of_jobs = late_s ? "#{format("%.2f", late_s)} s after the last order" : "NOT within #{WAIT_S} s"
+        "Background jobs on SQLite: #{requests} requests enqueued one job each (#{rate} requests/s), #{BULKS} more " \
+          "enqueued #{BULK} each;\nall #{jobs} jobs were done #{end_of_jobs}, #{failed} failed."
       end
     end
 
@@ -56,20 +56,20 @@ module Bench
     end
 
     def order(connection, number)
-      answer = connection.post("/reports?n=#{number}", "")
-      raise "an order was answered #{answer.code}: #{answer.body}" unless answer.code == "202"
+      response = connection.post("/reports?n=#{number}", "")
+      raise "an order failed with #{response.code}: #{response.body}" unless response.code == "202"
     end
 
-    # The counters are written with each sign of life, so the queue is looked at too.
+    # The counters are only written with each heartbeat, so the time is taken from the queue.
     def wait_for(processed)
       started = now
       done = nil
-      while now - started < PATIENCE_S
+      while now - started < WAIT_S
         counts = self.counts
         done ||= now - started if counts["enqueued"].zero? && counts["in_flight"].zero?
         return done if counts["processed"] >= processed
 
-        sleep LOOK_EVERY_S
+        sleep PROBE_EVERY_S
       end
     end
 

@@ -1,21 +1,21 @@
 # frozen_string_literal: true
 
 module Bench
-  # One line on the terminal that moves while something runs.
+  # Shows a progress line on the terminal while a block runs.
   class Progress
     EVERY_S = 0.2
     WIDTH = 24
 
     # @param title [String]
     # @param tree [ProcTree] of the server, whose processor time and memory are shown
-    # @param seconds [Integer] how long it is going to take
+    # @param seconds [Integer] the expected time
     def initialize(title, tree, seconds)
       @title = title
       @tree = tree
       @seconds = seconds
     end
 
-    # @return [Object] what the block returned
+    # @return [Object] the block's result
     def during(&)
       work = Thread.new(&)
       started = now
@@ -23,7 +23,7 @@ module Bench
       show(now - started, first) until work.join(EVERY_S)
       work.value
     ensure
-      # Where there is no terminal there was no moving line to end.
+      # Without a terminal there is no progress line, so one line reports the end.
       $stdout.tty? ? puts : puts("  #{@title}: done")
     end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # The demo's closing table, for a terminal.
+  # The demo's table of loads, for a terminal.
   class Table
     COLUMNS = {
       "load" => ->(row) { row[:load] }, "server" => ->(row) { row[:server] },

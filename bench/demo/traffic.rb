@@ -5,8 +5,8 @@ require_relative "../support/wrk"
 require_relative "clients"
 
 module Bench
-  # Real requests to one server for some seconds, and what they cost it. By wrk where it is installed, else by a
-  # few clients in Ruby, which are slower than the server but show that it works.
+  # Sends requests to one server for some seconds, and measures what they cost it. It uses wrk where that is installed,
+  # else a few clients in Ruby, which are slower than the server.
   class Traffic
     # @param server [Server] running
     # @param path [String]

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Bench
-  # Measuring garbage collection: Chaton beside Puma, and beside itself.
+  # Garbage collection: Chaton beside Puma, and beside itself with other settings.
   module Gc
     APPS = File.expand_path("apps", __dir__)
-    # Templates over 450,000 objects.
+    # Renders templates with 450,000 live objects in memory.
     CATALOGUE = File.join(APPS, "catalogue.ru")
-    # Nothing but objects.
+    # Only allocates.
     ALLOCATIONS = File.join(APPS, "allocations.ru")
     SINATRA = File.expand_path("../../examples/sinatra/config.ru", __dir__)
   end

@@ -1,14 +1,18 @@
 # frozen_string_literal: true
 
-require_relative "case"
+require_relative "../peers/chaton_with"
+require_relative "../peers/puma"
+require_relative "../support/bar"
+require_relative "../support/case"
+require_relative "apps"
 
 module Bench
   module Gc
-    # Everything that is measured, in the order of the table.
+    # All cases of the suite, in the order of the table.
     module Cases
-      # Memory is no object.
+      # For machines with plenty of memory.
       LARGE_EDEN = "4x"
-      # A pair of slices says little, the median of many says more.
+      # The differences are small, so the median of many pairs is needed.
       PAIRS = 31
 
       module_function
@@ -18,22 +22,22 @@ module Bench
 
       def curve
         large = ChatonWith.new(settings: %(memory { eden "#{LARGE_EDEN}" }), note: "eden #{LARGE_EDEN}")
-        Case.new(name: "curve", kind: :curve, rounds: 2, seconds: 4, factor: 1.1, scouts: 1,
-                 title: "templates over 450,000 live objects, constant rate in steps until answers fall behind",
-                 servers: [ChatonWith.new, large, *pumas],
-                 shows: %i[full_rate full_rss_mb gc_us p99_ms p999_ms],
-                 bars: [Bar.at_least(:full_rate, 1.25), Bar.at_most(:full_rss_mb, 1.5), Bar.at_most(:gc_us, 1 / 3r),
-                        Bar.at_most(:p999_ms, 1 / 3r), Bar.at_least(:full_rate, 1.5, of: large.label)])
+        row(name: "curve", kind: :curve, rounds: 2, seconds: 4, factor: 1.1, scouts: 1,
+            title: "templates over 450,000 live objects, constant rate in steps until responses fall behind",
+            servers: [ChatonWith.new, large, *pumas],
+            shows: %i[full_rate full_rss_mb gc_us p99_ms p999_ms],
+            bars: [Bar.at_least(:full_rate, 1.25), Bar.at_most(:full_rss_mb, 1.5), Bar.at_most(:gc_us, 1 / 3r),
+                   Bar.at_most(:p999_ms, 1 / 3r), Bar.at_least(:full_rate, 1.5, of: large.label)])
       end
 
       def gaps
-        Case.new(name: "gaps", kind: :gaps, rounds: 1, seconds: 60, scouts: 1,
-                 title: "the same for 60 s, 2 s of half the highest rate and 1 s of nothing in turn",
-                 servers: [ChatonWith.new, *pumas], shows: %i[full_collections full_inside board_inside gc_us p999_ms],
-                 bars: [Bar.at_most(:full_inside, 0, against: nil), Bar.at_most(:board_inside, 0, against: nil)])
+        row(name: "gaps", kind: :gaps, rounds: 1, seconds: 60, scouts: 1,
+            title: "the same for 60 s, 2 s at half the highest rate and 1 s idle in turn",
+            servers: [ChatonWith.new, *pumas], shows: %i[full_collections full_inside board_inside gc_us p999_ms],
+            bars: [Bar.at_most(:full_inside, 0, against: nil), Bar.at_most(:board_inside, 0, against: nil)])
       end
 
-      # The third one has had its tracer on, and has it off again.
+      # The tracer of the third server was on and is off again.
       def tracer
         servers = lambda do
           [ChatonWith.new(settings: "memory { trace true }", note: "traced"), ChatonWith.new(note: "untraced"),
@@ -54,10 +58,12 @@ module Bench
       end
 
       def cost(**given)
-        Case.new(kind: :cost, rounds: PAIRS, seconds: 2, connections: 16, shows: %i[rps cpu_us p99_ms], **given)
+        row(kind: :cost, rounds: PAIRS, seconds: 2, connections: 16, shows: %i[rps cpu_us p99_ms], **given)
       end
 
-      # Throughput may fall to this share, and so the processor time of a request rise.
+      def row(**given) = Case.new(path: "/", warmup_s: 1, rackup: CATALOGUE, **given)
+
+      # Throughput may fall to this share, and CPU per request may rise by its inverse.
       def dearer(share, label)
         [Bar.at_least(:rps, share, against: "chaton untraced", of: label),
          Bar.at_most(:cpu_us, 1 / share, against: "chaton untraced", of: label)]

@@ -5,10 +5,11 @@ require_relative "../web/slice"
 
 module Bench
   module Gc
-    # What one setting costs: servers that differ in it alone take turns under full load, another one first each round.
+    # Measures the cost of one setting. Servers that differ only in the setting take turns under full load, and another
+    # one begins each round.
     class Cost
       # @param a_case [Case]
-      # @param progress [#call] told about every slice
+      # @param progress [#call] called with server and figures after every slice
       def initialize(a_case, progress)
         @case = a_case
         @progress = progress
@@ -28,7 +29,7 @@ module Bench
 
       private
 
-      # Differences are smaller than the hundredths of a second that a slice counts.
+      # The clock has nanoseconds, because the differences are smaller than the hundredths of a second of Web::Slice.
       def measure(server)
         pids = server.tree.pids
         before_s = CpuClock.seconds(pids)
@@ -39,7 +40,7 @@ module Bench
         raise "#{server.label}: #{e.message.lines.last}\n#{server.log.lines.last(20).join}"
       end
 
-      # Before the first slice that counts caches are filled, and a tracer has been at work.
+      # Runs a first slice that is not counted, to fill caches and, where there is one, to use the tracer.
       def prepare(server)
         server.start(@case.rackup)
         measure(server)

@@ -5,20 +5,21 @@ require_relative "step"
 
 module Bench
   module Gc
-    # One round: all servers climb the same ladder of rates in turn, a step each, until each has fallen behind. Then
-    # each one's highest rate that it answered in full, and how they answered the highest that all of them did.
+    # One round: the offered rate rises in steps, and all servers take each step in turn, until each has fallen behind.
+    # The result has each server's highest rate answered in full, and its latencies at the highest rate that all of
+    # them answered in full.
     class Curve
-      # The ladder begins at this share of what the slowest did in a closed loop.
+      # The first rate, as a share of the slowest server's rate in a closed loop.
       FROM = 0.6
-      # Where somebody falls behind on the first step, it began too high: again from this share of it, so many times.
+      # When a server falls behind on the first step, the climb starts again from this share of the rate.
       LOWER = 0.6
       STARTS = 4
       STEPS_MAX = 40
-      # What else the machine does may spoil a step: only two in a row end the climb.
+      # Other load on the machine may spoil a step, so a climb ends only after two failures in a row.
       TRIES = 2
 
       # @param a_case [Case]
-      # @param progress [#call] told about every step
+      # @param progress [#call] called with server and figures after every step
       def initialize(a_case, progress)
         @case = a_case
         @progress = progress
@@ -47,18 +48,18 @@ module Bench
         steps
       end
 
-      # @return [Hash{Server => Array<Hash>}] the steps of each
+      # @return [Hash{Server => Array<Hash>}] the steps by server
       def climb(servers, rate)
         steps = servers.to_h { |server| [server, []] }
         climbing = servers
         STEPS_MAX.times do
           climbing = climbing.select { |server| steps[server].concat(try(server, rate.round)).last[:kept_up] }
-          # Who cannot do the first step ends the climb: nothing could be compared.
+          # A server that fails on the first step ends the climb, because nothing could be compared.
           return steps if climbing.empty? || (climbing.size < servers.size && common_rate(steps).nil?)
           climbing = climbing.rotate
           rate *= @case.factor
         end
-        raise "#{climbing.map(&:label).join(", ")}: no rate was too high, which cannot be"
+        raise "#{climbing.map(&:label).join(", ")}: no rate was too high, which is impossible"
       end
 
       def try(server, rate)
@@ -71,7 +72,7 @@ module Bench
         tried
       end
 
-      # @return [Numeric, nil] the highest that everybody answered in full
+      # @return [Numeric, nil] the highest rate that all servers answered in full
       def common_rate(steps)
         steps.values.map { |of_one| of_one.select { |step| step[:kept_up] }.map { |step| step[:rate] } }.reduce(:&).max
       end

@@ -2,12 +2,12 @@
 
 module Bench
   module Gc
-    # The curve itself, from its raw results: for each rate how every server answered it. Of several rounds, the first.
+    # Renders the first round of the curve: one row for each offered rate, one column for each server.
     module CurveTable
       module_function
 
       # @param verdicts [Array<Verdict>]
-      # @return [String, nil] nothing where the curve was not measured
+      # @return [String, nil] nil when the curve was not measured
       def render(verdicts)
         verdict = verdicts.find { |found| found.a_case.kind == :curve }
         slices = verdict ? verdict.raw["slices"].select { |slice| slice["round"].zero? && slice["steps"] } : []
@@ -22,9 +22,9 @@ module Bench
 
       def cell(slice, rate)
         step = slice["steps"].reverse.find { |found| found["rate"] == rate } or return ""
-        told = format("%.0f, %.1f / %.1f, %.0f, %.0f",
+        text = format("%.0f, %.1f / %.1f, %.0f, %.0f",
                       *step.values_at("achieved_rate", "p99_ms", "p999_ms", "rss_mb", "gc_us"))
-        step["kept_up"] ? told : "~~#{told}~~"
+        step["kept_up"] ? text : "~~#{text}~~"
       end
     end
   end

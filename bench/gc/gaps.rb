@@ -5,17 +5,17 @@ require_relative "step"
 
 module Bench
   module Gc
-    # One slice: requests for a while, nothing for a while, and so on; what was collected, and when.
+    # One slice: load and idle time in turn. It counts the collections inside and outside of requests.
     class Gaps
       BUSY_S = 2
       IDLE_S = 1
-      # Of what the slower one did in a closed loop, so that everybody keeps up.
+      # Share of the slowest server's rate in a closed loop, so that all servers keep up.
       SHARE = 0.5
-      # How Chaton counts full collections while a unit of work runs.
+      # Chaton's own count of full collections during a request.
       GAUGE = "gc_major_inside_total"
 
       # @param a_case [Case]
-      # @param progress [#call] told about every slice
+      # @param progress [#call] called with server and figures after every slice
       def initialize(a_case, progress)
         @case = a_case
         @progress = progress
@@ -39,12 +39,12 @@ module Bench
         { server: server.label, rate:, kept_up: steps.all? { |step| step[:kept_up] },
           p999_ms: steps.map { |step| step[:p999_ms] }.max, gc_us: change[:gc_us],
           full_collections: change[:major], full_inside: change[:major_inside], minor: change[:minor],
-          minor_inside: change[:minor_inside], **board(server, counted), steps: }
+          minor_inside: change[:minor_inside], **own_count(server, counted), steps: }
       ensure
         server.stop
       end
 
-      def board(server, before) = before ? { board_inside: server.gauge(GAUGE) - before } : {}
+      def own_count(server, before) = before ? { board_inside: server.gauge(GAUGE) - before } : {}
 
       def bursts(server, rate)
         (@case.seconds / (BUSY_S + IDLE_S)).ceil.times.map do

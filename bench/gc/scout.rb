@@ -4,8 +4,8 @@ require_relative "../support/wrk"
 
 module Bench
   module Gc
-    # Finds out roughly what servers can do, so that the curve begins near its end, and which of a peer's settings is
-    # its best one.
+    # Measures roughly what the servers can do, so that the curve begins near its end, and chooses a peer's best
+    # settings.
     class Scout
       CONNECTIONS = 8
       SECONDS = 3
@@ -15,18 +15,17 @@ module Bench
         @case = a_case
       end
 
-      # @return [Hash{Server => Float}] requests a second: of ours, and of the best of the others; each was started and
-      #   ended for it
+      # @return [Hash{Server => Float}] requests per second of Chaton's servers and of the best peers; all have ended
       def rates
         ours, peers = @case.servers.partition(&:chaton?)
         found = peers.to_h { |server| [server, rate(server)] }
         best = found.max_by(@case.scouts || found.size) { |_, rate| rate }.to_h
-        @told = found.transform_keys(&:label)
+        @peer_rates = found.transform_keys(&:label)
         ours.to_h { |server| [server, rate(server)] }.merge(best)
       end
 
-      # @return [Hash{String => Float}] of all peers, for the record
-      attr_reader :told
+      # @return [Hash{String => Float}] requests per second of all peers
+      attr_reader :peer_rates
 
       private
 

@@ -6,7 +6,7 @@ require_relative "../support/rss_sampler"
 
 module Bench
   module Gc
-    # Some seconds of one constant rate on one server: how it answered, what it collected meanwhile, and its memory.
+    # One constant rate on one server for some seconds: its latencies, its collections and its memory.
     class Step
       # @param a_case [Case]
       # @param server [Server] running, with the GC meter
@@ -19,16 +19,15 @@ module Bench
         @load = OpenLoop.new(server.url(a_case.path), rate:, seconds:, warmup_s:)
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         sampler = RssSampler.new(@server.tree)
         before = GcReading.of(@server)
         cpu = @server.tree.read
-        answers = sampler.during { @load.run }
-        # Answered only when what was offered is done, also what nobody waits for any more.
+        responses = sampler.during { @load.run }
+        # The server responds after all offered requests, also after those whose client has given up.
         after = GcReading.of(@server)
         { rss_mb: sampler.peak, server_cpu_s: @server.tree.read.cpu_s_since(cpu).round(3),
-          kept_up: OpenLoop.kept_up?(answers), **answers, **GcReading.between(before, after) }
+          kept_up: OpenLoop.kept_up?(responses), **responses, **GcReading.between(before, after) }
       end
     end
   end

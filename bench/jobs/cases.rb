@@ -1,13 +1,16 @@
 # frozen_string_literal: true
 
+require_relative "../peers/chaton_jobs"
+require_relative "../peers/sidekiq"
 require_relative "../support/bar"
-require_relative "case"
+require_relative "../support/case"
+require_relative "../support/numbers"
 
 module Bench
   module Jobs
-    # Everything that is measured, in the order of the table.
+    # All cases of the suite, in the order of the table.
     module Cases
-      # As in the table of 2014 that made Sidekiq known.
+      # The counts of Sidekiq's well-known table of 2014.
       COUNTS = [1_000, 10_000, 100_000].freeze
       MANY = 100_000
       THREADS = [1, 10, 25, 100].freeze
@@ -17,88 +20,88 @@ module Bench
       # @return [Array<Case>]
       def all = [*few, hundred_thousand, threads, sqlite, *enqueue, delay, sleeping, latency, created, memory]
 
-      # A server with little to do is measured often: it is over in milliseconds.
+      # Small drains end within milliseconds, so they have more rounds.
       def few
         COUNTS.reject { |jobs| jobs == MANY }.zip([9, 7]).map do |jobs, rounds|
-          Case.new(name: "drain-#{jobs}", title: "#{grouped(jobs)} no-op jobs, 100 threads, Redis", jobs:, rounds:,
-                   servers: [chaton(100), *sidekiqs(100)], shows: :drain_ms, bars: [Bar.at_least(:rate, 10)])
+          row(name: "drain-#{jobs}", title: "#{Bench.grouped(jobs)} no-op jobs, 100 threads, Redis", jobs:, rounds:,
+              servers: [chaton(100), *sidekiqs(100)], shows: :drain_ms, bars: [Bar.at_least(:rate, 10)])
         end
       end
 
       def hundred_thousand
-        Case.new(name: "drain-#{MANY}", title: "#{grouped(MANY)} no-op jobs, 100 threads, Redis; Sidekiq with 1 to 100",
-                 jobs: MANY, rounds: 3, servers: [chaton(100), *sidekiqs(100), *sidekiqs(1, 10, 25)], shows: :drain_ms,
-                 bars: [Bar.at_least(:rate, 10, against: "sidekiq -c 100"), Bar.at_least(:rate, 7),
-                        Bar.at_most(:worker_cpu_us, 7, against: nil),
-                        Bar.at_most(:pss_mb, 1, against: "sidekiq -c 100")])
+        row(name: "drain-#{MANY}",
+            title: "#{Bench.grouped(MANY)} no-op jobs, 100 threads, Redis; Sidekiq with 1 to 100",
+            jobs: MANY, rounds: 3, servers: [chaton(100), *sidekiqs(100), *sidekiqs(1, 10, 25)], shows: :drain_ms,
+            bars: [Bar.at_least(:rate, 10, against: "sidekiq -c 100"), Bar.at_least(:rate, 7),
+                   Bar.at_most(:worker_cpu_us, 7, against: nil),
+                   Bar.at_most(:pss_mb, 1, against: "sidekiq -c 100")])
       end
 
-      # Nobody should have to find the right number.
+      # The rate should not depend on the configured number of threads.
       def threads
         pairs = [[10, 1], [25, 1], [25, 10]]
-        Case.new(name: "threads", title: "#{grouped(MANY)} no-op jobs, Chaton with 1, 10, 25 and 100 threads, Redis",
-                 jobs: MANY, rounds: 9, servers: THREADS.map { |count| chaton(count) },
-                 bars: pairs.map { |one, other| Bar.within(:rate, 0.1, of: label(one), against: label(other)) })
+        row(name: "threads", title: "#{Bench.grouped(MANY)} no-op jobs, Chaton with 1, 10, 25 and 100 threads, Redis",
+            jobs: MANY, rounds: 9, servers: THREADS.map { |count| chaton(count) },
+            bars: pairs.map { |one, other| Bar.within(:rate, 0.1, of: label(one), against: label(other)) })
       end
 
       def sqlite
-        Case.new(name: "sqlite", jobs: MANY,
-                 title: "#{grouped(MANY)} no-op jobs, 100 threads, SQLite (FULL, one file); Sidekiq on Redis",
-                 rounds: 3, servers: [chaton(100, sqlite: true), *sidekiqs(10)],
-                 bars: [Bar.at_least(:rate, 3)])
+        row(name: "sqlite", jobs: MANY,
+            title: "#{Bench.grouped(MANY)} no-op jobs, 100 threads, SQLite (FULL, one file); Sidekiq on Redis",
+            rounds: 3, servers: [chaton(100, sqlite: true), *sidekiqs(10)],
+            bars: [Bar.at_least(:rate, 3)])
       end
 
       def enqueue
         servers = [ChatonJobs.new, Sidekiq.new(threads: 10), ChatonJobs.new(sqlite: true)]
         [["one", "perform_async, one by one", 10_000, 2.5],
          ["bulk", "perform_bulk of 1,000", MANY, 2]].map do |job, title, jobs, bar|
-          Case.new(name: "enqueue-#{job}", title: "enqueue: #{title}, Redis (and SQLite)", kind: :enqueue, job:, jobs:,
-                   servers:, bars: [Bar.at_least(:rate, bar)])
+          row(name: "enqueue-#{job}", title: "enqueue: #{title}, Redis (and SQLite)", kind: :enqueue, job:, jobs:,
+              servers:, bars: [Bar.at_least(:rate, bar)])
         end
       end
 
       def delay
-        Case.new(name: "delay", title: "no-op jobs, 10 threads, Redis 1 ms away each way", jobs: 20_000, delay_ms: 1,
-                 rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars: [Bar.at_least(:rate, 15)])
+        row(name: "delay", title: "no-op jobs, 10 threads, Redis 1 ms away each way", jobs: 20_000, delay_ms: 1,
+            rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars: [Bar.at_least(:rate, 15)])
       end
 
       def sleeping
-        Case.new(name: "sleep", title: "200 jobs that sleep 100 ms, Redis, after as many", job: :nap, nap_s: 0.1,
-                 jobs: 200, servers: [ChatonJobs.new(threads: "1:256"), Sidekiq.new(threads: 256)], shows: :drain_ms,
-                 bars: [Bar.at_least(:ideal, 0.95, against: nil)])
+        row(name: "sleep", title: "200 jobs that sleep 100 ms, Redis, after as many", job: :nap, nap_s: 0.1,
+            jobs: 200, servers: [ChatonJobs.new(threads: "1:256"), Sidekiq.new(threads: 256)], shows: :drain_ms,
+            bars: [Bar.at_least(:ideal, 0.95, against: nil)])
       end
 
       def latency
         on_sqlite = ChatonJobs.new(sqlite: true)
-        Case.new(name: "latency", title: "from enqueueing to start, idle server, Redis and SQLite", kind: :latency,
-                 jobs: 300, rounds: 3, shows: :start_p99_ms,
-                 servers: [ChatonJobs.new, on_sqlite, Sidekiq.new(threads: 10)],
-                 bars: [Bar.at_most(:start_p99_ms, 5, against: nil),
-                        Bar.at_most(:start_p99_ms, 5, against: nil, of: on_sqlite.label)])
+        row(name: "latency", title: "from enqueueing to start, idle server, Redis and SQLite", kind: :latency,
+            jobs: 300, rounds: 3, shows: :start_p99_ms,
+            servers: [ChatonJobs.new, on_sqlite, Sidekiq.new(threads: 10)],
+            bars: [Bar.at_most(:start_p99_ms, 5, against: nil),
+                   Bar.at_most(:start_p99_ms, 5, against: nil, of: on_sqlite.label)])
       end
 
-      # Counting slows both a little: no rate is compared here.
+      # Counting slows both servers a little, so no rate is compared here.
       def created
         bars = %i[threads_created fibers_created fiber_switches].map { |metric| Bar.at_most(metric, 0, against: nil) }
-        Case.new(name: "created", title: "threads and fibers created by 10,000 jobs, 10 threads", jobs: 10_000,
-                 watch: true, rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars:)
+        row(name: "created", title: "threads and fibers created by 10,000 jobs, 10 threads", jobs: 10_000,
+            watch: true, rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], bars:)
       end
 
       def memory
-        Case.new(name: "memory", title: "memory after #{grouped(MANY)} no-op jobs, 10 threads, Redis", jobs: MANY,
-                 rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], shows: :pss_mb,
-                 bars: [Bar.at_most(:pss_mb, 1), Bar.at_most(:rss_mb, 1)])
+        row(name: "memory", title: "memory after #{Bench.grouped(MANY)} no-op jobs, 10 threads, Redis", jobs: MANY,
+            rounds: 3, servers: [chaton(10), Sidekiq.new(threads: 10)], shows: :pss_mb,
+            bars: [Bar.at_most(:pss_mb, 1), Bar.at_most(:rss_mb, 1)])
       end
 
+      def row(**given) = Case.new(kind: :drain, job: :noop, shows: :rate, **given)
       def chaton(threads, **rest) = ChatonJobs.new(threads: "#{threads}:#{threads}", **rest)
       def label(threads) = chaton(threads).label
 
-      # Each both ways.
+      # Each pinned and unpinned.
       def sidekiqs(*threads)
         threads.flat_map { |count| [Sidekiq.new(threads: count), Sidekiq.new(threads: count, core: PINNED_CORE)] }
       end
-
-      def grouped(number) = number.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",")
     end
   end
 end

@@ -2,10 +2,10 @@
 
 require "json"
 
-# A process that enqueues, for either peer: ruby client.rb LIBRARY JOBS. It obeys lines on its input, and answers each
-# with one line of JSON. Only calls that Chaton and Sidekiq have in common are measured.
+# A process that enqueues jobs, for either peer: ruby client.rb LIBRARY JOBS. It reads commands from standard input, one
+# per line, and prints one line of JSON for each. Only calls that Chaton and Sidekiq have in common are measured.
 class Client
-  # Calls before those that are measured, so that connections and caches are there.
+  # Calls before the measured ones, so that connections are open and caches are filled.
   WARM_UP = 500
   BATCH = 1000
 
@@ -17,17 +17,16 @@ class Client
     end
   end
 
-  # @return [Hash] of no interest but that it was done
   def noops(count) = fill(Noop, Array.new(count.to_i) { |number| [number] })
   def naps(count, seconds) = fill(Nap, Array.new(count.to_i) { [seconds] })
 
-  # perform_async one by one.
+  # Measures perform_async.
   def one(count)
     WARM_UP.times { |number| Noop.perform_async(number) }
     measured(count.to_i) { count.to_i.times { |number| Noop.perform_async(number) } }
   end
 
-  # perform_bulk of 1000 each.
+  # Measures perform_bulk with 1,000 jobs in each call.
   def bulk(count)
     lists = Array.new(BATCH) { |number| [number] }
     3.times { Noop.perform_bulk(lists) }
@@ -35,7 +34,7 @@ class Client
     measured(calls * BATCH) { calls.times { Noop.perform_bulk(lists) } }
   end
 
-  # Single jobs with pauses of any length between the two.
+  # Enqueues single jobs, with pauses of random length between the two bounds.
   def pulses(count, shortest_s, longest_s, seed)
     random = Random.new(seed.to_i)
     count.to_i.times do
@@ -45,10 +44,10 @@ class Client
     {}
   end
 
-  # Lets a queue give no more jobs, which only Chaton can.
+  # Pauses the queue, which only Chaton can.
   def pause = Chaton::Jobs::Queue.new("default").pause.then { {} }
 
-  # @return [Hash] the time before the queue gave jobs again
+  # @return [Hash] the time just before the queue was resumed
   def resume
     queue = Chaton::Jobs::Queue.new("default")
     { at_ns: now_ns }.tap { queue.resume }

@@ -4,7 +4,7 @@ require "fileutils"
 
 module Bench
   module Jobs
-    # A network of some length between a job server and its Redis: delay.rs, built once.
+    # A proxy with a delay between a job server and its Redis: delay.rs, built once.
     class Delay
       SOURCE = File.expand_path("delay.rs", __dir__)
       PROGRAM = File.expand_path("../../tmp/bench/delay", __dir__)

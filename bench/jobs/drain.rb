@@ -1,15 +1,14 @@
 # frozen_string_literal: true
 
-require_relative "newborns"
+require_relative "created_threads"
 require_relative "stage"
 
 module Bench
   module Jobs
-    # One slice: a server that is up and warm gets a queue full of jobs at once. Measured is the time from just before
-    # that to the end of the last job's `perform`, by the clock of the process that runs it; what the server spends
-    # includes settling them.
+    # One slice: the queue of a warm server is filled at once. The measured time begins just before that and ends with
+    # the last job's `perform`, by the clock of the process that runs it. The server's CPU time includes acknowledging.
     class Drain
-      # Jobs before those that count: enough for Ruby to have collected once what booting left behind.
+      # Jobs before the measured ones: enough for Ruby to collect the garbage of the boot.
       WARM_UP = 5000
 
       # @param a_case [Case]
@@ -24,37 +23,37 @@ module Bench
         @warm_up = a_case.job == :nap ? a_case.jobs : WARM_UP
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         Stage.open(@server, @redis, port: @port) do |stage|
           @stage = stage
           boot
           before = stage.reading
-          newborns = @case.watch ? Newborns.new(@server.pid) : nil
+          created_threads = @case.watch ? CreatedThreads.new(@server.pid) : nil
           started_ns = @server.sqlite? ? stage.ask("resume")[:at_ns] : stage.release
-          ended = stage.told
-          stage.settle
+          ended = stage.wait_for_goal
+          stage.wait_for_acks
           after = stage.reading
           memory = @server.tree.memory_mb
-          born = newborns&.count
+          created_count = created_threads&.count
           stage.finish(@warm_up + @case.jobs)
-          { **figures(started_ns, ended), **cost(before, after), **memory, **(@case.watch ? created(ended, born) : {}) }
+          { **figures(started_ns, ended), **cost(before, after), **memory,
+**(@case.watch ? created(ended, created_count) : {}) }
         end
       end
 
       private
 
-      # Leaves a warm server with nothing to do, and the jobs aside.
+      # Warms the server up, and leaves the measured jobs parked or in a paused queue.
       def boot
         fill_and_park unless @server.sqlite?
         fill(@warm_up)
         @stage.serve([@warm_up, @warm_up + @case.jobs], @case.watch ? { "BENCH_WATCH" => "1" } : {})
-        @warm = @stage.told(Stage::BOOT_LIMIT_S)
-        @stage.settle
+        @warm = @stage.wait_for_goal(Stage::BOOT_LIMIT_S)
+        @stage.wait_for_acks
         return unless @server.sqlite?
         @stage.ask("pause")
         fill(@case.jobs)
-        @stage.settle
+        @stage.wait_for_acks
       end
 
       def fill_and_park
@@ -79,8 +78,9 @@ module Bench
           threads_cpu_us: threads.transform_values { |seconds| per_job(seconds) }.select { |_, spent| spent >= 0.01 } }
       end
 
-      def created(ended, born)
-        { threads_created: [ended[:threads] - @warm[:threads], born.to_i].max, threads_created_kernel: born,
+      def created(ended, created_count)
+        { threads_created: [ended[:threads] - @warm[:threads], created_count.to_i].max,
+          threads_created_kernel: created_count,
           fibers_created: ended[:fibers] - @warm[:fibers], fiber_switches: ended[:switches] - @warm[:switches] }
       end
 

@@ -4,7 +4,7 @@ require_relative "stage"
 
 module Bench
   module Jobs
-    # One slice: a process of its own enqueues, and no server runs. Rate and processor time are of the calls alone.
+    # One slice: a client process enqueues, and no server runs. Rate and processor time are those of the calls alone.
     class Enqueue
       # @param a_case [Case]
       # @param server [JobServer] whose client it is
@@ -15,16 +15,15 @@ module Bench
         @redis = redis
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         Stage.open(@server, @redis) do |stage|
           stage.ask("stats")
           redis_s = CpuClock.seconds([@redis.pid])
-          told = stage.ask(@case.job, @case.jobs)
+          result = stage.ask(@case.job, @case.jobs)
           redis_s = CpuClock.seconds([@redis.pid]) - redis_s
           raise "#{@server.label} lost some of what it enqueued" if stage.ask("stats")[:enqueued] < @case.jobs
-          { server: @server.label, jobs: @case.jobs, rate: told[:rate].round(1), worker_cpu_us: told[:cpu_us].round(3),
-            redis_cpu_us: (redis_s * 1e6 / @case.jobs).round(3) }
+          { server: @server.label, jobs: @case.jobs, rate: result[:rate].round(1),
+            worker_cpu_us: result[:cpu_us].round(3), redis_cpu_us: (redis_s * 1e6 / @case.jobs).round(3) }
         end
       end
     end

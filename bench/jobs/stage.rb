@@ -7,17 +7,17 @@ require_relative "../support/cpu_clock"
 
 module Bench
   module Jobs
-    # What one slice is measured with: an empty store, a client, and a server that tells when jobs have ended.
+    # The parts of one slice: an empty store, a client, and a server that reports when jobs have ended.
     class Stage
-      # On a disk, where a file of SQLite has to wait for it.
-      PLACE = File.expand_path("../../tmp/bench", __dir__)
-      ANSWER_LIMIT_S = 300
+      # On a disk, because SQLite's writes have to wait for a disk.
+      FOLDER = File.expand_path("../../tmp/bench", __dir__)
+      LIMIT_S = 300
       BOOT_LIMIT_S = 60
-      # A server that has nothing to do becomes quiet, and settles what has ended.
-      SETTLE_S = 0.4
+      # Within this time an idle server acknowledges the jobs that have ended.
+      ACK_S = 0.4
       PROBE_EVERY_S = 0.5
-      # Where jobs wait for the start.
       QUEUE = "queue:default"
+      # The parked queue, from which the server takes no jobs.
       PARKED = "bench:parked"
 
       attr_reader :server, :redis
@@ -36,34 +36,34 @@ module Bench
         @server = server
         @redis = redis
         @port = port
-        FileUtils.mkdir_p(PLACE)
-        @folder = Dir.mktmpdir("jobs", PLACE)
+        FileUtils.mkdir_p(FOLDER)
+        @folder = Dir.mktmpdir("jobs", FOLDER)
         @redis.call("FLUSHALL")
         env, *words = server.client(@folder, redis.url)
         @client = IO.popen([env, *words], "r+", chdir: @folder, pgroup: true)
       end
 
-      # @return [Hash{Symbol => Object}] the client's answer
+      # @return [Hash{Symbol => Object}] the client's result
       def ask(*words)
         @client.puts(words.join(" "))
-        line = Timeout.timeout(ANSWER_LIMIT_S) { @client.gets } or raise "the client of #{server.label} has ended"
+        line = Timeout.timeout(LIMIT_S) { @client.gets } or raise "the client of #{server.label} has ended"
         JSON.parse(line, symbolize_names: true)
       end
 
-      # Starts the server, which tells when so many jobs have ended.
-      # @param goals [Array<Integer>] each the number since the start of the process
+      # Starts the server, which reports at each goal.
+      # @param goals [Array<Integer>] numbers of jobs that have ended since the start of the process
       # @param env [Hash{String => String}]
       def serve(goals, env = {})
         path = File.join(@folder, "pipe")
         File.mkfifo(path)
-        # Open for writing too, it has no end when the job process closes it.
+        # The pipe is open for writing too, so that reading does not end when the job process closes it.
         @pipe = File.open(path, "r+")
         server.start(@folder, redis.url(@port), env.merge("BENCH_GOALS" => goals.join(","), "BENCH_PIPE" => path))
       end
 
       # Waits for the next goal.
-      # @return [Hash{Symbol => Object}] what the job process says, see apps/tally.rb
-      def told(limit_s = ANSWER_LIMIT_S)
+      # @return [Hash{Symbol => Object}] the job process's report, see apps/tally.rb
+      def wait_for_goal(limit_s = LIMIT_S)
         deadline = now_s + limit_s
         until @pipe.wait_readable(PROBE_EVERY_S)
           raise "#{server.label} has ended:\n#{server.log}" if server.ended?
@@ -72,11 +72,11 @@ module Bench
         JSON.parse(@pipe.gets, symbolize_names: true)
       end
 
-      # Takes the jobs of the queue away until {#release}.
+      # Renames the queue, so that the server finds no jobs until {#release}.
       def park = redis.call("RENAME", QUEUE, PARKED)
 
-      # All at once, as one push would.
-      # @return [Integer] nanoseconds of the clock, just before
+      # Returns all parked jobs to the queue at once.
+      # @return [Integer] nanoseconds of the clock just before
       def release = now_ns.tap { redis.call("RENAME", PARKED, QUEUE) }
 
       # @return [Hash{Symbol => Object}] processor time of the server, its threads, and Redis
@@ -85,11 +85,11 @@ module Bench
         { cpu_s: CpuClock.seconds(pids), threads: CpuClock.threads(pids), redis_s: CpuClock.seconds([redis.pid]) }
       end
 
-      def settle = sleep(SETTLE_S)
+      def wait_for_acks = sleep(ACK_S)
 
-      # Ends the server in order and asks the store whether everything was done.
-      # @param jobs [Integer] that should have been
-      # @raise [RuntimeError] when anything was lost or failed: such a slice measures nothing
+      # Stops the server and checks in the store that all jobs were done.
+      # @param jobs [Integer] the expected number
+      # @raise [RuntimeError] when a job was lost or failed, because such a slice measures nothing
       def finish(jobs)
         server.stop
         stats = ask("stats")

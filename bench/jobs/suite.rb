@@ -2,30 +2,25 @@
 
 require_relative "../support/chart_row"
 require_relative "cases"
-require_relative "contest"
+require_relative "case_run"
 require_relative "summary"
 
 module Bench
   # Measuring job servers: Chaton beside Sidekiq.
   module Jobs
-    # `bin/bench jobs`; see Bench::Run for what it answers.
+    # `bin/bench jobs`; Bench::Run calls its methods.
     module Suite
-      # Orientation in a few minutes: too short to be cited.
+      # Limits of --quick: a run for orientation, too short to be cited.
       QUICK = { rounds: 2, jobs: 10_000 }.freeze
 
       CHARTS = [
-        ChartRow.new(case_name: "drain-1000", title: "1,000 no-op jobs, 100 threads", metric: :rate,
-                     unit: "/s"),
-        ChartRow.new(case_name: "drain-100000", title: "no-op jobs, 100 threads", metric: :rate,
-                     unit: "/s"),
-        ChartRow.new(case_name: "delay", title: "no-op jobs, Redis 1 ms away, 10 threads", metric: :rate,
-                     unit: "/s"),
-        ChartRow.new(case_name: "enqueue-one", title: "enqueue one by one", metric: :rate,
-                     unit: "/s"),
-        ChartRow.new(case_name: "enqueue-bulk", title: "enqueue 1,000 at once", metric: :rate,
-                     unit: "/s"),
-        ChartRow.new(case_name: "memory", title: "memory after 100,000 jobs", metric: :pss_mb,
-                     unit: " MB", better: :lower)
+        ChartRow.new(case_name: "drain-1000", title: "1,000 no-op jobs, 100 threads", metric: :rate, unit: "/s"),
+        ChartRow.new(case_name: "drain-100000", title: "no-op jobs, 100 threads", metric: :rate, unit: "/s"),
+        ChartRow.new(case_name: "delay", title: "no-op jobs, Redis 1 ms away, 10 threads", metric: :rate, unit: "/s"),
+        ChartRow.new(case_name: "enqueue-one", title: "enqueue one by one", metric: :rate, unit: "/s"),
+        ChartRow.new(case_name: "enqueue-bulk", title: "enqueue 1,000 at once", metric: :rate, unit: "/s"),
+        ChartRow.new(case_name: "memory", title: "memory after 100,000 jobs",
+                     metric: :pss_mb, unit: " MB", better: :lower)
       ].freeze
 
       module_function
@@ -39,7 +34,7 @@ module Bench
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)
         a_case = shortened(a_case) if quick
-        Contest.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+        CaseRun.new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
       end
 
       def shortened(a_case)
@@ -50,10 +45,10 @@ module Bench
       end
 
       def line(a_case, figures, round)
-        told = figures.slice(:drain_ms, :rate, :ideal, :start_p50_ms, :start_p99_ms, :worker_cpu_us, :redis_cpu_us,
-                             :pss_mb, :disk_p99_ms, :threads_created, :fibers_created, :error)
+        shown = figures.slice(:drain_ms, :rate, :ideal, :start_p50_ms, :start_p99_ms, :worker_cpu_us, :redis_cpu_us,
+                              :pss_mb, :disk_p99_ms, :threads_created, :fibers_created, :error)
         format("%d/%d  %-24s %s", round + 1, a_case.rounds, figures[:server],
-               told.map { |metric, value| "#{metric} #{value}" }.join("  "))
+               shown.map { |metric, value| "#{metric} #{value}" }.join("  "))
       end
     end
   end

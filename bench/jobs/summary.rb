@@ -1,78 +1,47 @@
 # frozen_string_literal: true
 
+require_relative "../support/report"
 require_relative "cases"
-require_relative "../support/results"
-require_relative "../support/verdict"
 
 module Bench
   module Jobs
-    # Renders raw results: one table.
-    class Summary
+    # The table of the jobs suite.
+    class Summary < Report
       HEAD = ["| case | Chaton | Sidekiq | CPU µs/job | Redis' CPU | PSS MB | bars | |",
               "|---|---:|---:|---:|---:|---:|---|---|"].freeze
-      # The rate with 1,000 and with 10,000 jobs may differ from that with 100,000 by so much.
+      # The rates with 1,000 and 10,000 jobs may differ by this share from the rate with 100,000.
       FLAT = 0.2
       NOTES = <<~TEXT
         Each figure is the median of slices in turn, each with a server process of its own; a ratio is the median of the
-        ratios of each round. Where a cell has two figures, the first is Chaton's. A drain is measured on a server that
-        is up and has done some jobs, from just before the queue is filled at once (Redis: one RENAME; SQLite: the queue
-        is no longer paused) to the end of the last job, by the clock of the process that ran it; CPU is that of the
-        server's processes from before the start until all is settled (`threads_cpu_us` in the raw results splits it), of
-        Redis apart. Of enqueueing, CPU is the client's. Before a slice counts, the store has to say that all its jobs were
-        done, none failed and none is left. Of Sidekiq, pinned to one core and not, the better counts. Rates depend on the
-        machine and on what else it does; ratios and CPU per job less so.
+        ratios of each round. Where a cell has two figures, the first is Chaton's. A drain begins just before the queue of
+        a warm server is filled at once (Redis: one RENAME; SQLite: the queue is no longer paused) and ends with the last
+        job, by the clock of the process that ran it. CPU is the time of the server's processes from before the start until
+        all jobs are acknowledged (`threads_cpu_us` in the raw results has it by thread); Redis is counted apart. When
+        enqueueing is measured, CPU is the client's. A slice counts only when the store reports that all its jobs were done,
+        none failed and none is left. Sidekiq runs pinned to one core and unpinned, and the better result counts. Rates
+        depend on the machine and its other load; ratios and CPU per job depend on them less.
       TEXT
 
       # @param results [Results]
-      def initialize(results)
-        @results = results
-      end
-
-      # @return [Array<Verdict>] of the cases that were run
-      def verdicts
-        @verdicts ||= Cases.all.filter_map do |a_case|
-          @results.raw(a_case.name)&.then { |raw| Verdict.new(a_case, raw) }
-        end
-      end
+      def initialize(results) = super(results, title: "Jobs", cases: Cases.all, notes: NOTES)
 
       # @return [String]
-      def table = [*HEAD, *verdicts.map { |verdict| row(verdict) }, flat_row].compact.join("\n")
-
-      # @return [String] what follows the table
-      def remarks = NOTES
-
-      # @return [String] summary.md of a single run
-      def to_s
-        run = @results.only.facts
-        facts = run.fetch("machine").map { |name, value| "- #{name}: #{value}" }
-        <<~TEXT
-          # Jobs, #{run.fetch("date")}
-
-          `#{run.fetch("command")}`#{" (quick: few slices of at most 10,000 jobs, for orientation only)" if run["quick"]}
-
-          #{facts.join("\n")}
-
-          #{NOTES}
-          #{table}
-
-          #{verdicts.count(&:met?)} of #{verdicts.size} rows reached. Raw results: raw/*.json.
-        TEXT
-      end
+      def table = [super, flat_row].compact.join("\n")
 
       private
 
+      def head = HEAD
+
       def row(verdict)
-        cells = [verdict.a_case.title, shown(verdict, verdict.ours), shown(verdict, verdict.peers),
-                 *%w[worker_cpu_us redis_cpu_us pss_mb].map { |metric| pair(verdict, metric) },
-                 verdict.bars.map { |bar, figure, _| bar.describe(figure) }.join("; ") + failed(verdict),
-                 mark(verdict.met?)]
-        "| #{cells.join(" | ")} |"
+        cells(verdict.a_case.title, shown(verdict, verdict.ours), shown(verdict, verdict.peers),
+              *%w[worker_cpu_us redis_cpu_us pss_mb].map { |metric| pair(verdict, metric) },
+              verdict.bars.map { |bar, figure, _| bar.describe(figure) }.join("; ") + failed(verdict),
+              mark(verdict.met?))
       end
 
       def failed(verdict) = verdict.failed.empty? ? "" : "; failed: #{verdict.failed.join(", ")}"
-      def mark(met) = met ? "reached" : "**falls short**"
 
-      # "143,000/s (0.7 s)" of each, with its label where there is a choice.
+      # "143,000/s (0.7 s)" of each server, with its label where there are several.
       def shown(verdict, servers)
         metric = verdict.a_case.shows
         servers.map do |label, figures|
@@ -83,44 +52,37 @@ module Bench
 
       def value(metric, figures)
         case metric
-        when :drain_ms then "#{seconds(figures["drain_ms"])} s, #{Cases.grouped(figures["rate"].round)}/s"
+        when :drain_ms then "#{Bench.short(figures["drain_ms"] / 1000.0)} s, #{Bench.grouped(figures["rate"])}/s"
         when :start_p99_ms
-          "p50 #{short(figures["start_p50_ms"])}, p99 #{short(figures["start_p99_ms"])} ms#{disk(figures)}"
-        when :pss_mb then "#{short(figures["pss_mb"])} MB, RSS #{short(figures["rss_mb"])} MB"
-        else "#{Cases.grouped(figures["rate"].round)}/s"
+          "p50 #{Bench.short(figures["start_p50_ms"])}, p99 #{Bench.short(figures["start_p99_ms"])} ms#{disk(figures)}"
+        when :pss_mb then "#{Bench.short(figures["pss_mb"])} MB, RSS #{Bench.short(figures["rss_mb"])} MB"
+        else "#{Bench.grouped(figures["rate"])}/s"
         end
       end
 
-      # What the disk itself took.
       def disk(figures)
         return unless figures.key?("disk_p99_ms")
-        ", disk's sync p50 #{short(figures["disk_p50_ms"])}, p99 #{short(figures["disk_p99_ms"])} ms"
+        ", disk's sync p50 #{Bench.short(figures["disk_p50_ms"])}, p99 #{Bench.short(figures["disk_p99_ms"])} ms"
       end
 
       def pair(verdict, metric)
-        ours = verdict.ours.values.first&.fetch(metric, nil)
+        ours = verdict.own&.fetch(metric, nil)
         theirs = verdict.best_peer("rate")&.then { |label| verdict.peers.dig(label, metric) }
-        [ours, theirs].compact.map { |figure| short(figure) }.join(" / ")
+        [ours, theirs].compact.map { |figure| Bench.short(figure) }.join(" / ")
       end
 
-      # Whether few jobs are done as fast as many.
+      # Compares the rates with few jobs to the rate with many.
       def flat_row
         rates = Cases::COUNTS.to_h { |jobs| [jobs, rate("drain-#{jobs}")] }
         return unless rates.values.all?
         bar = Bar.within(:rate, FLAT)
         shares = rates.except(Cases::MANY).transform_values { |found| found / rates[Cases::MANY] }
-        told = shares.map { |jobs, share| "with #{Cases.grouped(jobs)} #{bar.describe(share)}" }
-        "| the curve: rate against that with #{Cases.grouped(Cases::MANY)} jobs | | | | | | #{told.join("; ")} | " \
+        results = shares.map { |jobs, share| "with #{Bench.grouped(jobs)} #{bar.describe(share)}" }
+        "| the curve: rate against that with #{Bench.grouped(Cases::MANY)} jobs | | | | | | #{results.join("; ")} | " \
           "#{mark(shares.values.all? { |share| bar.met_by?(share) })} |"
       end
 
-      def rate(name)
-        found = verdicts.find { |verdict| verdict.a_case.name == name }
-        found && found.ours.values.first&.fetch("rate")
-      end
-
-      def seconds(milliseconds) = short(milliseconds / 1000.0)
-      def short(value) = value >= 100 ? value.round.to_s : format("%.3g", value)
+      def rate(name) = verdicts.find { |verdict| verdict.a_case.name == name }&.own&.fetch("rate")
     end
   end
 end

@@ -4,10 +4,10 @@ require_relative "payload_stage"
 
 module Bench
   module Memory
-    # One slice: the same burst of payload jobs again and again, with nothing to do in between.
+    # One slice: the same burst of payload jobs ten times, with an idle pause after each.
     class Bursts
       BURSTS = 10
-      # Everybody has ended a burst after that.
+      # Longest time for one burst.
       LIMIT_S = 120
 
       # @param a_case [Case] `jobs` in each burst, `seconds` of idling after it
@@ -19,7 +19,6 @@ module Bench
         @redis = redis
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         PayloadStage.open(@server, @redis) do |stage|
           sampler = stage.sampler
@@ -34,7 +33,7 @@ module Bench
       # @return [Float] megabytes that are resident at the end of the idling
       def burst(stage, number)
         goal = PayloadStage::FIRST_JOBS + ((number + 1) * @case.jobs)
-        # The same payloads each time.
+        # A new queue has the same payloads again.
         queue = PayloadQueue.new(@redis)
         queue.push(@case.jobs)
         stage.wait_for(LIMIT_S) { stage.ended == goal }

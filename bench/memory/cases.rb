@@ -1,13 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "case"
+require_relative "../peers/chaton_with"
+require_relative "../peers/payload_chaton"
+require_relative "../peers/payload_sidekiq"
+require_relative "../support/bar"
+require_relative "../support/case"
 
 module Bench
   module Memory
-    # Everything that is measured, in the order of the table.
+    # All cases of the suite, in the order of the table.
     module Cases
       THREADS = 25
-      # What glibc makes on a machine of eight cores.
+      # The number of arenas that glibc makes on a machine of eight cores.
       ARENAS = 64
 
       module_function
@@ -30,12 +34,12 @@ module Bench
 
       def bursts
         Case.new(name: "bursts", kind: :bursts, rounds: 1, seconds: 5, jobs: 400,
-                 title: "10 bursts of 400 such jobs, 5 s of nothing after each",
+                 title: "10 bursts of 400 such jobs, 5 s idle after each",
                  servers: [chaton, sidekiq(ARENAS)], shows: %i[burst_2_mb burst_10_mb peak_mb],
                  bars: [Bar.at_most(:growth, 1.05, against: nil)])
       end
 
-      # Beside the same without anything that is done before the forks, and without compaction alone.
+      # Compares Chaton with itself without any heap preparation before the forks, and without compaction only.
       def settle
         without = ChatonWith.new(workers: 2, preparation: File.expand_path("apps/without_settle.rb", __dir__),
                                  note: "without settle")

@@ -4,8 +4,8 @@ require "json"
 
 module Bench
   module Memory
-    # Fills the queue with payload jobs, in Sidekiq's format. Sizes lie between the two bounds, each order of magnitude
-    # as often as the others; the sequence is the same for every server.
+    # Fills the queue with payload jobs in Sidekiq's format. Sizes are between the two bounds, and each order of
+    # magnitude is as frequent as the others. The sequence is the same for every server.
     class PayloadQueue
       BYTES = (10_000..2_000_000)
       SEED = 20_261_121
@@ -21,18 +21,15 @@ module Bench
       end
 
       # @param count [Integer] further jobs
-      # @return [void]
       def push(count)
         @redis.call("SADD", "queues", "default")
         count.times.each_slice(BATCH) { |slice| @redis.call("LPUSH", QUEUE, *slice.map { JSON.generate(job) }) }
       end
 
-      # @return [Integer] jobs that nobody has taken
+      # @return [Integer] jobs that no server has claimed
       def size = @redis.call("LLEN", QUEUE)
 
-      # What has not been taken will never be.
-      #
-      # @return [void]
+      # Removes the jobs that no server has claimed.
       def clear = @redis.call("DEL", QUEUE)
 
       private

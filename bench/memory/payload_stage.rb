@@ -8,20 +8,20 @@ require_relative "payload_queue"
 
 module Bench
   module Memory
-    # A job server with a Redis of its own slice, and what it has done so far.
+    # The parts of one slice: a job server, an empty Redis, and the number of jobs that have ended.
     class PayloadStage
       BOOT_LIMIT_S = 60
       PROBE_EVERY_S = 0.05
-      # Jobs of the boot that is not measured: what it finds out about the heap sets up the next one.
+      # Jobs of the first boot, which is not measured: Chaton's reading of the heap there sets up the measured boot.
       FIRST_JOBS = 50
-      # Nothing that users do not have either: no settings of Ruby's collector.
+      # Removes settings of Ruby's collector, which users do not have either.
       SETTINGS = ENV.keys.grep(/\ARUBY_GC_/).to_h { |name| [name, nil] }.freeze
 
       attr_reader :server, :queue
 
       # @param server [JobServer]
       # @param redis [RedisServer]
-      # @yield [PayloadStage] the server is up, has done some jobs and has none
+      # @yield [PayloadStage] the server has done some jobs and is idle
       def self.open(server, redis)
         stage = new(server, redis)
         if server.chaton?
@@ -43,7 +43,6 @@ module Bench
         @queue = PayloadQueue.new(redis)
       end
 
-      # @return [void]
       def boot
         File.binwrite(@tally, [0].pack("Q"))
         server.start(@folder, @redis.url, SETTINGS.merge("BENCH_TALLY" => @tally))
@@ -54,14 +53,14 @@ module Bench
       # @return [Integer] jobs that ended since the boot
       def ended = File.binread(@tally).unpack1("Q")
 
-      # @return [Float] seconds of the processor that the server has spent
+      # @return [Float] processor seconds of the server
       def cpu_s = CpuClock.seconds(server.tree.pids)
 
       # @return [RssSampler] of the server
       def sampler = RssSampler.new(server.tree)
 
       # @param limit_s [Numeric]
-      # @raise [RuntimeError] when the server ended, or it takes too long
+      # @raise [RuntimeError] when the server has ended or the limit has passed
       def wait_for(limit_s)
         deadline = now_s + limit_s
         until yield

@@ -4,11 +4,11 @@ require_relative "payload_stage"
 
 module Bench
   module Memory
-    # One slice: as many payload jobs as a server can do in its time, and then nothing.
+    # One slice: as many payload jobs as the server can do in the slice, then an idle pause.
     class Payloads
-      # More than any server here could do.
+      # More than any server here can do.
       JOBS_PER_S = 600
-      # The end of the load, and the stretch before it, are compared.
+      # The peak of the last seconds is compared with the peak of as many seconds before.
       LAST_S = 20
       AFTER_S = 10
 
@@ -19,11 +19,10 @@ module Bench
         @seconds = a_case.seconds
         @server = server
         @redis = redis
-        # Short slices have no 20 seconds to compare.
+        # Short slices compare thirds.
         @last_s = [LAST_S, @seconds / 3.0].min
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         PayloadStage.open(@server, @redis) do |stage|
           sampler = stage.sampler
@@ -40,7 +39,7 @@ module Bench
         before = [stage.ended, stage.cpu_s]
         started_s = stage.now_s
         stage.queue.push(@seconds * JOBS_PER_S)
-        # Filling the queue took a moment, in which the first jobs were done.
+        # The server does its first jobs while the queue is still being filled.
         stage.wait_for(@seconds * 2) { stage.now_s - started_s >= @seconds }
         jobs, cpu_s = [stage.ended, stage.cpu_s].zip(before).map { |after, earlier| after - earlier }
         raise "#{@server.label} ran out of jobs" if stage.queue.size.zero?

@@ -5,12 +5,12 @@ require_relative "../gc/apps"
 
 module Bench
   module Memory
-    # One slice: forked workers of the template application serve so many requests each, then their pages are counted.
+    # One slice: each forked worker of the template application serves some requests, then their pages are counted.
     class Workers
       CLIENTS = 4
-      # A connection belongs to one worker, so clients change it often.
+      # A connection stays with one worker, so clients reconnect often.
       REQUESTS_PER_CONNECTION = 50
-      # How long all of it may take.
+      # Longest time for the whole slice.
       LIMIT_S = 300
 
       # @param a_case [Case]
@@ -20,7 +20,6 @@ module Bench
         @server = server
       end
 
-      # @return [Hash{Symbol => Object}]
       def measure
         @server.start(Gc::CATALOGUE)
         workers = serve

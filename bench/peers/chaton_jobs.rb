@@ -6,7 +6,7 @@ module Bench
   # Chaton from this checkout, running jobs only, in one process.
   class ChatonJobs < JobServer
     # @param threads [String, nil] "MIN:MAX"; nil: Chaton's default
-    # @param sqlite [Boolean] whether jobs live in a file of SQLite (durable, as is its default) instead of Redis
+    # @param sqlite [Boolean] whether the store is SQLite, durable by default, instead of Redis
     def initialize(threads: nil, sqlite: false)
       super()
       @threads = threads

@@ -8,11 +8,11 @@ module Bench
     CONSUMERS = File.join(ROOT, "bench/streams/apps/consumers.rb")
     CLIENT = File.join(ROOT, "bench/streams/apps/client.rb")
 
-    # @param threads [Integer] neither fewer nor more
+    # @param threads [Integer] the minimum and the maximum
     # @param consumer [String] a class of bench/streams/apps/consumers.rb
-    # @param routes [String] what `topic` says beside topic, consumer and group
+    # @param routes [String] further options of each `topic`
     # @param settings [String] further lines of `streams { }`
-    # @param note [String, nil] what is special, for the label
+    # @param note [String, nil] added to the label
     def initialize(threads: 1, consumer: "Untouched", routes: "", settings: "", note: nil)
       super()
       @threads = threads
@@ -24,7 +24,7 @@ module Bench
       @group = "GROUP"
     end
 
-    # Who reads what; a group of its own begins with the first record.
+    # Sets the topics and the group. A new group begins with the first record.
     #
     # @return [self]
     def reading(topics, group)
@@ -49,7 +49,7 @@ module Bench
       RUBY
     end
 
-    # @return [Array] environment and words of a process that produces
+    # @return [Array] environment and words of the producing client
     def client(folder, url)
       [ENVIRONMENT.merge(environment(folder, url)), "ruby", "-I#{ROOT}/lib", CLIENT]
     end

@@ -5,25 +5,25 @@ require "open3"
 require_relative "chaton"
 
 module Bench
-  # Chaton from this checkout with some settings, and a control socket by which it can be asked.
+  # Chaton from this checkout with some settings and a control socket.
   #
-  # What the first boot finds out about the application's heap sets up the second one. Users have that after their
-  # first deployment, so each server is booted, asked something, ended, and only then booted to be measured.
+  # The first boot reads the application's heap, and the reading sets up the second boot. Users have a reading after
+  # their first deployment, so each server is booted, used and stopped once before it is measured.
   class ChatonWith < Chaton
-    # Requests to the boot that is not measured.
+    # Requests to the first boot.
     FIRST_REQUESTS = 200
-    # Nothing of the bench's own surroundings may decide how memory is allocated and collected.
+    # The bench's own environment must not affect allocation and collection.
     CLEAN = { "LD_PRELOAD" => nil, "MALLOC_CONF" => nil, "MALLOC_ARENA_MAX" => nil, "RUBYOPT" => nil }.freeze
 
     # @param settings [String] lines of a configuration file
-    # @param note [String, nil] what is special, for the label
+    # @param note [String, nil] added to the label
     # @param preparation [String, nil] a Ruby file that is loaded before Chaton
     def initialize(settings: "", note: nil, preparation: nil, **rest)
       super(**rest)
       @preparation = preparation
       @settings = settings
       @note = note
-      @known = false
+      @booted_before = false
     end
 
     def label = [super, @note].compact.join(" ")
@@ -33,39 +33,39 @@ module Bench
       [@threads&.then { |range| "threads #{range.dump}" }, "workers #{@workers}", @settings].compact.join("\n")
     end
 
-    # @return [String] what was typed, and what the file says
+    # @return [String] the command and the configuration
     def command_line(rackup) = "#{super} # chaton.rb: #{configuration.gsub("\n", "; ")}"
 
     # @return [self]
     def start(rackup, probe: "/", **rest)
-      @place = Dir.mktmpdir("chaton-bench-conf")
-      @config = File.join(@place, "chaton.rb")
+      @folder = Dir.mktmpdir("chaton-bench-conf")
+      @config = File.join(@folder, "chaton.rb")
       File.write(@config, configuration)
-      become_known(rackup, probe, rest) unless @known
+      boot_once(rackup, probe, rest) unless @booted_before
       super
     end
 
     def stop
       super
-      FileUtils.rm_rf(@place) if @place
+      FileUtils.rm_rf(@folder) if @folder
     end
 
     # @return [Hash{String => Object}] `chaton status --json`
-    # @raise [RuntimeError] when it does not answer
+    # @raise [RuntimeError] when the command failed
     def status = JSON.parse(cli("status", "--json"))
 
-    # @param name [String] of a figure that each worker has
-    # @return [Integer] of all workers together
-    # @raise [RuntimeError] when this version has no such figure
+    # @param name [String] of a statistic of each worker
+    # @return [Integer] the sum over all workers
+    # @raise [RuntimeError] when this version has no such statistic
     def gauge(name)
       found = figures(status, name)
       raise "#{label}: chaton status --json has no #{name}" if found.empty?
       found.sum
     end
 
-    # Runs a command of the CLI on this server.
+    # Runs a `chaton` command on this server.
     #
-    # @return [String] what it wrote
+    # @return [String] its output
     # @raise [RuntimeError] when it failed
     def cli(*words)
       output, status = Open3.capture2e(CLEAN, "ruby", *program, *words, "--control-socket", socket)
@@ -75,15 +75,15 @@ module Bench
 
     private
 
-    # Before super: the boot that is measured is the second one.
-    def become_known(rackup, probe, rest)
-      @known = true
-      place = @place
-      @place = nil
+    # The first boot, which is not measured.
+    def boot_once(rackup, probe, rest)
+      @booted_before = true
+      folder = @folder
+      @folder = nil
       Chaton.instance_method(:start).bind_call(self, rackup, probe:, **rest)
       Net::HTTP.start("127.0.0.1", port) { |http| FIRST_REQUESTS.times { http.get(probe) } }
       stop
-      @place = place
+      @folder = folder
     end
 
     def figures(found, name)
@@ -95,7 +95,7 @@ module Bench
     end
 
     def program = ["-I#{ROOT}/lib", *("-r#{@preparation}" if @preparation), "#{ROOT}/exe/chaton"]
-    def socket = File.join(@place || "FOLDER", "control.sock")
+    def socket = File.join(@folder || "FOLDER", "control.sock")
 
     def command(rackup, port)
       ["env", *CLEAN.keys.flat_map { |name| ["-u", name] }, "ruby", *program, rackup, "-C", @config || "chaton.rb",

@@ -5,13 +5,13 @@ require_relative "../support/proc_tree"
 
 module Bench
   # A job server under measurement: one process that runs bench/jobs/apps/jobs.rb from the queue "default".
-  # Subclasses say how it is started, and what a client of theirs needs.
+  # Subclasses define its command, and the environment of a client.
   class JobServer
     ROOT = File.expand_path("../..", __dir__)
     JOBS = File.join(ROOT, "bench/jobs/apps/jobs.rb")
     CLIENT = File.join(ROOT, "bench/jobs/client.rb")
     STOP_LIMIT_S = 15
-    # What either would read its settings from.
+    # Removes the variables from which either server would read settings.
     ENVIRONMENT = { "RACK_ENV" => "production", "RAILS_ENV" => nil, "APP_ENV" => nil, "REDIS_URL" => nil,
                     "REDIS_PROVIDER" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil, "RUBYOPT" => nil,
                     "CHATON_CONFIG" => nil, "CHATON_STORE" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
@@ -24,14 +24,14 @@ module Bench
     end
 
     def chaton? = false
-    # @return [Boolean] whether its store is a file of its own
+    # @return [Boolean] whether its store is SQLite
     def sqlite? = false
     def tree = ProcTree.new(pid)
 
-    # @return [String] what was typed, so that another can type it
+    # @return [String] the command, for a reader to repeat
     def command_line = [*pin, *command("FOLDER", "redis://127.0.0.1:PORT/0")].join(" ").gsub("#{ROOT}/", "")
 
-    # @param folder [String] for its files; its log is there
+    # @param folder [String] for its files and its log
     # @param url [String] of Redis
     # @param env [Hash{String => String}] for the jobs
     # @return [self]
@@ -42,17 +42,16 @@ module Bench
       self
     end
 
-    # @return [String] what it wrote
+    # @return [String] its output
     def log = @log ? File.read(@log) : ""
 
-    # @return [Boolean]
     def ended?
       gone = Process.wait(@pid, Process::WNOHANG)
       @pid = nil if gone
       @pid.nil?
     end
 
-    # Asks it to end, and makes it end if it will not.
+    # Sends TERM, and kills the processes that have not ended in time.
     def stop
       return unless @pid
       Process.kill(:TERM, @pid)
@@ -64,7 +63,7 @@ module Bench
       @pid = nil
     end
 
-    # @return [Array] environment and words of a process that enqueues as users of this server do
+    # @return [Array] environment and words of a client process that uses this server's library
     def client(folder, url)
       [ENVIRONMENT.merge(environment(folder, url)), "ruby", *library_path, CLIENT, library, JOBS]
     end

@@ -8,7 +8,7 @@ module Bench
     JOB = File.join(ROOT, "bench/memory/apps/payload.rb")
 
     # @param settings [String] further lines of the configuration file
-    # @param note [String, nil] what is special, for the label
+    # @param note [String, nil] added to the label
     def initialize(settings: "", note: nil, **rest)
       super(**rest)
       @settings = settings

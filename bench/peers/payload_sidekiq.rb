@@ -3,11 +3,11 @@
 require_relative "sidekiq"
 
 module Bench
-  # Sidekiq as Debian packages it, running the jobs of bench/memory, on the C library's own allocator.
+  # Debian's Sidekiq with the C library's allocator, running the jobs of bench/memory.
   class PayloadSidekiq < Sidekiq
     SETUP = File.join(ROOT, "bench/memory/apps/sidekiq.rb")
 
-    # @param arenas [Integer, nil] for MALLOC_ARENA_MAX; glibc makes eight times as many as there are cores
+    # @param arenas [Integer, nil] MALLOC_ARENA_MAX; glibc's default is eight for each core
     def initialize(arenas: nil, **rest)
       super(**rest)
       @arenas = arenas

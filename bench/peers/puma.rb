@@ -3,8 +3,8 @@
 require_relative "server"
 
 module Bench
-  # Puma as Debian packages it. On an idle machine with several cores a single Puma is slower than on one core,
-  # since Ruby's lock then travels between them: measure it both ways and let the better one count.
+  # Debian's Puma. On an idle machine a Puma process is slower on several cores than on one, because Ruby's lock moves
+  # between them. It is measured pinned and unpinned, and the better result counts.
   class Puma < Server
     def name = "puma"
 

@@ -8,14 +8,14 @@ require "tmpdir"
 require_relative "../support/proc_tree"
 
 module Bench
-  # A server under measurement: a process of its own on a free port. Subclasses say how it is started.
+  # A web server under measurement: a process on a free port. Subclasses define its command.
   class Server
     ROOT = File.expand_path("../..", __dir__)
     BOOT_LIMIT_S = 30
     STOP_LIMIT_S = 15
-    # A port that refuses has no event one could wait for.
+    # There is no event to wait for while a port refuses connections.
     PROBE_EVERY_S = 0.05
-    # What either server would read its settings from.
+    # Removes the variables from which either server would read settings.
     ENVIRONMENT = { "RACK_ENV" => "production", "PORT" => nil, "WEB_CONCURRENCY" => nil, "RAILS_MAX_THREADS" => nil,
                     "RAILS_MIN_THREADS" => nil }.freeze
 
@@ -39,29 +39,29 @@ module Bench
     def url(path) = "http://127.0.0.1:#{port}#{path}"
     def tree = ProcTree.new(pid)
 
-    # @return [String] what was typed, so that another can type it
+    # @return [String] the command, for a reader to repeat
     def command_line(rackup) = [*pin, *command(rackup, "PORT")].join(" ").gsub("#{ROOT}/", "")
 
-    # Starts and waits for the first answer. In a process group of its own, so that Ctrl-C reaches only us, who
-    # then end it in order.
+    # Starts the server and waits for its first response. The server has its own process group, so that Ctrl-C reaches
+    # only this process, which then stops the server.
     # @param rackup [String] path of a config.ru
-    # @param probe [String] a path that answers 200
-    # @param port [Integer] 0: any free one
-    # @param folder [String] where it runs
+    # @param probe [String] a path with status 200
+    # @param port [Integer] 0 for any free port
+    # @param folder [String] its working directory
     # @return [self]
     def start(rackup, probe: "/", port: 0, folder: File.dirname(rackup))
       @port = port.zero? ? free_port : port
       @log = File.join(Dir.mktmpdir("chaton-bench"), "log")
       @pid = Process.spawn(ENVIRONMENT, *pin, *command(rackup, @port),
                            in: File::NULL, out: @log, err: @log, chdir: folder, pgroup: true)
-      wait_until_it_answers(probe)
+      wait_until_ready(probe)
       self
     end
 
-    # @return [String] what it wrote
+    # @return [String] its output
     def log = File.exist?(@log.to_s) ? File.read(@log) : ""
 
-    # Asks it to end, and makes it end if it will not.
+    # Sends TERM, and kills the processes that have not ended in time.
     def stop
       return unless @pid
       Process.kill(:TERM, @pid)
@@ -73,7 +73,7 @@ module Bench
       FileUtils.rm_rf(File.dirname(@log)) if @log
     end
 
-    # Blocks until it has ended by itself.
+    # Blocks until the process has ended.
     # @return [Process::Status]
     def wait
       Process.wait2(@pid).last.tap { @pid = nil }
@@ -85,9 +85,9 @@ module Bench
 
     def free_port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
 
-    def wait_until_it_answers(probe)
+    def wait_until_ready(probe)
       deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + BOOT_LIMIT_S
-      until answers?(probe)
+      until responds?(probe)
         gone = Process.wait(@pid, Process::WNOHANG)
         @pid = nil if gone
         late = Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
@@ -96,7 +96,7 @@ module Bench
       end
     end
 
-    def answers?(probe)
+    def responds?(probe)
       Net::HTTP.get_response(URI(url(probe))).is_a?(Net::HTTPSuccess)
     rescue SystemCallError, EOFError, Net::ReadTimeout
       false

@@ -3,8 +3,8 @@
 require_relative "job_server"
 
 module Bench
-  # Sidekiq as Debian packages it, with a log of errors only. Its threads share Ruby's lock, which travels between
-  # cores; one core may be the better choice for it, so that it is measured both ways.
+  # Debian's Sidekiq, logging errors only. Ruby's lock moves between cores, which costs time, so it is measured pinned
+  # and unpinned.
   class Sidekiq < JobServer
     SETUP = File.join(ROOT, "bench/jobs/apps/sidekiq.rb")
 

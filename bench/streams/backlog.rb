@@ -5,12 +5,12 @@ require_relative "stage"
 
 module Bench
   module Streams
-    # A consumer that is far behind and slow: resident memory, from its first batch on.
+    # Measures the resident memory of a slow consumer that is far behind, from its first batch on.
     class Backlog
       PARTITIONS = 4
-      # What is read ahead of each partition: the setting's default.
+      # The default limit of records that are read ahead from one partition.
       BUFFER_MB = 8
-      # Beside the records themselves: where each lies, batches in hand, and what the driver keeps of a fetch.
+      # Factor for everything beside the records: their index, the batches at work, and the driver's copy of a fetch.
       OVERHEAD = 2
       BOUND_MB = PARTITIONS * BUFFER_MB * OVERHEAD
 
@@ -20,7 +20,6 @@ module Bench
       end
 
       # @param contender [Contender] `what` is the log
-      # @return [Hash{Symbol => Object}]
       def measure(contender)
         Stage.with(contender.what) do |stage|
           idle_mb = idle(stage)
@@ -33,19 +32,19 @@ module Bench
 
       private
 
-      # @return [Float] megabytes of the same server with little to do
+      # @return [Float] megabytes of the same server with little work
       def idle(stage)
         topic = stage.fresh_topic(PARTITIONS)
         stage.ask("fill", topic, 10_000, 1)
         stage.serve(server(topic, stage), [10_000])
-        stage.told
+        stage.wait_for_goal
         RssSampler.now(stage.server.tree).tap { stage.server.stop }
       end
 
       # @return [RssSampler]
       def watch(stage, topic)
         stage.serve(server(topic, stage), [1])
-        stage.told
+        stage.wait_for_goal
         RssSampler.new(stage.server.tree).tap { |sampler| sampler.during { sleep(@case.seconds) } }
       end
 

@@ -1,16 +1,21 @@
 # frozen_string_literal: true
 
-require_relative "case"
+require_relative "../peers/chaton_streams"
+require_relative "../support/bar"
+require_relative "../support/case"
 
 module Bench
   module Streams
-    # Everything that is measured, in the order of the table.
+    # A server or client under measurement. `what` is for the class that measures it, for example a name of a log.
+    Contender = Struct.new(:label, :what)
+
+    # All cases of the suite, in the order of the table.
     module Cases
       MILLION = 1_000_000
-      # As in the report of 2015 that measured Ruby's consumers of Kafka.
+      # The numbers of the report of 2015 that measured Ruby's consumers of Kafka.
       UP_TO_FIVE = [1, 2, 3, 4, 5].freeze
-      # As in the report of 2022 on how they wait.
-      UNITS = 10
+      # The numbers of the report of 2022 on how consumers wait.
+      BATCHES = 10
       NAPS_MS = [0, 1, 100].freeze
       # WaterDrop's published rate.
       WATERDROP = 100_000
@@ -49,17 +54,17 @@ module Bench
 
       def waits
         servers = NAPS_MS.map { |ms| Contender.new("chaton #{ms} ms", ms) }
-        Case.new(name: "waits", kind: :waits, consumer: "Waiting", topics: [1], threads: [UNITS], rounds: 3,
+        Case.new(name: "waits", kind: :waits, consumer: "Waiting", topics: [1], threads: [BATCHES], rounds: 3,
                  records: 2_000, seconds: 6, servers:,
-                 title: "#{UNITS} units (batches of #{UNITS} partitions) at once, 0, 1 and 100 ms of IO in each, Kafka",
+                 title: "#{BATCHES} batches at once, one of each partition, with 0, 1 and 100 ms of IO in each, Kafka",
                  shows: %i[wakeups_per_loop driver_wakeups_per_loop waiting_share],
                  bars: waits_bars(servers.map(&:label)))
       end
 
-      # In the shorter loops the engine's thread is busy with feeding: hundreds of them begin each second. Only where
-      # all wait is what it spends the price of waiting.
+      # In the shorter loops the engine's thread is busy with handing out hundreds of batches each second. Only with
+      # 100 ms does its CPU time show the cost of waiting.
       def waits_bars(labels)
-        [*labels.map { |label| Bar.at_most(:wakeups_per_loop, UNITS + 1, against: nil, of: label) },
+        [*labels.map { |label| Bar.at_most(:wakeups_per_loop, BATCHES + 1, against: nil, of: label) },
          Bar.at_most(:waiting_share, 0.005, against: nil, of: labels.last)]
       end
 
@@ -94,7 +99,7 @@ module Bench
 
       def backlog
         Case.new(name: "backlog", kind: :backlog, consumer: "Slow", records: MILLION, threads: [2], seconds: 30,
-                 rounds: 1, title: "memory of a slow consumer that 1,000,000 messages (100 B) wait for",
+                 rounds: 1, title: "memory of a slow consumer with 1,000,000 messages (100 B) to read",
                  servers: [Contender.new("chaton kafka", :kafka), Contender.new("chaton local", :local)],
                  shows: %i[peak_mb read_ahead_mb growth],
                  bars: %w[kafka local].flat_map do |log|

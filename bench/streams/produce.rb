@@ -4,7 +4,7 @@ require_relative "stage"
 
 module Bench
   module Streams
-    # Producing from Ruby: the calls, and the wait until every receipt says that its record is durable.
+    # Measures producing from Ruby, until every receipt confirms that its record is durable.
     class Produce
       PARTITIONS = 5
 
@@ -14,14 +14,13 @@ module Bench
       end
 
       # @param contender [Contender] `what` is the client's command
-      # @return [Hash{Symbol => Object}]
       def measure(contender)
         Stage.with(@case.log) do |stage|
           topic = stage.fresh_topic(PARTITIONS)
           stage.ask(contender.what, topic, @case.records / 20, @case.bytes)
-          told = stage.ask(contender.what, topic, @case.records, @case.bytes)
+          result = stage.ask(contender.what, topic, @case.records, @case.bytes)
           stage.ask("drop", topic)
-          { mps: told[:mps].round, cpu_s_per_m: told[:cpu_s_per_m].round(4) }
+          { mps: result[:mps].round, cpu_s_per_m: result[:cpu_s_per_m].round(4) }
         end
       end
     end

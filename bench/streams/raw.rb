@@ -7,7 +7,7 @@ require_relative "table"
 
 module Bench
   module Streams
-    # Beside librdkafka's own batch calls, from Rust (crates/streams/examples/raw_drain.rs, built once).
+    # Compares with librdkafka's batch calls from Rust (crates/streams/examples/raw_drain.rs, built once).
     class Raw
       ROOT = File.expand_path("../..", __dir__)
       BATCH = 1000
@@ -19,7 +19,6 @@ module Bench
       end
 
       # @param server [Contender]
-      # @return [Hash{Symbol => Object}]
       def measure(server)
         return librdkafka unless server.label.start_with?("chaton")
         Drain.measure(ChatonStreams.new(consumer: server.what || @case.consumer), @topic, @case.records)
@@ -32,15 +31,16 @@ module Bench
         words = [program, Kafka.shared.address, @topic.first, group, @case.records.to_s, BATCH.to_s]
         output, status = Open3.capture2e(*words)
         raise "#{words.join(" ")} failed: #{output}" unless status.success?
-        told = JSON.parse(output.lines.last, symbolize_names: true)
-        { mps: (told[:count] / told[:seconds]).round, cpu_s_per_m: (told[:cpu_s] * 1e6 / told[:count]).round(4) }
+        result = JSON.parse(output.lines.last, symbolize_names: true)
+        { mps: (result[:count] / result[:seconds]).round,
+          cpu_s_per_m: (result[:cpu_s] * 1e6 / result[:count]).round(4) }
       end
 
       def program
         @program ||= begin
           target = ENV.fetch("CARGO_TARGET_DIR", File.join(ROOT, "target"))
           system("cargo", "build", "--locked", "--release", "--quiet", "--package", "chaton-streams", "--example",
-                 "raw_drain", chdir: ROOT) or raise "cargo could not build the example raw_drain; what it says is above"
+                 "raw_drain", chdir: ROOT) or raise "cargo could not build the example raw_drain; its output is above"
           File.join(target, "release", "examples", "raw_drain")
         end
       end

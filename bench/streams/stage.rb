@@ -10,13 +10,13 @@ require_relative "../support/kafka"
 
 module Bench
   module Streams
-    # What one slice is measured with: a log, a client that produces, and a server that tells when it has consumed.
+    # The parts of one slice: a log, a client that produces, and a server that reports when it has consumed.
     class Stage
-      # On a disk, where a durable log has to wait for it.
-      PLACE = File.expand_path("../../tmp/bench", __dir__)
-      ANSWER_LIMIT_S = 300
+      # On a disk, because a durable log has to wait for a disk.
+      FOLDER = File.expand_path("../../tmp/bench", __dir__)
+      LIMIT_S = 300
       PROBE_EVERY_S = 0.5
-      # Topics that were filled, and stay for whoever reads the same.
+      # Filled topics, kept for all cases that read the same records.
       FILLED = {} # rubocop:disable Style/MutableConstant
 
       class << self
@@ -29,7 +29,7 @@ module Bench
           stage&.close
         end
 
-        # @return [Array<String>] topics on the shared Kafka, filled once in a run
+        # @return [Array<String>] topics on the shared Kafka, filled once per run
         def filled(count, partitions:, records:, bytes:)
           Array.new(count) do |number|
             FILLED[[number, partitions, records, bytes]] ||= with(:kafka) do |stage|
@@ -44,33 +44,33 @@ module Bench
       # @param log [Symbol]
       def initialize(log)
         @log = log
-        FileUtils.mkdir_p(PLACE)
-        @folder = Dir.mktmpdir("streams", PLACE)
+        FileUtils.mkdir_p(FOLDER)
+        @folder = Dir.mktmpdir("streams", FOLDER)
         File.mkfifo(pipe_path)
-        # Open for writing too, it has no end when the consumer closes it.
+        # The pipe is open for writing too, so that reading does not end when the consumer closes it.
         @pipe = File.open(pipe_path, "r+")
       end
 
-      # @return [String] of the log
+      # @return [String] the log's address
       def url = @log == :kafka ? Kafka.shared.url : "log://#{@folder}/log"
 
-      # @return [Hash{Symbol => Object}] the client's answer
+      # @return [Hash{Symbol => Object}] the client's result
       def ask(*words)
         client.puts(words.join(" "))
-        line = Timeout.timeout(ANSWER_LIMIT_S) { client.gets } or raise "the client has ended; see what it wrote above"
+        line = Timeout.timeout(LIMIT_S) { client.gets } or raise "the client has ended; see what it wrote above"
         JSON.parse(line, symbolize_names: true)
       end
 
-      # @return [String] the name of a topic that is empty
+      # @return [String] the name of a new topic
       def fresh_topic(partitions) = "bench-#{SecureRandom.hex(4)}".tap { |name| ask("create", name, partitions) }
 
-      # @return [String] the name of a group that has read nothing
+      # @return [String] the name of a new group
       def fresh_group = "bench-#{SecureRandom.hex(4)}"
 
-      # Starts a server, which tells when it has consumed so many records.
+      # Starts a server, which reports at each goal.
       #
       # @param server [ChatonStreams]
-      # @param goals [Array<Integer>] each the number since the last one
+      # @param goals [Array<Integer>] numbers of records consumed since the previous goal
       # @param env [Hash{String => String}]
       # @return [ChatonStreams]
       def serve(server, goals, env = {})
@@ -80,8 +80,8 @@ module Bench
 
       # Waits for the next goal.
       #
-      # @return [Hash{Symbol => Object}] what the consumer says, see apps/tally.rb
-      def told(limit_s = ANSWER_LIMIT_S)
+      # @return [Hash{Symbol => Object}] the consumer's report, see apps/tally.rb
+      def wait_for_goal(limit_s = LIMIT_S)
         deadline = now_s + limit_s
         until @pipe.wait_readable(PROBE_EVERY_S)
           raise "the server has ended:\n#{server.log}" if server.ended?
@@ -93,7 +93,6 @@ module Bench
       # @return [Array<Integer>] the server's processes
       def pids = server.tree.pids
 
-      # @return [void]
       def close
         @server&.stop
         @client&.close
@@ -109,9 +108,9 @@ module Bench
 
       def client
         @client ||= begin
-          place = File.join(@folder, "client").tap { |path| FileUtils.mkdir_p(path) }
-          env, *words = ChatonStreams.new.client(place, url)
-          IO.popen([env, *words], "r+", chdir: place, pgroup: true)
+          folder = File.join(@folder, "client").tap { |path| FileUtils.mkdir_p(path) }
+          env, *words = ChatonStreams.new.client(folder, url)
+          IO.popen([env, *words], "r+", chdir: folder, pgroup: true)
         end
       end
     end

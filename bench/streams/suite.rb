@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 require_relative "../support/chart_row"
-require_relative "contest"
+require_relative "case_run"
 require_relative "cases"
 require_relative "summary"
 
 module Bench
   # Measuring streams: Chaton on Kafka and on its local log, beside librdkafka itself.
   module Streams
-    # `bin/bench streams`; see Bench::Run for what it answers.
+    # `bin/bench streams`; Bench::Run calls its methods.
     module Suite
-      # Orientation in a few minutes: too short to be cited.
+      # Limits of --quick: a run for orientation, too short to be cited.
       QUICK = { rounds: 1, records: 200_000, seconds: 6 }.freeze
-      # Of a long list, its ends.
+      # The first and the last of a list.
       CORNERS = ->(list) { [list.first, list.last] }
       NOTES = <<~TEXT
         Kafka is Apache's own broker (see test/support/kafka), one for the whole run, on the same machine and cores, with
@@ -20,21 +20,20 @@ module Bench
         consumer group of its own; a ratio is the median of the ratios of each round. A drain is measured inside the process
         that consumes, from the start of its first batch to the end of its last one; CPU is that of all its threads in the
         same span, per 1,000,000 messages, without the broker's. In the table of topics and threads each cell is measured
-        once, "each" is what each topic had while it was read, and the row shows the lowest rate, the highest CPU, and the
-        lowest of what more topics (threads) bring against one, as medians over the threads (topics). Every produced
-        record was reported durable. Wake-ups are the voluntary context switches that the kernel counted for the engine's thread
-        (and for librdkafka's), per loop of 10 batches of one record; what that thread spends is feeding, too, of which there
-        is next to none only with 100 ms. A slow consumer's memory is beside that of the same process with little to do; the
-        bound is twice what the settings allow to be read ahead (4 partitions of 8 MB). Debian has no driver of Kafka for
-        Ruby (neither rdkafka nor ruby-kafka), so none was measured beside; MEASURED.md's 4.1 to 4.6 s of CPU per 1,000,000
-        are rdkafka-ruby 0.13's on the same kind of machine.
+        once, and "each" is the rate of each topic while it was read. The row shows the lowest rate, the highest CPU, and
+        the lowest ratio of several topics (threads) to one, as medians over the threads (topics). Every produced record was
+        confirmed as durable. Wake-ups are the voluntary context switches that the kernel counted for the engine's thread
+        (and for librdkafka's), per loop of 10 batches of one record. The engine's thread also spends CPU on handing out
+        batches, and only with 100 ms is that negligible. A slow consumer's memory is compared with that of the same process
+        with little work; the bound is twice the read-ahead that the settings allow (4 partitions of 8 MB). Debian has no
+        Kafka driver for Ruby (neither rdkafka nor ruby-kafka), so none was measured; MEASURED.md's 4.1 to 4.6 s of CPU per
+        1,000,000 are those of rdkafka-ruby 0.13 on the same kind of machine.
       TEXT
 
       CHARTS = [
-        ChartRow.new(case_name: "raw", title: "1,000,000 messages of 100 bytes read from Kafka, no value touched", metric: :mps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "raw", title: "CPU for them", metric: :cpu_s_per_m,
-                     unit: " s", better: :lower)
+        ChartRow.new(case_name: "raw", title: "1,000,000 messages of 100 bytes read from Kafka, no value touched",
+                     metric: :mps, unit: "/s"),
+        ChartRow.new(case_name: "raw", title: "CPU for them", metric: :cpu_s_per_m, unit: " s", better: :lower)
       ].freeze
 
       module_function
@@ -48,7 +47,7 @@ module Bench
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)
         a_case = shortened(a_case) if quick
-        Contest.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+        CaseRun.new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
       end
 
       def shortened(a_case)
@@ -59,10 +58,10 @@ module Bench
         end
       end
 
-      def line(a_case, figures)
-        told = figures.reject { |name, value| %i[server round].include?(name) || value.is_a?(Array) }
+      def line(a_case, figures, _round)
+        shown = figures.reject { |name, value| %i[server round].include?(name) || value.is_a?(Array) }
         format("%d/%d  %-20s %s", figures[:round] + 1, a_case.rounds, figures[:server],
-               told.map { |metric, value| "#{metric} #{value}" }.join("  "))
+               shown.map { |metric, value| "#{metric} #{value}" }.join("  "))
       end
     end
   end

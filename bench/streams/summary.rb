@@ -4,7 +4,7 @@ require_relative "../support/report"
 
 module Bench
   module Streams
-    # Renders a run's folder: the rows of all cases, and the tables of topics and threads cell by cell.
+    # The table of the streams suite, followed by the tables of topics and threads.
     class Summary < Report
       # @return [String]
       def table = [super, *tables].join("\n\n")
@@ -30,8 +30,8 @@ module Bench
 
       # "1,204,000/s, 240,000 to 260,000 each, 0.31 s"
       def shown_cell(cell)
-        each = cell["by_topic"].minmax.map { |rate| short(rate) }.uniq.join(" to ")
-        "#{short(cell["mps"])}/s#{", #{each} each" if cell["by_topic"].size > 1}, #{short(cell["cpu_s_per_m"])} s"
+        mps, *each = [cell["mps"], *cell["by_topic"].minmax.uniq].map { |rate| Bench.short(rate, thousands: true) }
+        "#{mps}/s#{", #{each.join(" to ")} each" if cell["by_topic"].size > 1}, #{Bench.short(cell["cpu_s_per_m"])} s"
       end
     end
   end

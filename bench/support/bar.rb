@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # What is measured, as people call it.
+  # The metrics' names in tables.
   METRIC_NAMES = { rps: "requests/s", steady_rps: "steady requests/s", p99_ms: "p99", cpu_us: "CPU per request",
                    waits: "waits per request", pss_mb: "memory", idle_waits: "idle wake-ups", rate: "jobs/s",
                    worker_cpu_us: "CPU per job", rss_mb: "resident memory", start_p99_ms: "start p99",
@@ -15,7 +15,7 @@ module Bench
                    full_collections: "full collections", board_inside: "inside, as Chaton counts",
                    mps: "messages/s", lowest_mps: "lowest messages/s", highest_mps: "highest messages/s",
                    cpu_s_per_m: "CPU per 1 M", by_topics: "more topics against one",
-                   by_threads: "more threads against one", wakeups_per_loop: "wake-ups per 10 units",
+                   by_threads: "more threads against one", wakeups_per_loop: "wake-ups per 10 batches",
                    driver_wakeups_per_loop: "librdkafka's", waiting_share: "the engine's thread, of a core",
                    produce_mps: "produced messages/s", consume_mps: "consumed messages/s",
                    single_p50_ms: "single durable p50", single_p99_ms: "p99", disk_p50_ms: "disk's sync p50",
@@ -28,22 +28,20 @@ module Bench
                    single_p99_ms: " ms", disk_p50_ms: " ms", latency_p50_ms: " ms", latency_p99_ms: " ms",
                    read_ahead_mb: " MB" }.freeze
 
-  # One demand on a case: a figure of Chaton's against a peer's, against itself, or by itself.
+  # One requirement of a case: a figure of Chaton's, alone or as a ratio to the figure of another server.
   #
   # `against`:
-  #   :best     the best peer's figure in this very metric
-  #   :fastest  the figure of that peer which served most requests
+  #   :best     the best peer's figure of the same metric
+  #   :fastest  the figure of the peer that served most requests
   #   :pairs    the second server of the case, as the median of the ratios of each round
-  #   a String  the best of those servers whose label begins so, as the median of the ratios of each round
-  #   nil       no one: the figure itself is compared
-  # `of`: how the label begins of the one who is measured, where a case has several Chatons; nil: the first
+  #   a String  the best of the servers whose label begins with it, as the median of the ratios of each round
+  #   nil       nothing: the figure itself is compared
+  # `of`: label of the measured server, where a case has several Chatons; nil: the first server
   Bar = Struct.new(:metric, :relation, :value, :against, :of, keyword_init: true) do
-    # @return [Bar]
     def self.at_least(metric, value, against: :best, of: nil) = new(metric:, relation: :>=, value:, against:, of:)
     def self.at_most(metric, value, against: :best, of: nil) = new(metric:, relation: :<=, value:, against:, of:)
     def self.within(metric, value, against: :pairs, of: nil) = new(metric:, relation: :within, value:, against:, of:)
 
-    # @return [Boolean]
     def met_by?(figure)
       return false if figure.nil? || figure.nan?
       relation == :within ? (figure - 1.0).abs <= value : figure.public_send(relation, value)
@@ -59,7 +57,7 @@ module Bench
 
     private
 
-    # Who is meant, where that is not plain from the case.
+    # Names the compared servers where the case does not make them plain.
     def parties = [of&.then { |label| "of #{label}" }, against.is_a?(String) ? "against #{against}" : nil].compact
 
     def number(value) = value >= 100 ? value.round.to_s : format("%.3g", value)

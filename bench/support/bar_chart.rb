@@ -4,11 +4,12 @@ require "cgi/escape"
 require "fileutils"
 
 module Bench
-  # Pairs of horizontal bars as SVG: Chaton's figure above its peer's, the longer one as wide as the chart. One file
-  # for light pages and one for dark ones.
+  # Draws pairs of horizontal bars as SVG: Chaton's figure above its peer's, with the longer bar as wide as the chart.
+  # There is one file for light pages and one for dark pages.
   class BarChart
     THEMES = { "light" => { text: "#1f2328", muted: "#59636e", ours: "#0969da", peer: "#afb8c1", back: "#ffffff" },
-               "dark" => { text: "#f0f6fc", muted: "#9198a1", ours: "#4493f8", peer: "#575e68", back: "#0d1117" } }.freeze
+               "dark" => { text: "#f0f6fc", muted: "#9198a1", ours: "#4493f8", peer: "#575e68",
+                           back: "#0d1117" } }.freeze
     WIDTH = 760
     LEFT = 20
     BAR_WIDTH = 420
@@ -22,7 +23,7 @@ module Bench
       @rows = rows
     end
 
-    # @param base [String] path of the files without "-light.svg"
+    # @param base [String] path of the files without "-light.svg" or "-dark.svg"
     def write(base)
       FileUtils.mkdir_p(File.dirname(base))
       THEMES.each { |name, colours| File.write("#{base}-#{name}.svg", svg(colours)) }
@@ -49,13 +50,14 @@ module Bench
         bar(label, row.shown(figure), figure / longest, top + 18 + (index * (BAR_HEIGHT + 4)),
             colours, index.zero? ? :ours : :peer)
       end
-      advantage = text(WIDTH - LEFT, top + 12, row.advantage(bars), colours[:ours], size: 14, weight: 600, anchor: "end")
-      [text(LEFT, top + 12, row.title + hint, colours[:text], size: 13), advantage, *lines].join("\n")
+      [text(LEFT, top + 12, row.title + hint, colours[:text], size: 13),
+       text(WIDTH - LEFT, top + 12, row.advantage(bars), colours[:ours], size: 14, weight: 600, anchor: "end"),
+       *lines].join("\n")
     end
 
     def bar(label, figure, share, top, colours, kind)
       width = [BAR_WIDTH * share, 2].max.round(1)
-      "<rect x=\"#{LEFT}\" y=\"#{top}\" width=\"#{width}\" height=\"#{BAR_HEIGHT}\" rx=\"2\" fill=\"#{colours[kind]}\"/>\n" +
+      %(<rect x="#{LEFT}" y="#{top}" width="#{width}" height="#{BAR_HEIGHT}" rx="2" fill="#{colours[kind]}"/>\n) +
         text(LEFT + width + 8, top + 11, "#{figure}  #{label}", colours[:muted], size: 12)
     end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # Processor time of other processes, exact to the nanosecond where /proc/PID/stat counts hundredths of a second.
+  # Reads the processor time of other processes to the nanosecond; /proc/PID/stat only has hundredths of a second.
   module CpuClock
     # The kernel's number for "time that was scheduled, of all threads of a process", see clock_getcpuclockid(3).
     SCHED = 2
@@ -10,11 +10,11 @@ module Bench
     module_function
 
     # @param pids [Array<Integer>]
-    # @return [Float] seconds, of threads that have ended, too
+    # @return [Float] seconds, including threads that have ended
     def seconds(pids) = pids.sum { |pid| Process.clock_gettime((~pid << PID_SHIFT) | SCHED) }
 
     # @param pids [Array<Integer>]
-    # @return [Hash{Array => Float}] seconds by pid, thread and its name; threads that have ended are missing
+    # @return [Hash{Array => Float}] seconds by task and name of the thread; threads that have ended are missing
     def threads(pids)
       pids.flat_map { |pid| Dir.glob("/proc/#{pid}/task/*") }.filter_map do |task|
         spent = File.read("#{task}/schedstat").to_i / 1e9
@@ -24,7 +24,7 @@ module Bench
       end.to_h
     end
 
-    # @return [Hash{String => Float}] seconds between two readings, by the threads' names
+    # @return [Hash{String => Float}] seconds between two readings, by the name of the threads
     def between(earlier, later)
       later.group_by { |(_, name), _| name.sub(/\d+\z/, "") }.transform_values do |found|
         found.sum { |thread, spent| spent - earlier.fetch(thread, 0.0) }

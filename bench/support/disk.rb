@@ -3,7 +3,7 @@
 require "tempfile"
 
 module Bench
-  # How long a disk takes to keep something: what a durable store cannot be faster than.
+  # Measures how long a disk takes to make a write durable, which no durable store can undercut.
   module Disk
     BLOCK = ("x" * 4096).freeze
     WRITES = 200
@@ -11,7 +11,7 @@ module Bench
     module_function
 
     # @param folder [String] on that disk
-    # @return [Array<Float>] milliseconds that each of many writes with fdatasync took, the fastest first
+    # @return [Array<Float>] milliseconds of each write with fdatasync, the fastest first
     def sync_ms(folder)
       Tempfile.create("sync", folder) do |file|
         Array.new(WRITES) do

@@ -3,27 +3,25 @@
 require "json"
 
 module Bench
-  # Rack middleware for any server: the time that collections took while a request was in the application. `GET /gc`
-  # tells it. Where several requests are in at once, a collection counts once.
+  # Rack middleware for any server. It measures the time that collections take while a request is in the application,
+  # and `GET /gc` returns it. A collection during several requests counts once.
   #
   # GC.total_time is processor time of the collecting thread (measured), in nanoseconds.
   class GcMeter
     PATH = "/gc"
     JSON_TYPE = { "content-type" => "application/json" }.freeze
 
-    # A body that is made while it is sent: the request is in the application until it is closed.
+    # Wraps a body that is generated while it is sent: the request is in the application until the body is closed.
     class Body
       def initialize(body, meter)
         @body = body
         @meter = meter
       end
 
-      # @return [void]
       def each(&block)
         @body.each(&block)
       end
 
-      # @return [void]
       def close
         @body.close if @body.respond_to?(:close)
       ensure
@@ -35,12 +33,12 @@ module Bench
       @app = app
       @requests = @active = 0
       @inside_ns = @minor = @major = 0
-      notice
+      read_counts
     end
 
-    # @return [Array] as Rack wants it
+    # @return [Array] Rack's response
     def call(env)
-      return told if env["PATH_INFO"] == PATH
+      return report if env["PATH_INFO"] == PATH
       enter
       status, headers, body = @app.call(env)
       inside = !body.respond_to?(:to_ary)
@@ -49,16 +47,14 @@ module Bench
       leave unless inside || env["PATH_INFO"] == PATH
     end
 
-    # A request has left the application.
-    #
-    # @return [void]
+    # Ends a request.
     def leave
       return unless (@active -= 1).zero?
       @inside_ns += GC.total_time - @from_ns
       return if GC.count == @seen
       minor = @seen_minor
       major = @seen_major
-      notice
+      read_counts
       @minor += @seen_minor - minor
       @major += @seen_major - major
     end
@@ -68,18 +64,18 @@ module Bench
     def enter
       @requests += 1
       return unless (@active += 1) == 1
-      notice unless GC.count == @seen
+      read_counts unless GC.count == @seen
       @from_ns = GC.total_time
     end
 
-    # The kinds of collections are looked up only when there was one: that costs more than counting.
-    def notice
+    # Reads the counts by kind, which costs more than GC.count: so it happens only after a collection.
+    def read_counts
       @seen = GC.count
       @seen_minor = GC.stat(:minor_gc_count)
       @seen_major = GC.stat(:major_gc_count)
     end
 
-    def told
+    def report
       stat = GC.stat
       [200, JSON_TYPE.dup,
        [JSON.generate(pid: Process.pid, requests: @requests, inside_ns: @inside_ns, minor_inside: @minor,

@@ -5,10 +5,10 @@ require "net/http"
 require_relative "gc_meter"
 
 module Bench
-  # What the meter of a running application says; see GcMeter.
+  # Reads the GcMeter of a running application.
   module GcReading
-    # A server that is busy with old requests answers when it has done them.
-    PATIENCE_S = 60
+    # A busy server responds only after the requests before this one.
+    TIMEOUT_S = 60
 
     module_function
 
@@ -16,12 +16,12 @@ module Bench
     # @return [Hash{Symbol => Integer}]
     def of(server)
       uri = URI(server.url(GcMeter::PATH))
-      answer = Net::HTTP.start(uri.host, uri.port, read_timeout: PATIENCE_S) { |http| http.get(uri.path) }
-      raise "#{server.label} answered #{uri} with #{answer.code}" unless answer.is_a?(Net::HTTPSuccess)
-      JSON.parse(answer.body, symbolize_names: true)
+      response = Net::HTTP.start(uri.host, uri.port, read_timeout: TIMEOUT_S) { |http| http.get(uri.path) }
+      raise "#{server.label} responded to #{uri} with #{response.code}" unless response.is_a?(Net::HTTPSuccess)
+      JSON.parse(response.body, symbolize_names: true)
     end
 
-    # @return [Hash{Symbol => Numeric}] between two readings, per request where that makes sense
+    # @return [Hash{Symbol => Numeric}] the change between two readings; times and objects are per request
     def between(earlier, later)
       change = later.merge(earlier) { |_, new, old| new - old }
       requests = [change[:requests], 1].max

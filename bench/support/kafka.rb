@@ -6,23 +6,22 @@ require "socket"
 require "tmpdir"
 
 module Bench
-  # A real Kafka of its own on the loopback, with its data on a disk: the tests' script, with more memory and the
-  # compiler that a server has. One for a whole run: it is slow to begin with, and has to become warm.
+  # A Kafka broker on the loopback with its data on a disk. It is started by the tests' script, with more memory and the
+  # server compiler of the JVM. A whole run shares one broker, because it starts slowly and has to warm up.
   class Kafka
     ROOT = File.expand_path("../..", __dir__)
     SCRIPT = File.join(ROOT, "test/support/kafka/broker")
-    PLACE = File.join(ROOT, "tmp/bench")
+    FOLDER = File.join(ROOT, "tmp/bench")
     JVM = "-Xms512m -Xmx1g -XX:+UseSerialGC"
-    # Segments are not deleted while they are measured.
+    # Kafka deletes no segment during the measurement.
     SETTINGS = { "log.retention.hours" => -1, "log.segment.bytes" => 1 << 30 }.freeze
 
     class << self
-      # @return [Kafka] that answers; it ends with this process
+      # @return [Kafka] running; it ends with this process
       def shared
         @shared ||= new.start.tap { |broker| at_exit { broker.stop } }
       end
 
-      # @return [Boolean]
       def running? = !@shared.nil?
     end
 
@@ -30,8 +29,8 @@ module Bench
 
     # @return [self]
     def start
-      FileUtils.mkdir_p(PLACE)
-      @folder = Dir.mktmpdir("kafka", PLACE)
+      FileUtils.mkdir_p(FOLDER)
+      @folder = Dir.mktmpdir("kafka", FOLDER)
       @port, controller = free_ports
       settings = SETTINGS.flat_map { |name, value| ["--set", "#{name}=#{value}"] }
       script("fetch")
@@ -44,7 +43,6 @@ module Bench
     def url = "kafka://#{address}"
     def address = "127.0.0.1:#{@port}"
 
-    # @return [void]
     def stop
       script("stop", @folder)
       FileUtils.rm_rf(@folder)

@@ -1,4 +1,4 @@
--- What wrk sends, and one machine-readable line about what came back.
+-- Defines wrk's requests, and prints one line of JSON about the responses.
 -- Called as: wrk ... -s load.lua URL -- MODE   (get, post, post_chunked, close)
 
 local body = string.rep("x", 1024)
@@ -9,7 +9,7 @@ function init(args)
     wrk.method = "POST"
     wrk.body = body
   elseif mode == "post_chunked" then
-    -- wrk itself only knows Content-Length; the request is made once, by hand.
+    -- wrk itself only knows Content-Length, so the request is built here once.
     local half = string.format("%x\r\n%s\r\n", 512, string.rep("x", 512))
     local raw = table.concat({
       "POST ", wrk.path, " HTTP/1.1\r\nHost: ", wrk.headers["Host"],

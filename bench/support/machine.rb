@@ -4,7 +4,7 @@ require "digest"
 require "etc"
 
 module Bench
-  # On what, and with which versions, something was measured.
+  # The machine and the versions of the programs of a run.
   module Machine
     COMMANDS = {
       "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "puma --version", "wrk" => "wrk -v",
@@ -13,12 +13,12 @@ module Bench
       "commit" => "git rev-parse --short HEAD"
     }.freeze
     ROOT = File.expand_path("../..", __dir__)
-    # What every suite names.
+    # The programs that every suite reports.
     COMMON = %w[kernel ruby rust commit].freeze
 
     module_function
 
-    # @param programs [Array<String>] of COMMANDS, beside the common ones
+    # @param programs [Array<String>] names in COMMANDS, in addition to the common ones
     # @return [Hash{String => Object}]
     def facts(programs)
       { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name,
@@ -35,7 +35,7 @@ module Bench
       "unknown"
     end
 
-    # @return [String] how busy the machine was with other things, too
+    # @return [String] the load of the whole machine
     def load_average = File.read("/proc/loadavg").split.first(3).join(" ")
 
     # @return [Boolean] whether a program of that name is on PATH

@@ -4,16 +4,16 @@ require "json"
 require "open3"
 
 module Bench
-  # Requests at a constant rate, whatever the answers do: open-loop of crates/testkit, built once.
+  # Sends requests at a constant rate, independent of the responses: open-loop of crates/testkit, built once.
   class OpenLoop
     ROOT = File.expand_path("../..", __dir__)
-    # Enough that neither server's threads are short of requests.
+    # Enough connections to keep the threads of either server busy.
     CONNECTIONS_MAX = 256
-    # Who has waited so long is gone.
+    # A client gives up after this time.
     TIMEOUT_S = 2
-    # A rate is answered in full if all but this share had their answer when the slice ended, ...
+    # A rate is answered in full when at most this share of responses was missing at the end of the slice, ...
     LATE_MAX = 0.005
-    # ... and p99 shows no queue.
+    # ... and p99 stays below this.
     P99_MS_MAX = 100.0
 
     # @return [String] path of the program
@@ -21,13 +21,13 @@ module Bench
       @program ||= begin
         target = ENV.fetch("CARGO_TARGET_DIR", File.join(ROOT, "target"))
         system("cargo", "build", "--locked", "--release", "--quiet", "--package", "chaton-testkit", chdir: ROOT) or
-          raise "cargo could not build crates/testkit; what it says is above"
+          raise "cargo could not build crates/testkit; its output is above"
         File.join(target, "release", "open-loop")
       end
     end
 
     # @param figures [Hash{Symbol => Object}] of one rate
-    # @return [Boolean] whether everything offered was answered, in time
+    # @return [Boolean] whether all requests were answered in time
     def self.kept_up?(figures)
       figures[:errors].empty? && figures[:late] <= figures[:offered] * LATE_MAX && figures[:p99_ms] <= P99_MS_MAX
     end
@@ -35,7 +35,7 @@ module Bench
     # @param url [String]
     # @param rate [Numeric] requests a second
     # @param seconds [Numeric]
-    # @param warmup_s [Numeric] at the same rate, before what counts
+    # @param warmup_s [Numeric] seconds at the same rate that are not counted
     def initialize(url, rate:, seconds:, warmup_s: 0)
       @command = [self.class.program, "--url", url, "--rate", rate.to_s, "--seconds", seconds.to_s,
                   "--warmup", warmup_s.to_s, "--timeout", TIMEOUT_S.to_s,

@@ -13,6 +13,7 @@ module Bench
     README = File.join(ROOT, "README.md")
     TITLES = { "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams", "memory" => "Memory",
                "gc" => "Garbage collection" }.freeze
+    VERSIONS = %w[ruby puma sidekiq redis commit].freeze
     # The five figures of the README.
     HEADLINES = {
       "web" => [ChartRow.new(case_name: "hello-c100", title: "Web: hello world, 100 clients, 5 threads",
@@ -73,9 +74,9 @@ module Bench
     def sources(name, summary)
       @results.fetch(name).used(summary.verdicts.map { |verdict| verdict.a_case.name }).map do |source, cases|
         machine = source.facts.fetch("machine")
-        versions = machine.slice("ruby", "puma", "sidekiq", "redis", "commit").map { |key, value| "#{key} #{version(value)}" }
-        "- [#{source.name}](../#{source.path}/summary.md)#{", a quick run" if source.quick?} (#{versions.join(", ")}): " \
-          "#{cases.join(", ")}"
+        versions = machine.slice(*VERSIONS).map { |key, value| "#{key} #{version(value)}" }
+        "- [#{source.name}](../#{source.path}/summary.md)#{", a quick run" if source.quick?} " \
+          "(#{versions.join(", ")}): #{cases.join(", ")}"
       end
     end
 
@@ -106,10 +107,11 @@ module Bench
 
     def readme
       lines = rows(HEADLINES).map do |row, ((_, mine), (label, other))|
-        "| #{row.title} | **#{row.shown(mine)}** | #{row.shown(other)} (#{label}) | #{row.advantage([[nil, mine], [nil, other]])} |"
+        advantage = row.advantage([[nil, mine], [nil, other]])
+        "| #{row.title} | **#{row.shown(mine)}** | #{row.shown(other)} (#{label}) | #{advantage} |"
       end
       table = ["| | Chaton | peer | better by |", "|---|---:|---:|---:|", *lines].join("\n")
-      File.read(README).sub(/(<!-- bench -->\n).*?(<!-- end bench -->)/m) { "#{$1}#{table}\n#{$2}" }
+      File.read(README).sub(/(?<=<!-- bench -->\n).*?(?=<!-- end bench -->)/m) { "#{table}\n" }
     end
   end
 end

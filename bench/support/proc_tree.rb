@@ -3,8 +3,8 @@
 require "etc"
 
 module Bench
-  # What the kernel tells about a process and everything below it: processor time, waits, memory.
-  # Readings are taken before and after a slice; their difference belongs to the slice.
+  # Reads processor time, waits and memory of a process and its descendants from /proc. The cost of a slice is the
+  # difference of two readings.
   class ProcTree
     TICKS_PER_S = Etc.sysconf(Etc::SC_CLK_TCK).to_f
     # Index of utime and stime among the fields of /proc/PID/stat that follow the command's name.
@@ -12,10 +12,10 @@ module Bench
     STIME = 12
     PPID = 1
 
-    # One moment's reading. `waits` maps a thread to the times it gave up the processor by itself.
+    # `waits` has the number of voluntary context switches by thread.
     Reading = Struct.new(:cpu_s, :waits, keyword_init: true) do
-      # @return [Integer] voluntary context switches since the earlier reading; a thread that ended in between
-      #   took its count along, one that began counts from nought
+      # @return [Integer] voluntary context switches since the earlier reading; a thread that ended in between is not
+      #   counted, a thread that began counts from zero
       def waits_since(earlier) = waits.sum { |thread, count| count - earlier.waits.fetch(thread, 0) }
       def cpu_s_since(earlier) = cpu_s - earlier.cpu_s
     end
@@ -31,7 +31,7 @@ module Bench
       Reading.new(cpu_s: found.sum { |pid| cpu_s(pid) }, waits: found.map { |pid| waits(pid) }.reduce({}, :merge))
     end
 
-    # @return [Hash{Symbol => Float}] megabytes: resident, and proportional (shared pages counted once)
+    # @return [Hash{Symbol => Float}] resident and proportional megabytes; the latter count shared pages once
     def memory_mb
       lines = pids.flat_map { |pid| lines_of("/proc/#{pid}/smaps_rollup") }
       { rss_mb: megabytes(lines, "Rss:"), pss_mb: megabytes(lines, "Pss:") }

@@ -7,22 +7,22 @@ require "tmpdir"
 require_relative "proc_tree"
 
 module Bench
-  # A redis-server of its own on the loopback, which keeps everything in memory: neither snapshots nor a log.
+  # A redis-server on the loopback that keeps everything in memory, without snapshots and without a log.
   class RedisServer
     BOOT_LIMIT_S = 10
-    # A port that refuses has no event one could wait for.
+    # There is no event to wait for while a port refuses connections.
     PROBE_EVERY_S = 0.05
 
     attr_reader :pid, :port
 
-    # @return [self] that answers
+    # @return [self] once it responds
     def start
       @folder = Dir.mktmpdir("chaton-bench-redis")
       @port = TCPServer.open("127.0.0.1", 0) { |socket| socket.addr[1] }
       @pid = Process.spawn("redis-server", "--port", @port.to_s, "--bind", "127.0.0.1", "--save", "",
                            "--appendonly", "no", "--dir", @folder, "--daemonize", "no",
                            out: File::NULL, err: File::NULL, pgroup: true)
-      wait_until_it_answers
+      wait_until_ready
       self
     end
 
@@ -40,7 +40,7 @@ module Bench
 
     private
 
-    def wait_until_it_answers
+    def wait_until_ready
       deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + BOOT_LIMIT_S
       @redis = Redis.new(url:, timeout: 30, reconnect_attempts: 0)
       call("PING")

@@ -5,15 +5,15 @@ require_relative "results"
 require_relative "verdict"
 
 module Bench
-  # Renders raw results: one row for each case, with the figures that the case shows.
+  # Renders raw results as a table of one row for each case, with the metrics that the case shows.
   class Report
     HEAD = ["| case | Chaton | beside | bars | |", "|---|---|---|---|---|"].freeze
 
     # @param results [Results]
     # @param title [String]
     # @param cases [Array<#name, #title, #servers, #shows, #bars>]
-    # @param notes [String] on how it was measured
-    # @param appendix [#call, nil] given the verdicts, what follows the table in summary.md
+    # @param notes [String] how it was measured
+    # @param appendix [#call, nil] called with the verdicts; returns the text after the table
     def initialize(results, title:, cases:, notes:, appendix: nil)
       @results = results
       @title = title
@@ -24,15 +24,13 @@ module Bench
 
     # @return [Array<Verdict>] of the cases that were run
     def verdicts
-      @verdicts ||= @cases.filter_map do |a_case|
-        @results.raw(a_case.name)&.then { |raw| Verdict.new(a_case, raw) }
-      end
+      @verdicts ||= @cases.filter_map { |a_case| @results.raw(a_case.name)&.then { |raw| verdict(a_case, raw) } }
     end
 
     # @return [String]
-    def table = [*HEAD, *verdicts.map { |verdict| row(verdict) }].join("\n")
+    def table = [*head, *verdicts.map { |verdict| row(verdict) }].join("\n")
 
-    # @return [String] what follows the table: the notes, and what the suite adds
+    # @return [String] the notes and the appendix
     def remarks = [@notes, @appendix&.call(verdicts)].compact.join("\n")
 
     # @return [String] summary.md of a single run
@@ -56,34 +54,35 @@ module Bench
 
     private
 
+    def head = HEAD
+    def verdict(a_case, raw) = Verdict.new(a_case, raw)
+
     def row(verdict)
-      told = [*verdict.bars.map { |bar, figure, _| bar.describe(figure) }, *failed(verdict)]
-      cells = [verdict.a_case.title, shown(verdict, verdict.ours), shown(verdict, verdict.peers), told.join("; "),
-               verdict.met? ? "reached" : "**falls short**"]
-      "| #{cells.join(" | ")} |"
+      results = [*verdict.bars.map { |bar, figure, _| bar.describe(figure) }, *failed(verdict)]
+      cells(verdict.a_case.title, shown(verdict, verdict.ours), shown(verdict, verdict.peers), results.join("; "),
+            mark(verdict.met?))
     end
+
+    def cells(*texts) = "| #{texts.join(" | ")} |"
+    def mark(met) = met ? "reached" : "**falls short**"
 
     def failed(verdict)
       return [] if verdict.failed.empty?
       ["not measured: #{verdict.failed.join(", ")} (#{verdict.errors.join("; ").gsub("|", "/")})"]
     end
 
-    # "resident peak 180 MB, 10 s after 61 MB" of each, with its label where there is a choice.
+    # "resident peak 180 MB, 10 s after 61 MB" of each server, with its label where there are several.
     def shown(verdict, servers)
       servers.map do |label, figures|
-        told = verdict.a_case.shows.filter_map { |metric| value(metric, figures[metric.to_s]) }
+        values = verdict.a_case.shows.filter_map { |metric| value(metric, figures[metric.to_s]) }
         name = servers.size > 1 || !label.start_with?("chaton") ? "#{label}: " : ""
-        "#{name}#{told.join(", ")}"
+        "#{name}#{values.join(", ")}"
       end.join("<br>")
     end
 
     def value(metric, figure)
-      "#{METRIC_NAMES.fetch(metric)} #{short(figure)}#{METRIC_UNITS.fetch(metric, "")}" if figure
-    end
-
-    def short(value)
-      return value.round.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") if value >= 100
-      format("%.3g", value)
+      return unless figure
+      "#{METRIC_NAMES.fetch(metric)} #{Bench.short(figure, thousands: true)}#{METRIC_UNITS.fetch(metric, "")}"
     end
   end
 end

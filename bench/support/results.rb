@@ -3,11 +3,11 @@
 require "json"
 
 module Bench
-  # The raw results that a table is made from: those of one run, or for each case those of the newest run that
-  # measured it. A full run counts before a quick one, however old it is.
+  # The raw results behind a table. They are from one run, or for each case from the newest run that measured it; any
+  # full run goes before a quick run.
   class Results
     RUNS = File.expand_path("../runs", __dir__)
-    # One folder of bench/runs and its run.json.
+    # A folder of bench/runs and its run.json.
     Source = Struct.new(:folder, :facts) do
       def quick? = facts["quick"] ? true : false
       def name = File.basename(folder)
@@ -16,7 +16,7 @@ module Bench
     end
 
     # @param folder [String] bench/runs/DATE-SUITE
-    # @return [Results] of this run only
+    # @return [Results] of one run
     def self.of_run(folder) = new([folder])
 
     # @param suite [String]
@@ -38,11 +38,11 @@ module Bench
     # @return [Source, nil] the run that {#raw} is from
     def source(name) = @sources.find { |source| File.exist?(file(source, name)) }
 
-    # @return [Source] the run, where there is only one
+    # @return [Source] the newest run
     def only = @sources.first
 
     # @param names [Array<String>]
-    # @return [Hash{Source => Array<String>}] the runs that {#raw} takes these cases from
+    # @return [Hash{Source => Array<String>}] the cases by the run that {#raw} takes them from
     def used(names) = names.group_by { |name| source(name) }.tap { |found| found.delete(nil) }
 
     private

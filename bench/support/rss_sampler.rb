@@ -3,10 +3,10 @@
 require "etc"
 
 module Bench
-  # Resident memory of a process tree, sampled while something runs.
+  # Samples the resident memory of a process tree while a block runs.
   class RssSampler
     EVERY_S = 0.25
-    # Looking for new processes reads all of /proc.
+    # New processes are looked for in every eighth sample, because that reads all of /proc.
     FAMILY_EVERY = 8
     PAGE_BYTES = Etc.sysconf(Etc::SC_PAGESIZE)
     MEGABYTE = 1024.0 * 1024
@@ -17,9 +17,7 @@ module Bench
       @samples = []
     end
 
-    # Samples until the block ends.
-    #
-    # @return [Object] what the block returned
+    # @return [Object] the block's result
     def during
       @stop = Queue.new
       thread = Thread.new { sample until @stop.closed? }

@@ -6,15 +6,15 @@ require_relative "machine"
 require_relative "results"
 
 module Bench
-  # A whole run of a suite: the chosen cases one after another, their raw results, the summary.
+  # A run of a suite: measures the chosen cases one after another, and writes their raw results and the summary.
   #
-  # A suite answers `name`, `cases`, `measure(a_case, quick:, progress:)` and `summary(results)`.
+  # A suite is a module with `name`, `cases`, `measure(a_case, quick:, progress:)` and `summary(results)`.
   class Run
-    # Runs that may begin within one minute.
+    # Most runs that may begin within one minute.
     TRIES = 9
 
     # @param suite [Module]
-    # @param only [Array<String>] names of cases; empty: all
+    # @param only [Array<String>] names of cases; empty for all
     # @param quick [Boolean]
     # @param command [String] as typed, for the record
     def initialize(suite, command:, only: [], quick: false)

@@ -6,12 +6,12 @@ module Bench
   # One run of wrk.
   class Wrk
     SCRIPT = File.expand_path("load.lua", __dir__)
-    # What one run found, and how it was started.
+    # The figures and the command of one run.
     Result = Struct.new(:command, :output, :figures, keyword_init: true) do
       def requests = figures.fetch("requests")
       def rps = (requests * 1e6 / figures.fetch("duration_us")).round(1)
-      # By Little's law: what so many clients get who ask again at once. Where an answer takes a good part of the
-      # slice, counting would miss those that were on their way when it ended.
+      # The rate by Little's law: connections divided by mean latency. Counting would miss the requests in flight at the
+      # end of the slice, which matters when a response takes a good part of the slice.
       def steady_rps = (figures.fetch("connections") * 1e6 / [figures.fetch("mean_us"), 1].max).round(1)
       def p50_ms = figures.fetch("p50_us") / 1000.0
       def p99_ms = figures.fetch("p99_us") / 1000.0
@@ -23,7 +23,7 @@ module Bench
     # @param seconds [Integer] wrk knows whole seconds only
     # @param mode [String] see load.lua
     def initialize(url, connections:, seconds:, mode: "get")
-      # One thread can drive either server to its limit at few connections; two share the work at many.
+      # One thread saturates either server with few connections; many connections are shared by two threads.
       threads = connections >= 100 ? 2 : 1
       @connections = connections
       @command = ["wrk", "-t#{threads}", "-c#{connections}", "-d#{seconds}s", "--latency", "--timeout", "10s",
@@ -40,8 +40,8 @@ module Bench
       Result.new(command: @command.join(" "), output: output, figures: figures)
     end
 
-    # Starts the run beside others.
-    # @return [Thread] whose value is the result
+    # Runs in the background.
+    # @return [Thread] its value is the result
     def start = Thread.new { run }
   end
 end

@@ -1,11 +1,18 @@
 # frozen_string_literal: true
 
 require_relative "../support/bar"
-require_relative "case"
+require_relative "../peers/chaton"
+require_relative "../peers/puma"
+require_relative "../support/case"
 
 module Bench
   module Web
-    # Everything that is measured, in the order of the table.
+    APPS = File.expand_path("apps", __dir__)
+    HELLO = File.join(APPS, "hello.ru")
+    WORK = File.join(APPS, "work.ru")
+    SINATRA = File.expand_path("../../examples/sinatra/config.ru", __dir__)
+
+    # All cases of the suite, in the order of the table.
     module Cases
       CONNECTIONS = [10, 100, 300].freeze
       HELLO_BARS = { 10 => 2.0, 100 => 3.5, 300 => 4.0 }.freeze
@@ -14,7 +21,7 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *common, *sleeping, hog, *bodies, *answers, workers]
+        [*hello, threads, sinatra, *common, *sleeping, hog, *bodies, *responses, workers]
       end
 
       def hello
@@ -36,20 +43,22 @@ module Bench
         row("sinatra", "Sinatra hello, c=100, 5 threads", [Bar.at_least(:rps, 2.5)], rackup: SINATRA)
       end
 
-      # Chaton as it comes, against whichever of Puma's usual settings serves most.
+      # Chaton with its defaults, against the fastest of Puma's usual settings.
       def common
         pumas = %w[3:3 5:5 16:16].flat_map { |threads| pumas(threads) }
         { "/page" => "3 × 2 ms IO + 3 ms CPU", "/quick" => "1 ms IO + 0.2 ms CPU" }.flat_map do |path, work|
           [10, 100].map do |connections|
             Case.new(name: "common#{path.tr("/", "-")}-c#{connections}", title: "#{work}, c=#{connections}, defaults",
                      group: "common", rackup: WORK, path:, connections:, servers: [Chaton.new, *pumas], scouts: 2,
-                     warmup_s: 1, bars: [Bar.at_least(:rps, 1.0, against: :fastest),
-                                         Bar.at_most(:p99_ms, 1.0, against: :fastest)])
+                     seconds: 2, warmup_s: 1,
+                     bars: [Bar.at_least(:rps, 1.0, against: :fastest),
+                            Bar.at_most(:p99_ms, 1.0, against: :fastest)])
           end
         end
       end
 
-      # Nothing is set but a high maximum; Puma gets by hand what it needs. One core is no help to those who sleep.
+      # Chaton only has a high maximum of threads; Puma is given as many threads as the load needs. Puma is not pinned
+      # here, because one core does not help threads that sleep.
       def sleeping
         [0.1, 0.5].product(CONNECTIONS).map do |delay_s, connections|
           Case.new(name: "sleep-#{delay_s}-c#{connections}", title: "sleep #{delay_s} s, c=#{connections}",
@@ -76,26 +85,26 @@ module Bench
         ]
       end
 
-      def answers
+      def responses
         [
-          row("big-string", "3 MB answer from one String, c=10", [Bar.at_least(:rps, 1.2)],
+          row("big-string", "3 MB response from one String, c=10", [Bar.at_least(:rps, 1.2)],
               rackup: WORK, path: "/big", connections: 10),
-          row("big-file", "3 MB answer from a file (to_path), c=10", [Bar.at_least(:rps, 2.0)],
+          row("big-file", "3 MB response from a file (to_path), c=10", [Bar.at_least(:rps, 2.0)],
               rackup: WORK, path: "/file", connections: 10),
-          row("stream", "streamed answer of 1000 chunks, c=10, 5 threads", [Bar.at_least(:rps, 5.0)],
+          row("stream", "streamed response of 1000 chunks, c=10, 5 threads", [Bar.at_least(:rps, 5.0)],
               rackup: WORK, path: "/stream", connections: 10)
         ]
       end
 
       def workers
         Case.new(name: "workers", title: "hello, c=100, 2 workers of 5 threads", rackup: HELLO, path: "/",
-                 connections: 100, bars: [Bar.at_least(:rps, 2.5)],
+                 connections: 100, seconds: 2, bars: [Bar.at_least(:rps, 2.5)],
                  servers: [Chaton.new(threads: "5:5", workers: 2), Puma.new(threads: "5:5", workers: 2)])
       end
 
-      # The usual row: five threads each, Puma both ways.
+      # The usual row: both servers have five threads, and Puma is measured pinned and unpinned.
       def row(name, title, bars, **given)
-        Case.new(**{ name:, title:, bars:, rackup: HELLO, path: "/", connections: 100,
+        Case.new(**{ name:, title:, bars:, rackup: HELLO, path: "/", connections: 100, seconds: 2,
                      servers: [Chaton.new(threads: "5:5"), *pumas("5:5")] }.merge(given))
       end
 

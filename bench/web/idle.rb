@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
-require_relative "case"
+require_relative "cases"
 require_relative "../support/bar"
 require_relative "slice"
 require_relative "../support/machine"
 
 module Bench
   module Web
-    # What a server costs that has nothing to do: memory after it has served for a while, and how often it wakes.
+    # Measures an idle server: its memory after some load, and its wake-ups.
     class Idle
       CASE = Case.new(name: "idle", title: "idle after load: Sinatra example, each server's default threads",
                       rackup: SINATRA, path: "/", connections: 4, seconds: 2, rounds: 3,
                       servers: [Chaton.new, Puma.new],
                       bars: [Bar.at_most(:pss_mb, 1.05), Bar.at_most(:idle_waits, 0.0, against: nil)])
-      # Threads that a server no longer needs may take this long to go.
+      # Time for the server to end threads that it no longer needs.
       SETTLE_S = 12
       WATCH_S = 5
 
@@ -34,7 +34,7 @@ module Bench
 
       private
 
-      # A fresh process each round: memory depends on how it was filled.
+      # Each round has fresh processes, because memory depends on what a process did before.
       def measure(round)
         @case.servers.each { |server| server.start(@case.rackup) }
         served = @case.servers.map { |server| Slice.new(@case, server).measure }

@@ -4,7 +4,7 @@ require_relative "../support/wrk"
 
 module Bench
   module Web
-    # One stretch of load on one server, and what the server spent on it.
+    # Puts load on one server for some seconds, and measures what the server spent on it.
     class Slice
       # @param a_case [Case]
       # @param server [Server] running
@@ -17,7 +17,7 @@ module Bench
         @warmup_s = warmup_s
       end
 
-      # @return [Hash{Symbol => Object}] figures, and under :wrk what wrk said
+      # @return [Hash{Symbol => Object}] figures, and wrk's output under :wrk
       def measure
         warm_up
         neighbour = @case.beside && load(*@case.beside, seconds: @seconds + 1).start

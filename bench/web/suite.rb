@@ -2,36 +2,29 @@
 
 require_relative "../support/chart_row"
 require_relative "cases"
-require_relative "contest"
+require_relative "case_run"
 require_relative "idle"
 require_relative "summary"
 
 module Bench
   module Web
-    # `bin/bench web`; see Bench::Run for what it answers.
+    # `bin/bench web`; Bench::Run calls its methods.
     module Suite
-      # Orientation in a few minutes: too short to be cited.
+      # Limits of --quick: a run for orientation, too short to be cited.
       QUICK = { rounds: 2, seconds: 1 }.freeze
 
       CHARTS = [
-        ChartRow.new(case_name: "hello-c10", title: "hello world, 10 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "hello-c100", title: "hello world, 100 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "hello-c300", title: "hello world, 300 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "sinatra", title: "Sinatra, 100 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "common-page-c100", title: "3 × 2 ms IO + 3 ms CPU, 100 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "sleep-0.1-c300", title: "sleep 0.1 s, 300 clients", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "post-chunked", title: "POST 1 KB chunked", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "stream", title: "streamed response of 1,000 chunks", metric: :rps,
-                     unit: "/s"),
-        ChartRow.new(case_name: "hog", title: "p99 of hello beside requests that compute 300 ms", metric: :p99_ms,
-                     unit: " ms", better: :lower)
+        ChartRow.new(case_name: "hello-c10", title: "hello world, 10 clients", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "hello-c100", title: "hello world, 100 clients", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "hello-c300", title: "hello world, 300 clients", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "sinatra", title: "Sinatra, 100 clients", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "common-page-c100", title: "3 × 2 ms IO + 3 ms CPU, 100 clients",
+                     metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "sleep-0.1-c300", title: "sleep 0.1 s, 300 clients", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "post-chunked", title: "POST 1 KB chunked", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "stream", title: "streamed response of 1,000 chunks", metric: :rps, unit: "/s"),
+        ChartRow.new(case_name: "hog", title: "p99 of hello beside requests that compute 300 ms",
+                     metric: :p99_ms, unit: " ms", better: :lower)
       ].freeze
 
       module_function
@@ -45,8 +38,8 @@ module Bench
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)
         a_case = shortened(a_case) if quick
-        kind = a_case.name == "idle" ? Idle : Contest
-        kind.new(a_case, ->(*told) { progress.call(line(*told)) }).run
+        kind = a_case.name == "idle" ? Idle : CaseRun
+        kind.new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
       end
 
       def shortened(a_case)

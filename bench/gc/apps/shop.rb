@@ -2,12 +2,12 @@
 
 require "erb"
 
-# A shop as many are: about 450,000 objects that are there from boot on, and pages made of them by templates, each of
-# about 2,500 objects. What was shown last is kept for a while, so that old objects die, too.
+# A typical shop: about 450,000 objects that are live from boot on, and templates that render them into pages of about
+# 2,500 objects each. It keeps the last pages' data for a while, so that old objects die, too.
 class Shop
   PRODUCTS = 24_000
   PER_PAGE = 30
-  # Pages of which something is kept.
+  # Pages whose data is kept.
   RECENT = 5_000
   KEPT_PER_PAGE = 20
   COLOURS = %w[red green blue black white grey].freeze
@@ -32,7 +32,7 @@ class Shop
     <% end %>
   HTML
 
-  # What a template may call.
+  # The methods of the template.
   class View
     ERB.new(TEMPLATE, trim_mode: "<>").def_method(self, "render(title, products, recent)")
 

@@ -2,7 +2,7 @@
 
 require_relative "tally"
 
-# Does nothing; the tally is one addition and one comparison.
+# Does nothing but count, which is one addition and one comparison.
 class Noop
   include Sidekiq::Worker
 
@@ -11,7 +11,7 @@ class Noop
   end
 end
 
-# Waits, as for a database or another service.
+# Waits, like a job that calls a database or another service.
 class Nap
   include Sidekiq::Worker
 
@@ -21,7 +21,7 @@ class Nap
   end
 end
 
-# Tells how long after its enqueueing it was started.
+# Reports the time from its enqueueing to its start.
 class Pulse
   include Sidekiq::Worker
 

@@ -2,9 +2,9 @@
 
 require "json"
 
-# Counts the jobs that this process ended, and tells the benchmark through a named pipe when as many have ended as it
-# waits for: in BENCH_GOALS, one after another. Ruby switches threads at the ends of methods and at loops, so that
-# nothing comes between reading the count and writing it.
+# Counts the jobs that this process ended, and reports to the benchmark through a named pipe at each goal of
+# BENCH_GOALS. Counting needs no lock: Ruby switches threads at the ends of methods and in loops, not between reading
+# the count and writing it.
 module Tally
   @count = 0
   @goals = ENV.fetch("BENCH_GOALS", "").split(",").map(&:to_i)
@@ -21,26 +21,21 @@ module Tally
   end
 
   class << self
-    # @return [void]
     def count
-      reached if (@count += 1) == @goal
+      report if (@count += 1) == @goal
     end
 
     # @param nanoseconds [Integer] between enqueueing and start
-    # @return [void]
     def late(nanoseconds)
       @late_ns << nanoseconds
       count
     end
 
-    # @return [void]
     def fiber
       @fibers += 1
     end
 
     # Counts threads and fibers from now on.
-    #
-    # @return [void]
     def watch
       Fiber.prepend(FiberCount)
       TracePoint.new(:thread_begin) { @threads += 1 }.enable
@@ -49,11 +44,12 @@ module Tally
 
     private
 
-    def reached
+    def report
       at_ns = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
       @goal = @goals.shift
-      told = { count: @count, at_ns: at_ns, late_ns: @late_ns, threads: @threads, fibers: @fibers, switches: @switches }
-      File.write(ENV.fetch("BENCH_PIPE"), JSON.generate(told) << "\n", mode: "a")
+      report = { count: @count, at_ns: at_ns, late_ns: @late_ns, threads: @threads, fibers: @fibers,
+                 switches: @switches }
+      File.write(ENV.fetch("BENCH_PIPE"), JSON.generate(report) << "\n", mode: "a")
       @late_ns = []
     end
   end

@@ -2,13 +2,13 @@
 
 require "json"
 
-# Jobs as an importer or a mailer has them: a document is made, read, changed and written again, and some bytes are
-# packed. It is all computed from the seed, so that every server does the same work and Redis carries two numbers.
+# A job like an importer's or a mailer's: it makes, parses, changes and writes a document, and packs some bytes. All
+# data comes from the seed, so that every server does the same work and Redis carries two numbers.
 class Payload
   include Sidekiq::Worker
   sidekiq_options retry: false
 
-  # Seconds for which a job waits while it holds what it made, as for an upload.
+  # Seconds that a job waits while it holds its data, as for an upload.
   WAIT_S = 0.005
   WORDS = %w[invoice shipment customer address quantity discount currency warehouse].freeze
   NOTE = (WORDS * 3).join(" ").freeze
@@ -17,10 +17,8 @@ class Payload
   @ended = 0
   @lock = Mutex.new
 
-  # Counts, and writes the count down for the benchmark to read. Writing gives other threads their turn, so that
-  # without the lock an older count could be the last one.
-  #
-  # @return [void]
+  # Counts the job, and writes the count to a file that the benchmark reads. The lock is needed because Ruby switches
+  # threads while it writes, so that an older count could be written last.
   def self.ended!
     @lock.synchronize do
       @tally ||= File.open(ENV.fetch("BENCH_TALLY"), "r+b")
@@ -45,7 +43,7 @@ class Payload
 
   private
 
-  # Records of about 250 bytes each; one random number for all of them, so that making them is not the work.
+  # Makes records of about 250 bytes from a single random number, so that making them is not most of the work.
   def document(random, bytes)
     start = random.rand(1_000_000)
     Array.new([bytes / RECORD_BYTES, 1].max) do |number|

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Loaded by `ruby -r` before Chaton: leaves out what is done to the heap before workers are forked, to measure what it
-# is worth. Reading the heap for the next start stays.
+# Loaded by `ruby -r` before Chaton: skips the heap preparation before the forks, so that its effect can be measured.
+# The heap is still read for the next start.
 module WithoutSettle
   def call = Chaton::Memory::HeapCache.note(@plan, Chaton::Memory::HeapReading.take, log: @log)
 end

@@ -3,7 +3,7 @@
 require "chaton"
 require "json"
 
-# A process that produces. It obeys lines on its input, and answers each with one line of JSON.
+# A process that produces. It reads commands from standard input, one per line, and prints one line of JSON for each.
 class Client
   BATCH = 10_000
   ROUND = 1000
@@ -17,7 +17,6 @@ class Client
     end
   end
 
-  # Makes a topic.
   def create(topic, partitions)
     admin(do: "create", name: topic, partitions: partitions.to_i, replication: 1, settings: {})
     nil
@@ -28,7 +27,7 @@ class Client
     nil
   end
 
-  # Fills a topic; answers as a measurement, since it is one of all values handed over at once.
+  # Fills a topic with one call for all values, and returns the measurement.
   def fill(topic, count, bytes)
     values = values(bytes)
     measured(count.to_i) do
@@ -36,13 +35,13 @@ class Client
     end
   end
 
-  # Small records, as many in each partition.
+  # Writes small records, spread evenly over the partitions.
   def spread(topic, count, partitions)
     rows = Array.new(count.to_i) { |number| [topic, "x", nil, nil, number % partitions.to_i] }
     done(native.produce_many(rows, LIMIT_S))
   end
 
-  # One call and one receipt for each.
+  # Measures one call and one receipt per record.
   def loop(topic, count, bytes)
     value = values(bytes).first
     measured(count.to_i) do
@@ -51,7 +50,7 @@ class Client
     end
   end
 
-  # One call and one receipt for a thousand.
+  # Measures one call and one receipt per thousand records.
   def many(topic, count, bytes)
     values = values(bytes).first(ROUND)
     measured(count.to_i) do
@@ -59,7 +58,7 @@ class Client
     end
   end
 
-  # One at a time, each waited for until it is durable.
+  # Measures single records, and waits until each is durable.
   def single(topic, count, bytes)
     value = values(bytes).first
     times_ns = Array.new(count.to_i) do
@@ -70,7 +69,7 @@ class Client
     { times_ns: times_ns }
   end
 
-  # At a constant rate, each with the time of its sending.
+  # Sends records at a constant rate; each value is its time of sending.
   def pulses(topic, count, rate)
     began_ns = now_ns
     count.to_i.times do |number|
@@ -82,15 +81,15 @@ class Client
     { seconds: (now_ns - began_ns) / 1e9 }
   end
 
-  # @return [Hash] how many records a group has done
+  # @return [Hash] the number of records that a group has committed
   def committed(group) = { offset: admin(do: "committed", group: group).sum { |commit| commit["offset"] } }
 
   private
 
   def native = @native ||= Chaton::Streams.client.native
-  def admin(**words) = native.admin(JSON.generate(words))&.then { |answer| JSON.parse(answer) }
+  def admin(**words) = native.admin(JSON.generate(words))&.then { |result| JSON.parse(result) }
 
-  # Different ones, so that nothing is alike by chance; as many as one call takes.
+  # Random values, as many as one call takes.
   def values(bytes)
     random = Random.new(20_261_121)
     Array.new(BATCH) { random.bytes(bytes.to_i / 2).unpack1("H*").ljust(bytes.to_i, "x") }

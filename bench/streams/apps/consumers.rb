@@ -2,7 +2,7 @@
 
 require_relative "tally"
 
-# Passes everything by: no record becomes a Ruby object.
+# Touches no value, so that no record becomes a Ruby object.
 class Untouched < Chaton::Consumer
   def consume(batch)
     Tally.during(topic, batch.size) { nil }
@@ -16,14 +16,14 @@ class Reading < Chaton::Consumer
   end
 end
 
-# Reads every value, all of a batch at once.
+# Reads all values of a batch at once.
 class ReadingValues < Chaton::Consumer
   def consume(batch)
     Tally.during(topic, batch.size) { batch.values }
   end
 end
 
-# Waits once a batch, as for a database or another service.
+# Waits once per batch, like a consumer that calls a database or another service.
 class Waiting < Chaton::Consumer
   NAP_S = ENV.fetch("BENCH_NAP_MS", "0").to_f / 1000
 
@@ -32,7 +32,7 @@ class Waiting < Chaton::Consumer
   end
 end
 
-# Tells how long ago each record was sent: its value is the clock's nanoseconds.
+# Reports the age of each record, whose value is its time of sending in nanoseconds.
 class Pulse < Chaton::Consumer
   def consume(batch)
     now_ns = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
@@ -40,7 +40,7 @@ class Pulse < Chaton::Consumer
   end
 end
 
-# Falls behind.
+# Is slower than the producer.
 class Slow < Chaton::Consumer
   def consume(batch)
     Tally.during(topic, batch.size) { batch.each(&:value) && sleep(0.02) }

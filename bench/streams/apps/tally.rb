@@ -2,32 +2,30 @@
 
 require "json"
 
-# Counts the records of this process, by topic, and tells the benchmark through a named pipe when as many have been
-# consumed as it waits for: in BENCH_GOALS, one after another. Each account is of what came since the last one.
+# Counts the records of this process by topic, and reports to the benchmark through a named pipe at each goal of
+# BENCH_GOALS. A report covers the records since the previous report.
 module Tally
   @goals = ENV.fetch("BENCH_GOALS", "").split(",").map(&:to_i)
   @lock = Mutex.new
 
   class << self
-    # A batch is worked on in the block.
+    # Counts a batch; the block works on it.
     #
     # @param topic [String]
     # @param size [Integer] records
-    # @return [void]
     def during(topic, size)
-      @from_ns || @lock.synchronize { begin_account }
+      @from_ns || @lock.synchronize { begin_report }
       began_ns = now_ns
       yield
       @lock.synchronize { count(topic, size, began_ns) }
     end
 
     # @param nanoseconds [Integer] between producing and consuming
-    # @return [void]
     def late(nanoseconds) = @late_ns << nanoseconds
 
     private
 
-    def begin_account
+    def begin_report
       return if @from_ns
       @count = @batches = 0
       @late_ns = []
@@ -42,18 +40,18 @@ module Tally
       spent = (@topics[topic] ||= { count: 0, from_ns: began_ns })
       spent[:count] += size
       spent[:to_ns] = now_ns
-      tell if @goals.first && @count >= @goals.first
+      report if @goals.first && @count >= @goals.first
     end
 
-    def tell
+    def report
       @goals.shift
-      told = { count: @count, batches: @batches, from_ns: @from_ns, to_ns: now_ns, cpu_s: cpu_now_s - @cpu_s,
-               topics: @topics, late_ns: @late_ns, gc: GC.count }
+      report = { count: @count, batches: @batches, from_ns: @from_ns, to_ns: now_ns, cpu_s: cpu_now_s - @cpu_s,
+                 topics: @topics, late_ns: @late_ns, gc: GC.count }
       @from_ns = nil
-      File.write(ENV.fetch("BENCH_PIPE"), JSON.generate(told) << "\n", mode: "a")
+      File.write(ENV.fetch("BENCH_PIPE"), JSON.generate(report) << "\n", mode: "a")
     end
 
-    # Of all threads of this process: Ruby's, the engine's and the driver's.
+    # Includes all threads of this process: Ruby's, the engine's and the driver's.
     def cpu_now_s = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID)
     def now_ns = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
   end

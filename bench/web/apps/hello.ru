@@ -1,4 +1,4 @@
 # frozen_string_literal: true
 
-# As little application as there can be.
+# The smallest application.
 run ->(_env) { [200, { "content-type" => "text/plain" }, ["Hello, world!"]] }

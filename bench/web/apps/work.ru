@@ -3,7 +3,7 @@
 require "rack/files"
 require "tmpdir"
 
-# What applications do besides saying hello, one path each.
+# Typical work of applications, one path for each kind.
 class Work
   TYPE = { "content-type" => "application/octet-stream" }.freeze
   BIG = ("x" * (3 * 1024 * 1024)).freeze
@@ -23,46 +23,46 @@ class Work
     when "/page" then page
     when "/quick" then quick
     when "/sleep" then pause(env["QUERY_STRING"].to_f)
-    when "/burn" then burn_ms(300) && answer("burnt")
-    when "/post" then answer(env["rack.input"].read.bytesize.to_s)
-    when "/big" then answer(BIG)
+    when "/burn" then burn_ms(300) && respond("burnt")
+    when "/post" then respond(env["rack.input"].read.bytesize.to_s)
+    when "/big" then respond(BIG)
     when "/file" then @files.call(env.merge("PATH_INFO" => "/big"))
     when "/stream" then [200, TYPE.dup, Enumerator.new { |out| STREAM_CHUNKS.times { out << CHUNK } }]
-    else answer("ready")
+    else respond("ready")
     end
   end
 
   private
 
-  # The common request: three queries of 2 ms, between them 3 ms of rendering.
+  # The common request: three queries of 2 ms each, and 1 ms of rendering after each.
   def page
     3.times do
       sleep 0.002
       burn_ms(1)
     end
-    answer("page")
+    respond("page")
   end
 
-  # One query of 1 ms and next to no rendering.
+  # One query of 1 ms and very little rendering.
   def quick
     sleep 0.001
     burn_ms(0.2)
-    answer("quick")
+    respond("quick")
   end
 
   def pause(seconds)
     sleep seconds
-    answer("slept")
+    respond("slept")
   end
 
-  # Processor time of this thread, so that waiting for a turn is not counted as work.
+  # Spends this thread's processor time, so that waiting for Ruby's lock does not count as work.
   def burn_ms(milliseconds)
     until_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) + (milliseconds / 1000.0)
     nil while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) < until_s
     true
   end
 
-  def answer(text) = [200, TYPE.dup, [text]]
+  def respond(text) = [200, TYPE.dup, [text]]
 end
 
 run Work.new

@@ -7,12 +7,12 @@ require_relative "gaps"
 
 module Bench
   module Gc
-    # Runs one case. Where rates are sought, it first finds out where to begin, and which Puma is the best one.
-    class Contest
+    # Runs one case. The curve and the gaps first measure roughly what the servers can do, and which Puma is the best.
+    class CaseRun
       KINDS = { curve: Curve, gaps: Gaps }.freeze
 
       # @param a_case [Case]
-      # @param progress [#call] told about every slice or step
+      # @param progress [#call] called with case, server, figures and round after every slice or step
       def initialize(a_case, progress)
         @case = a_case
         @progress = progress
@@ -33,10 +33,10 @@ module Bench
       def rounds
         scout = Scout.new(@case)
         rates = scout.rates
-        @scouted = scout.told.merge(rates.transform_keys(&:label))
+        @scouted = scout.peer_rates.merge(rates.transform_keys(&:label))
         Array.new(@case.rounds) do |round|
-          told = ->(server, figures) { @progress.call(@case, server, figures, round) }
-          KINDS.fetch(@case.kind).new(@case, told).round(rates).map { |slice| slice.merge(round:) }
+          report = ->(server, figures) { @progress.call(@case, server, figures, round) }
+          KINDS.fetch(@case.kind).new(@case, report).round(rates).map { |slice| slice.merge(round:) }
         end.flatten
       rescue RuntimeError => e
         failed(e)
@@ -48,7 +48,7 @@ module Bench
         failed(e)
       end
 
-      # Nothing can be compared; the row falls short and says why.
+      # Without results the row falls short, and shows the error.
       def failed(error)
         server = @case.servers.first
         [{ server: server.label, round: 0, error: error.message }]

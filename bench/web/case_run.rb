@@ -5,13 +5,13 @@ require_relative "../support/machine"
 
 module Bench
   module Web
-    # Runs one case: all its servers are up the whole time, and take turns under load, so that whatever else the
-    # machine does falls on each of them alike.
-    class Contest
+    # Runs one case. All its servers are up the whole time and take turns under load, so that other load on the machine
+    # affects all of them alike.
+    class CaseRun
       SCOUT_S = 1
 
       # @param a_case [Case]
-      # @param progress [#call] told about every slice
+      # @param progress [#call] called with case, figures and round after every slice
       def initialize(a_case, progress)
         @case = a_case
         @progress = progress
@@ -33,7 +33,7 @@ module Bench
 
       private
 
-      # Of many Pumas only the most promising are measured in full.
+      # Measures many Pumas for a moment, and returns only the fastest of them for the full measurement.
       def choose(servers)
         return servers unless @case.scouts
         ours, peers = servers.partition(&:chaton?)

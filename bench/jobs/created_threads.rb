@@ -4,15 +4,15 @@ require "tempfile"
 
 module Bench
   module Jobs
-    # Counts the threads that a process creates, as the kernel sees it, where perf is there and may ask.
-    class Newborns
+    # Counts the threads that a process creates, by a tracepoint of the kernel, where perf is installed and permitted.
+    class CreatedThreads
       EVENT = "task:task_newtask"
-      # perf says nothing when it has begun.
+      # perf does not report when it has attached.
       ATTACH_S = 0.5
 
       # @param pid [Integer]
       def initialize(pid)
-        @report = Tempfile.new("newborns")
+        @report = Tempfile.new("created_threads")
         @perf = Process.spawn("perf", "stat", "-x,", "-e", EVENT, "-o", @report.path, "-p", pid.to_s,
                               out: File::NULL, err: File::NULL, pgroup: true)
         sleep ATTACH_S
@@ -21,7 +21,7 @@ module Bench
       end
 
       # Stops counting.
-      # @return [Integer, nil] nil: nobody counted
+      # @return [Integer, nil] nil without perf
       def count
         return unless @perf
         Process.kill(:INT, @perf) unless Process.wait(@perf, Process::WNOHANG)
