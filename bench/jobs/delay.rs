@@ -1,8 +1,8 @@
-//! A proxy on the loopback that adds a delay to every byte, each way, as a network would: it delays, and does not
-//! slow. Usage: `delay TARGET_PORT MICROSECONDS`; it prints the port it listens on.
+//! A proxy on the loopback that adds a network's latency in each direction, without limiting the bandwidth.
+//! Usage: `delay TARGET_PORT MICROSECONDS`; it prints the port it listens on.
 //!
-//! One thread of a direction reads and notes when the bytes are due; another one writes them then, so that any amount
-//! may be under way at once.
+//! In each direction one thread reads and notes when the bytes are due, and another thread writes them when they are due,
+//! so that any number of bytes may be in flight.
 #![deny(missing_docs)]
 
 use std::env;
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes taken at once.
+/// Most bytes of one read.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 fn main() {
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// Copies one direction of a connection, later.
+/// Copies one direction of a connection with the delay.
 fn carry(mut from: TcpStream, mut to: TcpStream, delay_us: u64) {
     let delay = Duration::from_micros(delay_us);
     let (sender, under_way) = mpsc::channel::<(Instant, Vec<u8>)>();
@@ -51,7 +51,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay_us: u64) {
                 break;
             }
         }
-        // The end of the stream is delayed too; whoever is gone already does not mind.
+        // The end of the stream is delayed too. The error of a closed connection is of no interest.
         drop(to.shutdown(Shutdown::Write));
     });
 }

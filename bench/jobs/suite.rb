@@ -6,7 +6,7 @@ require_relative "case_run"
 require_relative "summary"
 
 module Bench
-  # Measuring job servers: Chaton beside Sidekiq.
+  # Chaton beside Sidekiq.
   module Jobs
     # `bin/bench jobs`; Bench::Run calls its methods.
     module Suite

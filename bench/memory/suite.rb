@@ -6,7 +6,7 @@ require_relative "cases"
 require_relative "case_run"
 
 module Bench
-  # Measuring memory: Chaton beside Sidekiq on the C library's own allocator, and beside itself.
+  # Chaton beside Sidekiq on the C library's own allocator, and beside itself.
   module Memory
     # `bin/bench memory`; Bench::Run calls its methods.
     module Suite

@@ -6,7 +6,7 @@ require_relative "cases"
 require_relative "summary"
 
 module Bench
-  # Measuring streams: Chaton on Kafka and on its local log, beside librdkafka itself.
+  # Chaton on Kafka and on its local log, beside librdkafka itself.
   module Streams
     # `bin/bench streams`; Bench::Run calls its methods.
     module Suite
