@@ -1,44 +1,48 @@
-//! The words every engine shares, and the hand-over between them and Ruby.
+//! What every engine shares: the contract between an engine and its worker, the
+//! pool of Ruby threads with its work queue, and what processes share.
 //!
-//! An engine pushes units of [`work::Work`] into a [`pool::Pool`]. Ruby threads
-//! each hold a [`thread::PoolThread`], take units and run them. The [`scheduler`] looks
-//! at the pool from outside and lets [`policy`] decide how many threads may be
-//! awake. Nothing here knows Ruby: what the Ruby VM has to do (yield, log) is
-//! passed in as [`scheduler::SchedulerHooks`].
+//! An engine puts units of [`work::Work`] into the queue of a [`pool::Pool`]. Ruby
+//! threads each hold a [`pool::thread::PoolThread`], take work and run it. The
+//! [`pool::scheduler`] watches the pool from outside; [`pool::policy`] decides how
+//! many threads may be awake. Nothing here knows Ruby.
 //!
 //! ```
+//! use std::sync::Arc;
 //! use chaton_core::pool::{queue::QueueLimits, thread::Take, Pool, PoolConfig};
 //! use chaton_core::process::scoreboard::Scoreboard;
-//! # use chaton_core::work::{Label, Shed, Work};
-//! # struct Unit(u64);
-//! # struct Name(u64);
-//! # impl Label for Name {
-//! #     fn describe(&self) -> String { format!("unit {}", self.0) }
-//! #     fn id(&self) -> u64 { self.0 }
-//! # }
-//! # impl Work for Unit {
-//! #     type Label = Name;
-//! #     fn bytes(&self) -> usize { 8 }
-//! #     fn label(&self) -> Name { Name(self.0) }
-//! #     fn shed(self, _: Shed) {}
-//! # }
-//! let class = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
+//! use chaton_core::work::{Priority, Role, Work};
+//!
+//! struct Request(u64);
+//! impl Work for Request {
+//!     fn role(&self) -> Role { Role::Web }
+//!     fn id(&self) -> u64 { self.0 }
+//!     fn describe(&self) -> String { format!("request {}", self.0) }
+//!     fn bytes(&self) -> usize { 8 }
+//!     fn release(self: Arc<Self>) {}
+//! }
+//!
 //! let pool = Pool::new(PoolConfig {
-//!     threads_min: 1, threads_max: 4, queue: vec![class],
+//!     threads_min: 1, threads_max: 4,
 //!     stall_ns: 200_000, preempt_ns: 5_000_000, thread_idle_ns: 10_000_000_000,
-//!     scoreboard: std::sync::Arc::new(Scoreboard::new(1).unwrap()), slot: 0,
+//!     scoreboard: Arc::new(Scoreboard::new(1).unwrap()), slot: 0,
 //! }).unwrap();
+//! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
+//! pool.register(Role::Web, Priority::Interactive, limits);
 //! let thread = pool.enter();
-//! assert!(pool.push(0, Unit(7)).is_ok());
-//! assert!(matches!(thread.take(), Take::Work(Unit(7))));
+//! assert!(pool.enqueue(Arc::new(Request(7))).is_ok());
+//! pool.nudge();
+//! assert!(matches!(thread.take(), Take::Work(work) if work.id() == 7));
 //! assert!(matches!(thread.take(), Take::Wait)); // the first is finished, nothing waits
 //! ```
 
+pub mod backoff;
 pub mod clock;
+pub mod engine;
 pub mod event_fd;
 pub mod file_lock;
+pub mod idle_wait;
+pub mod log;
 pub mod pool;
 pub mod process;
-pub mod random;
 pub mod thread;
 pub mod work;

@@ -1,10 +1,10 @@
-//! The pool: where engines put units and Ruby threads take them.
+//! The pool: engines put work into its queue, Ruby threads take it out.
 //!
-//! The rule of the hand-over: a thread that finishes a unit tries the queue
-//! again at once, still holding the GVL ([`PoolThread::take`]). Only an empty queue
-//! makes it wait, outside the GVL ([`PoolThread::wait`]). A push wakes a parked
-//! thread only while fewer than `width` are awake, so one thread at work is
-//! left alone. What changes the width is `policy`; who looks is `scheduler`.
+//! A thread that finishes its work tries the queue again at once, still holding
+//! the GVL ([`PoolThread::take`]). It waits, outside the GVL, only when the queue
+//! is empty ([`PoolThread::wait`]). A push wakes a parked thread only while fewer
+//! than `width` are awake, so one thread at work is left alone. The width is
+//! changed by the `scheduler`, as `policy` decides.
 
 mod growth;
 mod idle_timer;
@@ -18,9 +18,10 @@ pub mod thread;
 pub mod thread_record;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::clock;
 use crate::event_fd::EventFd;
@@ -31,63 +32,66 @@ use crate::pool::thread::PoolThread;
 use crate::pool::thread_record::{Running, ThreadRecord};
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
-use crate::work::{Label, Shed, Work};
+use crate::work::{Priority, Role, Work};
 
 /// Settings of a pool.
 #[derive(Clone)]
 pub struct PoolConfig {
-    /// Threads that stay when nothing is to do.
+    /// Threads that stay when there is nothing to do.
     pub threads_min: usize,
-    /// Threads there may ever be.
+    /// Threads at most.
     pub threads_max: usize,
-    /// Bounds, one class per engine.
-    pub queue: Vec<QueueLimits>,
-    /// A CPU clock that stands still this long while units wait is a block (ns).
+    /// Threads whose CPU clocks stand still this long while work waits are
+    /// blocked (ns).
     pub stall_ns: u64,
-    /// Nothing taken for this long while units wait: ask the VM to yield (ns).
+    /// When nothing was taken for this long while work waits, the VM is asked to
+    /// yield (ns).
     pub preempt_ns: u64,
-    /// A thread over the minimum that had nothing to do this long leaves (ns).
+    /// A thread above the minimum leaves after this long without work (ns).
     pub thread_idle_ns: u64,
-    /// Where the gauges go.
+    /// Where the gauges are published.
     pub scoreboard: Arc<Scoreboard>,
     /// This worker's slot on the scoreboard.
     pub slot: usize,
 }
 
-pub(crate) struct PoolState<W: Work> {
-    pub queue: WorkQueue<W>,
-    pub threads: Vec<Option<Arc<ThreadRecord<W::Label>>>>,
-    /// Parked threads, the one that parked last at the end: its caches are warm.
+#[derive(Default)]
+pub(crate) struct PoolState {
+    pub queue: WorkQueue,
+    pub threads: Vec<Option<Arc<ThreadRecord>>>,
+    /// Parked threads. The one that parked last is at the end and is woken
+    /// first: its caches are warm.
     pub idle: Vec<usize>,
     /// Least number of parked threads since the last shrink.
     pub idle_low: usize,
-    /// Executors that are not parked.
+    /// Threads that are not parked.
     pub awake: usize,
-    /// Of these, woken or started and not yet at their first take.
+    /// Of these, threads that were woken or started and have not taken yet.
     pub waking: usize,
+    /// Threads that were asked for and have not started.
     pub spawning: usize,
+    /// Threads that may be awake.
     pub width: usize,
     pub taken: u64,
     pub finished: u64,
     pub running: usize,
     pub last_take_ns: u64,
-    /// When a unit last ended.
-    pub last_end_ns: u64,
+    pub last_finish_ns: u64,
     /// When a parked thread was last woken.
     pub last_wake_ns: u64,
-    /// Threads that shall leave at their next take.
+    /// Threads that leave at their next take.
     pub leaving: usize,
     pub closing: bool,
     pub wakes: u64,
 }
 
-impl<W: Work> PoolState<W> {
+impl PoolState {
     pub fn alive(&self) -> usize {
         self.idle.len() + self.awake
     }
 
     /// Takes the parked thread that parked last and counts it as awake.
-    pub fn wake_one(&mut self) -> Option<Arc<ThreadRecord<W::Label>>> {
+    pub fn wake_one(&mut self) -> Option<Arc<ThreadRecord>> {
         let index = self.idle.pop()?;
         self.idle_low = self.idle_low.min(self.idle.len());
         self.awake += 1;
@@ -99,21 +103,21 @@ impl<W: Work> PoolState<W> {
 }
 
 /// Counters of a pool.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Stats {
-    /// Units waiting.
+    /// Units of work that wait.
     pub waiting: usize,
     /// Age in ms of the oldest of them.
     pub oldest_age_ms: u64,
-    /// Units being run.
+    /// Units of work being run.
     pub running: usize,
     /// Threads in the pool.
     pub threads: usize,
     /// Threads allowed to be awake.
     pub width: usize,
-    /// Units taken since the start.
+    /// Units of work taken since the start.
     pub taken: u64,
-    /// Units finished since the start.
+    /// Units of work finished since the start.
     pub finished: u64,
     /// Times a parked thread was woken.
     pub wakes: u64,
@@ -126,43 +130,25 @@ pub struct Stats {
 }
 
 /// The pool. Shared by engines, threads and the scheduler.
-pub struct Pool<W: Work> {
+pub struct Pool {
     pub(crate) config: PoolConfig,
-    pub(crate) state: Mutex<PoolState<W>>,
+    pub(crate) state: Mutex<PoolState>,
     pub(crate) events: SupportEvents,
     pub(crate) event_fd: EventFd,
-    /// The scheduler is looking; a push need not wake it.
+    /// The scheduler is looking, so a push need not wake it.
     pub(crate) armed: AtomicBool,
-    /// Who waits for idleness, and since when.
     pub(crate) idle_timer: IdleTimer,
     pub(crate) counters: crate::pool::scheduler::Counters,
+    after_nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-impl<W: Work> Pool<W> {
+impl Pool {
     /// A pool without threads.
     ///
     /// # Errors
     /// When the operating system gives no event descriptor.
     pub fn new(config: PoolConfig) -> std::io::Result<Arc<Self>> {
-        let state = PoolState {
-            queue: WorkQueue::new(&config.queue),
-            threads: Vec::new(),
-            idle: Vec::new(),
-            idle_low: 0,
-            awake: 0,
-            waking: 0,
-            spawning: 0,
-            width: 1,
-            taken: 0,
-            finished: 0,
-            running: 0,
-            last_take_ns: clock::now_ns(),
-            last_end_ns: 0,
-            last_wake_ns: 0,
-            leaving: 0,
-            closing: false,
-            wakes: 0,
-        };
+        let state = PoolState { width: 1, last_take_ns: clock::now_ns(), ..PoolState::default() };
         Ok(Arc::new(Self {
             config,
             state: Mutex::new(state),
@@ -171,71 +157,77 @@ impl<W: Work> Pool<W> {
             armed: AtomicBool::new(false),
             idle_timer: IdleTimer::default(),
             counters: crate::pool::scheduler::Counters::default(),
+            after_nudge: OnceLock::new(),
         }))
     }
 
-    /// Puts a unit into a class and wakes a thread if one is wanted.
-    ///
-    /// # Errors
-    /// Gives the unit back when the class is full or the pool is closed.
-    pub fn push(&self, class: usize, work: W) -> Result<(), W> {
-        self.enqueue(class, work)?;
-        self.nudge();
-        Ok(())
+    /// Opens the queue for the engine of this role.
+    pub fn register(&self, role: Role, priority: Priority, limits: QueueLimits) {
+        self.state.lock().queue.register(role, priority, limits);
     }
 
-    /// Puts a unit into a class; the caller calls [`Pool::nudge`] when it has
-    /// put in all it has, so that a batch wakes a thread once.
+    /// Sets what runs after each [`Pool::nudge`]; only the first call counts.
+    pub fn set_after_nudge(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.after_nudge.set(hook);
+    }
+
+    /// Puts work into the queue. The caller calls [`Pool::nudge`] when it has put
+    /// in all it has, so that a batch wakes a thread once.
     ///
     /// # Errors
-    /// Gives the unit back when the class is full or the pool is closed.
-    pub fn enqueue(&self, class: usize, work: W) -> Result<(), W> {
+    /// Gives the work back when its engine's part of the queue is full, or the
+    /// pool is closed.
+    pub fn enqueue(&self, work: Arc<dyn Work>) -> Result<(), Arc<dyn Work>> {
         let now = clock::now_ns();
         let mut state = self.state.lock();
         if state.closing {
             return Err(work);
         }
-        state.queue.push(class, work, now)
+        state.queue.push(work, now)
     }
 
-    /// Wakes a thread if units wait and fewer are awake than may be. That one
-    /// wakes the next when it took a unit and more wait.
+    /// Wakes a thread if work waits and fewer are awake than may be. That one
+    /// wakes the next when it has taken and more waits.
     pub fn nudge(&self) {
         let mut state = self.state.lock();
-        if state.queue.is_empty() {
-            return;
+        if !state.queue.is_empty() {
+            let woken = if state.awake < state.width { state.wake_one() } else { None };
+            // A thread woken alone will take the work. One of several may have to
+            // wait for the GVL behind a thread that computes.
+            let arm = woken.is_none() || state.awake > 1;
+            self.publish(&state);
+            drop(state);
+            if let Some(thread) = woken {
+                thread.unparker.unpark();
+            }
+            if arm {
+                self.arm();
+            }
+        } else {
+            drop(state);
         }
-        let woken = if state.awake < state.width { state.wake_one() } else { None };
-        // A thread woken alone will take the unit. One of several may have to
-        // wait for a hog to let go of the GVL.
-        let look = woken.is_none() || state.awake > 1;
-        self.publish(&state);
-        drop(state);
-        if let Some(thread) = woken {
-            thread.unparker.unpark();
-        }
-        if look {
-            self.arm();
+        if let Some(hook) = self.after_nudge.get() {
+            hook();
         }
     }
 
-    /// Registers the calling thread as an thread.
-    pub fn enter(self: &Arc<Self>) -> PoolThread<W> {
+    /// Makes the calling thread one of the pool's.
+    pub fn enter(self: &Arc<Self>) -> PoolThread {
         PoolThread::enter(self)
     }
 
-    /// The events for the guardian.
+    /// The events for the support thread.
     pub fn events(&self) -> &SupportEvents {
         &self.events
     }
 
-    /// Reports a unit that runs past its time.
-    pub fn report_late(&self, id: u64) {
-        self.events.post(SupportEvent::Late(id, clock::now_ns()));
+    /// Asks the support thread to report work that runs past its time.
+    pub fn report_late(&self, role: Role, id: u64) {
+        self.events.post(SupportEvent::Late(role, id, clock::now_ns()));
         self.event_fd.notify();
     }
 
-    /// Nothing more is taken in; threads leave when the queue is empty.
+    /// Takes no more work in; threads leave when the queue is empty.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closing = true;
@@ -247,34 +239,20 @@ impl<W: Work> Pool<W> {
         self.event_fd.notify();
     }
 
-    /// Takes every waiting unit out and sheds it as stopped; answers how many.
-    pub fn release_waiting(&self) -> usize {
-        let waiting = self.state.lock().queue.drain();
-        let count = waiting.len();
-        waiting.into_iter().for_each(|work| work.shed(Shed::Stopped));
-        count
-    }
-
-    /// Takes every waiting unit of a class out, first in first, for the engine
-    /// to dispose of: nothing is shed.
-    pub fn take_waiting(&self, class: usize) -> Vec<W> {
+    /// Takes out an engine's waiting work, oldest first.
+    pub fn take_waiting(&self, role: Role) -> Vec<Arc<dyn Work>> {
         let mut state = self.state.lock();
-        let waiting = state.queue.drain_class(class);
+        let waiting = state.queue.drain(role);
         self.publish(&state);
         waiting
     }
 
-    /// Units waiting in a class.
-    pub fn waiting_in(&self, class: usize) -> usize {
-        self.state.lock().queue.len_of(class)
-    }
-
-    /// Threads that run no unit, those included that may still be started.
+    /// Threads that run nothing, including those that may still be started.
     pub fn idle_threads(&self) -> usize {
         self.config.threads_max.saturating_sub(self.state.lock().running)
     }
 
-    /// Units that wait, and units that are being run.
+    /// Units of work that wait, and units that are being run.
     pub fn load(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.queue.len(), state.running)
@@ -289,20 +267,7 @@ impl<W: Work> Pool<W> {
     pub fn running(&self) -> Vec<Running> {
         let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();
         let now = clock::now_ns();
-        let line = |thread: &Arc<ThreadRecord<W::Label>>| {
-            let current = thread.current.lock();
-            let current = current.as_ref()?;
-            Some(Running {
-                id: current.label.id(),
-                what: current.label.describe(),
-                age_ms: now.saturating_sub(current.since_ns) / 1_000_000,
-                thread: thread.index,
-                tid: thread.probe.tid(),
-                cpu_ms: thread.probe.cpu_ns().unwrap_or(0) / 1_000_000,
-                wait_channel: thread.probe.wait_channel(),
-            })
-        };
-        threads.iter().filter_map(line).collect()
+        threads.iter().filter_map(|thread| thread.running(now)).collect()
     }
 
     /// The counters now.
@@ -323,14 +288,14 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// A thread that holds work has blocked (a GVL event, CRuby 3.2+): wake the
-    /// next at once instead of waiting for the scheduler to see it.
+    /// Wakes the next thread at once: the last one that could run has blocked,
+    /// as a GVL event told (CRuby 3.3 and later), and the scheduler would see it later.
     pub fn blocked(&self) {
         let mut state = self.state.lock();
         if state.queue.is_empty() || state.waking > 0 {
             return;
         }
-        // How far the pool may grow is for the scheduler to say.
+        // Beyond the maximum of threads the scheduler decides.
         let may = state.awake < self.config.threads_max;
         let woken = if may { state.wake_one() } else { None };
         if woken.is_some() {
@@ -343,38 +308,34 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// A thread is wanted in place of one that left.
+    /// Asks for a thread in place of one that left.
     pub(crate) fn replace_one(&self) {
         self.state.lock().spawning += 1;
         self.events.post(SupportEvent::Spawn(1));
     }
 
-    /// That many threads are about to be started without having been asked for.
+    /// `count` threads are about to be started that nobody asked for.
     pub fn expect(&self, count: usize) {
         self.state.lock().spawning += count;
     }
 
-    /// Threads that were asked for could not be started.
+    /// `count` threads that were asked for could not be started.
     pub fn spawn_failed(&self, count: usize) {
         let mut state = self.state.lock();
         state.spawning = state.spawning.saturating_sub(count);
     }
 
-    pub(crate) fn shed(&self, works: Vec<W>, why: Shed) {
-        works.into_iter().for_each(|work| work.shed(why));
-    }
-
     /// Sends away threads that were not needed since the last call; answers
-    /// whether any over the minimum are left.
+    /// whether any above the minimum are left.
     pub(crate) fn shrink(&self) -> bool {
         let mut state = self.state.lock();
-        // Those that are leaving already count as gone.
+        // Threads that are already leaving do not count.
         let staying = state.alive().saturating_sub(state.leaving);
         let spare = staying.saturating_sub(self.config.threads_min);
         let unused = policy::unneeded(state.idle_low, staying, self.config.threads_min);
         let unused = unused.min(state.idle.len());
         state.leaving += unused;
-        // The one parked longest goes first: its caches are the coldest.
+        // The thread parked longest leaves first: its caches are the coldest.
         let leavers: Vec<_> = (0..unused)
             .filter_map(|_| {
                 let index = state.idle.remove(0);
@@ -406,9 +367,9 @@ impl<W: Work> Pool<W> {
         }
     }
 
-    /// Makes sure the scheduler looks while units wait.
+    /// Makes sure that the scheduler looks while work waits.
     pub(crate) fn arm(&self) {
-        // The load keeps the line shared while the scheduler looks anyway.
+        // The load keeps the cache line shared while the scheduler looks anyway.
         if !self.armed.load(Ordering::Acquire) && !self.armed.swap(true, Ordering::AcqRel) {
             self.event_fd.notify();
         }
@@ -418,11 +379,11 @@ impl<W: Work> Pool<W> {
         self.config.scoreboard.slot(self.config.slot)
     }
 
-    pub(crate) fn publish(&self, state: &PoolState<W>) {
+    pub(crate) fn publish(&self, state: &PoolState) {
         let slot = self.slot();
-        // What siblings compare before they take a connection is the first class's
-        // load: jobs claimed ahead wait in the store as well as here.
-        slot.queued.store(state.queue.len_of(0) as u32, Ordering::Relaxed);
+        // Siblings compare this before they accept a connection. Jobs do not count:
+        // those claimed ahead would otherwise wait in the store.
+        slot.queued.store(state.queue.interactive_len() as u32, Ordering::Relaxed);
         slot.running.store(state.running as u32, Ordering::Relaxed);
         slot.finished_total.store(state.finished, Ordering::Relaxed);
     }

@@ -1,37 +1,173 @@
 //! A unit of work: what an engine hands to a Ruby thread.
 
-/// Why a unit was not run.
+use std::any::Any;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::Arc;
+
+/// Which engine a unit of work belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shed {
-    /// The queue's bound by count or bytes was reached.
-    Full,
-    /// It waited longer than the queue's bound by age.
-    Old,
-    /// The worker stops and will not run it.
-    Stopped,
+pub enum Role {
+    /// HTTP requests.
+    Web,
+    /// Background jobs.
+    Jobs,
+    /// Batches of records.
+    Streams,
 }
 
-/// One unit of work, as the pool sees it.
-pub trait Work: Send + 'static {
-    /// What stays behind in the list of what is running while Ruby owns the
-    /// unit; cheap to make (a shared pointer).
-    type Label: Label;
+impl Role {
+    /// Every role, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Web, Self::Jobs, Self::Streams];
 
-    /// Bytes the unit holds while it waits, for the bound by bytes.
-    fn bytes(&self) -> usize;
-
-    /// The unit's label.
-    fn label(&self) -> Self::Label;
-
-    /// The unit will not be run: answer it (503), put it back (jobs).
-    fn shed(self, why: Shed);
+    /// The role's name in settings, statistics and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Web => "web",
+            Self::Jobs => "jobs",
+            Self::Streams => "streams",
+        }
+    }
 }
 
-/// Names a running unit on request.
-pub trait Label: Send + 'static {
-    /// One line that a person recognises, as `GET /orders`.
+/// Whether somebody waits for the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// A client waits: the work begins as soon as a thread can take it.
+    Interactive,
+    /// Nobody waits: while the CPU is busy the work may begin later.
+    Background,
+}
+
+/// One request, job or batch. The queue holds it, then the thread that runs it;
+/// the list of what is running keeps a second reference.
+pub trait Work: Any + Send + Sync {
+    /// The engine it belongs to.
+    fn role(&self) -> Role;
+
+    /// Its number, unique within its engine.
+    fn id(&self) -> u64;
+
+    /// One line that a person recognises, such as `GET /orders`.
     fn describe(&self) -> String;
 
-    /// Number of the unit, unique within its engine.
-    fn id(&self) -> u64;
+    /// Bytes it holds while it waits, for the queue's bound by bytes.
+    fn bytes(&self) -> usize;
+
+    /// The work will not be run: a request is answered 503, a job goes back to
+    /// its queue, a batch is read again.
+    fn release(self: Arc<Self>);
+}
+
+/// The concrete type behind `work`; `None` when it is another one.
+pub fn downcast<W: Work>(work: Arc<dyn Work>) -> Option<Arc<W>> {
+    let any: Arc<dyn Any + Send + Sync> = work;
+    any.downcast().ok()
+}
+
+/// How far a unit of work has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WorkState {
+    /// Handed out by the engine, not begun.
+    Waiting,
+    /// A thread runs it.
+    Running,
+    /// It has its outcome; later ones are ignored.
+    Finished,
+}
+
+/// A [`WorkState`] that only moves forward and that any thread may move.
+#[derive(Debug, Default)]
+pub struct AtomicWorkState(AtomicU8);
+
+impl AtomicWorkState {
+    /// The state now.
+    pub fn get(&self) -> WorkState {
+        Self::of(self.0.load(Ordering::Acquire))
+    }
+
+    /// Waiting becomes running; answers whether it did.
+    pub fn start(&self) -> bool {
+        self.leave_waiting(WorkState::Running)
+    }
+
+    /// Waiting becomes finished; answers whether it did.
+    pub fn finish_unstarted(&self) -> bool {
+        self.leave_waiting(WorkState::Finished)
+    }
+
+    /// The work is finished from now on; answers the state before.
+    pub fn finish(&self) -> WorkState {
+        Self::of(self.0.swap(WorkState::Finished as u8, Ordering::AcqRel))
+    }
+
+    fn leave_waiting(&self, to: WorkState) -> bool {
+        let (from, to) = (WorkState::Waiting as u8, to as u8);
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn of(number: u8) -> WorkState {
+        match number {
+            0 => WorkState::Waiting,
+            1 => WorkState::Running,
+            _ => WorkState::Finished,
+        }
+    }
+}
+
+/// Work for this crate's own tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A number and a size; what is released is forgotten.
+    pub struct TestWork {
+        pub role: Role,
+        pub id: u64,
+        pub bytes: usize,
+    }
+
+    impl Work for TestWork {
+        fn role(&self) -> Role {
+            self.role
+        }
+        fn id(&self) -> u64 {
+            self.id
+        }
+        fn describe(&self) -> String {
+            format!("work {}", self.id)
+        }
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+        fn release(self: Arc<Self>) {}
+    }
+
+    /// A request of one byte.
+    pub fn request(id: u64) -> Arc<TestWork> {
+        Arc::new(TestWork { role: Role::Web, id, bytes: 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_of_work_starts_once_and_finishes_once() {
+        let state = AtomicWorkState::default();
+        assert_eq!(state.get(), WorkState::Waiting);
+        assert!(state.start() && !state.start());
+        assert!(!state.finish_unstarted());
+        assert_eq!(state.finish(), WorkState::Running);
+        assert_eq!(state.finish(), WorkState::Finished);
+        assert!(!state.start());
+    }
+
+    #[test]
+    fn work_that_never_started_can_be_finished_alone() {
+        let state = AtomicWorkState::default();
+        assert!(state.finish_unstarted() && !state.start());
+        assert_eq!(state.get(), WorkState::Finished);
+    }
 }

@@ -1,5 +1,5 @@
 //! The engine: claims jobs from a store, submits them to Ruby's threads through
-//! a [`Sink`], and acknowledges them with their outcome.
+//! a [`Feed`], and acknowledges them with their outcome.
 //!
 //! It has three threads, each with its own connection: the *fetcher*
 //! acknowledges and claims in batches, the *maintenance* thread sends heartbeats
@@ -8,7 +8,6 @@
 //! which something is due.
 
 mod admission;
-mod backoff;
 mod config;
 mod fetcher;
 mod job;
@@ -17,9 +16,9 @@ mod orphans;
 mod owner_identity;
 mod queue_order;
 mod report;
-mod sink;
 mod state;
 mod stats;
+mod store_retry;
 mod watcher;
 
 use std::sync::atomic::Ordering;
@@ -31,7 +30,9 @@ use parking_lot::Mutex;
 
 use crate::outcome::Outcome;
 use crate::store::{StoreError, StoreErrorKind, StoreFactory};
-use chaton_core::random::Random;
+use chaton_core::engine::{self, Feed, Released};
+use chaton_core::work::Work;
+use fastrand::Rng;
 use fetcher::Fetcher;
 use job::JobOwner;
 use maintenance::Maintenance;
@@ -42,7 +43,6 @@ use watcher::Watcher;
 pub use config::{Config, QueueMode};
 pub use job::Job;
 pub use orphans::WorkerDeath;
-pub use sink::Sink;
 pub use stats::Stats;
 
 /// A running engine. Clones are the same engine.
@@ -61,7 +61,7 @@ impl Engine {
     pub fn start(
         config: Config,
         factory: &Arc<dyn StoreFactory>,
-        sink: Arc<dyn Sink>,
+        feed: Arc<dyn Feed<Job>>,
     ) -> Result<Self, StoreError> {
         let mut probe = factory.store();
         match probe.stats() {
@@ -70,15 +70,15 @@ impl Engine {
             {
                 return Err(error)
             }
-            Err(error) => sink.warn(&format!("jobs: {error}; starting anyway, and trying again")),
+            Err(error) => feed.warn(&format!("jobs: {error}; starting anyway, and trying again")),
             Ok(_) => {}
         }
         drop(probe);
         let identity = OwnerIdentity::new(config.supervised);
-        let state = EngineState::new(config, identity, sink);
+        let state = EngineState::new(config, identity, feed);
         let watch = factory.watch();
         let _ = state.watch.set(watch.interrupter());
-        let fetcher = Fetcher::new(&state, factory.store(), Random::new());
+        let fetcher = Fetcher::new(&state, factory.store(), Rng::new());
         let maintenance = Maintenance::new(&state, factory.store(), is_local(factory.address()));
         let watcher = Watcher::new(&state, watch);
         let engine = Self { state, threads: Arc::default() };
@@ -93,68 +93,9 @@ impl Engine {
         &self.state.identity.name
     }
 
-    /// Claims no more jobs.
-    pub fn quiet(&self) {
-        self.set_quiet(true);
-    }
-
     /// Claims jobs again.
     pub fn resume(&self) {
         self.set_quiet(false);
-    }
-
-    /// Sends every unstarted job back to the front of its queue; returns how
-    /// many.
-    pub fn release(&self) -> usize {
-        let suspects: Vec<_> = self.state.locked.lock().suspects.drain(..).collect();
-        let waiting = self.state.sink.take_waiting();
-        let count = suspects.len() + waiting.len();
-        let suspects = suspects.iter().map(|(job, _)| job);
-        suspects.chain(&waiting).for_each(|job| job.abandon());
-        count
-    }
-
-    /// Waits until no job is claimed and every acknowledgement is written; false
-    /// when the time is up or [`Engine::interrupt_wait`] was called.
-    pub fn wait_idle(&self, timeout: Duration) -> bool {
-        self.state.wait_idle(timeout)
-    }
-
-    /// Ends a [`Engine::wait_idle`] early.
-    pub fn interrupt_wait(&self) {
-        self.state.idle_wait_interrupted.store(true, Ordering::Release);
-        let _held = self.state.locked.lock();
-        self.state.idle_cond.notify_all();
-    }
-
-    /// Sends running jobs back to the front of their queues and ignores their
-    /// later outcomes; returns their jids.
-    pub fn give_back_running(&self) -> Vec<String> {
-        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
-        let sent_back = |job: &&Arc<Job>| job.finish(Outcome::requeue());
-        let running = jobs.iter().filter(|job| job.is_running()).filter(sent_back);
-        running.map(|job| job.document().jid().to_string()).collect()
-    }
-
-    /// Sends claimed jobs back, writes what is left, removes the owner from the
-    /// store and ends the threads.
-    pub fn stop(&self) {
-        self.state.locked.lock().quiet = true;
-        self.release();
-        self.give_back_running();
-        self.state.locked.lock().stopping = true;
-        self.state.fetcher_cond.notify_all();
-        // The owner is removed when the fetcher has written everything.
-        let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
-        if let Some(fetcher) = threads.next() {
-            let _ = fetcher.join();
-        }
-        self.state.locked.lock().fetcher_done = true;
-        self.state.maintenance_cond.notify_all();
-        self.state.wake_watcher();
-        for thread in threads {
-            let _ = thread.join();
-        }
     }
 
     /// Reclaims the jobs of a sibling that died.
@@ -176,6 +117,17 @@ impl Engine {
         }
     }
 
+    /// Sends every unstarted job back to the front of its queue; returns how
+    /// many.
+    fn release_waiting(&self) -> usize {
+        let suspects: Vec<_> = self.state.locked.lock().suspects.drain(..).collect();
+        let waiting = self.state.feed.take_waiting();
+        let count = suspects.len() + waiting.len();
+        let suspects = suspects.iter().map(|(job, _)| job);
+        suspects.chain(&waiting).for_each(|job| job.abandon());
+        count
+    }
+
     fn set_quiet(&self, quiet: bool) {
         let mut locked = self.state.locked.lock();
         locked.quiet = quiet;
@@ -191,6 +143,59 @@ impl Engine {
         let thread = started.map_err(|e| StoreError::unavailable(format!("thread {name}: {e}")))?;
         self.threads.lock().push(thread);
         Ok(())
+    }
+}
+
+impl engine::Engine for Engine {
+    /// Claims no more jobs and sends the unstarted ones back to the front of
+    /// their queues.
+    fn quiet(&self) -> usize {
+        self.set_quiet(true);
+        self.release_waiting()
+    }
+
+    /// Waits until no job is claimed and every acknowledgement is written.
+    fn wait_idle(&self, timeout: Duration) -> bool {
+        self.state.idle_wait.wait(timeout, || self.state.locked.lock().is_idle())
+    }
+
+    fn interrupt_wait(&self) {
+        self.state.idle_wait.interrupt();
+    }
+
+    /// Sends every job back to the front of its queue, and ignores the later
+    /// outcomes of those that run.
+    fn give_up(&self) -> Released {
+        // What waits goes first: an interrupted thread must find nothing to start.
+        let waiting = self.release_waiting();
+        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
+        let running = jobs.iter().filter(|job| job.is_running());
+        let requeued = running.filter(|job| job.finish(Outcome::requeue()));
+        Released { waiting, running: requeued.map(|job| job.id()).collect() }
+    }
+
+    /// Sends claimed jobs back, writes what is left, removes the owner from the
+    /// store and ends the threads.
+    fn stop(&self) {
+        self.state.locked.lock().quiet = true;
+        self.give_up();
+        self.state.locked.lock().stopping = true;
+        self.state.fetcher_cond.notify_all();
+        // The owner is removed when the fetcher has written everything.
+        let mut threads = std::mem::take(&mut *self.threads.lock()).into_iter();
+        if let Some(fetcher) = threads.next() {
+            let _ = fetcher.join();
+        }
+        self.state.locked.lock().fetcher_done = true;
+        self.state.maintenance_cond.notify_all();
+        self.state.wake_watcher();
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+
+    fn stats_json(&self) -> String {
+        serde_json::to_string(&self.stats()).unwrap_or_default()
     }
 }
 

@@ -1,17 +1,17 @@
 //! Measures the cost of the engine alone: 1 M records of 100 bytes in each partition of a log that
-//! costs next to nothing, through a sink whose thread finishes each batch untouched.
+//! costs next to nothing, through a feed whose thread finishes each batch untouched.
 //!
 //! `cargo run --release -p chaton-streams --no-default-features --example engine_speed`
 
+use chaton_core::engine::Engine as _;
+use chaton_core::engine::Feed;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome};
-use chaton_streams::engine::{
-    BatchSink, Engine, EngineSettings, GroupRoutes, RecordOrder, RouteSettings,
-};
+use chaton_streams::engine::{Engine, EngineSettings, GroupRoutes, RecordOrder, RouteSettings};
 use chaton_streams::log::{
     AdminClient, Assignment, Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent,
     Partition, PartitionReader, Position, Producer, RecordLog, Result, TransactionalProducer,
@@ -131,7 +131,7 @@ struct Queue {
     changed: Condvar,
 }
 
-impl BatchSink for Queue {
+impl Feed<Batch> for Queue {
     fn submit(&self, batch: Arc<Batch>) -> std::result::Result<(), Arc<Batch>> {
         self.batches.lock().push(batch);
         Ok(())

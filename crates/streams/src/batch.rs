@@ -5,10 +5,11 @@
 //! a thread takes it, the consumer marks records in it, and [`Batch::finish`] reports its one
 //! [`BatchOutcome`] to the partition that owns it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::work::{AtomicWorkState, Role, Work, WorkState};
 use parking_lot::Mutex;
 
 use crate::log::{self, Partition, Position};
@@ -115,10 +116,6 @@ pub(crate) trait BatchOwner: Send + Sync {
     fn end_offset(&self) -> Option<i64>;
 }
 
-const WAITING: u8 = 0;
-const STARTED: u8 = 1;
-const ENDED: u8 = 2;
-
 enum Attachment {
     Partition(Arc<dyn BatchOwner>),
     /// None: it keeps what the consumer does.
@@ -134,7 +131,7 @@ pub struct Batch {
     kind: BatchKind,
     records: RecordSet,
     partition: Partition,
-    stage: AtomicU8,
+    state: AtomicWorkState,
     revoked: AtomicBool,
     requests: Mutex<ConsumerRequests>,
     attachment: Attachment,
@@ -150,7 +147,7 @@ impl Batch {
             kind,
             records,
             partition,
-            stage: AtomicU8::new(WAITING),
+            state: AtomicWorkState::default(),
             revoked: AtomicBool::new(false),
             requests: Mutex::default(),
             attachment: Attachment::Detached(Mutex::default()),
@@ -259,7 +256,7 @@ impl Batch {
 
     /// Whether it has not ended.
     pub fn is_open(&self) -> bool {
-        self.stage.load(Ordering::Acquire) != ENDED
+        self.state.get() != WorkState::Finished
     }
 
     /// Whether the calling thread may run it now. If not, the thread abandons it.
@@ -267,9 +264,7 @@ impl Batch {
         if self.is_revoked() {
             return false;
         }
-        let started =
-            self.stage.compare_exchange(WAITING, STARTED, Ordering::AcqRel, Ordering::Acquire);
-        started.is_ok() || started == Err(STARTED)
+        self.state.start() || self.is_running()
     }
 
     /// Marks the record with this offset and all before it in this batch as done.
@@ -312,18 +307,16 @@ impl Batch {
 
     /// Ends the batch; a second call is dropped.
     pub fn finish(&self, outcome: BatchOutcome) -> BatchVerdict {
-        let stage = self.stage.swap(ENDED, Ordering::AcqRel);
-        if stage == ENDED {
+        let before = self.state.finish();
+        if before == WorkState::Finished {
             return BatchVerdict::Dropped;
         }
-        self.report(outcome, stage == STARTED)
+        self.report(outcome, before == WorkState::Running)
     }
 
     /// Ends it unless a thread has taken it.
     pub(crate) fn abandon_untaken(&self) {
-        let ended =
-            self.stage.compare_exchange(WAITING, ENDED, Ordering::AcqRel, Ordering::Acquire);
-        if ended.is_ok() {
+        if self.state.finish_unstarted() {
             self.report(BatchOutcome::Abandoned, false);
         }
     }
@@ -380,6 +373,28 @@ impl Batch {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        self.stage.load(Ordering::Acquire) == STARTED
+        self.state.get() == WorkState::Running
+    }
+}
+
+impl Work for Batch {
+    fn role(&self) -> Role {
+        Role::Streams
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn describe(&self) -> String {
+        Batch::describe(self)
+    }
+
+    fn bytes(&self) -> usize {
+        self.records.bytes()
+    }
+
+    fn release(self: Arc<Self>) {
+        self.finish(BatchOutcome::Abandoned);
     }
 }

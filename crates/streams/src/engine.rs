@@ -1,5 +1,5 @@
 //! The engine: reads the topics of consumer groups and hands batches to Ruby's threads through a
-//! [`BatchSink`].
+//! [`Feed`].
 //!
 //! Each group has a thread, the poller. It polls the group's
 //! [`GroupMember`](crate::log::GroupMember), whatever user code does, fetches where little is ready
@@ -8,7 +8,6 @@
 //! spins: every wait ends by a notification or when something is due.
 
 mod assigned_partition;
-mod backoff;
 mod context;
 mod group;
 mod group_partitions;
@@ -17,7 +16,6 @@ mod poller;
 mod room;
 mod route;
 mod settings;
-mod sink;
 mod stats;
 mod token_bucket;
 mod tracker;
@@ -27,10 +25,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chaton_core::engine::{self, Feed, Released};
 use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
-use crate::batch::{BatchKind, BatchOutcome};
+use crate::batch::{Batch, BatchKind, BatchOutcome};
 use crate::log::{self, ErrorKind, LogError, RecordLog};
 use context::EngineContext;
 use group::ConsumerGroup;
@@ -41,7 +40,6 @@ use route::Route;
 
 pub use context::ProducerFactory;
 pub use settings::{EngineSettings, GroupRoutes, RecordOrder, RouteSettings, Throttle};
-pub use sink::BatchSink;
 pub use stats::{GroupStats, PartitionStats, Stats, Totals};
 
 /// A running engine. Clones are the same engine.
@@ -63,12 +61,12 @@ impl Engine {
         settings: EngineSettings,
         log: Arc<dyn RecordLog>,
         producer: ProducerFactory,
-        sink: Arc<dyn BatchSink>,
+        feed: Arc<dyn Feed<Batch>>,
     ) -> log::Result<Self> {
         settings.check()?;
         let interval = Duration::from_millis(settings.commit_interval_ms);
         let retry_max_ms = settings.group_retry_max_ms;
-        let context = Arc::new(EngineContext::new(log, producer, sink, interval, retry_max_ms));
+        let context = Arc::new(EngineContext::new(log, producer, feed, interval, retry_max_ms));
         let batch_ids = Arc::new(AtomicU64::new(1));
         let ready_batches = settings.ready_batches;
         let mut numbers = 0..;
@@ -92,7 +90,7 @@ impl Engine {
             match started {
                 Ok(thread) => engine.threads.lock().push(thread),
                 Err(error) => {
-                    engine.stop();
+                    engine::Engine::stop(&engine);
                     return Err(unavailable("thread", &error));
                 }
             }
@@ -100,11 +98,23 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Statistics of this moment.
+    pub fn stats(&self) -> Stats {
+        let now = Now::read();
+        Stats {
+            quiet: self.context.is_quiet(),
+            totals: self.context.counters.read(),
+            groups: self.groups.iter().map(|group| group.stats(now)).collect(),
+        }
+    }
+}
+
+impl engine::Engine for Engine {
     /// Stops fetching. Batches that no thread has taken are dropped uncommitted; each partition
     /// gets [`BatchKind::Shutdown`] after its last batch.
-    pub fn quiet(&self) {
+    fn quiet(&self) -> usize {
         if self.context.quiet.swap(true, Ordering::SeqCst) {
-            return;
+            return 0;
         }
         for group in self.groups.iter() {
             group.group.commit_not_before(0);
@@ -116,40 +126,41 @@ impl Engine {
             }
         }
         // Batches with records were abandoned by that; notices are submitted again.
-        for batch in self.context.sink.take_waiting().into_iter().filter(|batch| batch.is_open()) {
+        let mut released = 0;
+        for batch in self.context.feed.take_waiting().into_iter().filter(|batch| batch.is_open()) {
             let is_notice = batch.kind() != BatchKind::Records;
-            if !is_notice || self.context.sink.submit(batch.clone()).is_err() {
+            if !is_notice || self.context.feed.submit(batch.clone()).is_err() {
                 batch.finish(BatchOutcome::Abandoned);
+                released += 1;
             }
         }
-        self.context.sink.flush();
+        self.context.feed.flush();
         for group in self.groups.iter() {
             group.all().iter().for_each(|partition| partition.hand_out());
             group.group.notify();
         }
+        released
     }
 
-    /// Waits until no batch is in flight and everything done is committed; false when time is up or
-    /// [`Engine::interrupt_wait`] was called.
-    pub fn wait_idle(&self, timeout: Duration) -> bool {
-        self.context.wait_idle(timeout, || self.groups.iter().all(|group| group.is_idle()))
+    /// Waits until no batch is in flight and everything done is committed.
+    fn wait_idle(&self, timeout: Duration) -> bool {
+        self.context.idle_wait.wait(timeout, || self.groups.iter().all(|group| group.is_idle()))
     }
 
-    /// Ends an [`Engine::wait_idle`] early.
-    pub fn interrupt_wait(&self) {
-        self.context.interrupt_idle_wait();
+    fn interrupt_wait(&self) {
+        self.context.idle_wait.interrupt();
     }
 
-    /// Revokes what still runs: its marks and its outcome no longer count. Answers how many batches
-    /// that were.
-    pub fn give_up(&self) -> usize {
-        self.quiet();
+    /// Revokes what still runs: its marks and its outcome no longer count.
+    fn give_up(&self) -> Released {
+        let waiting = self.quiet();
         let partitions = self.groups.iter().flat_map(|group| group.all());
-        partitions.map(|partition| partition.give_up()).sum()
+        let running = partitions.flat_map(|partition| partition.give_up()).collect();
+        Released { waiting, running }
     }
 
     /// Gives up what still runs, commits, leaves the groups and joins the threads. Bounded in time.
-    pub fn stop(&self) {
+    fn stop(&self) {
         self.give_up();
         self.context.stopping.store(true, Ordering::SeqCst);
         self.groups.iter().for_each(|group| group.group.event_fd.notify());
@@ -158,14 +169,8 @@ impl Engine {
         }
     }
 
-    /// Statistics of this moment.
-    pub fn stats(&self) -> Stats {
-        let now = Now::read();
-        Stats {
-            quiet: self.context.is_quiet(),
-            totals: self.context.counters.read(),
-            groups: self.groups.iter().map(|group| group.stats(now)).collect(),
-        }
+    fn stats_json(&self) -> String {
+        serde_json::to_string(&self.stats()).unwrap_or_default()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A [`log::RecordLog`] stores records: [`log::local`] on this machine, or `log::kafka` with the
 //! feature `kafka`. The [`engine`] reads a log for Ruby: one thread per consumer group polls its
-//! [`log::GroupMember`] and hands [`batch::Batch`]es to an [`engine::BatchSink`]. Nothing here
+//! [`log::GroupMember`] and hands [`batch::Batch`]es to an [`Feed`](chaton_core::engine::Feed). Nothing here
 //! knows Ruby.
 //!
 //! ```

@@ -3,6 +3,7 @@
 
 mod engine_support;
 
+use chaton_core::engine::Engine as _;
 use std::sync::Arc;
 use std::time::Duration;
 

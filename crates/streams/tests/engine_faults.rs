@@ -2,14 +2,15 @@
 
 mod engine_support;
 
+use chaton_core::engine::Engine as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use chaton_streams::engine::RouteSettings;
 use chaton_streams::log::{ErrorKind, LogError, MemberEvent};
+use engine_support::feed::Queue;
 use engine_support::memory::{partition, MemoryLog};
-use engine_support::sink::Queue;
 use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
 
 fn keyless(_: i64) -> String {

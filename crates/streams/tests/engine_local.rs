@@ -2,6 +2,7 @@
 
 mod engine_support;
 
+use chaton_core::engine::Engine as _;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use chaton_streams::log::{self, NewTopic, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::OwnedRecord;
 use chaton_streams::settings::LogSettings;
-use engine_support::sink::Queue;
+use engine_support::feed::Queue;
 use engine_support::{failed, offsets, route, settings, until, LONG};
 
 /// A folder with a log, and a producer.

@@ -3,6 +3,7 @@
 
 mod engine_support;
 
+use chaton_core::engine::Engine as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::time::Duration;
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use chaton_streams::engine::{RecordOrder, RouteSettings};
 use chaton_streams::log::MemberEvent;
+use engine_support::feed::Queue;
 use engine_support::memory::{partition, MemoryLog};
-use engine_support::sink::Queue;
 use engine_support::{failed, offsets, route, settings, until, EngineHarness, LONG};
 use parking_lot::Mutex;
 

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, Sink};
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind};
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n";
 const CLOSE: &[u8] = b"Connection: close\r\n";
@@ -22,7 +22,7 @@ struct Queue {
     some: Condvar,
 }
 
-impl Sink for Queue {
+impl chaton_core::engine::Feed<Exchange> for Queue {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push_back(exchange);
@@ -32,8 +32,6 @@ impl Sink for Queue {
     fn flush(&self) {
         self.some.notify_one();
     }
-
-    fn timed_out(&self, _: &Arc<Exchange>) {}
 }
 
 impl Queue {

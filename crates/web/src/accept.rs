@@ -147,7 +147,7 @@ impl Acceptor {
         add(&self.shared.counters.accept_failures, 1);
         if !self.failing {
             self.failing = true;
-            self.shared.sink.warn(&format!(
+            self.shared.feed.warn(&format!(
                 "can't accept connections on {}: {error}; trying again every {} ms; \
                  raise the limit of open files or lower connections_max",
                 self.label,

@@ -10,6 +10,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use chaton_core::engine::{Engine as _, Feed, Released};
 use chaton_core::thread;
 use parking_lot::Mutex;
 use tokio::io::unix::AsyncFd;
@@ -19,8 +20,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::accept::Acceptor;
 use crate::config::{Config, Listener, ListenerKind};
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::server_state::ServerState;
-use crate::sink::Sink;
 use crate::socket;
 use crate::stats::Stats;
 
@@ -45,9 +46,9 @@ impl Engine {
     ///
     /// # Errors
     /// When the operating system refuses the event loop, a listener or the thread.
-    pub fn start(mut config: Config, sink: Arc<dyn Sink>) -> Result<Self, Error> {
+    pub fn start(mut config: Config, feed: Arc<dyn Feed<Exchange>>) -> Result<Self, Error> {
         let listeners = mem::take(&mut config.listeners);
-        let shared = Arc::new(ServerState::new(config, sink));
+        let shared = Arc::new(ServerState::new(config, feed));
         let runtime = runtime(&shared)
             .map_err(|error| Error::new("can't start the web engine's event loop", error))?;
         let acceptors = acceptors(&runtime, &shared, listeners)?;
@@ -83,25 +84,39 @@ impl Engine {
         self.shared.pause_accept();
     }
 
+    /// The counters so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.counters.snapshot(self.shared.connections(), self.shared.requests_total())
+    }
+}
+
+impl chaton_core::engine::Engine for Engine {
     /// Stops accepting. Responses from now on end their connection, and idle
     /// connections are closed after `drain_idle`.
-    pub fn drain(&self) {
+    fn quiet(&self) -> usize {
         self.shared.start_drain();
+        0
     }
 
-    /// Waits until no connection is left. False when `timeout` has passed or
-    /// [`Engine::interrupt_wait`] was called.
-    pub fn wait_drained(&self, timeout: Duration) -> bool {
-        self.shared.wait_closed(timeout)
+    /// Waits until no connection is left.
+    fn wait_idle(&self, timeout: Duration) -> bool {
+        self.shared.all_closed.wait(timeout, || self.shared.connections() == 0)
     }
 
-    /// Ends a [`Engine::wait_drained`] of another thread early.
-    pub fn interrupt_wait(&self) {
-        self.shared.interrupt_wait();
+    fn interrupt_wait(&self) {
+        self.shared.all_closed.interrupt();
     }
 
-    /// Closes every connection and ends the IO thread. Later calls do nothing.
-    pub fn stop(&self) {
+    /// Answers 503 to requests that wait; those that run go on.
+    fn give_up(&self) -> Released {
+        let waiting = self.shared.feed.take_waiting();
+        let released = Released { waiting: waiting.len(), running: Vec::new() };
+        waiting.into_iter().for_each(Exchange::shed);
+        released
+    }
+
+    /// Closes every connection and ends the IO thread.
+    fn stop(&self) {
         self.shared.start_stop();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -110,9 +125,8 @@ impl Engine {
         }
     }
 
-    /// The counters so far.
-    pub fn stats(&self) -> Stats {
-        self.shared.counters.snapshot(self.shared.connections(), self.shared.requests_total())
+    fn stats_json(&self) -> String {
+        serde_json::to_string(&self.stats()).unwrap_or_default()
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use chaton_core::work::{Role, Work};
 use parking_lot::{Condvar, Mutex};
 
 use crate::body_part::BodyPart;
@@ -328,9 +329,9 @@ impl Exchange {
 
     /// Refuses the request because the server is overloaded: 503 with
     /// `Retry-After`, and the connection is closed.
-    pub fn shed(self: Arc<Self>, retry_after_s: u32) {
+    pub fn shed(self: Arc<Self>) {
         let error = ErrorResponse::new(503, "The server is busy; try again.");
-        let out = error.retry_after(retry_after_s).encode(self.head.is_head());
+        let out = error.retry_after(self.context.config.retry_after_s).encode(self.head.is_head());
         self.context.count_shed();
         self.complete(out, None, false);
     }
@@ -436,6 +437,33 @@ impl Exchange {
         let rest = self.response.lock().close();
         self.capacity.notify_all();
         drop(rest);
+    }
+}
+
+impl Work for Exchange {
+    fn role(&self) -> Role {
+        Role::Web
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn describe(&self) -> String {
+        Exchange::describe(self)
+    }
+
+    fn bytes(&self) -> usize {
+        // A spooled body lies in a file and takes no room in the queue.
+        let body = match &self.body {
+            RequestBody::Memory(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.head.bytes.len() + body
+    }
+
+    fn release(self: Arc<Self>) {
+        self.shed();
     }
 }
 

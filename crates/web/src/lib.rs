@@ -2,7 +2,7 @@
 //!
 //! An [`Engine`] owns inherited listening sockets and every client connection.
 //! It reads a request to its last byte, hands it over as an [`Exchange`]
-//! through a [`Sink`], and sends the response that another thread gives to
+//! through a [`Feed`](chaton_core::engine::Feed), and sends the response that another thread gives to
 //! that exchange, at whatever speed the client reads.
 //!
 //! * [`Config`], [`Limits`], [`Timeouts`]: the settings of an engine.
@@ -37,7 +37,6 @@ mod request_body;
 pub mod response_head;
 mod send_buffer;
 mod server_state;
-mod sink;
 mod socket;
 mod stats;
 pub mod status;
@@ -55,5 +54,4 @@ pub use request_body::RequestBody;
 pub use response_head::{
     BodySize, EncodedHead, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
 };
-pub use sink::Sink;
 pub use stats::Stats;

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use chaton_core::engine::Feed;
+use chaton_core::idle_wait::IdleWait;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access_log::LogBuffer;
 use crate::config::Config;
 use crate::connection_registry::ConnectionRegistry;
 use crate::exchange::{Exchange, ExchangeContext};
-use crate::sink::Sink;
 use crate::stats::{add, Counters};
 
 /// Bytes read from a socket in one call.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// Requests after which the sink is flushed before the event loop's turn ends.
+/// Requests after which the feed is flushed before the event loop's turn ends.
 const FLUSH_AFTER: u32 = 32;
 
 /// State of one engine.
@@ -25,39 +25,34 @@ pub(crate) struct ServerState {
     pub config: Arc<Config>,
     pub exchanges: Arc<ExchangeContext>,
     pub counters: Arc<Counters>,
-    pub sink: Arc<dyn Sink>,
+    pub feed: Arc<dyn Feed<Exchange>>,
     pub log: LogBuffer,
     pub registry: ConnectionRegistry,
     /// The buffer that sockets are read into; only the IO thread uses it.
     pub scratch: Mutex<Box<[u8]>>,
     /// Wakes the acceptors when a connection was closed or accepting ends.
     pub accept_changed: Notify,
-    /// Requests handed over since the last flush of the sink.
+    /// Requests handed over since the last flush of the feed.
     submitted: AtomicU32,
     request_ids: AtomicU64,
     accepting: AtomicBool,
     /// The time that a drain leaves to idle connections has passed.
     idle_over: AtomicBool,
     stopping: AtomicBool,
-    open: Mutex<OpenConnections>,
-    all_closed: Condvar,
-}
-
-#[derive(Default)]
-struct OpenConnections {
-    count: usize,
-    wait_interrupted: bool,
+    connections: Mutex<usize>,
+    /// Waits until no connection is left.
+    pub all_closed: IdleWait,
 }
 
 impl ServerState {
-    pub fn new(config: Config, sink: Arc<dyn Sink>) -> Self {
+    pub fn new(config: Config, feed: Arc<dyn Feed<Exchange>>) -> Self {
         let (config, counters) = (Arc::new(config), Arc::<Counters>::default());
         Self {
             exchanges: Arc::new(ExchangeContext::new(Arc::clone(&config), Arc::clone(&counters))),
             log: LogBuffer::new(config.access_log),
             config,
             counters,
-            sink,
+            feed,
             registry: ConnectionRegistry::default(),
             scratch: Mutex::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             accept_changed: Notify::new(),
@@ -66,8 +61,8 @@ impl ServerState {
             accepting: AtomicBool::new(true),
             idle_over: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            open: Mutex::default(),
-            all_closed: Condvar::new(),
+            connections: Mutex::default(),
+            all_closed: IdleWait::default(),
         }
     }
 
@@ -86,8 +81,8 @@ impl ServerState {
 
     /// Hands a request over; it is answered 503 when the queue is full.
     pub fn submit(&self, exchange: Arc<Exchange>) {
-        if let Err(exchange) = self.sink.submit(exchange) {
-            exchange.shed(self.config.retry_after_s);
+        if let Err(exchange) = self.feed.submit(exchange) {
+            exchange.shed();
         }
         let submitted = self.submitted.load(Relaxed) + 1;
         self.submitted.store(submitted, Relaxed);
@@ -96,11 +91,11 @@ impl ServerState {
         }
     }
 
-    /// Flushes the sink if requests were handed over.
+    /// Flushes the feed if requests were handed over.
     pub fn flush_submitted(&self) {
         if self.submitted.load(Relaxed) > 0 {
             self.submitted.store(0, Relaxed);
-            self.sink.flush();
+            self.feed.flush();
         }
     }
 
@@ -119,21 +114,22 @@ impl ServerState {
     }
 
     pub fn connection_opened(&self) {
-        let mut open = self.open.lock();
-        open.count += 1;
-        self.publish_connections(open.count);
+        let mut connections = self.connections.lock();
+        *connections += 1;
+        self.publish_connections(*connections);
     }
 
     /// A connection was closed or hijacked.
     pub fn connection_closed(&self) {
-        let mut open = self.open.lock();
-        let was_full = open.count >= self.config.limits.connections_max;
-        open.count -= 1;
-        self.publish_connections(open.count);
-        if open.count == 0 {
-            self.all_closed.notify_all();
+        let mut connections = self.connections.lock();
+        let was_full = *connections >= self.config.limits.connections_max;
+        *connections -= 1;
+        self.publish_connections(*connections);
+        let none_left = *connections == 0;
+        drop(connections);
+        if none_left {
+            self.all_closed.changed();
         }
-        drop(open);
         if was_full {
             self.accept_changed.notify_waiters();
         }
@@ -146,31 +142,12 @@ impl ServerState {
     }
 
     pub fn connections(&self) -> usize {
-        self.open.lock().count
+        *self.connections.lock()
     }
 
     /// Whether `connections_max` allows another connection.
     pub fn has_capacity(&self) -> bool {
         self.connections() < self.config.limits.connections_max
-    }
-
-    /// Waits until no connection is left; false when the time is up or the
-    /// wait was interrupted.
-    pub fn wait_closed(&self, timeout: Duration) -> bool {
-        let until = Instant::now() + timeout;
-        let mut open = self.open.lock();
-        // An interrupt that came before the wait counts for it.
-        while open.count > 0 && !std::mem::take(&mut open.wait_interrupted) {
-            if self.all_closed.wait_until(&mut open, until).timed_out() {
-                break;
-            }
-        }
-        open.count == 0
-    }
-
-    pub fn interrupt_wait(&self) {
-        self.open.lock().wait_interrupted = true;
-        self.all_closed.notify_all();
     }
 
     pub fn is_accepting(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use chaton_core::engine::Engine as _;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -89,8 +90,8 @@ fn a_drain_answers_what_is_there_and_closes_what_idles() {
     running.get("/running");
     eventually("it is handed over", || server.engine.stats().requests_total == 3);
     let start = Instant::now();
-    server.engine.drain();
-    assert!(!server.engine.wait_drained(Duration::from_millis(1)));
+    server.engine.quiet();
+    assert!(!server.engine.wait_idle(Duration::from_millis(1)));
     eventually("nobody accepts", || std::net::TcpStream::connect(server.at).is_err());
     // A request on an idle connection is still served, and told that it was the last.
     go.send(()).unwrap();
@@ -102,7 +103,7 @@ fn a_drain_answers_what_is_there_and_closes_what_idles() {
     assert!(idle.is_ended());
     assert!(start.elapsed() >= Duration::from_secs(2), "idle ones have their time");
     drop(idle);
-    assert!(server.engine.wait_drained(PATIENCE));
+    assert!(server.engine.wait_idle(PATIENCE));
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn a_wait_for_the_drain_can_be_interrupted() {
     let mut client = server.connect();
     client.get("/").reply();
     let waiting = Arc::clone(&server);
-    let waiter = std::thread::spawn(move || waiting.engine.wait_drained(PATIENCE));
+    let waiter = std::thread::spawn(move || waiting.engine.wait_idle(PATIENCE));
     let until = Instant::now() + PATIENCE;
     while !waiter.is_finished() && Instant::now() < until {
         server.engine.interrupt_wait();

@@ -2,11 +2,12 @@
 
 mod support;
 
+use chaton_core::engine::Engine as _;
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 
-use chaton_web::{Config, Engine, Listener, ListenerKind, RequestBody};
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, RequestBody};
 use support::{answer, body_bytes, echo, eventually, pattern, Client, Server};
 
 #[test]
@@ -202,16 +203,12 @@ fn unix_sockets() {
         Listener { fd: socket.into(), kind: ListenerKind::Unix, label: "unix".to_owned() };
     let remote = Arc::new(Mutex::new(String::new()));
     struct Inline(Arc<Mutex<String>>);
-    impl chaton_web::Sink for Inline {
-        fn submit(
-            &self,
-            exchange: Arc<chaton_web::Exchange>,
-        ) -> Result<(), Arc<chaton_web::Exchange>> {
+    impl chaton_core::engine::Feed<Exchange> for Inline {
+        fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
             *self.0.lock().unwrap() = exchange.remote_addr().to_owned();
             answer(exchange, b"inline");
             Ok(())
         }
-        fn timed_out(&self, _: &Arc<chaton_web::Exchange>) {}
     }
     let engine =
         Engine::start(Config::new(vec![listener]), Arc::new(Inline(Arc::clone(&remote)))).unwrap();

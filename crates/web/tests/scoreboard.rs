@@ -2,6 +2,7 @@
 
 mod support;
 
+use chaton_core::engine::Engine as _;
 use std::net::TcpListener;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;

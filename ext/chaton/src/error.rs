@@ -67,7 +67,6 @@ pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
 }
 
 /// An argument is wrong.
-#[cfg(any(feature = "jobs", feature = "streams"))]
 pub fn argument(message: impl Into<String>) -> Error {
     let Ok(ruby) = Ruby::get() else {
         unreachable!("errors are only made by threads that hold the GVL")

@@ -8,12 +8,11 @@
 // The function that `magnus::init` exports is generated without documentation.
 #![allow(missing_docs)]
 
-#[cfg(any(feature = "jobs", feature = "streams"))]
 mod convert;
+mod engine;
 mod error;
-mod feed;
 mod gvl;
-mod gvl_events;
+mod gvl_tracker;
 mod handle;
 mod in_flight;
 #[cfg(feature = "jobs")]
@@ -28,7 +27,6 @@ mod settings;
 mod stack;
 #[cfg(feature = "streams")]
 mod streams;
-mod unit;
 mod web;
 
 use magnus::{function, prelude::*, Error, Ruby, TypedData};

@@ -1,51 +1,69 @@
-//! The bounded queue: one class per engine, each bounded by count, bytes and
-//! age, taken from in turn so that no engine starves another.
+//! The bounded queue: one part per engine, each bounded by count, bytes and
+//! age. Takes rotate between the parts, so that no engine starves another.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::work::Work;
+use crate::work::{Priority, Role, Work};
 
-/// Bounds of one class.
+/// Bounds of one engine's part of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// Units that may wait.
+    /// Units of work that may wait.
     pub count_max: usize,
-    /// Bytes that waiting units may hold.
+    /// Bytes that waiting work may hold.
     pub bytes_max: usize,
-    /// Age in ms past which a waiting unit is shed; 0 for no bound.
+    /// Age in ms past which waiting work is released; 0 for no bound.
     pub age_max_ms: u64,
 }
 
-struct Waiting<W> {
+struct Waiting {
     since_ns: u64,
     bytes: usize,
-    work: W,
+    work: Arc<dyn Work>,
 }
 
-struct ClassQueue<W> {
+struct EngineQueue {
+    priority: Priority,
     limits: QueueLimits,
-    waiting: VecDeque<Waiting<W>>,
+    waiting: VecDeque<Waiting>,
     bytes: usize,
+}
+
+impl EngineQueue {
+    /// No room until the engine is registered.
+    fn closed() -> Self {
+        let limits = QueueLimits { count_max: 0, bytes_max: 0, age_max_ms: 0 };
+        Self { priority: Priority::Background, limits, waiting: VecDeque::new(), bytes: 0 }
+    }
+
+    fn age_max_ns(&self) -> u64 {
+        self.limits.age_max_ms * 1_000_000
+    }
 }
 
 /// The queue of one pool. Not synchronised: the pool holds it under its lock.
-pub struct WorkQueue<W> {
-    queue: Vec<ClassQueue<W>>,
-    turn: usize,
+pub struct WorkQueue {
+    engines: [EngineQueue; Role::ALL.len()],
+    last_served: usize,
     len: usize,
 }
 
-impl<W: Work> WorkQueue<W> {
-    /// WorkQueue with these bounds, in the order of their indexes.
-    pub fn new(limits: &[QueueLimits]) -> Self {
-        let queue = limits
-            .iter()
-            .map(|limits| ClassQueue { limits: *limits, waiting: VecDeque::new(), bytes: 0 })
-            .collect();
-        Self { queue, turn: 0, len: 0 }
+impl Default for WorkQueue {
+    fn default() -> Self {
+        Self { engines: Role::ALL.map(|_| EngineQueue::closed()), last_served: 0, len: 0 }
+    }
+}
+
+impl WorkQueue {
+    /// Opens an engine's part of the queue.
+    pub fn register(&mut self, role: Role, priority: Priority, limits: QueueLimits) {
+        let engine = &mut self.engines[role as usize];
+        engine.priority = priority;
+        engine.limits = limits;
     }
 
-    /// Units waiting in all queue.
+    /// Units of work that wait.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -55,185 +73,159 @@ impl<W: Work> WorkQueue<W> {
         self.len == 0
     }
 
-    /// Appends a unit.
+    /// Interactive units of work that wait.
+    pub fn interactive_len(&self) -> usize {
+        let interactive = self.engines.iter().filter(|e| e.priority == Priority::Interactive);
+        interactive.map(|engine| engine.waiting.len()).sum()
+    }
+
+    /// Appends work to its engine's part.
     ///
     /// # Errors
-    /// Gives the unit back when the class is full.
-    pub fn push(&mut self, class: usize, work: W, now_ns: u64) -> Result<(), W> {
-        let class = &mut self.queue[class];
+    /// Gives the work back when that part is full.
+    pub fn push(&mut self, work: Arc<dyn Work>, now_ns: u64) -> Result<(), Arc<dyn Work>> {
+        let engine = &mut self.engines[work.role() as usize];
         let bytes = work.bytes();
-        let over_bytes = !class.waiting.is_empty() && class.bytes + bytes > class.limits.bytes_max;
-        if class.waiting.len() >= class.limits.count_max || over_bytes {
+        // One unit larger than the bound still passes, alone.
+        let over_bytes =
+            !engine.waiting.is_empty() && engine.bytes + bytes > engine.limits.bytes_max;
+        if engine.waiting.len() >= engine.limits.count_max || over_bytes {
             return Err(work);
         }
-        class.bytes += bytes;
-        class.waiting.push_back(Waiting { since_ns: now_ns, bytes, work });
+        engine.bytes += bytes;
+        engine.waiting.push_back(Waiting { since_ns: now_ns, bytes, work });
         self.len += 1;
         Ok(())
     }
 
-    /// The next unit, queue in turn. Units past their age go to `old` instead.
-    pub fn pop(&mut self, now_ns: u64, old: &mut Vec<W>) -> Option<W> {
-        for _ in 0..self.queue.len() {
-            self.turn = if self.turn + 1 >= self.queue.len() { 0 } else { self.turn + 1 };
-            self.expire(self.turn, now_ns, old);
-            if let Some(waiting) = self.remove_first(self.turn) {
-                return Some(waiting.work);
+    /// The next unit of work; the engines take turns. Work past its age goes to
+    /// `expired` instead.
+    pub fn pop(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) -> Option<Arc<dyn Work>> {
+        for _ in 0..self.engines.len() {
+            self.last_served = (self.last_served + 1) % self.engines.len();
+            self.expire(self.last_served, now_ns, expired);
+            if let Some(work) = self.remove_first(self.last_served) {
+                return Some(work);
             }
         }
         None
     }
 
-    /// Moves every unit past its age to `old`.
-    pub fn expire_all(&mut self, now_ns: u64, old: &mut Vec<W>) {
-        for class in 0..self.queue.len() {
-            self.expire(class, now_ns, old);
-        }
+    /// Moves all work past its age to `expired`.
+    pub fn expire_all(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
+        (0..self.engines.len()).for_each(|engine| self.expire(engine, now_ns, expired));
     }
 
-    /// Takes everything out.
-    pub fn drain(&mut self) -> Vec<W> {
-        let mut all = Vec::with_capacity(self.len);
-        for class in 0..self.queue.len() {
-            all.extend(self.drain_class(class));
-        }
-        all
+    /// Takes out everything of one engine, oldest first.
+    pub fn drain(&mut self, role: Role) -> Vec<Arc<dyn Work>> {
+        std::iter::from_fn(|| self.remove_first(role as usize)).collect()
     }
 
-    /// Takes everything out of one class, first in first.
-    pub fn drain_class(&mut self, class: usize) -> Vec<W> {
-        std::iter::from_fn(|| self.remove_first(class)).map(|waiting| waiting.work).collect()
-    }
-
-    /// Units waiting in one class.
-    pub fn len_of(&self, class: usize) -> usize {
-        self.queue[class].waiting.len()
-    }
-
-    /// Age of the oldest waiting unit in ns; 0 when nothing waits.
+    /// Age of the oldest waiting work in ns; 0 when nothing waits.
     pub fn oldest_age_ns(&self, now_ns: u64) -> u64 {
-        let oldest =
-            self.queue.iter().filter_map(|class| class.waiting.front()).map(|w| w.since_ns);
-        oldest.min().map_or(0, |since| now_ns.saturating_sub(since))
+        let firsts = self.engines.iter().filter_map(|engine| engine.waiting.front());
+        let oldest = firsts.map(|waiting| waiting.since_ns).min();
+        oldest.map_or(0, |since| now_ns.saturating_sub(since))
     }
 
-    /// When the first waiting unit reaches its age bound, in ns of the clock.
-    pub fn next_expiry_ns(&self) -> Option<u64> {
-        let bounded = self.queue.iter().filter(|class| class.limits.age_max_ms > 0);
-        bounded
-            .filter_map(|class| {
-                class.waiting.front().map(|w| w.since_ns + class.limits.age_max_ms * 1_000_000)
-            })
-            .min()
-    }
-
-    fn expire(&mut self, class: usize, now_ns: u64, old: &mut Vec<W>) {
-        let age_max_ns = self.queue[class].limits.age_max_ms * 1_000_000;
+    fn expire(&mut self, engine: usize, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
+        let age_max_ns = self.engines[engine].age_max_ns();
         if age_max_ns == 0 {
             return;
         }
-        while let Some(first) = self.queue[class].waiting.front() {
+        while let Some(first) = self.engines[engine].waiting.front() {
             if now_ns.saturating_sub(first.since_ns) <= age_max_ns {
                 return;
             }
-            old.extend(self.remove_first(class).map(|w| w.work));
+            expired.extend(self.remove_first(engine));
         }
     }
 
-    fn remove_first(&mut self, class: usize) -> Option<Waiting<W>> {
-        let class = &mut self.queue[class];
-        let first = class.waiting.pop_front()?;
-        class.bytes -= first.bytes;
+    fn remove_first(&mut self, engine: usize) -> Option<Arc<dyn Work>> {
+        let engine = &mut self.engines[engine];
+        let first = engine.waiting.pop_front()?;
+        engine.bytes -= first.bytes;
         self.len -= 1;
-        Some(first)
+        Some(first.work)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::{Label, Shed};
-
-    struct Unit(u64, usize);
-    struct Name(u64);
-    impl Label for Name {
-        fn describe(&self) -> String {
-            format!("unit {}", self.0)
-        }
-        fn id(&self) -> u64 {
-            self.0
-        }
-    }
-    impl Work for Unit {
-        type Label = Name;
-        fn bytes(&self) -> usize {
-            self.1
-        }
-        fn label(&self) -> Name {
-            Name(self.0)
-        }
-        fn shed(self, _: Shed) {}
-    }
+    use crate::work::testing::TestWork;
 
     const MS: u64 = 1_000_000;
 
-    fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64, queue: usize) -> WorkQueue<Unit> {
-        WorkQueue::new(&vec![QueueLimits { count_max, bytes_max, age_max_ms }; queue])
+    fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64) -> WorkQueue {
+        let mut queue = WorkQueue::default();
+        let limits = QueueLimits { count_max, bytes_max, age_max_ms };
+        queue.register(Role::Web, Priority::Interactive, limits);
+        queue.register(Role::Jobs, Priority::Background, limits);
+        queue
+    }
+
+    fn push(queue: &mut WorkQueue, role: Role, id: u64, bytes: usize, at_ns: u64) -> bool {
+        queue.push(Arc::new(TestWork { role, id, bytes }), at_ns).is_ok()
+    }
+
+    fn ids(works: &[Arc<dyn Work>]) -> Vec<u64> {
+        works.iter().map(|work| work.id()).collect()
     }
 
     #[test]
     fn is_bounded_by_count_and_bytes() {
-        let mut q = queue(2, 100, 0, 1);
-        assert!(q.push(0, Unit(1, 60), 0).is_ok());
-        assert!(q.push(0, Unit(2, 60), 0).is_err(), "over the bytes");
-        assert!(q.push(0, Unit(3, 40), 0).is_ok());
-        assert!(q.push(0, Unit(4, 0), 0).is_err(), "over the count");
-        assert_eq!(q.pop(0, &mut vec![]).unwrap().0, 1);
-        assert!(q.push(0, Unit(5, 60), 0).is_ok(), "room again");
+        let mut q = queue(2, 100, 0);
+        assert!(push(&mut q, Role::Web, 1, 60, 0));
+        assert!(!push(&mut q, Role::Web, 2, 60, 0), "over the bytes");
+        assert!(push(&mut q, Role::Web, 3, 40, 0));
+        assert!(!push(&mut q, Role::Web, 4, 0, 0), "over the count");
+        assert_eq!(q.pop(0, &mut vec![]).unwrap().id(), 1);
+        assert!(push(&mut q, Role::Web, 5, 60, 0), "room again");
     }
 
     #[test]
-    fn one_unit_larger_than_the_bound_still_passes_alone() {
-        let mut q = queue(2, 100, 0, 1);
-        assert!(q.push(0, Unit(1, 500), 0).is_ok());
-        assert!(q.push(0, Unit(2, 1), 0).is_err());
+    fn an_engine_that_is_not_registered_has_no_room() {
+        assert!(!push(&mut queue(2, 100, 0), Role::Streams, 1, 0, 0));
     }
 
     #[test]
-    fn sheds_by_age_and_keeps_order() {
-        let mut q = queue(10, 100, 5, 1);
+    fn work_larger_than_the_bound_still_passes_alone() {
+        let mut q = queue(2, 100, 0);
+        assert!(push(&mut q, Role::Web, 1, 500, 0));
+        assert!(!push(&mut q, Role::Web, 2, 1, 0));
+    }
+
+    #[test]
+    fn releases_by_age_and_keeps_order() {
+        let mut q = queue(10, 100, 5);
         for (id, at) in [(1, 0), (2, 3), (3, 8)] {
-            q.push(0, Unit(id, 1), at * MS).ok().unwrap();
+            assert!(push(&mut q, Role::Web, id, 1, at * MS));
         }
-        assert_eq!(q.next_expiry_ns(), Some(5 * MS));
         assert_eq!(q.oldest_age_ns(8 * MS), 8 * MS);
-        let mut old = vec![];
-        assert_eq!(q.pop(8 * MS + 1, &mut old).unwrap().0, 3);
-        assert_eq!(old.iter().map(|u| u.0).collect::<Vec<_>>(), [1, 2]);
+        let mut expired = vec![];
+        assert_eq!(q.pop(8 * MS + 1, &mut expired).unwrap().id(), 3);
+        assert_eq!(ids(&expired), [1, 2]);
         assert!(q.is_empty());
     }
 
     #[test]
-    fn one_lane_is_emptied_and_the_other_keeps_its_own() {
-        let mut q = queue(10, 100, 0, 2);
-        for id in 0..3 {
-            q.push(1, Unit(id, 1), 0).ok().unwrap();
-        }
-        q.push(0, Unit(10, 1), 0).ok().unwrap();
-        assert_eq!(q.len_of(1), 3);
-        assert_eq!(q.drain_class(1).iter().map(|u| u.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!((q.len(), q.len_of(0), q.len_of(1)), (1, 1, 0));
+    fn one_engine_is_drained_and_the_other_keeps_its_own() {
+        let mut q = queue(10, 100, 0);
+        (0..3).for_each(|id| assert!(push(&mut q, Role::Jobs, id, 1, 0)));
+        assert!(push(&mut q, Role::Web, 10, 1, 0));
+        assert_eq!((q.len(), q.interactive_len()), (4, 1));
+        assert_eq!(ids(&q.drain(Role::Jobs)), [0, 1, 2]);
+        assert_eq!((q.len(), q.interactive_len()), (1, 1));
     }
 
     #[test]
-    fn lanes_take_turns() {
-        let mut q = queue(10, 100, 0, 2);
-        for id in 0..3 {
-            q.push(0, Unit(id, 1), 0).ok().unwrap();
-        }
-        q.push(1, Unit(10, 1), 0).ok().unwrap();
+    fn engines_take_turns() {
+        let mut q = queue(10, 100, 0);
+        (0..3).for_each(|id| assert!(push(&mut q, Role::Web, id, 1, 0)));
+        assert!(push(&mut q, Role::Jobs, 10, 1, 0));
         let order: Vec<u64> =
-            std::iter::from_fn(|| q.pop(0, &mut vec![])).map(|unit| unit.0).collect();
+            std::iter::from_fn(|| q.pop(0, &mut vec![])).map(|work| work.id()).collect();
         assert!(order.iter().position(|id| *id == 10).unwrap() <= 1, "{order:?}");
         assert_eq!(q.len(), 0);
     }

@@ -1,5 +1,5 @@
-//! Which threads the scheduler looks at: few enough to be cheap, and always the
-//! one that is likely to be running.
+//! Chooses the threads that one look of the scheduler reads: few enough to be
+//! cheap, and always the one that is likely to be running.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::pool::thread_record::ThreadRecord;
 /// Threads in one look.
 const SAMPLE_MAX: usize = 24;
 
-/// Looks after which each of so many threads was seen once. One place of each
-/// look is the last runner's.
+/// Looks after which each of `threads` was read once. One place of each look
+/// belongs to the last runner.
 pub fn looks_for_all(threads: usize) -> u64 {
     threads.div_ceil(SAMPLE_MAX - 1).max(1) as u64
 }
 
-/// Remembers where the last look ended.
+/// Remembers where the last look ended, and which thread ran.
 pub struct ThreadSampler {
     /// The thread that used the CPU most at the last look.
     pub last_runner: usize,
@@ -31,9 +31,9 @@ impl Default for ThreadSampler {
 }
 
 impl ThreadSampler {
-    /// Notes which thread used the CPU most since the last look: `most` ns of
-    /// the `used` ns that all together did. A runner that the kernel held back
-    /// for a whole look (nothing was used) is still the one.
+    /// Notes which thread used the CPU most since the last look: `most` ns of the
+    /// `used` ns of all together. A runner that the kernel held back for a whole
+    /// look (nothing was used) remains the runner.
     pub fn note(&mut self, runner: usize, most: u64, used: u64, now_ns: u64) {
         if runner != self.last_runner || most * 4 < used * 3 {
             self.runner_since_ns = now_ns;
@@ -41,12 +41,9 @@ impl ThreadSampler {
         self.last_runner = runner;
     }
 
-    /// The thread that ran last, and others that are not parked; when there
-    /// are too many for one look, each look takes the next ones.
-    pub fn pick<L>(
-        &mut self,
-        threads: &[Option<Arc<ThreadRecord<L>>>],
-    ) -> Vec<Arc<ThreadRecord<L>>> {
+    /// The thread that ran last, and others that are not parked. When there are
+    /// too many for one look, each look takes the next ones.
+    pub fn pick(&mut self, threads: &[Option<Arc<ThreadRecord>>]) -> Vec<Arc<ThreadRecord>> {
         let last = threads.get(self.last_runner).into_iter().flatten();
         let (front, back) = threads.split_at(self.next.min(threads.len()));
         let others = back.iter().chain(front).flatten();
@@ -60,21 +57,13 @@ impl ThreadSampler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::probe::ThreadProbe;
     use crossbeam_utils::sync::Parker;
-    use parking_lot::Mutex;
-    use std::sync::atomic::{AtomicBool, AtomicU64};
 
-    fn threads(parked: &[bool]) -> Vec<Option<Arc<ThreadRecord<()>>>> {
+    fn threads(parked: &[bool]) -> Vec<Option<Arc<ThreadRecord>>> {
         let thread = |(index, parked): (usize, &bool)| {
-            Some(Arc::new(ThreadRecord {
-                index,
-                probe: ThreadProbe::current(),
-                unparker: Parker::new().unparker().clone(),
-                current: Mutex::new(None),
-                parked: AtomicBool::new(*parked),
-                cpu_seen_ns: AtomicU64::new(0),
-            }))
+            let record = ThreadRecord::current(index, Parker::new().unparker().clone());
+            record.parked.store(*parked, Relaxed);
+            Some(Arc::new(record))
         };
         parked.iter().enumerate().map(thread).collect()
     }

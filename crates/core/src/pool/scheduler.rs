@@ -1,44 +1,44 @@
-//! The scheduler: the one thread that looks at the pool from outside.
+//! The scheduler: one Rust thread that watches the pool from outside.
 //!
-//! It sleeps until a push finds that nobody was woken for it. Then it looks
-//! every `stall_ns` (0.2 ms), less often while threads make quick progress, nobody
-//! is left to wake or jobs compute, and goes back to sleep when the queue has been
-//! empty for a few looks. It also preempts hogs, sheds what grew too old, sends
-//! unneeded threads away, answers the supervisor's pings and reports late units
-//! that Ruby could not.
+//! It sleeps until a push wakes no thread. Then it looks every `stall_ns`
+//! (0.2 ms), less often while threads make quick progress, all threads are awake
+//! or jobs compute, and sleeps again when the queue has been empty for a few
+//! looks. It also preempts threads that keep the CPU, releases work that grew too
+//! old, sends unneeded threads away, answers the supervisor's pings and writes
+//! the reports that Ruby could not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock;
 use crate::pool::growth::Growth;
 use crate::pool::interval::{interval_factor, INTERVAL_FACTOR_MAX};
 use crate::pool::policy::{decide, Readings, Tuning};
 use crate::pool::sampler::ThreadSampler;
-use crate::pool::thread_record::ThreadRecord;
+use crate::pool::thread_record::{Running, ThreadRecord};
 use crate::pool::Pool;
 use crate::process::channel::{ChannelMessage, SupervisorChannel};
 use crate::process::events::SupportEvent;
-use crate::work::{Shed, Work};
+use crate::{clock, log};
 
 /// Looks at an empty queue before the scheduler sleeps again.
 const EMPTY_LOOKS: u32 = 4;
-/// Less than this share of one CPU is a block, at least this nearly all of it.
+/// Threads that use less than this share of one CPU are blocked; from
+/// `CPU_SATURATED` on, nearly all of it is used.
 const UNUSED: f64 = 0.25;
 const CPU_SATURATED: f64 = 0.875;
-/// Time that a woken thread gets to take before its absence counts as a stall.
+/// A woken thread that has not taken after this long (ns) no longer hides a stall.
 const ARRIVAL_NS: u64 = 1_000_000;
-/// Time without a stall after which the width narrows. Narrowing that is
-/// followed by a stall doubles it, up to the maximum: a steady load then keeps
-/// the width it needs. Narrowing without one halves it again.
+/// Time without a stall after which the width narrows (ns). A stall after
+/// narrowing doubles it, up to the maximum, so that a steady load keeps the width
+/// it needs. Narrowing without a stall halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
-/// How long the guardian may take to fetch a report before Rust writes it.
+/// How long the support thread may take to fetch a report before Rust writes it (ns).
 pub const UNFETCHED_NS: u64 = 1_000_000_000;
 
-/// What the scheduler counted.
+/// The scheduler's counters.
 #[derive(Default)]
 pub struct Counters {
     /// Looks at the pool.
@@ -49,16 +49,14 @@ pub struct Counters {
     pub preemptions: AtomicU64,
 }
 
-/// What the scheduler may call; all of it is safe from a thread without the GVL.
+/// What the scheduler uses beside the pool; all of it is safe without the GVL.
 pub struct SchedulerHooks {
     /// Asks the VM to take the GVL from the running thread; `None` where the
     /// VM has no safe way.
     pub preempt: Option<Box<dyn Fn() + Send>>,
-    /// Writes one line to the log.
-    pub report: Box<dyn Fn(&str) + Send>,
-    /// The line to the supervisor, when there is one.
+    /// The connection to the supervisor, when there is one.
     pub channel: Option<Arc<SupervisorChannel>>,
-    /// Time after the supervisor's end at which the process leaves by force.
+    /// Time after the supervisor's end at which the process exits by force.
     pub orphan_exit: Duration,
 }
 
@@ -74,10 +72,10 @@ impl Scheduler {
     ///
     /// # Errors
     /// When the operating system gives no thread.
-    pub fn start<W: Work>(pool: &Arc<Pool<W>>, hooks: SchedulerHooks) -> std::io::Result<Self> {
+    pub fn start(pool: &Arc<Pool>, hooks: SchedulerHooks) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let watch = SchedulerLoop::new(pool.clone(), hooks, stop.clone());
-        let thread = crate::thread::spawn("chaton-scheduler", move || watch.run())?;
+        let scheduler = SchedulerLoop::new(pool.clone(), hooks, stop.clone());
+        let thread = crate::thread::spawn("chaton-scheduler", move || scheduler.run())?;
         let pool = pool.clone();
         Ok(Self { stop, notify: Box::new(move || pool.event_fd.notify()), thread: Some(thread) })
     }
@@ -94,22 +92,22 @@ impl Drop for Scheduler {
 }
 
 /// What one look saw.
-struct Observation<L> {
+struct Observation {
     readings: Readings,
     /// Threads that may be using the CPU.
-    sample: Vec<Arc<ThreadRecord<L>>>,
-    /// Units taken since the last look.
+    sample: Vec<Arc<ThreadRecord>>,
+    /// Units of work taken since the last look.
     takes: u64,
-    /// Units finished since the start.
+    /// Units of work finished since the start.
     finished: u64,
-    /// Age in ns of the oldest waiting unit.
+    /// Age in ns of the oldest waiting work.
     oldest_ns: u64,
     /// Time in ns since a thread was last woken.
-    rouse_age_ns: u64,
+    since_wake_ns: u64,
 }
 
-struct SchedulerLoop<W: Work> {
-    pool: Arc<Pool<W>>,
+struct SchedulerLoop {
+    pool: Arc<Pool>,
     hooks: SchedulerHooks,
     stop: Arc<AtomicBool>,
     growth: Growth,
@@ -120,19 +118,19 @@ struct SchedulerLoop<W: Work> {
     stalled_looks: u32,
     calm_since_ns: u64,
     narrow_ns: u64,
-    /// The width narrowed and no stall has come since.
+    /// The width narrowed and no stall has followed.
     narrowed: bool,
     preempted_ns: u64,
-    guest_ns: u64,
-    /// Of the CPU, of late: from 0 to 1.
-    share: f64,
+    admitted_ns: u64,
+    /// Recent average share of one CPU in use, from 0 to 1.
+    cpu_share: f64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
     sampler: ThreadSampler,
 }
 
-impl<W: Work> SchedulerLoop<W> {
-    fn new(pool: Arc<Pool<W>>, hooks: SchedulerHooks, stop: Arc<AtomicBool>) -> Self {
+impl SchedulerLoop {
+    fn new(pool: Arc<Pool>, hooks: SchedulerHooks, stop: Arc<AtomicBool>) -> Self {
         let now = clock::now_ns();
         Self {
             interval_ns: pool.config.stall_ns,
@@ -148,8 +146,8 @@ impl<W: Work> SchedulerLoop<W> {
             narrow_ns: NARROW_NS,
             narrowed: false,
             preempted_ns: 0,
-            guest_ns: 0,
-            share: 0.0,
+            admitted_ns: 0,
+            cpu_share: 0.0,
             shrink_at_ns: None,
             orphan_at_ns: None,
             sampler: ThreadSampler::default(),
@@ -159,8 +157,8 @@ impl<W: Work> SchedulerLoop<W> {
     fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let timeout = self.timeout();
-            let (rung, received) = self.sleep(timeout);
-            if rung {
+            let (notified, received) = self.sleep(timeout);
+            if notified {
                 self.pool.event_fd.clear();
             }
             if received {
@@ -214,14 +212,14 @@ impl<W: Work> SchedulerLoop<W> {
             });
         }
         if received.lost > 0 {
-            (self.hooks.report)(
-                "a line of the supervisor could not be read: the jobs of a worker that died are \
+            log::warn(
+                "a message of the supervisor could not be read: the jobs of a worker that died are \
                  recovered when its lease ends",
             );
         }
         if received.end {
-            let idle_timer = self.hooks.orphan_exit.as_nanos() as u64;
-            self.orphan_at_ns = Some(clock::now_ns() + idle_timer);
+            let grace_ns = self.hooks.orphan_exit.as_nanos() as u64;
+            self.orphan_at_ns = Some(clock::now_ns() + grace_ns);
             self.pool.events.post(SupportEvent::Orphan);
         }
     }
@@ -231,22 +229,22 @@ impl<W: Work> SchedulerLoop<W> {
         self.pool.counters.looks.fetch_add(1, Relaxed);
         let elapsed = now.saturating_sub(self.looked_ns);
         self.looked_ns = now;
-        let Observation { mut readings, sample, takes, finished, oldest_ns, rouse_age_ns } =
+        let Observation { mut readings, sample, takes, finished, oldest_ns, since_wake_ns } =
             self.read(now);
         if readings.waiting == 0 {
             self.nothing_waits(elapsed);
             return;
         }
         self.empty_looks = 0;
-        let nobody_comes = readings.waking == 0 || rouse_age_ns >= ARRIVAL_NS;
-        // Only a unit that waited all the time proves that the time was lost.
+        let none_arrives = readings.waking == 0 || since_wake_ns >= ARRIVAL_NS;
+        // Time is lost only if some work waited all of it.
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
         let lost = used < UNUSED && elapsed >= self.pool.config.stall_ns / 2;
-        // A thread that lost its CPU to a neighbour has not blocked, and would use it.
+        // A thread that lost its CPU to another process has not blocked: it would use it.
         let wanted = (used < if readings.interactive_waiting { UNUSED } else { CPU_SATURATED })
             && sample.iter().any(|thread| thread.probe.is_runnable());
-        readings.stalled = lost && !wanted && nobody_comes && waited;
+        readings.stalled = lost && !wanted && none_arrives && waited;
         readings.cpu_saturated =
             !readings.interactive_waiting && self.is_cpu_saturated(used, wanted, elapsed);
         self.note_stall(readings.stalled, now);
@@ -264,8 +262,8 @@ impl<W: Work> SchedulerLoop<W> {
             }
         }
         if decision.admit_one && !readings.interactive_waiting {
-            // It stays for a while: what waits behind it may be quick.
-            (self.guest_ns, self.calm_since_ns) = (now, now);
+            // The width stays for a while: what waits behind this work may be quick.
+            (self.admitted_ns, self.calm_since_ns) = (now, now);
         }
         self.pool.slot().hogged.store(u32::from(decision.preempt), Relaxed);
         if decision.width != readings.width || decision.wake + decision.spawn > 0 {
@@ -274,14 +272,19 @@ impl<W: Work> SchedulerLoop<W> {
         if decision.preempt {
             self.preempt(now);
         }
-        self.pace(interval_factor(&readings, takes, self.pool.config.stall_ns, tuning.preempt_ns));
+        self.slow_down(interval_factor(
+            &readings,
+            takes,
+            self.pool.config.stall_ns,
+            tuning.preempt_ns,
+        ));
     }
 
     /// Readings under one lock, and the threads worth looking at.
-    fn read(&mut self, now: u64) -> Observation<W::Label> {
-        let mut old = Vec::new();
+    fn read(&mut self, now: u64) -> Observation {
+        let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
-        state.queue.expire_all(now, &mut old);
+        state.queue.expire_all(now, &mut expired);
         self.pool.publish(&state);
         let oldest_ns = state.queue.oldest_age_ns(now);
         self.pool.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
@@ -289,8 +292,8 @@ impl<W: Work> SchedulerLoop<W> {
         self.taken = state.taken;
         let readings = Readings {
             waiting: state.queue.len(),
-            interactive_waiting: state.queue.len_of(0) > 0,
-            since_admit_ns: now.saturating_sub(self.guest_ns),
+            interactive_waiting: state.queue.interactive_len() > 0,
+            since_admit_ns: now.saturating_sub(self.admitted_ns),
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
             awake: state.awake,
             waking: state.waking,
@@ -302,14 +305,14 @@ impl<W: Work> SchedulerLoop<W> {
         let sample =
             if readings.waiting > 0 { self.sampler.pick(&state.threads) } else { Vec::new() };
         let finished = state.finished;
-        let rouse_age_ns = now.saturating_sub(state.last_wake_ns);
+        let since_wake_ns = now.saturating_sub(state.last_wake_ns);
         drop(state);
-        self.pool.shed(old, Shed::Old);
-        Observation { readings, sample, takes, finished, oldest_ns, rouse_age_ns }
+        expired.into_iter().for_each(|work| work.release());
+        Observation { readings, sample, takes, finished, oldest_ns, since_wake_ns }
     }
 
     /// The share of one CPU that the sampled threads used since the last look.
-    fn cpu_used(&mut self, sample: &[Arc<ThreadRecord<W::Label>>], elapsed_ns: u64) -> f64 {
+    fn cpu_used(&mut self, sample: &[Arc<ThreadRecord>], elapsed_ns: u64) -> f64 {
         let mut used = 0;
         let (mut most, mut runner) = (0, self.sampler.last_runner);
         for thread in sample {
@@ -323,13 +326,13 @@ impl<W: Work> SchedulerLoop<W> {
         used as f64 / elapsed_ns.max(1) as f64
     }
 
-    /// Whether the CPU was used nearly all the time, or `wanted`, on the average
-    /// of `preempt_ns` or so.
+    /// Whether the CPU was used, or `wanted`, nearly all the time, averaged over
+    /// about `preempt_ns`.
     fn is_cpu_saturated(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
         let share = if wanted || used >= CPU_SATURATED { 1.0 } else { used };
         let weight = elapsed_ns as f64 / self.pool.config.preempt_ns as f64;
-        self.share += (share - self.share) * weight.min(1.0);
-        self.share >= CPU_SATURATED
+        self.cpu_share += (share - self.cpu_share) * weight.min(1.0);
+        self.cpu_share >= CPU_SATURATED
     }
 
     fn note_stall(&mut self, stalled: bool, now: u64) {
@@ -353,16 +356,16 @@ impl<W: Work> SchedulerLoop<W> {
         }
     }
 
-    fn pace(&mut self, factor_max: u64) {
+    fn slow_down(&mut self, factor_max: u64) {
         self.interval_ns = (self.interval_ns * 2).min(self.pool.config.stall_ns * factor_max);
     }
 
     fn nothing_waits(&mut self, elapsed_ns: u64) {
         self.stalled_looks = 0;
-        // Time with nothing to do is not time that proves calm.
+        // Time with nothing to do does not count as time without a stall.
         self.calm_since_ns += elapsed_ns.min(clock::now_ns() - self.calm_since_ns);
         self.empty_looks += 1;
-        self.pace(INTERVAL_FACTOR_MAX);
+        self.slow_down(INTERVAL_FACTOR_MAX);
         if self.empty_looks < EMPTY_LOOKS {
             return;
         }
@@ -370,21 +373,19 @@ impl<W: Work> SchedulerLoop<W> {
         self.interval_ns = self.pool.config.stall_ns;
         self.pool.slot().hogged.store(0, Relaxed);
         self.pool.armed.store(false, Ordering::Release);
-        // A push between the look and the store would find nobody looking.
+        // A push between the look and the store would wake nobody.
         if !self.pool.state.lock().queue.is_empty() {
             self.pool.armed.store(true, Ordering::Release);
         }
     }
 
-    /// What goes by the clock rather than by the queue.
+    /// Does what is due by the clock rather than by the queue.
     fn keep_time(&mut self) {
         let now = clock::now_ns();
-        self.report_unheard();
-        self.pool.end_idle_wait(now);
+        self.report_unfetched();
+        self.pool.post_idle_if_due(now);
         if self.orphan_at_ns.is_some_and(|at| now >= at) {
-            (self.hooks.report)(
-                "supervisor is gone and this worker did not finish in time: leaving",
-            );
+            log::warn("the supervisor is gone and this worker did not finish in time: exiting");
             // SAFETY: ends the process at once, as intended.
             unsafe { libc::_exit(1) };
         }
@@ -403,13 +404,14 @@ impl<W: Work> SchedulerLoop<W> {
         }
     }
 
-    fn report_unheard(&self) {
-        for id in self.pool.events.take_unfetched(UNFETCHED_NS) {
-            let running = self.pool.running().into_iter().find(|running| running.id == id);
+    fn report_unfetched(&self) {
+        for (role, id) in self.pool.events.take_unfetched(UNFETCHED_NS) {
+            let found = |running: &Running| running.id == id && running.role == role.name();
+            let running = self.pool.running().into_iter().find(found);
             let line = match running {
                 Some(r) => format!(
-                    "late: {} runs since {} ms in thread {} (tid {}); no backtrace, the GVL was not \
-                     to be had within 1 s; CPU {} ms, sleeps in {}",
+                    "late: {} has been running for {} ms in thread {} (tid {}); no backtrace, because \
+                     the GVL could not be had within 1 s; CPU {} ms, sleeps in {}",
                     r.what,
                     r.age_ms,
                     r.thread,
@@ -417,9 +419,9 @@ impl<W: Work> SchedulerLoop<W> {
                     r.cpu_ms,
                     r.wait_channel.as_deref().unwrap_or("nothing (it runs)"),
                 ),
-                None => format!("late: unit {id} ended before it could be reported"),
+                None => format!("late: request {id} ended before it could be reported"),
             };
-            (self.hooks.report)(&line);
+            log::warn(&line);
         }
     }
 }

@@ -1,50 +1,75 @@
-//! An thread: one Ruby thread of the pool, as Rust sees it.
+//! One Ruby thread of the pool, as Rust sees it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use crossbeam_utils::sync::Unparker;
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use crate::pool::probe::ThreadProbe;
+use crate::work::Work;
 
-/// A unit that an thread is running.
-pub struct Current<L> {
-    /// What it is.
-    pub label: L,
-    /// When it was taken, in ns of the clock.
-    pub since_ns: u64,
-}
-
-/// One thread. Shared by its own thread, the pool and the scheduler.
-pub struct ThreadRecord<L> {
+/// One thread. Shared by the thread itself, the pool and the scheduler.
+pub struct ThreadRecord {
     /// Place in the pool's list, and the thread's name in logs.
     pub index: usize,
     /// Reads the thread from outside.
     pub probe: ThreadProbe,
     /// Ends the thread's wait. A wake given before the wait is kept.
     pub unparker: Unparker,
-    /// What it runs now.
-    pub current: Mutex<Option<Current<L>>>,
+    /// What it runs now, and since when (ns of the clock).
+    pub current: Mutex<Option<(Arc<dyn Work>, u64)>>,
     /// Whether it waits for work.
     pub parked: AtomicBool,
     /// CPU clock in ns at the scheduler's last look.
     pub cpu_seen_ns: AtomicU64,
 }
 
-impl<L> ThreadRecord<L> {
-    /// CPU time in ns used since the last call, 0 for a thread that stood still.
+impl ThreadRecord {
+    /// A record of the calling thread.
+    pub fn current(index: usize, unparker: Unparker) -> Self {
+        Self {
+            index,
+            probe: ThreadProbe::current(),
+            unparker,
+            current: Mutex::new(None),
+            parked: AtomicBool::new(false),
+            cpu_seen_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// CPU time in ns used since the last call.
     pub fn cpu_since_last_look_ns(&self) -> u64 {
         let Some(now) = self.probe.cpu_ns() else { return 0 };
         now.saturating_sub(self.cpu_seen_ns.swap(now, Relaxed))
     }
+
+    /// What the thread runs; `None` while it runs nothing.
+    pub fn running(&self, now_ns: u64) -> Option<Running> {
+        let current = self.current.lock();
+        let (work, since_ns) = current.as_ref()?;
+        Some(Running {
+            role: work.role().name(),
+            id: work.id(),
+            what: work.describe(),
+            age_ms: now_ns.saturating_sub(*since_ns) / 1_000_000,
+            thread: self.index,
+            tid: self.probe.tid(),
+            cpu_ms: self.probe.cpu_ns().unwrap_or(0) / 1_000_000,
+            wait_channel: self.probe.wait_channel(),
+        })
+    }
 }
 
-/// One line of the list of what is running.
-#[derive(Clone, Debug)]
+/// One entry of the list of what is running.
+#[derive(Clone, Debug, Serialize)]
 pub struct Running {
-    /// The unit's number.
+    /// The engine it belongs to: `web`, `jobs` or `streams`.
+    pub role: &'static str,
+    /// Its number, unique within its engine.
     pub id: u64,
-    /// What it is, as `GET /orders`.
+    /// One line that a person recognises, such as `GET /orders`.
     pub what: String,
     /// How long it has been running, in ms.
     pub age_ms: u64,
@@ -54,6 +79,6 @@ pub struct Running {
     pub tid: i32,
     /// CPU time in ms the thread has used in its life.
     pub cpu_ms: u64,
-    /// Where in the kernel it sleeps, when it does and the kernel tells.
+    /// The kernel function in which it sleeps, where the kernel tells.
     pub wait_channel: Option<String>,
 }

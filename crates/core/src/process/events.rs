@@ -1,5 +1,5 @@
-//! What Rust has to say to Ruby outside the units of work: one bounded list of
-//! events that the guardian, a Ruby thread outside the pool, waits for.
+//! Events for the support thread, a Ruby thread outside the pool: one bounded
+//! list through which Rust asks Ruby for everything that is no unit of work.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,38 +7,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
+use crate::work::Role;
 
 /// Events kept at most; past it the oldest report is dropped and counted.
 const EVENTS_MAX: usize = 256;
 
-/// One message to the guardian.
+/// One message to the support thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SupportEvent {
     /// Start this many pool threads.
     Spawn(usize),
-    /// A unit runs past its time: its number, and when it was reported (ns).
-    Late(u64, u64),
+    /// Work runs past its time: its role and number, and when it was reported (ns).
+    Late(Role, u64, u64),
     /// The supervisor asks whether Ruby is alive.
     Ping,
     /// The supervisor is gone.
     Orphan,
-    /// A sibling died: the JSON by which the supervisor names what it ran.
+    /// A sibling died: the supervisor's JSON that names what it ran.
     Recover(String),
-    /// Somebody left a signal for this process in the store: its name.
+    /// A signal was left for this process in the store: its name.
     Signal(String),
-    /// The supervisor wants something done: JSON.
+    /// A command of the supervisor: JSON.
     Order(String),
-    /// Collections have taken place whose summaries wait to be fetched.
+    /// Collections have taken place whose summaries can be fetched.
     Collections,
-    /// Ruby wants a full collection, and nobody comes to do it.
+    /// Ruby wants a full collection, and no pool thread comes to do it.
     FullWanted,
-    /// Nothing was run or waited for as long as [`crate::pool::Pool::ask_idle`] said.
+    /// The time of [`crate::pool::Pool::set_idle_timer`] has passed without work.
     Idle,
-    /// The worker stops: the guardian ends.
+    /// The worker stops: the support thread ends.
     Stop,
 }
 
-/// The list. Any thread posts; the guardian waits outside the GVL.
+/// The list. Any thread posts; the support thread waits outside the GVL.
 #[derive(Default)]
 pub struct SupportEvents {
     events: Mutex<VecDeque<SupportEvent>>,
@@ -47,8 +48,9 @@ pub struct SupportEvents {
 }
 
 impl SupportEvents {
-    /// Adds an event. Spawns and pings join with one already waiting. In a
-    /// full list a report makes room; a signal or an order is left out.
+    /// Adds an event, unless an equal one waits; spawns are added up. In a full
+    /// list the oldest late report makes room; without one, a signal or an order
+    /// is dropped.
     pub fn post(&self, event: SupportEvent) {
         let mut events = self.events.lock();
         match &event {
@@ -67,8 +69,9 @@ impl SupportEvents {
             | SupportEvent::Collections
             | SupportEvent::FullWanted
             | SupportEvent::Idle
-                if events.contains(&event) => {}
-            SupportEvent::Recover(_) | SupportEvent::Signal(_) | SupportEvent::Order(_)
+            | SupportEvent::Recover(_)
+            | SupportEvent::Signal(_)
+            | SupportEvent::Order(_)
                 if events.contains(&event) => {}
             _ => {
                 if events.len() >= EVENTS_MAX {
@@ -85,10 +88,10 @@ impl SupportEvents {
         self.posted.notify_one();
     }
 
-    /// Blocks until an event is there (true) or [`SupportEvents::interrupt`] (false).
-    /// The caller has released the GVL, and takes the event with
-    /// [`SupportEvents::poll`] once it has it back: a report that Ruby could not fetch
-    /// must stay where [`SupportEvents::take_unfetched`] finds it.
+    /// Blocks until an event waits (true) or [`SupportEvents::interrupt`] is called
+    /// (false). The caller has released the GVL and takes the event with
+    /// [`SupportEvents::poll`] once it has it back: until then
+    /// [`SupportEvents::take_unfetched`] finds a report that Ruby could not fetch.
     pub fn wait(&self) -> bool {
         let mut events = self.events.lock();
         loop {
@@ -107,21 +110,21 @@ impl SupportEvents {
         self.events.lock().pop_front()
     }
 
-    /// Ends a [`SupportEvents::wait`] early; kept if none waits yet.
+    /// Ends a [`SupportEvents::wait`] early; kept for the next one when none waits.
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Release);
         let _held = self.events.lock();
         self.posted.notify_all();
     }
 
-    /// Takes out the reports that Ruby did not fetch within `limit_ns`: it
-    /// could not get the GVL. Answers their units' numbers.
-    pub fn take_unfetched(&self, limit_ns: u64) -> Vec<u64> {
+    /// Takes out the late reports that Ruby did not fetch within `limit_ns`,
+    /// because it could not get the GVL. Answers role and number of their work.
+    pub fn take_unfetched(&self, limit_ns: u64) -> Vec<(Role, u64)> {
         let now = clock::now_ns();
         let mut unfetched = vec![];
         self.events.lock().retain(|event| match event {
-            SupportEvent::Late(id, at) if now.saturating_sub(*at) >= limit_ns => {
-                unfetched.push(*id);
+            SupportEvent::Late(role, id, at) if now.saturating_sub(*at) >= limit_ns => {
+                unfetched.push((*role, *id));
                 false
             }
             _ => true,
@@ -132,7 +135,7 @@ impl SupportEvents {
     /// When the first report becomes unfetched, in ns of the clock.
     pub fn next_unfetched_ns(&self, limit_ns: u64) -> Option<u64> {
         self.events.lock().iter().find_map(|event| match event {
-            SupportEvent::Late(_, at) => Some(at + limit_ns),
+            SupportEvent::Late(_, _, at) => Some(at + limit_ns),
             _ => None,
         })
     }
@@ -164,11 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_was_only_waited_for_is_unheard() {
+    fn a_report_stays_unfetched_until_it_is_polled() {
         let events = SupportEvents::default();
-        events.post(SupportEvent::Late(7, 0));
+        events.post(SupportEvent::Late(Role::Web, 7, 0));
         assert!(events.wait());
-        assert_eq!(events.take_unfetched(1), [7]);
+        assert_eq!(events.take_unfetched(1), [(Role::Web, 7)]);
         assert_eq!(events.poll(), None);
     }
 
@@ -177,7 +180,7 @@ mod tests {
         let events = SupportEvents::default();
         events.post(SupportEvent::Orphan);
         for id in 0..1_000 {
-            events.post(SupportEvent::Late(id, 0));
+            events.post(SupportEvent::Late(Role::Web, id, 0));
         }
         assert_eq!(events.poll(), Some(SupportEvent::Orphan));
         assert_eq!(events.take_unfetched(1).len(), EVENTS_MAX - 1);
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_to_the_jobs_of_the_dead_is_never_dropped() {
+    fn the_recovery_of_a_dead_workers_jobs_is_never_dropped() {
         let events = SupportEvents::default();
         for n in 0..EVENTS_MAX {
             events.post(SupportEvent::Recover(n.to_string()));

@@ -15,7 +15,7 @@ use crate::document::{Document, Malformed};
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome};
 use crate::store::{ClaimedJob, Grant, LimitRequest, Result, Store};
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// After so many deaths of workers a job is a suspect.
 pub(super) const SUSPECT_DEATHS: u32 = 2;
@@ -33,14 +33,14 @@ const KEYS_MAX: usize = 10_000;
 /// Admits the jobs that one thread of the engine claims.
 pub(super) struct Admission {
     state: Arc<EngineState>,
-    random: Random,
+    random: Rng,
     /// Limit → jobs denied lately, and since when (s).
     denied: HashMap<String, (u32, f64)>,
 }
 
 impl Admission {
     pub fn new(state: &Arc<EngineState>) -> Self {
-        Self { state: state.clone(), random: Random::new(), denied: HashMap::new() }
+        Self { state: state.clone(), random: Rng::new(), denied: HashMap::new() }
     }
 
     /// Admits claimed jobs. When the limiters fail, all jobs under limits go
@@ -63,7 +63,7 @@ impl Admission {
         let asked =
             if limited.is_empty() { Ok(()) } else { self.acquire(store, limited, &mut any) };
         if any {
-            self.state.sink.flush();
+            self.state.feed.flush();
         }
         asked
     }
@@ -97,7 +97,7 @@ impl Admission {
         locked.running_alone = Some(job.ticket());
         drop(locked);
         if self.submit(job) {
-            self.state.sink.flush();
+            self.state.feed.flush();
         }
     }
 
@@ -133,7 +133,7 @@ impl Admission {
         self.state.counters.malformed.fetch_add(1, Ordering::Relaxed);
         let line =
             format!("jobs: {} (queue {queue}); it is in the dead set unchanged", malformed.0);
-        self.state.sink.warn(&line);
+        self.state.feed.warn(&line);
         let outcome = Outcome::Dead { payload: None, at: wall_s() };
         let ack = Ack { ticket, queue, outcome, effects: None };
         self.state.locked.lock().push_ack(ack);
@@ -159,7 +159,7 @@ impl Admission {
             job.abandon();
             return false;
         }
-        match self.state.sink.submit(job) {
+        match self.state.feed.submit(job) {
             Ok(()) => true,
             Err(job) => {
                 job.abandon();
@@ -222,6 +222,6 @@ impl Admission {
             (*count, *since) = (0, now_s);
         }
         *count += 1;
-        now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.unit())
+        now_s + pause * (1.0 + f64::from(*count / RETRY_GROUP) + self.random.f64())
     }
 }

@@ -9,13 +9,13 @@ use chaton_core::clock;
 use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
-use super::backoff::Backoff;
 use super::job::JobOwner;
 use super::queue_order::QueueOrder;
 use super::state::{EngineState, LockedState};
+use super::store_retry::StoreRetry;
 use crate::outcome::Ack;
 use crate::store::{ClaimReply, ClaimRequest, ClaimedJob, HeldLock, Result, Store, StoreError};
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// Acknowledgements in one round trip, at most.
 const ACKS_MAX: usize = 2000;
@@ -42,7 +42,7 @@ pub(super) struct Fetcher {
     store: Box<dyn Store>,
     order: QueueOrder,
     admission: Admission,
-    backoff: Backoff,
+    store_retry: StoreRetry,
     /// No call before this time (ns).
     retry_at_ns: u64,
     /// A call failed: the store may have claimed jobs for this owner.
@@ -60,12 +60,12 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    pub fn new(state: &Arc<EngineState>, store: Box<dyn Store>, random: Random) -> Self {
+    pub fn new(state: &Arc<EngineState>, store: Box<dyn Store>, random: Rng) -> Self {
         let config = &state.config;
         Self {
             order: QueueOrder::new(config.queues.clone(), config.mode, random),
             admission: Admission::new(state),
-            backoff: Backoff::new(config.retry_max),
+            store_retry: StoreRetry::new(config.retry_max),
             state: state.clone(),
             store,
             retry_at_ns: 0,
@@ -158,7 +158,7 @@ impl Fetcher {
         let service_ns = self.state.locked.lock().service_ns;
         let ahead_ns = config.prefetch.as_nanos() as f64 + self.rtt_ns;
         let ahead = if service_ns > 0.0 { running / service_ns * ahead_ns } else { 0.0 };
-        let free = self.state.sink.idle_threads();
+        let free = self.state.feed.idle_threads();
         if self.held_up {
             return free.min(config.prefetch_max);
         }
@@ -203,12 +203,12 @@ impl Fetcher {
             Ok(reply) => self.on_reply(&plan, reply),
             Err(error) => self.on_failure(plan, &error),
         }
-        self.state.idle_cond.notify_all();
+        self.state.idle_wait.changed();
     }
 
     fn on_reply(&mut self, plan: &FetchPlan, reply: ClaimReply) {
         self.retry_at_ns = 0;
-        self.state.warn(self.backoff.worked("claim"));
+        self.state.warn(self.store_retry.succeeded("claim"));
         let counters = &self.state.counters;
         counters.round_trips.fetch_add(1, Ordering::Relaxed);
         counters.fenced.fetch_add(reply.fenced as u64, Ordering::Relaxed);
@@ -259,7 +259,7 @@ impl Fetcher {
 
     fn note_failure(&mut self, error: &StoreError) {
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
-        let (pause, line) = self.backoff.failed("claim", error);
+        let (pause, line) = self.store_retry.failed("claim", error);
         self.state.warn(line);
         self.retry_at_ns = clock::now_ns() + pause.as_nanos() as u64;
     }
@@ -309,7 +309,7 @@ impl Fetcher {
     }
 
     fn return_unstarted(&self) {
-        let waiting = self.state.sink.take_waiting();
+        let waiting = self.state.feed.take_waiting();
         let count = waiting.len() as u64;
         waiting.into_iter().for_each(|job| job.abandon());
         self.state.counters.given_back.fetch_add(count, Ordering::Relaxed);
@@ -338,7 +338,7 @@ impl Fetcher {
         let unstarted = self.state.unstarted.load(Ordering::SeqCst);
         let claims = self.state.may_claim(locked)
             && unstarted <= self.state.low_water.load(Ordering::Relaxed)
-            && self.state.sink.idle_threads() > unstarted;
+            && self.state.feed.idle_threads() > unstarted;
         claims
             || locked.preempt
             || locked.reconcile

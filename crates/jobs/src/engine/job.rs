@@ -1,17 +1,14 @@
 //! One claimed job, shared by the engine and the thread that runs it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use chaton_core::clock;
+use chaton_core::work::{AtomicWorkState, Role, Work, WorkState};
 
 use crate::document::Document;
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome, SideEffects};
-
-const WAITING: u8 = 0;
-const STARTED: u8 = 1;
-const ENDED: u8 = 2;
 
 /// What a job needs of the engine that claimed it. The engine's state holds
 /// its jobs; with this trait they need not import it.
@@ -35,7 +32,7 @@ pub struct Job {
     ticket: u64,
     queue: Arc<str>,
     due: bool,
-    phase: AtomicU8,
+    state: AtomicWorkState,
     thread: AtomicU32,
     started_ns: AtomicU64,
     started_s: AtomicU64,
@@ -58,7 +55,7 @@ impl Job {
             ticket,
             queue,
             due,
-            phase: AtomicU8::new(WAITING),
+            state: AtomicWorkState::default(),
             thread: AtomicU32::new(0),
             started_ns: AtomicU64::new(0),
             started_s: AtomicU64::new(0),
@@ -93,16 +90,14 @@ impl Job {
     /// Whether it may be started: it has not ended, and the engine still holds
     /// its lease. After that another process may have reclaimed the job.
     pub fn may_start(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == WAITING && self.owner.holds_lease()
+        self.state.get() == WorkState::Waiting && self.owner.holds_lease()
     }
 
     /// A thread begins to run it.
     pub fn start(&self, thread: usize) {
         self.started_ns.store(clock::now_ns(), Ordering::Relaxed);
         self.thread.store(thread as u32, Ordering::Relaxed);
-        let started =
-            self.phase.compare_exchange(WAITING, STARTED, Ordering::AcqRel, Ordering::Acquire);
-        if started.is_err() {
+        if !self.state.start() {
             return;
         }
         self.started_s.store(self.owner.coarse_now_s(), Ordering::Relaxed);
@@ -113,11 +108,11 @@ impl Job {
 
     /// Ends it. `false`: it had ended before, and nothing was done.
     pub fn finish(&self, outcome: Outcome) -> bool {
-        let was = self.phase.swap(ENDED, Ordering::AcqRel);
-        if was == ENDED {
+        let before = self.state.finish();
+        if before == WorkState::Finished {
             return false;
         }
-        let ran_ns = (was == STARTED)
+        let ran_ns = (before == WorkState::Running)
             .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
         self.owner.job_ended(self.ack(outcome), ran_ns);
         true
@@ -130,12 +125,12 @@ impl Job {
 
     /// Whether it has not ended.
     pub fn is_open(&self) -> bool {
-        self.phase.load(Ordering::Acquire) != ENDED
+        self.state.get() != WorkState::Finished
     }
 
     /// Whether a thread runs it.
     pub fn is_running(&self) -> bool {
-        self.phase.load(Ordering::Acquire) == STARTED
+        self.state.get() == WorkState::Running
     }
 
     /// Whether it was cancelled.
@@ -150,16 +145,6 @@ impl Job {
             let ran = clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed));
             self.is_running() && ran as f64 / 1e9 > deadline
         })
-    }
-
-    /// One line for people.
-    pub fn describe(&self) -> String {
-        format!("{} jid={} queue={}", self.doc.class(), self.doc.jid(), self.queue)
-    }
-
-    /// Number, unique in this engine.
-    pub fn id(&self) -> u64 {
-        self.ticket
     }
 
     /// Number of the thread that runs it.
@@ -196,5 +181,27 @@ impl Job {
             .flatten();
         let queue = if self.due { Arc::from("") } else { self.queue.clone() };
         Ack { ticket: self.ticket, queue, outcome, effects }
+    }
+}
+
+impl Work for Job {
+    fn role(&self) -> Role {
+        Role::Jobs
+    }
+
+    fn id(&self) -> u64 {
+        self.ticket
+    }
+
+    fn describe(&self) -> String {
+        format!("{} jid={} queue={}", self.doc.class(), self.doc.jid(), self.queue)
+    }
+
+    fn bytes(&self) -> usize {
+        self.doc.payload().len()
+    }
+
+    fn release(self: Arc<Self>) {
+        self.abandon();
     }
 }

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::admission::Admission;
-use super::backoff::Backoff;
 use super::job::JobOwner;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
 use super::report;
 use super::state::{EngineState, LockedState};
+use super::store_retry::StoreRetry;
 use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
 use chaton_core::clock::{boot_ns, wall_s};
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// Checks for dead owners in the time of one lease.
 const SCANS_PER_LEASE: u32 = 4;
@@ -31,8 +31,8 @@ pub(super) struct Maintenance {
     state: Arc<EngineState>,
     store: Box<dyn Store>,
     admission: Admission,
-    backoff: Backoff,
-    random: Random,
+    store_retry: StoreRetry,
+    random: Rng,
     /// The store can only be used from this machine.
     local: bool,
     retry_at_s: f64,
@@ -52,8 +52,8 @@ impl Maintenance {
         let now_s = wall_s();
         Self {
             admission: Admission::new(state),
-            backoff: Backoff::new(state.config.retry_max),
-            random: Random::new(),
+            store_retry: StoreRetry::new(state.config.retry_max),
+            random: Rng::new(),
             local,
             retry_at_s: 0.0,
             heartbeat_at_s: 0.0,
@@ -98,7 +98,7 @@ impl Maintenance {
         match self.do_due(now_s) {
             Ok(()) => {
                 self.retry_at_s = 0.0;
-                self.state.warn(self.backoff.worked("heartbeat"));
+                self.state.warn(self.store_retry.succeeded("heartbeat"));
                 self.next_at()
             }
             Err(error) => {
@@ -116,7 +116,7 @@ impl Maintenance {
     fn failed(&mut self, error: &StoreError) {
         self.healthy_since_ns = 0;
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
-        let (pause, line) = self.backoff.failed("heartbeat", error);
+        let (pause, line) = self.store_retry.failed("heartbeat", error);
         self.state.warn(line);
         self.retry_at_s = wall_s() + pause.as_secs_f64();
     }
@@ -194,7 +194,7 @@ impl Maintenance {
             // Claims wait for a valid lease.
             state.wake_fetcher();
         }
-        reply.signals.iter().for_each(|signal| state.sink.signal(signal));
+        reply.signals.iter().for_each(|signal| state.feed.signal(signal));
         self.heartbeat_at_s = now_s + self.heartbeat_s();
         Ok(())
     }
@@ -234,9 +234,9 @@ impl Maintenance {
         let counters = &self.state.counters;
         counters.recovered.fetch_add(reclaimed.returned as u64, Ordering::Relaxed);
         counters.poisoned.fetch_add(reclaimed.lines.len() as u64, Ordering::Relaxed);
-        reclaimed.lines.iter().for_each(|line| self.state.sink.warn(line));
+        reclaimed.lines.iter().for_each(|line| self.state.feed.warn(line));
         if reclaimed.returned + reclaimed.dead > 0 {
-            self.state.sink.warn(&format!(
+            self.state.feed.warn(&format!(
                 "jobs: {} died{}; {} of its jobs are back in their queues",
                 death.identity,
                 death.cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default(),
@@ -300,7 +300,7 @@ impl Maintenance {
         locked.reconcile |= lost;
         drop(locked);
         self.state.fetcher_cond.notify_one();
-        self.state.idle_cond.notify_all();
+        self.state.idle_wait.changed();
         taken
     }
 
@@ -351,7 +351,7 @@ impl Maintenance {
             self.store.forget(&name).map(|_| ())
         });
         if let Err(error) = result {
-            self.state.sink.warn(&format!(
+            self.state.feed.warn(&format!(
                 "jobs: this process could not be removed from the store: {error}; its lease will run out"
             ));
         }
@@ -359,6 +359,6 @@ impl Maintenance {
 }
 
 /// 24 hexadecimal digits, as Sidekiq's.
-fn jid(random: &mut Random) -> String {
-    format!("{:016x}{:08x}", random.draw(), random.draw() >> 32)
+fn jid(random: &mut Rng) -> String {
+    format!("{:016x}{:08x}", random.u64(..), random.u64(..) >> 32)
 }

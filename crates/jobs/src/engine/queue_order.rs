@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::config::QueueMode;
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// The queues and their mode.
 pub struct QueueOrder {
     queues: Vec<(Arc<str>, u32)>,
     mode: QueueMode,
-    random: Random,
+    random: Rng,
 }
 
 impl QueueOrder {
-    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: QueueMode, random: Random) -> Self {
+    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: QueueMode, random: Rng) -> Self {
         Self { queues, mode, random }
     }
 
@@ -28,7 +28,7 @@ impl QueueOrder {
                 .iter()
                 .map(|(name, weight)| {
                     let weight = if mode == QueueMode::Random { 1 } else { (*weight).max(1) };
-                    (self.random.unit().powf(1.0 / f64::from(weight)), name)
+                    (self.random.f64().powf(1.0 / f64::from(weight)), name)
                 })
                 .collect(),
         };
@@ -58,7 +58,7 @@ mod tests {
 
     fn order(mode: QueueMode) -> QueueOrder {
         let queues = [("a", 6), ("b", 3), ("c", 1)].map(|(name, weight)| (Arc::from(name), weight));
-        QueueOrder::new(queues.to_vec(), mode, Random::seeded(7))
+        QueueOrder::new(queues.to_vec(), mode, Rng::with_seed(7))
     }
 
     fn firsts(mode: QueueMode) -> [usize; 3] {

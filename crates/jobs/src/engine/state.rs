@@ -3,16 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use chaton_core::clock::{boot_ns, now_ns, wall_s};
+use chaton_core::engine::Feed;
+use chaton_core::idle_wait::IdleWait;
 use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
 use super::job::{Job, JobOwner};
 use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
-use super::sink::Sink;
 use super::stats::JobCounters;
 use crate::store::{Ack, Interrupt};
 
@@ -97,16 +97,14 @@ impl LockedState {
 pub struct EngineState {
     pub(super) config: Config,
     pub(super) identity: OwnerIdentity,
-    pub(super) sink: Arc<dyn Sink>,
+    pub(super) feed: Arc<dyn Feed<Job>>,
     pub(super) locked: Mutex<LockedState>,
     /// Wakes the fetcher.
     pub(super) fetcher_cond: Condvar,
     /// Wakes the maintenance thread.
     pub(super) maintenance_cond: Condvar,
-    /// Wakes [`EngineState::wait_idle`].
-    pub(super) idle_cond: Condvar,
-    /// Ends [`EngineState::wait_idle`] early.
-    pub(super) idle_wait_interrupted: AtomicBool,
+    /// Waits until the engine is idle.
+    pub(super) idle_wait: IdleWait,
     /// The fetcher waits (set under the mutex).
     pub(super) fetcher_waits: AtomicBool,
     /// Claimed, not started.
@@ -128,17 +126,20 @@ pub struct EngineState {
 }
 
 impl EngineState {
-    pub(super) fn new(config: Config, identity: OwnerIdentity, sink: Arc<dyn Sink>) -> Arc<Self> {
+    pub(super) fn new(
+        config: Config,
+        identity: OwnerIdentity,
+        feed: Arc<dyn Feed<Job>>,
+    ) -> Arc<Self> {
         let locked = LockedState { next_ticket: 1, due_at: Some(0.0), ..LockedState::default() };
         Arc::new(Self {
             config,
             identity,
-            sink,
+            feed,
             locked: Mutex::new(locked),
             fetcher_cond: Condvar::new(),
             maintenance_cond: Condvar::new(),
-            idle_cond: Condvar::new(),
-            idle_wait_interrupted: AtomicBool::new(false),
+            idle_wait: IdleWait::default(),
             fetcher_waits: AtomicBool::new(false),
             unstarted: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
@@ -192,24 +193,7 @@ impl EngineState {
     }
 
     pub(super) fn warn(&self, line: Option<String>) {
-        line.iter().for_each(|line| self.sink.warn(line));
-    }
-
-    /// Waits until idle; false when the time is up or the wait was interrupted.
-    pub(super) fn wait_idle(&self, timeout: Duration) -> bool {
-        let until = std::time::Instant::now() + timeout;
-        let mut locked = self.locked.lock();
-        loop {
-            if locked.is_idle() {
-                return true;
-            }
-            if self.idle_wait_interrupted.swap(false, Ordering::AcqRel) {
-                return false;
-            }
-            if self.idle_cond.wait_until(&mut locked, until).timed_out() {
-                return locked.is_idle();
-            }
-        }
+        line.iter().for_each(|line| self.feed.warn(line));
     }
 }
 

@@ -1,6 +1,8 @@
-//! JobCounters of the engine.
+//! Counters of the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -8,7 +10,7 @@ macro_rules! counters {
         pub(super) struct JobCounters { $(pub $name: AtomicU64,)* }
 
         /// The engine's gauges and counters at one moment.
-        #[derive(Clone, Copy, Debug, Default)]
+        #[derive(Clone, Copy, Debug, Default, Serialize)]
         pub struct Stats {
             /// Claimed and not started.
             pub unstarted: usize,
@@ -28,13 +30,6 @@ macro_rules! counters {
         impl JobCounters {
             pub fn read(&self) -> Stats {
                 Stats { $($name: self.$name.load(Ordering::Relaxed),)* ..Stats::default() }
-            }
-        }
-
-        impl Stats {
-            /// Names and values of the totals.
-            pub fn totals(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name),)*]
             }
         }
     };

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::backoff::Backoff;
 use super::queue_order::QueueOrder;
 use super::state::EngineState;
+use super::store_retry::StoreRetry;
 use crate::store::{Result, StoreEvent, StoreWatch};
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// Longest wait for a change; then the connection is checked.
 const WAIT_MAX: Duration = Duration::from_secs(30);
@@ -21,15 +21,15 @@ pub(super) struct Watcher {
     state: Arc<EngineState>,
     watch: Box<dyn StoreWatch>,
     order: QueueOrder,
-    backoff: Backoff,
+    store_retry: StoreRetry,
 }
 
 impl Watcher {
     pub fn new(state: &Arc<EngineState>, watch: Box<dyn StoreWatch>) -> Self {
         let config = &state.config;
         Self {
-            order: QueueOrder::new(config.queues.clone(), config.mode, Random::new()),
-            backoff: Backoff::new(config.retry_max),
+            order: QueueOrder::new(config.queues.clone(), config.mode, Rng::new()),
+            store_retry: StoreRetry::new(config.retry_max),
             state: state.clone(),
             watch,
         }
@@ -39,9 +39,9 @@ impl Watcher {
     pub fn run(mut self) {
         while !self.state.locked.lock().stopping {
             match self.round() {
-                Ok(()) => self.state.warn(self.backoff.worked("watch")),
+                Ok(()) => self.state.warn(self.store_retry.succeeded("watch")),
                 Err(error) => {
-                    let (pause, line) = self.backoff.failed("watch", &error);
+                    let (pause, line) = self.store_retry.failed("watch", &error);
                     self.state.warn(line);
                     self.pause(pause);
                 }

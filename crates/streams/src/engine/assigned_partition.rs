@@ -17,7 +17,7 @@ use crate::batch::{Batch, BatchKind, BatchOutcome, BatchOwner, BatchVerdict};
 use crate::log::{self, Assignment, Commit, ErrorKind, Limits, LogError, Partition, Position};
 use crate::record::Chunk;
 use crate::record::OwnedRecord;
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 struct Inner {
     state: PartitionState,
@@ -60,7 +60,7 @@ impl AssignedPartition {
         assigned: &Assignment,
         generation: u64,
     ) -> Arc<Self> {
-        let state = PartitionState::new(route, assigned, generation, Now::read(), Random::new());
+        let state = PartitionState::new(route, assigned, generation, Now::read(), Rng::new());
         let in_flight = (0..route.settings.lanes()).map(|_| Weak::new()).collect();
         Arc::new(Self {
             partition: assigned.partition.clone(),
@@ -128,7 +128,7 @@ impl AssignedPartition {
     pub fn dead_letter_ended(&self, letter: &PendingDeadLetter, durable: bool) {
         self.inner.lock().state.dead_letter_ended(letter, durable, Now::read());
         self.group.notify();
-        self.group.context.notify_idle();
+        self.group.context.idle_wait.changed();
     }
 
     pub fn seek_done(&self) {
@@ -169,7 +169,7 @@ impl AssignedPartition {
     }
 
     /// Batches in flight no longer count; those that have ended do. Answers how many were running.
-    pub fn give_up(self: &Arc<Self>) -> usize {
+    pub fn give_up(self: &Arc<Self>) -> Vec<u64> {
         let mut inner = self.inner.lock();
         inner.state.give_up(None);
         let running = inner.revoke();
@@ -218,7 +218,7 @@ impl AssignedPartition {
         if notify {
             self.group.notify();
         }
-        self.group.context.notify_idle();
+        self.group.context.idle_wait.changed();
     }
 
     fn needs_thread(&self, inner: &Inner) -> bool {
@@ -250,14 +250,14 @@ impl AssignedPartition {
         let context = &self.group.context;
         for batch in batches {
             let waits = context.room.is_crowded() && !self.room_wait.is_trying();
-            let submitted = if waits { Err(batch) } else { context.sink.submit(batch) };
+            let submitted = if waits { Err(batch) } else { context.feed.submit(batch) };
             if let Err(batch) = submitted {
                 self.inner.lock().state.refused(&batch);
                 context.counters.refused.fetch_add(1, Ordering::Relaxed);
                 context.room.refuse(self.clone());
             }
         }
-        context.sink.flush();
+        context.feed.flush();
     }
 }
 
@@ -283,7 +283,7 @@ impl BatchOwner for AssignedPartition {
             // Whoever sheds it may hold other locks: the group's thread hands it out again.
             let verdict = self.inner.lock().state.finish(batch, outcome, started, now);
             self.group.notify();
-            self.group.context.notify_idle();
+            self.group.context.idle_wait.changed();
             return verdict;
         }
         // Partitions that wait for room come before the next batch of this one.
@@ -335,14 +335,14 @@ impl BatchOwner for AssignedPartition {
 
 impl Inner {
     /// Marks batches in flight as revoked; answers how many were running.
-    fn revoke(&self) -> usize {
+    fn revoke(&self) -> Vec<u64> {
         let in_flight = self.in_flight.iter().filter_map(Weak::upgrade);
         in_flight
             .filter(|batch| batch.kind() == BatchKind::Records && batch.is_open())
-            .map(|batch| {
+            .filter_map(|batch| {
                 batch.revoke();
-                usize::from(batch.is_running())
+                batch.is_running().then(|| batch.id())
             })
-            .sum()
+            .collect()
     }
 }

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::event_fd::EventFd;
-use chaton_core::random::Random;
+use fastrand::Rng;
 use parking_lot::Mutex;
 
-use super::backoff::Backoff;
 use super::context::EngineContext;
 use super::route::Route;
 use super::stats::GroupStats;
 use crate::log::{self, Commit, ErrorKind, TransactionalProducer};
 use crate::record::OwnedRecord;
 use crate::settings::GroupSettings;
+use chaton_core::backoff::Backoff;
 
 /// A consumer group.
 pub(super) struct ConsumerGroup {
@@ -49,7 +49,7 @@ impl ConsumerGroup {
             routes,
             context: context.clone(),
             event_fd: Arc::new(event_fd),
-            dead_letter_backoff: Mutex::new(Backoff::new(context.group_retry_max_ms)),
+            dead_letter_backoff: Mutex::new(context.backoff()),
             asleep: AtomicBool::new(false),
             sleep_until_ns: AtomicU64::new(u64::MAX),
             commit_at_ns: AtomicU64::new(0),
@@ -141,7 +141,7 @@ impl ConsumerGroup {
     pub fn set_committing(&self, yes: bool) {
         self.committing.store(yes, Ordering::SeqCst);
         if !yes {
-            self.context.notify_idle();
+            self.context.idle_wait.changed();
         }
     }
 
@@ -184,7 +184,7 @@ impl ConsumerGroup {
     fn transactional_id(&self, topic: &str) -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let serial = self.context.generations.fetch_add(1, Ordering::Relaxed);
-        let random = Random::new().draw() ^ serial;
+        let random = Rng::new().u64(..) ^ serial;
         let name = &self.settings.name;
         format!("{name}-{topic}-{}-{}-{random:016x}", host.trim(), std::process::id())
     }

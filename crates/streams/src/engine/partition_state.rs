@@ -23,7 +23,7 @@ use super::tracker::{metadata, OffsetRange, Tracker};
 use crate::batch::BatchKind;
 use crate::log::{Assignment, Partition, Position};
 use crate::record_set::{HeldBytes, RecordSet};
-use chaton_core::random::Random;
+use fastrand::Rng;
 use key_lane::{KeyLane, LaneState};
 pub(super) use pending_dead_letter::PendingDeadLetter;
 
@@ -80,7 +80,7 @@ pub(super) struct PartitionState {
     /// Offsets that earlier members have consumed beyond their commit.
     skip: VecDeque<OffsetRange>,
     throttle: Option<TokenBucket>,
-    random: Random,
+    random: Rng,
     held: HeldBytes,
     /// The last lane that got a record without a key.
     keyless_lane: usize,
@@ -99,7 +99,7 @@ impl PartitionState {
         assigned: &Assignment,
         generation: u64,
         now: Now,
-        random: Random,
+        random: Rng,
     ) -> Self {
         let settings = &route.settings;
         let skip = assigned.committed.map(|head| metadata::decode(head, &assigned.metadata));

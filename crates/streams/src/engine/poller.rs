@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::assigned_partition::{AssignedPartition, PartitionActions};
-use super::backoff::Backoff;
 use super::context::EngineContext;
 use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
 use super::partition_state::Now;
 use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position, Producer};
+use chaton_core::backoff::Backoff;
 
 /// After this many rounds without a wait, every partition is fetched again.
 const ROUNDS_BETWEEN_FETCHES: u32 = 64;
@@ -72,7 +72,7 @@ impl Poller {
     pub fn new(partitions: &Arc<GroupPartitions>) -> Self {
         let group = partitions.group.clone();
         let context = group.context.clone();
-        let backoff = || Backoff::new(context.group_retry_max_ms);
+        let backoff = || context.backoff();
         Self {
             member_backoff: backoff(),
             commit_backoff: backoff(),
@@ -139,7 +139,7 @@ impl Poller {
         if over || quiet {
             self.partitions.remove_over();
             // Partitions may have ended in this round, without a batch.
-            self.context.notify_idle();
+            self.context.idle_wait.changed();
         }
         if quiet && self.revocations.is_empty() && self.partitions.all().is_empty() {
             // A quiet member keeps nothing that others could work on, though other groups of the
@@ -195,10 +195,9 @@ impl Poller {
                 any
             }
             Err(error) => {
-                let max_ms = self.context.group_retry_max_ms;
+                let backoff = || self.context.backoff();
                 let retry = self.fetch_retries.entry(partition.generation);
-                let retry =
-                    retry.or_insert_with(|| FetchRetry { backoff: Backoff::new(max_ms), at_ns: 0 });
+                let retry = retry.or_insert_with(|| FetchRetry { backoff: backoff(), at_ns: 0 });
                 let (pause, is_new) = retry.backoff.failed(&error.message);
                 retry.at_ns = now.ns + pause.as_nanos() as u64;
                 let at_ns = retry.at_ns;

@@ -1,9 +1,10 @@
-//! A log in memory with faults on demand, and a sink that tests take batches from.
+//! A log in memory with faults on demand, and a feed that tests take batches from.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod feed;
 pub mod memory;
-pub mod sink;
 
+use chaton_core::engine::Engine as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,13 @@ use chaton_streams::batch::{Batch, BatchKind, BatchOutcome};
 use chaton_streams::engine::{Engine, EngineSettings, GroupRoutes, RouteSettings};
 use chaton_streams::log::RecordLog;
 use chaton_streams::settings::GroupSettings;
+use feed::Queue;
 use memory::MemoryLog;
-use sink::Queue;
 
 /// Longer than anything takes.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// An engine, its log and its sink.
+/// An engine, its log and its feed.
 pub struct EngineHarness {
     pub log: Arc<MemoryLog>,
     pub queue: Arc<Queue>,

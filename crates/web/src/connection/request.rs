@@ -208,7 +208,7 @@ impl Connection {
             BodyError::TooLarge => refuse_request(413, "The request's body is too large."),
             BodyError::Chunk(error) => refuse_request(error.status(), error.reason()),
             BodyError::Spool(error) => {
-                self.shared.sink.warn(&format!(
+                self.shared.feed.warn(&format!(
                     "can't keep the body of {} in a temporary file: {error}; \
                      make room in the directory for temporary files (TMPDIR)",
                     self.exchange.describe()

@@ -106,7 +106,7 @@ impl Connection {
     /// Answers 503 after the request timeout; the Ruby thread goes on.
     fn request_timed_out(&mut self) -> Closing {
         add(&self.shared.counters.late, 1);
-        self.shared.sink.timed_out(&self.exchange);
+        self.shared.feed.report_late(self.exchange.id());
         let response = ErrorResponse::new(503, "The request took too long; try again.")
             .retry_after(self.shared.config.retry_after_s);
         Closing::Error { response, has_head: true }

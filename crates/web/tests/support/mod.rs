@@ -11,7 +11,7 @@ use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, RequestBody, Sink};
+use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind, RequestBody};
 
 pub use client::Client;
 
@@ -50,17 +50,17 @@ impl Threads {
     }
 }
 
-impl Sink for Threads {
+impl chaton_core::engine::Feed<Exchange> for Threads {
     fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
         if self.waiting.fetch_add(1, SeqCst) >= self.room {
             self.waiting.fetch_sub(1, SeqCst);
             return Err(exchange);
         }
-        assert!(exchange.head().header("x-panic").is_none(), "a panic of the sink, as asked");
+        assert!(exchange.head().header("x-panic").is_none(), "a panic of the feed, as asked");
         self.queue.send(exchange).map_err(|lost| lost.0)
     }
 
-    fn timed_out(&self, _: &Arc<Exchange>) {
+    fn report_late(&self, _: u64) {
         self.late.fetch_add(1, SeqCst);
     }
 

@@ -2,61 +2,32 @@
 
 use std::sync::Arc;
 
-use chaton_core::process::events::SupportEvent;
+use chaton_core::engine::PoolFeed;
+use chaton_core::pool::queue::QueueLimits;
+use chaton_core::work::{downcast, Priority, Role};
 use chaton_jobs::cron::Cron;
-use chaton_jobs::engine::{Config, Engine, Job, QueueMode, Sink, WorkerDeath};
+use chaton_jobs::engine::{Config, Engine, Job, QueueMode, WorkerDeath};
 use chaton_jobs::store;
 use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
-use super::job::InFlightSlot;
+use super::job::{InFlightSlot, RbJob};
 use super::options::store_options;
-use super::to_ruby::SymbolHash;
 use crate::convert::seconds;
+use crate::engine::{define_engine, EngineObject};
 use crate::error;
-use crate::feed::Feed;
-use crate::gvl::{check_interrupts, run_whole, wait_for, without_gvl};
+use crate::gvl::{check_interrupts, without_gvl};
 use crate::handle::Handle;
 use crate::in_flight::RbInFlightTable;
-use crate::pool::{PoolParts, RbPool};
+use crate::pool::RbPool;
 use crate::settings::Settings;
-use crate::unit::{Unit, JOBS_LANE};
 
-/// Puts jobs into the pool.
-struct PoolSink(Feed);
-
-fn job_of(unit: Unit) -> Arc<Job> {
-    let Unit::Jobs(job) = unit else { unreachable!("what the pool gives back is what was put in") };
-    job
-}
-
-impl Sink for PoolSink {
-    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
-        self.0.submit(Unit::Jobs(job)).map_err(job_of)
-    }
-
-    /// Ruby is woken once for all jobs of one claim.
-    fn flush(&self) {
-        self.0.flush();
-    }
-
-    fn take_waiting(&self) -> Vec<Arc<Job>> {
-        self.0.take_waiting().into_iter().map(job_of).collect()
-    }
-
-    fn idle_threads(&self) -> usize {
-        self.0.pool.idle_threads()
-    }
-
-    fn warn(&self, message: &str) {
-        crate::pool::report(message);
-    }
-
-    fn signal(&self, name: &str) {
-        self.0.pool.events().post(SupportEvent::Signal(name.to_string()));
-    }
-}
+/// Jobs that may wait where the settings do not say it: twice what is
+/// prefetched at most.
+const JOBS_WAITING_MAX: usize = 2_000;
+/// Bytes of their documents.
+const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The engine as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::Jobs", free_immediately, size)]
@@ -70,7 +41,7 @@ impl RbJobs {
         in_flight: Option<magnus::typed_data::Obj<RbInFlightTable>>,
         settings: RHash,
     ) -> Result<Self, Error> {
-        let parts = pool.0.get()?.clone();
+        let inner = pool.0.get()?;
         let settings = Settings(settings);
         let mut config = config(&settings)?;
         config.supervised = in_flight.is_some();
@@ -85,10 +56,17 @@ impl RbJobs {
         };
         // Before the first job can be taken.
         in_flight.as_ref().inspect(|in_flight| in_flight.clear(slot));
-        let _ = parts
-            .notes
-            .set(Box::leak(Box::new(InFlightSlot { in_flight: in_flight.clone(), slot })));
-        let engine = start_engine(&parts, config, &factory)?;
+        let noted: &'static InFlightSlot =
+            Box::leak(Box::new(InFlightSlot { in_flight: in_flight.clone(), slot }));
+        inner.register(
+            Role::Jobs,
+            Box::new(move |ruby, work, thread| {
+                RbJob::start(ruby, noted, thread, downcast::<Job>(work)?)
+            }),
+        );
+        let limits = queue_limits(&settings)?;
+        let feed = PoolFeed::open(&inner.pool, Role::Jobs, Priority::Background, limits);
+        let engine = start_engine(feed, config, &factory)?;
         in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))
     }
@@ -97,50 +75,9 @@ impl RbJobs {
         Ok(self.0.get()?.identity())
     }
 
-    fn quiet(&self) -> Result<(), Error> {
-        self.0.get()?.quiet();
-        Ok(())
-    }
-
     fn resume(&self) -> Result<(), Error> {
         self.0.get()?.resume();
         Ok(())
-    }
-
-    fn release(&self) -> Result<usize, Error> {
-        Ok(self.0.get()?.release())
-    }
-
-    /// Waits, without the GVL, until nothing runs and every end is written;
-    /// false when time is up.
-    fn wait_idle(&self, timeout_s: f64) -> Result<bool, Error> {
-        let engine = self.0.get()?;
-        let timeout = seconds("timeout_s", timeout_s)?;
-        wait_for(timeout, |left| engine.wait_idle(left), &|| engine.interrupt_wait())
-    }
-
-    fn give_back_running(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        Ok(ruby.ary_from_iter(rb_self.0.get()?.give_back_running()))
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        let engine = self.0.get()?;
-        run_whole(|| engine.stop())
-    }
-
-    fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
-        let stats = rb_self.0.get()?.stats();
-        let mut hash = SymbolHash::new(ruby)
-            .with("unstarted", stats.unstarted)?
-            .with("running", stats.running)?
-            .with("unwritten", stats.unwritten)?
-            .with("service_us", stats.service_us)?
-            .with("quiet", stats.quiet)?
-            .with("holds_lease", stats.holds_lease)?;
-        for (name, total) in stats.totals() {
-            hash = hash.with(name, total)?;
-        }
-        Ok(hash.0)
     }
 
     fn recover(
@@ -154,21 +91,36 @@ impl RbJobs {
     }
 }
 
+impl EngineObject for RbJobs {
+    fn engine(&self) -> Result<&dyn chaton_core::engine::Engine, Error> {
+        Ok(self.0.get()?)
+    }
+}
+
 /// The engine asks its store before it starts; that may take a while.
 fn start_engine(
-    parts: &PoolParts,
+    feed: Arc<PoolFeed<Job>>,
     config: Config,
     factory: &Arc<dyn store::StoreFactory>,
 ) -> Result<Engine, Error> {
-    let sink = PoolSink(Feed::new(parts, JOBS_LANE));
-    let mut given = Some((config, Arc::new(sink)));
+    let mut arguments = Some((config, feed));
     loop {
-        let begin = || given.take().map(|(config, sink)| Engine::start(config, factory, sink));
+        let begin = || arguments.take().map(|(config, feed)| Engine::start(config, factory, feed));
         match without_gvl(begin, &|| {}).flatten() {
             Some(started) => return started.map_err(|e| error::store(&e)),
             None => check_interrupts()?,
         }
     }
+}
+
+/// Bounds of the queue. Jobs have none by age: the engine takes back what waits
+/// too long.
+fn queue_limits(settings: &Settings) -> Result<QueueLimits, Error> {
+    Ok(QueueLimits {
+        count_max: settings.optional("queue_limit")?.unwrap_or(JOBS_WAITING_MAX),
+        bytes_max: settings.optional("queue_bytes_max")?.unwrap_or(JOBS_BYTES_MAX),
+        age_max_ms: 0,
+    })
 }
 
 fn config(settings: &Settings) -> Result<Config, Error> {
@@ -226,16 +178,10 @@ fn mode(value: Value) -> Result<QueueMode, Error> {
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Jobs", ruby.class_object())?;
-    class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RbJobs::start, 3))?;
     class.define_method("identity", method!(RbJobs::identity, 0))?;
-    class.define_method("quiet", method!(RbJobs::quiet, 0))?;
     class.define_method("resume", method!(RbJobs::resume, 0))?;
-    class.define_method("release", method!(RbJobs::release, 0))?;
-    class.define_method("wait_idle", method!(RbJobs::wait_idle, 1))?;
-    class.define_method("give_back_running", method!(RbJobs::give_back_running, 0))?;
-    class.define_method("stop", method!(RbJobs::stop, 0))?;
-    class.define_method("stats", method!(RbJobs::stats, 0))?;
     class.define_method("recover", method!(RbJobs::recover, 3))?;
+    define_engine!(class, RbJobs);
     Ok(())
 }

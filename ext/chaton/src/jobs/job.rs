@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use chaton_core::clock;
 use chaton_core::process::in_flight::InFlightTable;
+use chaton_core::work::Work;
 use chaton_jobs::document::enqueued_at;
 use chaton_jobs::engine::Job;
 use chaton_jobs::outcome::Outcome;
@@ -92,14 +93,14 @@ impl RbJob {
     /// Starts the job on a thread; `None` when it may not be started any more.
     pub fn start(
         ruby: &Ruby,
-        slot: Option<&'static InFlightSlot>,
+        slot: &'static InFlightSlot,
         thread: usize,
         job: Arc<Job>,
     ) -> Option<Value> {
-        let Some(slot) = slot.filter(|_| job.may_start()) else {
+        if !job.may_start() {
             job.abandon();
             return None;
-        };
+        }
         slot.start(thread, &job);
         job.start(thread);
         let job = Self {

@@ -20,7 +20,6 @@ use crate::gvl::without_gvl;
 use crate::handle::Handle;
 use crate::pool::RbPool;
 use crate::settings::Settings;
-use crate::unit::Unit;
 
 /// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
@@ -61,7 +60,7 @@ struct CollectorState {
 /// The collector of one process.
 pub struct Collector {
     monitor: &'static GcMonitor,
-    pool: Arc<Pool<Unit>>,
+    pool: Arc<Pool>,
     between: bool,
     eden_slots_max: u64,
     eden_bytes: u64,
@@ -114,7 +113,7 @@ impl Collector {
 
     fn ask_to_trim(&self, reading: &GcReading) -> Result<(), Error> {
         if reading.churned_bytes >= collect::TRIM_BYTES {
-            self.pool.ask_idle(self.delays.trim_ns);
+            self.pool.set_idle_timer(self.delays.trim_ns);
         }
         Ok(())
     }
@@ -156,7 +155,7 @@ impl Collector {
         match action {
             GcAction::Nothing => Ok(()),
             GcAction::WaitIdle(ns) => {
-                self.pool.ask_idle(ns);
+                self.pool.set_idle_timer(ns);
                 Ok(())
             }
             GcAction::Minor => self.collect_young(),
@@ -313,7 +312,7 @@ impl Collector {
             || reading.malloc_bytes * 2 >= budget.eden_bytes
             || ((collect::is_full_due(budget, reading)
                 || reading.churned_bytes >= collect::TRIM_BYTES)
-                && (!self.pool.is_idle_asked() || reading.overdue_ns > 0))
+                && (!self.pool.is_idle_timer_set() || reading.overdue_ns > 0))
     }
 
     /// Lowers Ruby's counter of malloc, so that eden and not Ruby's limit decides.

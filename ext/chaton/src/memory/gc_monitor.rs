@@ -16,7 +16,6 @@ use chaton_core::clock;
 use chaton_core::pool::thread_record::ThreadRecord;
 use chaton_core::pool::Pool;
 use chaton_core::process::events::SupportEvent;
-use chaton_core::work::Label;
 use magnus::{gc, prelude::*, DataTypeFunctions, Error, Ruby, TypedData};
 use parking_lot::Mutex;
 
@@ -24,7 +23,6 @@ use super::collection_summary::{CollectionSummary, OpenCollection, SummaryQueue}
 use super::gc_stat::{GcCauses, Stats};
 use super::gvl_tracker;
 use crate::handle::generation;
-use crate::unit::{Unit, UnitLabel};
 
 /// Collections that may pass while Ruby wants a full one. Few, because Ruby 3.4
 /// grows its heap instead of collecting more often.
@@ -35,7 +33,7 @@ const LOG_EVERY_NS: u64 = 1_000_000_000;
 thread_local! {
     /// The calling pool thread, while it runs a unit. Owned, because a Ruby thread may
     /// be killed within a unit and its native thread be reused.
-    static HERE: Cell<Option<Arc<ThreadRecord<UnitLabel>>>> = const { Cell::new(None) };
+    static HERE: Cell<Option<Arc<ThreadRecord>>> = const { Cell::new(None) };
     /// The calling pool thread has finished a unit that the pool still counts as running.
     static IN_GAP: Cell<bool> = const { Cell::new(false) };
 }
@@ -44,7 +42,7 @@ thread_local! {
 static MONITOR: AtomicPtr<GcMonitor> = AtomicPtr::new(ptr::null_mut());
 
 /// Call when a unit begins on the calling thread.
-pub fn unit_begins(thread: &Arc<ThreadRecord<UnitLabel>>) {
+pub fn unit_begins(thread: &Arc<ThreadRecord>) {
     HERE.set(Some(thread.clone()));
     gvl_tracker::unit_begins();
 }
@@ -72,7 +70,7 @@ pub fn in_gap<T>(work: impl FnOnce() -> T) -> T {
 fn unit() -> Option<String> {
     let here = HERE.try_with(Cell::take).ok()??;
     let current = here.current.lock();
-    let unit = current.as_ref().map(|current| current.label.describe());
+    let unit = current.as_ref().map(|(work, _)| work.describe());
     drop(current);
     HERE.set(Some(here));
     unit
@@ -109,7 +107,7 @@ pub struct GcMonitor {
     pub stats: Stats,
     /// Facts about the latest collection.
     pub causes: GcCauses,
-    pool: Arc<Pool<Unit>>,
+    pool: Arc<Pool>,
     made_in: u32,
     state: Mutex<State>,
     /// Whether a line is logged for each collection.
@@ -139,7 +137,7 @@ impl GcMonitor {
     ///
     /// # Errors
     /// What Ruby raises.
-    pub fn start(ruby: &Ruby, pool: &Arc<Pool<Unit>>, lines: bool) -> Result<&'static Self, Error> {
+    pub fn start(ruby: &Ruby, pool: &Arc<Pool>, lines: bool) -> Result<&'static Self, Error> {
         let stats = Stats::find(ruby);
         let state = State { booked_ns: stats.time_ns(), ..State::default() };
         // Never freed, because the marker refers to it.

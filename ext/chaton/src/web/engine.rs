@@ -1,54 +1,25 @@
 //! `Chaton::Native::Web`: the web engine as a Ruby object.
 
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::engine::PoolFeed;
+use chaton_core::pool::queue::QueueLimits;
+use chaton_core::work::{downcast, Priority, Role};
 use chaton_web::limits::{Limits, Timeouts};
-use chaton_web::{AccessLog, Config, Engine, Exchange, Listener, ListenerKind, Sink};
+use chaton_web::{AccessLog, Config, Engine, Exchange, Listener, ListenerKind};
 use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
 };
 
+use crate::engine::{define_engine, EngineObject};
 use crate::error;
-use crate::feed::Feed;
-use crate::gvl::{run_whole, wait_for};
 use crate::handle::Handle;
 use crate::pool::RbPool;
 use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
-use crate::unit::{Unit, WEB_LANE};
 use crate::web::env_builder::EnvBuilder;
-
-/// Puts requests into the pool.
-struct PoolSink {
-    feed: Feed,
-    retry_after_s: u32,
-}
-
-impl Sink for PoolSink {
-    fn submit(&self, exchange: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
-        let put = self.feed.submit(Unit::Web(exchange, self.retry_after_s));
-        put.map_err(|unit| match unit {
-            Unit::Web(exchange, _) => exchange,
-            #[cfg(any(feature = "jobs", feature = "streams"))]
-            _ => unreachable!("what the pool gives back is what was put in"),
-        })
-    }
-
-    /// Ruby is woken once for all requests of one turn of the IO thread.
-    fn flush(&self) {
-        self.feed.flush();
-    }
-
-    fn warn(&self, message: &str) {
-        crate::pool::report(message);
-    }
-
-    fn timed_out(&self, exchange: &Arc<Exchange>) {
-        self.feed.pool.report_late(exchange.id());
-    }
-}
+use crate::web::request::Request;
 
 /// The engine as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::Web", free_immediately, size)]
@@ -66,10 +37,18 @@ impl RbWeb {
         templates: RArray,
         settings: RHash,
     ) -> Result<Self, Error> {
-        let parts = pool.0.get()?;
+        let inner = pool.0.get()?;
         let string_io: Value = ruby.class_object().const_get("StringIO")?;
-        let kit = Box::leak(Box::new(EnvBuilder::new(templates, string_io)?));
-        let _ = parts.env_builder.set(kit);
+        let env_builder: &'static EnvBuilder =
+            Box::leak(Box::new(EnvBuilder::new(templates, string_io)?));
+        inner.register(
+            Role::Web,
+            Box::new(move |ruby, work, _| {
+                let exchange = downcast::<Exchange>(work)?;
+                // It was answered 503 while it waited, or the client is gone.
+                (!exchange.is_gone()).then(|| Request::wrap(ruby, env_builder, exchange))
+            }),
+        );
         let settings = Settings(settings);
         let mut config = Config::new(own_listeners(listeners)?);
         config.limits = limits(&settings)?;
@@ -82,11 +61,13 @@ impl RbWeb {
         config.accept_grace = ms("accept_grace_ms")?;
         config.accept_defer = ms("accept_defer_ms")?;
         config.hogged_after = ms("preempt_ms")?;
-        let sink = Arc::new(PoolSink {
-            feed: Feed::new(parts, WEB_LANE),
-            retry_after_s: config.retry_after_s,
-        });
-        let engine = Engine::start(config, sink)
+        let limits = QueueLimits {
+            count_max: settings.get("queue_limit")?,
+            bytes_max: settings.get("queue_bytes_max")?,
+            age_max_ms: settings.seconds("queue_age_s")?.as_millis() as u64,
+        };
+        let feed = PoolFeed::open(&inner.pool, Role::Web, Priority::Interactive, limits);
+        let engine = Engine::start(config, feed)
             .map_err(|e| error::named("Error", format!("the web engine: {e}")))?;
         Ok(Self(Handle::new(engine)))
     }
@@ -95,44 +76,11 @@ impl RbWeb {
         self.0.get()?.pause_accept();
         Ok(())
     }
+}
 
-    fn drain(&self) -> Result<(), Error> {
-        self.0.get()?.drain();
-        Ok(())
-    }
-
-    /// Waits, without the GVL, until no connection is left; false when time is up.
-    fn wait_drained(&self, timeout_s: f64) -> Result<bool, Error> {
-        let engine = self.0.get()?;
-        let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
-        wait_for(timeout, |left| engine.wait_drained(left), &|| engine.interrupt_wait())
-    }
-
-    fn stop(&self) -> Result<(), Error> {
-        let engine = self.0.get()?;
-        run_whole(|| engine.stop())
-    }
-
-    fn stats(ruby: &Ruby, rb_self: &Self) -> Result<RHash, Error> {
-        let stats = rb_self.0.get()?.stats();
-        let hash = ruby.hash_new();
-        for (name, value) in [
-            ("connections", stats.connections as u64),
-            ("accepted_total", stats.accepted_total),
-            ("requests_total", stats.requests_total),
-            ("shed_total", stats.shed_total),
-            ("refused_total", stats.refused_total),
-            ("late_total", stats.late_total),
-            ("read_bytes_total", stats.read_bytes_total),
-            ("sent_bytes_total", stats.sent_bytes_total),
-            ("wakeups_total", stats.wakeups_total),
-            ("accept_failures_total", stats.accept_failures_total),
-            ("panics_total", stats.panics_total),
-        ] {
-            hash.aset(ruby.to_symbol(name), value)?;
-        }
-        hash.aset(ruby.to_symbol("responses_total"), ruby.ary_from_iter(stats.responses_total))?;
-        Ok(hash)
+impl EngineObject for RbWeb {
+    fn engine(&self) -> Result<&dyn chaton_core::engine::Engine, Error> {
+        Ok(self.0.get()?)
     }
 }
 
@@ -195,12 +143,8 @@ fn access_log(ruby: &Ruby, name: Symbol) -> Result<AccessLog, Error> {
 /// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Web", ruby.class_object())?;
-    class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RbWeb::start, 5))?;
     class.define_method("pause_accept", method!(RbWeb::pause_accept, 0))?;
-    class.define_method("drain", method!(RbWeb::drain, 0))?;
-    class.define_method("wait_drained", method!(RbWeb::wait_drained, 1))?;
-    class.define_method("stop", method!(RbWeb::stop, 0))?;
-    class.define_method("stats", method!(RbWeb::stats, 0))?;
+    define_engine!(class, RbWeb);
     Ok(())
 }

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use crate::store::*;
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// Passes everything on. One `ack_and_claim` in eight fails: half of these
 /// before the call, half after it, when only the reply is lost.
 pub struct FlakyStore {
     inner: Box<dyn Store>,
-    random: Random,
+    random: Rng,
 }
 
 impl FlakyStore {
     pub fn over(inner: Box<dyn Store>, seed: u64) -> Self {
-        Self { inner, random: Random::seeded(seed) }
+        Self { inner, random: Rng::with_seed(seed) }
     }
 }
 
@@ -33,7 +33,7 @@ impl Store for FlakyStore {
         acks: &[Ack],
         want: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
-        let draw = self.random.draw() % 16;
+        let draw = self.random.u64(..) % 16;
         if draw == 0 {
             return Err(StoreError::unavailable("request lost"));
         }

@@ -10,7 +10,7 @@ use crate::engine::job::Job;
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::{JobLocation, Store, StoreFactory};
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 /// Steps of one run.
 const STEPS: usize = 400;
@@ -29,7 +29,7 @@ struct Simulation {
     engines: Vec<(SteppedEngine, Vec<Arc<Job>>)>,
     /// Engines that crashed and are not reclaimed yet.
     crashed: Vec<WorkerDeath>,
-    random: Random,
+    random: Rng,
     pushed: usize,
     ended: HashSet<String>,
     ends: HashMap<String, usize>,
@@ -44,7 +44,7 @@ impl Simulation {
             factory,
             engines: vec![],
             crashed: vec![],
-            random: Random::seeded(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            random: Rng::with_seed(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
             pushed: 0,
             ended: HashSet::new(),
             ends: HashMap::new(),
@@ -56,14 +56,18 @@ impl Simulation {
     }
 
     fn add_engine(&mut self) {
-        let flaky = FlakyStore::over(self.factory.store(), self.random.draw());
-        let engine =
-            SteppedEngine::with_store(Box::new(flaky), &self.factory, config(), self.random.draw());
+        let flaky = FlakyStore::over(self.factory.store(), self.random.u64(..));
+        let engine = SteppedEngine::with_store(
+            Box::new(flaky),
+            &self.factory,
+            config(),
+            self.random.u64(..),
+        );
         self.engines.push((engine, vec![]));
     }
 
     fn pick(&mut self, of: usize) -> usize {
-        (self.random.draw() % of.max(1) as u64) as usize
+        (self.random.u64(..) % of.max(1) as u64) as usize
     }
 
     fn step(&mut self) {

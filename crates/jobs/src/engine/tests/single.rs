@@ -23,7 +23,7 @@ fn a_job_is_claimed_started_and_acknowledged() {
     engine.state.locked.lock().heartbeat_now = true;
     engine.maintenance.round();
     assert_eq!(store.stats().unwrap().processed, 1);
-    assert!(engine.state.wait_idle(Duration::ZERO));
+    assert!(engine.state.locked.lock().is_idle());
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn unstarted_jobs_go_back_when_a_higher_queue_gets_a_job() {
     engine.fetch();
     let first = engine.start_one().unwrap();
     push(&mut *store, "high", "urgent", "", None);
-    *engine.sink.idle.lock() = 1;
+    *engine.feed.idle.lock() = 1;
     engine.state.locked.lock().preempt = true;
     engine.fetch();
     engine.fetch();
@@ -81,7 +81,7 @@ fn malformed_and_expired_jobs_never_reach_a_thread() {
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].payload, b"{\"class\":", "unchanged");
     assert_eq!(store.stats().unwrap().in_flight, 0);
-    assert!(engine.sink.lines.lock().iter().any(|line| line.contains("dead set")));
+    assert!(engine.feed.lines.lock().iter().any(|line| line.contains("dead set")));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_death_counts_against_started_jobs_only() {
             crashed.fetch();
             crashed.fetch();
             running = crashed.start_one().unwrap();
-            assert!(crashed.sink.jobs.lock().is_empty(), "nothing runs beside it");
+            assert!(crashed.feed.jobs.lock().is_empty(), "nothing runs beside it");
         }
         assert_eq!(running.document().jid(), "poison", "it was at the front");
         let mut survivor = SteppedEngine::new(&factory, config(), death);
@@ -200,7 +200,7 @@ fn a_job_claimed_before_quiet_is_not_started_after_it() {
     engine.state.locked.lock().quiet = true;
     let mut admission = crate::engine::admission::Admission::new(&engine.state);
     admission.admit(&mut *store, claimed).unwrap();
-    assert!(engine.sink.jobs.lock().is_empty());
+    assert!(engine.feed.jobs.lock().is_empty());
     engine.fetch();
     assert_eq!(jids(&mut *store, &queue("low")), ["a"]);
 }

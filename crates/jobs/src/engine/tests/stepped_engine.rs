@@ -1,4 +1,4 @@
-//! An engine without threads, and a sink that a test empties.
+//! An engine without threads, and a feed that a test empties.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::engine::fetcher::Fetcher;
 use crate::engine::job::Job;
 use crate::engine::maintenance::Maintenance;
 use crate::engine::owner_identity::OwnerIdentity;
-use crate::engine::sink::Sink;
 use crate::engine::state::EngineState;
 use crate::store::{self, JobLocation, NewJob, Store, StoreFactory, StoreOptions};
-use chaton_core::random::Random;
+use chaton_core::engine::Feed;
+use fastrand::Rng;
 
-/// A sink that keeps what it gets.
+/// A feed that keeps what it gets.
 #[derive(Default)]
-pub struct CollectingSink {
+pub struct CollectingFeed {
     pub jobs: Mutex<VecDeque<Arc<Job>>>,
     pub lines: Mutex<Vec<String>>,
     pub idle: Mutex<usize>,
 }
 
-impl Sink for CollectingSink {
+impl Feed<Job> for CollectingFeed {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
         self.jobs.lock().push_back(job);
         Ok(())
@@ -45,7 +45,7 @@ impl Sink for CollectingSink {
 /// One engine, driven by hand.
 pub struct SteppedEngine {
     pub state: Arc<EngineState>,
-    pub sink: Arc<CollectingSink>,
+    pub feed: Arc<CollectingFeed>,
     pub fetcher: Fetcher,
     pub maintenance: Maintenance,
 }
@@ -63,12 +63,12 @@ impl SteppedEngine {
         config: Config,
         seed: u64,
     ) -> Self {
-        let sink = Arc::new(CollectingSink { idle: Mutex::new(4), ..CollectingSink::default() });
-        let state = EngineState::new(config, OwnerIdentity::new(false), sink.clone());
-        let fetcher = Fetcher::new(&state, store, Random::seeded(seed));
+        let feed = Arc::new(CollectingFeed { idle: Mutex::new(4), ..CollectingFeed::default() });
+        let state = EngineState::new(config, OwnerIdentity::new(false), feed.clone());
+        let fetcher = Fetcher::new(&state, store, Rng::with_seed(seed));
         let mut maintenance = Maintenance::new(&state, factory.store(), false);
         maintenance.round();
-        Self { state, sink, fetcher, maintenance }
+        Self { state, feed, fetcher, maintenance }
     }
 
     /// Fetches even when the queues were empty before.
@@ -79,7 +79,7 @@ impl SteppedEngine {
 
     /// Starts the next job.
     pub fn start_one(&self) -> Option<Arc<Job>> {
-        let job = self.sink.jobs.lock().pop_front()?;
+        let job = self.feed.jobs.lock().pop_front()?;
         if !job.may_start() {
             job.abandon();
             return None;

@@ -11,10 +11,10 @@ use parking_lot::{Condvar, Mutex};
 use super::stepped_engine::{config, factory, jids, push, queue};
 use crate::cron::Cron;
 use crate::engine::job::Job;
-use crate::engine::sink::Sink;
 use crate::engine::{Config, Engine};
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
+use chaton_core::engine::{Engine as _, Feed};
 
 /// Longest wait for a condition.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -85,7 +85,7 @@ impl TestPool {
     }
 }
 
-impl Sink for TestPool {
+impl Feed<Job> for TestPool {
     fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
         self.jobs.lock().push(job);
         Ok(())
@@ -170,9 +170,8 @@ fn stopping_requeues_claimed_jobs_in_their_order() {
     let engine = started(config(), "threads-stop", &pool);
     until("one job runs", || engine.stats().running == 1);
     engine.quiet();
-    engine.release();
     assert!(!engine.wait_idle(Duration::from_millis(20)), "one job still runs");
-    assert_eq!(engine.give_back_running(), ["a"]);
+    assert_eq!(engine.give_up().running.len(), 1);
     assert!(engine.wait_idle(WAIT_MAX));
     engine.stop();
     assert_eq!(jids(&mut *store, &queue("low")), ["a", "b", "c"]);

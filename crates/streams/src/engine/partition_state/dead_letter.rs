@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::super::backoff::pause_ms;
 use super::key_lane::LaneState;
 use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
 use super::{Now, PartitionPhase, PartitionState};
+use chaton_core::backoff::pause_ms;
 
 impl PartitionState {
     /// A dead letter that is to be sent now. It counts as sent from here on.

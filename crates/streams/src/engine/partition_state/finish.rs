@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::super::backoff::pause_ms;
 use super::super::settings::RecordOrder;
 use super::super::tracker::end_of;
 use super::key_lane::{LaneState, ReadyItem, WaitReason};
@@ -11,6 +10,7 @@ use super::pending_dead_letter::{DeadLetterStep, PendingDeadLetter};
 use super::{Now, PartitionPhase, PartitionState};
 use crate::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
 use crate::record_set::RecordSet;
+use chaton_core::backoff::pause_ms;
 
 /// A batch that is abandoned this often in a row is paused before it is handed out again.
 const ABANDONED_AT_ONCE: u32 = 2;

@@ -73,7 +73,7 @@ fn advance(state: &mut PartitionState, now: Now) -> Vec<Batch> {
 
 fn state(settings: RouteSettings) -> PartitionState {
     let (route, assigned) = (route_of(settings, 2), assigned(Some(0), ""));
-    PartitionState::new(&route, &assigned, 1, at(0), Random::seeded(3))
+    PartitionState::new(&route, &assigned, 1, at(0), Rng::with_seed(3))
 }
 
 fn route() -> RouteSettings {
@@ -213,7 +213,7 @@ fn records_done_before_the_assignment_are_skipped() {
     tracker.done(&[(2, 4), (7, 8)]);
     let assigned = assigned(Some(0), &tracker.metadata());
     let mut state =
-        PartitionState::new(&route_of(route(), 2), &assigned, 1, at(0), Random::seeded(1));
+        PartitionState::new(&route_of(route(), 2), &assigned, 1, at(0), Rng::with_seed(1));
     state.fetched(chunk(&(0..12).collect::<Vec<_>>()), at(0));
     let mut given = Vec::new();
     while let Some(batch) = advance(&mut state, at(0)).pop() {
@@ -241,7 +241,7 @@ fn a_mark_with_manual_offsets_includes_earlier_batches() {
 
 /// A model of the log and of user code.
 struct Model {
-    random: Random,
+    random: Rng,
     state: PartitionState,
     now: u64,
     /// All offsets, with gaps.
@@ -258,31 +258,31 @@ struct Model {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let mut random = Random::seeded(seed * 104_729);
-        let lanes = 1 + random.below(4) as usize;
+        let mut random = Rng::with_seed(seed * 104_729);
+        let lanes = 1 + random.u64(..4) as usize;
         let settings = RouteSettings {
-            batch: 1 + random.below(12) as usize,
+            batch: 1 + random.u64(..12) as usize,
             concurrency: lanes,
             order: if lanes > 1 { RecordOrder::Key } else { RecordOrder::Partition },
-            attempts_max: Some(1 + random.below(3) as u32),
+            attempts_max: Some(1 + random.u64(..3) as u32),
             dead_letter: Some("dead".into()),
             backoff_ms: 5,
             backoff_max_ms: 20,
-            delay_ms: random.below(2) * 10,
-            throttle: (random.below(3) == 0).then_some(Throttle { records: 9, per_ms: 3 }),
+            delay_ms: random.u64(..2) * 10,
+            throttle: (random.u64(..3) == 0).then_some(Throttle { records: 9, per_ms: 3 }),
             ..RouteSettings::new("events")
         };
-        let ready = 1 + random.below(3) as usize;
+        let ready = 1 + random.u64(..3) as usize;
         let mut offset = 0;
-        let records: Vec<i64> = (0..random.below(200))
+        let records: Vec<i64> = (0..random.u64(..200))
             .map(|_| {
-                offset += 1 + if random.below(6) == 0 { random.below(4) as i64 } else { 0 };
+                offset += 1 + if random.u64(..6) == 0 { random.u64(..4) as i64 } else { 0 };
                 offset
             })
             .collect();
-        let poison = records.iter().copied().filter(|_| random.below(25) == 0).collect();
+        let poison = records.iter().copied().filter(|_| random.u64(..25) == 0).collect();
         let (route, assigned) = (route_of(settings, ready), assigned(Some(0), ""));
-        let state = PartitionState::new(&route, &assigned, 1, at(0), Random::seeded(seed));
+        let state = PartitionState::new(&route, &assigned, 1, at(0), Rng::with_seed(seed));
         let (out, stale, now) = (BTreeMap::new(), Vec::new(), 0);
         let (done, dead, lane_of) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
         Self { random, state, now, records, fetched: 0, out, stale, done, poison, dead, lane_of }
@@ -291,7 +291,7 @@ impl Model {
     fn fetch(&mut self, limits: Limits) {
         let most = limits.records.min(self.records.len() - self.fetched);
         if most > 0 {
-            let count = 1 + self.random.below(most as u64) as usize;
+            let count = 1 + self.random.u64(..most as u64) as usize;
             self.state
                 .fetched(chunk(&self.records[self.fetched..self.fetched + count]), at(self.now));
             self.fetched += count;
@@ -318,13 +318,13 @@ impl Model {
     }
 
     fn step(&mut self) {
-        self.now += self.random.below(4);
+        self.now += self.random.u64(..4);
         if let Some(limits) = self.state.fetch_limits() {
             self.fetch(limits);
         }
         self.take();
         if let Some(letter) = self.state.dead_letter_due(at(self.now)) {
-            let durable = self.random.below(3) > 0;
+            let durable = self.random.u64(..3) > 0;
             self.state.dead_letter_ended(&letter, durable, at(self.now));
             if durable {
                 self.done.insert(letter.record().offset());
@@ -333,7 +333,7 @@ impl Model {
         }
         let lanes: Vec<usize> = self.out.keys().copied().collect();
         for lane in lanes {
-            if self.random.below(2) == 0 {
+            if self.random.u64(..2) == 0 {
                 self.end(lane);
             }
         }
@@ -346,7 +346,7 @@ impl Model {
         let own = offsets(&batch);
         let bad = own.iter().position(|offset| self.poison.contains(offset));
         let now = at(self.now);
-        match self.random.below(5) {
+        match self.random.u64(..5) {
             0 => {
                 self.state.finish(&batch, BatchOutcome::Abandoned, true, now);
             }
@@ -354,7 +354,7 @@ impl Model {
                 self.state.refused(&batch);
             }
             2 if bad.is_some_and(|bad| bad > 0) => {
-                let last = self.random.below(bad.unwrap_or(0) as u64) as usize;
+                let last = self.random.u64(..(bad.unwrap_or(0) as u64).max(1)) as usize;
                 assert!(self.state.mark(&batch, own[last], false));
                 self.done.extend(&own[..=last]);
                 self.state.finish(&batch, failed(), true, now);
@@ -376,7 +376,7 @@ impl Model {
         if self.stale.is_empty() {
             return;
         }
-        let which = self.random.below(self.stale.len() as u64) as usize;
+        let which = self.random.u64(..(self.stale.len() as u64).max(1)) as usize;
         let batch = &self.stale[which];
         let now = at(self.now);
         assert!(!self.state.mark(batch, i64::MAX, false));
@@ -427,7 +427,7 @@ fn every_record_is_done_once_and_in_its_order() {
 fn nothing_counts_after_a_revocation() {
     for seed in 1..200 {
         let mut model = Model::new(seed);
-        for _ in 0..model.random.below(60) {
+        for _ in 0..model.random.u64(..60) {
             model.step();
         }
         let lost = seed % 2 == 0;
@@ -438,7 +438,7 @@ fn nothing_counts_after_a_revocation() {
             model.state.drain(BatchKind::Revoked);
             model.state.fetched(chunk(&[1_000_000]), at(0));
             for (lane, batch) in std::mem::take(&mut model.out) {
-                if model.random.below(2) == 0 {
+                if model.random.u64(..2) == 0 {
                     let now = at(model.now);
                     let verdict = model.state.finish(&batch, BatchOutcome::Done, true, now);
                     assert_eq!(verdict, BatchVerdict::Done);

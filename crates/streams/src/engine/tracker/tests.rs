@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use chaton_core::random::Random;
+use fastrand::Rng;
 
 fn entry(offset: i64) -> RecordLayout {
     let span = crate::record::Span::NULL;
@@ -86,24 +86,24 @@ fn the_position_of_a_seek_is_not_committed_before_a_fetch() {
 #[test]
 fn the_tracker_agrees_with_a_set() {
     for seed in 1..300 {
-        let mut random = Random::seeded(seed * 7_919);
+        let mut random = Rng::with_seed(seed * 7_919);
         let mut tracker = Tracker::new(Some(0));
         let (mut offsets, mut done) = (Vec::new(), BTreeSet::new());
         let mut next = 0i64;
-        for _ in 0..random.below(8) + 1 {
+        for _ in 0..random.u64(..8) + 1 {
             let mut entries = Vec::new();
-            for _ in 0..random.below(60) + 1 {
-                next += if random.below(4) == 0 { random.below(5) as i64 } else { 0 };
+            for _ in 0..random.u64(..60) + 1 {
+                next += if random.u64(..4) == 0 { random.u64(..5) as i64 } else { 0 };
                 entries.push(entry(next));
                 next += 1;
             }
             tracker.fetched(entries[0].offset, next);
             offsets.extend(entries.iter().map(|entry| entry.offset));
             let mut ranges = Vec::new();
-            for _ in 0..random.below(4) {
-                let odds = random.below(10);
+            for _ in 0..random.u64(..4) {
+                let odds = random.u64(..10);
                 let picks: Vec<u32> =
-                    (0..entries.len() as u32).filter(|_| random.below(10) < odds).collect();
+                    (0..entries.len() as u32).filter(|_| random.u64(..10) < odds).collect();
                 ranges_of(&entries, &picks, &mut ranges);
                 tracker.done(&ranges);
                 done.extend(picks.iter().map(|pick| entries[*pick as usize].offset));

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use chaton_core::engine::Feed;
 use chaton_streams::batch::{Batch, BatchOutcome};
-use chaton_streams::engine::BatchSink;
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
@@ -67,7 +67,7 @@ impl Queue {
     }
 }
 
-impl BatchSink for Queue {
+impl Feed<Batch> for Queue {
     fn submit(&self, batch: Arc<Batch>) -> Result<(), Arc<Batch>> {
         let mut state = self.state.lock();
         if state.batches.len() >= self.most {

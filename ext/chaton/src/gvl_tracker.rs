@@ -1,10 +1,11 @@
-//! Sees at once when no pool thread can run, where Ruby tells (CRuby 3.3+).
+//! Sees at once when no pool thread can run, where Ruby has GVL events that name
+//! their thread (CRuby 3.3 and later).
 //!
-//! Before 3.3 the events do not say whose they are, and the scheduler sees a
-//! block by the threads' CPU clocks. A thread that only gives up its time slice
-//! is reported like one that blocks. So the threads that want the GVL are
-//! counted, and only when the last one goes is the next one woken: a yield
-//! happens when another thread stands ready, a block of the last one does not.
+//! Before 3.3 the scheduler sees a block by the threads' CPU clocks. A thread that
+//! only gives up its time slice is reported like one that blocks. So the threads
+//! that want the GVL are counted, and the next one is woken only when the last one
+//! goes: a yield happens while another thread is ready, a block of the last thread
+//! does not.
 //!
 //! The hook may run on another thread than the one it is about, and without
 //! the GVL: it calls no Ruby but a read of a thread's slot.
@@ -20,7 +21,6 @@ use rb_sys::VALUE;
 
 use crate::handle::generation;
 use crate::preempt::symbol;
-use crate::unit::Unit;
 
 /// `RUBY_INTERNAL_THREAD_EVENT_READY`: the thread wants the GVL.
 const READY: c_uint = 1 << 1;
@@ -31,7 +31,7 @@ const SUSPENDED: c_uint = 1 << 3;
 const PARKED: u8 = 0;
 /// The thread holds the GVL or wants it.
 const RUNNABLE: u8 = 1;
-/// The thread is in the middle of a unit and waits for something else.
+/// The thread is in the middle of its work and waits for something else.
 const BLOCKED: u8 = 2;
 
 /// `rb_internal_thread_event_data_t` of 3.3.
@@ -46,7 +46,7 @@ type CreateKey = unsafe extern "C" fn() -> c_int;
 type Get = unsafe extern "C" fn(VALUE, c_int) -> *mut c_void;
 type Set = unsafe extern "C" fn(VALUE, c_int, *mut c_void);
 
-/// What this Ruby offers, with the slot in which a thread keeps its place.
+/// Ruby's functions, and the slot in which a thread keeps its [`TrackedThread`].
 struct Api {
     key: c_int,
     get: Get,
@@ -55,32 +55,32 @@ struct Api {
 
 static API: OnceLock<Option<Api>> = OnceLock::new();
 
-/// The pool threads of a pool, as far as the GVL is concerned.
-pub struct Crowd {
+/// Counts the threads of a pool that hold the GVL or want it.
+pub struct GvlTracker {
     runnable: AtomicUsize,
-    pool: Weak<Pool<Unit>>,
+    pool: Weak<Pool>,
 }
 
-impl Crowd {
-    /// `None` where Ruby has no events that can be told apart. Call with the GVL.
-    pub fn new(pool: &Arc<Pool<Unit>>) -> Option<Arc<Self>> {
+impl GvlTracker {
+    /// `None` where Ruby's events do not name their thread. Call with the GVL.
+    pub fn new(pool: &Arc<Pool>) -> Option<Arc<Self>> {
         API.get_or_init(install).as_ref()?;
         Some(Arc::new(Self { runnable: AtomicUsize::new(0), pool: Arc::downgrade(pool) }))
     }
 
     /// The calling Ruby thread joins.
-    pub fn enter(self: &Arc<Self>) -> Arc<Place> {
-        let place = Arc::new(Place {
-            crowd: self.clone(),
+    pub fn enter(self: &Arc<Self>) -> Arc<TrackedThread> {
+        let thread = Arc::new(TrackedThread {
+            tracker: self.clone(),
             made_in: generation(),
             state: AtomicU8::new(PARKED),
         });
-        bind(Arc::into_raw(place.clone()));
-        place
+        bind(Arc::into_raw(thread.clone()));
+        thread
     }
 
-    /// Units may wait, and nobody may be there to take them.
-    pub fn check(&self) {
+    /// Wakes a thread if work waits and no thread can run.
+    pub fn wake_if_none_runs(&self) {
         if self.runnable.load(SeqCst) > 0 {
             return;
         }
@@ -90,30 +90,30 @@ impl Crowd {
     }
 }
 
-/// One pool thread.
-pub struct Place {
-    crowd: Arc<Crowd>,
+/// One pool thread and its state.
+pub struct TrackedThread {
+    tracker: Arc<GvlTracker>,
     made_in: u32,
     state: AtomicU8,
 }
 
-impl Place {
+impl TrackedThread {
     /// The thread looks for work or does it.
     pub fn runs(&self) {
         if self.state.swap(RUNNABLE, SeqCst) != RUNNABLE {
-            self.crowd.runnable.fetch_add(1, SeqCst);
+            self.tracker.runnable.fetch_add(1, SeqCst);
         }
     }
 
     /// The thread is about to wait for work.
     pub fn parks(&self) {
         if self.state.swap(PARKED, SeqCst) == RUNNABLE {
-            self.crowd.runnable.fetch_sub(1, SeqCst);
+            self.tracker.runnable.fetch_sub(1, SeqCst);
         }
-        self.crowd.check();
+        self.tracker.wake_if_none_runs();
     }
 
-    /// The calling thread, whose place this is, takes part no more.
+    /// The calling thread leaves the pool.
     pub fn leaves(&self) {
         self.parks();
         bind(ptr::null());
@@ -121,27 +121,27 @@ impl Place {
 
     fn blocks(&self) {
         if self.state.compare_exchange(RUNNABLE, BLOCKED, SeqCst, SeqCst).is_ok() {
-            self.crowd.runnable.fetch_sub(1, SeqCst);
-            self.crowd.check();
+            self.tracker.runnable.fetch_sub(1, SeqCst);
+            self.tracker.wake_if_none_runs();
         }
     }
 
     fn returns(&self) {
         if self.state.compare_exchange(BLOCKED, RUNNABLE, SeqCst, SeqCst).is_ok() {
-            self.crowd.runnable.fetch_add(1, SeqCst);
+            self.tracker.runnable.fetch_add(1, SeqCst);
         }
     }
 }
 
-/// Puts the place into the calling thread's slot and lets go of the one before.
-fn bind(place: *const Place) {
+/// Puts `tracked` into the calling thread's slot and drops what was there.
+fn bind(tracked: *const TrackedThread) {
     let Some(Some(api)) = API.get() else { return };
     // SAFETY: the GVL is held, so the thread runs and no hook about it does;
     // what the slot held came from `Arc::into_raw`.
     unsafe {
         let thread = rb_sys::rb_thread_current();
-        let before = (api.get)(thread, api.key).cast::<Place>().cast_const();
-        (api.set)(thread, api.key, place.cast_mut().cast());
+        let before = (api.get)(thread, api.key).cast::<TrackedThread>().cast_const();
+        (api.set)(thread, api.key, tracked.cast_mut().cast());
         if !before.is_null() {
             drop(Arc::from_raw(before));
         }
@@ -176,14 +176,14 @@ fn install() -> Option<Api> {
 
 unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_void) {
     let Some(Some(api)) = API.get() else { return };
-    // SAFETY: Ruby passes a live thread, whose slot holds nothing or a place
-    // that is let go of only while the thread runs.
-    let place = unsafe { (api.get)((*data).thread, api.key).cast::<Place>().as_ref() };
-    // A forked child has a copy of the place, and locks that nobody will open.
-    let Some(place) = place.filter(|place| place.made_in == generation()) else { return };
+    // SAFETY: Ruby passes a live thread. Its slot is empty or holds a reference
+    // that is dropped only while the thread runs.
+    let thread = unsafe { (api.get)((*data).thread, api.key).cast::<TrackedThread>().as_ref() };
+    // A forked child has a copy of it, and of locks that nobody will open.
+    let Some(thread) = thread.filter(|thread| thread.made_in == generation()) else { return };
     if event == SUSPENDED {
-        place.blocks();
+        thread.blocks();
     } else {
-        place.returns();
+        thread.returns();
     }
 }

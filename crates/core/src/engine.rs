@@ -1,0 +1,130 @@
+//! What a worker asks of any engine, and what an engine asks of the worker.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::log;
+use crate::pool::queue::QueueLimits;
+use crate::pool::Pool;
+use crate::process::events::SupportEvent;
+use crate::work::{downcast, Priority, Role, Work};
+
+/// What [`Engine::give_up`] did with the work that was left.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Released {
+    /// Units of work that had not begun and will not be run here.
+    pub waiting: usize,
+    /// Numbers of the units that are still running although their outcome no
+    /// longer counts: their threads may be interrupted.
+    pub running: Vec<u64>,
+}
+
+/// A running engine, as the worker that started it sees it. How it is started
+/// differs and is each engine's own constructor.
+pub trait Engine: Send + Sync {
+    /// Takes in no more work. What has not begun goes back where it came from;
+    /// answers how many units that were. What runs is finished.
+    fn quiet(&self) -> usize;
+
+    /// Waits until nothing is left to do; `false` when `timeout` has passed or
+    /// [`Engine::interrupt_wait`] was called.
+    fn wait_idle(&self, timeout: Duration) -> bool;
+
+    /// Ends an [`Engine::wait_idle`] early; kept for the next one when none waits.
+    fn interrupt_wait(&self);
+
+    /// The deadline has passed: gives up what has not finished.
+    fn give_up(&self) -> Released;
+
+    /// Ends the engine's threads. Later calls do nothing.
+    fn stop(&self);
+
+    /// The engine's statistics, a JSON object.
+    fn stats_json(&self) -> String;
+}
+
+/// Where an engine puts its work. Called by the engine's own threads, never
+/// with one of their locks held; no call blocks.
+pub trait Feed<W>: Send + Sync + 'static {
+    /// Puts one unit of work into the bounded queue. Nobody is woken yet.
+    ///
+    /// # Errors
+    /// Gives the work back when the queue is full or closed.
+    fn submit(&self, work: Arc<W>) -> Result<(), Arc<W>>;
+
+    /// Wakes a Ruby thread, once for everything submitted since the last call.
+    fn flush(&self) {}
+
+    /// Takes back what no thread has begun, oldest first.
+    fn take_waiting(&self) -> Vec<Arc<W>> {
+        Vec::new()
+    }
+
+    /// Threads that run nothing now, including those that may still be started.
+    fn idle_threads(&self) -> usize {
+        0
+    }
+
+    /// Asks for a report about work that runs past its time.
+    fn report_late(&self, _id: u64) {}
+
+    /// Passes on a signal (`TSTP`, `TERM`, `TTIN`) that was left for this
+    /// process in a store.
+    fn signal(&self, _name: &str) {}
+
+    /// Writes a warning to the log.
+    fn warn(&self, message: &str) {
+        log::warn(message);
+    }
+}
+
+/// The [`Feed`] into a pool.
+pub struct PoolFeed<W> {
+    pool: Arc<Pool>,
+    role: Role,
+    work: PhantomData<fn(W)>,
+}
+
+impl<W: Work> PoolFeed<W> {
+    /// Opens the pool's queue for the engine of this role.
+    pub fn open(
+        pool: &Arc<Pool>,
+        role: Role,
+        priority: Priority,
+        limits: QueueLimits,
+    ) -> Arc<Self> {
+        pool.register(role, priority, limits);
+        Arc::new(Self { pool: pool.clone(), role, work: PhantomData })
+    }
+}
+
+impl<W: Work> Feed<W> for PoolFeed<W> {
+    fn submit(&self, work: Arc<W>) -> Result<(), Arc<W>> {
+        self.pool.enqueue(work).map_err(own)
+    }
+
+    fn flush(&self) {
+        self.pool.nudge();
+    }
+
+    fn take_waiting(&self) -> Vec<Arc<W>> {
+        self.pool.take_waiting(self.role).into_iter().map(own).collect()
+    }
+
+    fn idle_threads(&self) -> usize {
+        self.pool.idle_threads()
+    }
+
+    fn report_late(&self, id: u64) {
+        self.pool.report_late(self.role, id);
+    }
+
+    fn signal(&self, name: &str) {
+        self.pool.events().post(SupportEvent::Signal(name.to_owned()));
+    }
+}
+
+fn own<W: Work>(work: Arc<dyn Work>) -> Arc<W> {
+    downcast(work).unwrap_or_else(|| unreachable!("the queue gives back what was put in"))
+}
