@@ -18,7 +18,7 @@ class TidyTest < Minitest::Test
     %w[worker worker/* service service/* active_record_pool],
     %w[web web/* jobs jobs/* streams streams/* memory memory/* job batch batch/* iterable_job iterable_job/* consumer
        sidekiq sidekiq/* testing testing/* rails
-       pool guardian],
+       pool support_thread],
     %w[native]
   ].freeze
 

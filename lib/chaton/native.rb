@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+# Statistics come from Rust as JSON.
+require "json"
+
 module Chaton
   # What the shared object defines: the boundary to the engines. `sig/native.rbs`
   # lists it with its types.

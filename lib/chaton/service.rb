@@ -2,7 +2,7 @@
 
 require_relative "native"
 require_relative "pool"
-require_relative "guardian"
+require_relative "support_thread"
 require_relative "active_record_pool"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
@@ -12,7 +12,7 @@ require_relative "service/web_side"
 require_relative "streams"
 
 module Chaton
-  # Everything one worker process runs: native_pool, pool and guardian, and a side with its engine for each of its roles.
+  # Everything one worker process runs: the pool, the support thread, and an engine for each of its roles.
   # Start it only after the fork: it starts threads, in Rust and in Ruby.
   class Service
     # Time the worker has, beyond its graceful stop, before it leaves by force
@@ -21,11 +21,8 @@ module Chaton
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
 
-    # In what a running job is called: "ResizeJob jid=0123 queue=default".
-    JID = / jid=(\S+) queue=/
-
-    # What each role's units are, of {Native}; the extension may have been built without one of them.
-    UNITS = { jobs: :Job, streams: :Batch }.freeze
+    # The class of {Native} that each role's work has; the extension may have been built without one of them.
+    WORK_CLASSES = { jobs: :Job, streams: :Batch }.freeze
 
     # What a process does: its roles (:web, :jobs, :streams), the ledger where the jobs it starts are noted (nil where
     # no supervisor reads it), and its number among the workers.
@@ -54,7 +51,7 @@ module Chaton
     end
 
     # Sets what happens when the supervisor is gone. It is called on the
-    # guardian's thread.
+    # support thread.
     #
     # @return [void]
     def on_orphan(&block)
@@ -71,7 +68,7 @@ module Chaton
       @desk = Memory::TracerControl.new(@plan, worker: @index, log: @log)
       @sides = sides
       @pool = Pool.new(@native_pool, handler, log: @log)
-      @guardian = Guardian.new(@native_pool, @pool, log: @log, on: reactions).start
+      @support_thread = SupportThread.new(@native_pool, @pool, log: @log, on: reactions).start
       @native_pool.expect(@plan.threads_min)
       @pool.spawn(@plan.threads_min)
       # Whatever its roles: what was produced before the fork is for the first worker.
@@ -105,7 +102,7 @@ module Chaton
       quiet
       late = @sides.values.reject { |side| side.wait([deadline - now_s, 0.0].max) }
       unless late.empty?
-        @guardian.report_running("still running at the end of the graceful stop: released")
+        @support_thread.report_running("still running at the end of the graceful stop: released")
         late.each(&:give_up)
       end
       ended = shut
@@ -143,7 +140,7 @@ module Chaton
       if @roles.include?(:jobs)
         # Not needed, and not loaded, where no jobs are run.
         require_relative "service/jobs_side"
-        sides[:jobs] = JobsSide.new(@plan, place: @place, threads_of: method(:threads_of), log: @log)
+        sides[:jobs] = JobsSide.new(@plan, place: @place, running: method(:running), log: @log)
       end
       if @roles.include?(:streams)
         require_relative "service/streams_side"
@@ -165,13 +162,14 @@ module Chaton
       return handlers.values.first if handlers.size == 1
 
       web = handlers.delete(:web)
-      by_class = handlers.transform_keys { |role| Native.const_get(UNITS.fetch(role)) }
+      by_class = handlers.transform_keys { |role| Native.const_get(WORK_CLASSES.fetch(role)) }
       ->(work) { (by_class[work.class] || web).call(work) }
     end
 
-    # Threads that run one of these jobs at this moment; a unit of the web engine never looks like one.
-    def threads_of(jids)
-      @native_pool.running.filter_map { |unit| @pool.thread(unit[:thread]) if jids.include?(unit[:what][JID, 1]) }
+    # The work of an engine that runs at this moment, each with its thread.
+    def running(role, ids)
+      works = @native_pool.running.select { |work| work[:role] == role && ids.include?(work[:id]) }
+      works.to_h { |work| [work, @pool.thread(work[:thread])] }.compact
     end
 
     # @return [Boolean] whether all pool threads have ended
@@ -181,7 +179,7 @@ module Chaton
       @native_pool.close
       ended = @pool.join(JOIN_S)
       Streams.finish(log: @log) if @plan.streams
-      @guardian.stop
+      @support_thread.stop
       @native_pool.shut
       ended
     end
@@ -196,8 +194,7 @@ module Chaton
 
     def pool_settings
       plan = @plan
-      { threads_min: plan.threads_min, threads_max: plan.threads_max, queue_limit: plan.queue_limit,
-        queue_bytes_max: plan.queue_bytes_max, queue_age_s: plan.queue_age_s.to_f, slot: @place.slot,
+      { threads_min: plan.threads_min, threads_max: plan.threads_max, slot: @place.slot,
         stall_ms: plan.stall_ms.to_f, preempt_ms: plan.preempt_ms.to_f, thread_idle_s: plan.thread_idle_s.to_f,
         orphan_exit_s: plan.shutdown_timeout_s + ORPHAN_GRACE_S }
     end

@@ -52,7 +52,7 @@ class CollectorTest < Minitest::Test
     @memory = { summary: true }
     found = nil
     port = serve { allocate { GC.start.to_s }.tap { found = summaries_under_stress } }
-    # The guardian may have been there first.
+    # The support thread may have been there first.
     eventually { get(port) && found&.any? }
     assert_equal "full", found.last.fetch(:kind)
     assert_equal "GET /", found.last.fetch(:unit)

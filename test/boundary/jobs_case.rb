@@ -51,7 +51,7 @@ end
 module JobsEngineCase
   include JobsCase
 
-  HUB = { threads_min: 1, threads_max: 4, queue_limit: 10, queue_bytes_max: 1_000, queue_age_s: 5.0, slot: 0,
+  HUB = { threads_min: 1, threads_max: 4, slot: 0,
           stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
   ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", threads: 4, prefetch_s: 0.005, prefetch_max: 100,
              ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, claim_due: false, slot: 0, tag: "test",

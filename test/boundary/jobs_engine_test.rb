@@ -8,7 +8,7 @@ class JobsEngineTest < Minitest::Test
 
   def test_the_outcome_of_a_job_that_was_sent_back_is_ignored
     job = run_one([1])
-    assert_equal [job.jid], @engine.give_back_running
+    assert_equal [0, [job.ticket]], @engine.give_up
     refute job.open?
     @engine.quiet
     job.ack
@@ -67,7 +67,6 @@ class JobsEngineTest < Minitest::Test
     client.push_args("q", head, Array.new(4) { |n| [n] }, nil)
     running = take
     @engine.quiet
-    @engine.release
     refute @engine.wait_idle(0.0)
     running.ack
     assert_idle

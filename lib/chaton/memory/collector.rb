@@ -38,7 +38,7 @@ module Chaton
         self
       end
 
-      # Writes a line for each collection since the last call; on the guardian's thread, at most once a second.
+      # Writes a line for each collection since the last call; on the support thread, at most once a second.
       #
       # @return [void]
       def report(*)
@@ -51,7 +51,7 @@ module Chaton
         @dropped = dropped
       end
 
-      # Does what was put off until there is nothing else to do; on the guardian's thread.
+      # Does what was put off until there is nothing else to do; on the support thread.
       #
       # @return [void]
       def idle(*)
@@ -59,7 +59,7 @@ module Chaton
         report if @settings.summary
       end
 
-      # Ruby has wanted a full collection for long, and no unit of work ended; on the guardian's thread.
+      # Ruby has wanted a full collection for long, and no unit of work ended; on the support thread.
       #
       # @return [void]
       def full(*) = @native.full

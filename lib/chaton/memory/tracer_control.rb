@@ -41,7 +41,7 @@ module Chaton
         @lock.synchronize { begin_with(@configured) } if @wanted
       end
 
-      # Carries out an order; called on the guardian's thread, or on the main thread where there are no workers.
+      # Carries out an order; called on the support thread, or on the main thread where there are no workers.
       #
       # @param order [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of a Unix socket, on
       #   which the answer is waited for; and, to start, every, duty and window_ms
@@ -107,7 +107,7 @@ module Chaton
         @log.exception(e, "tracing has ended")
       end
 
-      # The thread finds out by itself: a window that is open may take a while, which the guardian does not have.
+      # The thread finds out by itself: a window that is open may take a while, which the support thread does not have.
       #
       # @return [Boolean] whether there was something to end
       def finish
@@ -117,7 +117,7 @@ module Chaton
         was
       end
 
-      # To name the frames of many stacks, and to hand over megabytes, takes time: the guardian has none.
+      # To name the frames of many stacks, and to hand over megabytes, takes time: the support thread has none.
       def report(reply)
         return reply.deliver(refusal("it has not traced yet; `chaton trace start` begins")) unless @tracer
 

@@ -17,12 +17,12 @@ module Chaton
 
       # @param plan [Config::Plan]
       # @param place [Place]
-      # @param threads_of [#call] jids → threads that run these jobs now
+      # @param running [#call] role and ids → what runs of it now, each with its thread
       # @param log [Telemetry::Log]
-      def initialize(plan, place:, threads_of:, log:)
+      def initialize(plan, place:, running:, log:)
         @plan = plan
         @place = place
-        @threads_of = threads_of
+        @running = running
         @log = log
       end
 
@@ -47,8 +47,7 @@ module Chaton
         return if @quiet
 
         @quiet = true
-        @engine.quiet
-        released = @engine.release
+        released = @engine.quiet
         @log.info("no more jobs are taken", sent_back: released)
         Jobs::Runtime.quiet(@log)
       end
@@ -61,13 +60,12 @@ module Chaton
       #
       # @return [void]
       def give_up
-        # A thread set free here must find nothing to start.
-        @engine.release
-        jids = @engine.give_back_running
-        @threads_of.call(jids).each { |thread| thread.raise(Jobs::Shutdown) }
+        _, ids = @engine.give_up
+        running = @running.call("jobs", ids)
+        running.each_value { |thread| thread.raise(Jobs::Shutdown) }
         done = @engine.wait_idle(SHUTDOWN_S)
-        @log.warn("interrupted jobs went back to the front of their queues", count: jids.size,
-                                                                             jids: jids.join(","), all_ended: done)
+        @log.warn("interrupted jobs went back to the front of their queues", count: ids.size, all_ended: done,
+                                                                             jobs: running.keys.map { |job| job[:what] }.join("; "))
       end
 
       # @return [void]

@@ -6,7 +6,7 @@ require_relative "../memory/tracer_control"
 module Chaton
   class Service
     # What the supervisor, or the control socket of a single process, wants a worker to do. Carried out on the
-    # guardian's thread.
+    # support thread.
     class Orders
       # @param memory [Memory::Collector]
       # @param desk [Memory::TracerControl]

@@ -13,7 +13,7 @@ module Chaton
         @log = log
       end
 
-      # Called on the guardian's thread.
+      # Called on the support thread.
       #
       # @param name [String] without "SIG"
       # @return [void]

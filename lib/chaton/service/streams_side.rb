@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "../streams"
 require_relative "../streams/handler"
 require_relative "../streams/native_parts"
@@ -62,17 +61,17 @@ module Chaton
       #
       # @return [void]
       def give_up
-        count = @engine.give_up
+        _, ids = @engine.give_up
         handler.running.each { |thread| thread.raise(Streams::Shutdown) }
         done = @engine.wait_idle(SHUTDOWN_S)
-        @log.warn("interrupted batches are read again, but for what was marked", count: count, all_ended: done)
+        @log.warn("interrupted batches are read again, but for what was marked", count: ids.size, all_ended: done)
       end
 
       # @return [void]
       def stop = @engine.stop
 
       # @return [Hash]
-      def status = { streams: JSON.parse(@engine.stats, symbolize_names: true) }
+      def status = { streams: @engine.stats }
     end
   end
 end

@@ -35,25 +35,24 @@ module Chaton
       # @param native_pool [Native::Pool]
       # @return [void]
       def start(native_pool)
-        @native_pool = native_pool
         @engine = Native::Web.start(native_pool, @place.board, listeners, templates, settings)
       end
 
       # Takes no more connections; answers say `Connection: close`.
       #
       # @return [void]
-      def quiet = @engine.drain
+      def quiet = @engine.quiet
 
       # @param timeout_s [Float]
       # @return [Boolean] whether every connection has ended
-      def wait(timeout_s) = @engine.wait_drained(timeout_s)
+      def wait(timeout_s) = @engine.wait_idle(timeout_s)
 
       # Answers what waits with 503; what runs goes on.
       #
       # @return [void]
       def give_up
-        released = @native_pool.release_waiting
-        @engine.wait_drained(RELEASE_S)
+        released, = @engine.give_up
+        @engine.wait_idle(RELEASE_S)
         @log.warn("released requests that had not begun", count: released) if released.positive?
       end
 
@@ -68,7 +67,9 @@ module Chaton
       def settings
         web = @plan.web.to_h
         seconds = web.select { |name, _| name.end_with?("_s") }.transform_values(&:to_f)
-        web.merge(seconds, slot: @place.slot, access_log: @plan.access_log, retry_after_s: @plan.retry_after_s,
+        web.merge(seconds, slot: @place.slot, queue_limit: @plan.queue_limit,
+                           queue_bytes_max: @plan.queue_bytes_max, queue_age_s: @plan.queue_age_s.to_f,
+                           access_log: @plan.access_log, retry_after_s: @plan.retry_after_s,
                            accept_grace_ms: @plan.accept_grace_ms.to_f,
                            accept_defer_ms: @plan.accept_defer_ms.to_f, preempt_ms: @plan.preempt_ms.to_f)
       end

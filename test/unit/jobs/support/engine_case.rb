@@ -2,14 +2,14 @@
 
 require_relative "jobs_unit_case"
 require "chaton/native"
-require "chaton/guardian"
+require "chaton/support thread"
 require "chaton/pool"
 
 # The engine, the pool and the handler over a real store, in this process.
 class EngineCase < JobsUnitCase
   STORE = { username: nil, password: nil, tls_ca_file: nil, connect_timeout_s: 5.0, answer_timeout_s: 10.0,
             durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
-  HUB = { threads_min: 1, threads_max: 8, queue_limit: 1000, queue_bytes_max: 1_000_000, queue_age_s: 60.0, slot: 0,
+  HUB = { threads_min: 1, threads_max: 8, slot: 0,
           stall_ms: 0.4, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
   ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
              ack_delay_s: 0.002, beat_s: 5.0, threads: 8, tag: "test", labels: [], slot: 0, limit_retry_s: 0.05,
@@ -40,7 +40,7 @@ class EngineCase < JobsUnitCase
     @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
     @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
-    @guardian = Chaton::Guardian.new(@native_pool, @pool, log: log, on: events).start
+    @support thread = Chaton::Guardian.new(@native_pool, @pool, log: log, on: events).start
     @native_pool.expect(1)
     @pool.spawn(1)
     @engine = Chaton::Native::Jobs.start(@native_pool, nil, { **settings, **ENGINE, **changes })
@@ -52,7 +52,7 @@ class EngineCase < JobsUnitCase
     @engine.stop
     @native_pool.close
     @pool.join(WAIT_S)
-    @guardian.stop
+    @support thread.stop
     @native_pool.shut
     @engine = nil
   end

@@ -1,11 +1,10 @@
 # frozen_string_literal: true
 
 module Chaton
-  # The one Ruby thread outside the pool. It waits for what Rust has to say:
-  # start threads, report a late unit, show that Ruby is alive, the supervisor
-  # is gone, a sibling died, a signal lies in the store.
-  class Guardian
-    # Frames of a late unit's backtrace that go into the log.
+  # The one Ruby thread outside the pool. It waits for events from Rust: start threads, report late work, answer that
+  # Ruby is alive, the supervisor is gone, a sibling died, a signal was left in the store.
+  class SupportThread
+    # Frames of a backtrace that go into the log.
     BACKTRACE_LINES_MAX = 40
 
     # @param native_pool [Native::Pool]
@@ -24,7 +23,7 @@ module Chaton
     # @return [self]
     def start
       @thread = Thread.new { watch }
-      @thread.name = "chaton guardian"
+      @thread.name = "chaton support"
       self
     end
 
@@ -39,7 +38,7 @@ module Chaton
     # @param title [String]
     # @return [void]
     def report_running(title)
-      @native_pool.running.each { |unit| report(title, unit) }
+      @native_pool.running.each { |work| report(title, work) }
     end
 
     private
@@ -51,7 +50,7 @@ module Chaton
 
         handle(name, argument)
       rescue StandardError => e
-        @log.exception(e, "the guardian could not handle #{name}")
+        @log.exception(e, "the support thread could not handle #{name}")
       end
     end
 
@@ -59,23 +58,22 @@ module Chaton
       case name
       when :spawn then @pool.spawn(argument)
       when :ping then @native_pool.pong
-      when :late then report_late(argument)
+      when :late then report_late(*argument)
       else @on.fetch(name).call(argument)
       end
     end
 
-    def report_late(id)
-      unit = @native_pool.running.find { |running| running[:id] == id }
-      return report("request is late: answered 503, its thread goes on", unit) if unit
+    def report_late(role, id)
+      work = @native_pool.running.find { |running| running[:role] == role && running[:id] == id }
+      return report("request is late: answered 503, its thread goes on", work) if work
 
       @log.warn("request was late and ended just now", request: id)
     end
 
-    def report(title, unit)
-      backtrace = @pool.thread(unit[:thread])&.backtrace || []
-      @log.warn(title, what: unit[:what], age_ms: unit[:age_ms], thread: unit[:thread],
-                       tid: unit[:tid], cpu_ms: unit[:cpu_ms], wait_channel: unit[:wait_channel],
-                       backtrace: backtrace.first(BACKTRACE_LINES_MAX))
+    def report(title, work)
+      backtrace = @pool.thread(work[:thread])&.backtrace || []
+      @log.warn(title, **work.slice(:what, :age_ms, :thread, :tid, :cpu_ms, :wait_channel),
+                backtrace: backtrace.first(BACKTRACE_LINES_MAX))
     end
   end
 end
