@@ -64,8 +64,9 @@ module Chaton
         running = @running.call("jobs", ids)
         running.each_value { |thread| thread.raise(Jobs::Shutdown) }
         done = @engine.wait_idle(SHUTDOWN_S)
-        @log.warn("interrupted jobs went back to the front of their queues", count: ids.size, all_ended: done,
-                                                                             jobs: running.keys.map { |job| job[:what] }.join("; "))
+        names = running.keys.map { |job| job[:what] }.join("; ")
+        @log.warn("interrupted jobs went back to the front of their queues", count: ids.size, jobs: names,
+                                                                             all_ended: done)
       end
 
       # @return [void]
