@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Jobs that belong together, and jobs that are interrupted and go on.
+# Batches of jobs, and iterable jobs that are interrupted and resumed.
 class JobsBatchTest < Minitest::Test
   include JobsTest
 
@@ -48,7 +48,7 @@ class JobsBatchTest < Minitest::Test
   RUBY
   ALL = '.on(:success, Done, "name" => NAME).on(:complete, Done, "name" => NAME).on(:death, Done, "name" => NAME)'
 
-  each_store def test_callbacks_come_when_all_have_run
+  each_store def test_callbacks_run_after_all_jobs
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("#{batch("b")}.jobs { 100.times { |n| Row.perform_async(n) } }; nil")
@@ -59,7 +59,7 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_death_is_told_at_once_and_a_mended_job_completes_the_batch
+  each_store def test_the_death_callback_runs_at_once_and_a_retried_dead_job_completes_the_batch
     server = boot_jobs(JOBS)
     console = console(server)
     bid = console.run("batch = #{batch("b")}; batch.jobs { Row.perform_bulk([[1], [2], [\"bad\"]]) }; batch.bid")
@@ -75,7 +75,7 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_batch_waits_for_those_within_it
+  each_store def test_a_batch_waits_for_nested_batches
     server = boot_jobs(JOBS, workers: "jobs: 2")
     console = console(server)
     tables = (0...5).map { |n| ["t#{n}", (0...10).map { |m| "#{n}.#{m}" }] }
@@ -104,7 +104,7 @@ class JobsBatchTest < Minitest::Test
     killed = []
     2.times do |round|
       server.eventually("progress") { server.record.count > 1_000 * (round + 1) }
-      # For a moment the status still names the one that was killed.
+      # The status may still name the killed worker for a moment.
       killed << server.eventually("a worker") { (server.workers - killed).first }
       server.signal("KILL", killed.last)
     end
@@ -114,7 +114,7 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_an_interrupted_iteration_goes_on_at_its_cursor
+  each_store def test_an_interrupted_iteration_resumes_at_its_cursor
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("Count.perform_async(150)")
@@ -139,7 +139,7 @@ class JobsBatchTest < Minitest::Test
     jid = console.run("Count.perform_async(2_000)")
     server.eventually("some") { server.record.count > 5 }
     console.run("Chaton::Jobs.client.native.cancel(#{jid.dump})")
-    server.eventually("it heard of it") { server.record.of("cancel").any? }
+    server.eventually("the job sees that it is cancelled") { server.record.of("cancel").any? }
     drained(server, console)
     assert_equal [0, 0, 0], stats(console).values_at("dead", "failed", "retries")
     assert_operator server.record.count, :<, 2_000

@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# `chaton jobs …`, without a server and beside one.
+# The commands of `chaton jobs`, with and without a running server.
 class JobsCommandTest < Minitest::Test
   include JobsTest
 
@@ -19,7 +19,7 @@ class JobsCommandTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_what_waits_is_shown_and_moved
+  each_store def test_waiting_jobs_are_listed_shown_and_moved
     server = prepare_jobs(JOBS)
     console = console(server)
     ids = console.run("%w[a b c].map { |id| Step.perform_async(id) } + [Step.perform_in(3600, \"later\")]")
@@ -43,7 +43,7 @@ class JobsCommandTest < Minitest::Test
     assert_equal [["default", 2, false]], json(server, "queues").map { |one| one.values_at("name", "size", "paused") }
   end
 
-  each_store def test_whole_places_are_emptied
+  each_store def test_queues_and_sets_are_emptied_at_once
     server = prepare_jobs(JOBS)
     console = console(server)
     console.run("Step.perform_bulk([[\"now\"]] * 1_200); nil")
@@ -58,7 +58,7 @@ class JobsCommandTest < Minitest::Test
     assert_equal 0, stats(console)["enqueued"]
   end
 
-  each_store def test_beside_a_running_server
+  each_store def test_commands_act_on_a_running_server
     server = boot_jobs(JOBS, section: "beat_s 0.3")
     assert_equal "default", json(server, "enqueue", "Step", "[\"a\"]")["queue"]
     server.eventually("it ran") { server.record.of("a").any? }
@@ -81,7 +81,7 @@ class JobsCommandTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_mistakes_are_named
+  each_store def test_errors_name_the_mistake
     server = prepare_jobs(JOBS)
     console(server).run("Step.perform_async(\"a\"); nil")
     { %w[shwo x] => /no command "shwo".*show/, %w[show] => /JID is missing/, %w[show 0123] => /no job 0123/,
@@ -99,7 +99,7 @@ class JobsCommandTest < Minitest::Test
     %w[list show retry delete pause resume drain cancel stats].each { |name| assert_match(/^ +#{name}\b/, out) }
   end
 
-  def test_a_store_that_is_away_is_named
+  def test_an_unreachable_store_is_named
     @kind = :redis
     server = prepare_jobs(JOBS)
     redis.stop
@@ -108,7 +108,7 @@ class JobsCommandTest < Minitest::Test
     assert_match(/127\.0\.0\.1:#{redis.port}/, err)
   end
 
-  def test_a_backup_of_a_file_in_use
+  def test_a_file_in_use_can_be_backed_up
     @kind = :sqlite
     server = boot_jobs(JOBS)
     console = console(server)
@@ -121,7 +121,7 @@ class JobsCommandTest < Minitest::Test
     server.signal("CONT", server.workers.first)
     server.eventually("all ran") { server.record.count == 1000 }
     assert_equal 0, server.stop
-    # What the copy holds is run by whoever gets it.
+    # The copy holds all jobs, those in flight included.
     copy = "sqlite://#{server.path("copy.db")}"
     assert_equal 1000, JSON.parse(success(server, "stats", "--json", "--store", copy))["enqueued"] +
                        JSON.parse(success(server, "stats", "--json", "--store", copy))["in_flight"]

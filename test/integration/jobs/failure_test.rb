@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Jobs that fail, in all the ways in which that is foreseen.
+# Failing jobs: retries, death, discarding, and jobs that cannot be started.
 class JobsFailureTest < Minitest::Test
   include JobsTest
 
@@ -57,7 +57,7 @@ class JobsFailureTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_a_retry_comes_by_itself
+  each_store def test_a_failed_job_is_retried
     server = boot_jobs(JOBS)
     console = console(server)
     jid = console.run("Flaky.perform_async(\"a\", 2)")
@@ -67,7 +67,7 @@ class JobsFailureTest < Minitest::Test
                  item.values_at("jid", "error_class", "error_message", "retry_count", "queue")
     assert_kind_of Float, item["failed_at"]
     assert_equal 2, console.run("Chaton::Jobs::RetrySet.new.first.error_backtrace").size
-    # One second, and up to nine more by Sidekiq's jitter.
+    # The delay is one second plus up to nine seconds of Sidekiq's jitter.
     server.eventually("the retry", timeout_s: 25) { server.record.of("a").size == 2 }
     drained(server, console)
     assert_equal 1, server.record.of("error:a").size
@@ -75,11 +75,11 @@ class JobsFailureTest < Minitest::Test
     assert_equal [2, 1, 0], stats(console).values_at("processed", "failed", "dead")
   end
 
-  each_store def test_the_end_of_all_retries
+  each_store def test_a_job_without_retries_left_dies
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("[Hopeless, NotKept, NoRetry].each { |one| one.perform_async(one.name) }")
-    # Its last try.
+    # This is its last attempt.
     console.run("Chaton::Jobs.client.push(\"class\" => Flaky, \"args\" => [\"f\", 99], \"retry_count\" => 2)")
     server.eventually("two are dead") { stats(console)["dead"] == 2 }
     drained(server, console)
@@ -93,7 +93,7 @@ class JobsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_discard_and_kill
+  each_store def test_retry_in_can_discard_or_kill_a_job
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("Discarded.perform_async(\"d\"); Killed.perform_async(\"k\")")
@@ -105,7 +105,7 @@ class JobsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_an_unknown_class_and_a_wrong_number_of_arguments
+  each_store def test_an_unknown_class_and_a_wrong_number_of_arguments_fail
     server = boot_jobs(JOBS)
     console = console(server)
     console.run(<<~RUBY)

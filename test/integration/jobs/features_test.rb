@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# What is built in beside running jobs: unique ones, limits, expiry, cancelling, pausing.
+# Unique jobs, limits, expiry, cancelling and pausing.
 class JobsFeaturesTest < Minitest::Test
   include JobsTest
 
@@ -56,7 +56,7 @@ class JobsFeaturesTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_equal_jobs_are_stored_once
+  each_store def test_a_unique_job_is_stored_once
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
     first, second, other = console.run("[Unique.perform_async(\"u\", 3), Unique.perform_async(\"u\", 3), " \
@@ -66,7 +66,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_nil console.run("Unique.perform_async(\"u\", 3)"), "while it runs"
     server.eventually("both ended") { server.record.count("ended") == 2 }
     server.eventually("free again") { console.run("Unique.perform_async(\"u\", 3)") }
-    # One that failed for good frees its lock too, and one that was interrupted by a kill keeps it.
+    # A dead job releases its lock, too.
     assert console.run("Unique.perform_async(\"bad\")")
     server.eventually("it died") { stats(console)["dead"] == 1 }
     assert console.run("Unique.perform_async(\"bad\")")
@@ -74,7 +74,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_unique_until_it_starts
+  each_store def test_a_job_unique_until_start_releases_its_lock_at_its_start
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
     assert console.run("UniqueUntilStart.perform_async(\"u\", 0.5)")
@@ -85,7 +85,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_lock_survives_a_kill_and_ends_with_its_job
+  each_store def test_a_lock_survives_a_kill_and_is_released_with_its_job
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     console = console(server)
     console.run("Unique.perform_async(\"u\", 3)")
@@ -98,7 +98,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_no_more_than_the_limit_run_at_once
+  each_store def test_no_more_jobs_than_the_limit_run_at_once
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "8..8", section: "limit_retry_s 0.05")
     console = console(server)
     console.run("ThreeAtOnce.perform_bulk((0...30).map { |n| [\"l\#{n}\", 0.05] }); " \
@@ -115,7 +115,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_slot_is_free_again_after_a_kill
+  each_store def test_a_kill_frees_the_slots_of_a_limit
     server = boot_jobs(JOBS, workers: "jobs: 2", section: "limit_retry_s 0.05", config: JobsServer::QUICK)
     console = console(server)
     console.run("ThreeAtOnce.perform_bulk((0...6).map { |n| [\"l\#{n}\", 0.5] }); nil")
@@ -126,13 +126,13 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_no_more_starts_than_the_rate
+  each_store def test_no_more_jobs_start_than_the_rate_allows
     server = boot_jobs(JOBS, threads: "8..8", section: "limit_retry_s 0.05")
     console = console(server)
     console.run("FiveInFourSeconds.perform_bulk((0...12).map { |n| [n] }); nil")
     server.eventually("all ended") { server.record.count("ended") == 12 }
     starts = server.record.entries.select { |entry| entry.event == "began" }.map(&:at_s).sort
-    # What is granted is a little earlier than what is noted.
+    # Jobs note their start a little after the limit has granted it.
     starts.each_cons(6) { |six| assert_operator six.last - six.first, :>, 3.4 }
     drained(server, console)
     assert_equal 0, server.stop
@@ -152,7 +152,7 @@ class JobsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_job_is_told_that_it_is_cancelled_or_late
+  each_store def test_a_job_sees_that_it_is_cancelled_or_past_its_deadline
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
     jid = console.run("Hurried.perform_async(\"hurried\"); Patient.perform_async(\"patient\")")
@@ -160,12 +160,12 @@ class JobsFeaturesTest < Minitest::Test
     server.eventually("the deadline") { server.record.of("hurried").last.event == "cancelled" }
     assert_equal "began", server.record.of("patient").last.event
     console.run("Chaton::Jobs.client.native.cancel(#{jid.dump})")
-    server.eventually("it hears of it") { server.record.of("patient").last.event == "cancelled" }
+    server.eventually("the job sees that it is cancelled") { server.record.of("patient").last.event == "cancelled" }
     drained(server, console)
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_paused_queue_gives_nothing
+  each_store def test_jobs_of_a_paused_queue_wait
     server = boot_jobs(JOBS, section: "queues \"default\", \"low\"")
     console = console(server)
     console.run("Chaton::Jobs::Queue.new(\"low\").pause; Step.set(queue: \"low\").perform_async(\"low\"); " \

@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Ends and restarts that are asked for.
+# Graceful stops, quieting and restarts.
 class JobsGracefulTest < Minitest::Test
   include JobsTest
 
@@ -24,7 +24,7 @@ class JobsGracefulTest < Minitest::Test
   each_store def test_term_lets_running_jobs_end
     server = boot_jobs(JOBS, threads: "4..4")
     console = console(server)
-    # At once, and long: none may end before all four have begun.
+    # The jobs are long, so that none ends before all four have begun.
     console.run("Long.perform_bulk([*0...4, *Array.new(10) { |n| \"w\#{n}\" }].map { |id| [id, 3] }); nil")
     server.eventually("four run") { server.record.count("began") == 4 }
     assert_equal 0, server.stop
@@ -36,7 +36,7 @@ class JobsGracefulTest < Minitest::Test
     assert_equal Array.new(10) { |n| "w#{n}" }, waiting
   end
 
-  each_store def test_past_the_deadline_a_job_goes_back_to_the_front_uncounted
+  each_store def test_a_job_past_the_deadline_is_requeued_at_the_front_without_counting_as_a_failure
     server = boot_jobs(JOBS, threads: "1..1", config: "shutdown_timeout_s 1")
     console = console(server)
     console.run("Chaton::Jobs.client.push(\"class\" => \"Long\", \"args\" => [\"long\", 60], \"retry_count\" => 3)")
@@ -52,7 +52,7 @@ class JobsGracefulTest < Minitest::Test
     assert_equal [0, 0, 0], stats(console).values_at("failed", "retries", "in_flight")
   end
 
-  each_store def test_tstp_quiets
+  each_store def test_tstp_makes_a_worker_quiet
     server = boot_jobs(JOBS, threads: "2..2")
     console = console(server)
     console.run("Long.perform_async(\"a\", 0.5)")
@@ -61,12 +61,12 @@ class JobsGracefulTest < Minitest::Test
     server.eventually("quiet") { console.run("Chaton::Jobs::ProcessSet.new.map(&:quiet)") == [true] }
     console.run("Long.perform_async(\"b\", 0)")
     server.eventually("it ended") { server.record.of("a").size == 2 }
-    server.eventually("nothing is taken") { stats(console).values_at("enqueued", "in_flight") == [1, 0] }
+    server.eventually("no job is claimed") { stats(console).values_at("enqueued", "in_flight") == [1, 0] }
     assert_equal 0, server.stop
     assert_equal 1, server.record.count("began")
   end
 
-  each_store def test_phased_restarts_lose_nothing_and_run_nothing_twice
+  each_store def test_phased_restarts_lose_no_job_and_run_none_twice
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "4..4")
     console = console(server)
     2.times do |round|
@@ -83,7 +83,7 @@ class JobsGracefulTest < Minitest::Test
     server.wait_all_gone
   end
 
-  each_store def test_a_process_without_a_supervisor
+  each_store def test_a_process_without_a_supervisor_stops_gracefully
     server = boot_jobs(JOBS, workers: "0", args: %w[--jobs])
     console = console(server)
     console.run("Long.perform_async(\"a\", 0.7)")

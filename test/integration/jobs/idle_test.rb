@@ -4,7 +4,7 @@ require "test_helper"
 require "support/cpu_time"
 require "support/jobs_test_case"
 
-# Whoever has nothing to do sleeps, and is awake at once.
+# Idle workers sleep, and wake up at once for a job.
 class JobsIdleTest < Minitest::Test
   include JobsTest
 
@@ -15,7 +15,7 @@ class JobsIdleTest < Minitest::Test
     end
   RUBY
   WINDOW_S = 2
-  # One thread's wake-ups in the window: a sign of life and what goes with it.
+  # Most wake-ups of one thread in the window, which a heartbeat causes.
   WAKE_UPS_MAX = 10
 
   each_store def test_idle_threads_sleep
@@ -24,7 +24,7 @@ class JobsIdleTest < Minitest::Test
     console.run("100.times { |n| Note.perform_async(n) }; Note.perform_in(3600, \"far\")")
     server.eventually("they ran") { server.record.count == 100 }
     pid = server.workers.first
-    server.eventually("it has come to rest", timeout_s: 20) do
+    server.eventually("it is idle", timeout_s: 20) do
       before = CpuTime.sleeps(pid)
       used_s = CpuTime.of(pid)
       sleep WINDOW_S
@@ -39,7 +39,7 @@ class JobsIdleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_each_push_wakes_it_within_moments
+  each_store def test_each_push_wakes_an_idle_worker_at_once
     server = boot_jobs(JOBS)
     console = console(server)
     late = Array.new(30) do |n|
@@ -47,7 +47,7 @@ class JobsIdleTest < Minitest::Test
       server.eventually("job #{n}") { server.record.of("n#{n}").any? }
       server.record.of("n#{n}").first.at_s - pushed_s
     end
-    # Not a measurement: no round may have waited for a timer. Half of them tell, as others use the machine too.
+    # This checks that no push waits for a timer. The median is compared, because the machine has other load.
     assert_operator late.sort[late.size / 2], :<, 0.1, late.inspect
     assert_equal 0, server.stop
   end

@@ -3,8 +3,8 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Sudden death of workers, of the supervisor and of everything, while jobs run: none is lost, and no more run twice
-# than were in flight.
+# Kills of workers, of the supervisor and of all processes while jobs run: no job is lost, and only jobs that were in
+# flight run twice.
 class JobsKillTest < Minitest::Test
   include JobsTest
 
@@ -28,14 +28,14 @@ class JobsKillTest < Minitest::Test
   RUBY
   COUNT = Soak.number(6_000, 20_000)
   KILLS = Soak.number(6, 20)
-  # Of the whole tree, where each round waits for a boot.
+  # Kills of the whole process tree, after each of which the test waits for a boot.
   ROUNDS = Soak.number(2, 3)
-  # About a second is promised; the machine may be busy.
+  # The promise is about one second; the machine may be busy.
   RECOVERY_S = 4
 
   def time_limit_s = 180
 
-  each_store def test_killed_workers
+  each_store def test_killed_workers_lose_no_job
     server, console = crowd
     at_risk = 0
     KILLS.times do |round|
@@ -47,7 +47,7 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_killed_supervisors
+  each_store def test_killed_supervisors_lose_no_job
     server, console = crowd
     at_risk = 0
     ROUNDS.times do |round|
@@ -55,7 +55,7 @@ class JobsKillTest < Minitest::Test
       pids = server.workers
       server.signal("KILL")
       server.wait_exit
-      # What its workers run when they see it, they end.
+      # Its workers finish their running jobs when they notice.
       server.wait_all_gone
       assert(pids.none? { |pid| server.alive?(pid) })
       at_risk += stats(console)["in_flight"]
@@ -65,7 +65,7 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_everything_killed_at_once
+  each_store def test_a_killed_process_tree_loses_no_job
     server, console = crowd
     at_risk = 0
     ROUNDS.times do |round|
@@ -78,20 +78,20 @@ class JobsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_sibling_takes_over_at_once
+  each_store def test_a_sibling_reclaims_a_killed_workers_jobs_at_once
     server = boot_jobs(JOBS, workers: "jobs: 2", config: JobsServer::QUICK)
     assert_taken_over(server)
     assert_equal 0, server.stop
   end
 
-  each_store def test_the_replacement_takes_over_where_there_is_no_sibling
+  each_store def test_without_a_sibling_the_replacement_reclaims_the_jobs
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     assert_taken_over(server)
     assert_equal 0, server.stop
   end
 
-  # Where workers are children of a preloader that the supervisor adopted.
-  each_store def test_after_a_phased_restart_too
+  # After a phased restart, workers are children of a preloader that the supervisor adopted.
+  each_store def test_jobs_are_reclaimed_after_a_phased_restart
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     server.signal("USR1")
     server.wait_line(/phased restart done/)
@@ -100,13 +100,13 @@ class JobsKillTest < Minitest::Test
     server.wait_all_gone
   end
 
-  each_store def test_a_killed_tree_is_recovered_at_boot
+  each_store def test_the_next_boot_reclaims_the_jobs_of_a_killed_process_tree
     server = boot_jobs(JOBS, workers: "jobs: 1")
     console(server).run("Long.perform_async(\"long\", 1)")
     server.eventually("it runs") { server.record.count("began") == 1 }
     server.kill_all
     server.start.ready
-    # How long it boots is not the recovery's.
+    # The time of the boot does not count.
     begun_s = Recorder.now_s
     server.eventually("it runs again") { server.record.count("began") == 2 }
     assert_operator server.record.entries.last.at_s - begun_s, :<, RECOVERY_S
@@ -127,7 +127,7 @@ class JobsKillTest < Minitest::Test
     server.eventually("#{count} jobs") { server.record.count >= count }
   end
 
-  # Both stand still while we look, so that what is read is what was in flight.
+  # Both processes are stopped meanwhile, so that the jobs in flight do not change.
   def kill_one(server, console, round)
     pids = server.eventually("two workers") { server.workers.then { |found| found if found.size == 2 } }
     pids.each { |pid| server.signal("STOP", pid) }

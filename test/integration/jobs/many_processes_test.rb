@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Several servers on one store.
+# Several servers share one store.
 class JobsManyProcessesTest < Minitest::Test
   include JobsTest
 
@@ -15,7 +15,7 @@ class JobsManyProcessesTest < Minitest::Test
 
     class Tick
       include Chaton::Job
-      # Which tick: it runs within the two seconds from it to the next.
+      # The tick's number: the job runs within the two seconds before the next tick.
       def perform(*) = Recorder.note(Time.now.to_i / 2)
     end
   RUBY
@@ -23,7 +23,7 @@ class JobsManyProcessesTest < Minitest::Test
 
   def time_limit_s = 90
 
-  each_store def test_they_share_the_work
+  each_store def test_servers_share_the_jobs
     servers = boot_all
     console = console(servers.first)
     console.run("Note.perform_bulk((0...5_000).map { |n| [n] }); nil")
@@ -33,8 +33,8 @@ class JobsManyProcessesTest < Minitest::Test
       console.run("Note.perform_bulk((0...500).map { |n| [n] }); nil")
       servers.all? { |one| one.record.count.positive? }
     end
-    servers.first.eventually("all are known") { console.run("Chaton::Jobs::ProcessSet.new.size") == servers.size }
-    # One goes without a word; the others are whole.
+    servers.first.eventually("all are registered") { console.run("Chaton::Jobs::ProcessSet.new.size") == servers.size }
+    # One server is killed; the others keep running.
     servers.first.kill_all
     console.run("Note.perform_bulk((10_000...10_100).map { |n| [n] }); nil")
     rest = servers.drop(1)
@@ -42,7 +42,7 @@ class JobsManyProcessesTest < Minitest::Test
     rest.each { |server| assert_equal 0, server.stop }
   end
 
-  each_store def test_a_tick_of_the_clock_is_enqueued_once
+  each_store def test_a_cron_tick_is_enqueued_once
     servers = boot_all(section: "cron \"tick\", \"*/2 * * * * *\", \"Tick\"")
     servers.first.eventually("four ticks") { ids(servers).uniq.size >= 4 }
     servers.each { |server| assert_equal 0, server.stop }

@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Jobs and documents that mean no good harm only themselves.
+# Misbehaving jobs and malformed documents harm only themselves.
 class JobsMisbehaviourTest < Minitest::Test
   include JobsTest
 
@@ -28,7 +28,7 @@ class JobsMisbehaviourTest < Minitest::Test
         when "interrupt" then raise Interrupt
         when "stack" then deeper(0)
         when "never" then sleep
-        # The signal ends the wait, and the process.
+        # The signal ends the process.
         when "exit!" then exit!(3)
         when "segv" then Process.kill(:SEGV, Process.pid) && sleep
         end
@@ -40,7 +40,7 @@ class JobsMisbehaviourTest < Minitest::Test
 
   HARMLESS = %w[exit abort throw thread thread-exit exception interrupt stack].freeze
 
-  each_store def test_a_job_cannot_leave_its_worker
+  each_store def test_a_job_cannot_end_its_worker_thread
     server = boot_jobs(JOBS, threads: "1..4")
     console = console(server)
     pid = server.workers.first
@@ -53,13 +53,13 @@ class JobsMisbehaviourTest < Minitest::Test
     assert_equal [3], causes.values.map(&:size).uniq
     { "exit" => "SystemExit", "throw" => "UncaughtThrowError", "exception" => "Exception",
       "stack" => "SystemStackError" }.each { |how, error| assert_equal error, causes[how].first["error_class"] }
-    # As many threads as before serve.
+    # The pool has as many threads as before.
     console.run("Note.perform_bulk((0...200).map { |n| [\"x\#{n}\"] })")
     server.eventually("the pool is whole") { server.record.count == 201 }
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_job_that_never_returns_holds_only_its_thread
+  each_store def test_a_job_that_never_returns_blocks_only_its_thread
     server = boot_jobs(JOBS, threads: "2..4", config: "shutdown_timeout_s 1")
     console = console(server)
     jid = console.run("Bad.perform_async(\"never\")")
@@ -71,7 +71,7 @@ class JobsMisbehaviourTest < Minitest::Test
     assert_equal [jid], documents(console, "queue:default").map { |item| item["jid"] }
   end
 
-  each_store def test_a_crash_is_held_against_what_ran_three_times
+  each_store def test_a_job_that_crashed_three_workers_is_dead
     server = boot_jobs(JOBS, workers: "jobs: 2", threads: "1..4", config: JobsServer::QUICK)
     console = console(server)
     jid = console.run("Bad.perform_async(\"segv\")")
@@ -85,14 +85,14 @@ class JobsMisbehaviourTest < Minitest::Test
     assert_equal 3, server.record.of("segv").size
     item = documents(console, "dead").first
     assert_equal [jid, "Chaton::Jobs::Poison", 3], [item["jid"], item["error_class"], item["chaton"]["deaths"]]
-    # Ruby reports a fault of its own and then aborts.
+    # Ruby reports the fault and then aborts.
     assert_match(/SIG(?:ABRT|SEGV)/, item["error_message"])
     refute item.key?("retry_count"), "a death is no retry"
     server.wait_line(/in the dead set/)
     assert_equal 0, server.stop
   end
 
-  each_store def test_exit_with_a_bang_is_a_crash_too
+  each_store def test_exit_bang_counts_as_a_crash
     server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
     console = console(server)
     console.run("Bad.perform_async(\"exit!\")")
@@ -121,7 +121,7 @@ class JobsMisbehaviourTest < Minitest::Test
     Chaton::Jobs.configure { |config| config.error_handlers << ->(error, _) { Recorder.note("told:\#{error.message}") } }
   RUBY
 
-  each_store def test_a_forked_child_that_comes_back_is_no_worker
+  each_store def test_a_forked_child_that_returns_does_not_work_on
     server = boot_jobs(FORKS)
     console = console(server)
     %w[exit raise return].each { |how| console.run("Forks.perform_async(#{how.dump})") }
@@ -136,7 +136,7 @@ class JobsMisbehaviourTest < Minitest::Test
   MALFORMED = ["{", "", "null", "[1]", "\"text\"", "\xFF\xFE".b, "{\"class\":1,\"args\":[],\"jid\":\"a\"}",
                "{\"class\":\"Note\",\"args\":{},\"jid\":\"a\"}", "#{"[" * 5000}#{"]" * 5000}"].freeze
 
-  def test_malformed_documents_are_kept_whole
+  def test_malformed_documents_become_dead_unchanged
     @kind = :redis
     server = boot_jobs(JOBS)
     console = console(server)
@@ -148,7 +148,7 @@ class JobsMisbehaviourTest < Minitest::Test
     server.eventually("they are dead") { client.zcard("dead") == MALFORMED.size }
     assert_equal MALFORMED.map(&:b).sort, client.zrange("dead", 0, -1).map(&:b).sort
     drained(server, console)
-    # They can be listed, shown and removed all the same.
+    # They can still be listed, shown and removed.
     assert_equal MALFORMED.size, console.run("Chaton::Jobs::DeadSet.new.count(&:item)")
     assert_equal MALFORMED.size, console.run("Chaton::Jobs::DeadSet.new.clear")
     assert_equal 0, server.stop

@@ -4,7 +4,7 @@ require "test_helper"
 require "support/jobs_test_case"
 require "support/cpu_time"
 
-# A Redis that goes away, stands still, is full, or wants another password.
+# Redis stops, hangs, is full, or requires another password.
 class JobsRedisTroubleTest < Minitest::Test
   include JobsTest
 
@@ -23,7 +23,7 @@ class JobsRedisTroubleTest < Minitest::Test
 
   def time_limit_s = 120
 
-  def test_stopped_and_started_again_mid_run
+  def test_no_job_is_lost_when_redis_restarts
     server, console = crowd
     2.times do |round|
       progress(server, COUNT / 4 * (round + 1))
@@ -36,7 +36,7 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_standing_still
+  def test_no_job_is_lost_while_redis_hangs
     server, console = crowd
     progress(server, COUNT / 4)
     redis.pause
@@ -46,7 +46,7 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_slow_answers
+  def test_slow_responses_lose_no_job
     server, console = crowd
     client = redis.client
     10.times do |round|
@@ -60,7 +60,7 @@ class JobsRedisTroubleTest < Minitest::Test
     client&.close
   end
 
-  def test_standing_still_past_the_time_limit_of_an_answer
+  def test_workers_recover_when_redis_hangs_past_the_response_timeout
     server, console = crowd("answer_timeout_s 0.5")
     progress(server, COUNT / 4)
     redis.pause
@@ -71,7 +71,7 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_out_of_memory
+  def test_no_acknowledged_job_is_lost_when_redis_is_out_of_memory
     @redis = start_redis({ "maxmemory" => "20mb", "maxmemory-policy" => "noeviction" })
     server = prepare_jobs(JOBS)
     console = console(server)
@@ -88,16 +88,16 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_match(/memory/i, message)
     raised = assert_raises(Console::Raised) { console.run("Note.perform_bulk([[1, \"x\" * 100_000]])") }
     assert_equal "Chaton::StoreFull", raised.kind
-    # A worker that starts now drains it.
+    # A new worker drains the queue.
     server.start.ready
-    server.eventually("all that was acknowledged ran") { server.record.tally.size == count }
+    server.eventually("all acknowledged jobs ran") { server.record.tally.size == count }
     drained(server, console)
     console.run("Note.perform_async(\"again\")")
     server.eventually("there is room") { server.record.of("again").any? }
     assert_equal 0, server.stop
   end
 
-  def test_a_wrong_password_ends_the_boot_and_is_named
+  def test_a_wrong_password_ends_the_boot_with_its_reason
     @redis = start_redis(password: "secret-of-the-test")
     @store = redis.url(with: "wrong-of-the-test")
     server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
@@ -110,7 +110,7 @@ class JobsRedisTroubleTest < Minitest::Test
     refute_match(/of-the-test/, raised.message)
   end
 
-  def test_the_right_password_is_taken_and_never_shown
+  def test_the_password_is_never_logged
     @redis = start_redis(password: "secret-of-the-test")
     server = boot_jobs(JOBS)
     console(server).run("Note.perform_async(1)")
@@ -119,7 +119,7 @@ class JobsRedisTroubleTest < Minitest::Test
     refute_match(/of-the-test/, server.log)
   end
 
-  def test_scripts_are_flushed_and_connections_cut_all_the_time
+  def test_flushed_scripts_and_closed_connections_lose_no_job
     server, console = crowd
     client = redis.client
     8.times do |round|
@@ -133,18 +133,18 @@ class JobsRedisTroubleTest < Minitest::Test
     client&.close
   end
 
-  def test_everything_is_flushed
+  def test_workers_continue_after_a_flush_of_all_data
     server, console = crowd
     progress(server, 100)
     redis.call("FLUSHALL")
     console.run("Note.perform_async(\"after\"); Note.perform_in(0.5, \"later\")")
     server.eventually("it goes on") { (%w[after later] - server.record.tally.keys).empty? }
     drained(server, console)
-    server.eventually("it is known again") { console.run("Chaton::Jobs::ProcessSet.new.size") == 1 }
+    server.eventually("it is registered again") { console.run("Chaton::Jobs::ProcessSet.new.size") == 1 }
     assert_equal 0, server.stop
   end
 
-  def test_who_enqueues_is_told_that_redis_is_away_and_goes_on_later
+  def test_enqueueing_raises_while_redis_is_down_and_works_again_later
     server = prepare_jobs(JOBS)
     console = console(server)
     console.run("Note.perform_async(1)")

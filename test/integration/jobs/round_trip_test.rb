@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Jobs enqueued by one process are run by another.
+# One process enqueues jobs, and another runs them.
 class JobsRoundTripTest < Minitest::Test
   include JobsTest
 
@@ -28,7 +28,7 @@ class JobsRoundTripTest < Minitest::Test
     end
   RUBY
 
-  each_store def test_every_way_to_enqueue
+  each_store def test_every_way_to_enqueue_works
     server = boot_jobs(JOBS, section: "queues \"default\", \"low\"")
     console = console(server)
     began_s = Recorder.now_s
@@ -47,11 +47,11 @@ class JobsRoundTripTest < Minitest::Test
     end
     assert_equal 0, server.stop
     server.wait_all_gone
-    # The last ones are counted at the latest when it leaves.
+    # The worker writes its last counts at the latest when it stops.
     assert_equal 2506, stats(console)["processed"]
   end
 
-  each_store def test_threads_and_forks_enqueue
+  each_store def test_threads_and_forked_processes_enqueue
     server = boot_jobs(JOBS)
     console = console(server)
     console.run(<<~RUBY)
@@ -68,7 +68,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_requests_enqueue_where_one_process_does_everything
+  each_store def test_requests_enqueue_in_a_process_that_also_runs_jobs
     rackup = "run ->(env) { [200, {}, [Note.perform_async(env[\"PATH_INFO\"]).to_s]] }"
     server = boot_jobs(JOBS, workers: "1", rackup: rackup)
     jids = Array.new(50) { |n| server.get("/#{n}").body }
@@ -78,7 +78,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_redis_by_its_socket_and_another_database
+  def test_redis_works_by_unix_socket_and_with_another_database
     @kind = :redis
     @store = "unix://#{redis.socket}?db=3"
     server = boot_jobs(JOBS)
@@ -91,7 +91,7 @@ class JobsRoundTripTest < Minitest::Test
     client&.close
   end
 
-  each_store def test_a_queue_is_in_order
+  each_store def test_a_queue_keeps_its_order
     server = prepare_jobs(JOBS, threads: "1..1", section: "queues \"default\", \"low\"")
     console = console(server)
     console.run("100.times { |n| Low.perform_async(\"low\#{n}\") }")
@@ -102,7 +102,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_arguments_come_back_as_they_were
+  each_store def test_arguments_arrive_unchanged
     server = boot_jobs(JOBS)
     console = console(server)
     values = ["", "\u0000\u001F\"\\/\u2028\u2029\u007F", "日本語 🐈 é", -(2**70), (2**53) + 1, 1.5e300, -0.0, nil, true,
@@ -114,7 +114,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_ten_megabytes
+  each_store def test_an_argument_of_ten_megabytes_arrives
     server = boot_jobs(JOBS)
     console = console(server)
     jid = console.run("Keep.perform_async(\"big\", \"x\" * 10_000_000 + \"é\")")
@@ -124,7 +124,7 @@ class JobsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_store def test_what_json_cannot_carry_is_refused_and_named
+  each_store def test_arguments_that_json_cannot_represent_are_refused
     server = prepare_jobs(JOBS)
     console = console(server)
     { "\"\\xFF\".b" => /argument 1/, "\"\\xFF\"" => /argument 1/, ":a" => /Symbol/, "Time.now" => /Time/,

@@ -3,14 +3,14 @@
 require "test_helper"
 require "support/jobs_test_case"
 
-# Which jobs run at the same time where all of them compute.
+# The order of jobs that all compute.
 class JobsSideBySideTest < Minitest::Test
   include JobsTest
 
   THREADS = 25
   SHORT = 150
   JOBS = <<~RUBY.freeze
-    # Uses so much CPU time.
+    # Uses this much CPU time.
     class Compute
       include Chaton::Job
       def perform(id, seconds)
@@ -26,7 +26,8 @@ class JobsSideBySideTest < Minitest::Test
       def cpu_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
     end
 
-    # The same; the last one tells how many did at once at most. Nothing is written before: that would be sleep.
+    # The same, and the last job records how many were running at most. The others write nothing, because writing
+    # sleeps.
     class Counted < Compute
       RUNNING = Queue.new
       SEEN = Queue.new
@@ -42,18 +43,18 @@ class JobsSideBySideTest < Minitest::Test
     end
   RUBY
 
-  # Each holds what it has made until its end, and none ends sooner for the others' beginning.
-  each_store def test_short_ones_do_not_all_begin
+  # Starting all jobs at once would hold all their memory, and end none of them sooner.
+  each_store def test_short_jobs_do_not_all_start_at_once
     server = boot_jobs(JOBS, section: "threads #{THREADS}")
     console(server).run("Counted.perform_bulk([[0.015]] * #{SHORT})")
     server.eventually("they ran", timeout_s: WAIT_S) { ended(server).any? }
     most = ended(server).first.to_i
     assert_operator most, :<=, THREADS / 2
-    assert_operator most, :>, 1, "and yet one gets past another"
+    assert_operator most, :>, 1, "a job may still overtake another"
     assert_equal 0, server.stop
   end
 
-  each_store def test_a_quick_one_gets_past_long_ones
+  each_store def test_a_quick_job_overtakes_long_jobs
     server = boot_jobs(JOBS, section: "threads #{THREADS}")
     console(server).run(<<~RUBY)
       3.times { |n| Compute.perform_async("long\#{n}", 1.5) }

@@ -4,11 +4,11 @@ require "test_helper"
 require "support/jobs_test_case"
 require "support/sidekiq_server"
 
-# Beside a real Sidekiq on the same queues, as during a migration.
+# Chaton and a real Sidekiq share queues, as during a migration.
 class JobsBesideSidekiqTest < Minitest::Test
   include JobsTest
 
-  # What both run; MIXIN is the only difference. Plain is the same on both sides.
+  # The job classes of both; they differ in MIXIN only. Plain is the same on both sides.
   JOBS = <<~RUBY
     require "sidekiq"
     class Note
@@ -32,14 +32,14 @@ class JobsBesideSidekiqTest < Minitest::Test
 
   def time_limit_s = 90
 
-  def test_jobs_of_one_are_run_by_the_other
+  def test_each_runs_the_others_jobs
     server = boot_ours
     client = ruby_with_sidekiq(server)
     jids = client.run("[Note.perform_async(\"s1\"), Note.perform_in(1, \"s2\"), " \
                       "*Sidekiq::Client.push_bulk(\"class\" => Note, \"args\" => (0...500).map { |n| [\"b\#{n}\"] })]")
     assert_equal 502, jids.flatten.size
     server.eventually("ours ran Sidekiq's jobs") { server.record.tally.size == 502 }
-    # A class of Sidekiq's, unchanged, in our worker and from our console.
+    # An unchanged Sidekiq class runs in our worker and is enqueued from our console.
     [client, console(server, env: env)].each_with_index { |one, n| one.run("Plain.perform_async(\"p#{n}\")") }
     server.eventually("ours ran Sidekiq's class") { (%w[p0:24 p1:24] - server.record.ids).empty? }
     assert_equal 0, server.stop
@@ -52,7 +52,7 @@ class JobsBesideSidekiqTest < Minitest::Test
     assert_equal [1], server.record.tally.values.uniq
   end
 
-  def test_side_by_side
+  def test_both_share_a_queue_without_losing_jobs
     server = boot_ours
     peer = start_sidekiq(server)
     client = ruby_with_sidekiq(server)
@@ -69,10 +69,10 @@ class JobsBesideSidekiqTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_retry_made_by_one_is_run_by_the_other
+  def test_each_runs_the_others_retries
     server = boot_ours
     client = ruby_with_sidekiq(server)
-    # Each fails unless the other one runs it.
+    # Each job fails unless the other server runs it.
     client.run("Note.perform_async(\"x\", \"#{THEIRS}\")")
     server.eventually("it failed here") { client.run("Sidekiq::RetrySet.new.size") == 1 }
     assert_equal 0, server.stop
@@ -85,7 +85,7 @@ class JobsBesideSidekiqTest < Minitest::Test
     assert_equal 0, client.run("Sidekiq::RetrySet.new.first[\"retry_count\"]")
     peer.stop
     server.start.ready
-    # Due now: found by our scheduler, not by a button.
+    # The retry is due now, and our scheduler finds it.
     redis.client.then do |one|
       document = one.zrange("retry", 0, 0).first
       one.zadd("retry", Time.now.to_f, document)
@@ -109,7 +109,7 @@ class JobsBesideSidekiqTest < Minitest::Test
     @peers.last
   end
 
-  # A process that knows nothing of Chaton.
+  # A process without Chaton.
   def ruby_with_sidekiq(server)
     their_jobs(server)
     console(server, env: env, requires: ["sidekiq/api", "./their_jobs"])

@@ -4,7 +4,7 @@ require "test_helper"
 require "net/http"
 require "support/jobs_test_case"
 
-# Sidekiq's own API and pages (Debian's gem), in an application that Chaton serves, show and control our workers.
+# Sidekiq's own API and web pages (Debian's gem) show and control our workers, in an application that Chaton serves.
 class JobsSidekiqWebTest < Minitest::Test
   include JobsTest
 
@@ -30,7 +30,7 @@ class JobsSidekiqWebTest < Minitest::Test
 
   def time_limit_s = 90
 
-  # Keeps the session's cookie, as a browser does.
+  # A client that keeps the session's cookie like a browser.
   class Browser
     def initialize(port)
       @http = Net::HTTP.new("127.0.0.1", port)
@@ -39,7 +39,7 @@ class JobsSidekiqWebTest < Minitest::Test
 
     def get(path) = ask(Net::HTTP::Get.new(path))
 
-    # With the token of the page that the button is on.
+    # Submits a form with the CSRF token of its page.
     def press(page, path, **fields)
       token = get(page).body[/authenticity_token['"] value=['"]([^'"]+)/, 1]
       ask(Net::HTTP::Post.new(path).tap { |post| post.set_form_data({ "authenticity_token" => token, **fields }) })
@@ -71,12 +71,12 @@ class JobsSidekiqWebTest < Minitest::Test
     server.eventually("the page shows the queue") { browser.get("/queues/default").body.include?("waits") }
     worker = server.workers.last
     browser.press("/busy", "/busy", "identity" => identity, "stop" => "1")
-    server.eventually("it leaves, and another one comes", timeout_s: 20) { !server.alive?(worker) }
+    server.eventually("the worker stops", timeout_s: 20) { !server.alive?(worker) }
     server.eventually("the replacement goes on") { server.record.of("waits").any? }
     server.stop
   end
 
-  def test_retries_are_shown_and_decided_on
+  def test_pages_show_retries_and_retry_delete_or_kill_them
     server = boot_web
     browser = Browser.new(server.port)
     console = console(server)
@@ -91,18 +91,18 @@ class JobsSidekiqWebTest < Minitest::Test
     browser.press("/retries", "/retries/#{keys["bad2"]}", "delete" => "Delete")
     browser.press("/retries", "/retries/#{keys["bad3"]}", "kill" => "Kill")
     server.eventually("the retry ran") { server.record.of("bad1").last.event == "ended" }
-    server.eventually("each is where it was sent") { stats(console).values_at("retries", "dead") == [0, 1] }
+    server.eventually("each has moved") { stats(console).values_at("retries", "dead") == [0, 1] }
     assert_includes browser.get("/morgue").body, "step bad3 fails"
     browser.press("/morgue", "/morgue/all/retry", "retry" => "Retry All")
     server.eventually("so did the dead one") { server.record.of("bad3").last.event == "ended" }
     assert_equal 0, server.stop
   end
 
-  def test_the_api_sees_what_there_is
+  def test_the_api_reports_workers_and_counts
     server = boot_web
     api = console(server, env: env, requires: ["sidekiq/api"])
     console = console(server)
-    # It has loaded what it needs.
+    # The first call loads the API.
     api.run("nil")
     jid = console.run("Step.perform_async(\"long\", 6)")
     server.eventually("work") { api.run("Sidekiq::Workers.new.size") == 1 }

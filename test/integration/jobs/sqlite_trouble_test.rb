@@ -5,7 +5,7 @@ require "support/cpu_time"
 require "support/jobs_test_case"
 require "support/small_disk"
 
-# A database file that is locked, full, damaged or gone.
+# The database file is locked, damaged or removed, or its disk is full.
 class JobsSqliteTroubleTest < Minitest::Test
   include JobsTest
 
@@ -24,11 +24,11 @@ class JobsSqliteTroubleTest < Minitest::Test
 
   def time_limit_s = 120
 
-  def test_locked_by_another_process_for_a_while
+  def test_no_job_is_lost_while_another_process_locks_the_file
     server, console = crowd
     progress(server, COUNT / 4)
     locked(file) do
-      # Longer than the workers' and the clients' own patience.
+      # The lock lasts longer than the timeout of workers and clients.
       raised = assert_raises(Console::Raised) { console.run("Note.perform_async(\"refused\")") }
       assert_equal "Chaton::StoreBusy", raised.kind
       assert_match(/jobs\.db/, raised.message)
@@ -40,7 +40,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_full_disk
+  def test_a_full_disk_loses_no_acknowledged_job
     SmallDisk.open(megabytes: 3) do |dir|
       @store = "sqlite://#{dir}/jobs.db"
       server = boot_jobs(JOBS)
@@ -52,9 +52,9 @@ class JobsSqliteTroubleTest < Minitest::Test
       assert_match(/jobs\.db/, message)
       server.signal("CONT", server.workers.first)
       CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
-      # Nothing can be claimed without a write either.
+      # Claiming needs a write, too.
       SmallDisk.resize(dir, megabytes: 6)
-      server.eventually("all that was acknowledged ran") { server.record.tally.size >= count }
+      server.eventually("all acknowledged jobs ran") { server.record.tally.size >= count }
       drained(server, console)
       assert_equal count, server.record.tally.size
       console.run("Note.perform_async(\"again\")")
@@ -63,7 +63,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     end
   end
 
-  def test_a_disk_that_others_fill
+  def test_a_disk_filled_by_others_loses_no_job
     SmallDisk.open(megabytes: 4) do |dir|
       @store = "sqlite://#{dir}/jobs.db"
       server = boot_jobs(JOBS)
@@ -80,7 +80,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     end
   end
 
-  def test_a_file_that_is_no_database_ends_the_boot
+  def test_a_file_that_is_not_a_database_ends_the_boot
     { "garbage" => "no database" * 1000, "torn" => :torn }.each do |name, content|
       @store = "sqlite://#{scratch}/#{name}.db"
       damage("#{scratch}/#{name}.db", content)
@@ -93,7 +93,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     end
   end
 
-  def test_a_removed_file_is_named_and_does_not_spin
+  def test_a_removed_file_is_logged_without_spinning
     server = boot_jobs(JOBS)
     console = console(server)
     console.run("Note.perform_async(1)")
@@ -102,7 +102,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     Dir.glob("#{file}*").each { |path| File.delete(path) }
     server.eventually("it is noticed", timeout_s: 40) { server.log.match?(/(?:WARN|ERROR).*jobs\.db/) }
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
-    # A new file at the same place is taken up.
+    # Workers open a new file at the same path.
     server.eventually("it goes on", timeout_s: 40) do
       console(server).run("Note.perform_async(\"new\")")
       server.record.of("new").any?
@@ -110,7 +110,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_directory_that_cannot_be_made_is_named
+  def test_the_error_names_a_directory_that_cannot_be_created
     File.write(File.join(scratch, "plain"), "")
     @store = "sqlite://#{scratch}/plain/jobs.db"
     server = launch_jobs(JOBS, config: "restart_delay_s 0.05\nrestart_delay_max_s 0.1\ncrash_loop_count 2")
@@ -144,7 +144,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     RUBY
   end
 
-  # Another program holds the lock, as a backup or an open shell may.
+  # Another program holds the lock, like a backup or an open shell.
   def locked(path)
     program = sqlite(path)
     program.run("$db.busy_timeout(20_000); $db.execute(\"BEGIN EXCLUSIVE\"); nil")
@@ -152,7 +152,7 @@ class JobsSqliteTroubleTest < Minitest::Test
     program.run("$db.execute(\"ROLLBACK\"); nil")
   end
 
-  # A program with SQLite, and without Chaton.
+  # A program that uses SQLite without Chaton.
   def sqlite(path)
     program = Console.new(scratch, requires: ["sqlite3"])
     (@consoles ||= []) << program
@@ -163,7 +163,7 @@ class JobsSqliteTroubleTest < Minitest::Test
   def damage(path, content)
     return File.write(path, content) unless content == :torn
 
-    # A true one, whose pages were overwritten.
+    # A real database with overwritten pages.
     sqlite(path).run("$db.execute(\"CREATE TABLE t(a)\"); $db.execute(\"INSERT INTO t VALUES(randomblob(50000))\"); " \
                      "$db.close; nil")
     File.open(path, "r+b") { |io| io.write("SQLite format 3\0".b, "\xFF".b * 3000) }

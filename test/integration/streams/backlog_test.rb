@@ -4,22 +4,22 @@ require "test_helper"
 require "support/process_figures"
 require "support/streams_test_case"
 
-# A consumer that is far behind: what is read ahead is bounded by the settings, not by the lag.
+# The settings bound the read-ahead of a consumer that is far behind, however long its lag is.
 class StreamsBacklogTest < Minitest::Test
   include StreamsTest
 
   RECORDS = 150_000
   BYTES = 1_000
   PARTITIONS = 4
-  # Read ahead of each partition; the lag is many times that.
+  # The read-ahead of each partition; the lag is many times longer.
   BUFFER = 1 << 20
-  # What Ruby lets pile up between two collections, and the client's own structures.
+  # Ruby's garbage between two collections, and the client's own structures.
   MARGIN_KIB = 80 << 10
-  # A worker with nothing to do.
+  # An idle worker.
   EMPTY_KIB = 45 << 10
   FLAT = 1.15
 
-  each_log def test_a_slow_consumer_far_behind
+  each_log def test_a_slow_consumer_far_behind_has_bounded_memory
     create(partitions: PARTITIONS)
     log.write(topic, Array.new(RECORDS) { |n| ["x" * BYTES, "k#{n % 64}"] })
     server = prepare_streams(<<~RUBY, topics: ["buffer #{BUFFER}", route(batch: 100, batch_bytes: 100_000)])
@@ -35,14 +35,14 @@ class StreamsBacklogTest < Minitest::Test
     server.eventually("it works") { evidence.count.positive? }
     pid = server.workers.first
     peaks_kib = [400, 700, 1_000].map { |count| peak_kib(server, pid, count) }
-    # The heap has grown to its size with the first batches. All that was consumed meanwhile would be as much again.
+    # The first batches grow the heap to its size. Keeping all consumed records would double it.
     assert_operator peaks_kib.max, :<, EMPTY_KIB + MARGIN_KIB
     assert_operator peaks_kib.last, :<, peaks_kib.first * FLAT, peaks_kib.inspect
     assert_equal 0, server.stop
   end
 
-  # The producer's buffer has a bound, too: who produces faster than the log takes it waits, and is told in the end.
-  def test_a_producer_that_gets_rid_of_nothing
+  # The producer's buffer is bounded, too: a call waits for room, and raises after its timeout.
+  def test_a_producer_without_a_broker_waits_and_raises
     @broker = "kafka://127.0.0.1:1"
     server = prepare_streams(topics: ["produce_buffer \"1M\"\nproduce_timeout 0.5", route])
     plain = console(server)
@@ -61,7 +61,9 @@ class StreamsBacklogTest < Minitest::Test
 
   private
 
-  # @return [Integer] until so many batches are done
+  # Waits until this many batches are done.
+  #
+  # @return [Integer] peak of the resident memory meanwhile
   def peak_kib(server, pid, count)
     peak = 0
     server.eventually("#{count} batches") do

@@ -3,11 +3,11 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# `chaton streams …` as it is typed: the real executable, a real log, without a server and beside one.
+# The commands of `chaton streams`: the real executable on a real log, with and without a running server.
 class StreamsTypedCommandTest < Minitest::Test
   include StreamsTest
 
-  each_log def test_topics_are_made_and_compared
+  each_log def test_topics_are_created_and_compared
     server = prepare_streams(topics: [route(partitions: 3, settings: { "retention.ms" => 3_600_000 },
                                             dead_letter: topic("dead")), "topic #{topic("audit").dump}, partitions: 2"])
     out, _, status = server.streams_command("plan")
@@ -41,7 +41,7 @@ class StreamsTypedCommandTest < Minitest::Test
     assert_nil JSON.parse(success(server, "tail", topic, "--json", "--partition", "1").lines.last)["value"]
   end
 
-  each_log def test_following
+  each_log def test_tail_follows_new_records
     server = prepare_streams
     create(partitions: 2)
     log.write(topic, [["before", nil, nil, 0]])
@@ -55,7 +55,7 @@ class StreamsTypedCommandTest < Minitest::Test
     tail&.close
   end
 
-  each_log def test_groups_and_lag
+  each_log def test_groups_and_lag_are_shown
     server = boot_streams
     create(partitions: 2)
     log.write(topic, Array.new(10) { |number| [number.to_s, "k#{number}"] })
@@ -70,7 +70,7 @@ class StreamsTypedCommandTest < Minitest::Test
     assert_equal 5, json(server, "lag", topic, "--group", group)["groups"].first["lag"]
   end
 
-  each_log def test_dead_letters_go_back
+  each_log def test_dead_letters_are_replayed
     failing = <<~RUBY
       class EventsConsumer < Chaton::Consumer
         def consume(batch)
@@ -98,7 +98,7 @@ class StreamsTypedCommandTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_a_topic_moves_to_another_log
+  each_log def test_a_topic_is_copied_to_another_log
     server = prepare_streams
     create(partitions: 3)
     log.write_sequences(topic, keys: 9, each: 200)
@@ -119,7 +119,7 @@ class StreamsTypedCommandTest < Minitest::Test
     other&.close
   end
 
-  each_log def test_mistakes_are_named
+  each_log def test_errors_name_the_mistake
     server = prepare_streams
     create
     { %w[tial x] => /no command "tial".*tail/, %w[tail] => /TOPIC is missing/,
@@ -137,7 +137,7 @@ class StreamsTypedCommandTest < Minitest::Test
   class Follower
     def initialize(server, topic)
       out, input = IO.pipe
-      # Who runs the tests in the background may have them ignore it, and what they start with them.
+      # A shell makes its background processes ignore INT, and their children inherit that.
       former = trap("INT", "DEFAULT")
       @pid = Process.spawn(RbConfig.ruby, "-I", Server::LIB, Server::EXE, "streams", "tail", topic, "--follow",
                            chdir: server.dir, out: input, err: input)

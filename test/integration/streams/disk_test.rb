@@ -5,12 +5,12 @@ require "support/cpu_time"
 require "support/small_disk"
 require "support/streams_test_case"
 
-# The local log on a disk that is full, or whose files were cut, overwritten or are not its own.
+# The local log on a full disk, and with truncated, overwritten or foreign files.
 class StreamsDiskTest < Minitest::Test
   include StreamsTest
 
   BYTES = 4_000
-  # Produces until it is refused: which were acknowledged, and what was said.
+  # Produces until a write is refused, and returns the acknowledged records and the error.
   FILL = <<~RUBY.freeze
     stored = []
     begin
@@ -22,7 +22,7 @@ class StreamsDiskTest < Minitest::Test
 
   def kind = :local
 
-  def test_a_full_disk
+  def test_a_full_disk_loses_no_acknowledged_record
     SmallDisk.open(megabytes: 4) do |dir|
       @broker = "log://#{dir}/log"
       server = prepare_streams(topics: ["segment \"256K\"", route(batch: 10)])
@@ -32,11 +32,11 @@ class StreamsDiskTest < Minitest::Test
       assert_equal "Chaton::BufferFull", kind
       assert_match(/#{dir}.*(?:space|full)|(?:space|full).*#{dir}/i, message)
       assert_readable(count)
-      # A worker beside it rests, and says it once; what was acknowledged is consumed as soon as there is room.
+      # A worker on the full disk waits and logs it once. It consumes the acknowledged records as soon as there is room.
       server.start.ready
       CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST * 3 }
       SmallDisk.resize(dir, megabytes: 8)
-      server.eventually("all that was acknowledged came") { seen.size >= count }
+      server.eventually("all acknowledged records came") { seen.size >= count }
       assert_equal (0...count).to_a, seen.first(count)
       plain.run("Chaton.produce!(#{topic.dump}, 'again', partition: 0); nil")
       server.eventually("there is room") { evidence.values.include?("again") }
@@ -45,12 +45,12 @@ class StreamsDiskTest < Minitest::Test
     end
   end
 
-  # What is whole is served, the rest is reported by file and offset.
-  def test_overwritten_bytes
+  # Undamaged records are served, and the damaged ones are logged by file and offset.
+  def test_overwritten_bytes_are_skipped_and_logged
     server, files = written
     damage(files[1], 100) { "\xFF" * 50 }
     server.start.ready
-    server.eventually("it is told") { server.log.match?(/(?:WARN|ERROR).*#{File.basename(files[1])}/) }
+    server.eventually("it is logged") { server.log.match?(/(?:WARN|ERROR).*#{File.basename(files[1])}/) }
     assert_match(/#{File.basename(files[1])}.*\d+/, server.log)
     server.eventually("the last record came") { evidence.values.include?("299") }
     numbers = evidence.values.map(&:to_i)
@@ -59,18 +59,18 @@ class StreamsDiskTest < Minitest::Test
     assert_writes_go_on(server)
   end
 
-  # A write that a power failure cut in the middle: what was before it is there, and what follows is appended to that.
-  def test_a_torn_write
+  # A power failure truncated the last write: the records before it are kept, and new records are appended to them.
+  def test_a_torn_write_is_truncated
     server, files = written
     File.truncate(files.last, File.size(files.last) - 7)
     server.start.ready
-    server.eventually("what is whole came") { evidence.count >= 290 }
+    server.eventually("the undamaged records came") { evidence.count >= 290 }
     values = evidence.values
     assert_equal (0...values.size).map(&:to_s), values
     assert_writes_go_on(server)
   end
 
-  def test_foreign_files
+  def test_foreign_files_are_ignored
     server, files = written
     File.write(File.join(File.dirname(files.first), "notes.txt"), "not of the log")
     File.write(File.join(scratch, "log", "README"), "not of the log")
@@ -82,8 +82,8 @@ class StreamsDiskTest < Minitest::Test
     assert_path_exists File.join(File.dirname(files.first), "notes.txt")
   end
 
-  # One whose first segment is garbage from its first byte harms no other partition.
-  def test_a_partition_that_is_garbage
+  # A partition whose first segment is garbage does not harm other partitions.
+  def test_a_garbage_partition_harms_no_other
     server, files = written(partitions: 2)
     garbage = files.select { |file| file.include?(File.dirname(files.first)) }
     garbage.each { |file| File.binwrite(file, Random.bytes(File.size(file))) }
@@ -91,14 +91,14 @@ class StreamsDiskTest < Minitest::Test
     server.start.ready
     server.eventually("the other one came") { evidence.values.include?("new49") }
     told = /(?:WARN|ERROR).*#{Regexp.escape(File.basename(garbage.first))}/
-    server.eventually("it is told") { server.log.match?(told) }
+    server.eventually("it is logged") { server.log.match?(told) }
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST * 3 }
     assert_equal 0, server.stop
   end
 
   private
 
-  # 300 records in several segments of each partition; the log is closed.
+  # Writes 300 records into several segments of each partition, and closes the log.
   def written(partitions: 1)
     server = prepare_streams(topics: ["segment \"64K\"", route(batch: 10)])
     maker = StreamsLog.new(broker, segment_bytes: 64 << 10)
@@ -127,10 +127,10 @@ class StreamsDiskTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # The numbers of what came.
+  # The numbers of the consumed records.
   def seen = evidence.values.filter_map { |value| value[/\A(\d+):/, 1]&.to_i }
 
-  # All that was acknowledged can be read.
+  # Asserts that all acknowledged records can be read.
   def assert_readable(count)
     numbers = log.read(topic).map { |record| record[:value][/\A\d+/].to_i }
     assert_equal (0...count).to_a, numbers.first(count)

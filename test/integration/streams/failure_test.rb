@@ -4,16 +4,16 @@ require "test_helper"
 require "time"
 require "support/streams_test_case"
 
-# Consumers that fail: tried again after a pause, put aside in the dead-letter topic, replayed; others go on.
+# Failing consumers: records are retried, moved to the dead-letter topic and replayed, while other partitions continue.
 class StreamsFailureTest < Minitest::Test
   include StreamsTest
 
   POISON = (0..255).map(&:chr).join.b.freeze
   HEADERS = { "trace" => "7", "empty" => nil, "twice" => %w[a b] }.freeze
-  # What is put aside says where it comes from, under these names.
+  # Names of the headers with the origin of a dead letter.
   CAUSES = %w[source_topic source_partition source_offset source_consumer_group source_attempts error_class
               error_message failed_at].freeze
-  # Fails on poison as long as there is no file `mended`.
+  # Fails on the poison record until the file `mended` exists.
   CONSUMER = <<~RUBY
     class PoisonError < StandardError; end
     class EventsConsumer < Chaton::Consumer
@@ -29,10 +29,10 @@ class StreamsFailureTest < Minitest::Test
   RUBY
   AGAIN = { retries: 2, backoff: 0.05, backoff_max: 0.1 }.freeze
 
-  each_log def test_poison_goes_to_the_dead_letter_topic_and_comes_back
+  each_log def test_a_poison_record_becomes_a_dead_letter_and_is_replayed
     create("dead", partitions: 1)
     server = poisoned(dead_letter: topic("dead"), **AGAIN)
-    server.eventually("it is put aside") { log.size(topic("dead")) == 1 }
+    server.eventually("it is a dead letter") { log.size(topic("dead")) == 1 }
     server.eventually("all others were done") { evidence.count == 39 }
     assert_all_committed(server)
     assert_equal 39, evidence.all.map { |entry| [entry.partition, entry.offset] }.uniq.size
@@ -44,11 +44,11 @@ class StreamsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Without marks a batch begins again from its start, until the one record is found that cannot be done.
-  each_log def test_the_culprit_is_isolated
+  # Without marks a batch is retried from its start, until the failing record is isolated.
+  each_log def test_the_failing_record_is_isolated
     create("dead", partitions: 1)
     server = poisoned(CONSUMER.sub("mark(record)", ""), dead_letter: topic("dead"), **AGAIN)
-    server.eventually("it is put aside") { log.size(topic("dead")) == 1 }
+    server.eventually("it is a dead letter") { log.size(topic("dead")) == 1 }
     assert_all_committed(server)
     assert_equal [5], log.read(topic("dead")).map { |record| record[:headers]["source_offset"].to_i }
     server.eventually("all others were done") { evidence.all.map(&:offset).size >= 39 }
@@ -56,7 +56,7 @@ class StreamsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Without a dead-letter topic the partition waits and tries for ever; the others go on.
+  # Without a dead-letter topic the partition retries for ever, and the other partitions continue.
   each_log def test_without_a_dead_letter_topic_only_that_partition_waits
     server = poisoned(**AGAIN.except(:retries))
     server.eventually("it was tried often") { evidence.count("tried") >= 5 }
@@ -71,8 +71,8 @@ class StreamsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # No exception of a consumer ends its worker, and no odd way out of a method loses a record.
-  each_log def test_odd_ways_out
+  # No exception of a consumer ends its worker, and no way of leaving `consume` loses a record.
+  each_log def test_no_way_of_leaving_consume_loses_a_record
     create(partitions: 1)
     ways = ["exit", "abort", "throw :nowhere", "Thread.current.kill", "raise Exception, 'above all'", "raise Interrupt",
             "deeper(0)"]
@@ -97,8 +97,8 @@ class StreamsFailureTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # A deserialiser that cannot read a record fails on touch, and on that record alone.
-  each_log def test_a_value_that_is_no_json
+  # A deserialiser fails when the value is read, and for this record only.
+  each_log def test_a_value_that_is_not_json_fails_alone
     create(partitions: 1)
     create("dead", partitions: 1)
     log.write(topic, [["{\"n\":1}"], ["{broken"], ["{\"n\":3}"]])
@@ -141,7 +141,7 @@ class StreamsFailureTest < Minitest::Test
     assert_in_delta Time.now.to_f, Time.iso8601(told["failed_at"]).to_f, 60
   end
 
-  # Once the cause is mended, what was put aside goes back to where it came from.
+  # Replays the dead letters to their topic once the cause is removed.
   def assert_replayed(server)
     server.write("mended", "")
     out, err, status = server.streams_command("dlq", "replay", topic("dead"), "--json")

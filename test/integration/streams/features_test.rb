@@ -3,11 +3,11 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# What a consumer and its route can ask for, on the real thing.
+# The features of consumers and routes, on real logs.
 class StreamsFeaturesTest < Minitest::Test
   include StreamsTest
 
-  each_log def test_keys_side_by_side_and_each_in_order
+  each_log def test_keys_run_in_parallel_and_each_in_order
     create(partitions: 1)
     wanted = log.write_sequences(topic, keys: 8, each: 25)
     server = boot_streams(<<~RUBY, threads: "8..8", topics: route(concurrency: 4, order: :key, batch: 50))
@@ -31,7 +31,7 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_partitions_side_by_side
+  each_log def test_partitions_run_in_parallel
     create(partitions: 4)
     wanted = log.write_sequences(topic, keys: 40, each: 10)
     server = boot_streams(<<~RUBY, threads: "8..8")
@@ -49,7 +49,7 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_pause_holds_one_partition_only
+  each_log def test_pause_stops_one_partition_only
     create(partitions: 2)
     server = boot_streams(<<~RUBY)
       class EventsConsumer < Chaton::Consumer
@@ -71,7 +71,7 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_seek_back_and_forth
+  each_log def test_seek_moves_backward_and_forward
     create(partitions: 1)
     log.write(topic, Array.new(10) { |n| [n.to_s] })
     server = boot_streams(<<~RUBY, topics: route(batch: 10))
@@ -91,14 +91,14 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_delayed_and_expired_records
+  each_log def test_delayed_records_wait_and_expired_records_are_skipped
     create(partitions: 1)
     now_ms = (Time.now.to_f * 1000).to_i
     server = boot_streams(topics: route(delay: 1.5, expires: 60.0))
     old = now_ms - 600_000
     written_s = Evidence.now_s
     log.write(topic, [["expired", nil, nil, 0, old], ["due", nil, nil, 0, now_ms - 5_000],
-                      # Rounded up: the delay counts from the record's own time, in whole milliseconds.
+                      # The time is rounded up, because the delay counts from the record's time in whole milliseconds.
                       ["young", nil, nil, 0, (Time.now.to_f * 1000).ceil]])
     server.eventually("both came") { evidence.count == 2 }
     assert_equal %w[due young], evidence.values
@@ -107,20 +107,21 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_throttle
+  each_log def test_a_throttle_limits_the_rate
     create(partitions: 1)
     log.write(topic, Array.new(450) { |n| [n.to_s] })
     server = boot_streams(topics: route(throttle: [100, 1.0]))
     server.eventually("all came") { evidence.count == 450 }
     took_s = evidence.all.last.at_s - evidence.all.first.at_s
-    # A bucket of 100 to begin with, and 100 a second: 3.5 s, of which the first record may miss some.
+    # The bucket holds 100 records and gains 100 per second, so 450 records take 3.5 s, less the time before the first
+    # one.
     assert_operator took_s, :>=, 2.8
     assert_operator took_s, :<, 8
     assert_equal (0...450).map(&:to_s), evidence.values
     assert_equal 0, server.stop
   end
 
-  each_log def test_filtered_records_are_done_unseen
+  each_log def test_filtered_records_are_committed_without_reaching_the_consumer
     create(partitions: 1)
     log.write(topic, Array.new(100) { |n| [n.to_s] })
     server = boot_streams(<<~RUBY)
@@ -134,8 +135,8 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # What was not marked comes again, in a new process.
-  each_log def test_manual_offsets
+  # A new process consumes the unmarked records again.
+  each_log def test_only_marked_records_are_committed_with_manual_offsets
     create(partitions: 1)
     log.write(topic, Array.new(20) { |n| [n.to_s] })
     consumer = <<~RUBY
@@ -157,7 +158,7 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_the_end_of_a_partition_is_told
+  each_log def test_the_consumer_is_called_at_the_end_of_a_partition
     create(partitions: 1)
     log.write(topic, Array.new(50) { |n| [n.to_s] })
     server = boot_streams(<<~RUBY, topics: route(batch: 10))
@@ -174,7 +175,7 @@ class StreamsFeaturesTest < Minitest::Test
     assert_equal 1, evidence.count("shutdown")
   end
 
-  each_log def test_start_latest_sees_only_what_comes
+  each_log def test_start_latest_reads_only_new_records
     create(partitions: 1)
     log.write(topic, [["before"]])
     server = boot_streams(topics: route(start: :latest))

@@ -3,11 +3,11 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# Records that are produced where processes fork: nothing of the log's client crosses a fork, and nothing is lost.
+# Producing in processes that fork: the log's client does not cross a fork, and no record is lost.
 class StreamsForkTest < Minitest::Test
   include StreamsTest
 
-  # At boot, before the workers are forked; and in a child that a request forks.
+  # Produces at boot, before workers are forked, and in a child that a request forks.
   WEB = <<~RUBY
     Array.new(3) { |n| Chaton.produce("TOPIC", "boot\#{n}") }
     run(lambda do |env|
@@ -22,7 +22,7 @@ class StreamsForkTest < Minitest::Test
     end)
   RUBY
 
-  each_log def test_before_the_fork_and_in_children_of_workers
+  each_log def test_records_produced_before_a_fork_and_in_a_child_of_a_worker_arrive
     create
     server = boot_streams(workers: "web: 2, streams: 1", rackup: WEB.gsub("TOPIC", topic))
     server.eventually("what was produced at boot") { evidence.count >= 3 }
@@ -31,7 +31,7 @@ class StreamsForkTest < Minitest::Test
     assert_equal %w[after boot0 boot1 boot2 child parent unwaited], evidence.values.sort
     assert_equal 0, server.stop
     server.wait_all_gone
-    # A worker that stops has nothing of the spool left to send again.
+    # The stopped worker has sent all records of the spool.
     assert_equal 7, log.read(topic).size
   end
 
@@ -56,8 +56,8 @@ class StreamsForkTest < Minitest::Test
     server.wait_all_gone
   end
 
-  # Without workers the process itself sends what it kept.
-  each_log def test_one_process
+  # Without workers the process itself sends the records of the spool.
+  each_log def test_records_produced_at_boot_of_one_process_arrive
     create
     server = boot_streams(workers: "0", rackup: WEB.gsub("TOPIC", topic), args: ["--web", "--streams"])
     assert_match(/\A0 #{server.pid}\z/, server.get("/").body)

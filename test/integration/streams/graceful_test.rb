@@ -4,7 +4,7 @@ require "test_helper"
 require "support/cpu_time"
 require "support/streams_test_case"
 
-# Ends and restarts that are asked for.
+# Graceful stops, quieting and restarts.
 class StreamsGracefulTest < Minitest::Test
   include StreamsTest
 
@@ -16,7 +16,7 @@ class StreamsGracefulTest < Minitest::Test
       def shutdown = Evidence.note("shutdown", topic, partition)
     end
   RUBY
-  # Takes its time until it is told, so that there is work for the workers of each generation.
+  # Is slow until a file appears, so that the workers of each generation have records to consume.
   SLOW = <<~RUBY
     class EventsConsumer < Chaton::Consumer
       def consume(batch)
@@ -28,8 +28,8 @@ class StreamsGracefulTest < Minitest::Test
 
   def time_limit_s = 90
 
-  # What runs ends, what it did is committed: nothing comes twice.
-  each_log def test_stops_lose_nothing_and_repeat_nothing
+  # Running batches end and are committed, so that no record comes twice.
+  each_log def test_stops_lose_no_record_and_repeat_none
     wanted = fill(250)
     server = boot_streams(CONSUMER, topics: route(batch: 50))
     3.times do |round|
@@ -44,7 +44,7 @@ class StreamsGracefulTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_phased_restarts_under_load_lose_nothing_and_repeat_nothing
+  each_log def test_phased_restarts_under_load_lose_no_record_and_repeat_none
     wanted = fill(400)
     server = boot_streams(SLOW, workers: "streams: 2", topics: route(batch: 50))
     2.times { |round| restart_phased(server, round + 1) }
@@ -54,8 +54,8 @@ class StreamsGracefulTest < Minitest::Test
     server.wait_all_gone
   end
 
-  # Two that share a name at once would be one too many: Kafka shuts out the one that still works.
-  def test_workers_with_lasting_names_leave_before_their_successors_come
+  # Kafka fences a static member when another one joins with the same name.
+  def test_static_members_leave_before_their_successors_join
     @kind = :kafka
     wanted = fill(400)
     server = boot_streams(SLOW, workers: "streams: 2", topics: ["static_membership true", route(batch: 50)])
@@ -66,8 +66,9 @@ class StreamsGracefulTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # A handler past the deadline is not waited for; what it had marked counts, the rest comes again.
-  each_log def test_past_the_deadline_the_rest_comes_again
+  # The server does not wait for a handler past the deadline. Its marked records are committed, and the others come
+  # again.
+  each_log def test_unmarked_records_of_a_handler_past_the_deadline_come_again
     create(partitions: 1)
     log.write(topic, Array.new(10) { |n| [n.to_s] })
     server = boot_streams(<<~RUBY, config: "shutdown_timeout_s 1")
@@ -92,24 +93,24 @@ class StreamsGracefulTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_tstp_quiets
+  each_log def test_tstp_makes_a_worker_quiet
     create(partitions: 2)
     server = boot_streams(CONSUMER)
     log.write(topic, [["a", "k"]])
     server.eventually("it came") { evidence.count == 1 }
     assert_all_committed(server)
     server.signal("TSTP")
-    # The worker's word, not the supervisor's, which comes before it was told.
+    # The worker's own line; the supervisor's line comes earlier.
     server.wait_line(/no more records are fetched/)
     log.write(topic, Array.new(20) { |n| [n.to_s, "k#{n}"] })
-    # As long as a fetch would take many times over.
+    # Many times the duration of a fetch.
     CpuTime.window(server.workers.first, 1) { |share| assert_operator share, :<, CpuTime::REST }
     assert_equal 1, evidence.count
     assert_equal 0, server.stop
   end
 
-  # What `produce` took is written before the process ends.
-  each_log def test_the_buffer_is_sent_before_the_end
+  # The process writes its produced records before it ends.
+  each_log def test_a_process_sends_its_buffer_before_it_ends
     create
     server = prepare_streams
     plain = Console.new(server.dir, requires: ["chaton"])
@@ -125,7 +126,7 @@ class StreamsGracefulTest < Minitest::Test
     log.write_sequences(topic, keys: KEYS, each: each)
   end
 
-  # From workers that all work to workers that all work.
+  # Restarts while all workers consume, and waits until all new workers consume.
   def restart_phased(server, count)
     assert_all_work(server)
     server.signal("USR1")
@@ -133,7 +134,7 @@ class StreamsGracefulTest < Minitest::Test
     assert_all_work(server)
   end
 
-  # Each worker of this generation has done something.
+  # Waits until each worker of this generation has consumed a record.
   def assert_all_work(server)
     workers = server.workers
     server.eventually("each worker works", timeout_s: WAIT_S) { (workers - evidence.all.map(&:pid)).empty? }

@@ -4,12 +4,12 @@ require "test_helper"
 require "support/cpu_time"
 require "support/streams_test_case"
 
-# A broker that dies, stands still, is not there, or does not want us.
+# The broker dies, hangs, does not exist, or rejects the credentials.
 class StreamsKafkaTroubleTest < Minitest::Test
   include StreamsTest
 
   SESSION = "session_timeout 6\nmax_poll_interval 10"
-  # In place of a minute, so that a run of the tests stays short; twice what the broker gives a silent member.
+  # Shorter than the default of a minute, and twice the broker's timeout for a silent member.
   STOPPED_S = 8
   WEB = <<~RUBY
     run(lambda do |env|
@@ -25,15 +25,15 @@ class StreamsKafkaTroubleTest < Minitest::Test
 
   def time_limit_s = 120
 
-  def test_killed_and_restarted_mid_run
+  def test_a_killed_broker_loses_no_record
     own_broker
     wanted, server = crowd
-    # What a client is writing meanwhile arrives, too.
+    # Records that a client writes meanwhile arrive, too.
     plain = console(server)
     plain.tell("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { |n| { value: n.to_s, key: \"late\" } }).wait(60)")
     kafka.kill
     server.eventually("it is noticed") { server.log.match?(/WARN.*#{kafka.port}/) }
-    # Batches that were read before are still worked on.
+    # Workers still consume batches that they had read.
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, 0.5 }
     kafka.start
     assert plain.answer(timeout_s: 70)
@@ -42,7 +42,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_standing_still
+  def test_a_hanging_broker_loses_no_record
     own_broker
     wanted, server = crowd
     kafka.pause
@@ -52,27 +52,27 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Nobody listens there: consumers wait, `produce!` says so, and the web goes on.
-  def test_a_wrong_address
+  # No broker listens at the address: consumers wait, `produce!` raises, and web requests are served.
+  def test_a_wrong_address_is_logged_and_does_not_stop_web
     @broker = "kafka://127.0.0.1:1"
     server = boot_beside_web("delivery_timeout 1")
-    server.eventually("it is told") { server.log.match?(/WARN.*127\.0\.0\.1:1/) }
+    server.eventually("it is logged") { server.log.match?(/WARN.*127\.0\.0\.1:1/) }
     assert_web_goes_on(server)
     answer = server.get("/produce")
     assert_equal 503, answer.status
     assert_match(/Chaton::LogUnavailable.*127\.0\.0\.1:1/, answer.body)
-    # Tried again, without a line each time.
+    # The connection is retried without a log line each time.
     CpuTime.window(server.workers.first, 3) { |share| assert_operator share, :<, CpuTime::REST }
     assert_operator server.log.scan(/WARN|ERROR/).size, :<=, 4
     assert_equal 0, server.stop
   end
 
-  def test_credentials
+  def test_wrong_credentials_are_logged
     own_broker(sasl: true)
     create
     @broker = kafka.sasl_url
     server = boot_beside_web("#{credentials("wrong-of-the-test")}\ndelivery_timeout 3")
-    server.eventually("it is told") { server.log.match?(/(?:WARN|ERROR).*(?:credential|password|[Aa]uthenticat)/) }
+    server.eventually("it is logged") { server.log.match?(/(?:WARN|ERROR).*(?:credential|password|[Aa]uthenticat)/) }
     assert_web_goes_on(server)
     answer = server.get("/produce")
     assert_equal 503, answer.status
@@ -86,8 +86,8 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_equal 0, right.stop
   end
 
-  # It is named once, and consumed as soon as it is there.
-  def test_an_unknown_topic
+  # The missing topic is logged once, and consumed as soon as it exists.
+  def test_a_missing_topic_is_logged_and_consumed_later
     create("other")
     server = boot_streams(topics: [SESSION, route, route("other")])
     server.eventually("it is named") { server.log.match?(/WARN.*#{topic}/) }
@@ -103,8 +103,8 @@ class StreamsKafkaTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # A property that librdkafka does not know ends the boot, with the one that was meant.
-  def test_a_misspelt_property
+  # A property that librdkafka does not know ends the boot, and the error suggests the right name.
+  def test_a_misspelt_property_ends_the_boot
     server = launch_streams(topics: ["kafka \"socket.keepalive.enabel\" => true", route],
                             config: "#{StreamsServer::QUICK}\ncrash_loop_count 2")
     assert_equal 1, server.wait_exit(timeout_s: 40)
@@ -114,7 +114,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
 
   private
 
-  # One that may be killed.
+  # A broker of this test, which may be killed.
   def own_broker(**options)
     @kafka = KafkaBroker.new(**options).start
     (@kafkas ||= []) << @kafka

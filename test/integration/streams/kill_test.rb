@@ -3,8 +3,8 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# Sudden death of workers and of everything while they consume: every record is worked on at least once, those of one
-# key in their order, and nothing is committed that was not done.
+# Kills of workers and of all processes while they consume: every record is consumed at least once, the records of a key
+# in their order, and no record is committed before it was consumed.
 class StreamsKillTest < Minitest::Test
   include StreamsTest
 
@@ -22,18 +22,19 @@ class StreamsKillTest < Minitest::Test
   KEYS = 24
   EACH = Soak.number(200, 500)
   KILLS = Soak.number(8, 20)
-  # Of the whole tree, where each round waits for a boot.
+  # Kills of the whole process tree, after each of which the test waits for a boot.
   ROUNDS = Soak.number(2, 3)
-  # Kafka learns of a death only by silence: the least that the tests' broker takes, in place of 45 s.
+  # Kafka notices a dead member by its silence. This is the shortest timeout that the tests' broker allows; 45 s is
+  # usual.
   SESSION = "session_timeout 1.5\nmax_poll_interval 6"
 
   def time_limit_s = 150
 
-  each_log def test_killed_workers
+  each_log def test_killed_workers_lose_no_record
     wanted = fill
     server = boot
     KILLS.times do |round|
-      # Well before the last record.
+      # The kills end well before the last record.
       progress(server, wanted.size * (round + 1) / (KILLS * 2))
       victim = busy_worker(server)
       server.signal("KILL", victim)
@@ -44,7 +45,7 @@ class StreamsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  each_log def test_everything_killed_at_once
+  each_log def test_a_killed_process_tree_loses_no_record
     wanted = fill
     server = boot
     ROUNDS.times do |round|
@@ -57,8 +58,9 @@ class StreamsKillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Within a partition several keys at once: what is beyond the contiguous head is committed beside it.
-  each_log def test_killed_while_keys_are_done_side_by_side
+  # Several keys of a partition run in parallel. Records past the first unfinished one are listed in the commit's
+  # metadata.
+  each_log def test_kills_with_parallel_keys_lose_no_record
     wanted = fill
     server = boot(concurrency: 4, order: :key)
     (KILLS / 4).times do |round|
@@ -86,10 +88,10 @@ class StreamsKillTest < Minitest::Test
     server.eventually("#{count} records", timeout_s: 60) { evidence.entries.size >= count }
   end
 
-  # One that is at work, and none that was killed before: its newest entry is the newest of all.
+  # Returns a worker that consumes and was not killed before: its newest entry is the newest of all.
   def busy_worker(server)
     @killed ||= []
-    victim = server.eventually("somebody works") do
+    victim = server.eventually("a worker consumes") do
       pids = server.workers - @killed
       latest = evidence.entries.max_by(&:at_s)
       latest.pid if latest && pids.include?(latest.pid) && Evidence.now_s - latest.at_s < 0.05

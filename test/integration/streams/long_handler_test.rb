@@ -3,14 +3,14 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# Handlers that take longer than a group's limits. Scaled down: a member that does not poll for 6 s (in place of 5
-# minutes) is dead to Kafka, and one not heard of for 4 s (in place of 45 s); the local log has 3 s and 1 s.
+# Handlers that take longer than a group's limits, scaled down: Kafka evicts a member that has not polled for 6 s
+# (usually 5 minutes) or has sent no heartbeat for 4 s (usually 45 s); the local log has 3 s and 1 s.
 class StreamsLongHandlerTest < Minitest::Test
   include StreamsTest
 
   SESSIONS = { kafka: "session_timeout 4\nmax_poll_interval 6",
                local: "session_timeout 1\nmax_poll_interval 3" }.freeze
-  # Above both by so much that another server may take its time to boot.
+  # Much longer than both, so that another server has time to boot.
   LONG_S = { kafka: 12, local: 9 }.freeze
   CONSUMER = <<~RUBY
     class EventsConsumer < Chaton::Consumer
@@ -29,7 +29,7 @@ class StreamsLongHandlerTest < Minitest::Test
   def session = SESSIONS.fetch(kind)
   def long_s = LONG_S.fetch(kind)
 
-  each_log def test_it_is_never_evicted
+  each_log def test_a_member_with_a_long_handler_is_not_evicted
     create(partitions: 2)
     server = boot_streams(CONSUMER, topics: [session, route])
     log.write(topic, [[long_s.to_s, nil, nil, 0]])
@@ -44,8 +44,8 @@ class StreamsLongHandlerTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # What runs when a partition is asked for may end: nothing of it is done twice.
-  each_log def test_a_revoked_partition_is_drained
+  # Running batches of a revoked partition may end, so that no record is consumed twice.
+  each_log def test_a_revoked_partition_finishes_its_batch
     create(partitions: 4)
     log.write(topic, Array.new(40) { |n| ["0.1", "k#{n}", nil, n % 4] })
     first = boot_streams(CONSUMER, threads: "4..4", topics: [session, route(batch: 10)])
@@ -60,8 +60,8 @@ class StreamsLongHandlerTest < Minitest::Test
     [second, first].each { |server| assert_equal 0, server.stop }
   end
 
-  # Half of max_poll_interval is what it has; after that it is told, and what it did does not count.
-  each_log def test_who_takes_longer_sees_that_it_is_revoked
+  # A batch has half of max_poll_interval. After that `revoked?` is true, and its records are not committed.
+  each_log def test_a_longer_handler_sees_that_its_partition_is_revoked
     create(partitions: 2)
     first = boot_streams(CONSUMER, topics: [session, route])
     log.write(topic, [[long_s.to_s, nil, nil, 0], [long_s.to_s, nil, nil, 1]])
@@ -71,7 +71,7 @@ class StreamsLongHandlerTest < Minitest::Test
     assert_operator evidence.all("in").map(&:at_s).minmax.reverse.reduce(:-), :<, long_s
     taken = evidence.all("in").max_by(&:at_s)
     assert_equal second.workers, [taken.pid]
-    first.eventually("it saw it") { evidence.count("late") == 1 }
+    first.eventually("the handler sees it") { evidence.count("late") == 1 }
     late = evidence.all("late").first
     assert_equal [taken.partition, first.workers.first], [late.partition, late.pid]
     assert_equal 0, log.committed(group).fetch([topic, taken.partition], 0)

@@ -3,8 +3,7 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# Several members of one group, that come and go while records come: nothing is lost, and no partition is worked on
-# by two at once.
+# Members of a group join and leave under load: no record is lost, and no partition is consumed by two members at once.
 class StreamsMembersTest < Minitest::Test
   include StreamsTest
 
@@ -28,14 +27,14 @@ class StreamsMembersTest < Minitest::Test
 
   def time_limit_s = 120
 
-  each_log def test_two_then_four_come_and_go_under_load
+  each_log def test_members_join_and_leave_under_load
     create(partitions: PARTITIONS)
     writer = Writer.new(log, topic)
     servers = Array.new(2) { launch }.each(&:ready)
     everyone_works(servers)
     servers += Array.new(2) { launch }.each(&:ready)
     everyone_works(servers)
-    # Two leave in order, one dies, one is left.
+    # Two members leave gracefully, one is killed, and one is left.
     assert_equal 0, servers.shift.stop
     everyone_works(servers)
     assert_equal 0, servers.shift.stop
@@ -43,14 +42,15 @@ class StreamsMembersTest < Minitest::Test
     everyone_works(servers, partitions: PARTITIONS)
     wanted = writer.stop
     assert_whole(servers.first, wanted)
-    # Who left in order had committed what it did; only one died, in the middle of a batch of each partition.
+    # Members that left gracefully had committed. Only the killed one may have left an uncommitted batch in each
+    # partition.
     assert_operator evidence.count - wanted.size, :<=, PARTITIONS * 50
     assert_operator evidence.count("revoked"), :>, 0
     assert_equal 0, servers.first.stop
   end
 
-  # KIP-848: the broker assigns.
-  def test_with_the_new_protocol_of_kafka
+  # With KIP-848 the broker assigns the partitions.
+  def test_members_join_with_the_consumer_protocol_of_kip_848
     @kind = :kafka
     create(partitions: PARTITIONS)
     writer = Writer.new(log, topic)
@@ -62,7 +62,7 @@ class StreamsMembersTest < Minitest::Test
     assert_equal 0, servers.first.stop
   end
 
-  # Keeps writing until it is told to stop.
+  # Writes records until it is stopped.
   class Writer
     KEYS = 64
 
@@ -78,7 +78,7 @@ class StreamsMembersTest < Minitest::Test
       end
     end
 
-    # @return [Array<String>] "key=value" of all that was written
+    # @return [Array<String>] "key=value" of all written records
     def stop
       @stop = true
       @thread.join
@@ -92,7 +92,7 @@ class StreamsMembersTest < Minitest::Test
     launch_streams(CONSUMER, threads: "2..8", topics: topics)
   end
 
-  # From now on each of them has worked on something, and all partitions were worked on.
+  # Waits until each process has consumed a record, and each partition was consumed.
   def everyone_works(servers, partitions: 1)
     from_s = Evidence.now_s
     pids = servers.flat_map(&:workers)

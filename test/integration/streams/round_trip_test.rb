@@ -3,11 +3,11 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# From `Chaton.produce` in every kind of process to `consume`.
+# Records from `Chaton.produce` in each kind of process reach `consume`.
 class StreamsRoundTripTest < Minitest::Test
   include StreamsTest
 
-  # Answers with where the record was written.
+  # Responds with the record's partition and offset.
   WEB = <<~RUBY
     run(lambda do |env|
       receipt = Chaton.produce!("TOPIC", { "from" => "web", "n" => env["QUERY_STRING"] }, key: "k\#{env["QUERY_STRING"]}")
@@ -29,7 +29,7 @@ class StreamsRoundTripTest < Minitest::Test
     end
   RUBY
 
-  each_log def test_from_web_job_and_a_plain_process
+  each_log def test_records_from_requests_jobs_and_scripts_arrive
     create
     server = boot_all_roles
     place = server.get("/?1").body
@@ -45,8 +45,8 @@ class StreamsRoundTripTest < Minitest::Test
     server.wait_all_gone
   end
 
-  # Every field as it was given, what the log does not know it does not change.
-  each_log def test_fields_come_as_they_went
+  # All fields arrive unchanged.
+  each_log def test_fields_arrive_unchanged
     create(partitions: 1)
     server = boot_streams(<<~RUBY)
       class EventsConsumer < Chaton::Consumer
@@ -75,8 +75,8 @@ class StreamsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # By the hash of its key, as every client of Kafka does it; without one, all partitions get some.
-  each_log def test_partitions
+  # A key's hash chooses the partition, as in Kafka's own client. Records without a key are spread over all partitions.
+  each_log def test_the_key_chooses_the_partition
     create(partitions: 4)
     server = prepare_streams
     plain = console(server)
@@ -84,7 +84,7 @@ class StreamsRoundTripTest < Minitest::Test
       Array.new(40) { |n| Chaton.produce!(#{topic.dump}, "v", key: "key-\#{n % 10}").partition }
     RUBY
     assert_equal [1], (0...10).map { |key| places.each_slice(10).map { |round| round[key] }.uniq.size }.uniq
-    # Known answers of murmur2 with Kafka's seed, by its own Java client.
+    # Results of murmur2 in Kafka's own Java client.
     known = { "21" => -973_932_308, "foobar" => -790_332_482, "a-little-bit-long-string" => -985_981_536 }
     known.each do |key, hash|
       found = plain.run("Chaton.produce!(#{topic.dump}, 'v', key: #{key.dump}).partition")
@@ -96,7 +96,7 @@ class StreamsRoundTripTest < Minitest::Test
     assert_equal 2, plain.run("Chaton.produce!(#{topic.dump}, 'x', key: 'k', partition: 2).partition")
   end
 
-  each_log def test_one_process_and_the_flag
+  each_log def test_one_process_consumes_with_the_flag
     create
     server = prepare_streams(workers: "0")
     server.instance_variable_set(:@args, ["--streams"])
@@ -107,8 +107,8 @@ class StreamsRoundTripTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # Two routes, two groups, one process; each group sees all.
-  each_log def test_two_groups_and_two_topics
+  # One process consumes two topics in two groups; each group gets all records.
+  each_log def test_one_process_consumes_for_two_groups
     create("events")
     create("orders")
     more = StreamsTest::NOTING.gsub("EventsConsumer", "OtherConsumer").gsub("did(record)", "did(record, \"other\")")

@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/streams_test_case"
 
-# Exactly once: what a consumer writes and how far it has come are one transaction.
+# Exactly once: a consumer's written records and its offsets are committed in one transaction.
 class StreamsTransactionTest < Minitest::Test
   include StreamsTest
 
@@ -24,7 +24,7 @@ class StreamsTransactionTest < Minitest::Test
   KEYS = 16
   EACH = Soak.number(100, 200)
   KILLS = Soak.number(2, 4)
-  # What a dead process has left open is aborted when its records' time is up; until then nobody reads on behind it.
+  # The broker aborts a dead process's transaction after this timeout; until then consumers wait behind it.
   SESSION = "session_timeout 1.5\nmax_poll_interval 6\ndelivery_timeout 3"
   ABORTS_SOON = { "transaction.abort.timed.out.transaction.cleanup.interval.ms" => 500 }.freeze
 
@@ -32,7 +32,7 @@ class StreamsTransactionTest < Minitest::Test
 
   def time_limit_s = 120
 
-  def test_each_input_is_once_in_the_output_whatever_is_killed
+  def test_each_input_is_written_once_despite_kills
     @kafka = KafkaBroker.new(settings: ABORTS_SOON).start
     (@kafkas ||= []) << @kafka
     wanted = fill
@@ -45,8 +45,8 @@ class StreamsTransactionTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  # What the block raises takes all of it back: the records and the marks.
-  def test_a_transaction_that_fails_leaves_nothing
+  # An exception in the block aborts the transaction: its records and its marks.
+  def test_a_failed_transaction_writes_nothing
     create(partitions: 1)
     create("out", partitions: 1)
     log.write(topic, [%w[a], %w[b]])
@@ -86,7 +86,7 @@ class StreamsTransactionTest < Minitest::Test
   def assert_exactly_once(server, wanted)
     assert_all_committed(server, timeout_s: 60)
     records = told = nil
-    # Behind a transaction that is still open nothing can be read.
+    # Records after an open transaction cannot be read yet.
     server.eventually("all of it can be read", timeout_s: 30) do
       records = log.read(topic("out"))
       told = records.map { |record| "#{record[:key]}=#{record[:value]}" }
