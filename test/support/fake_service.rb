@@ -27,7 +27,7 @@ class FakeService
   def start
     @wake, @interrupt = IO.pipe
     @acceptor = Thread.new { accept_loop }
-    @guardian = Thread.new { answer_pings } if @leash
+    @support_thread = Thread.new { answer_pings } if @leash
     count(0)
     self
   end

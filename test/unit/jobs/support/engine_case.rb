@@ -40,7 +40,7 @@ class EngineCase < JobsUnitCase
     @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
     @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
-    @support thread = Chaton::Guardian.new(@native_pool, @pool, log: log, on: events).start
+    @support_thread = Chaton::SupportThread.new(@native_pool, @pool, log: log, on: events).start
     @native_pool.expect(1)
     @pool.spawn(1)
     @engine = Chaton::Native::Jobs.start(@native_pool, nil, { **settings, **ENGINE, **changes })
@@ -52,7 +52,7 @@ class EngineCase < JobsUnitCase
     @engine.stop
     @native_pool.close
     @pool.join(WAIT_S)
-    @support thread.stop
+    @support_thread.stop
     @native_pool.shut
     @engine = nil
   end
