@@ -2,7 +2,7 @@
 
 require_relative "jobs_unit_case"
 require "chaton/native"
-require "chaton/support thread"
+require "chaton/support_thread"
 require "chaton/pool"
 
 # The engine, the pool and the handler over a real store, in this process.
