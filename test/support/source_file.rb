@@ -4,7 +4,7 @@
 class SourceFile
   ROOT = File.expand_path("../..", __dir__)
   # What is made, not written: builds, scratch, measurements, and the packages of the fuzz target.
-  GENERATED = %r{\A(?:target|tmp|pkg|doc|\.git|bench/runs|.*/(?:target|tmp|log|corpus|storage))/}
+  GENERATED = %r{\A(?:target|tmp|pkg|doc|\.git|bench/runs|examples/.*/(?:log|storage)|.*/(?:target|tmp|corpus))/}
   LANGUAGES = { ".rb" => :ruby, ".rake" => :ruby, ".ru" => :ruby, ".gemspec" => :ruby, ".rs" => :rust }.freeze
   TEXT = %w[.rb .rake .ru .gemspec .rs .md .toml .yml .sh .rbs .lua .erb .html .lock].freeze
   NAMED = %w[Gemfile Rakefile].freeze

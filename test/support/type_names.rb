@@ -49,7 +49,7 @@ module TypeNames
 
   # A folder is a module that each of its files opens again.
   def namespaces
-    @namespaces ||= ["Chaton", "CLI", *Dir[File.join(SourceFile::ROOT, "lib/chaton/**/")].map do |folder|
+    @namespaces ||= ["Chaton", "CLI", "Native", *Dir[File.join(SourceFile::ROOT, "lib/chaton/**/")].map do |folder|
       File.basename(folder).split("_").map(&:capitalize).join
     end]
   end
