@@ -5,21 +5,30 @@ require "chaton/errors"
 require "chaton/native"
 require "json"
 require "timeout"
+require "tmpdir"
 
-# A store in this process's memory, and what the tests of jobs at the boundary do with it. With CHATON_GC_STRESS=1
+# A store in a SQLite file of this test, and what the tests of jobs at the boundary do with it. With CHATON_GC_STRESS=1
 # every allocation of a block given to `stressed` collects.
 module JobsCase
   STRESS = ENV.key?("CHATON_GC_STRESS")
   # Longest wait for anything; under stress everything takes many times as long.
   WAIT_S = STRESS ? 120 : 20
 
+  # Where the file is: in memory where the system has such a folder.
+  FOLDER = File.directory?("/dev/shm") ? "/dev/shm" : Dir.tmpdir
   STORE = { connect_timeout_s: 2.0, answer_timeout_s: 2.0, durable: false, lock_timeout_s: 2.0, format: 7,
             lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
 
+  def teardown
+    @client&.close
+    FileUtils.remove_entry(@store_folder) if @store_folder
+    super
+  end
+
   # @return [Hash] settings of this test's own store
   def store_settings(**changes)
-    @url ||= "memory://#{self.class.name}-#{name}-#{object_id}"
-    { **STORE, url: @url, **changes }
+    @store_folder ||= Dir.mktmpdir("chaton-jobs", FOLDER)
+    { **STORE, url: "sqlite://#{@store_folder}/jobs.db", **changes }
   end
 
   # @return [Chaton::Native::JobsClient]
@@ -47,34 +56,35 @@ module JobsCase
   end
 end
 
-# An engine over that store, with a native_pool and the seat of the calling thread.
+# An engine over that store, with a native_pool and the pool thread that the calling thread is.
 module JobsEngineCase
   include JobsCase
 
-  HUB = { threads_min: 1, threads_max: 4, slot: 0,
-          stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
+  POOL = { threads_min: 1, threads_max: 4, slot: 0,
+           stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
   ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", threads: 4, prefetch_s: 0.005, prefetch_max: 100,
              ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, claim_due: false, slot: 0, tag: "test",
              labels: ["a"], crons: [], version: "0" }.freeze
 
   def setup
     @table = Chaton::Native::InFlightTable.new(2, 4)
-    @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
-    @seat = @native_pool.enter
+    @native_pool = Chaton::Native::Pool.new(POOL, Chaton::Native::Scoreboard.new(1), nil)
+    @pool_thread = @native_pool.enter
   end
 
   def teardown
     @engine&.stop
-    @seat.leave
+    @pool_thread.leave
     @native_pool.close
     @native_pool.shut
+    super
   end
 
   def start(**changes)
     @engine = Chaton::Native::Jobs.start(@native_pool, @table, { **store_settings, **ENGINE, **changes })
   end
 
-  def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }
+  def take = Timeout.timeout(JobsCase::WAIT_S) { @pool_thread.take }
 
   def run_one(args, class_name = "A")
     @engine || start

@@ -36,6 +36,7 @@ class JobsInFlightTableTest < Minitest::Test
   def test_the_table_names_what_a_killed_child_ran
     table = Chaton::Native::InFlightTable.new(2, 4)
     reader, writer = IO.pipe
+    store_settings # so that this process removes the store
     pid = fork do
       run_two_and_end_one(table) { |*ran| writer.write(JSON.generate(ran)) }
       writer.close
@@ -54,12 +55,12 @@ class JobsInFlightTableTest < Minitest::Test
   private
 
   def run_two_and_end_one(table)
-    native_pool = Chaton::Native::Pool.new(JobsEngineCase::HUB, Chaton::Native::Scoreboard.new(1), nil)
-    seats = Array.new(2) { native_pool.enter }
+    native_pool = Chaton::Native::Pool.new(JobsEngineCase::POOL, Chaton::Native::Scoreboard.new(1), nil)
+    threads = Array.new(2) { native_pool.enter }
     settings = { **store_settings, **JobsEngineCase::ENGINE }
     engine = Chaton::Native::Jobs.start(native_pool, table, settings)
     client.push_args("q", head, [[1], [2]], nil)
-    first, second = seats.map(&:take)
+    first, second = threads.map(&:take)
     first.ack
     yield engine.identity, second.ticket, second.jid
   end

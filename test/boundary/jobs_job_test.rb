@@ -2,7 +2,7 @@
 
 require_relative "jobs_case"
 
-# Jobs from a store in memory through the engine, a native pool and a pool thread into Ruby's hands, and back.
+# Jobs from a store through the engine, a native pool and a pool thread into Ruby's hands, and back.
 class JobsJobTest < Minitest::Test
   include JobsEngineCase
 

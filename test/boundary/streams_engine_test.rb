@@ -7,19 +7,19 @@ require "tmpdir"
 class StreamsEngineTest < Minitest::Test
   include JobsCase
 
-  HUB = JobsEngineCase::HUB
+  POOL = JobsEngineCase::POOL
   # Records of the longer tests.
   RECORDS = STRESS ? 60 : 2_000
 
   def setup
     @dir = Dir.mktmpdir("chaton-streams")
-    @native_pool = Chaton::Native::Pool.new(HUB, Chaton::Native::Scoreboard.new(1), nil)
-    @seat = @native_pool.enter
+    @native_pool = Chaton::Native::Pool.new(POOL, Chaton::Native::Scoreboard.new(1), nil)
+    @pool_thread = @native_pool.enter
   end
 
   def teardown
     @engine&.stop
-    @seat.leave
+    @pool_thread.leave
     @native_pool.close
     @native_pool.shut
     FileUtils.remove_entry(@dir)
@@ -151,7 +151,7 @@ class StreamsEngineTest < Minitest::Test
     @engine = Chaton::Native::Streams.start(@native_pool, client, JSON.generate(engine))
   end
 
-  def take = Timeout.timeout(JobsCase::WAIT_S) { @seat.take }
+  def take = Timeout.timeout(JobsCase::WAIT_S) { @pool_thread.take }
 
   def settled = assert(@engine.wait_idle(JobsCase::WAIT_S))
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 #[cfg(test)]
 pub mod conformance;
-#[cfg(any(test, feature = "test-support"))]
+#[cfg(test)]
 pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
@@ -37,7 +37,7 @@ pub use types::*;
 pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     let scheme = options.url.split(':').next().unwrap_or_default();
     match scheme {
-        #[cfg(any(test, feature = "test-support"))]
+        #[cfg(test)]
         "memory" => memory::factory(options),
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::factory(options),

@@ -167,12 +167,6 @@ class RedisStoreTest < EngineCase
   def url = SERVER.url
 end
 
-class MemoryStoreTest < EngineCase
-  include StoresTests
-
-  def url = "memory://#{name}-#{object_id}"
-end
-
 class SqliteStoreTest < EngineCase
   include StoresTests
 

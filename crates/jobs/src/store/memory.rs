@@ -1,6 +1,6 @@
-//! A store in this process's memory, for tests: `memory://NAME` is shared by all
-//! that open this name in the process, and lost with the process. It passes the
-//! same conformance suite as the other stores. The configuration refuses it.
+//! A store in this process's memory, which only this crate's tests compile:
+//! `memory://NAME` is shared by all that open this name in the process, and lost
+//! with the process. It passes the same conformance suite as the other stores.
 
 mod batches;
 mod data;
