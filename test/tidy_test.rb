@@ -121,7 +121,7 @@ class TidyTest < Minitest::Test
     wrong = TypeNames.definitions.filter_map do |name, paths|
       "#{name}: #{paths.join(", ")}" if paths.size > 1 && !known.include?(name)
     end
-    assert_empty wrong, "these names are defined more than once: rename one, or, if they mean the same, explain it in " \
+    assert_empty wrong, "these names are defined twice: rename one, or, if they mean the same, explain it in " \
                         "#{TypeNames::GLOSSARY}:\n#{wrong.sort.join("\n")}"
   end
 

@@ -35,7 +35,8 @@ module TypeNames
   def glossary = File.read(File.join(SourceFile::ROOT, GLOSSARY))
 
   def rust_files
-    SourceFile.glob("{crates/*/src,ext/chaton/src}/**/*.rs").reject { |file| file.path.match?(%r{/(?:tests|conformance)[/.]}) }
+    files = SourceFile.glob("{crates/*/src,ext/chaton/src}/**/*.rs")
+    files.reject { |file| file.path.match?(%r{/(?:tests|conformance)[/.]}) }
   end
 
   def ruby_files = SourceFile.glob("lib/**/*.rb").reject { |file| file.path.match?(COMMANDS) }

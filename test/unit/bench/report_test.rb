@@ -43,9 +43,8 @@ class ReportTest < Minitest::Test
       write(folder, "run.json", date: "2026-11-21", command: "bin/bench gc", quick: false, machine: { "cores" => 2 })
       write(folder, "raw/one.json", slices: [{ server: "chaton", round: 0, error: "it has ended:\nlong story" },
                                              { server: "puma -t 5:5", round: 0, full_rate: 800 }])
-      report = Bench::Report.new(Bench::Results.of_run(folder), title: "GC", cases: [a_case], notes: "", appendix: ->(_) {
-                                                                                                                     "the end"
-                                                                                                                   })
+      report = Bench::Report.new(Bench::Results.of_run(folder), title: "GC", cases: [a_case], notes: "",
+                                                                appendix: ->(_) { "the end" })
       assert_includes report.table, "| One |  | puma -t 5:5: highest rate answered in full 800/s |"
       assert_includes report.table, "not measured: chaton (it has ended:) | **falls short** |"
       assert_includes report.to_s, "0 of 1 rows reached. Raw results: raw/*.json.\nthe end"
