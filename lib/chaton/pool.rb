@@ -32,7 +32,7 @@ module Chaton
     end
 
     # @param index [Integer] as in {Native::Pool#running}
-    # @return [Thread, nil] the thread at this place
+    # @return [Thread, nil] the thread with this index
     def thread(index)
       @threads[index]
     end
@@ -49,21 +49,21 @@ module Chaton
     private
 
     def run
-      seat = @native_pool.enter
-      place = seat.index
-      Thread.current.name = "chaton pool #{place}"
+      pool_thread = @native_pool.enter
+      index = pool_thread.index
+      Thread.current.name = "chaton pool #{index}"
       Thread.current.report_on_exception = false
-      @threads[place] = Thread.current
-      serve(seat)
+      @threads[index] = Thread.current
+      serve(pool_thread)
     ensure
       # Also when user code killed the thread: the native_pool asks for another one.
-      @threads.delete(place) if @threads[place].equal?(Thread.current)
-      seat&.leave
+      @threads.delete(index) if @threads[index].equal?(Thread.current)
+      pool_thread&.leave
     end
 
-    def serve(seat)
+    def serve(pool_thread)
       loop do
-        work = seat.take or return
+        work = pool_thread.take or return
         @handler.call(work)
         # A parked thread must not keep the last request alive.
         work = nil # rubocop:disable Lint/UselessAssignment

@@ -49,9 +49,9 @@ module Chaton
       load_code
       @resources.listen
       Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @resources.listeners.addresses)
-      @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values,
-                                    board: Native::Scoreboard.new(1), slot: 0, leash: nil, log: @log,
-                                    duty: Service::Duty.new(roles: @plan.roles))
+      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: Native::Scoreboard.new(1), slot: 0)
+      @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values, context: context,
+                                    log: @log)
     end
 
     def load_code

@@ -97,9 +97,10 @@ module Chaton
 
     def service(app)
       memory = @context.memory
-      duty = Service::Duty.new(roles: @roles, ledger: memory&.in_flight_table, index: @index)
-      (@context.service || Service).new(@plan, app: app, sockets: @context.sockets, board: memory&.scoreboard,
-                                               slot: @scoreboard_slot, leash: @channel, log: @log, duty: duty)
+      context = Service::ProcessContext.new(roles: @roles, index: @index, scoreboard: memory&.scoreboard,
+                                            slot: @scoreboard_slot, in_flight_table: memory&.in_flight_table,
+                                            channel: @channel)
+      (@context.service || Service).new(@plan, app: app, sockets: @context.sockets, context: context, log: @log)
     end
 
     # @return [Numeric] seconds that running work may take

@@ -76,14 +76,14 @@ class CollectorTest < Minitest::Test
     port = serve { [200, {}, ["ok"]] }
     get(port)
     before = memory[:gc_major_total]
-    @service.order('{"do":"trim"}')
+    @service.run_command('{"do":"trim"}')
     assert_operator memory[:gc_major_total], :>, before
     assert_includes @output.string, "memory given back"
   end
 
-  def test_an_unknown_order_is_only_logged
+  def test_an_unknown_command_is_only_logged
     serve { [200, {}, []] }
-    @service.order('{"do":"dance"}')
+    @service.run_command('{"do":"dance"}')
     assert_includes @output.string, "dance"
   end
 

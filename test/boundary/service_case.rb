@@ -36,8 +36,8 @@ module ServiceCase
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: server.addr[1])],
                      threads_min: threads[0], threads_max: threads[1], hooks: plan.hooks.merge(hooks),
                      web: plan.web.dup.tap { |fields| web.each { |name, value| fields[name] = value } }, **changes)
-    @service = Chaton::Service.new(plan, app: stressed(app), sockets: [server], board: Chaton::Native::Scoreboard.new(1),
-                                         slot: 0, leash: nil, log: @log).start
+    context = Chaton::Service::ProcessContext.new(roles: [:web], scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0)
+    @service = Chaton::Service.new(plan, app: stressed(app), sockets: [server], context: context, log: @log).start
     (@services ||= []) << [@service, server]
     server.addr[1]
   end

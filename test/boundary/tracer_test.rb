@@ -171,7 +171,7 @@ class TracerTest < Minitest::Test
 
   def order(mailbox, action)
     stressed_for do
-      @service.order(JSON.generate({ do: "trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
+      @service.run_command(JSON.generate({ do: "trace", action: action, reply_to: mailbox.path, every: 1, duty: 1.0 }))
     end
     mailbox.collect(1, 10 * PATIENCE).map(&:ok?)
   end

@@ -3,16 +3,16 @@
 require "socket"
 
 # A service with the interface of Chaton::Service and a plain threaded HTTP/1.1
-# loop inside: for tests of what surrounds a service (fork, leash, signals,
+# loop inside: for tests of what surrounds a service (fork, channel, signals,
 # drain) without the native engine.
 class FakeService
-  def initialize(plan, app:, sockets:, board: nil, slot: 0, leash: nil, log: nil, **_place)
+  def initialize(plan, app:, sockets:, context:, log: nil)
     @plan = plan
     @app = app
     @sockets = sockets
-    @board = board
-    @slot = slot
-    @leash = leash
+    @scoreboard = context.scoreboard
+    @slot = context.slot
+    @channel = context.channel
     @log = log
     @quiet = false
     @running = 0
@@ -27,7 +27,7 @@ class FakeService
   def start
     @wake, @interrupt = IO.pipe
     @acceptor = Thread.new { accept_loop }
-    @support_thread = Thread.new { answer_pings } if @leash
+    @support_thread = Thread.new { answer_pings } if @channel
     count(0)
     self
   end
@@ -104,13 +104,13 @@ class FakeService
   def count(difference)
     @lock.synchronize do
       @running += difference
-      @board&.write(@slot, pid: Process.pid, accepting: 1, running: @running)
+      @scoreboard&.write(@slot, pid: Process.pid, accepting: 1, running: @running)
     end
   end
 
   def answer_pings
-    while (bytes = @leash.readpartial(64))
-      bytes.each_char { @leash.write("rg") }
+    while (bytes = @channel.readpartial(64))
+      bytes.each_char { @channel.write("rg") }
     end
   rescue EOFError, SystemCallError
     @orphan&.call

@@ -77,7 +77,7 @@ module Chaton
         end_with("QUIT", KILL_GRACE_S, now_s) unless @state == :dead || @signal == "QUIT"
       end
 
-      # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Service::Orders}
+      # @param command [Hash{Symbol=>Object}] "do" and its arguments; see {Service::WorkerCommands}
       # @return [Boolean] whether it was sent
       def command(command) = ready? && @channel.command(JSON.generate(command))
 

@@ -15,7 +15,7 @@ module Chaton
       include SignalCommands
 
       NO_WORKERS = "there are no workers to add or remove (workers 0)"
-      # Collect garbage and give free memory back; see {Service::Orders}.
+      # Collect garbage and give free memory back; see {Service::WorkerCommands}.
       TRIM = JSON.generate({ do: "trim" }).freeze
 
       # @return [Symbol] :starting, :running, :stopping or :restarting
@@ -97,7 +97,7 @@ module Chaton
       def trace(request)
         return [] if @state == :starting || over? || !request.for?(0)
 
-        @service.order(JSON.generate(request.to_h))
+        @service.run_command(JSON.generate(request.to_h))
         [0]
       end
 
@@ -119,7 +119,7 @@ module Chaton
         return unless @state == :running
 
         case @ceiling.check(now_s)
-        when :trim then @service.order(TRIM)
+        when :trim then @service.run_command(TRIM)
         when :restart then restart
         end
       end

@@ -8,7 +8,7 @@ require "socket"
 require "stringio"
 require "tmpdir"
 
-# The desk with a tracer that only notes what it is told.
+# TracerControl with a tracer that only notes its calls.
 class TracerControlTest < Minitest::Test
   # What Native::Tracer looks like from outside.
   class Tracer
@@ -62,11 +62,11 @@ class TracerControlTest < Minitest::Test
     @path = File.join(@dir, "s")
     @server = UNIXServer.new(@path)
     @output = StringIO.new
-    @desk = desk
+    @tracer_control = tracer_control
   end
 
   def teardown
-    @desk.stop
+    @tracer_control.stop
     # The thread of a tracer that another one followed finds out by itself.
     eventually { tracer_threads.empty? }
     @server.close
@@ -145,17 +145,17 @@ class TracerControlTest < Minitest::Test
 
   def test_nobody_waits_for_the_answer
     @server.close
-    @desk.call("action" => "status", "reply_to" => @path)
-    @desk.call("action" => "status", "reply_to" => "/no/such")
-    @desk.call("action" => "status", "reply_to" => "/#{"x" * 200}")
+    @tracer_control.call("action" => "status", "reply_to" => @path)
+    @tracer_control.call("action" => "status", "reply_to" => "/no/such")
+    @tracer_control.call("action" => "status", "reply_to" => "/#{"x" * 200}")
     assert_equal 3, @output.string.scan(/DEBUG nobody took/).size, @output.string
     @server = UNIXServer.new("#{@path}2")
   end
 
   def test_it_traces_from_the_start_where_that_is_configured
-    @desk.start_if_configured
+    @tracer_control.start_if_configured
     assert_empty Tracer.all
-    other = desk(trace: true)
+    other = tracer_control(trace: true)
     other.start_if_configured
     assert_predicate Tracer.all.last, :running?
     other.stop
@@ -165,14 +165,15 @@ class TracerControlTest < Minitest::Test
 
   private
 
-  def desk(trace: false)
+  def tracer_control(trace: false)
     memory = Memory.new(trace, 64, 0.05, 10.0, 1024, 64, 16)
     Chaton::Memory::TracerControl.new(Plan.new(memory), worker: 2, tracer: Tracer,
                                                         log: Chaton::Telemetry::Log.new(io: @output, level: :debug))
   end
 
   def send_order(action, **settings)
-    @desk.call({ "do" => "trace", "action" => action, "reply_to" => @path, **settings.transform_keys(&:to_s) })
+    @tracer_control.call({ "do" => "trace", "action" => action, "reply_to" => @path,
+                           **settings.transform_keys(&:to_s) })
     true
   end
 

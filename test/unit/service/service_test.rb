@@ -124,7 +124,7 @@ class ServiceTest < Minitest::Test
 
   def test_signals_from_the_store
     start([:jobs])
-    signals = Chaton::Service::Signals.new(@service, log: @log)
+    signals = Chaton::Service::StoreSignals.new(@service, log: @log)
     signals.call("TTIN")
     assert_match(/thread at SIGTTIN/, @output.string)
     signals.call("HUP")
@@ -148,10 +148,9 @@ class ServiceTest < Minitest::Test
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
     Chaton::Service::Code.follow(plan, roles, log: @log)
-    duty = Chaton::Service::Duty.new(roles: roles, ledger: Chaton::Native::InFlightTable.new(1, 8))
-    @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact,
-                                         board: Chaton::Native::Scoreboard.new(1), slot: 0, leash: nil, log: @log,
-                                         duty: duty)
+    context = Chaton::Service::ProcessContext.new(roles: roles, scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0,
+                                                  in_flight_table: Chaton::Native::InFlightTable.new(1, 8))
+    @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact, context: context, log: @log)
     @service.start
   end
 

@@ -12,7 +12,7 @@ require "timeout"
 require "tmpdir"
 
 # The service with the role streams, over a real log in a directory, in this process.
-class StreamsSideTest < Minitest::Test
+class StreamsRoleTest < Minitest::Test
   # Longest wait for anything.
   WAIT_S = 30
 
@@ -130,7 +130,7 @@ class StreamsSideTest < Minitest::Test
     path = File.join(@root, "chaton.rb")
     File.write(path, <<~RUBY)
       streams do
-        topic "events", "StreamsSideTest::Events", group: "app", retries: 1, backoff: 0.01, dead_letter: "events.dead"
+        topic "events", "StreamsRoleTest::Events", group: "app", retries: 1, backoff: 0.01, dead_letter: "events.dead"
         threads 1..3
         partitions 2
       end
@@ -138,9 +138,9 @@ class StreamsSideTest < Minitest::Test
     plan = Chaton::Config.load({ config_file: path, streams: true }, env: {}, root: @root)
     plan = plan.of_process([:streams])
     Chaton::Service::Code.load(plan, [:streams], log: @log)
-    duty = Chaton::Service::Duty.new(roles: [:streams])
-    @service = Chaton::Service.new(plan, app: nil, sockets: [], board: Chaton::Native::Scoreboard.new(1), slot: 0,
-                                         leash: nil, log: @log, duty: duty)
+    context = Chaton::Service::ProcessContext.new(roles: [:streams], scoreboard: Chaton::Native::Scoreboard.new(1),
+                                                  slot: 0)
+    @service = Chaton::Service.new(plan, app: nil, sockets: [], context: context, log: @log)
     @service.start
   end
 

@@ -4,26 +4,19 @@ require "json"
 require_relative "../jobs"
 require_relative "../native"
 require_relative "../version"
+require_relative "service_role"
 
 module Chaton
   class Service
     # The role jobs in one process: the jobs engine, and what runs its jobs.
-    class JobsSide
+    class JobsRole < ServiceRole
       # Time for jobs that were interrupted to end.
       SHUTDOWN_S = 3.0
 
-      # @return [Native::Jobs] once started
-      attr_reader :engine
-
-      # @param plan [Config::Plan]
-      # @param place [Place]
-      # @param running [#call] role and ids → what runs of it now, each with its thread
-      # @param log [Telemetry::Log]
-      def initialize(plan, place:, running:, log:)
-        @plan = plan
-        @place = place
+      # @param running [#call] role and ids → the work that runs now, each with its thread
+      def initialize(plan, context:, running:, log:)
+        super(plan, context: context, log: log)
         @running = running
-        @log = log
       end
 
       # @return [#call] runs one job
@@ -32,33 +25,14 @@ module Chaton
       # Takes jobs from its return on.
       #
       # @param native_pool [Native::Pool]
-      # @return [void]
       def start(native_pool)
         Jobs::Runtime.startup(@log)
-        @engine = Native::Jobs.start(native_pool, @place.ledger, settings)
+        @engine = Native::Jobs.start(native_pool, @context.in_flight_table, settings)
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
       end
 
-      # Takes no more jobs.
-      #
-      # @return [void]
-      def quiet
-        return if @quiet
-
-        @quiet = true
-        released = @engine.quiet
-        @log.info("no more jobs are taken", sent_back: released)
-        Jobs::Runtime.quiet(@log)
-      end
-
-      # @param timeout_s [Float]
-      # @return [Boolean] whether every job has ended
-      def wait(timeout_s) = @engine.wait_idle(timeout_s)
-
-      # Sends back what runs, in the store first, so that nothing is lost whatever follows; then interrupts it.
-      #
-      # @return [void]
+      # Sends running jobs back, in the store first, so that none is lost; then interrupts them.
       def give_up
         _, ids = @engine.give_up
         running = @running.call("jobs", ids)
@@ -69,32 +43,32 @@ module Chaton
                                                                              all_ended: done)
       end
 
-      # @return [void]
       def stop
         Jobs::Runtime.shutdown(@log)
-        @engine.stop
+        super
       end
 
-      # @return [Hash]
-      def status = { jobs: @engine.stats }
-
-      # A sibling died: sends back what it had.
+      # Sends back the jobs of a sibling that died.
       #
       # @param line [String] JSON of the supervisor: identity, cause, tickets
-      # @return [void]
       def recover(line)
-        told = JSON.parse(line)
-        @engine.recover(told.fetch("identity"), told["cause"], told.fetch("tickets"))
+        report = JSON.parse(line)
+        @engine.recover(report.fetch("identity"), report["cause"], report.fetch("tickets"))
       end
 
       private
+
+      def quiet_engine
+        @log.info("no more jobs are taken", sent_back: @engine.quiet)
+        Jobs::Runtime.quiet(@log)
+      end
 
       def settings
         jobs = @plan.jobs
         jobs.store_settings.merge(
           queues: jobs.queues, mode: jobs.mode, prefetch_s: jobs.prefetch_s, prefetch_max: jobs.prefetch_max,
           ack_delay_s: jobs.ack_delay_s, beat_s: jobs.beat_s, limit_retry_s: jobs.limit_retry_s, labels: jobs.labels,
-          crons: Jobs::Runtime.crons(@plan), threads: @plan.threads_max, tag: @plan.tag, slot: @place.slot,
+          crons: Jobs::Runtime.crons(@plan), threads: @plan.threads_max, tag: @plan.tag, slot: @context.slot,
           version: VERSION, claim_due: Jobs::Runtime.claims_due?
         )
       end

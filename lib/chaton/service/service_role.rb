@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+module Chaton
+  class Service
+    # The base of one role in one process: its engine, and the handler that runs the engine's work. A subclass defines
+    # `handler`, `start`, `quiet_engine` and `give_up`.
+    class ServiceRole
+      # @return [Object] the engine, once started
+      attr_reader :engine
+
+      # @param plan [Config::Plan]
+      # @param context [ProcessContext]
+      # @param log [Telemetry::Log]
+      def initialize(plan, context:, log:)
+        @plan = plan
+        @context = context
+        @log = log
+      end
+
+      # Takes no more work; work that is running is finished.
+      def quiet
+        return if @quiet
+
+        @quiet = true
+        quiet_engine
+      end
+
+      # @param timeout_s [Float]
+      # @return [Boolean] whether all work has ended: every connection, job or batch
+      def wait(timeout_s) = @engine.wait_idle(timeout_s)
+
+      def stop = @engine.stop
+
+      # @return [Hash] the engine's statistics
+      def stats = @engine.stats
+    end
+  end
+end
