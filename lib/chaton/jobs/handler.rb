@@ -4,6 +4,7 @@ require "json"
 require_relative "../errors"
 require_relative "../jobs"
 require_relative "../job"
+require_relative "../work_handler"
 require_relative "job_class"
 require_relative "failures"
 require_relative "sidekiq_gem"
@@ -12,29 +13,18 @@ module Chaton
   module Jobs
     # Runs one job and gives it an outcome, whatever the job does. Classes are examined once; the document is parsed
     # only when middleware or a failure needs it.
-    class Handler
+    class Handler < WorkHandler
       # Thread-local key of the running job's batch: a batch made in the job is nested in it.
       PARENT = :chaton_parent_batch
+      # Logged in a child that a job forked.
+      CHILD_FAILED = "a child that a job forked failed; the job itself goes on"
 
       def initialize(log:, plan: nil, setup: Jobs.setup)
-        @log = log
+        super(log: log)
         @setup = setup
         @failures = Failures.new(log: log, setup: setup, retries_max: plan&.jobs&.retries_max,
                                  format: plan&.jobs&.format || Failures::FORMAT)
-        @debug = log.level == :debug
         @classes = {}
-        @reloader = reloader
-        @pid = ::Process.pid
-      end
-
-      def call(job)
-        started_s = monotonic_s
-        @reloader ? @reloader.wrap { run(job, started_s) } : run(job, started_s)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
-        handle_failure(job, e, nil, started_s)
-      ensure
-        # Open only while the thread is being killed.
-        handle_kill(job, started_s) if job.open?
       end
 
       private
@@ -44,14 +34,14 @@ module Chaton
 
         job_class = @classes[job.class_name] ||= JobClass.new(job.class_name)
         instance = job_class.instance(job)
-        @log.debug("job started", class: job.class_name, jid: job.jid, queue: job.queue) if @debug
+        @log.debug("job started", **facts(job)) if @debug
         unlock(job) if job_class.unlocks_first?
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
         # An interrupted iteration has requeued itself.
         job.ack if job.open?
-        log_done(job, started_s) if @debug
+        log_done("job done", job, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
-        handle_failure(job, e, instance, started_s)
+        fail_work(job, e, instance, started_s)
       end
 
       # The engine releases such a lock too, but only while the job runs already. A change made in between would be
@@ -93,46 +83,25 @@ module Chaton
         job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
-      def handle_failure(job, error, instance, started_s)
-        leave_child(job, error) if ::Process.pid != @pid
-        @failures.handle(job, error, instance, monotonic_s - started_s) if job.open?
-      rescue Exception => e # rubocop:disable Lint/RescueException -- a job is never left open
-        @log.exception(e, "a failed job could not be handled; it is run again later", jid: job.jid)
-        # Not at once: it would fail again.
+      def handle_failure(job, error, instance, seconds)
+        @failures.handle(job, error, instance, seconds) if job.open?
+      end
+
+      # Not at once: it would fail again.
+      def run_again(job, error)
+        @log.exception(error, "a failed job could not be handled; it is run again later", jid: job.jid)
         job.reschedule(Clock.now_s + Failures::AGAIN_S) if job.open?
       end
 
-      # A child that a job forked without a block returned from the job. It is no worker, and its parent gives the
-      # job its outcome, so it exits and reports nothing.
-      def leave_child(job, error)
-        ::Process.exit!(error.status) if error.is_a?(SystemExit)
-        # The child reached the end of the job and tried to acknowledge it.
-        ::Process.exit!(0) if error.is_a?(ForkedError)
-
-        @log.exception(error, "a child that a job forked failed; the job itself goes on", jid: job.jid)
-        ::Process.exit!(1)
-      end
-
-      def handle_kill(job, started_s)
+      def killed(job, started_s)
         return job.requeue if Jobs.stopping?
 
-        handle_failure(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
+        fail_work(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
       end
 
-      def log_done(job, started_s)
-        @log.debug("job done", class: job.class_name, jid: job.jid, queue: job.queue,
-                               seconds: (monotonic_s - started_s).round(3))
-      end
+      def facts(job) = { class: job.class_name, jid: job.jid, queue: job.queue }
 
-      # Rails' reloader also runs the executor. Reloaded code has new classes of the same names.
-      def reloader
-        return unless defined?(::Rails.application) && ::Rails.application
-
-        classes = @classes
-        ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { classes.clear } }
-      end
-
-      def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
+      def forget_classes = @classes.clear
     end
 
     # The error of a job whose thread was killed.

@@ -1,0 +1,77 @@
+# frozen_string_literal: true
+
+require_relative "errors"
+
+module Chaton
+  # The base of the handlers that run jobs and batches on pool threads. Requests do without it: Rails' middleware wraps
+  # them already, and it would cost time for each of them.
+  #
+  # A subclass defines these private methods:
+  #
+  # - `run(work, started_s)` runs the work and gives it its outcome; it calls `fail_work` for errors of user code, so that
+  #   Rails' wrapping does not see them
+  # - `handle_failure(work, error, subject, seconds)` gives failed work its outcome
+  # - `run_again(work, error)` gives it back, because `handle_failure` itself failed
+  # - `killed(work, started_s)` is called for open work whose thread is being killed
+  # - `facts(work)` describes it in the log
+  # - `forget_classes` empties caches before Rails reloads code
+  class WorkHandler
+    # @param log [Telemetry::Log]
+    def initialize(log:)
+      @log = log
+      @debug = log.level == :debug
+      @pid = ::Process.pid
+      @reloader = reloader
+    end
+
+    # Runs a unit of work. The work has an outcome afterwards, whatever user code does.
+    def call(work)
+      started_s = monotonic_s
+      @reloader ? @reloader.wrap { run(work, started_s) } : run(work, started_s)
+    rescue Exception => e # rubocop:disable Lint/RescueException -- Rails' reloader failed
+      fail_work(work, e, nil, started_s)
+    ensure
+      # Open only while the thread is being killed.
+      killed(work, started_s) if work.open?
+    end
+
+    private
+
+    # @param subject [Object, nil] what user code worked with, as far as it got
+    def fail_work(work, error, subject, started_s)
+      leave_child(work, error) if forked?
+      handle_failure(work, error, subject, monotonic_s - started_s)
+    rescue Exception => e # rubocop:disable Lint/RescueException -- work is never left open
+      run_again(work, e)
+    end
+
+    # @return [Boolean] whether this process is a child that user code forked
+    def forked? = ::Process.pid != @pid
+
+    # Ends a child that user code forked without a block and that returned from it. It is no worker, and its parent
+    # gives the work its outcome, so it reports nothing.
+    def leave_child(work, error)
+      ::Process.exit!(error.status) if error.is_a?(SystemExit)
+      # The child ran user code to its end, and only its attempt to give the outcome failed.
+      ::Process.exit!(0) if error.is_a?(ForkedError)
+
+      @log.exception(error, self.class::CHILD_FAILED, **facts(work))
+      ::Process.exit!(1)
+    end
+
+    def log_done(title, work, started_s, **more)
+      @log.debug(title, **facts(work), **more, seconds: (monotonic_s - started_s).round(3))
+    end
+
+    # Rails' reloader also runs the executor. Reloaded code defines new classes of the same names.
+    def reloader
+      return unless defined?(::Rails.application) && ::Rails.application
+
+      # Rails runs the block with another self.
+      forget = method(:forget_classes)
+      ::Rails.application.reloader.tap { |reloader| reloader.before_class_unload { forget.call } }
+    end
+
+    def monotonic_s = ::Process.clock_gettime(::Process::CLOCK_MONOTONIC)
+  end
+end
