@@ -27,11 +27,13 @@ struct State {
     interrupts: u64,
 }
 
+type OnDone = Box<dyn FnOnce(&Receipt) + Send>;
+
 /// Follows one record, or several sent together, until each is durable or has failed.
 pub struct Receipt {
     state: Mutex<State>,
     changed: Condvar,
-    on_done: Mutex<Option<Box<dyn FnOnce(&Receipt) + Send>>>,
+    on_done: Mutex<Option<OnDone>>,
 }
 
 impl Receipt {

@@ -1,6 +1,5 @@
 //! One engine driven step by step.
 
-
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
