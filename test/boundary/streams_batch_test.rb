@@ -115,6 +115,13 @@ class StreamsBatchTest < Minitest::Test
     assert_equal [:failed, "KeyError", "no \u{fffd}"], calls[:outcome]
   end
 
+  def test_former_names_of_methods_still_work
+    batch = build
+    assert_equal batch.lane, batch.strand
+    batch.done
+    assert_equal [:done, batch.calls], [batch.outcome[:ending], batch.outcome]
+  end
+
   def test_mistakes_are_named
     batch = build
     assert_match(/not a position in a topic/, assert_raises(ArgumentError) { batch.seek("middle") }.message)

@@ -332,13 +332,14 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("build", function!(detached_batch::build, 3))?;
     class.define_method("calls", method!(detached_batch::calls, 0))?;
+    // The former names of two methods.
+    class.define_alias("outcome", "calls")?;
     class.define_method("kind", method!(RbBatch::kind, 0))?;
     class.define_method("route", method!(|b: &RbBatch| b.batch.route(), 0))?;
     class.define_method("topic", method!(RbBatch::topic, 0))?;
     class.define_method("partition", method!(|b: &RbBatch| b.batch.partition().number, 0))?;
     class.define_method("generation", method!(|b: &RbBatch| b.batch.generation(), 0))?;
     class.define_method("lane", method!(|b: &RbBatch| b.batch.lane(), 0))?;
-    // Its former name.
     class.define_alias("strand", "lane")?;
     class.define_method("attempt", method!(|b: &RbBatch| b.batch.attempt(), 0))?;
     class.define_method("isolated?", method!(|b: &RbBatch| b.batch.isolated(), 0))?;

@@ -60,17 +60,17 @@ pub fn calls(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
         written.push(record_to_ruby(ruby, record)?)?;
     }
     set("written", written.as_value())?;
-    set(
-        "outcome",
-        match calls.outcome {
-            None => ruby.qnil().as_value(),
-            Some(BatchOutcome::Done) => ruby.to_symbol("done").as_value(),
-            Some(BatchOutcome::Abandoned) => ruby.to_symbol("abandoned").as_value(),
-            Some(BatchOutcome::Failed { class, message }) => {
-                (ruby.to_symbol("failed"), class, message).into_value_with(ruby)
-            }
-        },
-    )?;
+    let outcome = match calls.outcome {
+        None => ruby.qnil().as_value(),
+        Some(BatchOutcome::Done) => ruby.to_symbol("done").as_value(),
+        Some(BatchOutcome::Abandoned) => ruby.to_symbol("abandoned").as_value(),
+        Some(BatchOutcome::Failed { class, message }) => {
+            (ruby.to_symbol("failed"), class, message).into_value_with(ruby)
+        }
+    };
+    set("outcome", outcome)?;
+    // Its former name.
+    set("ending", outcome)?;
     Ok(hash)
 }
 
