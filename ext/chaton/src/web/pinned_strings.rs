@@ -81,7 +81,7 @@ impl Drop for PinnedBytes {
     }
 }
 
-/// PinnedStrings a String with at least one byte in memory of its own (not embedded).
+/// Pins a String with at least one byte in memory of its own (not embedded).
 /// Call with the GVL. The caller may go on changing its String: it then gets
 /// bytes of its own.
 pub fn pin(string: VALUE) -> PinnedBytes {
