@@ -173,8 +173,7 @@ mod speed {
         member.leave(Duration::from_secs(5));
     }
 
-    /// Records one by one, 1,000 a second: from before the send to after the
-    /// fetch.
+    /// Records one by one, 1,000 a second: from before the send to after the fetch.
     fn latency(log: &dyn RecordLog, topic: &str) {
         let mut settings = LogSettings::new(&format!("kafka://{}", &log.address()[8..]));
         settings.linger_ms = 0.0;

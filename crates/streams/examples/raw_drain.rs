@@ -1,5 +1,4 @@
-//! librdkafka alone, by its batch call: what `bin/bench streams` measures
-//! Chaton beside.
+//! librdkafka alone, by its batch call: what `bin/bench streams` measures Chaton beside.
 //!
 //! `raw_drain BROKERS TOPIC GROUP RECORDS BATCH` reads so many records and
 //! prints one line of JSON: their number, the seconds from the first batch to
@@ -102,9 +101,8 @@ mod raw {
 
     fn consumer(settings: &[(&str, &str)]) -> *mut rd::rd_kafka_t {
         let mut said = [0; 512];
-        // SAFETY: names and values end in NUL and live through their calls,
-        // and `said` is as long as it is said to be; the configuration is the
-        // client's once it was made of it.
+        // SAFETY: names and values end in NUL and live through their calls, and `said` is as long
+        // as it is said to be; the configuration is the client's once it was made of it.
         unsafe {
             let conf = rd::rd_kafka_conf_new();
             for (name, value) in settings {

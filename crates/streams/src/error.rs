@@ -19,8 +19,7 @@ pub enum ErrorKind {
     Invalid,
 }
 
-/// An error of a log. The message says what happened to which thing, and what
-/// to do next.
+/// An error of a log. The message says what happened to which thing, and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogError {
     /// What kind of error it is.

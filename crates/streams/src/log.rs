@@ -95,8 +95,7 @@ pub enum MemberEvent {
     /// Other members own these partitions already. Commits are refused, and
     /// [`GroupMember::release`] is not called.
     Lost(Vec<Partition>),
-    /// All records of the partition have been fetched. Sent only with the
-    /// setting `eof`.
+    /// All records of the partition have been fetched. Sent only with the setting `eof`.
     PartitionEof(Partition),
     /// A commit failed; its offsets are part of the next commit again.
     CommitFailed(LogError),
@@ -109,14 +108,12 @@ pub enum MemberEvent {
 
 /// One member of a consumer group. Used by one thread.
 pub trait GroupMember: Send {
-    /// Waits until there may be something to poll or to fetch, the notifier
-    /// given to [`RecordLog::member`] is notified, or the time is up. May
-    /// return early.
+    /// Waits until there may be something to poll or to fetch, the notifier given to
+    /// [`RecordLog::member`] is notified, or the time is up. May return early.
     fn wait(&mut self, timeout: Duration);
 
-    /// Whether the last [`GroupMember::wait`] ended because there may be
-    /// something to do; false if the time was up. A log that cannot tell
-    /// returns true.
+    /// Whether the last [`GroupMember::wait`] ended because there may be something to do; false if
+    /// the time was up. A log that cannot tell returns true.
     fn was_notified(&self) -> bool {
         true
     }
@@ -150,8 +147,7 @@ pub trait GroupMember: Send {
     /// The log end offset of the partition, as last seen.
     fn end_offset(&self, partition: &Partition) -> Option<i64>;
 
-    /// Identifies this member and its generation to a
-    /// [`TransactionalProducer`].
+    /// Identifies this member and its generation to a [`TransactionalProducer`].
     fn identity(&self) -> Vec<u8>;
 
     /// Leaves the group; waits at most this long for pending commits.
@@ -188,8 +184,7 @@ pub trait TransactionalProducer: Send {
     /// Runs one transaction: all of it becomes visible or nothing.
     ///
     /// # Errors
-    /// `Fenced` if the member no longer owns the partitions; nothing is
-    /// written then.
+    /// `Fenced` if the member no longer owns the partitions; nothing is written then.
     fn transact(
         &mut self,
         records: &[OwnedRecord],
@@ -243,8 +238,7 @@ pub struct NewTopic {
     pub name: String,
     /// The number of partitions; `None`: the log's default.
     pub partitions: Option<i32>,
-    /// The number of replicas; `None`: the log's default. The embedded log
-    /// has one.
+    /// The number of replicas; `None`: the log's default. The embedded log has one.
     pub replication: Option<i32>,
     /// Its settings.
     pub settings: BTreeMap<String, String>,
@@ -350,8 +344,7 @@ pub trait RecordLog: Send + Sync {
     /// `Refused` for wrong settings.
     fn producer(&self) -> Result<Arc<dyn Producer>>;
 
-    /// A new transactional producer. It fences off an earlier one of the same
-    /// id.
+    /// A new transactional producer. It fences off an earlier one of the same id.
     ///
     /// # Errors
     /// `Refused`, `Unreachable`.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-/// Waits until a descriptor can be read or the time is up; tells which of
-/// them can be read.
+/// Waits until a descriptor can be read or the time is up; tells which of them can be read.
 pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> Vec<bool> {
     let mut entries: Vec<_> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();

@@ -8,8 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogSettings {
-    /// `log:///absolute/path`, `kafka://host:port,host:port`, or
-    /// `kafka+ssl://…` for TLS.
+    /// `log:///absolute/path`, `kafka://host:port,host:port`, or `kafka+ssl://…` for TLS.
     pub broker: String,
     /// SASL user; with `password`.
     #[serde(default)]

@@ -34,8 +34,7 @@ struct Done {
     stop: AtomicBool,
 }
 
-/// A member that commits what it has read, chunk by chunk, until it is told to
-/// stop.
+/// A member that commits what it has read, chunk by chunk, until it is told to stop.
 fn work(log: &dyn RecordLog, group: &GroupSettings, done: &Done) {
     let mut member = TestMember::join(log, group);
     while !done.is_stopped() {

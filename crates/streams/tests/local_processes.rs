@@ -1,6 +1,5 @@
-//! The local log shared by real processes, some of which are killed: this
-//! binary starts itself again, as the test `child` in the role that the
-//! environment names.
+//! The local log shared by real processes, some of which are killed: this binary starts itself
+//! again, as the test `child` in the role that the environment names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead, BufReader};

@@ -1,9 +1,8 @@
 //! The conformance suite that every log passes.
 //!
-//! A log's tests write `conformance!(fixture)`, where `fixture` is a function
-//! that returns a [`fixture::LogFixture`]. The cases run concurrently on one
-//! log, each with its own topics and groups. They only assume that offsets
-//! rise, because a log may leave some out.
+//! A log's tests write `conformance!(fixture)`, where `fixture` is a function that returns a
+//! [`fixture::LogFixture`]. The cases run concurrently on one log, each with its own topics and
+//! groups. They only assume that offsets rise, because a log may leave some out.
 
 pub mod admin;
 pub mod fixture;

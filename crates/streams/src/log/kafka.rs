@@ -10,8 +10,7 @@
 //! | topics and groups | `admin` | one |
 //! | safe wrappers of librdkafka | `raw` | |
 //!
-//! A handle has threads. So it is created on first use, and never in a process
-//! that forks.
+//! A handle has threads. So it is created on first use, and never in a process that forks.
 
 mod admin;
 mod broker_address;

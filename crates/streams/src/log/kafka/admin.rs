@@ -20,8 +20,7 @@ use crate::log::{
     TopicDescription,
 };
 
-/// The longest wait for an answer when no broker is connected: one may come
-/// back.
+/// The longest wait for an answer when no broker is connected: one may come back.
 const DOWN_MAX: Duration = Duration::from_secs(2);
 
 /// The pause before a request is retried.

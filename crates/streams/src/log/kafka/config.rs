@@ -25,8 +25,7 @@ type Properties = Vec<(String, String)>;
 /// not exceed the limit on bytes.
 const RECORD_BYTES_MIN: usize = 400;
 
-/// How many times its bytes a response with records of 100 bytes needs in
-/// librdkafka.
+/// How many times its bytes a response with records of 100 bytes needs in librdkafka.
 const RESPONSE_GROWTH: usize = 5;
 
 /// The SASL mechanisms of this build of librdkafka.
@@ -113,9 +112,8 @@ impl Config {
     pub fn transactional_producer(&self, id: &str) -> Result<Conf> {
         let mut properties = self.for_producer();
         set(&mut properties, "transactional.id", id);
-        // A transaction needs no longer than its records may take. Until the
-        // broker aborts the transaction of a dead process, readers cannot read
-        // past it.
+        // A transaction needs no longer than its records may take. Until the broker aborts the
+        // transaction of a dead process, readers cannot read past it.
         let ms = self.settings.delivery_timeout_ms.clamp(TRANSACTION_MS_MIN, TRANSACTION_MS);
         set(&mut properties, "delivery.timeout.ms", ms);
         set(&mut properties, "transaction.timeout.ms", ms);
@@ -227,8 +225,7 @@ impl Config {
         set(all, "queue.buffering.max.messages", settings.produce_buffer_records);
         let kbytes = (settings.produce_buffer_bytes / 1024).max(1);
         set(all, "queue.buffering.max.kbytes", kbytes);
-        // As in Kafka's Java client, so that all writers agree on the partition
-        // of a key.
+        // As in Kafka's Java client, so that all writers agree on the partition of a key.
         set(all, "partitioner", "murmur2_random");
         // An unknown topic is reported within this time.
         set(all, "topic.metadata.propagation.max.ms", 5000);

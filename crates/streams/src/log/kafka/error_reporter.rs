@@ -66,8 +66,7 @@ impl ErrorReporter {
     /// if the cause is not known yet.
     pub fn report(&mut self, error: &KafkaError) -> Option<MemberEvent> {
         let error = match error.code {
-            // A lost connection is opened again; it is reported only when none
-            // is left.
+            // A lost connection is opened again; it is reported only when none is left.
             ErrorCode::BrokerTransportFailure
             | ErrorCode::Resolve
             | ErrorCode::OperationTimedOut

@@ -1,11 +1,10 @@
 //! A member of a consumer group: one handle that one thread polls.
 //!
-//! Each partition has its own queue, which is read in batches. Records that are
-//! not fetched stay in it, and librdkafka stops fetching at the limit on bytes.
-//! Partitions are never paused, because that drops the records fetched ahead. A
-//! queue notifies when it was empty and gets a record, and not again until it
-//! is read. So a caller that stops fetching before `None` must come back
-//! without a notification.
+//! Each partition has its own queue, which is read in batches. Records that are not fetched stay in
+//! it, and librdkafka stops fetching at the limit on bytes. Partitions are never paused, because
+//! that drops the records fetched ahead. A queue notifies when it was empty and gets a record, and
+//! not again until it is read. So a caller that stops fetching before `None` must come back without
+//! a notification.
 
 mod pending_assignment;
 mod pending_commits;

@@ -11,8 +11,7 @@ use crate::record::{Chunk, ChunkBuilder};
 /// Records that one call takes from librdkafka's queue.
 const TAKE_MAX: usize = 1024;
 
-/// A partition's queue, and the messages taken from it that were not returned
-/// yet.
+/// A partition's queue, and the messages taken from it that were not returned yet.
 pub struct PartitionQueue {
     taken: VecDeque<FetchedMessage>,
     pointers: Vec<*mut sys::rd_kafka_message_t>,

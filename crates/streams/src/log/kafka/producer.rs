@@ -1,6 +1,5 @@
-//! Writes records: one handle per process, and a thread that waits for delivery
-//! reports in librdkafka's queue. Threads that wait for room in the buffer are
-//! woken by that thread.
+//! Writes records: one handle per process, and a thread that waits for delivery reports in
+//! librdkafka's queue. Threads that wait for room in the buffer are woken by that thread.
 
 mod delivery_thread;
 mod message_opaque;

@@ -7,9 +7,8 @@ use super::log_dir::partition_key;
 /// The topics that each member reads.
 pub(super) type Subscriptions = BTreeMap<String, Vec<String>>;
 
-/// The member of each partition, computed alike in every process. Members that
-/// read the same topics get equally many partitions, give or take one, and as
-/// few partitions as possible move.
+/// The member of each partition, computed alike in every process. Members that read the same topics
+/// get equally many partitions, give or take one, and as few partitions as possible move.
 pub(super) fn assign(
     members: &Subscriptions,
     partitions: &BTreeMap<String, i32>,

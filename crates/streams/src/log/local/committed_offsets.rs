@@ -1,6 +1,5 @@
-//! The committed offsets of a group: a file of commits in the format of
-//! [`super::record_frame`]. The last commit of a partition is the valid one.
-//! All calls are made under the group's lock.
+//! The committed offsets of a group: a file of commits in the format of [`super::record_frame`].
+//! The last commit of a partition is the valid one. All calls are made under the group's lock.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,5 +1,4 @@
-//! Watches files for changes through inotify: this wakes readers and members
-//! in all processes.
+//! Watches files for changes through inotify: this wakes readers and members in all processes.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -49,8 +49,7 @@ impl GroupFiles {
         self.lock.timed_out(waited)
     }
 
-    /// The shared state. A damaged file counts as empty: the members that are
-    /// alive register again.
+    /// The shared state. A damaged file counts as empty: the members that are alive register again.
     pub fn load(&self) -> Result<GroupState> {
         let path = self.folder.join("state.json");
         match fs::read(&path) {
@@ -71,8 +70,7 @@ impl GroupFiles {
     /// Removes dead members from the state.
     ///
     /// # Errors
-    /// If it cannot be found out whether a member is alive; the state is
-    /// unchanged then.
+    /// If it cannot be found out whether a member is alive; the state is unchanged then.
     pub fn remove_dead(&self, state: &mut GroupState) -> Result<()> {
         let members = self.folder.join("members");
         let mut dead = Vec::new();

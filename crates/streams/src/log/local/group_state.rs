@@ -57,8 +57,7 @@ impl GroupState {
         });
     }
 
-    /// Makes this member the owner of its targets that have no owner, and
-    /// returns them.
+    /// Makes this member the owner of its targets that have no owner, and returns them.
     pub fn claim(&mut self, id: &str) -> Vec<String> {
         let wanted = self.target.iter().filter(|(_, target)| *target == id);
         let free: Vec<_> = wanted

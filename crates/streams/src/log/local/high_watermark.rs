@@ -2,9 +2,8 @@
 //! next writer how far the partition is written. It is written after the
 //! records are durable, and its change wakes the readers.
 //!
-//! It is valid within one boot of the machine, because the operating system's
-//! cache holds it and the records alike. After a reboot the last segment is
-//! scanned again.
+//! It is valid within one boot of the machine, because the operating system's cache holds it and
+//! the records alike. After a reboot the last segment is scanned again.
 
 use std::fs::File;
 use std::io;

@@ -16,8 +16,7 @@ use crate::log::Result;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct ProcessIdentity {
     pub pid: i32,
-    /// Its start time in ticks since the machine booted, because a PID may be
-    /// used again.
+    /// Its start time in ticks since the machine booted, because a PID may be used again.
     started: u64,
     /// The PID namespace.
     #[serde(rename = "space")]

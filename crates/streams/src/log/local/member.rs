@@ -1,5 +1,4 @@
-//! A member of a consumer group: takes part in sharing the partitions and
-//! reads its own.
+//! A member of a consumer group: takes part in sharing the partitions and reads its own.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;

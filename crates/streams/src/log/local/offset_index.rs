@@ -60,8 +60,7 @@ pub(super) fn append(file: &mut File, entries: &[IndexEntry]) -> io::Result<()> 
     file.write_all(&bytes)
 }
 
-/// Opens an index for appending and cuts off entries past `limit` bytes of
-/// the segment.
+/// Opens an index for appending and cuts off entries past `limit` bytes of the segment.
 pub(super) fn open(path: &Path, limit: u64) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     let right = (load(path, limit).len() * BYTES) as u64;

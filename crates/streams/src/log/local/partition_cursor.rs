@@ -93,9 +93,8 @@ impl PartitionCursor {
         Ok(())
     }
 
-    /// Publishes complete records that a killed writer has left behind the
-    /// high watermark, unless another writer is at work. True if that changed
-    /// the watermark.
+    /// Publishes complete records that a killed writer has left behind the high watermark, unless
+    /// another writer is at work. True if that changed the watermark.
     pub fn recover_tail(&mut self) -> Result<bool> {
         let Some(before) = self.watermark else { return Ok(false) };
         let path = segment::path(&self.folder, before.base);
@@ -409,8 +408,7 @@ impl PartitionCursor {
         Ok(())
     }
 
-    /// Reports that the records up to this offset are gone, unless a torn end
-    /// explains it.
+    /// Reports that the records up to this offset are gone, unless a torn end explains it.
     fn report_gap(&mut self, base: i64, pos: u64, until: i64) {
         if !std::mem::take(&mut self.torn) {
             let path = segment::path(&self.folder, base);

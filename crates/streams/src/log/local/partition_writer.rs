@@ -19,8 +19,7 @@ struct ActiveSegment {
     created_ms: i64,
 }
 
-/// The result of an append: the first `count` records are written, from
-/// offset `first` on.
+/// The result of an append: the first `count` records are written, from offset `first` on.
 #[derive(Debug)]
 pub(super) struct AppendResult {
     pub first: i64,
@@ -131,8 +130,7 @@ impl PartitionWriter {
         offset_index::append(&mut index, &missing)?;
         self.watermark = HighWatermark {
             boot: self.boot,
-            // The offsets of lost records are not used again, because readers
-            // may have passed them.
+            // The offsets of lost records are not used again, because readers may have passed them.
             end: found.end.max(stored_end),
             base,
             pos: found.pos,
@@ -167,8 +165,7 @@ impl PartitionWriter {
         retention::apply(&self.folder, config, base)
     }
 
-    /// Begins a new segment if the active one is too old, or too full for this
-    /// many bytes.
+    /// Begins a new segment if the active one is too old, or too full for this many bytes.
     pub fn roll_if_full(&mut self, len: usize, config: &TopicConfig) -> Result<()> {
         let used = self.watermark.pos > segment::HEADER;
         let full = self.watermark.pos + len as u64 > config.segment_bytes;
@@ -186,8 +183,7 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Sets the offsets of as many records as fit into `room` bytes, at least
-    /// of one.
+    /// Sets the offsets of as many records as fit into `room` bytes, at least of one.
     pub fn seal(&self, frames: &mut [u8], room: u64) -> SealedFrames {
         let newest_ms = self.watermark.newest_ms;
         let mut sealed = SealedFrames { len: 0, count: 0, newest_ms, entries: Vec::new() };
@@ -225,9 +221,8 @@ impl PartitionWriter {
         })
     }
 
-    /// Removes staged records. If that fails, the next
-    /// [`PartitionWriter::refresh`] removes them, because the file is then
-    /// longer than its watermark.
+    /// Removes staged records. If that fails, the next [`PartitionWriter::refresh`] removes them,
+    /// because the file is then longer than its watermark.
     pub fn unstage(&mut self) {
         let cut = self.active.as_ref().map(|active| active.file.set_len(self.watermark.pos));
         if !matches!(cut, Some(Ok(()))) {

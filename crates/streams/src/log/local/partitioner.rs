@@ -1,6 +1,5 @@
-//! Chooses the partition of a key like Kafka's Java client (murmur2, seed
-//! 0x9747b28c, without the sign bit), so that a topic that moves to Kafka
-//! keeps its keys in their partitions.
+//! Chooses the partition of a key like Kafka's Java client (murmur2, seed 0x9747b28c, without the
+//! sign bit), so that a topic that moves to Kafka keeps its keys in their partitions.
 
 /// Kafka's `Utils.murmur2`.
 pub(super) fn murmur2(data: &[u8]) -> i32 {

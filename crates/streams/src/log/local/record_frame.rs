@@ -73,8 +73,7 @@ pub(super) fn encode(out: &mut Vec<u8>, record: &NewRecord<'_>, size: usize, now
     }
 }
 
-/// Sets the offset and the checksum of the first record; returns its size and
-/// its timestamp.
+/// Sets the offset and the checksum of the first record; returns its size and its timestamp.
 pub(super) fn seal(frames: &mut [u8], offset: i64) -> (usize, i64) {
     let len = u32_at(frames, 0) as usize + PREFIX;
     frames[8..16].copy_from_slice(&offset.to_le_bytes());

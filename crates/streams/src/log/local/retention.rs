@@ -1,5 +1,4 @@
-//! Removes whole segments that exceed the retention limits, the oldest first,
-//! never the active one.
+//! Removes whole segments that exceed the retention limits, the oldest first, never the active one.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,4 @@
-//! Reads a segment record by record and skips damage, for recovery and for
-//! lookups.
+//! Reads a segment record by record and skips damage, for recovery and for lookups.
 
 use std::fs::File;
 use std::io;
@@ -114,8 +113,7 @@ impl ScanStart {
     }
 }
 
-/// Scans complete records up to `limit`. Damage in between is skipped; readers
-/// report it.
+/// Scans complete records up to `limit`. Damage in between is skipped; readers report it.
 pub(super) fn scan(file: &File, from: ScanStart, limit: u64) -> io::Result<ScanResult> {
     let mut window = ScanWindow::new(file, limit);
     let mut found = ScanResult {

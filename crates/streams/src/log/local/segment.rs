@@ -1,5 +1,4 @@
-//! Segments: the files of a partition's records, each named after the offset
-//! of its first record.
+//! Segments: the files of a partition's records, each named after the offset of its first record.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -76,8 +75,7 @@ pub(super) fn create(folder: &Path, base: i64, durable: bool) -> io::Result<File
     Ok(file)
 }
 
-/// When a segment was created; `None` if the file is not a segment of this
-/// log.
+/// When a segment was created; `None` if the file is not a segment of this log.
 pub(super) fn created_ms(file: &File, base: i64) -> io::Result<Option<i64>> {
     let mut header = [0u8; HEADER as usize];
     if files::read_at(file, &mut header, 0)? < header.len() {

@@ -182,8 +182,7 @@ pub(super) fn configure(
     write(dir, name, &TopicMetadata { partitions: topic.partitions, settings: topic.settings })
 }
 
-/// Creates the removed folder of a partition again, by renaming, which wakes
-/// its readers.
+/// Creates the removed folder of a partition again, by renaming, which wakes its readers.
 pub(super) fn restore_partition(folder: &Path) -> Result<()> {
     let aside = files::with_suffix(folder, &format!("~new-{}", files::unique_name()));
     let made = fs::create_dir(&aside).and_then(|()| fs::rename(&aside, folder));

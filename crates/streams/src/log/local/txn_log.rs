@@ -1,7 +1,6 @@
-//! Prepared transactions. A transaction is decided by one durable file, which
-//! is removed after all of it has been applied. A process that takes one of
-//! the transaction's locks finds the file only if its writer has died, and
-//! completes the transaction first.
+//! Prepared transactions. A transaction is decided by one durable file, which is removed after all
+//! of it has been applied. A process that takes one of the transaction's locks finds the file only
+//! if its writer has died, and completes the transaction first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -125,8 +124,7 @@ pub(super) fn acquire_within(
     }
 }
 
-/// Takes the locks for a new transaction: of its partitions, then of its
-/// group.
+/// Takes the locks for a new transaction: of its partitions, then of its group.
 pub(super) fn acquire_all(dir: &LogDir, partitions: &[String], group: &str) -> Result<Vec<Held>> {
     let mut keys = partitions.to_vec();
     keys.sort();
@@ -149,8 +147,7 @@ fn lock_all(dir: &LogDir, keys: &[String], timeout: Duration) -> Result<Vec<Held
         .collect()
 }
 
-/// A prepared transaction that needs one of these locks, which the caller
-/// holds.
+/// A prepared transaction that needs one of these locks, which the caller holds.
 fn find_orphan(dir: &LogDir, keys: &[&str]) -> Result<Option<PathBuf>> {
     for path in list(dir)? {
         let is_named = read(&path)?
@@ -240,9 +237,8 @@ struct StagedPartition {
     sealed: Option<SealedFrames>,
 }
 
-/// Applies a transaction, whatever of it is applied already. The caller holds
-/// all its locks. After an error nothing of it is visible. False means that it
-/// holds and the next process completes it.
+/// Applies a transaction, whatever of it is applied already. The caller holds all its locks. After
+/// an error nothing of it is visible. False means that it holds and the next process completes it.
 pub(super) fn apply(dir: &LogDir, txn: &TxnEntry) -> Result<bool> {
     let mut staged = Vec::new();
     let done = stage(dir, txn, &mut staged).and_then(|()| {

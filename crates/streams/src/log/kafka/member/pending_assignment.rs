@@ -1,5 +1,4 @@
-//! Assigned partitions that are not read yet, because their committed offsets
-//! are not known.
+//! Assigned partitions that are not read yet, because their committed offsets are not known.
 
 use std::time::{Duration, Instant};
 

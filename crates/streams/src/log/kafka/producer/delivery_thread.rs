@@ -58,8 +58,7 @@ impl DeliveryThread {
         &self.handle
     }
 
-    /// Runs until [`DeliveryThread::end`] was called and every record has a
-    /// report.
+    /// Runs until [`DeliveryThread::end`] was called and every record has a report.
     pub fn run(&self) {
         let mut end_by = None;
         loop {
@@ -108,8 +107,7 @@ impl DeliveryThread {
         let mut state = self.state.lock();
         let interrupts = state.interrupts;
         state.waiting += 1;
-        // An empty buffer has room even if the delivery came before the record
-        // was refused.
+        // An empty buffer has room even if the delivery came before the record was refused.
         while !self.has_room(&state) && self.handle.undelivered() > 0 {
             let over = state.interrupts != interrupts || state.ended;
             if over || self.changed.wait_until(&mut state, until).timed_out() {
@@ -145,9 +143,8 @@ impl DeliveryThread {
             EventKind::Error => {
                 let error = event.error();
                 self.errors.lock().report(&error);
-                // Queued records would wait until they time out, although the
-                // cause is known and lasts. Those in flight are left alone: they
-                // may have been written.
+                // Queued records would wait until they time out, although the cause is known and
+                // lasts. Those in flight are left alone: they may have been written.
                 if matches!(error.code, ErrorCode::Authentication | ErrorCode::SSL) || error.fatal {
                     self.handle.purge(false);
                 }
@@ -157,8 +154,7 @@ impl DeliveryThread {
     }
 
     fn complete(&self, record: &DeliveryReport<'_>) {
-        // SAFETY: an opaque that `send` has handed over; each record has one
-        // report.
+        // SAFETY: an opaque that `send` has handed over; each record has one report.
         let Some((receipt, index)) = (unsafe { MessageOpaque::take_back(record.opaque()) }) else {
             return;
         };

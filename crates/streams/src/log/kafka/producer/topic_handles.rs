@@ -1,5 +1,4 @@
-//! Topic handles by name: opening one in librdkafka costs more than sending a
-//! record.
+//! Topic handles by name: opening one in librdkafka costs more than sending a record.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -116,8 +116,7 @@ impl ClientHandle {
         KafkaError::check(unsafe { sys::rd_kafka_committed(self.0, list.raw(), ms(timeout)) })
     }
 
-    /// Replaces the times that the list has as offsets by the first offsets of
-    /// these times.
+    /// Replaces the times that the list has as offsets by the first offsets of these times.
     pub fn offsets_for_times(
         &self,
         list: &mut TopicPartitionList,
@@ -201,8 +200,7 @@ impl ClientHandle {
         ErrorCode::from(code) == ErrorCode::NoError
     }
 
-    /// Gives up queued records, and on request those in flight. Each gets a
-    /// delivery report.
+    /// Gives up queued records, and on request those in flight. Each gets a delivery report.
     pub fn purge(&self, in_flight: bool) {
         let also = if in_flight { sys::RD_KAFKA_PURGE_F_INFLIGHT } else { 0 };
         // SAFETY: our handle.
@@ -216,9 +214,8 @@ impl Drop for ClientHandle {
         let ending = OwnedHandle(self.0);
         let end = move || {
             let ending = ending;
-            // SAFETY: the last owner; queues, topics and messages keep the
-            // handle alive, so there are none any more. Leaving the group was
-            // done before, bounded.
+            // SAFETY: the last owner; queues, topics and messages keep the handle alive, so there
+            // are none any more. Leaving the group was done before, bounded.
             unsafe {
                 sys::rd_kafka_destroy_flags(ending.0, sys::RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
             }

@@ -17,8 +17,7 @@ pub enum ConfError {
 pub struct Conf(*mut sys::rd_kafka_conf_t);
 
 impl Conf {
-    /// librdkafka's defaults without its log lines on standard error: errors
-    /// arrive as events.
+    /// librdkafka's defaults without its log lines on standard error: errors arrive as events.
     pub fn new() -> Self {
         // SAFETY: takes nothing; the callback is ours and static.
         unsafe {
@@ -63,8 +62,7 @@ impl Conf {
         ),
         opaque: *mut std::ffi::c_void,
     ) {
-        // SAFETY: our configuration; the caller keeps `opaque` alive as long as
-        // the handle.
+        // SAFETY: our configuration; the caller keeps `opaque` alive as long as the handle.
         unsafe {
             sys::rd_kafka_conf_set_dr_msg_cb(self.0, Some(callback));
             sys::rd_kafka_conf_set_opaque(self.0, opaque);

@@ -75,8 +75,7 @@ impl FetchedMessage {
     /// per record to find that out, which is a fifth of the cost of reading.
     fn may_have_headers(&self) -> bool {
         let raw = self.raw();
-        // No value and an empty one are not in the buffer. (A null has no
-        // length either.)
+        // No value and an empty one are not in the buffer. (A null has no length either.)
         if !KNOWN || raw.len == 0 {
             return true;
         }

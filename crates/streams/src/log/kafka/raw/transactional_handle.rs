@@ -97,8 +97,7 @@ unsafe extern "C" fn record_failed_delivery(
     message: *const sys::rd_kafka_message_t,
     cause: *mut c_void,
 ) {
-    // SAFETY: a message of librdkafka's; the place that `new` gave, which
-    // outlives the handle.
+    // SAFETY: a message of librdkafka's; the place that `new` gave, which outlives the handle.
     let (record, cause) =
         unsafe { (DeliveryReport::of(message), &*cause.cast::<Mutex<Option<KafkaError>>>()) };
     let code = record.code();

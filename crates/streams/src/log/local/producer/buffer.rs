@@ -12,8 +12,7 @@ use crate::log::{LogError, Result};
 use crate::receipt::{Receipt, RecordMetadata};
 use crate::record::NewRecord;
 
-/// Records without a key go to one partition until it has this many bytes or
-/// is written.
+/// Records without a key go to one partition until it has this many bytes or is written.
 const STICKY_BYTES: usize = 64 << 10;
 
 /// The buffer between the threads that send and the thread that writes.
@@ -50,8 +49,7 @@ impl PartitionBuffer {
         self.receipts.len()
     }
 
-    /// Completes the receipts: the first `count` records are written, from
-    /// offset `first` on.
+    /// Completes the receipts: the first `count` records are written, from offset `first` on.
     pub fn complete(self, partition: i32, first: i64, count: usize, error: Option<&LogError>) {
         for (at, receipt) in self.receipts.into_iter().enumerate() {
             let Some((receipt, index)) = receipt else { continue };
