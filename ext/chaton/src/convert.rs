@@ -29,18 +29,12 @@ pub fn seconds(what: &str, value: f64) -> Result<Duration, Error> {
 }
 
 /// A value as Ruby objects, Hashes with Symbol keys: how all statistics come back.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn to_ruby(ruby: &Ruby, value: &impl Serialize) -> Result<Value, Error> {
     let json = serde_json::to_string(value).map_err(|e| error::argument(e.to_string()))?;
     from_json(ruby, &json)
 }
 
 /// JSON text as Ruby objects, Hashes with Symbol keys.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn from_json(ruby: &Ruby, json: &str) -> Result<Value, Error> {
     let class: Value = ruby.class_object().const_get("JSON")?;
     class.funcall("parse", (json, kwargs!(ruby, "symbolize_names" => true)))

@@ -47,9 +47,6 @@ pub fn wait_idle<T: EngineObject>(rb_self: &T, timeout_s: f64) -> Result<bool, E
 }
 
 /// `give_up`: how many units of work had not begun, and the ids of those that run.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn give_up<T: EngineObject>(ruby: &Ruby, rb_self: &T) -> Result<RArray, Error> {
     let released = rb_self.engine()?.give_up();
     let answer = ruby.ary_new_capa(2);
@@ -68,9 +65,6 @@ pub fn stop<T: EngineObject>(rb_self: &T) -> Result<(), Error> {
 }
 
 /// `stats`: a Hash.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn stats<T: EngineObject>(ruby: &Ruby, rb_self: &T) -> Result<Value, Error> {
     from_json(ruby, &rb_self.engine()?.stats_json())
 }

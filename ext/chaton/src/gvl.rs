@@ -20,9 +20,8 @@ struct Call<F, R> {
     answer: Option<std::thread::Result<R>>,
 }
 
-/// Runs `work` without the GVL. `unblock` is called from another thread when
-/// Ruby wants this one back and must make `work` return soon; a call before
-/// `work` has begun to wait must not be lost.
+/// Runs `work` without the GVL. `unblock` is called from another thread when Ruby wants this one
+/// back and must make `work` return soon; a call before `work` has begun to wait must not be lost.
 ///
 /// Answers `None` when Ruby wanted the thread before the work began. A panic
 /// in `work` goes on in the caller, with the GVL held.
@@ -86,9 +85,8 @@ where
     F: FnOnce() -> R,
 {
     let mut call = Call { work: Some(work), answer: None };
-    // SAFETY: both pointers are to locals of this frame or the caller's, which
-    // outlive the call; `run` and `end_wait` get exactly the types they cast to
-    // and let no panic out.
+    // SAFETY: both pointers are to locals of this frame or the caller's, which outlive the call;
+    // `run` and `end_wait` get exactly the types they cast to and let no panic out.
     unsafe {
         rb_sys::rb_thread_call_without_gvl2(
             Some(run::<F, R>),
@@ -121,9 +119,8 @@ unsafe extern "C" fn end_wait(data: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(unblock));
 }
 
-/// Runs `work` with the GVL, called by a thread that [`without_gvl`] let go
-/// without it. `work` must not raise: what it calls of Ruby is protected.
-/// Answers `None` when it panicked.
+/// Runs `work` with the GVL, called by a thread that [`without_gvl`] let go without it. `work` must
+/// not raise: what it calls of Ruby is protected. Answers `None` when it panicked.
 #[cfg(feature = "jobs")]
 pub fn with_gvl<F, R>(work: F) -> Option<R>
 where
@@ -138,8 +135,7 @@ where
     call.answer?.ok()
 }
 
-/// Lets Ruby handle what is pending for this thread: signals, `Thread#raise`,
-/// `Thread#kill`.
+/// Lets Ruby handle what is pending for this thread: signals, `Thread#raise`, `Thread#kill`.
 ///
 /// # Errors
 /// Whatever Ruby raised or threw, to be passed on as it is.

@@ -1,11 +1,10 @@
 //! Sees at once when no pool thread can run, where Ruby has GVL events that name
 //! their thread (CRuby 3.3 and later).
 //!
-//! Before 3.3 the scheduler sees a block by the threads' CPU clocks. A thread that
-//! only gives up its time slice is reported like one that blocks. So the threads
-//! that want the GVL are counted, and the next one is woken only when the last one
-//! goes: a yield happens while another thread is ready, a block of the last thread
-//! does not.
+//! Before 3.3 the scheduler sees a block by the threads' CPU clocks. A thread that only gives up
+//! its time slice is reported like one that blocks. So the threads that want the GVL are counted,
+//! and the next one is woken only when the last one goes: a yield happens while another thread is
+//! ready, a block of the last thread does not.
 //!
 //! The hook may run on another thread than the one it is about, and without
 //! the GVL: it calls no Ruby but a read of a thread's slot.

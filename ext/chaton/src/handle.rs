@@ -1,8 +1,7 @@
 //! Handles that know which process made them.
 //!
-//! A fork copies a handle but not the threads behind it, and copies locks in
-//! whatever state they were. So a handle refuses to work in a forked child,
-//! and is leaked there rather than dropped.
+//! A fork copies a handle but not the threads behind it, and copies locks in whatever state they
+//! were. So a handle refuses to work in a forked child, and is leaked there rather than dropped.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

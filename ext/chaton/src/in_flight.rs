@@ -61,9 +61,6 @@ impl RbInFlightTable {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("InFlightTable", ruby.class_object())?;
     class.undef_default_alloc_func();

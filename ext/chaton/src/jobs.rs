@@ -19,9 +19,6 @@ fn retry_delay(count: u32, random: f64) -> f64 {
 }
 
 /// Defines the classes.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_singleton_method("retry_delay", function!(retry_delay, 2))?;
     client::define(ruby, native)?;

@@ -1,9 +1,8 @@
 //! The boundary between Ruby and the engines.
 //!
-//! The only crate that knows both. The rules are in `ext/chaton/README.md`:
-//! Rust threads never call Ruby, the GVL is released in one place (`gvl`), no
-//! owned Rust value lives in a frame that Ruby may jump over, and handles know
-//! which process made them (`handle`).
+//! The only crate that knows both. The rules are in `ext/chaton/README.md`: Rust threads never call
+//! Ruby, the GVL is released in one place (`gvl`), no owned Rust value lives in a frame that Ruby
+//! may jump over, and handles know which process made them (`handle`).
 
 // The function that `magnus::init` exports is generated without documentation.
 #![allow(missing_docs)]

@@ -18,9 +18,6 @@ pub mod tracer_tags;
 use magnus::{function, prelude::*, Error, RModule, Ruby};
 
 /// Defines `Chaton::Native::Memory`, `Collector` and `Tracer`.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let memory = native.define_module("Memory")?;
     memory.define_singleton_method("allocator", function!(allocator::figures, 0))?;

@@ -41,8 +41,7 @@ pub struct PoolInner {
 }
 
 impl PoolInner {
-    /// Sets how an engine's work becomes a Ruby object. Only the first call for
-    /// a role counts.
+    /// Sets how an engine's work becomes a Ruby object. Only the first call for a role counts.
     pub fn register(&self, role: Role, wrap: WrapWork) {
         let _ = self.wrappers[role as usize].set(wrap);
     }
@@ -223,8 +222,7 @@ impl Drop for RbPoolThread {
 }
 
 impl RbPoolThread {
-    /// The next unit of work, or nil when the thread is to end. Waits without
-    /// the GVL.
+    /// The next unit of work, or nil when the thread is to end. Waits without the GVL.
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let thread = rb_self.thread.get()?.borrow();
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
@@ -276,9 +274,6 @@ impl RbPoolThread {
 }
 
 /// Defines the classes.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Pool", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbPool::new, 3))?;

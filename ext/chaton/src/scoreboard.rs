@@ -71,9 +71,6 @@ impl RbScoreboard {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Scoreboard", ruby.class_object())?;
     class.define_singleton_method("new", function!(RbScoreboard::new, 1))?;

@@ -14,9 +14,6 @@ pub mod record;
 use magnus::{Error, RModule, Ruby};
 
 /// Defines the classes.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     record::define(ruby, native)?;
     batch::define(ruby, native)?;

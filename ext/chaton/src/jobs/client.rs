@@ -375,9 +375,6 @@ impl BackupProgress {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("JobsClient", ruby.class_object())?;
     class.undef_default_alloc_func();

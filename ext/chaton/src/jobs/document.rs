@@ -1,5 +1,4 @@
-//! Writes the documents of plain jobs: a prepared head, then what differs from
-//! job to job.
+//! Writes the documents of plain jobs: a prepared head, then what differs from job to job.
 
 use std::io::Write;
 use std::ops::Range;

@@ -23,8 +23,7 @@ use crate::in_flight::RbInFlightTable;
 use crate::pool::RbPool;
 use crate::settings::Settings;
 
-/// Jobs that may wait where the settings do not say it: twice what is
-/// prefetched at most.
+/// Jobs that may wait where the settings do not say it: twice what is prefetched at most.
 const JOBS_WAITING_MAX: usize = 2_000;
 /// Bytes of their documents.
 const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -113,8 +112,7 @@ fn start_engine(
     }
 }
 
-/// Bounds of the queue. Jobs have none by age: the engine takes back what waits
-/// too long.
+/// Bounds of the queue. Jobs have none by age: the engine takes back what waits too long.
 fn queue_limits(settings: &Settings) -> Result<QueueLimits, Error> {
     Ok(QueueLimits {
         count_max: settings.optional("queue_limit")?.unwrap_or(JOBS_WAITING_MAX),
@@ -173,9 +171,6 @@ fn mode(value: Value) -> Result<QueueMode, Error> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Jobs", ruby.class_object())?;
     class.define_singleton_method("start", function!(RbJobs::start, 3))?;

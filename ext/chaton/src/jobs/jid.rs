@@ -1,5 +1,4 @@
-//! Ids of jobs: 24 hexadecimal digits, drawn from the system's generator 4 KB at
-//! a time.
+//! Ids of jobs: 24 hexadecimal digits, drawn from the system's generator 4 KB at a time.
 
 use parking_lot::Mutex;
 

@@ -1,7 +1,6 @@
 //! `Chaton::Native::Job`: one claimed job as a Ruby object.
 //!
-//! It ends once. When the collector frees it open, the job goes back to the
-//! front of its queue.
+//! It ends once. When the collector frees it open, the job goes back to the front of its queue.
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
@@ -26,8 +25,7 @@ use crate::convert::text;
 use crate::names;
 use crate::{error, handle};
 
-/// This worker's slot in the in-flight table, where its threads enter the jobs
-/// they start.
+/// This worker's slot in the in-flight table, where its threads enter the jobs they start.
 pub struct InFlightSlot {
     /// The table, shared with the supervisor; `None` without a supervisor.
     pub in_flight: Option<Arc<InFlightTable>>,
@@ -219,9 +217,6 @@ fn time(at: f64) -> Result<f64, Error> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Job", ruby.class_object())?;
     class.undef_default_alloc_func();

@@ -46,8 +46,7 @@ enum FaultKind {
     Panic,
 }
 
-/// Writes the elements of an Array of arguments, brackets and all. The caller
-/// keeps `args` alive.
+/// Writes the elements of an Array of arguments, brackets and all. The caller keeps `args` alive.
 pub fn write_args(out: &mut Vec<u8>, args: VALUE) -> Result<(), Fault> {
     // SAFETY: the caller passes an Array.
     unsafe { write_array(out, args, 0) }

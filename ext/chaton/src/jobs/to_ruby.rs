@@ -18,9 +18,6 @@ impl SymbolHash {
     }
 
     /// Adds a member.
-    ///
-    /// # Errors
-    /// What Ruby raises.
     pub fn with(self, name: &str, value: impl IntoValue) -> Result<Self, Error> {
         let ruby = Ruby::get_with(self.0);
         self.0.aset(ruby.to_symbol(name), value)?;
@@ -57,9 +54,6 @@ pub fn place_name(place: &JobLocation) -> String {
 }
 
 /// `[score, row, payload]`.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn entry(ruby: &Ruby, entry: &JobEntry) -> Result<RArray, Error> {
     let shown = ruby.ary_new_capa(3);
     shown.push(entry.score)?;

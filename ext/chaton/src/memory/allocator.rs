@@ -195,9 +195,6 @@ pub fn background(on: bool) -> bool {
 }
 
 /// `Native::Memory.allocator`.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn figures(ruby: &Ruby) -> Result<RHash, Error> {
     let figures = read();
     let hash = ruby.hash_new();

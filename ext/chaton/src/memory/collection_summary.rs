@@ -48,9 +48,6 @@ impl CollectionSummary {
     }
 
     /// A Hash with times in ms.
-    ///
-    /// # Errors
-    /// What Ruby raises.
     pub fn to_hash(&self, ruby: &Ruby) -> Result<RHash, Error> {
         let hash = ruby.hash_new();
         let ms = |ns: u64| (ns as f64 / 1e4).round() / 100.0;

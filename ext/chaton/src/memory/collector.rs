@@ -23,8 +23,7 @@ use crate::settings::Settings;
 
 /// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
-/// At most one part in so many of the time is spent on these readings: glibc walks
-/// all free chunks.
+/// At most one part in so many of the time is spent on these readings: glibc walks all free chunks.
 const HELD_SHARE: u64 = 200;
 /// If a reading takes this long (ns), the next one is done without the GVL.
 const HELD_SLOW_NS: u64 = 200_000;
@@ -434,9 +433,6 @@ impl RbCollector {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_class("GcStartMarker", ruby.class_object())?.undef_default_alloc_func();
     let class = native.define_class("Collector", ruby.class_object())?;

@@ -1,11 +1,10 @@
 //! Records each collection and how much of its time fell inside units of work.
 //!
-//! Ruby's GC events are not used: with a hook on any of them CRuby 3.1 allocates
-//! every object on its slow path, some 20 ns each. Instead an object of ours, the
-//! [`GcStartMarker`], is marked in every collection, and its mark function records
-//! the beginning. A mark function runs with the GVL on the collecting thread and may
-//! not allocate Ruby objects, so it only reads counters ([`super::gc_stat`]). The end
-//! of a collection is read afterwards.
+//! Ruby's GC events are not used: with a hook on any of them CRuby 3.1 allocates every object on
+//! its slow path, some 20 ns each. Instead an object of ours, the [`GcStartMarker`], is marked in
+//! every collection, and its mark function records the beginning. A mark function runs with the GVL
+//! on the collecting thread and may not allocate Ruby objects, so it only reads counters
+//! ([`super::gc_stat`]). The end of a collection is read afterwards.
 
 use std::cell::Cell;
 use std::ptr;
@@ -134,9 +133,6 @@ pub struct GcMonitor {
 
 impl GcMonitor {
     /// Starts to monitor this process, with empty records.
-    ///
-    /// # Errors
-    /// What Ruby raises.
     pub fn start(ruby: &Ruby, pool: &Arc<Pool>, lines: bool) -> Result<&'static Self, Error> {
         let stats = Stats::find(ruby);
         let state = State { booked_ns: stats.time_ns(), ..State::default() };

@@ -40,9 +40,6 @@ fn cgroup(ruby: &Ruby) -> Result<Option<RHash>, Error> {
 }
 
 /// Defines these functions.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(_ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("process", function!(process, 1))?;
     module.define_singleton_method("resident", function!(resident, 1))?;

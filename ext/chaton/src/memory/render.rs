@@ -1,13 +1,11 @@
-//! `Native.render_profile`: merges reports of tracers and renders them in a format
-//! for viewers.
+//! `Native.render_profile`: merges reports of tracers and renders them in a format for viewers.
 
 use chaton_memory::profile::{RenderOptions, Report, ReportFormat, SampleType};
 use magnus::{function, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
 
 use crate::settings::Settings;
 
-/// `render_profile(reports, format, {title:, by:, bytes:})`: JSON of reports →
-/// the bytes of a file.
+/// `render_profile(reports, format, {title:, by:, bytes:})`: JSON of reports → the bytes of a file.
 fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Result<RString, Error> {
     let wrong = |message: String| Error::new(ruby.exception_arg_error(), message);
     let format: ReportFormat = format.parse().map_err(wrong)?;
@@ -26,9 +24,6 @@ fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Resul
 }
 
 /// Defines the function.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(native: RModule) -> Result<(), Error> {
     native.define_singleton_method("render_profile", function!(render, 3))
 }

@@ -311,9 +311,6 @@ fn text(value: VALUE) -> Option<String> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Tracer", ruby.class_object())?;
     class.undef_default_alloc_func();

@@ -52,9 +52,6 @@ pub fn points(ruby: &Ruby) -> Result<Tracepoints, String> {
 }
 
 /// Enables or disables a tracepoint.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn switch(point: VALUE, on: bool) -> Result<(), Error> {
     protect(|| {
         // SAFETY: a tracepoint that its tracer keeps alive; switching twice is no harm.

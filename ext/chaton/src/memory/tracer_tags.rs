@@ -1,11 +1,10 @@
 //! Liveness of sampled objects on CRuby 3.1, where a hook on the end of marking
 //! would cost every allocation some 20 ns, in windows and between them.
 //!
-//! CRuby 3.1 does not use the upper half of a slot's flags on 64-bit machines. A
-//! sampled object gets a tag there, which stays until its slot is used again.
-//! After a collection has finished sweeping, the object is alive if its slot still
-//! has its tag. Pages may have been returned to the system meanwhile, so an
-//! address is read only if it lies inside a page that exists now.
+//! CRuby 3.1 does not use the upper half of a slot's flags on 64-bit machines. A sampled object
+//! gets a tag there, which stays until its slot is used again. After a collection has finished
+//! sweeping, the object is alive if its slot still has its tag. Pages may have been returned to the
+//! system meanwhile, so an address is read only if it lies inside a page that exists now.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

@@ -324,9 +324,6 @@ fn to_ruby(ruby: &Ruby, verdict: BatchVerdict) -> Result<RArray, Error> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Batch", ruby.class_object())?;
     class.undef_default_alloc_func();

@@ -278,9 +278,6 @@ fn no_room(full: &LogError) -> LogError {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_singleton_method("check_log", function!(check_log, 1))?;
     let class = native.define_class("StreamsClient", ruby.class_object())?;

@@ -42,9 +42,6 @@ pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result
 }
 
 /// What the consumer did with a batch that was built.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn calls(ruby: &Ruby, batch: &RbBatch) -> Result<RHash, Error> {
     let calls = batch.batch().calls();
     let hash = ruby.hash_new();

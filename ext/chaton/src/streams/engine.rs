@@ -17,9 +17,8 @@ use crate::error;
 use crate::handle::Handle;
 use crate::pool::RbPool;
 
-/// Bounds of the queue. A partition has one batch out at a time (with `order: :key`
-/// one per lane) of a bounded size, so that the assignment bounds what waits; the
-/// engine keeps what does not fit.
+/// Bounds of the queue. A partition has one batch out at a time (with `order: :key` one per lane)
+/// of a bounded size, so that the assignment bounds what waits; the engine keeps what does not fit.
 const QUEUE: QueueLimits =
     QueueLimits { count_max: 10_000, bytes_max: 256 * 1024 * 1024, age_max_ms: 0 };
 
@@ -52,9 +51,6 @@ impl EngineObject for RbStreams {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Streams", ruby.class_object())?;
     class.define_singleton_method("start", function!(RbStreams::start, 3))?;

@@ -79,9 +79,6 @@ fn batch(ruby: &Ruby, partition: &Partition, chunk: Chunk) -> Value {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("StreamsReader", ruby.class_object())?;
     class.undef_default_alloc_func();

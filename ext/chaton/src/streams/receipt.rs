@@ -76,9 +76,6 @@ fn wait_for(receipt: &Arc<Receipt>, timeout_s: f64) -> Result<(), Error> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Receipt", ruby.class_object())?;
     class.undef_default_alloc_func();

@@ -123,9 +123,6 @@ impl RbRecord {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Record", ruby.class_object())?;
     class.undef_default_alloc_func();

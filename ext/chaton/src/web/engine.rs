@@ -26,9 +26,8 @@ use crate::web::request::Request;
 pub struct RbWeb(Handle<Engine>);
 
 impl RbWeb {
-    /// `Web.start(pool, scoreboard, listeners, templates, settings)`. `listeners` is
-    /// an Array of `[fd, :tcp or :unix, label]`, `templates` an Array of env
-    /// Hashes in the same order.
+    /// `Web.start(pool, scoreboard, listeners, templates, settings)`. `listeners` is an Array of
+    /// `[fd, :tcp or :unix, label]`, `templates` an Array of env Hashes in the same order.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
@@ -138,9 +137,6 @@ fn access_log(ruby: &Ruby, name: Symbol) -> Result<AccessLog, Error> {
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Web", ruby.class_object())?;
     class.define_singleton_method("start", function!(RbWeb::start, 5))?;

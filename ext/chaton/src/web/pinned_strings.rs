@@ -81,9 +81,8 @@ impl Drop for PinnedBytes {
     }
 }
 
-/// Pins a String with at least one byte in memory of its own (not embedded).
-/// Call with the GVL. The caller may go on changing its String: it then gets
-/// bytes of its own.
+/// Pins a String with at least one byte in memory of its own (not embedded). Call with the GVL. The
+/// caller may go on changing its String: it then gets bytes of its own.
 pub fn pin(string: VALUE) -> PinnedBytes {
     let pins = PINNED.get_or_init(PinnedStrings::default);
     // SAFETY: a String, with the GVL held; shares the bytes of a long one.
@@ -102,9 +101,6 @@ pub fn pin(string: VALUE) -> PinnedBytes {
 }
 
 /// Shows the pinned Strings to the collector.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("PinnedStrings", ruby.class_object())?;
     class.undef_default_alloc_func();

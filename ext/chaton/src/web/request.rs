@@ -191,8 +191,7 @@ impl Request {
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 
-    /// Adds to a streamed body; waits, without the GVL, while memory and spool
-    /// are full.
+    /// Adds to a streamed body; waits, without the GVL, while memory and spool are full.
     fn write(&self, chunk: RString) -> Result<usize, Error> {
         let exchange = self.open()?;
         let len = chunk.len();
@@ -318,9 +317,6 @@ fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, parts: &[Value], total
 }
 
 /// Defines the class.
-///
-/// # Errors
-/// What Ruby raises.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Request", ruby.class_object())?;
     class.undef_default_alloc_func();
