@@ -7,16 +7,16 @@ require "minitest/autorun"
 require "minitest/mock"
 require "timeout"
 
-# Numbers of rounds, kills and records: small in bin/test, large in bin/soak.
+# Chooses the numbers of rounds, kills and records, which are small in bin/test and large in bin/soak.
 module Soak
   # @return [Integer] the number for this run
   def self.number(small, large) = ENV["CHATON_SOAK"] ? large : small
 end
 
-# A test that hangs fails, with the line it hangs on, instead of holding up the others. Each of setup, test
-# and teardown gets the whole limit; a test that needs longer defines #time_limit_s.
+# Fails a hanging test with the line that hangs. Setup, test and teardown have the whole limit each. A test that needs
+# longer defines #time_limit_s.
 module TimeLimit
-  # Under GC.stress the same code takes many times as long.
+  # Code under GC.stress takes many times as long.
   DEFAULT_S = ENV["CHATON_GC_STRESS"] ? 300 : 60
 
   # @return [Numeric] seconds

@@ -4,13 +4,13 @@ require "test_helper"
 require_relative "support/source_file"
 require_relative "support/type_names"
 
-# The rules of the house that can be checked by reading the files: which way imports go, how long files and
-# functions may be, what may not be left behind. Each failure names the file, the line and the rule.
+# Checks the house rules in all files: the direction of imports, the length of files and functions, the names of types,
+# links, and unfinished work. Each failure names the file, the line and the rule.
 class TidyTest < Minitest::Test
   LINES_MAX = { ruby: 250, rust: 500 }.freeze
   FUNCTION_LINES_MAX = 70
 
-  # Who may require whom, outermost first: a file may use its own layer and those below it.
+  # The layers of lib, outermost first. A file may require files of its own layer and of those below.
   RUBY_LAYERS = [
     %w[cli cli/* rack_handler],
     %w[config config/*],
@@ -35,7 +35,7 @@ class TidyTest < Minitest::Test
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 
-  # One letter of each word stands in brackets, so that this file does not find itself.
+  # One letter of each word is in brackets, so that the patterns do not match this file.
   LEFT_BEHIND = /\b(?:TOD[O]|FIXM[E]|XX[X])\b/
   SKIPPED = /^\s*(?:ski[p]\b|#\[ignor[e])/
   REGISTRIES = /rubygem[s]\.org|crate[s]\.io|npmj[s]\.com|pyp[i]\.org/
@@ -61,12 +61,12 @@ class TidyTest < Minitest::Test
     end
   end
 
-  def test_nothing_is_left_behind
-    each_violation("has a note to do later; finish it or file an issue") { |file| file.line_of(LEFT_BEHIND) }
+  def test_no_work_is_left_for_later
+    each_violation("leaves work for later; finish it or file an issue") { |file| file.line_of(LEFT_BEHIND) }
   end
 
-  def test_no_test_is_switched_off
-    each_violation("switches a test off; mend or remove it") do |file|
+  def test_no_test_is_skipped
+    each_violation("skips a test; fix or remove it") do |file|
       file.line_of(SKIPPED) if file.path.include?("test") && file.language
     end
   end
@@ -82,7 +82,7 @@ class TidyTest < Minitest::Test
     end
     assert_empty wrong
     assert_equal RUST_IMPORTS.keys.sort, SourceFile.glob("{crates/*,ext/*}/Cargo.toml").map(&:folder).sort,
-                 "a crate came or went: say in RUST_IMPORTS what it may import"
+                 "a crate was added or removed: list its imports in RUST_IMPORTS"
   end
 
   def test_engines_know_no_ruby
@@ -107,11 +107,11 @@ class TidyTest < Minitest::Test
   def test_links_in_documents_resolve
     SourceFile.glob("{*,docs/**/*,examples/**/*,ext/**/*}.md").each do |file|
       broken = file.links.reject { |link| File.exist?(File.expand_path(link, File.dirname(file.absolute))) }
-      assert_empty broken, "#{file.path} links to what is not there"
+      assert_empty broken, "#{file.path} has broken links"
     end
   end
 
-  def test_the_papers_are_in_order
+  def test_the_main_documents_exist
     %w[README.md CHANGELOG.md CONTRIBUTING.md LICENSE].each { |name| assert_path_exists name }
     assert_match(/^## /, File.read("CHANGELOG.md"), "the change log names no version")
   end
@@ -141,7 +141,7 @@ class TidyTest < Minitest::Test
     cited = %w[README.md docs/BENCHMARKS.md].flat_map { |page| File.read(page).scan(%r{bench/runs/[\w.-]+}) }.uniq
     assert_operator cited.size, :>, 0
     cited.each do |folder|
-      assert_operator Dir["#{folder}/raw/*"].size, :>, 0, "#{folder} is cited, and holds no raw results"
+      assert_operator Dir["#{folder}/raw/*"].size, :>, 0, "#{folder} is cited, but has no raw results"
     end
   end
 
@@ -151,13 +151,13 @@ class TidyTest < Minitest::Test
 
   def each_violation(rule)
     found = SourceFile.all.filter_map do |file|
-      what = yield file
-      "#{file.path} #{rule}: #{what}" if what
+      violation = yield file
+      "#{file.path} #{rule}: #{violation}" if violation
     end
     assert_empty found, found.join("\n")
   end
 
-  # Dependencies of a crate by name; what it needs only for its tests is no import.
+  # Dependencies of a crate by name. A dependency of its tests only is not an import.
   def manifest(crate)
     section = nil
     names = { dependencies: [], all: [] }

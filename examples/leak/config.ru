@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
-# A page that is rendered anew for each request, and a list of visits that nobody ever shortens: what
-# `chaton trace` finds.
+# Renders a page for each request, and keeps a list of visits that only grows, which `chaton trace` finds.
 class Shop
-  # What one visit is remembered by.
+  # Size of a visit's note.
   NOTE_BYTES = 1_000
 
   def initialize
@@ -18,7 +17,7 @@ class Shop
 
   private
 
-  # The leak: a note for each request, none of which is ever looked at again.
+  # The leak: keeps a note of each request, and never reads it again.
   def remember(path)
     @lock.synchronize do
       @visits[@visits.size] = path.ljust(NOTE_BYTES, ".")
@@ -26,7 +25,7 @@ class Shop
     end
   end
 
-  # Allocates far more, none of which stays.
+  # Allocates far more than the leak, but keeps none of it.
   def page(number)
     rows = Array.new(50) { |row| "row #{row} of visit #{number}: #{"-" * row}" }
     rows.join("\n")

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# The smallest application there is: one object with `call`.
+# The smallest application: an object with `call`.
 class Greeting
   def call(env)
     name = Rack::Utils.parse_query(env["QUERY_STRING"]).fetch("name", "world")

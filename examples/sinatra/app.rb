@@ -3,7 +3,7 @@
 require "sinatra/base"
 require "json"
 
-# A Sinatra application like many: a page, JSON, a form, an error.
+# A typical Sinatra application: a page, JSON, a form and an error.
 class Notes < Sinatra::Base
   set :environment, ENV.fetch("RACK_ENV", "development").to_sym
   set :show_exceptions, false

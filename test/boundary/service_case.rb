@@ -56,7 +56,7 @@ module ServiceCase
     yield.tap { GC.stress = false }
   end
 
-  # @return [HttpClient::Response]
+  # @return [RawClient::Response]
   def get(port, path = "/", **options)
     relaxed { connect(port) { |client| client.get(path, **options) } }
   end

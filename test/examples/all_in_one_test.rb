@@ -3,7 +3,7 @@
 require_relative "example_test_case"
 
 class AllInOneExampleTest < ExampleTestCase
-  def test_every_path
+  def test_every_path_responds
     server = boot_example("all_in_one")
     page = get(server, "/")
     assert_equal "text/html; charset=utf-8", page["content-type"]
@@ -11,11 +11,11 @@ class AllInOneExampleTest < ExampleTestCase
     assert_equal "Hello, world!\n", get(server, "/hello").body
     assert_equal "slept 0.01 s\n", get(server, "/sleep?s=0.01").body
     assert_equal 100, get(server, "/stream").body.lines.size
-    assert_equal "said", post(server, "/echo", "said").body
+    assert_equal "sent", post(server, "/echo", "sent").body
     assert_equal "404", get(server, "/nowhere").code
   end
 
-  def test_facts_about_the_process
+  def test_the_status_page_describes_the_process
     server = boot_example("all_in_one")
     facts = JSON.parse(get(server, "/status.json").body)
     assert_equal server.pid, facts["pid"]
@@ -27,8 +27,8 @@ class AllInOneExampleTest < ExampleTestCase
     assert_includes server.workers, JSON.parse(get(server, "/status.json").body)["pid"]
   end
 
-  # Requests leave jobs, jobs and requests write to the stream, and its consumer counts both.
-  def test_from_web_by_jobs_to_the_stream
+  # Requests enqueue jobs, jobs and requests write to the stream, and its consumer counts both.
+  def test_the_stream_counts_the_records_of_requests_and_jobs
     server = boot_whole_example("all_in_one")
     assert_equal({ "enqueued" => 30 }, JSON.parse(post(server, "/reports?n=30", "").body).slice("enqueued"))
     assert_equal "202", post(server, "/clicks?n=1000", "").code

@@ -5,8 +5,8 @@ require "net/http"
 require "open3"
 require "support/server"
 
-# An example as a person would start it: the real executable, the example's own config.ru, a free port. What the
-# server writes goes to a scratch directory.
+# Runs an example with the real executable, its own config.ru and a free port. The server writes its files to a scratch
+# directory.
 class ExampleTestCase < Minitest::Test
   include ServerTest
 
@@ -16,7 +16,7 @@ class ExampleTestCase < Minitest::Test
   # @return [Server]
   def boot_example(name, **options) = boot(rackup: nil, args: [File.join(EXAMPLES, name, "config.ru")], **options)
 
-  # The example with its own configuration, in a directory of its own, so that what it stores is the test's.
+  # Boots the example with its own configuration, in a scratch directory, where it stores its data.
   #
   # @param name [String] folder below examples/
   # @return [Server]
@@ -25,9 +25,9 @@ class ExampleTestCase < Minitest::Test
     boot(rackup: rackup, config: config) { |server| FileUtils.cp_r(File.join(EXAMPLES, name, "app"), server.dir) }
   end
 
-  # A command of `chaton` in a server's directory.
+  # Runs a `chaton` command in a server's directory.
   #
-  # @return [String] what it printed
+  # @return [String] its output
   def command(server, *words)
     out, err, status = Open3.capture3(RbConfig.ruby, "-I", Server::LIB, Server::EXE, *words, chdir: server.dir)
     assert_equal ["", 0], [err, status.exitstatus], words.inspect

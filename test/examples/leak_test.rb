@@ -2,7 +2,7 @@
 
 require_relative "example_test_case"
 
-# That its leak is found is the business of test/integration/memory/trace_test.rb.
+# test/integration/memory/trace_test.rb tests that the tracer finds the leak.
 class LeakExampleTest < ExampleTestCase
   def test_it_counts_its_visits
     server = boot_example("leak", config: "workers 0")

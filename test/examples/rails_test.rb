@@ -7,7 +7,7 @@ class RailsExampleTest < ExampleTestCase
   JSON_TYPE = "application/json"
   CHANNEL = JSON.generate(channel: "MessagesChannel")
 
-  def test_controller_view_and_model
+  def test_controller_view_and_model_work
     server = boot_rails
     created = post_message(server, "hi there")
     assert_equal "201", created.code
@@ -21,28 +21,28 @@ class RailsExampleTest < ExampleTestCase
     assert_equal "404", get(server, "/nowhere").code
   end
 
-  # Rails checks where a form came from: cookie and token have to survive the way.
-  def test_a_form_with_its_token
+  # Rails checks the origin of a form by its cookie and token.
+  def test_a_form_with_its_token_is_accepted
     server = boot_rails
     page = get(server, "/")
     token = page.body[/name="authenticity_token" value="([^"]+)"/, 1]
     form = Net::HTTP::Post.new("/messages", "cookie" => page["set-cookie"][/[^;]+/])
     form.set_form_data("authenticity_token" => token, "message[text]" => "by form")
-    answer = request(server, form)
-    assert_equal ["302", "http://127.0.0.1:#{server.port}/"], [answer.code, answer["location"]]
+    response = request(server, form)
+    assert_equal ["302", "http://127.0.0.1:#{server.port}/"], [response.code, response["location"]]
     assert_match(/<li>by form/, get(server, "/").body)
   end
 
-  def test_a_web_socket_hears_what_is_posted
+  def test_a_web_socket_receives_posted_messages
     server = boot_rails
     socket = WebSocket.new(server.port, "/cable", protocol: "actioncable-v1-json")
     socket.read_json { |message| message["type"] == "welcome" }
     socket.write(JSON.generate(command: "subscribe", identifier: CHANNEL))
     socket.read_json { |message| message["type"] == "confirm_subscription" }
 
-    post_message(server, "to everybody")
-    heard = socket.read_json { |message| message["message"] }
-    assert_equal ["to everybody", CHANNEL], [heard["message"]["text"], heard["identifier"]]
+    post_message(server, "to all")
+    received = socket.read_json { |message| message["message"] }
+    assert_equal ["to all", CHANNEL], [received["message"]["text"], received["identifier"]]
   ensure
     socket&.close
   end
@@ -61,7 +61,7 @@ class RailsExampleTest < ExampleTestCase
 
   private
 
-  # Production, as it would be deployed; the database in the scratch directory.
+  # Runs in production mode, with the database in the scratch directory.
   def boot_rails
     boot_example("rails", env: { "RAILS_ENV" => "production", "DATABASE_URL" => "sqlite3:#{database}" })
   end

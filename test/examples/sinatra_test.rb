@@ -3,7 +3,7 @@
 require_relative "example_test_case"
 
 class SinatraExampleTest < ExampleTestCase
-  def test_pages_forms_and_errors
+  def test_pages_forms_and_errors_work
     server = boot_example("sinatra")
     assert_equal "Hello from Sinatra\n", get(server, "/").body
     noted = post(server, "/notes", "text=milk")

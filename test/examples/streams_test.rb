@@ -8,7 +8,7 @@ class StreamsExampleTest < ExampleTestCase
     server = boot_whole_example("streams")
     10.times { |number| assert_equal "202", post(server, "/visits/#{number.even? ? "home" : "shop"}", "").code }
     server.eventually("all are counted") { counts(server) == { "home" => 5, "shop" => 5 } }
-    server.eventually("and committed") { lag(server).zero? }
+    server.eventually("all are committed") { lag(server).zero? }
     assert_equal "404", get(server, "/nowhere").code
     assert_match(/  home  \{"page":"home"/, command(server, "streams", "tail", "visits"))
     assert_equal 0, server.stop
@@ -19,7 +19,7 @@ class StreamsExampleTest < ExampleTestCase
     post(server, "/visits/home", "")
     server.eventually("it is counted") { counts(server) == { "home" => 1 } }
     server.stop
-    begin_again(server)
+    reset_offsets(server)
     server.start.ready
     post(server, "/visits/home", "")
     server.eventually("the second one is counted, the first one not again") { counts(server) == { "home" => 2 } }
@@ -28,8 +28,8 @@ class StreamsExampleTest < ExampleTestCase
 
   private
 
-  # As if nothing had been committed.
-  def begin_again(server)
+  # Resets the committed offsets.
+  def reset_offsets(server)
     client = Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{server.path("storage/streams")}"))
     commits = Array.new(4) { |number| { topic: "visits", partition: number, offset: 0 } }
     client.admin(JSON.generate(do: "set_committed", group: "counts", commits: commits))

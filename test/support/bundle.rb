@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Finds Bundler's command, which Debian names after its Ruby.
+# Finds Bundler's command, whose name on Debian contains Ruby's version.
 module Bundle
   NAMES = ["bundle", "bundle#{RbConfig::CONFIG["ruby_version"][/\d+\.\d+/]}"].freeze
 

@@ -3,13 +3,13 @@
 require "json"
 require "rbconfig"
 
-# A Ruby process of its own in an application's directory, as a console or a script is: it has the configuration
-# and the job classes, and runs what it is told.
+# A Ruby process in an application's directory, like a console or a script. It loads the configuration and the job
+# classes, and evaluates code.
 class Console
   WAIT_S = 60
   LIB = File.expand_path("../../lib", __dir__)
 
-  # What the code raised there.
+  # The exception that the code raised in the console.
   class Raised < StandardError
     attr_reader :kind
 
@@ -19,19 +19,19 @@ class Console
     end
   end
 
-  # What the process runs. Answers go to descriptor 3, so that nothing else gets between them.
+  # The process's program. Results go to descriptor 3, so that no other output mixes with them.
   PROGRAM = <<~'RUBY'
     require "json"
     ARGV.each { |feature| require feature }
-    answers = IO.for_fd(3)
-    answers.sync = true
+    results = IO.for_fd(3)
+    results.sync = true
     while (line = $stdin.gets)
-      answer = begin
+      result = begin
         { "value" => eval(JSON.parse(line).fetch("code"), TOPLEVEL_BINDING) }
       rescue StandardError => e
         { "error" => e.class.name, "message" => e.message }
       end
-      answers.puts(JSON.generate(answer))
+      results.puts(JSON.generate(result))
     end
   RUBY
 
@@ -39,40 +39,40 @@ class Console
 
   # @param dir [String]
   # @param env [Hash{String=>String}]
-  # @param requires [Array<String>] what it loads
+  # @param requires [Array<String>] features to load
   def initialize(dir, env: {}, requires: ["chaton", "./app/jobs/jobs"])
     @log = File.join(dir, "console.log")
     code, @input = IO.pipe
-    @output, answers = IO.pipe
+    @output, results = IO.pipe
     @pid = Process.spawn({ "CHATON_CONFIG" => nil }.merge(env), RbConfig.ruby, "-I", LIB, "-e", PROGRAM, *requires,
-                         chdir: dir, in: code, out: [@log, "a"], err: %i[child out], 3 => answers)
+                         chdir: dir, in: code, out: [@log, "a"], err: %i[child out], 3 => results)
     @waiter = Process.detach(@pid)
-    [code, answers].each(&:close)
+    [code, results].each(&:close)
   end
 
   # @param code [String] Ruby
-  # @return [Object] its value, as JSON has it
-  # @raise [Raised] what was raised there
+  # @return [Object] its value, converted through JSON
+  # @raise [Raised] when the code raised
   def run(code, timeout_s: WAIT_S)
-    tell(code)
-    answer(timeout_s: timeout_s)
+    start(code)
+    result(timeout_s: timeout_s)
   end
 
-  # Does not wait for the end; {#answer} does.
-  def tell(code)
+  # Starts the code; {#result} waits for its end.
+  def start(code)
     @input.puts(JSON.generate({ code: code }))
     @input.flush
     self
   end
 
-  def answer(timeout_s: WAIT_S)
-    raise "the console has not answered within #{timeout_s} s" unless @output.wait_readable(timeout_s)
+  def result(timeout_s: WAIT_S)
+    raise "the console has not responded within #{timeout_s} s" unless @output.wait_readable(timeout_s)
 
     line = @output.gets or raise "the console has ended:\n#{File.read(@log)}"
-    answer = JSON.parse(line, max_nesting: false)
-    raise Raised.new(answer["error"], answer["message"]) if answer.key?("error")
+    result = JSON.parse(line, max_nesting: false)
+    raise Raised.new(result["error"], result["message"]) if result.key?("error")
 
-    answer["value"]
+    result["value"]
   end
 
   def close

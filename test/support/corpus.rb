@@ -1,11 +1,10 @@
 # frozen_string_literal: true
 
-# The tables of requests that the parser's own tests read too; the format is
-# described at the head of `hostile.txt`.
+# The tables of requests that the tests of the Rust parser use, too; `hostile.txt` describes the format.
 module Corpus
   FOLDER = File.expand_path("../../crates/web/tests/corpus", __dir__)
 
-  # One line: its name, what is expected of it, and its bytes.
+  # One line: a request's name, its expected result, and its bytes.
   Entry = Struct.new(:name, :expected, :bytes)
 
   ESCAPE = /\\(?:x(?<hex>\h\h)|\{(?<count>\d+)\*(?<text>[^}]*)\}|(?<plain>[rnt0\\]))/

@@ -2,32 +2,30 @@
 
 require "fileutils"
 
-# How consumers say what they did, without the log: an append-only file for each partition, one short line by one
-# write for each thing, so that it is there whole or not at all, whatever kills the process next. Consumer files
-# require this file for {.note} and {.did}; the test reads.
+# Records the actions of consumers outside of the log, in an append-only file for each partition. Each entry is one
+# short line in one write, so that a killed process leaves no partial entry. Consumer files require this file for
+# {.note} and {.did}, and the test reads the entries.
 class Evidence
-  # Where the files are: the same for all servers of a test.
+  # Names the directory of the files, which all servers of a test share.
   VARIABLE = "EVIDENCE_DIR"
 
   Entry = Struct.new(:event, :topic, :number, :offset, :key, :value, :pid, :at_s) do
-    # @return [Array] which partition
+    # @return [Array] topic and partition
     def place = [topic, number]
-    # @return [Integer] Struct has a method of its own by that name
+    # @return [Integer] the partition; a Struct member may not have this name
     def partition = number
   end
 
   class << self
-    # A record was worked on.
+    # Notes a consumed record.
     #
     # @param record [Chaton::Native::Record] key and value without spaces
     # @param event [String] "did", "in", "out", …
-    # @return [void]
     def did(record, event = "did")
       note(event, record.topic, record.partition, record.offset, record.key || "-", record.raw || "-")
     end
 
-    # @param words [Array] offset, key and value, as far as there are any
-    # @return [void]
+    # @param words [Array] offset, key and value, all optional
     def note(event, topic, partition, *words)
       offset, key, value = words
       file(topic, partition)
@@ -53,26 +51,24 @@ class Evidence
     FileUtils.mkdir_p(dir)
   end
 
-  # @return [Array<Entry>] all that was written so far, each partition's in its order
+  # @return [Array<Entry>] all entries so far, those of a partition in order
   def entries
     Dir.glob(File.join(@dir, "*")).flat_map { |path| entries_of(path) }
   end
 
-  # @return [Array<Entry>] of an event, and of a topic if one is named
+  # @return [Array<Entry>] of an event, and of a topic when one is given
   def all(event = "did", topic: nil)
     entries.select { |entry| entry.event == event && (topic.nil? || entry.topic == topic) }
   end
 
-  # @return [Array<String>]
   def values(event = "did", topic: nil) = all(event, topic: topic).map(&:value)
 
-  # @return [Integer]
   def count(event = "did", topic: nil) = all(event, topic: topic).size
 
-  # @return [Hash{Array=>Array<Integer>}] offsets that were worked on, by topic and partition
+  # @return [Hash{Array=>Array<Integer>}] consumed offsets by topic and partition
   def offsets = all.group_by(&:place).transform_values { |found| found.map(&:offset) }
 
-  # Records that were worked on for the first time after a newer one of their key: values are rising numbers.
+  # Finds records that were first consumed after a newer one of their key. Values are rising numbers.
   #
   # @return [Array<Entry>]
   def out_of_order
@@ -89,8 +85,8 @@ class Evidence
     end
   end
 
-  # Moments when two processes were between "began" and "ended" of one partition. Who has not ended it was killed,
-  # and held it no longer than until its last sign of life.
+  # Finds partitions that two processes had at the same time, between "began" and "ended". A killed process has no
+  # "ended"; its last entry counts instead.
   #
   # @return [Array<(Array, Integer, Integer)>] partition and the two pids
   def shared
@@ -101,8 +97,8 @@ class Evidence
     end
   end
 
-  # @yield [Entry] what stands together, as its key
-  # @return [Integer] most that were between "in" and "out" at one moment, of any one group
+  # @yield [Entry] returns the key of the entry's group
+  # @return [Integer] most records of a group that were between "in" and "out" at the same time
   def together_max(&group)
     found = entries.select { |entry| %w[in out].include?(entry.event) }
     found.group_by(&group).values.map { |entries| most(entries) }.max || 0

@@ -2,9 +2,8 @@
 
 require "socket"
 
-# A service with the interface of Chaton::Service and a plain threaded HTTP/1.1
-# loop inside: for tests of what surrounds a service (fork, channel, signals,
-# drain) without the native engine.
+# A service with the interface of Chaton::Service and a plain threaded HTTP/1.1 loop. Tests of fork, supervisor channel,
+# signals and stop use it without the native engine.
 class FakeService
   def initialize(plan, app:, sockets:, context:, log: nil)
     @plan = plan
@@ -77,7 +76,8 @@ class FakeService
     @lock.synchronize { @clients << thread if thread.alive? }
   end
 
-  # An idle connection is closed when the drain begins, never in mid-request.
+  # Serves a connection until the client closes it. When the service becomes quiet, it closes idle connections, but none
+  # in mid-request.
   def converse(client)
     while IO.select([client, @wake])&.first&.include?(client) && (line = client.gets)
       headers = []

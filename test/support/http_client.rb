@@ -1,12 +1,10 @@
 # frozen_string_literal: true
 
-require "socket"
+require_relative "raw_client"
 
-# A keep-alive HTTP/1.1 client on a raw socket that hides nothing: an answer
-# that does not come is an exception, and it connects anew only after it was
-# told `Connection: close`.
+# A keep-alive HTTP/1.1 client that hides no error: a missing response is an exception, and it only reconnects after
+# `Connection: close`.
 class HttpClient
-  Response = Struct.new(:status, :headers, :body)
   TIMEOUT_S = 30
 
   def self.open(port, **options)
@@ -16,76 +14,32 @@ class HttpClient
     client&.close
   end
 
-  def initialize(port, host: "127.0.0.1", timeout_s: TIMEOUT_S)
-    @host = host
+  def initialize(port, timeout_s: TIMEOUT_S)
     @port = port
     @timeout_s = timeout_s
-    @buffer = +""
   end
 
-  # @return [Response]
+  # @return [RawClient::Response]
   def get(path, headers: {})
-    connect unless @socket
-    lines = ["GET #{path} HTTP/1.1", "Host: #{@host}", *headers.map { |name, value| "#{name}: #{value}" }]
-    @socket.write("#{lines.join("\r\n")}\r\n\r\n")
-    response = read_response
+    connect unless @connection
+    lines = ["GET #{path} HTTP/1.1", "Host: 127.0.0.1", *headers.map { |name, value| "#{name}: #{value}" }]
+    response = @connection.write("#{lines.join("\r\n")}\r\n\r\n").read_response
     close if response.headers["connection"].to_s.casecmp?("close")
     response
   end
 
   def connect
-    @socket = TCPSocket.new(@host, @port)
-    @buffer = +""
+    @connection = RawClient.new(@port, timeout_s: @timeout_s)
     self
   end
 
   def close
-    @socket&.close
-    @socket = nil
-  end
-
-  private
-
-  def read_response
-    status, *fields = take_until("\r\n\r\n").split("\r\n")
-    headers = fields.to_h { |field| field.split(/:\s*/, 2).then { |name, value| [name.downcase, value] } }
-    Response.new(status.split[1].to_i, headers, body(headers))
-  end
-
-  def body(headers)
-    return chunks if headers["transfer-encoding"] == "chunked"
-
-    take(headers.fetch("content-length", 0).to_i)
-  end
-
-  def chunks
-    text = +""
-    while (size = take_until("\r\n").to_i(16)).positive?
-      text << take(size)
-      take(2)
-    end
-    take_until("\r\n")
-    text
-  end
-
-  def take_until(mark)
-    fill until @buffer.include?(mark)
-    @buffer.slice!(0, @buffer.index(mark) + mark.size).delete_suffix(mark)
-  end
-
-  def take(bytes)
-    fill until @buffer.bytesize >= bytes
-    @buffer.slice!(0, bytes)
-  end
-
-  def fill
-    raise Errno::ETIMEDOUT, "no answer within #{@timeout_s} s" unless @socket.wait_readable(@timeout_s)
-
-    @buffer << @socket.readpartial(65_536)
+    @connection&.close
+    @connection = nil
   end
 end
 
-# Several keep-alive clients in a loop, in the background; counts what they saw.
+# Keep-alive clients that send requests in background threads, and count the responses.
 class ClientLoad
   attr_reader :failures, :bodies
 
@@ -99,7 +53,7 @@ class ClientLoad
     @threads = Array.new(clients) { Thread.new { run } }
   end
 
-  # @return [Integer] requests answered with 200 so far
+  # @return [Integer] responses with status 200 so far
   def answered
     @lock.synchronize { @bodies.values.sum }
   end
@@ -114,10 +68,7 @@ class ClientLoad
 
   def run
     client = HttpClient.new(@port)
-    until @stop
-      response = client.get(@path)
-      note(response)
-    end
+    note(client.get(@path)) until @stop
   rescue SystemCallError, IOError => e
     @lock.synchronize { @failures << "#{e.class}: #{e.message}" }
     client.close

@@ -1,18 +1,14 @@
 # frozen_string_literal: true
 
-require "open3"
-require_relative "console"
 require_relative "recorder"
 require_relative "redis_server"
-require_relative "server"
+require_relative "role_server"
 
 # The real `exe/chaton` running jobs: configuration and job classes in a scratch directory.
-class JobsServer < Server
+class JobsServer < RoleServer
   RECORDER = File.expand_path("recorder.rb", __dir__)
-  # Where a SQLite store is, from the server's directory.
+  # Path of a SQLite store, relative to the server's directory.
   FILE = "storage/jobs.db"
-  # Deaths in a row are answered at once.
-  QUICK = "restart_delay_s 0.05\nrestart_delay_max_s 0.05"
 
   # @param store [String] its address
   # @param jobs [String] Ruby: the job classes
@@ -33,48 +29,18 @@ class JobsServer < Server
     write("app/jobs/jobs.rb", "require \"chaton/job\"\nrequire #{RECORDER.dump}\n#{jobs}")
   end
 
-  # Waits until every worker is ready.
-  #
   # @return [self]
   def ready
-    eventually("ready", timeout_s: WAIT_S * 2) do
-      raise Late, "the server has ended; the log:\n#{log}" unless @waiter.alive?
-
-      running?
-    end
+    super
     wait_line(/ INFO  ready  /)
     self
   end
 
-  # @return [Recorder] what the jobs wrote
+  # @return [Recorder] the jobs' entries
   def record = @record ||= Recorder.new(dir)
 
-  # A command of `chaton jobs`, in a process of its own.
+  # Runs a command of `chaton jobs`.
   #
   # @return [(String, String, Integer)] output, errors, exit status
-  def jobs_command(*words)
-    out, err, status = Open3.capture3(@env, RbConfig.ruby, "-I", LIB, EXE, "jobs", *words, chdir: dir)
-    [out, err, status.exitstatus]
-  end
-
-  # Ends everything at once, the supervisor first, so that it repairs nothing.
-  def kill_all
-    pids = workers
-    signal("STOP")
-    pids.each { |pid| signal("KILL", pid) }
-    signal("KILL")
-    wait_exit
-    wait_all_gone
-  end
-
-  private
-
-  def running?
-    now = status
-    return now["state"] == "running" unless now.key?("workers")
-
-    now["state"] == "running" && now["workers"].any? && now["workers"].all? { |worker| worker["ready"] }
-  rescue Chaton::Error, SystemCallError, JSON::ParserError
-    false
-  end
+  def jobs_command(*words) = run_command("jobs", *words)
 end

@@ -1,28 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "jobs_server"
+require_relative "role_test_case"
 
-# For Minitest: tests of the role jobs. `each_store def test_it` makes one test for each kind of store.
+# For tests of the role jobs. `each_store def test_it` defines one test for each kind of store.
 module JobsTest
-  include ServerTest
+  include RoleTest
 
   STORES = %i[sqlite redis].freeze
-  # Long enough for a machine that builds and tests at once.
-  WAIT_S = 30
 
-  # For the classes of tests.
+  # For test classes.
   module EachStore
-    # @param name [Symbol] what `def` answers
-    def each_store(name)
-      body = instance_method(name)
-      remove_method(name)
-      STORES.each do |kind|
-        define_method("#{name}_on_#{kind}") do
-          @kind = kind
-          body.bind_call(self)
-        end
-      end
-    end
+    include EachKind
+
+    def each_store(name) = each_kind(STORES, name)
   end
 
   def self.included(base)
@@ -30,27 +21,22 @@ module JobsTest
     base.extend(EachStore)
   end
 
-  attr_reader :kind
-
-  # @return [String] the address of this test's store, from any server's directory
+  # @return [String] the address of this test's store
   def store
     @store ||= kind == :redis ? redis.url : "sqlite://#{File.join(scratch, "jobs.db")}"
   end
 
-  # @return [RedisServer] this test's
+  # @return [RedisServer] of this test
   def redis = @redis ||= start_redis
 
-  # @return [RedisServer] one more
+  # @return [RedisServer] a further one
   def start_redis(options = {}, password: nil)
     server = RedisServer.new(options, password: password)
-    (@redises ||= []) << server
+    (@stores ||= []) << server
     server.start
   end
 
-  # @return [String] a directory of this test's
-  def scratch = @scratch ||= Dir.mktmpdir("chaton-jobs")
-
-  # @return [JobsServer] a directory with everything in it; nothing runs
+  # @return [JobsServer] not started
   def prepare_jobs(jobs = "", **options)
     server = JobsServer.new(store: store, jobs: jobs, **options)
     (@servers ||= []) << server
@@ -64,32 +50,18 @@ module JobsTest
   # @return [JobsServer] whose workers are ready
   def boot_jobs(jobs = "", **options, &block) = launch_jobs(jobs, **options, &block).ready
 
-  # @return [Console] in a server's directory
-  def console(server, **options)
-    made = Console.new(server.dir, **options)
-    (@consoles ||= []) << made
-    made
-  end
-
   # @return [Hash{String=>Integer}]
   def stats(console) = console.run("Chaton::Jobs::Stats.new.to_h")
 
-  # Waits until nothing waits, runs or is to be tried again.
+  # Waits until no job is enqueued, running, scheduled or waiting for a retry.
   def drained(server, console, timeout_s: WAIT_S)
     server.eventually("all jobs have ended", timeout_s: timeout_s) do
       stats(console).values_at("enqueued", "in_flight", "scheduled", "retries").all?(&:zero?)
     end
   end
 
-  # @return [Array<Hash>] documents of a place, the next one first
+  # @return [Array<Hash>] documents of a queue or set, the next one first
   def documents(console, place)
     console.run("Chaton::Jobs.client.native.list(#{place.dump}, 0, 1_000).map { |_, _, text| JSON.parse(text) }")
-  end
-
-  def teardown
-    (@consoles || []).each(&:close)
-    super
-    (@redises || []).each(&:close)
-    FileUtils.remove_entry(@scratch) if @scratch
   end
 end

@@ -5,14 +5,14 @@ require "open3"
 require "socket"
 require "tmpdir"
 
-# A real Kafka on the loopback (see test/support/kafka/broker). `KafkaBroker.shared` is one for the whole suite; a test
-# that stops, kills or pauses its broker makes its own. Topics are not made by themselves: create what you need.
+# A real Kafka on the loopback (see test/support/kafka/broker). The whole suite shares `KafkaBroker.shared`; a test that
+# stops, kills or pauses a broker starts its own. Kafka does not create topics automatically here.
 class KafkaBroker
   WAIT_S = 60
-  # Ports tried, as somebody else may take a free one before Kafka does.
+  # Tries with other ports, because another process may take a free port before Kafka does.
   TRIES = 5
   SCRIPT = File.expand_path("kafka/broker", __dir__)
-  # Of the listeners with SASL.
+  # Credentials of the listeners with SASL.
   USERNAME = "chaton"
   PASSWORD = "secret"
 
@@ -20,14 +20,14 @@ class KafkaBroker
   attr_reader :dir
   # @return [Integer, nil]
   attr_reader :pid
-  # @return [Integer] of the listener without credentials; the others are nil unless they were asked for
+  # @return [Integer] of the listener without credentials; the others are nil unless requested
   attr_reader :port, :sasl_port, :tls_port, :sasl_tls_port
 
   class << self
-    # @return [KafkaBroker, Elsewhere] the suite's: the one CHATON_TEST_KAFKA=host:port names, else one of this
-    #   process, started when first asked for and ended with it
+    # @return [KafkaBroker, ExternalBroker] the broker of CHATON_TEST_KAFKA=host:port, else a broker that this process
+    #   starts on first use and stops at exit
     def shared
-      @shared ||= ENV["CHATON_TEST_KAFKA"] ? Elsewhere.new(ENV.fetch("CHATON_TEST_KAFKA")) : own_until_exit
+      @shared ||= ENV["CHATON_TEST_KAFKA"] ? ExternalBroker.new(ENV.fetch("CHATON_TEST_KAFKA")) : own_until_exit
     end
 
     private
@@ -40,8 +40,8 @@ class KafkaBroker
     end
   end
 
-  # A broker that somebody else looks after.
-  Elsewhere = Struct.new(:address) do
+  # A broker that was started elsewhere.
+  ExternalBroker = Struct.new(:address) do
     # @return [String] for configurations
     def url = "kafka://#{address}"
     # @return [String]
@@ -60,15 +60,14 @@ class KafkaBroker
     @settings = settings
   end
 
-  # Starts it, or starts it again on the same ports and data.
-  # @return [self] that answers
-  # @raise [RuntimeError] with what it wrote
+  # Starts the broker. A second start uses the same ports and data.
+  # @return [self] once it responds
+  # @raise [RuntimeError] with the broker's output
   def start
     @port ? launch : try_ports
     self
   end
 
-  # @return [String]
   def host = "127.0.0.1"
   # @return [String] host:port
   def address = "#{host}:#{port}"
@@ -82,29 +81,28 @@ class KafkaBroker
   def sasl_tls_url = "kafka+ssl://#{host}:#{sasl_tls_port}"
   # @return [String] certificate of its authority
   def ca_file = File.join(@dir, "ca.pem")
-  # @return [String] what it wrote itself
+  # @return [String] its output
   def log = File.read(File.join(@dir, "broker.log"))
 
-  # Ends it in an orderly way.
+  # Stops it gracefully.
   def stop
     run("stop", @dir)
     @pid = nil
   end
 
-  # Ends it on the spot.
+  # Kills it.
   def kill
     Process.kill("KILL", @pid)
     wait_until_gone
     @pid = nil
   end
 
-  # It answers nobody, and keeps its connections.
+  # Stops the process, so that it does not respond but keeps its connections.
   def pause = Process.kill("STOP", @pid)
 
-  # It goes on.
   def resume = Process.kill("CONT", @pid)
 
-  # Ends it, by its pid, and removes its directory.
+  # Kills it by its pid, and removes its directory.
   def close
     kill if @pid
     FileUtils.remove_entry(@dir)
@@ -152,7 +150,7 @@ class KafkaBroker
     raise "broker #{words.first}: #{output}"
   end
 
-  # It is no child of this process.
+  # Polls /proc, because the broker is not a child of this process.
   def wait_until_gone
     deadline = now + WAIT_S
     while running?

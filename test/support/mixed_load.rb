@@ -2,13 +2,12 @@
 
 require_relative "raw_client"
 
-# Every kind of client in turn, well-behaved and not, from a few threads. What
-# an application must offer is in {APP}.
+# Plays every kind of client in turn, well-behaved and misbehaving, from a few threads. {APP} is the application for it.
 class MixedLoad
   CHUNKS = 50
   BIG_BYTES = 300_000
 
-  # Counts the bodies it handed out and those that were closed.
+  # An application that counts its opened and closed bodies.
   APP = <<~RUBY.freeze
     class Body
       COUNTS = Hash.new(0)
@@ -57,8 +56,7 @@ class MixedLoad
   end
 
   # @param rounds [Integer] how often each thread plays each kind
-  # @return [void]
-  # @raise whatever one of the clients saw that it should not
+  # @raise [StandardError] the first error of a client
   def run(rounds:, threads: 2)
     players = Array.new(threads) do |n|
       Thread.new { rounds.times { KINDS.rotate(n * 5).each { |kind| send(kind) } } }
@@ -76,25 +74,25 @@ class MixedLoad
     raise "#{wanted.to_s[0, 50]} expected, got #{got.to_s[0, 50]}" unless wanted == got
   end
 
-  def kept_alive = open { |client| 5.times { expect("hello", client.write(get("/")).read_answer.body) } }
+  def kept_alive = open { |client| 5.times { expect("hello", client.write(get("/")).read_response.body) } }
 
   def one_shot
-    open { |client| expect("hello", client.write(get("/", more: "Connection: close\r\n")).read_answer.body) }
+    open { |client| expect("hello", client.write(get("/", more: "Connection: close\r\n")).read_response.body) }
   end
 
   def pipelined
     open do |client|
       client.write(get("/") * 5)
-      5.times { expect("hello", client.read_answer.body) }
+      5.times { expect("hello", client.read_response.body) }
     end
   end
 
   def head
     open do |client|
       %w[/ /stream /file].each do |path|
-        expect(200, client.write(get(path, verb: "HEAD")).read_answer(head: true).status)
+        expect(200, client.write(get(path, verb: "HEAD")).read_response(head: true).status)
       end
-      expect("hello", client.write(get("/")).read_answer.body)
+      expect("hello", client.write(get("/")).read_response.body)
     end
   end
 
@@ -102,24 +100,24 @@ class MixedLoad
     open do |client|
       client.write(get("/echo", verb: "POST", more: "Transfer-Encoding: chunked\r\n"))
       client.write("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
-      expect("abcde", client.read_answer.body)
+      expect("abcde", client.read_response.body)
     end
   end
 
-  # Past what is kept in memory: through a temporary file.
+  # Uploads more than the server keeps in memory, so that it uses a temporary file.
   def large_upload
     open do |client|
       client.write(get("/echo", verb: "POST", more: "Content-Length: #{BIG_BYTES}\r\n") + ("u" * BIG_BYTES))
-      expect(BIG_BYTES, client.read_answer.body.count("u"))
+      expect(BIG_BYTES, client.read_response.body.count("u"))
     end
   end
 
   def streamed
-    open { |client| expect(CHUNKS * 1_000, client.write(get("/stream")).read_answer.body.size) }
+    open { |client| expect(CHUNKS * 1_000, client.write(get("/stream")).read_response.body.size) }
   end
 
   def file
-    open { |client| %w[/file /big].each { |path| expect(BIG_BYTES, client.write(get(path)).read_answer.body.size) } }
+    open { |client| %w[/file /big].each { |path| expect(BIG_BYTES, client.write(get(path)).read_response.body.size) } }
   end
 
   def aborted_upload
@@ -134,7 +132,7 @@ class MixedLoad
 
   def gone_before = %w[/held /echo /stream].each { |path| leave { |client| client.write(get(path)) } }
 
-  # Without a farewell, and with a reset every second time.
+  # Closes the connection in mid-request, every second time with a reset.
   def leave
     client = RawClient.new(@port)
     yield client

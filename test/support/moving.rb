@@ -1,24 +1,22 @@
 # frozen_string_literal: true
 
-# Moves the objects of this process, as a compaction would.
+# Moves the objects of this process like a compaction.
 module Moving
   OPTIONS = { toward: :empty }.freeze
 
   module_function
 
-  # Moves as many objects as can be moved: compaction alone moves those that have a gap before them. Ruby then checks
-  # that nothing refers to where one of them was.
-  #
-  # @return [void]
+  # Moves all movable objects; a plain compaction only moves objects into free slots before them. Ruby then checks that
+  # no reference to an old address is left.
   def move
     GC.respond_to?(:verify_compaction_references) ? GC.verify_compaction_references(**OPTIONS) : GC.start
   rescue NotImplementedError
     GC.start
   end
 
-  # Ruby moves objects at each full collection meanwhile.
+  # Lets Ruby move objects at each full collection during the block.
   #
-  # @return [Object] what the block returns
+  # @return [Object] the block's result
   def moving
     can = GC.respond_to?(:auto_compact=)
     GC.auto_compact = true if can

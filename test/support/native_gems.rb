@@ -4,8 +4,8 @@ require "nokogiri"
 require "pg"
 require "sqlite3"
 
-# Work for gems whose extensions hold Ruby objects: some of boot, which a later compaction may move, and new ones for
-# each call. What they answer depends on the number alone.
+# Calls of gems whose extensions hold Ruby objects: objects of the boot, which a later compaction may move, and new
+# objects for each call. The result depends on the number alone.
 module NativeGems
   NAMES = %w[nokogiri pg sqlite3].freeze
   COUNT = 300
@@ -19,7 +19,7 @@ module NativeGems
     CATALOGUE = ::Nokogiri::XML("<shop>#{ITEMS}</shop>")
     FOUND = CATALOGUE.xpath("//item").to_a
 
-    # A function that XPath calls.
+    # A function for XPath.
     class Shout
       def shout(nodes) = nodes.map { |node| node.text.upcase }.join
     end
@@ -37,7 +37,7 @@ module NativeGems
     end
   end
 
-  # Without a server: what stands on either side of the wire.
+  # Encoders and decoders, which need no server.
   module Pg
     ENCODER = PG::TextEncoder::CopyRow.new(type_map: PG::TypeMapByClass.new.tap do |map|
       map[Integer] = PG::TextEncoder::Integer.new
@@ -73,7 +73,7 @@ module NativeGems
     end
   end
 
-  # Blocks and objects that SQLite knows by their address.
+  # Blocks and objects that SQLite refers to by their address.
   module Callbacks
     class Total
       def step(value) = @sum = (@sum || 0) + value

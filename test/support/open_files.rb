@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-# Room for thousands of sockets in the test and in the server that it starts,
-# which inherits the limit.
+# Raises the limit of open files for thousands of sockets. A server that the test starts inherits the limit.
 module OpenFiles
   module_function
 

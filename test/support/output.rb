@@ -1,12 +1,11 @@
 # frozen_string_literal: true
 
-# The lines a process writes to a pipe, collected as they come, and a way to
-# wait for one of them.
+# Collects the lines that a process writes to a pipe, and waits for lines.
 class Output
   # A condition was not met in time.
   class Late < StandardError; end
 
-  # @param pipe [IO] read to its end, which is when the last writer has gone
+  # @param pipe [IO] read until its last writer has closed it
   def initialize(pipe)
     @lines = []
     @lock = Mutex.new
@@ -14,7 +13,7 @@ class Output
     @reader = Thread.new { collect(pipe) }
   end
 
-  # @return [String] all that was written so far
+  # @return [String] the output so far
   def text
     @lock.synchronize { @lines.join }
   end
@@ -22,7 +21,7 @@ class Output
   # @param pattern [Regexp]
   # @param count [Integer] how many lines must match
   # @return [String] the last of them
-  # @raise [Late] with all that was written
+  # @raise [Late] with the output so far
   def wait_line(pattern, count:, timeout_s:)
     deadline = now + timeout_s
     @lock.synchronize do
@@ -36,7 +35,7 @@ class Output
     end
   end
 
-  # @return [Boolean] whether every writer has gone within the time
+  # @return [Boolean] whether all writers have closed the pipe within the time
   def ended?(timeout_s)
     !@reader.join(timeout_s).nil?
   end

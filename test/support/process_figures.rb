@@ -1,13 +1,12 @@
 # frozen_string_literal: true
 
-# What a process holds, from /proc.
+# Reads the memory, threads and descriptors of a process from /proc.
 module ProcessFigures
   module_function
 
   # @return [Integer] KiB of memory in use
   def resident_kib(pid) = field(pid, "VmRSS")
 
-  # @return [Integer]
   def threads(pid) = field(pid, "Threads")
 
   # @return [Integer] open descriptors

@@ -8,7 +8,6 @@ require_relative "output"
 class PumaServer
   WAIT_S = 30
 
-  # @return [Integer]
   attr_reader :port
 
   # @param rackup [String] text of config.ru
@@ -17,7 +16,7 @@ class PumaServer
     File.write(File.join(@dir, "config.ru"), rackup)
   end
 
-  # @return [PumaServer] self, serving
+  # @return [self] once it listens
   def start
     pipe, input = IO.pipe
     @pid = Process.spawn({ "RACK_ENV" => "production", "PORT" => nil, "WEB_CONCURRENCY" => nil },
@@ -29,7 +28,6 @@ class PumaServer
     self
   end
 
-  # @return [void]
   def close
     if @pid
       Process.kill("KILL", @pid)

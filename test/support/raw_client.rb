@@ -1,12 +1,11 @@
 # frozen_string_literal: true
 
 require "socket"
-require_relative "http_client"
 
-# One connection on which a test writes bytes as they are and reads answers
-# one by one, or to the end.
+# A connection on which a test writes raw bytes, and reads responses one by one or all bytes to the end.
 class RawClient
   TIMEOUT_S = 20
+  Response = Struct.new(:status, :headers, :body)
 
   def self.open(...)
     client = new(...)
@@ -15,22 +14,23 @@ class RawClient
     client&.close
   end
 
-  # Sends bytes and reads all that comes until the server closes.
+  # Sends bytes, and reads until the server closes the connection.
   #
   # @return [String]
   def self.exchange(port, bytes)
     open(port) { |client| client.write(bytes).read_all }
   end
 
-  # @param receive_bytes_max [Integer, nil] of the socket's buffer: a small one makes a slow reader slow
-  def initialize(port, receive_bytes_max: nil)
+  # @param receive_bytes_max [Integer, nil] size of the socket's buffer; a small one lets a slow reader block the server
+  def initialize(port, receive_bytes_max: nil, timeout_s: TIMEOUT_S)
+    @timeout_s = timeout_s
     @socket = Socket.new(:INET, :STREAM)
     @socket.setsockopt(:SOCKET, :RCVBUF, receive_bytes_max) if receive_bytes_max
     @socket.connect(Addrinfo.tcp("127.0.0.1", port))
     @buffer = +"".b
   end
 
-  # A server that refuses need not read to the end: what cannot be written is not.
+  # Ignores the error of a closed connection, because a server may refuse a request without reading it to the end.
   #
   # @return [self]
   def write(bytes)
@@ -48,38 +48,38 @@ class RawClient
     self
   end
 
-  # @return [String] what comes until the server closes
+  # @return [String] all bytes until the server closes the connection
   def read_all
     nil while fill
     @buffer.slice!(0..)
   end
 
-  # The next final answer; interim ones are passed over.
+  # Reads the next final response, and skips interim ones.
   #
-  # @param head [Boolean] whether it answers a HEAD
-  # @return [HttpClient::Response] headers by lower-case name; repeated ones joined by "\n"
-  def read_answer(head: false)
+  # @param head [Boolean] whether the request was a HEAD
+  # @return [Response] headers by lower-case name; repeated ones are joined by "\n"
+  def read_response(head: false)
     status, headers = read_head
     status, headers = read_head while status < 200
-    HttpClient::Response.new(status, headers, head || [204, 304].include?(status) ? "" : read_body(headers))
+    Response.new(status, headers, head || [204, 304].include?(status) ? "" : read_body(headers))
   end
 
-  # Takes no more than this off the socket, as a slow reader does; it stays to be read as part of the answer.
+  # Receives at most this many bytes, like a slow reader. They remain part of the next response.
   #
-  # @return [String] at most this many bytes, as soon as there are any
+  # @return [String] the bytes, as soon as there are any
   def read_some(bytes)
     fill(bytes) or raise EOFError, "the server closed the connection"
     @buffer[-[bytes, @buffer.size].min..]
   end
 
-  # Waits until the server has closed; nothing more may come.
+  # Waits until the server closes the connection.
   #
-  # @return [Boolean]
+  # @return [Boolean] whether no more bytes came
   def closed_by_server?
     read_all.empty?
   end
 
-  # Ends the connection; at once and with a reset when `reset`.
+  # @param reset [Boolean] whether to send a reset
   def close(reset: false)
     @socket.setsockopt(Socket::Option.linger(true, 0)) if reset
     @socket.close
@@ -131,7 +131,7 @@ class RawClient
 
   # @return [Boolean] false at the end
   def fill(bytes_max = 65_536)
-    raise Errno::ETIMEDOUT, "no answer within #{TIMEOUT_S} s" unless @socket.wait_readable(TIMEOUT_S)
+    raise Errno::ETIMEDOUT, "no response within #{@timeout_s} s" unless @socket.wait_readable(@timeout_s)
     @buffer << @socket.readpartial(bytes_max)
     true
   rescue EOFError

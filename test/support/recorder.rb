@@ -1,18 +1,17 @@
 # frozen_string_literal: true
 
-# How jobs say what they did, without a store: each entry is one short line, appended by one write, so it is there
-# whole or not at all, whatever kills the process next. Job files require this file for {.note}; the test reads.
+# Records the actions of jobs outside of the store. Each entry is one short line in one write, so that a killed process
+# leaves no partial entry. Job files require this file for {.note}, and the test reads the entries.
 class Recorder
   FILE = "record.log"
 
   Entry = Struct.new(:id, :event, :pid, :at_s)
 
   class << self
-    # Writes an entry; the working directory is that of the server.
+    # Writes an entry. The file is in the server's working directory.
     #
-    # @param id [Object] which job, without spaces
+    # @param id [Object] the job, without spaces
     # @param event [String] "ran", "began", "ended", …
-    # @return [void]
     def note(id, event = "ran")
       @file ||= File.open(FILE, File::WRONLY | File::APPEND | File::CREAT)
       @file.syswrite("#{id} #{event} #{Process.pid} #{now_s}\n")
@@ -28,7 +27,7 @@ class Recorder
     @offset = 0
   end
 
-  # @return [Array<Entry>] all that was written so far
+  # @return [Array<Entry>] all entries so far
   def entries
     return @entries unless File.exist?(@path)
 
@@ -40,10 +39,10 @@ class Recorder
     @entries.concat(whole.lines.map { |line| parse(line) })
   end
 
-  # @return [Integer] entries of an event
+  # @return [Integer] number of an event's entries
   def count(event = "ran") = entries.count { |entry| entry.event == event }
 
-  # @return [Hash{String=>Integer}] how often each job did something
+  # @return [Hash{String=>Integer}] number of an event's entries by job
   def tally(event = "ran") = entries.select { |entry| entry.event == event }.map(&:id).tally
 
   # @return [Array<String>] ids in the order of their entries
@@ -52,7 +51,7 @@ class Recorder
   # @return [Array<Entry>] of one job
   def of(id) = entries.select { |entry| entry.id == id.to_s }
 
-  # @return [Integer] most jobs between "began" and "ended" at one moment
+  # @return [Integer] most jobs between "began" and "ended" at the same time
   def together_max
     running = 0
     entries.sort_by(&:at_s).map { |entry| running += { "began" => 1, "ended" => -1 }.fetch(entry.event, 0) }.max || 0

@@ -5,12 +5,12 @@ require "redis"
 require "socket"
 require "tmpdir"
 
-# A real redis-server of its own on the loopback, in a scratch directory: what was stored outlives a restart.
+# A real redis-server on the loopback, with its data in a scratch directory, so that it survives a restart.
 class RedisServer
   WAIT_S = 20
-  # What is acknowledged is on the disk.
+  # Acknowledged writes are on the disk.
   DURABLE = { "appendonly" => "yes", "appendfsync" => "always", "save" => "" }.freeze
-  # Ports tried, as somebody else may take a free one before Redis does.
+  # Tries with other ports, because another process may take a free port before Redis does.
   TRIES = 5
 
   attr_reader :dir, :pid, :port
@@ -24,13 +24,13 @@ class RedisServer
     @options["requirepass"] = password if password
   end
 
-  # @return [self] that answers
+  # @return [self] once it responds
   def start
     @port ? launch(@port) : try_ports
     self
   end
 
-  # @param with [String, nil] another password than the right one
+  # @param with [String, nil] the password, by default the right one
   # @return [String] for configurations and REDIS_URL
   def url(db: 0, with: @password)
     "redis://#{":#{with}@" if with}127.0.0.1:#{@port}/#{db}"
@@ -39,10 +39,10 @@ class RedisServer
   # @return [String] path of its unix socket
   def socket = File.join(@dir, "redis.sock")
 
-  # @return [Redis] a connection of the caller's own
+  # @return [Redis] a new connection
   def client = Redis.new(url: url, timeout: WAIT_S)
 
-  # Asks one thing on a connection made for it.
+  # Sends one command on a connection of its own.
   def call(*command)
     redis = client
     redis.call(command)
@@ -50,21 +50,21 @@ class RedisServer
     redis&.close
   end
 
-  # Ends it in an orderly way.
+  # Stops it gracefully.
   def stop = finish("TERM")
 
-  # Ends it on the spot.
+  # Kills it.
   def kill = finish("KILL")
 
-  # It answers nobody, and keeps its connections.
+  # Stops the process, so that it does not respond but keeps its connections.
   def pause = Process.kill("STOP", @pid)
 
   def resume = Process.kill("CONT", @pid)
 
-  # @return [String] what it wrote itself
+  # @return [String] its output
   def log = File.read(File.join(@dir, "redis.log"))
 
-  # Ends it, by its pid, and removes its directory.
+  # Kills it by its pid, and removes its directory.
   def close
     kill if @pid
     FileUtils.remove_entry(@dir)
@@ -94,12 +94,12 @@ class RedisServer
     @pid = Process.spawn("redis-server", *words, out: File.join(@dir, "redis.log"), err: %i[child out])
     @waiter = Process.detach(@pid)
     @port = port
-    wait_until_it_answers
+    wait_until_ready
   end
 
-  def wait_until_it_answers
+  def wait_until_ready
     deadline = now + WAIT_S
-    until answers?
+    until responds?
       ended = !@waiter.alive?
       @pid = nil if ended
       raise Errno::EADDRINUSE, @port.to_s if ended && log.include?("already in use")
@@ -109,8 +109,8 @@ class RedisServer
     end
   end
 
-  # It may still be loading what was stored.
-  def answers?
+  # Fails while Redis loads its data.
+  def responds?
     call("PING") == "PONG"
   rescue Redis::BaseError
     false

@@ -21,8 +21,8 @@ require_relative "output"
 #     end
 #   end
 #
-# Whatever a test starts is ended by its pid afterwards; the directory with the
-# whole log stays when the test failed.
+# The processes of a test are killed by their pids afterwards. The directory with the whole log stays when the test
+# failed.
 class Server
   EXE = File.expand_path("../../exe/chaton", __dir__)
   LIB = File.expand_path("../../lib", __dir__)
@@ -41,7 +41,7 @@ class Server
   def initialize(rackup: HELLO, config: "", env: {}, args: [], inherit: {})
     @dir = Dir.mktmpdir("chaton-test")
     @args = args
-    # What is kept for the next start of a scratch directory belongs into it.
+    # The scratch directory also has the cache for the next start.
     @env = { "WEB_CONCURRENCY" => nil, "PORT" => nil, "RACK_ENV" => "production",
              "XDG_CACHE_HOME" => File.join(@dir, "cache") }.merge(env)
     @inherit = inherit
@@ -53,7 +53,6 @@ class Server
 
   # @param path [String] relative to the scratch directory
   # @param text [String]
-  # @return [void]
   def write(path, text)
     full = File.join(@dir, path)
     FileUtils.mkdir_p(File.dirname(full))
@@ -68,7 +67,7 @@ class Server
     File.join(@dir, name)
   end
 
-  # @return [Server] self
+  # @return [self]
   def start
     pipe, input = IO.pipe
     @pid = Process.spawn(@env, *command, chdir: @dir, out: input, err: input, **@inherit)
@@ -79,7 +78,7 @@ class Server
     self
   end
 
-  # @return [Server] self
+  # @return [self]
   def ready
     wait_line(/ ready  listen=|"message":"ready"/)
     self
@@ -90,7 +89,7 @@ class Server
     log[%r{tcp://[^ "]+?:(\d+)}, 1].to_i
   end
 
-  # @return [String] all that was written so far
+  # @return [String] the output so far
   def log
     @output ? @output.text : ""
   end
@@ -106,7 +105,7 @@ class Server
 
   # Waits until the block is true.
   #
-  # @return [Object] what it returned
+  # @return [Object] the block's value
   def eventually(what, timeout_s: WAIT_S)
     deadline = now + timeout_s
     until (value = yield)
@@ -153,7 +152,7 @@ class Server
   def wait_exit(timeout_s: WAIT_S)
     raise Late, "the server has not ended within #{timeout_s} s; the log:\n#{log}" unless @waiter.join(timeout_s)
 
-    # What it said last may be on its way; a child that is left keeps the pipe open.
+    # The last lines may still be in the pipe. A remaining child keeps the pipe open.
     @output.ended?(1)
     status = @waiter.value
     status.exitstatus || "SIG#{Signal.signame(status.termsig)}"
@@ -166,16 +165,15 @@ class Server
 
   def alive?(pid = @pid)
     Process.kill(0, pid)
-    # A zombie has ended too; nobody has asked for its status yet.
+    # A zombie has ended, too.
     !File.read("/proc/#{pid}/stat").match?(/\) Z /)
   rescue Errno::ESRCH, Errno::ENOENT
     false
   end
 
-  # Ends what this server started, by pid.
+  # Kills the processes of this server by their pids.
   #
-  # @param keep [Boolean] whether the directory is still of interest
-  # @return [void]
+  # @param keep [Boolean] whether to keep the directory
   def close(keep: false)
     note_children
     @seen.each { |pid| end_process(pid) }
@@ -201,7 +199,7 @@ class Server
     nil
   end
 
-  # Only while it is still ours: a pid may have been given to somebody else.
+  # Kills a process only if it runs in our directory, because the kernel may have reused the pid.
   def end_process(pid)
     return unless alive?(pid) && File.identical?("/proc/#{pid}/cwd", @dir)
 
@@ -211,7 +209,7 @@ class Server
   end
 end
 
-# For Minitest: servers that are ended after each test.
+# For tests with servers, which end after each test.
 module ServerTest
   # @return [Server] started, not yet ready
   def launch(**options)
@@ -221,7 +219,7 @@ module ServerTest
     server.start
   end
 
-  # @return [Server] that serves
+  # @return [Server] ready
   def boot(**options, &block)
     launch(**options, &block).ready
   end

@@ -6,7 +6,7 @@ class SidekiqServer
 
   attr_reader :pid
 
-  # @param dir [String] where it runs
+  # @param dir [String] its working directory
   # @param url [String] of Redis
   # @param file [String] the job classes
   def initialize(dir, url, file, concurrency: 4)
@@ -17,22 +17,21 @@ class SidekiqServer
     @log = File.join(dir, "sidekiq.log")
   end
 
-  # @return [self] that has booted
+  # @return [self] once it has booted
   def start
     words = ["-r", "./#{@file}", "-c", @concurrency.to_s, "-q", "default"]
     @pid = Process.spawn({ "REDIS_URL" => @url }, "sidekiq", *words, chdir: @dir, out: @log, err: %i[child out])
     @waiter = Process.detach(@pid)
-    wait_until_it_runs
+    wait_until_ready
     self
   end
 
-  # @return [void]
   def stop
     Process.kill("TERM", @pid)
     raise "sidekiq has not ended:\n#{File.read(@log)}" unless @waiter.join(WAIT_S)
   end
 
-  # Ends it, by its pid.
+  # Kills it by its pid.
   def close
     Process.kill("KILL", @pid) if @waiter.alive?
     @waiter.join
@@ -42,7 +41,7 @@ class SidekiqServer
 
   private
 
-  def wait_until_it_runs
+  def wait_until_ready
     deadline = now + WAIT_S
     until File.read(@log).match?(/Starting processing|Booted|Running in/)
       raise "sidekiq does not start:\n#{File.read(@log)}" if !@waiter.alive? || now > deadline

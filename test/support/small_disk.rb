@@ -3,7 +3,7 @@
 require "fileutils"
 require "tmpdir"
 
-# A file system of its own that is soon full. Needs root, as mounting does.
+# A small file system for tests with a full disk. Mounting it needs root.
 module SmallDisk
   module_function
 
@@ -13,19 +13,18 @@ module SmallDisk
     system("mount", "-t", "tmpfs", "-o", "size=#{megabytes}m", "tmpfs", dir, exception: true)
     yield dir
   ensure
-    # Lazily: a process that a failed test left may still hold a file.
+    # A process of a failed test may still hold a file, so the unmount is lazy.
     system("umount", "--lazy", dir)
     FileUtils.remove_entry(dir)
   end
 
-  # Makes room.
   def resize(dir, megabytes:)
     system("mount", "-o", "remount,size=#{megabytes}m", dir, exception: true)
   end
 
-  # Leaves not a single block.
+  # Fills the disk to its last block.
   #
-  # @return [String] the file to delete for room
+  # @return [String] the file to delete to free space
   def fill(dir)
     path = File.join(dir, "ballast")
     File.open(path, "wb") { |file| loop { file.syswrite("x" * 4096) } }

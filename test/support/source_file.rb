@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# A text file of the project, as far as the tidiness rules look at it.
+# A text file of the project, for the tidiness rules.
 class SourceFile
   ROOT = File.expand_path("../..", __dir__)
-  # What is made, not written: builds, scratch, measurements, and the packages of the fuzz target.
+  # Generated files: builds, scratch files, measurements, and the packages of the fuzz target.
   GENERATED = %r{\A(?:target|tmp|pkg|doc|\.git|bench/runs|examples/.*/(?:log|storage)|.*/(?:target|tmp|corpus))/}
   LANGUAGES = { ".rb" => :ruby, ".rake" => :ruby, ".ru" => :ruby, ".gemspec" => :ruby, ".rs" => :rust }.freeze
   TEXT = %w[.rb .rake .ru .gemspec .rs .md .toml .yml .sh .rbs .lua .erb .html .lock].freeze
@@ -12,14 +12,14 @@ class SourceFile
   attr_reader :path
 
   class << self
-    # @return [Array<SourceFile>] every text file that people of the project wrote
+    # @return [Array<SourceFile>] all text files that were written by hand
     def all
       @all ||= glob("**/*", File::FNM_DOTMATCH).select do |file|
         TEXT.include?(File.extname(file.path)) || NAMED.include?(file.path) || file.path.match?(%r{\A(?:bin|exe|\.ci)/})
       end
     end
 
-    # @return [Array<SourceFile>] files that match, generated ones left out
+    # @return [Array<SourceFile>] matching files without generated ones
     def glob(pattern, flags = 0)
       found = Dir.glob(pattern, flags, base: ROOT).grep_v(GENERATED)
       found.select { |path| File.file?(File.join(ROOT, path)) }.map { |path| new(path) }
@@ -38,7 +38,7 @@ class SourceFile
   # @return [:ruby, :rust, nil]
   def language = NAMED.include?(path) || ruby_shebang? ? :ruby : LANGUAGES[File.extname(path)]
 
-  # @return [String, nil] the name under which Ruby requires this file
+  # @return [String, nil] the feature for `require`
   def feature = path[%r{\Alib/(.+)\.rb\z}, 1]
 
   # @return [String, nil] "line N: text" of the first match
@@ -63,7 +63,7 @@ class SourceFile
     lines.join.scan(/\]\(([^)\s]+)\)/).flatten.grep_v(%r{\A(?:\w+://|#|mailto:)}).map { |link| link.sub(/#.*/, "") }
   end
 
-  # Functions by their indentation, which rustfmt and rubocop keep true.
+  # Finds functions by their indentation, which rustfmt and rubocop ensure.
   # @return [Array<(String, Integer, Integer)>] name, first line, number of lines
   def functions
     case language
@@ -77,7 +77,7 @@ class SourceFile
 
   def ruby_shebang? = File.extname(path).empty? && lines.first.to_s.match?(/\A#!.*ruby/)
 
-  # A trait's method without a body, its parameters on lines of their own perhaps.
+  # Recognizes a trait's method without a body, also when its parameters have lines of their own.
   def declaration?(first)
     lines[first..].find { |line| line.rstrip.end_with?(";", "{", "}") }.to_s.rstrip.end_with?(";") && language == :rust
   end

@@ -3,7 +3,7 @@
 require "json"
 require "chaton/native"
 
-# A log as a test sees it from outside: makes topics, writes, reads everything back, asks how far a group has come.
+# A client of a log for tests: creates topics, writes and reads records, and reads the offsets of groups.
 class StreamsLog
   WAIT_S = 30
   BATCH = 1000
@@ -11,7 +11,7 @@ class StreamsLog
   attr_reader :native
 
   # @param broker [String]
-  # @param settings [Hash] more of a log's
+  # @param settings [Hash] further settings of the log
   def initialize(broker, **settings)
     @native = Chaton::Native::StreamsClient.new(JSON.generate(broker: broker, **settings))
   end
@@ -24,15 +24,14 @@ class StreamsLog
 
   # Writes records, durably.
   #
-  # @param list [Array<Array>] value, key, headers, partition, timestamp in ms; short ones will do
-  # @return [void]
+  # @param list [Array<Array>] value, key, headers, partition, timestamp in ms; all but the value are optional
   def write(topic, list)
-    list.each_slice(BATCH * 10) { |some| settle(native.produce_many(some.map { |item| [topic, *item] }, WAIT_S)) }
+    list.each_slice(BATCH * 10) { |some| wait_for(native.produce_many(some.map { |item| [topic, *item] }, WAIT_S)) }
   end
 
-  # Writes so many records for each of some keys, by turns: values count from 0 for each key.
+  # Writes records for several keys in turn. The values of each key count from 0.
   #
-  # @return [Array<String>] "key=value" of all
+  # @return [Array<String>] "key=value" of all records
   def write_sequences(topic, keys:, each:, from: 0)
     list = (from...(from + each)).flat_map { |number| Array.new(keys) { |key| [number.to_s, "key#{key}"] } }
     write(topic, list)
@@ -50,31 +49,31 @@ class StreamsLog
     found.fetch("partitions")
   end
 
-  # @return [Integer] records of a topic, by their offsets
+  # @return [Integer] number of records of a topic, from its offsets
   def size(topic) = partitions(topic).sum { |partition| partition["end"] - partition["start"] }
 
-  # @return [Hash{Array=>Integer}] the first offset that is not done, by topic and partition
+  # @return [Hash{Array=>Integer}] the next offset to consume by topic and partition
   def committed(group)
     admin(do: "committed", group: group).to_h { |commit| [commit.values_at("topic", "partition"), commit["offset"]] }
   end
 
-  # @return [Boolean] whether a group has done all that there is
+  # @return [Boolean] whether a group has committed all records
   def done?(group, topic)
     found = committed(group)
     partitions(topic).all? { |part| part["start"] == part["end"] || found[[topic, part["number"]]].to_i >= part["end"] }
   end
 
-  # @return [Object] what the log answered
+  # @return [Object] the result
   def admin(**words)
-    answer = native.admin(JSON.generate(words))
-    answer && JSON.parse(answer)
+    result = native.admin(JSON.generate(words))
+    result && JSON.parse(result)
   end
 
   def close = native.close
 
   private
 
-  def settle(receipt)
+  def wait_for(receipt)
     raise "not written within #{WAIT_S} s" unless receipt.wait(WAIT_S)
   end
 
@@ -90,7 +89,7 @@ class StreamsLog
       raise "#{topic}/#{number} was not read to #{last} within #{WAIT_S} s" if late?(deadline)
 
       batch = reader.next(BATCH, 0.5)
-      # The end of a transaction is an offset without a record: then nothing comes up to the end.
+      # The end of a transaction is an offset without a record, so the last offsets may have no records.
       break if batch.nil? && records.any?
       next if batch.nil?
 

@@ -4,10 +4,10 @@ require "open3"
 require "json"
 require_relative "server"
 
-# `chaton trace …` as a person types it, in a server's directory.
+# Runs `chaton trace …` in a server's directory.
 module TraceCommand
   LEAK = File.expand_path("../../examples/leak/config.ru", __dir__)
-  # Where its leak is.
+  # The line of the leak.
   LEAK_LINE = File.readlines(LEAK).index { |line| line.include?("@visits[@visits.size] =") } + 1
 
   private
@@ -21,7 +21,7 @@ module TraceCommand
     [out, err, status.exitstatus]
   end
 
-  # The same, which has to go well.
+  # Asserts success.
   #
   # @return [String] output
   def trace!(server, *argv, **input)

@@ -2,11 +2,11 @@
 
 require_relative "source_file"
 
-# The type names that the project defines, and what docs/GLOSSARY.md says of them.
+# The type names that the project defines, and the names that docs/GLOSSARY.md explains or retires.
 module TypeNames
   # Names that each module may define with a meaning of its own.
   LOCAL = %w[Config Error Limits Stats Engine State Batch Client Span Result].freeze
-  # A command of the command line is a class of the command's name.
+  # The classes of commands, which have the commands' names.
   COMMANDS = %r{\Alib/chaton/cli/}
   RUST = /^(?:pub(?:\([a-z:]+\))? )?(?:struct|enum|trait|union|type) ([A-Z]\w*)/
   RUBY = /^\s*(?:(?:class|module) ([A-Z]\w*(?:::[A-Z]\w*)*)|([A-Z][a-z]\w*) = (?:Struct|Data|Class)\.)/
@@ -29,7 +29,7 @@ module TypeNames
     entries.flat_map { |nouns| nouns.delete("`").split(/, | and | /) }
   end
 
-  # @return [Array<String>] type names that may not come back
+  # @return [Array<String>] type names that the glossary retired
   def retired = glossary.split(RETIRED_HEADING).fetch(1, "").scan(/`([A-Z]\w+)`/).flatten
 
   def glossary = File.read(File.join(SourceFile::ROOT, GLOSSARY))
@@ -48,7 +48,7 @@ module TypeNames
     names - namespaces
   end
 
-  # A folder is a module that each of its files opens again.
+  # The names of folders, whose modules are opened in each of their files.
   def namespaces
     @namespaces ||= ["Chaton", "CLI", "Native", *Dir[File.join(SourceFile::ROOT, "lib/chaton/**/")].map do |folder|
       File.basename(folder).split("_").map(&:capitalize).join

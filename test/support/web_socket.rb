@@ -5,9 +5,9 @@ require "json"
 require "securerandom"
 require "socket"
 
-# As much of a WebSocket client (RFC 6455) as a test needs: the handshake, and text frames both ways.
+# A WebSocket client (RFC 6455) for tests, with handshake and text frames only.
 class WebSocket
-  # What the server adds to the key, RFC 6455 section 1.3.
+  # The server appends this to the key, RFC 6455 section 1.3.
   SALT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
   TIMEOUT_S = 20
   OPCODE_TEXT = 0x1
@@ -18,7 +18,7 @@ class WebSocket
 
   # @param port [Integer]
   # @param path [String]
-  # @param protocol [String] subprotocol asked for
+  # @param protocol [String] the requested subprotocol
   def initialize(port, path, protocol:)
     @socket = TCPSocket.new("127.0.0.1", port)
     key = SecureRandom.base64(16)
@@ -28,7 +28,7 @@ class WebSocket
     check_handshake(Digest::SHA1.base64digest(key + SALT))
   end
 
-  # Sends one masked text frame; RFC 6455 section 5.1 wants every frame of a client masked.
+  # Sends one text frame. RFC 6455 section 5.1 requires clients to mask every frame.
   def write(text)
     mask = SecureRandom.bytes(4)
     length = text.bytesize < 126 ? [0x80 | text.bytesize].pack("C") : [0x80 | 126, text.bytesize].pack("Cn")
@@ -45,7 +45,7 @@ class WebSocket
     end
   end
 
-  # @return [Hash] the next JSON message for which the block is true
+  # @return [Hash] the next JSON message for which the block returns true
   def read_json
     loop do
       message = JSON.parse(read)
@@ -73,7 +73,7 @@ class WebSocket
   def take(bytes)
     text = +""
     while text.bytesize < bytes
-      raise Refused, "nothing came within #{TIMEOUT_S} s" unless @socket.wait_readable(TIMEOUT_S)
+      raise Refused, "no frame within #{TIMEOUT_S} s" unless @socket.wait_readable(TIMEOUT_S)
       text << @socket.readpartial(bytes - text.bytesize)
     end
     text

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What the application can tell about the process that serves it.
+# Statistics of the process that serves the application.
 class Facts
   def initialize
     @mutex = Mutex.new
@@ -10,7 +10,7 @@ class Facts
 
   def count = @mutex.synchronize { @requests += 1 }
 
-  # @return [String] the server by its own name
+  # @return [String] the server's name
   def server(env) = env.fetch("SERVER_SOFTWARE", "an unnamed server")
 
   def to_h(env)
@@ -32,6 +32,6 @@ class Facts
     kilobytes = File.foreach("/proc/self/status").find { |line| line.start_with?("VmRSS:") }.to_s[/\d+/].to_i
     (kilobytes / 1024.0).round(1)
   rescue SystemCallError
-    nil # not a system that has /proc
+    nil # there is no /proc
   end
 end

@@ -2,7 +2,7 @@
 
 require "erb"
 
-# The page at "/": everything in one file, nothing loaded from elsewhere.
+# The page at "/". It is a single file without external resources.
 class Page
   TEMPLATE = ERB.new(File.read(File.join(__dir__, "page.html.erb")))
 

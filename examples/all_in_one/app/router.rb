@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "desk"
+require_relative "clicks"
 require_relative "facts"
 require_relative "page"
-require_relative "wire"
+require_relative "reports"
 
-# The demonstration application. Plain Rack, so that it runs under any server unchanged.
+# The demonstration application. It is plain Rack, so that it runs unchanged under any server.
 class Router
   TEXT = { "content-type" => "text/plain" }.freeze
   JSON_TYPE = { "content-type" => "application/json", "cache-control" => "no-store" }.freeze
@@ -15,8 +15,8 @@ class Router
 
   def initialize
     @facts = Facts.new
-    @desk = Desk.new
-    @wire = Wire.new
+    @reports = Reports.new
+    @clicks = Clicks.new
   end
 
   def call(env)
@@ -27,10 +27,10 @@ class Router
     when "/sleep" then pause(env)
     when "/stream" then [200, TEXT.dup, Enumerator.new { |out| STREAM_LINES.times { |line| out << "line #{line}\n" } }]
     when "/echo" then [200, { "content-type" => "application/octet-stream" }, [env["rack.input"].read]]
-    when "/reports" then @desk.order(env)
-    when "/jobs.json" then @desk.counts
-    when "/clicks" then @wire.click(env)
-    when "/streams.json" then @wire.counts
+    when "/reports" then @reports.enqueue(env)
+    when "/jobs.json" then @reports.counts
+    when "/clicks" then @clicks.produce(env)
+    when "/streams.json" then @clicks.counts
     when "/status.json" then [200, JSON_TYPE.dup, [JSON.generate(@facts.to_h(env))]]
     else [404, TEXT.dup, ["no such page\n"]]
     end
@@ -38,7 +38,7 @@ class Router
 
   private
 
-  # What an application does while it waits for a database.
+  # Waits like a database call.
   def pause(env)
     seconds = Rack::Utils.parse_query(env["QUERY_STRING"]).fetch("s", "0.1").to_f.clamp(0.0, SLEEP_S_MAX)
     sleep seconds

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# Web requests, background jobs and streams in a process each, so that none can hold the others up. The jobs live in a
-# SQLite file and the streams in a directory; `store "redis://127.0.0.1:6379/0"` and `broker "kafka://127.0.0.1:9092"`
-# would be servers, and nothing else would change.
+# Web requests, background jobs and streams run in one process each, so that none delays the others. The jobs are stored
+# in a SQLite file and the streams in a directory. To use servers instead, write `store "redis://127.0.0.1:6379/0"` and
+# `broker "kafka://127.0.0.1:9092"`; nothing else changes.
 workers web: 1, jobs: 1, streams: 1
 
 jobs do

@@ -7,7 +7,7 @@ require "action_controller/railtie"
 require "action_view/railtie"
 require "action_cable/engine"
 
-# A message board: a controller, a view, a model in SQLite, and a channel that tells every browser.
+# A message board: a controller, a view, a model in SQLite, and a channel that broadcasts to every browser.
 class Board < Rails::Application
   config.load_defaults 6.1
   config.root = File.expand_path("..", __dir__)

@@ -4,7 +4,7 @@ require_relative "application"
 
 Rails.application.initialize!
 
-# An example has no deployment step that would do this.
+# The example has no deployment step that creates the table.
 unless ActiveRecord::Base.connection.table_exists?("messages")
   ActiveRecord::Schema.verbose = false
   load Rails.root.join("db/schema.rb")

@@ -3,7 +3,7 @@
 require "chaton"
 require "json"
 
-# Writes a record for each visit, and shows what the consumer has counted.
+# Writes a record for each visit, and shows the consumer's counts.
 class Visits
   JSON_TYPE = { "content-type" => "application/json" }.freeze
   FOLDER = File.expand_path("../storage/counts", __dir__)
@@ -18,8 +18,8 @@ class Visits
 
   private
 
-  # All visits of a page have its name as key: they are in one partition, and are counted in their order. `produce` does
-  # not wait for the disk; `produce!` would.
+  # The page's name is the key, so all its visits are in one partition and are counted in order. `produce` does not wait
+  # for the disk; `produce!` does.
   def visit(page)
     Chaton.produce("visits", { page: page, at: Time.now.to_f }, key: page)
     json(202, { page: page })

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Web requests in one process, consumers in another. The log is a directory of this machine; with Kafka it would be
-# `broker "kafka://127.0.0.1:9092"`, and nothing else would change.
+# Web requests run in one process, and consumers in another. The log is a directory; to use Kafka instead, write
+# `broker "kafka://127.0.0.1:9092"`; nothing else changes.
 workers web: 1, streams: 1
 
 streams do

@@ -115,7 +115,7 @@ class StreamsGracefulTest < Minitest::Test
     server = prepare_streams
     plain = Console.new(server.dir, requires: ["chaton"])
     (@consoles ||= []) << plain
-    plain.tell("2_000.times { |n| Chaton.produce(#{topic.dump}, n.to_s) }; exit")
+    plain.start("2_000.times { |n| Chaton.produce(#{topic.dump}, n.to_s) }; exit")
     server.eventually("all is there") { log.size(topic) == 2_000 }
   end
 

@@ -30,13 +30,13 @@ class StreamsKafkaTroubleTest < Minitest::Test
     wanted, server = crowd
     # Records that a client writes meanwhile arrive, too.
     plain = console(server)
-    plain.tell("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { |n| { value: n.to_s, key: \"late\" } }).wait(60)")
+    plain.start("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { |n| { value: n.to_s, key: \"late\" } }).wait(60)")
     kafka.kill
     server.eventually("it is noticed") { server.log.match?(/WARN.*#{kafka.port}/) }
     # Workers still consume batches that they had read.
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, 0.5 }
     kafka.start
-    assert plain.answer(timeout_s: 70)
+    assert plain.result(timeout_s: 70)
     wanted += Array.new(2_000) { |n| "late=#{n}" }
     assert_whole(server, wanted)
     assert_equal 0, server.stop
@@ -117,7 +117,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
   # A broker of this test, which may be killed.
   def own_broker(**options)
     @kafka = KafkaBroker.new(**options).start
-    (@kafkas ||= []) << @kafka
+    (@stores ||= []) << @kafka
   end
 
   def crowd

@@ -34,7 +34,7 @@ class StreamsTransactionTest < Minitest::Test
 
   def test_each_input_is_written_once_despite_kills
     @kafka = KafkaBroker.new(settings: ABORTS_SOON).start
-    (@kafkas ||= []) << @kafka
+    (@stores ||= []) << @kafka
     wanted = fill
     server = boot(workers: "streams: 2")
     KILLS.times do |round|

@@ -39,7 +39,7 @@ class ClientGoneTest < Minitest::Test
 
   def test_gone_after_the_answer
     server = boot(rackup: MixedLoad::APP, config: CONFIG)
-    leave(server, 20) { |client| client.write("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n").read_answer }
+    leave(server, 20) { |client| client.write("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n").read_response }
     opened, = assert_closed(server)
     assert_equal 20, opened
     assert_equal 0, server.stop
@@ -67,7 +67,7 @@ class ClientGoneTest < Minitest::Test
     upload = "u" * MixedLoad::BIG_BYTES
     most = RawClient.open(server.port) do |client|
       Array.new(UPLOADS) do
-        client.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: #{upload.size}\r\n\r\n#{upload}").read_answer
+        client.write("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: #{upload.size}\r\n\r\n#{upload}").read_response
         ProcessFigures.descriptors(server.pid)
       end
     end

@@ -144,7 +144,7 @@ class EnvParityTest < Minitest::Test
 
   def env_at(port, bytes)
     RawClient.open(port) do |client|
-      answer = client.write(bytes).read_answer
+      answer = client.write(bytes).read_response
       return { "status" => answer.status } unless answer.status == 200
       JSON.parse(answer.body).merge("status" => 200)
     end

@@ -84,9 +84,9 @@ class FloodTest < Minitest::Test
     refused = first_answers(clients, QUEUE_LIMIT)
     assert_equal ["close"], refused.map { |answer| answer.headers["connection"] }.uniq
     FileUtils.touch(server.path("open"))
-    assert_equal [BODY_BYTES.to_s], clients.map { |client| client.read_answer.body }.uniq
+    assert_equal [BODY_BYTES.to_s], clients.map { |client| client.read_response.body }.uniq
     again = clients.first(QUEUE_LIMIT / 2).each { |client| client.write(upload) }
-    assert_equal [BODY_BYTES.to_s], again.map { |client| client.read_answer.body }.uniq
+    assert_equal [BODY_BYTES.to_s], again.map { |client| client.read_response.body }.uniq
     clients.each(&:close)
     assert_equal 0, server.stop
   ensure
@@ -130,7 +130,7 @@ class FloodTest < Minitest::Test
       ready, = IO.select(clients, nil, nil, Server::WAIT_S)
       raise "#{answers.size} answers, no more of #{count} within #{Server::WAIT_S} s" unless ready
       ready.each do |client|
-        answers << client.read_answer
+        answers << client.read_response
         client.close
         clients.delete(client)
       end

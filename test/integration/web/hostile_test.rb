@@ -56,8 +56,8 @@ class HostileTest < Minitest::Test
     refused.each_slice(10).map(&:first).each do |entry|
       RawClient.open(server.port) do |client|
         client.write(first + entry.bytes)
-        assert_equal 200, client.read_answer.status, entry.name
-        assert_equal entry.expected.to_i, client.read_answer.status, entry.name
+        assert_equal 200, client.read_response.status, entry.name
+        assert_equal entry.expected.to_i, client.read_response.status, entry.name
         assert_predicate client, :closed_by_server?, entry.name
       end
     end
@@ -86,7 +86,7 @@ class HostileTest < Minitest::Test
 
   def understand(port, entry)
     RawClient.open(port) do |client|
-      answer = client.write(entry.bytes).read_answer(head: entry.bytes.start_with?("HEAD"))
+      answer = client.write(entry.bytes).read_response(head: entry.bytes.start_with?("HEAD"))
       keep = answer.headers["connection"] != "close"
       assert keep || client.closed_by_server?, entry.name
       seen = answer.headers.fetch("x-seen").split(",", -1).map { |hex| [hex].pack("H*") }

@@ -94,7 +94,7 @@ class LintTest < Minitest::Test
       end
       assert_equal [200, "abcde"], ask(client, "PUT", "/echo", body: "abcde")
       client.write("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
-      assert_equal "abc", client.read_answer.body
+      assert_equal "abc", client.read_response.body
     end
   end
 
@@ -109,7 +109,7 @@ class LintTest < Minitest::Test
   def test_several_headers_of_one_name_are_several_lines
     lint("workers 0") do |client|
       client.write("GET /repeated HTTP/1.1\r\nHost: h\r\n\r\n")
-      assert_equal "a=b\nc=d", client.read_answer.headers["set-cookie"]
+      assert_equal "a=b\nc=d", client.read_response.headers["set-cookie"]
     end
   end
 
@@ -135,7 +135,7 @@ class LintTest < Minitest::Test
   def ask(client, verb, path, body: nil)
     length = "Content-Length: #{body.bytesize}\r\n" if body
     client.write("#{verb} #{path} HTTP/1.1\r\nHost: h:81\r\nContent-Type: text/plain\r\n#{length}\r\n#{body}".b)
-    answer = client.read_answer(head: verb == "HEAD")
+    answer = client.read_response(head: verb == "HEAD")
     [answer.status, answer.body]
   end
 end

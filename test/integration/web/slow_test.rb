@@ -115,9 +115,9 @@ class SlowTest < Minitest::Test
       rest = UPLOAD[ROUNDS..]
       client.write(n.even? ? rest : "#{rest}\r\n\r\n#{UPLOAD}")
     end
-    assert_equal [UPLOAD], writers.map { |client| client.read_answer.body }.uniq
+    assert_equal [UPLOAD], writers.map { |client| client.read_response.body }.uniq
     sizes = readers.each_slice(READERS / 10).map do |slice|
-      slice.first(STREAMED).map { |client| client.read_answer.body.size }
+      slice.first(STREAMED).map { |client| client.read_response.body.size }
     end
     assert_equal [[CHUNKS * 1_000, *[BIG_BYTES] * (STREAMED - 1)]], sizes.uniq
   end

@@ -24,7 +24,7 @@ class TogetherTest < Minitest::Test
     server.eventually("all of them run") { server.status["service"]["running"].size == CLIENTS }
     assert_equal "done", server.get("/quick").body
     server.write("open", "")
-    assert_equal ["done"], clients.map { |client| client.read_answer.body }.uniq
+    assert_equal ["done"], clients.map { |client| client.read_response.body }.uniq
     clients.each(&:close)
     assert_equal 0, server.stop
   end

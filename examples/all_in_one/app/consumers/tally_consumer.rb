@@ -4,11 +4,11 @@ require "chaton"
 require "fileutils"
 require "json"
 
-# Counts the events of each kind: clicks come from requests, reports from jobs.
+# Counts events by kind: requests write clicks, and jobs write reports.
 class TallyConsumer < Chaton::Consumer
   FOLDER = File.expand_path("../../storage/tally", __dir__)
 
-  # @return [Hash{String=>Integer}] of all partitions
+  # @return [Hash{String=>Integer}] counts of all partitions
   def self.all
     Dir["#{FOLDER}/*.json"].map { |file| JSON.parse(File.read(file))["kinds"] }
       .reduce({}) { |sum, kinds| sum.merge(kinds) { |_, one, other| one + other } }
@@ -17,7 +17,7 @@ class TallyConsumer < Chaton::Consumer
   def consume(batch)
     counts = @counts ||= load
     batch.each do |record|
-      # A batch may come again when a process dies: what was counted is left out.
+      # A batch comes again when its process dies, so counted records are skipped.
       next if record.offset < counts["next"]
 
       kind = record.value.fetch("kind")

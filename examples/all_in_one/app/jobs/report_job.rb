@@ -1,18 +1,18 @@
 # frozen_string_literal: true
 
 require "chaton"
-# Not "digest" alone: that loads the class on its first use, and of several threads that come then some are told
-# "Digest::Base cannot be directly inherited in Ruby".
+# "digest" alone loads the class on first use, which fails in some of several threads at once with "Digest::Base cannot
+# be directly inherited in Ruby".
 require "digest/sha2"
 require "fileutils"
 
-# A job that a request leaves for later: it works for a moment, writes a file, and tells the stream.
+# A background job: it computes for a moment, writes a file, and produces a record.
 class ReportJob
   include Chaton::Job
   options queue: "default", retry: 5
 
   FOLDER = File.expand_path("../../storage/reports", __dir__)
-  # Files are kept by number modulo this, so that a demonstration does not fill the disk.
+  # Most files that are kept, so that a demonstration does not fill the disk.
   FILES_MAX = 100
   ROUNDS = 20
 

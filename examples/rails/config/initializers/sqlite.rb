@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# SQLite has one writer at a time, and its own way to wait for it sleeps in C with Ruby's lock held: the thread that
-# could finish its transaction then never runs. Any server with threads needs this until the application is on Rails
-# 7.1, which does the same: wait in Ruby, where others can run. (The lock is a file's; there is no event to wait for.)
+# SQLite has one writer at a time. Its own busy timeout sleeps in C and holds Ruby's lock, so that the thread with the
+# open transaction cannot finish it. Therefore this waits in Ruby, where other threads can run, as Rails 7.1 does.
+# Every threaded server needs it with older versions. (It polls, because a file lock has no event.)
 module SQLiteWait
   TRY_EVERY_S = 0.002
   TRIES_MAX = 2500

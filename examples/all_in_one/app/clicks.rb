@@ -2,29 +2,30 @@
 
 require "json"
 
-# Where requests leave events for whoever reads the stream. Chaton is loaded on first use: the other paths run under any
+# Writes events to the stream from requests. Chaton is loaded on first use, so that the other paths run under any
 # server.
-class Wire
+class Clicks
   JSON_TYPE = { "content-type" => "application/json", "cache-control" => "no-store" }.freeze
   TOPIC = "events"
   GROUP = "tally"
   EVENTS_MAX = 10_000
   PAGES = 16
-  PATIENCE_S = 10.0
+  TIMEOUT_S = 10.0
 
-  # Produces events: POST /clicks?n=10. One is on its way to the disk when this answers, many are there.
-  def click(env)
+  # POST /clicks?n=10 produces ten events. The response to many events waits until they are durable; a single one does
+  # not.
+  def produce(env)
     count = Rack::Utils.parse_query(env["QUERY_STRING"]).fetch("n", "1").to_i.clamp(1, EVENTS_MAX)
     if count == 1
       page = rand(PAGES)
       streams.produce(TOPIC, event(page), key: key(page))
     else
-      streams.produce_many(TOPIC, events(count)).wait(PATIENCE_S) or return [503, JSON_TYPE.dup, ["{}"]]
+      streams.produce_many(TOPIC, events(count)).wait(TIMEOUT_S) or return [503, JSON_TYPE.dup, ["{}"]]
     end
     [202, JSON_TYPE.dup, [JSON.generate(produced: count)]]
   end
 
-  # How far the consumer has come, and what it has counted: GET /streams.json.
+  # GET /streams.json returns the consumer's progress and its counts.
   def counts
     ends = admin(do: "topic", name: TOPIC)&.fetch("partitions") || []
     done = admin(do: "committed", group: GROUP).select { |one| one["topic"] == TOPIC }.sum { |one| one["offset"] }

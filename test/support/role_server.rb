@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require "open3"
+require_relative "console"
+require_relative "server"
+
+# The real `exe/chaton` running jobs or streams, with its classes in a scratch directory.
+class RoleServer < Server
+  # Restarts a dead worker at once.
+  QUICK = "restart_delay_s 0.05\nrestart_delay_max_s 0.05"
+
+  # Waits until every worker is ready.
+  #
+  # @return [self]
+  def ready
+    eventually("ready", timeout_s: WAIT_S * 2) do
+      raise Late, "the server has ended; the log:\n#{log}" unless @waiter.alive?
+
+      running?
+    end
+    self
+  end
+
+  # Kills all processes. The supervisor is stopped first, so that it restarts no worker meanwhile.
+  def kill_all
+    pids = workers
+    signal("STOP")
+    pids.each { |pid| signal("KILL", pid) }
+    signal("KILL")
+    wait_exit
+    wait_all_gone
+  end
+
+  private
+
+  # Runs a `chaton` command in a process of its own.
+  #
+  # @return [(String, String, Integer)] output, errors, exit status
+  def run_command(*words, input: "")
+    out, err, status = Open3.capture3(@env, RbConfig.ruby, "-I", LIB, EXE, *words, chdir: dir, stdin_data: input)
+    [out, err, status.exitstatus]
+  end
+
+  def running?
+    now = status
+    return now["state"] == "running" unless now.key?("workers")
+
+    now["state"] == "running" && now["workers"].any? && now["workers"].all? { |worker| worker["ready"] }
+  rescue Chaton::Error, SystemCallError, JSON::ParserError
+    false
+  end
+end
