@@ -11,7 +11,7 @@ module JobsTest
 
   # For test classes.
   module EachStore
-    include EachKind
+    include RoleTest::EachKind
 
     def each_store(name) = each_kind(STORES, name)
   end

@@ -20,7 +20,7 @@ module StreamsTest
 
   # For test classes.
   module EachLog
-    include EachKind
+    include RoleTest::EachKind
 
     def each_log(name) = each_kind(LOGS, name)
   end
