@@ -8,8 +8,8 @@ module Chaton
   #
   # A subclass defines these private methods:
   #
-  # - `run(work, started_s)` runs the work and gives it its outcome; it calls `fail_work` for errors of user code, so that
-  #   Rails' wrapping does not see them
+  # - `run(work, started_s)` runs the work and gives it its outcome; it rescues errors of user code with `fail_work`, so
+  #   that Rails' wrapping does not see them
   # - `handle_failure(work, error, subject, seconds)` gives failed work its outcome
   # - `run_again(work, error)` gives it back, because `handle_failure` itself failed
   # - `killed(work, started_s)` is called for open work whose thread is being killed

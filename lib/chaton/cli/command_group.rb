@@ -5,7 +5,7 @@ require_relative "../config/nearest"
 module Chaton
   class CLI
     # A group of commands (`chaton jobs …`, `chaton trace …`). The module that extends it has ALL, its commands by name;
-    # each has its own file.
+    # each has its own file, unless `file` says otherwise.
     module CommandGroup
       # @param argv [Array<String>] what follows the group's name
       # @return [Array(Class, Array<String>)] the subcommand and its arguments; nil for help
@@ -22,11 +22,13 @@ module Chaton
 
       # @return [Class]
       def find(name)
-        require_relative "#{title}/#{name}"
+        require_relative "#{title}/#{file(name)}"
         const_get(name.capitalize, false)
       end
 
       private
+
+      def file(name) = name
 
       def title = name[/\w+\z/].downcase
     end

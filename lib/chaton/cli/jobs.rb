@@ -5,8 +5,8 @@ require_relative "commands"
 
 module Chaton
   class CLI
-    # chaton jobs …: shows and manages the jobs in the store. Each subcommand has a file in cli/jobs/. No server is
-    # needed: the commands connect to the store.
+    # chaton jobs …: shows and manages the jobs in the store. The subcommands are in cli/jobs/. No server is needed: the
+    # commands connect to the store.
     module Jobs
       extend CommandGroup
 
@@ -30,6 +30,12 @@ module Chaton
                      "does (TTIN)"],
         "backup" => ["FILE", "copy a SQLite store into a file while it is in use"]
       }.freeze
+
+      # Files that define several subcommands.
+      FILES = { "job_actions" => %w[cancel delete kill retry], "queue_actions" => %w[queues pause resume drain] }.freeze
+
+      # @return [String] the file that defines a subcommand
+      def self.file(name) = FILES.find { |_, names| names.include?(name) }&.first || name
 
       # Text after the list of commands.
       NOTE = <<~TEXT

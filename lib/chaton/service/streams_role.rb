@@ -2,7 +2,7 @@
 
 require_relative "../streams"
 require_relative "../streams/handler"
-require_relative "../streams/native_parts"
+require_relative "../streams/native_methods"
 require_relative "service_role"
 
 module Chaton

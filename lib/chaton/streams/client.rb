@@ -12,7 +12,7 @@ module Chaton
       # @param settings [Config::StreamsSettings]
       # @return [Client]
       def self.for(settings)
-        require_relative "native_parts"
+        require_relative "native_methods"
         client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
                                                                    delivery_timeout_s: settings.delivery_timeout_s,
                                                                    flush_timeout_s: settings.flush_timeout_s)

@@ -5,10 +5,10 @@ require_relative "../errors"
 
 module Chaton
   module Streams
-    # Make a value of a record's bytes when the value is read.
+    # Turn the bytes of a record into a value when the value is read.
     module Deserializers
-      # Bytes as text.
-      module Text
+      # Text in UTF-8.
+      module Utf8
         # @param record [Native::Record]
         # @return [String, nil] UTF-8; nil for a tombstone
         # @raise [DeserializationError]
@@ -19,31 +19,31 @@ module Chaton
         end
       end
 
-      # Bytes as JSON.
+      # JSON.
       module Json
         # @param record [Native::Record]
         # @return [Object] nil for a tombstone
         # @raise [DeserializationError]
         def self.call(record)
-          text = Text.call(record)
+          text = Utf8.call(record)
           text && JSON.parse(text)
         rescue JSON::ParserError => e
           Deserializers.refuse(record, "it is not JSON: #{e.message.sub(/\A\d+: /, "")[0, 200]}")
         end
       end
 
-      # An application's own. Its errors name the record.
-      class Named
-        # @param own [#call]
-        def initialize(own)
-          @own = own
+      # A deserializer of the application. Its errors name the record.
+      class CustomDeserializer
+        # @param callable [#call]
+        def initialize(callable)
+          @callable = callable
         end
 
         # @param record [Native::Record]
         # @return [Object]
         # @raise [DeserializationError] with the error as its cause
         def call(record)
-          @own.call(record)
+          @callable.call(record)
         rescue DeserializationError
           raise
         rescue StandardError => e
@@ -57,8 +57,8 @@ module Chaton
         case wanted
         when nil, :raw then nil
         when :json then Json
-        when :string then Text
-        else Named.new(wanted)
+        when :string then Utf8
+        else CustomDeserializer.new(wanted)
         end
       end
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../streams"
-require_relative "../streams/native_parts"
+require_relative "../streams/native_methods"
 require_relative "../streams/values"
 require_relative "streams_memory"
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../native"
-require_relative "../../streams/native_parts"
+require_relative "../../streams/native_methods"
 require_relative "../subcommand"
 require_relative "../table"
 require_relative "admin"

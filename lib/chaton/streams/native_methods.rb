@@ -4,10 +4,10 @@ require_relative "../native"
 require_relative "array_like"
 
 module Chaton
-  # Adds to the native classes the methods that are not in the path of every record.
+  # The native classes get the methods that need not be fast from here.
   module Streams
     # Methods of a record.
-    module RecordParts
+    module RecordMethods
       # @return [Time, nil] its timestamp; nil where the log has none
       def timestamp
         ms = timestamp_ms
@@ -19,13 +19,13 @@ module Chaton
     end
 
     # Methods of a receipt.
-    module ReceiptParts
+    module ReceiptMethods
       # Longer than any record takes to become durable or to fail.
       FOREVER_S = 100_000.0
 
       # Waits until every record is durable.
       #
-      # @param timeout_s [Numeric] without it, until `delivery_timeout_s` has settled all
+      # @param timeout_s [Numeric] without it, until every record is durable or has failed
       # @return [Boolean] false when time was up
       # @raise [LogError] the first failure
       def wait(timeout_s = FOREVER_S) = super(timeout_s.to_f)
@@ -38,6 +38,8 @@ module Chaton
     # Whether produced records are durable.
     Receipt = Native::Receipt
 
-    [[Batch, ArrayLike], [Record, RecordParts], [Receipt, ReceiptParts]].each { |klass, parts| klass.prepend(parts) }
+    [[Batch, ArrayLike], [Record, RecordMethods], [Receipt, ReceiptMethods]].each { |klass, methods|
+      klass.prepend(methods)
+    }
   end
 end
