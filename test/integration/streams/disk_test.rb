@@ -90,8 +90,8 @@ class StreamsDiskTest < Minitest::Test
     log.write(topic, Array.new(50) { |n| ["new#{n}", nil, nil, 1] })
     server.start.ready
     server.eventually("the other one came") { evidence.values.include?("new49") }
-    told = /(?:WARN|ERROR).*#{Regexp.escape(File.basename(garbage.first))}/
-    server.eventually("it is logged") { server.log.match?(told) }
+    warning = /(?:WARN|ERROR).*#{Regexp.escape(File.basename(garbage.first))}/
+    server.eventually("it is logged") { server.log.match?(warning) }
     CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST * 3 }
     assert_equal 0, server.stop
   end

@@ -133,12 +133,12 @@ class StreamsFailureTest < Minitest::Test
   def done_in(partition) = evidence.all.count { |entry| entry.partition == partition }
 
   def assert_causes(headers, attempts:)
-    told = headers.slice(*CAUSES)
+    cause = headers.slice(*CAUSES)
     assert_equal [topic, "0", "5", group, "PoisonError", "cannot digest this"],
-                 told.values_at("source_topic", "source_partition", "source_offset", "source_consumer_group",
-                                "error_class", "error_message")
-    assert_equal attempts, told["source_attempts"].to_i
-    assert_in_delta Time.now.to_f, Time.iso8601(told["failed_at"]).to_f, 60
+                 cause.values_at("source_topic", "source_partition", "source_offset", "source_consumer_group",
+                                 "error_class", "error_message")
+    assert_equal attempts, cause["source_attempts"].to_i
+    assert_in_delta Time.now.to_f, Time.iso8601(cause["failed_at"]).to_f, 60
   end
 
   # Replays the dead letters to their topic once the cause is removed.

@@ -52,8 +52,8 @@ class StreamsRoundTripTest < Minitest::Test
       class EventsConsumer < Chaton::Consumer
         def consume(batch)
           batch.each do |r|
-            told = [r.raw, r.value, r.key, r.headers, r.timestamp_ms, r.timestamp.to_f, r.offset, r.partition, r.topic]
-            File.write("told", [Marshal.dump(told)].pack("m0") + "\\n", mode: "a")
+            received = [r.raw, r.value, r.key, r.headers, r.timestamp_ms, r.timestamp.to_f, r.offset, r.partition, r.topic]
+            File.write("received", [Marshal.dump(received)].pack("m0") + "\\n", mode: "a")
             Evidence.note("did", topic, partition, r.offset)
           end
         end
@@ -63,15 +63,15 @@ class StreamsRoundTripTest < Minitest::Test
     log.write(topic, [[bytes, "ключ", { "a" => "1", "b" => nil, "c" => %w[x y] }, 0, 1_700_000_000_123],
                       [nil, "tombstone"], ["", nil], ["no key"]])
     server.eventually("they came") { evidence.count == 4 }
-    told = server.read("told").lines.map { |line| Marshal.load(line.unpack1("m")) } # rubocop:disable Security/MarshalLoad
-    raw, value, key, headers, ms, seconds, offset, partition, name = told.first
+    received = server.read("received").lines.map { |line| Marshal.load(line.unpack1("m")) } # rubocop:disable Security/MarshalLoad
+    raw, value, key, headers, ms, seconds, offset, partition, name = received.first
     assert_equal [bytes, bytes, "ключ".b], [raw, value, key.b]
     assert_equal({ "a" => "1", "b" => nil, "c" => %w[x y] }, headers)
     assert_equal [1_700_000_000_123, 0, 0, topic], [ms, offset, partition, name]
     assert_in_delta 1_700_000_000.123, seconds, 0.0005
     assert_equal [[nil, nil, "tombstone", {}], ["", "", nil, {}], ["no key", "no key", nil, {}]],
-                 told.drop(1).map { |some| [some[0], some[1], some[2], some[3]] }
-    assert_in_delta Time.now.to_f, told.last[5], 60
+                 received.drop(1).map { |some| [some[0], some[1], some[2], some[3]] }
+    assert_in_delta Time.now.to_f, received.last[5], 60
     assert_equal 0, server.stop
   end
 

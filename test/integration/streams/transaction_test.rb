@@ -85,15 +85,15 @@ class StreamsTransactionTest < Minitest::Test
 
   def assert_exactly_once(server, wanted)
     assert_all_committed(server, timeout_s: 60)
-    records = told = nil
+    records = output = nil
     # Records after an open transaction cannot be read yet.
     server.eventually("all of it can be read", timeout_s: 30) do
       records = log.read(topic("out"))
-      told = records.map { |record| "#{record[:key]}=#{record[:value]}" }
-      (wanted - told).empty?
+      output = records.map { |record| "#{record[:key]}=#{record[:value]}" }
+      (wanted - output).empty?
     end
-    assert_empty(told.tally.select { |_, count| count > 1 }.first(5), "written twice")
-    assert_equal wanted.sort, told.sort
+    assert_empty(output.tally.select { |_, count| count > 1 }.first(5), "written twice")
+    assert_equal wanted.sort, output.sort
     records.group_by { |record| record[:key] }.each_value do |found|
       numbers = found.map { |record| record[:value].to_i }
       assert_equal numbers.sort, numbers
