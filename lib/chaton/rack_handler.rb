@@ -4,28 +4,27 @@ require_relative "../chaton"
 require_relative "config"
 
 module Chaton
-  # Chaton behind `rackup -s chaton` and `rails server -u chaton`: one process, the application already loaded.
-  # For workers there is the `chaton` command.
+  # Chaton for `rackup -s chaton` and `rails server -u chaton`: one process with an application that is already loaded.
+  # The `chaton` command runs several workers.
   module RackHandler
     # Options of rackup => ours.
     NAMES = { environment: :environment, Threads: :threads }.freeze
 
-    # Serves until the process is told to stop.
+    # Serves until the process is stopped.
     #
     # @param app [#call] the Rack application
     # @param options [Hash{Symbol=>Object}] as rackup and Rails give them: Host, Port, Threads ("1:32"),
     #   environment, Silent, pid, and with Rails user_supplied_options
     # @yield [server] before it runs
     # @yieldparam server [Single]
-    # @return [void]
-    # @raise [ConfigError] with all that is wrong
+    # @raise [ConfigError] listing all errors
     def self.run(app, **options)
       require_relative "single"
       require_relative "telemetry/log"
       plan = plan(options)
       log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level)
       plan.notes.each { |note| log.info(note) }
-      log.info("allocator and heap stay as they are: a Rack handler does not execute its process anew")
+      log.info("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")
       server = Single.new(plan, argv: arguments(options), app: app, log: log)
       yield server if block_given?
       status = server.run
@@ -48,9 +47,9 @@ module Chaton
     def self.plan(options)
       given = given(options)
       plan = Config.load(given)
-      # A handler was given the application: it is served, whatever the configuration leaves to other processes.
+      # A handler always serves the given application, also if the configuration has no web role.
       plan = Config.load(given = { **given, web: true }) unless plan.roles.include?(:web) && plan.role?(:web)
-      # What a framework fills in by itself yields to a line of the configuration file.
+      # The framework's defaults yield to the configuration file.
       plan = plan.with(binds: Config.load({ **given, **address(options) }).binds) if address?(options, plan)
       plan = plan.with(notes: [*plan.notes, single(plan)].freeze) if plan.workers.positive?
       # Rack and Rails write the pidfile themselves.
@@ -85,7 +84,7 @@ module Chaton
       "workers #{plan.workers} has no effect here: a Rack handler serves from one process; run `chaton` for workers"
     end
 
-    # To start again: Rails says how; rackup has taken its arguments out of ARGV, the kernel still knows them.
+    # Arguments for a restart: from Rails, or from the kernel, because rackup removes its own from ARGV.
     def self.arguments(options)
       return options[:restart_cmd].split.drop(1) if options[:restart_cmd]
 

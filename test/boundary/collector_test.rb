@@ -78,7 +78,7 @@ class CollectorTest < Minitest::Test
     before = memory[:gc_major_total]
     @service.run_command('{"do":"trim"}')
     assert_operator memory[:gc_major_total], :>, before
-    assert_includes @output.string, "memory given back"
+    assert_includes @output.string, "memory returned to the system"
   end
 
   def test_an_unknown_command_is_only_logged

@@ -30,7 +30,7 @@ class FailureTest < Minitest::Test
     "/raise" => "broken pipe to the moon", "/throw" => "uncaught throw", "/exit" => "SystemExit",
     "/abort" => "SIGTERM", "/kill" => "the thread was killed", "/recurse" => "stack level too deep",
     "/nil" => "a Rack application answers", "/number" => "a Rack application answers",
-    "/short" => "a Rack application answers", "/status" => "is no number", "/newline" => "x-evil",
+    "/short" => "a Rack application answers", "/status" => "is not a number", "/newline" => "x-evil",
     "/name" => "x evil", "/chunk" => "Integer"
   }.freeze
 

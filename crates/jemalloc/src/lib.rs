@@ -1,1 +1,1 @@
-//! Nothing of its own: it is built for the static library that its dependency leaves behind.
+//! An empty crate, built for the static library that its dependency produces.

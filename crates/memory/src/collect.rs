@@ -1,45 +1,45 @@
-//! When to collect: a pure function of what was read, for the moments at which
-//! no unit of work suffers from it.
+//! Decides when to collect, as a pure function of readings, at moments when no unit of
+//! work is delayed by it.
 //!
-//! The budget between two collections is *eden*, in slots and in bytes of
-//! malloc. Collecting is due when most of it is used and a thread has just
-//! finished a unit; earlier when nothing waits. A full collection is due when
-//! what was promoted, or what the program holds, has grown by *longlife* since
-//! the last one; it waits for idleness. What is done when no such moment comes
-//! is Ruby's own business: its limits lie behind ours.
+//! The budget between two collections is *eden*, in slots and in bytes of malloc. A
+//! collection is due when a thread has just finished a unit and most of eden is used;
+//! earlier when no work waits. A full collection is due when the promoted objects, or
+//! the bytes that the program holds, have grown by *longlife* since the last one; it
+//! waits for idleness. If no such moment comes, Ruby collects: its limits are set
+//! above ours.
 
-/// What a thread is about to do when it asks.
+/// The state of the queue when a thread has finished a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadActivity {
-    /// It takes the next unit: another one waits already.
+    /// Another unit waits.
     Between,
-    /// It found nothing to take, while other threads run units.
+    /// No unit waits; other threads run units.
     Quiet,
-    /// It found nothing to take, and nothing runs.
+    /// No unit waits or runs.
     Idle,
-    /// Nothing was run or waited for as long as was asked for.
+    /// No unit has waited or run for the time that was asked for.
     StillIdle,
 }
 
-/// Limits, from the configuration and from what the running Ruby allows.
+/// Limits, from the configuration and from the running Ruby.
 #[derive(Clone, Copy, Debug)]
 pub struct EdenBudget {
-    /// Slots that can be filled between two collections; what Ruby itself would
-    /// allow, as learned.
+    /// Slots that can be filled between two collections; at most as many as Ruby
+    /// allows, which is learned.
     pub eden_slots: u64,
     /// Bytes of malloc between two collections.
     pub eden_bytes: u64,
     /// Growth since the last full collection that makes the next one due, as a
-    /// share; infinite where Ruby decides alone.
+    /// share; infinite if Ruby alone decides.
     pub longlife: f64,
 }
 
-/// What was read.
+/// The readings that the decision depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GcReading {
     /// Slots filled since the last collection.
     pub filled_slots: u64,
-    /// Slots that a unit fills at most, as seen lately.
+    /// Slots that a unit fills, the recent maximum.
     pub unit_slots: u64,
     /// Bytes of malloc since the last collection.
     pub malloc_bytes: u64,
@@ -47,60 +47,60 @@ pub struct GcReading {
     pub old_objects: u64,
     /// Promoted objects after the last full collection.
     pub old_objects_then: u64,
-    /// Bytes that the program holds of the allocator now, 0 where unknown.
+    /// Bytes that the program has allocated from the allocator now; 0 if unknown.
     pub held_bytes: u64,
     /// The same after the last full collection.
     pub held_bytes_then: u64,
-    /// Bytes of malloc that were freed or kept since memory was last given back.
+    /// Bytes of malloc since memory was last returned to the system.
     pub churned_bytes: u64,
-    /// Ruby has said that its next collection has to be a full one.
+    /// Ruby wants its next collection to be a full one.
     pub full_asked: bool,
-    /// How long a full collection has been due without a moment for it (ns).
+    /// How long a full collection has been due (ns).
     pub overdue_ns: u64,
-    /// Since when nothing runs or waits (ns); of [`ThreadActivity::StillIdle`].
+    /// For how long nothing has run or waited (ns); with [`ThreadActivity::StillIdle`].
     pub idle_ns: u64,
 }
 
-/// What to do now.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GcAction {
-    /// Go on.
+    /// Do nothing.
     Nothing,
     /// Collect young objects.
     Minor,
     /// Collect everything.
     Full,
-    /// Collect everything, then give free memory back.
+    /// Collect everything, then return free memory to the system.
     FullAndTrim,
-    /// Ask again when nothing has run for this long (ns).
+    /// Decide again when nothing has run for this long (ns).
     WaitIdle(u64),
 }
 
-/// How the moments are told apart; the settings `idle_full_ms` and `trim_idle_s`.
+/// Idle times, from the settings `idle_full_ms` and `trim_idle_s`.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleDelays {
     /// Idle time before a full collection (ns).
     pub full_ns: u64,
-    /// Idle time before memory is given back (ns).
+    /// Idle time before memory is returned to the system (ns).
     pub trim_ns: u64,
 }
 
-/// Share of eden that is used before a collection between units.
+/// Share of eden that must be used for a collection between units.
 const BETWEEN_SHARE: f64 = 0.9;
-/// The same where nothing waits in the queue, and where nothing runs either.
+/// The same when no unit waits, and when none runs either.
 const QUIET_SHARE: f64 = 0.8;
 const IDLE_SHARE: f64 = 0.7;
-/// Growth of what the program holds below this is no reason to collect.
+/// A smaller growth of the held bytes is no reason for a full collection.
 const HELD_SLACK_BYTES: u64 = 16 << 20;
-/// Growth of old objects below this is none either.
+/// A smaller growth of old objects is no reason for a full collection.
 const OLD_SLACK_OBJECTS: u64 = 20_000;
-/// Less malloc than this is not worth giving back.
+/// Memory is not returned to the system before this much malloc.
 pub const TRIM_BYTES: u64 = 4 << 20;
-/// A full collection that found no idle moment for this long (ns) takes place
-/// between two units, so that Ruby does not do it inside one.
+/// A full collection that is due for this long (ns) without an idle moment is done
+/// between two units, before Ruby does it inside one.
 const OVERDUE_NS: u64 = 2_000_000_000;
 
-/// Decides what a thread that has just finished a unit does about memory.
+/// Decides what a thread does that has just finished a unit.
 pub fn decide(
     activity: ThreadActivity,
     budget: &EdenBudget,
@@ -110,7 +110,6 @@ pub fn decide(
     let full_due = is_full_due(budget, reading);
     match activity {
         ThreadActivity::StillIdle => still_idle(full_due, reading, delays),
-        // Whoever waits has waited long enough for a better moment.
         ThreadActivity::Between | ThreadActivity::Quiet
             if full_due && reading.overdue_ns >= OVERDUE_NS =>
         {
@@ -141,7 +140,7 @@ fn still_idle(full_due: bool, reading: &GcReading, delays: &IdleDelays) -> GcAct
     }
 }
 
-/// Whether a full collection is due by our own rule, or by Ruby's word.
+/// Whether a full collection is due by our own rule, or because Ruby wants one.
 pub fn is_full_due(budget: &EdenBudget, reading: &GcReading) -> bool {
     if budget.longlife.is_infinite() {
         return false;
@@ -154,24 +153,23 @@ pub fn is_full_due(budget: &EdenBudget, reading: &GcReading) -> bool {
         || grown(reading.held_bytes, reading.held_bytes_then, HELD_SLACK_BYTES)
 }
 
-/// Whether that share of eden is used, or what is left would not last for the
-/// next unit.
+/// Whether that share of eden is used, or the rest is too small for the next unit.
 fn is_used(share: f64, budget: &EdenBudget, reading: &GcReading) -> bool {
     let slots = budget.eden_slots;
     let next = reading.filled_slots + reading.unit_slots;
-    // A unit that needs a large part of eden by itself is no measure.
+    // Units that each need a large part of eden would cause a collection after every one.
     let next_fits = reading.unit_slots * 4 > slots || next <= slots;
     reading.filled_slots as f64 >= slots as f64 * share
         || reading.malloc_bytes as f64 >= budget.eden_bytes as f64 * share
         || (!next_fits && reading.filled_slots * 2 >= slots)
 }
 
-/// How many bytes of malloc Ruby is to forget, so that its own limit (`limit`,
-/// of which `counted` are used) does not collect before eden is used up. Bounded
-/// by eden: `forgiven` were forgotten since the last collection.
+/// The bytes to subtract from Ruby's counter of malloc, so that its `limit` (of which
+/// `counted` are used) does not trigger a collection before eden is used up. Bounded
+/// by eden; `forgiven` bytes were subtracted since the last collection.
 pub fn forgive(budget: &EdenBudget, counted: u64, limit: u64, forgiven: u64) -> u64 {
     let near = counted >= limit / 2;
-    // What eden has left after that must still hold what the limit lets through.
+    // After that, the rest of eden must still cover the whole limit.
     let room = budget.eden_bytes.saturating_sub(forgiven + limit);
     if near {
         counted.min(room)
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_eden_that_counts_depends_on_who_would_wait() {
+    fn a_minor_collection_is_due_at_a_smaller_share_of_eden_when_less_work_waits() {
         for (activity, below, from) in [
             (ThreadActivity::Between, 890_000, 900_000),
             (ThreadActivity::Quiet, 790_000, 800_000),
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_must_last_for_the_next_unit() {
+    fn a_minor_collection_is_due_when_the_next_unit_would_not_fit() {
         let reading =
             |unit_slots| GcReading { filled_slots: 800_000, unit_slots, ..GcReading::default() };
         assert_eq!(at(ThreadActivity::Between, reading(190_000)), GcAction::Nothing);
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_collection_waits_for_idleness_but_not_for_ever() {
+    fn a_full_collection_waits_for_an_idle_moment_until_it_is_overdue() {
         let grown = GcReading {
             old_objects: 900_000,
             old_objects_then: 400_000,
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_once_it_has_been_idle_for_long() {
+    fn memory_is_returned_after_a_long_idle_time() {
         let churned =
             |idle_ns| GcReading { churned_bytes: 8 << 20, idle_ns, ..GcReading::default() };
         assert_eq!(at(ThreadActivity::Idle, churned(0)), GcAction::WaitIdle(DELAYS.trim_ns));
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn ruby_forgets_no_more_than_eden() {
+    fn forgiven_malloc_is_bounded_by_eden() {
         let limit = 16 << 20;
         assert_eq!(forgive(&BUDGET, limit / 2 - 1, limit, 0), 0, "not near yet");
         assert_eq!(forgive(&BUDGET, 10 << 20, limit, 0), 10 << 20);

@@ -1,7 +1,6 @@
-//! Memory under control: what a process and its container use ([`readings`]),
-//! when to collect ([`collect`]), and which code allocated what survived
-//! ([`profile`]). Decisions and bookkeeping only: it calls no collector, and
-//! knows no Ruby.
+//! Memory figures of processes and containers ([`readings`]), the decision when to
+//! collect ([`collect`]), and profiles of allocations by code ([`profile`]). Decisions
+//! and bookkeeping only: this crate calls no collector and knows no Ruby.
 
 pub mod collect;
 pub mod profile;

@@ -1,25 +1,21 @@
-//! Which code allocated what, and what became of it.
+//! Profiles of allocations: which code allocated objects, and how long they live.
 //!
-//! A [`Profile`] is told of every N-th object allocated, with the stack that
-//! allocated it, and after the marking of each collection of every object it
-//! still follows: is it marked, is it old. Nothing is asked when an object is
-//! freed; what is not marked dies in this collection, so freed and surviving
-//! are known exactly, collection by collection. The sums are estimates: each
-//! sample stands for `weight` objects.
+//! A [`Profile`] records every N-th allocated object with the stack that allocated
+//! it. At the end of each collection's marking it checks every object it follows:
+//! an unmarked one dies in this collection, so freed and surviving objects are known
+//! exactly. The totals are estimates: each sample stands for `weight` objects.
 //!
 //! - [`Profile::sample`] and [`Profile::after_mark`] run inside the allocator
-//!   and the collector. They neither call back nor panic, and what they add to
-//!   is bounded by [`Limits`].
-//! - [`Profile::report`] gives a [`Report`]: plain data with a stable JSON form,
-//!   merged over workers by [`Report::merge`] and written out by
-//!   [`Report::render`].
-//! - [`gvl_times`] holds the other question of the same report: which units of work
-//!   waited for the global lock, and which held it.
+//!   and the collector. They do not call back or panic, and their memory is
+//!   bounded by [`Limits`].
+//! - [`Profile::report`] returns a [`Report`]: plain data with a stable JSON form,
+//!   merged over workers by [`Report::merge`] and written by [`Report::render`].
+//! - [`gvl_times`] is the report's part about waiting for the global lock.
 //!
-//! Bounds are kept without a bias: when too many samples live, one of each pair
-//! is dropped by lot, the other counts double, and of new ones every second is
-//! followed ([`Source::keep_one_in`]). When the stacks come to their limit, of
-//! new ones only the innermost frames are kept, below a frame `(other)`.
+//! The bounds cause no bias: when there are too many live samples, one of each pair
+//! is dropped at random, the other counts double, and every second new one is
+//! followed ([`Source::keep_one_in`]). When the table of stacks is nearly full, only
+//! the innermost frames of new stacks are kept, below a frame `(other)`.
 
 mod allocation_sites;
 pub mod gvl_times;
@@ -47,33 +43,32 @@ use serde::{Deserialize, Serialize};
 use stacks::Stacks;
 pub use totals::{age_bucket, ObjectTotals, SiteTotals, TotalsByAge, AGES, AGE_NAMES};
 
-/// How much a profile may hold.
+/// Bounds of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most samples of living objects followed at a time (32 bytes each).
+    /// Live objects followed at a time (32 bytes each).
     pub samples_max: usize,
-    /// Most different stacks; twice as many pairs of stack and class, beyond
-    /// which the classes of a stack are one.
+    /// Different stacks. Of pairs of stack and class twice as many are kept; beyond
+    /// that, further classes of a stack share one.
     pub stacks_max: usize,
-    /// Most frames kept of a stack, the innermost ones.
+    /// Innermost frames kept of a stack.
     pub depth_max: usize,
 }
 
-/// What a collection made of an object.
+/// The state of an object after a collection's marking.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectState {
     /// Marked: it survives this collection.
     pub alive: bool,
     /// Promoted to the old generation.
     pub old: bool,
-    /// Its size now, as far as it is known; 0 = unchanged. Also taken of an
-    /// object about to be freed.
+    /// Its size now, also of an object about to be freed; 0 = unchanged or unknown.
     pub bytes: usize,
     /// Its class now; 0 = unchanged.
     pub class: usize,
 }
 
-/// Which collection it was.
+/// Minor or major collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CollectionKind {
@@ -94,7 +89,7 @@ pub struct Frame {
     pub line: u32,
 }
 
-/// What was counted besides the sites.
+/// Counters of samples and collections.
 #[derive(Clone, Copy, Default)]
 struct SampleCounts {
     samples: u64,
@@ -136,9 +131,8 @@ impl Profile {
         }
     }
 
-    /// An object was allocated. `kind` is Ruby's number of its type, `frames`
-    /// the stack, innermost first, as pairs of frame and line; `weight` is how
-    /// many objects this sample stands for.
+    /// Records an allocated object, which stands for `weight` objects. `kind` is Ruby's
+    /// number of its type, `frames` the stack as pairs of frame and line, innermost first.
     pub fn sample(
         &mut self,
         object: usize,
@@ -160,17 +154,20 @@ impl Profile {
         self.live.follow(sample, &mut self.random);
     }
 
-    /// A collection has marked what lives and has not swept yet. Asks `look` of
-    /// every object followed; those not alive count as freed and are forgotten,
-    /// the others are one collection older.
-    pub fn after_mark(&mut self, kind: CollectionKind, mut look: impl FnMut(usize) -> ObjectState) {
+    /// Updates all followed objects after a collection has marked and before it
+    /// sweeps: dead ones count as freed and are dropped, the others age by one.
+    pub fn after_mark(
+        &mut self,
+        kind: CollectionKind,
+        mut state_of: impl FnMut(usize) -> ObjectState,
+    ) {
         let mut collected = CollectionRecord::of(kind, unix_s());
         collected.allocated = std::mem::take(&mut self.counts.since);
         collected.followed = self.live.samples.len() as u64;
         let sites = &mut self.sites;
         self.live.samples.retain_mut(|sample| {
-            let state = look(sample.object);
-            sites.settle(sample, &state, &mut collected)
+            let state = state_of(sample.object);
+            sites.update(sample, &state, &mut collected)
         });
         self.live.relax();
         let counter = match kind {
@@ -182,8 +179,7 @@ impl Profile {
         self.recent.push(collected);
     }
 
-    /// Objects were moved by a compaction: asks `new_address` of every object,
-    /// frame and class (which may answer the same address).
+    /// Updates the addresses of all objects, frames and classes after a compaction.
     pub fn relocate(&mut self, mut new_address: impl FnMut(usize) -> usize) {
         for sample in &mut self.live.samples {
             sample.object = new_address(sample.object);
@@ -192,19 +188,19 @@ impl Profile {
         self.sites.relocate(&mut new_address);
     }
 
-    /// Visits the frames and classes referred to. They must stay alive, or their
-    /// addresses would come to name something else.
+    /// Visits the frames and classes referred to. They must be kept alive, or their
+    /// addresses would be reused.
     pub fn roots(&self, mut visit: impl FnMut(usize)) {
         self.stacks.frame_ids().for_each(&mut visit);
         self.sites.class_ids().for_each(&mut visit);
     }
 
-    /// Frames that have no name yet. To be named before anything is moved.
+    /// Frames that have no name yet. Name them before the next compaction.
     pub fn unnamed_frames(&self) -> Vec<usize> {
         self.stacks.unnamed()
     }
 
-    /// Names a frame; one that is not referred to is passed over.
+    /// Names a frame; an unknown one is ignored.
     pub fn name_frame(&mut self, id: usize, frame: Frame) {
         self.stacks.name(id, frame);
     }
@@ -214,12 +210,12 @@ impl Profile {
         self.sites.unnamed()
     }
 
-    /// Names a class; one that is not referred to is passed over.
+    /// Names a class; an unknown one is ignored.
     pub fn name_class(&mut self, id: usize, name: String) {
         self.sites.name(id, name);
     }
 
-    /// How many samples of living objects are followed now.
+    /// The number of objects followed now.
     pub fn followed(&self) -> usize {
         self.live.samples.len()
     }
@@ -229,13 +225,12 @@ impl Profile {
         self.counts.samples
     }
 
-    /// Memory this profile takes itself, in bytes, about.
+    /// Approximate memory of this profile, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.stacks.memory_bytes() + self.sites.memory_bytes() + self.live.memory_bytes()
     }
 
-    /// What is known up to now. Frames and classes without a name are called by
-    /// what is known of them.
+    /// The report up to now.
     pub fn report(&self, mut about: SourceInfo) -> Report {
         let gvl = about.gvl.take();
         let stacks = self.stacks.stacks();
@@ -266,7 +261,7 @@ impl Profile {
             gvl,
             ..Report::default()
         };
-        // Names may repeat (a file loaded twice, an anonymous class): merging joins them.
+        // Names may repeat (a file loaded twice, anonymous classes): merging joins these rows.
         Report::merge(vec![raw])
     }
 }

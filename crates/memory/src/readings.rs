@@ -1,10 +1,8 @@
-//! What processes and their containers use, as the kernel tells it.
+//! The kernel's figures about the memory of processes and their containers.
 //!
-//! Every reading takes the root under which `/proc` and `/sys` lie, so that a
-//! test can give it a tree of its own; [`ROOT`] is the real one. A reading
-//! that cannot be had is `None`: the process has gone, the kernel is too old
-//! for the file or does not show it to us. None of them is an error to the
-//! one who asks; it goes by what it can see.
+//! Each function takes the root of `/proc` and `/sys`, which is [`ROOT`] outside of
+//! tests. It returns `None` when the figure cannot be read: the process has ended, or
+//! the kernel is too old for the file or denies it.
 
 mod cgroup;
 mod process;
@@ -14,7 +12,7 @@ use std::path::Path;
 pub use cgroup::{Cgroup, CgroupVersion};
 pub use process::{resident, ProcessMemory};
 
-/// Where `/proc` and `/sys` are, outside of tests.
+/// The root of `/proc` and `/sys`.
 pub const ROOT: &str = "/";
 
 /// The machine's memory in bytes.
@@ -42,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_its_unit_or_too_large_is_no_reading() {
+    fn a_number_without_its_unit_or_too_large_is_ignored() {
         assert_eq!(kilobytes("MemTotal: 12\n", "MemTotal"), None);
         assert_eq!(kilobytes("MemTotal: 18446744073709551615 kB\n", "MemTotal"), None);
     }

@@ -1,4 +1,4 @@
-//! One keep-alive connection that carries one request at a time.
+//! A keep-alive connection that carries one request at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -6,14 +6,14 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use crate::response_parser::{ParseProgress, ResponseParser};
 
-/// A request on its way, and when it was due.
+/// A request and when it is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledRequest {
-    /// Its place in the schedule.
+    /// Its number in the schedule.
     pub number: u64,
     /// Nanoseconds from the start of the schedule.
     pub due_ns: u64,
-    /// Whether it was sent before, on a connection that the server had closed.
+    /// Whether it was sent before on a connection that the server had closed.
     pub resent: bool,
 }
 
@@ -26,18 +26,18 @@ pub enum RequestFailure {
     Write,
     /// Reading the response failed, or it ended too early.
     Read,
-    /// What came is not a response.
+    /// The bytes received are not a response.
     Protocol,
-    /// No response within the limit.
+    /// There was no response within the limit.
     Timeout,
-    /// It never got a connection within the limit.
+    /// There was no free connection within the limit.
     Unsent,
-    /// A response, but with this status.
+    /// The response has this status.
     Status(u16),
 }
 
 impl RequestFailure {
-    /// A word for the report.
+    /// Its name in the report.
     pub fn name(&self) -> String {
         match self {
             RequestFailure::Status(code) => format!("status_{code}"),
@@ -46,19 +46,19 @@ impl RequestFailure {
     }
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEvent {
-    /// Nothing that matters.
+    /// Nothing of interest.
     Nothing,
-    /// The request has its response.
+    /// The response is complete.
     Responded {
         /// Its status code.
         status: u16,
         /// Whether another request can follow.
         keep_alive: bool,
     },
-    /// The connection is of no more use. The request, if there is one, failed.
+    /// The connection is closed. Its request, if there is one, failed.
     Closed(RequestFailure),
 }
 
@@ -67,17 +67,17 @@ pub enum ConnectionEvent {
 pub struct ClientConnection {
     stream: TcpStream,
     connected: bool,
-    /// Bytes of the request that are written.
+    /// Bytes of the request written so far.
     sent: usize,
     request: Option<ScheduledRequest>,
     parser: ResponseParser,
-    /// Answers that came on it.
+    /// Responses received on it.
     served: u64,
 }
 
 impl ClientConnection {
-    /// Begins to connect. Does not wait: with a full backlog that would take
-    /// a second, and the schedule goes on.
+    /// Begins to connect and does not wait: with a full backlog that would take
+    /// a second, and delay the schedule.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -116,13 +116,13 @@ impl ClientConnection {
         self.stream.as_raw_fd()
     }
 
-    /// What it is busy with.
+    /// The request in progress.
     pub fn request(&self) -> Option<ScheduledRequest> {
         self.request
     }
 
-    /// Whether a failure may come of the server having closed an idle
-    /// connection just as a request was sent on it (RFC 9112 section 9.3.1:
+    /// Whether a failure may mean that the server closed the idle
+    /// connection just as the request was sent (RFC 9112 section 9.3.1:
     /// such a request may be sent again).
     pub fn raced(&self) -> bool {
         self.served > 0 && self.parser.untouched()
@@ -137,7 +137,7 @@ impl ClientConnection {
         self.write(bytes)
     }
 
-    /// Looks what has come, using `scratch` to read into.
+    /// Reads what has arrived, using `scratch` as the buffer.
     pub fn poll(&mut self, bytes: &[u8], scratch: &mut [u8]) -> ConnectionEvent {
         if !self.connected {
             match self.stream.take_error() {
@@ -169,7 +169,7 @@ impl ClientConnection {
             match self.stream.read(scratch) {
                 Ok(0) => return self.closed(),
                 Ok(count) => match self.take(&scratch[..count]) {
-                    // Until the socket is empty: an edge that has been told does not come again.
+                    // Read until the socket is empty: an edge is reported once.
                     ConnectionEvent::Nothing => {}
                     event => return event,
                 },
@@ -207,7 +207,7 @@ impl ClientConnection {
         ConnectionEvent::Responded { status, keep_alive }
     }
 
-    /// Takes the request off, once it has its response or none will come.
+    /// Removes the request after its response or its failure.
     pub fn release(&mut self) -> Option<ScheduledRequest> {
         self.request.take()
     }

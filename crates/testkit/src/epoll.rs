@@ -1,9 +1,9 @@
-//! Waiting for many sockets at once: epoll(7), edge-triggered.
+//! Waits for many sockets at once with edge-triggered epoll(7).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Most events taken from the kernel at once.
+/// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
 
 /// An epoll instance.
@@ -25,7 +25,7 @@ impl Epoll {
     }
 
     /// Reports `token` whenever the socket becomes readable, writable or is
-    /// closed, until it is dropped. Registered once: no call per request.
+    /// closed, until it is dropped. No further call per request is needed.
     ///
     /// # Errors
     /// An error of the kernel.
@@ -38,7 +38,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Waits at most `timeout_ns` and appends the tokens that have something.
+    /// Waits at most `timeout_ns` and appends the tokens with events.
     ///
     /// # Errors
     /// An error of the kernel; a signal is not one.
@@ -47,7 +47,7 @@ impl Epoll {
             tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
         };
-        // Nanoseconds instead of epoll_wait's milliseconds. By its number, for
+        // Has nanoseconds instead of epoll_wait's milliseconds. Called by its number, for
         // systems whose C library has no wrapper.
         // SAFETY: `events` and `timeout` outlive the call, and no signal mask is given.
         let count = unsafe {
@@ -72,9 +72,9 @@ impl Epoll {
     }
 }
 
-/// Timers of this thread fire when they are due, not up to 50 µs later.
+/// Makes timers of this thread fire when they are due, not up to 50 µs later.
 pub fn set_precise_timers() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number; when it fails, timers are late as before.
+    // SAFETY: PR_SET_TIMERSLACK takes a number; if it fails, timers stay late.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize) };
 }
 

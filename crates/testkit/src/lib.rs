@@ -1,13 +1,13 @@
-//! Tools of the tests and benchmarks: an open-loop load generator.
+//! An open-loop load generator for tests and benchmarks.
 //!
-//! A closed-loop generator sends the next request when the response to the last
-//! one has come. While a server stands still nothing is sent, so the requests
-//! that would have met the pause are never counted ("coordinated omission").
-//! Here every request has its moment on a [`schedule::Schedule`], whatever the//! answers do, and its latency counts from that moment, also while it waits
+//! A closed-loop generator sends the next request after the response to the previous
+//! one. While the server is stopped nothing is sent, so the requests
+//! that would have been delayed are never counted ("coordinated omission").
+//! Here every request has its time on a [`schedule::Schedule`], independent of//! responses, and its latency counts from then, also while it waits
 //! for a free connection.
 //!
 //! [`load_run::LoadRun`] runs one constant rate against one server on this machine and
-//! gives a [`load_report::LoadReport`]; `open-loop` is the program around it.
+//! returns a [`load_report::LoadReport`]; `open-loop` is its program.
 //!
 //! ```
 //! use chaton_testkit::schedule::Schedule;

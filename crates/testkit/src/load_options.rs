@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::load_run::LoadPlan;
 use crate::server_address::ServerAddress;
 
-/// How to use it.
+/// The help text.
 pub const HELP: &str = "\
 open-loop --url http://127.0.0.1:PORT/PATH --rate N [options]
 
@@ -23,17 +23,17 @@ from the moment a request was due.
   --json                 print one JSON object for each rate, each on its line
 ";
 
-/// What was asked for.
+/// Parsed options.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// One for each rate.
+    /// One plan for each rate.
     pub plans: Vec<LoadPlan>,
-    /// Whether the response is for programs.
+    /// Whether the report is JSON.
     pub json: bool,
 }
 
 impl LoadOptions {
-    /// From the words after the program's name. `None`: help is wanted.
+    /// Parses the words after the program's name; `None` if help is wanted.
     ///
     /// # Errors
     /// A sentence that names the option.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_option() {
         let url = "--url http://127.0.0.1:80/";
         for (line, named) in [
             ("--rate 1".to_string(), "--url"),

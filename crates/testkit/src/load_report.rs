@@ -1,4 +1,4 @@
-//! What came of one rate.
+//! The report of one rate.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 
 use crate::client_connection::{RequestFailure, ScheduledRequest};
 
-/// Latencies are kept in microseconds up to an hour, to three digits.
+/// Latencies are kept in microseconds up to an hour, with three digits.
 const MICROSECONDS_MAX: u64 = 3_600_000_000;
 const DIGITS: u8 = 3;
 
@@ -20,11 +20,11 @@ pub struct LoadReport {
     window_ns: (u64, u64),
     offered: u64,
     answered: u64,
-    /// Answered, but not before the window had ended.
+    /// Answered after the window had ended.
     late: u64,
     failures: BTreeMap<RequestFailure, u64>,
     latencies: Histogram<u64>,
-    /// How far behind its schedule the generator itself was.
+    /// How far the generator itself was behind its schedule.
     lags: Histogram<u64>,
     connections_peak: usize,
     waiting_peak: usize,
@@ -58,7 +58,7 @@ impl LoadReport {
         request.due_ns >= self.window_ns.0
     }
 
-    /// A request was due, and the generator came to it at `now_ns`.
+    /// Counts a due request that the generator handled at `now_ns`.
     pub fn offered(&mut self, request: ScheduledRequest, now_ns: u64) {
         if self.counts(request) {
             self.offered += 1;
@@ -66,7 +66,7 @@ impl LoadReport {
         }
     }
 
-    /// Its response is complete.
+    /// Counts a complete response.
     pub fn answered(&mut self, request: ScheduledRequest, status: u16, now_ns: u64) {
         if !(200..400).contains(&status) {
             return self.failed(request, RequestFailure::Status(status), now_ns);
@@ -78,9 +78,9 @@ impl LoadReport {
         }
     }
 
-    /// It will have no response. What took too long enters the latencies with
-    /// the time that was waited, which is less than it would have taken;
-    /// without, a server that answers nobody would look fast.
+    /// Counts a request without a response. A timeout enters the latencies with
+    /// the time waited, which is less than the response would have taken;
+    /// otherwise a server that never responds would look fast.
     pub fn failed(&mut self, request: ScheduledRequest, failure: RequestFailure, now_ns: u64) {
         if !self.counts(request) {
             return;
@@ -91,12 +91,12 @@ impl LoadReport {
         }
     }
 
-    /// It was sent once more, on another connection.
+    /// Counts a request that was sent again on another connection.
     pub fn resent(&mut self, request: ScheduledRequest) {
         self.resent += u64::from(self.counts(request));
     }
 
-    /// So many connections are open, and so many requests wait for one.
+    /// Records the open connections and the requests that wait for one.
     pub fn pressure(&mut self, connections: usize, waiting: usize) {
         self.connections_peak = self.connections_peak.max(connections);
         self.waiting_peak = self.waiting_peak.max(waiting);
@@ -107,17 +107,17 @@ impl LoadReport {
         self.offered
     }
 
-    /// Those with a good response.
+    /// Requests with a good response.
     pub fn answered_count(&self) -> u64 {
         self.answered
     }
 
-    /// Those with none, or with an error.
+    /// Requests without a response or with an error.
     pub fn failed_count(&self) -> u64 {
         self.failures.values().sum()
     }
 
-    /// Of the offered, those that had no response when the window ended.
+    /// Requests without a response when the window ended.
     pub fn late_count(&self) -> u64 {
         let never = |failure: &RequestFailure| {
             matches!(failure, RequestFailure::Timeout | RequestFailure::Unsent)
@@ -126,12 +126,12 @@ impl LoadReport {
             + self.failures.iter().filter(|(kind, _)| never(kind)).map(|(_, n)| n).sum::<u64>()
     }
 
-    /// Milliseconds that this share of requests did not exceed.
+    /// The latency (ms) that this share of requests did not exceed.
     pub fn latency_ms(&self, share: f64) -> f64 {
         self.latencies.value_at_quantile(share) as f64 / 1000.0
     }
 
-    /// All of it.
+    /// The whole report.
     pub fn to_json(&self) -> Value {
         let errors: BTreeMap<String, u64> =
             self.failures.iter().map(|(kind, count)| (kind.name(), *count)).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_end_is_late_but_answered() {
+    fn a_response_after_the_end_is_late_but_answered() {
         let mut report = LoadReport::new(10.0, (0, 1_000_000_000));
         report.answered(due(10), 200, 1_000_000_001);
         report.failed(due(20), RequestFailure::Timeout, 4_000_000_020);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_answer() {
+    fn an_error_status_is_a_failure() {
         let mut report = LoadReport::new(10.0, (0, 1_000_000_000));
         report.answered(due(10), 503, 20);
         report.answered(due(10), 302, 20);

@@ -1,4 +1,4 @@
-//! One constant rate against one server.
+//! A run of one constant rate against one server.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,46 +12,46 @@ use crate::load_report::LoadReport;
 use crate::schedule::Schedule;
 use crate::server_address::ServerAddress;
 
-/// How often requests are looked through for those that wait too long.
+/// How often requests are checked for timeouts.
 const EXPIRY_EVERY_NS: u64 = 50_000_000;
-/// Responses are read in pieces of this size.
+/// The size of the read buffer.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// What to do.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
-    /// Whom to ask.
+    /// The server.
     pub server: ServerAddress,
     /// Requests a second.
     pub rate: f64,
-    /// How long requests count.
+    /// How long requests are measured.
     pub seconds: f64,
-    /// How long requests are sent before that, at the same rate.
+    /// How long requests are sent before that at the same rate.
     pub warmup_s: f64,
-    /// Most connections at a time; past them requests wait, and their time
-    /// runs.
+    /// Connections at a time; further requests wait, which counts as
+    /// latency.
     pub connections_max: usize,
-    /// A request that has no response so long after it was due has failed.
+    /// A request without a response for so long after it was due has failed.
     pub timeout: Duration,
 }
 
 struct ConnectionSlot {
-    /// Tells an event of this connection from one of its predecessor's.
+    /// Distinguishes events of this connection from those of its predecessor in the slot.
     generation: u32,
     connection: Option<ClientConnection>,
 }
 
-/// A run. One thread: it shares the machine with the server.
+/// A run, on one thread because it shares the machine with the server.
 pub struct LoadRun<'a> {
     plan: &'a LoadPlan,
     poll: Epoll,
     slots: Vec<ConnectionSlot>,
-    /// Connections without a request. The last one used is used next, so that
-    /// there are no more of them than needed.
+    /// Idle connections. The last one used is used next, so that
+    /// no more are open than needed.
     idle: Vec<usize>,
     /// Slots without a connection.
     vacant: Vec<usize>,
-    /// Requests that are due and have no connection yet.
+    /// Due requests without a connection.
     waiting: VecDeque<ScheduledRequest>,
     report: LoadReport,
     start: Instant,
@@ -59,12 +59,12 @@ pub struct LoadRun<'a> {
 }
 
 impl<'a> LoadRun<'a> {
-    /// Runs the plan to its end: the schedule, and then until everything has
-    /// its response or has waited too long.
+    /// Runs the whole schedule, and then until every request has
+    /// its response or has timed out.
     ///
     /// # Errors
-    /// When the plan has no requests, or the kernel offers no epoll. What goes
-    /// wrong with a request is in the report.
+    /// When the plan has no requests, or the kernel has no epoll. Failed
+    /// requests are in the report.
     pub fn run(plan: &'a LoadPlan) -> io::Result<LoadReport> {
         let refused = || io::Error::new(io::ErrorKind::InvalidInput, "not a single request is due");
         let schedule =
@@ -134,7 +134,7 @@ impl<'a> LoadRun<'a> {
         self.report.pressure(self.slots.len() - self.vacant.len(), self.waiting.len());
     }
 
-    /// Gives connections to those that wait, the oldest first.
+    /// Assigns connections to waiting requests, the oldest first.
     fn dispatch(&mut self) {
         while !self.waiting.is_empty() {
             let Some(index) = self.idle.pop().or_else(|| self.open()) else { return };
@@ -146,7 +146,7 @@ impl<'a> LoadRun<'a> {
         }
     }
 
-    /// A further connection, if there may be one.
+    /// Opens another connection if the limit allows it.
     fn open(&mut self) -> Option<usize> {
         if self.vacant.is_empty() && self.slots.len() >= self.plan.connections_max {
             return None;
@@ -154,7 +154,8 @@ impl<'a> LoadRun<'a> {
         match self.connect() {
             Ok(index) => Some(index),
             Err(_) => {
-                // Nobody listens, or descriptors have run out: that is the                // oldest request's bad luck, and the next one tries again.
+                // The server does not listen, or descriptors have run out: the oldest
+                // request fails, and the next one tries again.
                 let now_ns = self.now_ns();
                 if let Some(request) = self.waiting.pop_front() {
                     self.report.failed(request, RequestFailure::Connect, now_ns);
@@ -212,7 +213,7 @@ impl<'a> LoadRun<'a> {
         }
     }
 
-    /// The connection is of no more use.
+    /// Closes a connection after a failure.
     fn lose(&mut self, index: usize, failure: RequestFailure) {
         let Some(connection) = self.slots[index].connection.as_mut() else { return };
         let raced =
@@ -249,7 +250,7 @@ impl<'a> LoadRun<'a> {
         for index in 0..self.slots.len() {
             let connection = self.slots[index].connection.as_mut();
             let Some(request) = connection.and_then(|c| c.request()).filter(old) else { continue };
-            // Its response may still come, so the connection cannot be used again.
+            // Its response may still arrive, so the connection cannot be reused.
             self.close(index);
             self.report.failed(request, RequestFailure::Timeout, now_ns);
         }

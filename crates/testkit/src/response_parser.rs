@@ -1,21 +1,21 @@
-//! Finding the end of a response, RFC 9112 section 6.3.
+//! Finds the end of a response (RFC 9112 section 6.3).
 
-/// Longest head of a response, and longest line between chunks.
+/// Bound of a response's head, and of a line between chunks.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// What is known after some bytes.
+/// The state of the response after some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseProgress {
-    /// The answer goes on.
+    /// The response is incomplete.
     Partial,
-    /// It has ended; `keep_alive`: the connection can carry another request.
+    /// The response is complete.
     Complete {
         /// The status code.
         status: u16,
         /// Whether the server keeps the connection.
         keep_alive: bool,
     },
-    /// This is not a response that can be read.
+    /// The bytes are not a valid response.
     Invalid,
 }
 
@@ -24,18 +24,18 @@ enum State {
     Head,
     Fixed(u64),
     ChunkSize,
-    /// So many bytes are left of a chunk and the line end behind it.
+    /// Remaining bytes of a chunk and its line end.
     ChunkData(u64),
     Trailer,
     UntilClose,
 }
 
-/// Reads one answer in pieces, however they are cut. Bodies are counted, not
+/// Parses one response from pieces of any size. Bodies are counted, not
 /// kept.
 #[derive(Debug)]
 pub struct ResponseParser {
     state: State,
-    /// The head, or a line between chunks, so far.
+    /// The head or a line between chunks so far.
     text: Vec<u8>,
     status: u16,
     keep_alive: bool,
@@ -48,24 +48,24 @@ impl Default for ResponseParser {
 }
 
 impl ResponseParser {
-    /// A response of which nothing has come.
+    /// A parser before the first byte.
     pub fn new() -> Self {
         let text = Vec::with_capacity(512);
         Self { state: State::Head, text, status: 0, keep_alive: true }
     }
 
-    /// Begins with the next one, in the same memory.
+    /// Begins with the next response, in the same memory.
     pub fn reset(&mut self) {
         self.state = State::Head;
         self.text.clear();
     }
 
-    /// Whether nothing of it has come yet.
+    /// Whether no byte has arrived yet.
     pub fn untouched(&self) -> bool {
         self.state == State::Head && self.text.is_empty()
     }
 
-    /// Takes the next bytes.
+    /// Parses the next bytes.
     pub fn feed(&mut self, mut bytes: &[u8]) -> ParseProgress {
         while !bytes.is_empty() {
             let taken = match self.state {
@@ -84,7 +84,7 @@ impl ResponseParser {
             bytes = &bytes[taken..];
             match self.advance() {
                 ParseProgress::Partial => {}
-                // Nobody asked for more than one answer.
+                // One request has one response.
                 ParseProgress::Complete { .. } if !bytes.is_empty() => {
                     return ParseProgress::Invalid
                 }
@@ -94,7 +94,7 @@ impl ResponseParser {
         ParseProgress::Partial
     }
 
-    /// The server closed the connection.
+    /// The result when the server closes the connection.
     pub fn closed(&self) -> ParseProgress {
         match self.state {
             State::UntilClose => ParseProgress::Complete { status: self.status, keep_alive: false },
@@ -108,11 +108,11 @@ impl ResponseParser {
         taken as usize
     }
 
-    /// Appends up to and with `end`; `None` while that has not come.
+    /// Appends bytes up to and including `end`; `None` while it is missing.
     fn collect(&mut self, bytes: &[u8], end: &[u8]) -> Option<usize> {
         let before = self.text.len();
         self.text.extend_from_slice(bytes);
-        // The end may have been cut in two.
+        // The end may be split between two pieces.
         let from = before.saturating_sub(end.len() - 1);
         let at = self.text[from..].windows(end.len()).position(|window| window == end)?;
         let length = from + at + end.len();
@@ -128,7 +128,7 @@ impl ResponseParser {
         }
     }
 
-    /// What follows once a state has all it needs.
+    /// Moves on from a state whose bytes are complete.
     fn advance(&mut self) -> ParseProgress {
         let complete = ParseProgress::Complete { status: self.status, keep_alive: self.keep_alive };
         match self.state {
@@ -182,7 +182,7 @@ impl ResponseParser {
                 state = State::ChunkSize;
             }
         }
-        // An interim answer is followed by the real one.
+        // An interim response is followed by the final one.
         Some(match self.status {
             100..=199 => State::Head,
             204 | 304 => State::Fixed(0),
@@ -202,7 +202,7 @@ mod tests {
 
     const KEPT: ParseProgress = ParseProgress::Complete { status: 200, keep_alive: true };
 
-    /// The same in one piece, and cut at every place.
+    /// Parses the text in one piece, and split at every position.
     fn in_all_ways(text: &str) -> ParseProgress {
         let whole = ResponseParser::new().feed(text.as_bytes());
         for cut in 1..text.len() {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_where_its_length_says() {
+    fn a_response_ends_after_its_content_length() {
         assert_eq!(in_all_ways("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), KEPT);
         assert_eq!(in_all_ways("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), KEPT);
         let none = ParseProgress::Complete { status: 204, keep_alive: true };
@@ -226,21 +226,21 @@ mod tests {
     }
 
     #[test]
-    fn ends_with_the_last_chunk() {
+    fn a_chunked_response_ends_with_the_last_chunk() {
         let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(in_all_ways(&format!("{head}5\r\nhello\r\n1;x=y\r\n!\r\n0\r\n\r\n")), KEPT);
         assert_eq!(in_all_ways(&format!("{head}0\r\nX-Sum: 1\r\n\r\n")), KEPT);
     }
 
     #[test]
-    fn an_interim_answer_is_not_the_end() {
+    fn an_interim_response_is_not_the_end() {
         let text = "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\n\
                     Content-Length: 1\r\n\r\nx";
         assert_eq!(in_all_ways(text), KEPT);
     }
 
     #[test]
-    fn says_whether_the_connection_stays() {
+    fn the_result_tells_whether_the_connection_stays_open() {
         let text = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
         assert_eq!(in_all_ways(text), ParseProgress::Complete { status: 200, keep_alive: false });
         let mut answer = ResponseParser::new();
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn two_answers_to_one_request_are_invalid() {
+    fn two_responses_to_one_request_are_invalid() {
         let text = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1 200 OK";
         assert_eq!(ResponseParser::new().feed(text.as_bytes()), ParseProgress::Invalid);
         assert_eq!(ResponseParser::new().feed(b"SSH-2.0-x\r\n\r\n"), ParseProgress::Invalid);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn is_used_again() {
+    fn a_parser_can_be_reused() {
         let mut answer = ResponseParser::new();
         assert!(answer.untouched());
         assert_eq!(answer.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"), KEPT);

@@ -1,8 +1,8 @@
-//! Whom the load is for.
+//! The server under load.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// A server on this machine, and what is asked of it.
+/// A server on this machine, and the request to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {
     address: SocketAddrV4,
@@ -10,11 +10,11 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
-    /// From `http://127.0.0.1:PORT/PATH`; `localhost` is the same host.
+    /// Parses `http://127.0.0.1:PORT/PATH` or the same with `localhost`.
     ///
     /// # Errors
-    /// A sentence, when it is not such a URL. Other machines are refused: a
-    /// generator that never slows down must not be pointed at them by mistake.
+    /// A sentence if it is not such a URL. Other machines are refused: a
+    /// generator that never slows down must not hit them by mistake.
     pub fn parse(url: &str) -> Result<Self, String> {
         let rest = url
             .strip_prefix("http://")
@@ -35,7 +35,7 @@ impl ServerAddress {
         Ok(Self { address: SocketAddrV4::new(ip, port), request })
     }
 
-    /// Where it listens.
+    /// The address.
     pub fn address(&self) -> SocketAddrV4 {
         self.address
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_host_port_and_path() {
+    fn host_port_and_path_are_parsed() {
         let target = ServerAddress::parse("http://localhost:9292/notes?page=2").unwrap();
         assert_eq!(target.address().to_string(), "127.0.0.1:9292");
         let text = String::from_utf8(target.request().to_vec()).unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_other_machines() {
+    fn other_machines_are_refused() {
         for url in ["http://10.0.0.1:80/", "http://example.org/", "https://127.0.0.1/"] {
             assert!(ServerAddress::parse(url).is_err(), "{url}");
         }

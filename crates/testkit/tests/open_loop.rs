@@ -1,4 +1,4 @@
-//! The generator against small servers that misbehave in known ways.
+//! Runs the generator against small servers with known faults.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,8 +14,8 @@ use chaton_testkit::server_address::ServerAddress;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const LAST_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
 
-/// A server with a thread for each connection; `serve` is given each request's
-/// number. Its threads end with the test's process.
+/// A server with a thread for each connection; `serve` gets the number of each
+/// request. Its threads end with the test process.
 fn server(serve: impl Fn(u64, &mut TcpStream) -> bool + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -63,7 +63,7 @@ fn run(plan: &LoadPlan) -> LoadReport {
 }
 
 #[test]
-fn everything_offered_is_answered() {
+fn all_requests_are_answered() {
     let port = server(|_, stream| stream.write_all(ANSWER).is_ok());
     let report = run(&plan(port, 500.0, 0.5));
     assert_eq!(
@@ -72,11 +72,11 @@ fn everything_offered_is_answered() {
     );
 }
 
-/// One pause of a second for everybody. A generator that waits for answers
-/// would count one slow request for each connection; here each request that
-/// was due during the pause has waited for the rest of it.
+/// The server pauses for a second. A closed-loop generator
+/// would count one slow request per connection; here each request that
+/// was due during the pause has waited until its end.
 #[test]
-fn a_pause_of_the_server_is_seen_by_all_who_were_due() {
+fn a_pause_of_the_server_delays_all_requests_due_during_it() {
     let pause = std::sync::Mutex::new(());
     let port = server(move |number, stream| {
         let held = pause.lock().unwrap();
@@ -98,7 +98,7 @@ fn a_pause_of_the_server_is_seen_by_all_who_were_due() {
 }
 
 #[test]
-fn who_never_answers_is_reported_with_the_time_that_was_waited() {
+fn timeouts_enter_the_latencies_with_the_time_waited() {
     let port = server(|_, _| true);
     let mut plan = plan(port, 100.0, 0.2);
     plan.connections_max = 4;

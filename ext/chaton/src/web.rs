@@ -1,4 +1,4 @@
-//! The web engine's side of the boundary.
+//! Ruby bindings of the web engine.
 
 pub mod engine;
 pub mod env_builder;

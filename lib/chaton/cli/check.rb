@@ -18,19 +18,20 @@ module Chaton
         require_rackup(plan)
         enter(plan)
         # Like the server, before the application is loaded.
-        provision = Memory::Provision.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
+        launch_settings = Memory::LaunchSettings.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
-        show(with_database(plan), provision)
+        show(with_database(plan), launch_settings)
         0
       end
 
       private
 
-      def show(plan, provision)
-        return @out.puts(PlanReport.new(plan), MemoryReport.new(plan, provision)) unless @arguments.switch?("--json")
+      def show(plan, launch_settings)
+        reports = [PlanReport.new(plan), MemoryReport.new(plan, launch_settings)]
+        return @out.puts(*reports) unless @arguments.switch?("--json")
 
         refusal = Memory::Launch.refusal(plan)
-        @out.puts JSON.pretty_generate({ **plan.to_h, launch: { refusal: refusal, **provision.to_h } })
+        @out.puts JSON.pretty_generate({ **plan.to_h, launch: { refusal: refusal, **launch_settings.to_h } })
       end
 
       def load_code(plan)

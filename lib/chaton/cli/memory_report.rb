@@ -6,9 +6,9 @@ module Chaton
   class CLI
     # Prints the allocator and heap settings with which a server would start, and why.
     class MemoryReport
-      def initialize(plan, provision)
+      def initialize(plan, launch_settings)
         @plan = plan
-        @provision = provision
+        @launch_settings = launch_settings
       end
 
       def to_s = "\nMemory at the start\n#{[*refusal, *allocator, *heap].map { |line| "  #{line}\n" }.join}"
@@ -20,18 +20,19 @@ module Chaton
         reason && "none of this is applied: #{reason}"
       end
 
-      def allocator = [@provision.allocator.to_s, *set { |name| !name.match?(Memory::Provision::HEAP) }]
+      def allocator = [@launch_settings.allocator.to_s, *set { |name| !name.match?(Memory::LaunchSettings::HEAP) }]
 
       def heap
-        from = @provision.entry ? "sized by the last start, #{@provision.age} ago" : @provision.problem || "first start"
-        kept = @provision.theirs
-        ["heap: #{from}", *@provision.heap.why.map { |why| "  #{why}" },
-         *set { |name| name.match?(Memory::Provision::HEAP) },
+        settings = @launch_settings
+        from = settings.entry ? "sized by the last start, #{settings.age} ago" : settings.problem || "first start"
+        kept = settings.left_alone
+        ["heap: #{from}", *settings.heap.why.map { |why| "  #{why}" },
+         *set { |name| name.match?(Memory::LaunchSettings::HEAP) },
          *("  left as you set them: #{kept.join(", ")}" unless kept.empty?)]
       end
 
       def set(&wanted)
-        @provision.variables.select { |name, _| wanted.call(name) }.map { |name, value| "  #{name}=#{value}" }
+        @launch_settings.variables.select { |name, _| wanted.call(name) }.map { |name, value| "  #{name}=#{value}" }
       end
     end
   end

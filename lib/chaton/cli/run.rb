@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../memory/program"
-require_relative "../memory/provision"
+require_relative "../memory/launch_settings"
 require_relative "command"
 require_relative "run_summary"
 
@@ -37,11 +37,11 @@ module Chaton
       def run
         command = @arguments.rest
         @arguments.problem("there is no command to run: chaton run -- COMMAND") if command.empty?
-        provision = provide(command)
-        @err.puts "chaton run: #{provision.allocator}" if provision.allocator.missed
-        outcome = Memory::Program.new(command, provision.variables).run
+        launch_settings = provide(command)
+        @err.puts "chaton run: #{launch_settings.allocator}" if launch_settings.allocator.missed
+        outcome = Memory::Program.new(command, launch_settings.variables).run
         keep(outcome)
-        @err.puts RunSummary.new(command, outcome, provision) unless @arguments.switch?("--quiet")
+        @err.puts RunSummary.new(command, outcome, launch_settings) unless @arguments.switch?("--quiet")
         outcome.exit_code
       rescue Errno::ENOENT
         refused(command, "there is no such command", NOT_FOUND)
@@ -57,7 +57,7 @@ module Chaton
         @cache = Memory::HeapCache.new(root: Dir.pwd, work: "run-#{self.class.name_of(command)}")
         env = ENV.to_h
         allocator = Memory::Allocator.new(settings.allocator, env: env, background: true, mapped: [])
-        Memory::Provision.new(settings, cache: @cache, env: env, allocator: allocator)
+        Memory::LaunchSettings.new(settings, cache: @cache, env: env, allocator: allocator)
       end
 
       def settings_given

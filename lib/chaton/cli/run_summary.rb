@@ -7,15 +7,15 @@ module Chaton
     # The summary of a program that `chaton run` has run.
     class RunSummary
       # @param command [Array<String>]
-      def initialize(command, outcome, provision)
+      def initialize(command, outcome, launch_settings)
         @command = command
         @outcome = outcome
-        @provision = provision
+        @launch_settings = launch_settings
       end
 
       def to_s
         ["chaton run: #{@command.first} ended with #{@outcome.ending}", "  #{process}", *("  #{ruby}" if @outcome.ruby),
-         "  #{@provision.allocator}", "  #{heap}"].join("\n")
+         "  #{@launch_settings.allocator}", "  #{heap}"].join("\n")
       end
 
       private
@@ -34,9 +34,9 @@ module Chaton
       end
 
       def heap
-        return "heap: Ruby's own sizes; the next run is sized by this one" unless @provision.entry
+        return "heap: Ruby's own sizes; the next run is sized by this one" unless @launch_settings.entry
 
-        "heap: sized by a run #{@provision.age} ago; #{@provision.heap.why.first}"
+        "heap: sized by a run #{@launch_settings.age} ago; #{@launch_settings.heap.why.first}"
       end
 
       def thousands(number) = Config::Types.thousands(number)

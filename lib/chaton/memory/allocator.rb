@@ -6,24 +6,24 @@ require_relative "preload_check"
 
 module Chaton
   module Memory
-    # Which allocator a process gets, by which variables, and why. Measured: under 25 threads with large payloads
-    # jemalloc with one arena does a fifth more work per CPU second than the C library in half of its memory, and
-    # its memory stays flat; one lock for Ruby code buys little from many arenas.
+    # Chooses the allocator of a process and its environment variables. Measured: with 25 threads and large payloads
+    # jemalloc with one arena does a fifth more work per CPU second than the C library, in half of its memory, and
+    # its memory stays flat. As Ruby code runs under one lock, more arenas gain little.
     class Allocator
-      # For a process that forks: a thread of jemalloc's would not survive it, so workers turn theirs on.
+      # A process that forks has no background thread, which would not survive the fork; workers switch theirs on.
       JEMALLOC = "narenas:1,background_thread:%<background>s,dirty_decay_ms:5000,muzzy_decay_ms:5000"
-      # Give pages back at once. Measured with 2.0 and 25 threads that do nothing but allocate up to 2 MB: half of the
-      # peak and a quarter of what stays, for a third more CPU. The first pair is for 2.1 and later, which ignore or
-      # translate the names before them.
+      # Returns pages to the system at once. Measured with 2.0 and 25 threads that allocate up to 2 MB: half of the peak
+      # and a quarter of the memory that stays, for a third more CPU. The first pair is for 2.1 and later, which ignore
+      # or translate the older names.
       MIMALLOC = { "MIMALLOC_PURGE_DELAY" => "0", "MIMALLOC_ABANDONED_PAGE_PURGE" => "1",
                    "MIMALLOC_RESET_DELAY" => "0", "MIMALLOC_ABANDONED_PAGE_DECOMMIT" => "1" }.freeze
-      # As many as two runnable threads can use.
+      # glibc's arenas: enough for two threads that run at a time.
       ARENAS = "2"
-      # A library of one of these names replaces malloc.
+      # Libraries with these names replace malloc.
       REPLACEMENTS = /lib(?:chaton_)?(jemalloc|mimalloc|tcmalloc|snmalloc|hoard|scudo|rpmalloc)/
 
-      # What was chosen. `env` holds what has to be set, without LD_PRELOAD in front of which `path` belongs;
-      # `missed` is true where something else was asked for.
+      # The chosen allocator. `env` holds the variables to set, without LD_PRELOAD, to which `path` is prepended;
+      # `missed` is true if the configuration asks for another one.
       Choice = Struct.new(:name, :version, :path, :env, :shape, :why, :missed, keyword_init: true) do
         # @return [String] one sentence
         def to_s
@@ -31,8 +31,6 @@ module Chaton
         end
       end
 
-      # What is known of the machine and of this process.
-      #
       # @return [Array<String>] names of allocators that are mapped into this process
       def self.mapped
         File.binread("/proc/self/maps").scan(%r{/[^/\n]*$}).grep(REPLACEMENTS).map { |line| line[REPLACEMENTS, 1] }.uniq
@@ -51,11 +49,10 @@ module Chaton
 
       # @param wanted [Symbol] :auto, :jemalloc, :mimalloc or :system
       # @param env [Hash{String=>String}] as the user set it
-      # @param background [Boolean] whether jemalloc may have its thread from the start: in a process that does not
-      #   fork
+      # @param background [Boolean] whether jemalloc starts its thread at once: for a process that does not fork
       # @param mapped [Array<String>] see {mapped}
       # @param c_library [Symbol] see {c_library}
-      # @param trial [#call] variables → what went wrong, or nil
+      # @param trial [#call] variables → an error text, or nil
       def initialize(wanted, env:, background: false, mapped: Allocator.mapped, c_library: Allocator.c_library,
                      trial: PreloadCheck.method(:failure))
         @wanted = wanted
@@ -74,7 +71,7 @@ module Chaton
 
       private
 
-      # Somebody chose before us.
+      # An allocator that the user has preloaded, or that Ruby is linked with.
       def present
         named = @env["LD_PRELOAD"].to_s[REPLACEMENTS, 1]
         name = named || @mapped.first
@@ -86,7 +83,7 @@ module Chaton
                    missed: ![:auto, name.to_sym].include?(@wanted))
       end
 
-      # The first library that works.
+      # The first library that can be loaded.
       def preloaded
         return if @wanted == :system || @c_library == :other
 
@@ -95,7 +92,7 @@ module Chaton
           reason = library.unfit || @trial.call({ "LD_PRELOAD" => library.path, **variables })
           return of_library(library, variables) unless reason
 
-          @rejected << "#{library.path} is of no use: #{reason}"
+          @rejected << "#{library.path} cannot be used: #{reason}"
         end
         nil
       end
@@ -108,9 +105,9 @@ module Chaton
 
       def reason(library)
         return "the configuration asks for it" unless @wanted == :auto
-        return "it came with Chaton, and no jemalloc of the system's can be used" if library.bundled?
+        return "it came with Chaton, and the system has no usable jemalloc" if library.bundled?
 
-        "it is installed, and is the fastest and smallest for one Ruby lock"
+        "it is installed, and it is the fastest and smallest under one Ruby lock"
       end
 
       def of_the_system
@@ -125,8 +122,8 @@ module Chaton
         return "the configuration asks for it" if @wanted == :system
         return "libraries are preloaded on Linux only" if @c_library == :other
 
-        looked = @env[Library::VARIABLE] ? "in #{@env[Library::VARIABLE]}" : "where the dynamic linker looks"
-        ["there is no usable #{wanted_name} #{looked}", *@rejected].join("; ")
+        place = @env[Library::VARIABLE] ? "in #{@env[Library::VARIABLE]}" : "where the dynamic linker looks"
+        ["there is no usable #{wanted_name} #{place}", *@rejected].join("; ")
       end
 
       def wanted_name = @wanted == :mimalloc ? "mimalloc" : "jemalloc"

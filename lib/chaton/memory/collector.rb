@@ -5,16 +5,16 @@ require_relative "eden"
 
 module Chaton
   module Memory
-    # The memory of one process while it works: collects between units of work, gives free memory back when there is
-    # nothing to do, says what each collection did. What is due when is decided in Rust; `docs/TUNING.md` has the rules.
+    # Collects garbage between units of work, returns free memory to the system when the process is idle, and logs each
+    # collection. Rust decides when; `docs/TUNING.md` has the rules.
     class Collector
-      # Gives forked children back what was taken from Ruby.
+      # Allows Ruby to run full collections in children that the application forks, which have no collector of ours.
       module FullMarksAfterFork
         # @return [Integer] as Process._fork
         def _fork = super.tap { |pid| GC.config(rgengc_allow_full_mark: true) if pid.zero? }
       end
 
-      # The proportional share of shared pages is read from a table of all mappings: not for every line.
+      # The kernel walks all mappings to compute the PSS, so it is not read for every line.
       PSS_EVERY_S = 10.0
 
       # @param plan [Config::Plan]
@@ -26,52 +26,44 @@ module Chaton
         @pss_at_s = -PSS_EVERY_S
       end
 
-      # From its return on, the process's memory is looked after. Call it before work is taken.
+      # Starts collecting. Call it before work is taken.
       #
       # @param native_pool [Native::Pool]
       # @return [self]
       def start(native_pool)
         @eden.grow
-        keep_full_marks_out
+        disable_full_marks
         Native::Memory.background(true)
         @native = Native::Collector.start(native_pool, settings)
         self
       end
 
-      # Writes a line for each collection since the last call; on the support thread, at most once a second.
-      #
-      # @return [void]
+      # Logs a line for each collection since the last call. Called on the support thread, at most once a second.
       def report(*)
         summaries, dropped = @native.summaries
         memory = memory_now
         summaries.each { |summary| @log.info("collection", **summary.compact, **memory) }
         return if dropped == (@dropped || 0)
 
-        @log.warn("collections came faster than their lines could be written", dropped: dropped - (@dropped || 0))
+        @log.warn("collections were not logged because there were too many", dropped: dropped - (@dropped || 0))
         @dropped = dropped
       end
 
-      # Does what was put off until there is nothing else to do; on the support thread.
-      #
-      # @return [void]
+      # Collects and trims as far as that was postponed until the process is idle. Called on the support thread.
       def idle(*)
         @native.idle_work
         report if @settings.summary
       end
 
-      # Ruby has wanted a full collection for long, and no unit of work ended; on the support thread.
-      #
-      # @return [void]
+      # Runs the full collection that Ruby has wanted while no unit of work ended. Called on the support thread.
       def full(*) = @native.full
 
-      # Collects everything and gives free memory back to the operating system.
-      #
-      # @return [void]
+      # Collects everything and returns free memory to the operating system.
       def trim
         before = Native::Memory.resident(Process.pid)
         @native.trim
         after = Native::Memory.resident(Process.pid)
-        @log.info("memory given back", rss_before: before, rss: after)
+        @log.info("memory returned to the system", rss_before: before, rss: after)
       end
 
       # @return [Hash{Symbol=>Object}] figures of collector and allocator; see `chaton status --json`
@@ -85,17 +77,16 @@ module Chaton
           trim_idle_s: @settings.trim_idle_s.to_f }
       end
 
-      # Infinite where Ruby alone decides.
+      # Infinite if Ruby alone decides about full collections.
       def longlife = (@settings.longlife_growth if between?) || Float::INFINITY
 
       def between? = @settings.collect == :between
 
-      # Ruby 3.4 and later can be told to leave them to us.
-      def keep_full_marks_out
+      # Ruby 3.4 and later can leave full collections to us.
+      def disable_full_marks
         return unless GC.respond_to?(:config) && longlife.finite?
 
         GC.config(rgengc_allow_full_mark: false)
-        # What the application forks has no collector of ours.
         Process.singleton_class.prepend(FullMarksAfterFork)
       end
 

@@ -5,11 +5,11 @@ require_relative "heap_reading"
 
 module Chaton
   module Memory
-    # How much may be allocated between two collections in this process, from its settings and from what is alive in it.
+    # The budget of slots and bytes between two collections, from the settings and the live objects of this process.
     class Eden
-      # What malloc may give out between two collections at least: where Ruby's own limit ends.
+      # Bytes of malloc between two collections at least: the upper end of Ruby's own limit.
       MALLOC_BYTES_MIN = 32 << 20
-      # Below this share of the eden that is wanted, the heap is made larger.
+      # If less than this share of eden is free, the heap is grown.
       ENOUGH = 0.6
 
       # @param plan [Config::Plan]
@@ -22,17 +22,14 @@ module Chaton
         @bytes = Heap.shape(RUBY_VERSION, @intent, @reading).eden_bytes
       end
 
-      # @return [Integer] slots that may be filled between two collections; 0: as many as Ruby lets us
+      # @return [Integer] slots that may be filled between two collections; 0: as many as Ruby allows
       def slots_max = @intent.eden == :auto ? 0 : [slots, 1].max
 
-      # @return [Integer] bytes that malloc may give out between two collections
+      # @return [Integer] bytes of malloc between two collections
       def malloc_bytes = @intent.eden == :auto ? [@bytes, MALLOC_BYTES_MIN].max : @bytes
 
-      # Makes the heap as large as it would have been, had it been started with the sizes that are known by now: the
-      # first start, and Ruby 3.2, which has no setting for it. Fills the heap once and lets go of it. Where slots have
-      # several sizes, only those of the smallest are filled.
-      #
-      # @return [void]
+      # Grows the heap to the size it would have with known sizes: at the first start, and with Ruby 3.2, which has no
+      # setting for it. Fills free slots (of the smallest size) once with objects and drops them.
       def grow
         return if @plan.development? || @plan.memory.collect == :off
 
@@ -40,9 +37,9 @@ module Chaton
         return if missing < slots * (1 - ENOUGH)
 
         fill(missing)
-        # Old by now is only what was old before.
+        # The new objects are dead before they become old.
         GC.start
-        @log.debug("the heap was made larger", slots: missing)
+        @log.debug("the heap was grown", slots: missing)
       end
 
       private

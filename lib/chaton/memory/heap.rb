@@ -2,32 +2,32 @@
 
 module Chaton
   module Memory
-    # Compiles settings of intent to the variables of one version of Ruby. Pure: what it is given is all it knows.
+    # Translates the settings of `memory { }` to the variables of one version of Ruby. Pure.
     class Heap
-      # Of live, where nobody says how large eden is: measured, frequent collections are the bill, and an eden several
-      # times as large as what is alive costs more in fresh pages than it saves.
+      # The default eden as a multiple of the live bytes. Measured: a smaller one costs frequent collections, a several
+      # times larger one costs more in fresh pages than it saves.
       EDEN_OF_LIVE = 1.5
-      # Bounds of an eden that nobody chose.
+      # Bounds of the default eden.
       EDEN_BYTES = ((4 << 20)..(256 << 20))
-      # The least of one that has to fit under a ceiling.
+      # The least default eden under a ceiling of the worker's memory.
       EDEN_BYTES_MIN = 1 << 20
-      # Of a worker's ceiling, what eden may take.
+      # The share of the ceiling that the default eden may take.
       EDEN_OF_LIMIT = 0.25
-      # What may be allocated outside of slots before it causes a collection; the lower bound is where Ruby's own ends.
+      # Bounds of the bytes of malloc that trigger a collection; Ruby's own limit ends at the lower one.
       MALLOC_BYTES = ((32 << 20)..(128 << 20))
-      # A limit grows to this multiple of itself when collections find little.
+      # The limit may grow to this multiple when collections free little.
       MALLOC_GROWTH = 2
-      # For what old objects hold outside of slots: far off where full collections are ours to call, yet bounded.
+      # The same for malloc of old objects, as a multiple: bounded, but above the limits at which we collect.
       OLD_MALLOC = 4
-      # A full collection by Ruby comes at twice the growth at which ours comes.
+      # Ruby's full collections come at twice the growth at which ours come.
       OLD_OBJECTS = 2.0
-      # Of all slots, what must be free after a collection: the share of eden within these.
+      # Bounds of the share of slots that must be free after a collection.
       FREE_RATIO = (0.05..0.9)
-      # Slots of a size that is hardly used; Ruby's own start.
+      # Ruby's own start value for each slot size, for sizes that are hardly used.
       POOL_SLOTS_MIN = 10_000
 
-      # What was asked for: eden (:auto, bytes or a multiple), growth (of old objects at which a full collection is
-      # called; nil where Ruby calls it), limit (bytes of a process, or nil).
+      # The settings: eden (:auto, bytes or a multiple), growth (of old objects, for a full collection; nil if Ruby
+      # decides), limit (bytes of a process, or nil).
       Intent = Struct.new(:eden, :growth, :limit, keyword_init: true) do
         # @param settings [Object] eden, longlife_growth, collect and limit of `memory { }`
         # @return [Intent]
@@ -37,12 +37,12 @@ module Chaton
         end
       end
 
-      # env: variables for the start; gc_config: what GC.config gets in workers (3.4+); why: sentences.
+      # env: variables for the start; gc_config: arguments of GC.config in workers (3.4+); why: sentences.
       Shape = Struct.new(:env, :gc_config, :why, :eden_bytes, keyword_init: true)
 
       # @param version [String] of Ruby
       # @param intent [Intent]
-      # @param reading [Hash{Symbol=>Object}, nil] see {HeapReading}; nil: nothing is known yet
+      # @param reading [Hash{Symbol=>Object}, nil] see {HeapReading}; nil at the first start
       # @return [Shape]
       def self.shape(version, intent, reading) = new(version, intent, reading).shape
 
@@ -60,7 +60,7 @@ module Chaton
       def shape
         return Shape.new(env: {}, gc_config: gc_config, why: unread) unless @reading
 
-        eden_said
+        @why << eden_line
         env = { **slots, **ratios, **malloc, **full_collections }
         config = gc_config
         Shape.new(env: env, gc_config: config, why: @why, eden_bytes: eden_bytes)
@@ -68,7 +68,7 @@ module Chaton
 
       private
 
-      def unread = [*@why, "nothing is known of this application yet: the first start runs with Ruby's own sizes"]
+      def unread = [*@why, "the first start of an application runs with Ruby's own sizes"]
 
       def pools = @reading.fetch(:pools)
 
@@ -79,18 +79,18 @@ module Chaton
           case @intent.eden
           when Integer then @intent.eden
           when Float then (@intent.eden * live_bytes).to_i
-          else eden_by_itself
+          else default_eden
           end
       end
 
-      def eden_by_itself
+      def default_eden
         bytes = (EDEN_OF_LIVE * live_bytes).to_i.clamp(EDEN_BYTES.begin, EDEN_BYTES.end)
         return bytes unless @intent.limit
 
         bytes.clamp(EDEN_BYTES_MIN, [(@intent.limit * EDEN_OF_LIMIT).to_i, EDEN_BYTES_MIN].max)
       end
 
-      # Eden per byte that is alive.
+      # Eden per live byte.
       def share = eden_bytes.fdiv(live_bytes)
 
       def with_eden(live) = (live * (1 + share)).ceil
@@ -114,22 +114,21 @@ module Chaton
         end
       end
 
-      # They keep the shape when what is alive grows. The first is the one below which Ruby calls a full collection.
+      # Keep the proportion when the live objects grow. Below the first ratio Ruby runs a full collection.
       def ratios
         goal = (share / (1 + share)).clamp(FREE_RATIO.begin, FREE_RATIO.end)
-        @why << "after a collection #{(goal * 100).round} % of the slots are to be free"
+        @why << "after a collection #{(goal * 100).round} % of the slots should be free"
         { "MIN" => goal / 2, "GOAL" => goal, "MAX" => (1 + goal) / 2 }
           .to_h { |name, ratio| ["RUBY_GC_HEAP_FREE_SLOTS_#{name}_RATIO", ratio.round(3).to_s] }
       end
 
       def malloc
-        @why << "#{mib(malloc_bytes)} outside of slots cause a collection, later at most " \
+        @why << "#{mib(malloc_bytes)} outside of slots trigger a collection, later at most " \
                 "#{mib(malloc_bytes * MALLOC_GROWTH)}"
         { "RUBY_GC_MALLOC_LIMIT" => malloc_bytes.to_s,
           "RUBY_GC_MALLOC_LIMIT_MAX" => (malloc_bytes * MALLOC_GROWTH).to_s }
       end
 
-      # Who names a number of bytes gets it.
       def malloc_bytes
         @intent.eden.is_a?(Integer) ? eden_bytes : eden_bytes.clamp(MALLOC_BYTES.begin, MALLOC_BYTES.end)
       end
@@ -139,7 +138,7 @@ module Chaton
 
         factor = (OLD_OBJECTS * (1 + @intent.growth)).round(2)
         old = malloc_bytes * OLD_MALLOC
-        @why << "full collections are called between units of work; Ruby's own come when old objects are #{factor} " \
+        @why << "full collections run between units of work; Ruby's own come when old objects are #{factor} " \
                 "times as many, or hold #{mib(old)} to #{mib(old * MALLOC_GROWTH)} more"
         { "RUBY_GC_HEAP_OLDOBJECT_LIMIT_FACTOR" => factor.to_s, "RUBY_GC_OLDMALLOC_LIMIT" => old.to_s,
           "RUBY_GC_OLDMALLOC_LIMIT_MAX" => (old * MALLOC_GROWTH).to_s }
@@ -150,7 +149,7 @@ module Chaton
         {}
       end
 
-      # Only named here: it is set in workers, after boot has been promoted.
+      # {Collector} sets it in workers, after the objects of boot have become old.
       def gc_config
         return {} if @intent.growth.nil? || (@version <=> [3, 4]).negative?
 
@@ -158,20 +157,20 @@ module Chaton
         { rgengc_allow_full_mark: false }
       end
 
-      def eden_said
+      def eden_line
         from = case @intent.eden
                when Integer then "as configured"
-               when Float then "#{@intent.eden} times what is alive, as configured"
-               else by_itself_said
+               when Float then "#{@intent.eden} times the live bytes, as configured"
+               else default_eden_reason
                end
-        @why << "eden #{mib(eden_bytes)}: #{from}; #{count(pools.sum(&:last))} objects, #{mib(live_bytes)}, are alive"
+        "eden #{mib(eden_bytes)}: #{from}; #{count(pools.sum(&:last))} objects, #{mib(live_bytes)}, are alive"
       end
 
-      def by_itself_said
-        wished = (EDEN_OF_LIVE * live_bytes).to_i
-        return "#{EDEN_OF_LIVE} times what is alive" if eden_bytes == wished
+      def default_eden_reason
+        wanted = (EDEN_OF_LIVE * live_bytes).to_i
+        return "#{EDEN_OF_LIVE} times the live bytes" if eden_bytes == wanted
 
-        wished > eden_bytes ? "all that fits" : "the least there is"
+        wanted > eden_bytes ? "the largest default" : "the smallest default"
       end
 
       def mib(bytes) = format("%.1f MiB", bytes.fdiv(1 << 20))

@@ -5,39 +5,37 @@ require "json"
 
 module Chaton
   module Memory
-    # The last start's {HeapReading}, kept in a file: variables of the heap are read when a process begins, when nothing is
-    # known of the application yet. A reading counts for the same Ruby, the same bundle and the same work only.
+    # Keeps the {HeapReading} of a start in a file for the next one, because Ruby reads the heap's variables before the
+    # application is loaded. A reading is used for the same Ruby, bundle and roles only.
     class HeapCache
-      # Bytes above which a file is not ours.
+      # Larger files are rejected.
       BYTES_MAX = 65_536
-      # Arithmetic of the fingerprint stays within.
+      # Mask of the fingerprint's arithmetic.
       WORD = (2**64) - 1
-      # A slot of the smallest kind.
+      # The smallest slot.
       SLOT_BYTES_MIN = 32
-      # Of the machine's memory, what a heap may have filled.
+      # A reading with more than this share of the machine's memory is rejected.
       SHARE_MAX = 0.5
-      # The machine's memory, where it is not told.
+      # The machine's memory if it cannot be read.
       MACHINE_BYTES = 4 << 30
-      # What tells it; the native extension, which does so too, is not loaded when this is read.
+      # Read here, because the native extension is not loaded yet.
       MEMINFO = "/proc/meminfo"
-      # Of the content; another one is not read.
+      # Version of the file's format.
       FORMAT = 1
 
-      # What was kept: the reading, and when it was taken.
+      # A reading and its time.
       Entry = Struct.new(:reading, :taken_at, keyword_init: true)
 
-      # Keeps a reading of this start for the next one. Never raises.
+      # Keeps a reading for the next start. Never raises.
       #
       # @param plan [#root, #workers, #roles, #roles_by_worker]
       # @param reading [Hash{Symbol=>Object}] see {HeapReading.take}
-      # @param log [#info, nil] told where nothing can be kept
-      # @return [void]
-      def self.note(plan, reading, log: nil)
+      # @param log [#info, nil] gets a line if the reading cannot be kept
+      def self.store(plan, reading, log: nil)
         cache = of(plan)
         return if cache.write(reading)
 
-        log&.info("what is in the heap cannot be kept for the next start; it will run with Ruby's own sizes",
-                  reason: cache.problem)
+        log&.info("the heap's sizes cannot be kept; the next start will run with Ruby's own", reason: cache.problem)
       end
 
       # @param plan [#root, #workers, #roles, #roles_by_worker]
@@ -56,11 +54,11 @@ module Chaton
         MACHINE_BYTES
       end
 
-      # @return [String, nil] why the last call came to nothing
+      # @return [String, nil] why the last call failed
       attr_reader :problem
 
       # @param root [String] the application's directory
-      # @param work [String] what the process does, in a file's name
+      # @param work [String] roles of the process, for the file's name
       # @param ruby [String] version
       # @param env [Hash{String=>String}]
       # @param machine [Integer] bytes of the machine's memory
@@ -83,7 +81,7 @@ module Chaton
       end
 
       # @param reading [Hash{Symbol=>Object}]
-      # @return [Boolean] whether it was kept
+      # @return [Boolean] whether it was written
       def write(reading)
         text = JSON.generate({ format: FORMAT, **identity, taken_at: Time.now.to_i, reading: reading })
         problems = []
@@ -98,7 +96,7 @@ module Chaton
         done
       end
 
-      # @return [Array<String>] where it may lie, the usual place first
+      # @return [Array<String>] possible places, the usual one first
       def paths
         [(File.join(@root, "tmp/cache/chaton") if File.directory?(File.join(@root, "tmp"))), personal]
           .compact.map { |folder| File.join(folder, @name) }
@@ -106,7 +104,7 @@ module Chaton
 
       private
 
-      # Where an application has no directory for such things, or none that can be written to.
+      # Used if the application has no tmp directory, or none that can be written to.
       def personal
         home = @env["XDG_CACHE_HOME"].to_s
         home = File.join(@env["HOME"], ".cache") if home.empty? && @env["HOME"].to_s.start_with?("/")
@@ -115,7 +113,7 @@ module Chaton
 
       def identity = { ruby: @ruby, platform: RUBY_PLATFORM, bundle: bundle }
 
-      # The bundle's contents; another set of gems is another heap.
+      # Fingerprint of the bundle, because other gems make another heap.
       def bundle
         gemfile = @env["BUNDLE_GEMFILE"].to_s
         gemfile = File.join(@root, "Gemfile") if gemfile.empty?
@@ -125,8 +123,8 @@ module Chaton
         "none"
       end
 
-      # FNV-1a over words of eight bytes. Ruby's digests are gems, and the application's bundle may want another
-      # version of them than the one that is loaded by then.
+      # FNV-1a over words of eight bytes. Ruby's digest libraries are gems, and loading one here could conflict with the
+      # version in the application's bundle.
       def fingerprint(text)
         padded = text.b.ljust((text.bytesize | 7) + 1, "\0")
         padded.unpack("Q<*").inject(0xcbf29ce484222325) { |hash, word| ((hash ^ word) * 0x100000001b3) & WORD }
@@ -134,14 +132,14 @@ module Chaton
 
       def entry_of(path)
         return unless File.file?(path)
-        return reject("#{path} is too large to be ours") if File.size(path) > BYTES_MAX
+        return reject("#{path} is too large") if File.size(path) > BYTES_MAX
 
         kept = JSON.parse(File.read(path), symbolize_names: true)
         return reject("#{path} holds no reading") unless kept.is_a?(Hash) && kept[:format] == FORMAT
         return reject("the last reading is of another Ruby or another bundle") unless kept >= identity
 
         entry = Entry.new(reading: kept[:reading], taken_at: kept[:taken_at])
-        sound?(entry) ? entry : reject("#{path} holds figures that cannot be true")
+        sound?(entry) ? entry : reject("#{path} holds impossible figures")
       rescue SystemCallError, JSON::ParserError, EncodingError => e
         reject("#{path} cannot be read: #{e.class}")
       end
@@ -151,7 +149,7 @@ module Chaton
         nil
       end
 
-      # It may have been written by hand, and decides how much memory we take.
+      # The file may have been edited, and decides how much memory the process takes.
       def sound?(entry)
         reading = entry.reading
         return false unless reading.is_a?(Hash) && entry.taken_at.is_a?(Integer)
@@ -160,7 +158,7 @@ module Chaton
         figures.all? { |figure| count?(figure) } && pools?(reading[:pools])
       end
 
-      # All of them together must have had room in this machine.
+      # All objects together must fit into this machine.
       def pools?(pools)
         pools.is_a?(Array) && pools.size.between?(1, 16) &&
           pools.all? { |pool| pool.is_a?(Array) && pool.size == 2 && pool.all? { |figure| count?(figure) } } &&
@@ -169,7 +167,7 @@ module Chaton
 
       def count?(figure) = figure.is_a?(Integer) && figure.between?(0, @machine / SLOT_BYTES_MIN)
 
-      # A reader finds the old file or the new one, never half of it.
+      # Atomically.
       def replace(path, text)
         FileUtils.mkdir_p(File.dirname(path))
         fresh = "#{path}.#{Process.pid}"

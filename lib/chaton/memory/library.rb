@@ -4,47 +4,46 @@ require "rbconfig"
 
 module Chaton
   module Memory
-    # A shared object on disk that may be loaded before all others.
+    # The shared library of an allocator, which can be preloaded.
     class Library
-      # Directories to look in instead of all others, with a colon in between: for a build of one's own.
+      # Directories, separated by colons, that are searched instead of all others.
       VARIABLE = "CHATON_ALLOCATOR_PATH"
-      # What the dynamic linker looks through by itself.
+      # The dynamic linker's default directories.
       USUAL = ["/usr/local/lib", "/usr/local/lib64", "/lib/*-linux-*", "/usr/lib/*-linux-*", "/lib64", "/usr/lib64",
                "/lib", "/usr/lib", "/opt/homebrew/lib"].freeze
-      # Further directories of its own.
+      # Further directories of the dynamic linker.
       LINKER_CONF = "/etc/ld.so.conf"
-      # Names by allocator.
+      # File names by allocator.
       NAMES = { "jemalloc" => "libjemalloc.so.2", "mimalloc" => "libmimalloc.so.[0-9]*" }.freeze
-      # The jemalloc that is built with the native extension, and lies beside it.
+      # The jemalloc that is built with the native extension, in the same directory.
       BUNDLED = "libchaton_jemalloc.so"
-      # What must be the same as in Ruby's own executable: class, byte order (bytes 4 and 5) and machine (18, 19).
+      # Must be the same as in Ruby's executable: class and byte order (bytes 4 and 5) and machine (18, 19).
       ELF_FIELDS = [4..5, 18..19].freeze
-      # The end of jemalloc's version as it is compiled into it, 5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c. It
-      # begins with what is rare: the whole pattern would be tried at each digit of a megabyte.
+      # The end of jemalloc's version as compiled into it, 5.3.0-0-g54eaed1d8b56b1aa528be3bdd1877e59c56fa90c. Searched
+      # first, because the whole pattern would be tried at each digit of a megabyte.
       JEMALLOC_COMMIT = /-g[0-9a-f]{40}/n
-      # What stands before it.
+      # The version before it.
       JEMALLOC_VERSION = /(\d+\.\d+\.\d+)-\d+\z/n
 
       # @param name [String] "jemalloc" or "mimalloc"
       # @param env [Hash{String=>String}]
-      # @return [Array<Library>] those there are, best first
+      # @return [Array<Library>] the installed ones, best first
       def self.all(name, env: ENV)
         only = env[VARIABLE]
         folders = only ? only.split(":") : directories
-        # The same file is found through several links; of several versions the newest goes first.
+        # Several links may lead to one file; of several versions the newest goes first.
         paths = folders.flat_map { |folder| Dir[File.join(folder, NAMES.fetch(name))].sort_by { |path| newest(path) } }
         paths = paths.uniq { |path| File.realpath(path) }
         paths += bundled if name == "jemalloc" && !only
         paths.map { |path| new(name, path) }
       end
 
-      # @return [Array<String>] where the dynamic linker looks
+      # @return [Array<String>] directories of the dynamic linker
       def self.directories
         configured(LINKER_CONF, 0).concat(USUAL.flat_map { |pattern| Dir[pattern] })
           .select { |folder| File.directory?(folder) }.uniq { |folder| File.realpath(folder) }
       end
 
-      # @return [Array<String>] the path of the one built with the extension, or nothing
       def self.bundled
         [File.expand_path("..", __dir__), *$LOAD_PATH.map { |folder| File.join(folder.to_s, "chaton") }]
           .map { |folder| File.join(folder, BUNDLED) }.select { |path| File.file?(path) }.first(1)
@@ -53,7 +52,7 @@ module Chaton
       # libmimalloc.so.2.0 before libmimalloc.so.1.
       def self.newest(path) = path[/so\.([\d.]+)\z/, 1].to_s.split(".").map { |number| -number.to_i }
 
-      # Includes may nest; a file that includes itself must not.
+      # Follows nested includes to a limited depth.
       def self.configured(file, depth)
         return [] if depth > 4
 
@@ -68,7 +67,7 @@ module Chaton
       end
       private_class_method :bundled, :newest, :configured
 
-      # @return [String] of the allocator
+      # @return [String] "jemalloc" or "mimalloc"
       attr_reader :name
       # @return [String]
       attr_reader :path
@@ -83,13 +82,13 @@ module Chaton
       # @return [Boolean] whether it came with Chaton
       def bundled? = File.basename(@path) == BUNDLED
 
-      # @return [String, nil] why this machine cannot load it
+      # @return [String, nil] why this Ruby cannot load it
       def unfit
         ours = head(RbConfig.ruby)
         theirs = head(@path)
-        return "it is no shared object" unless theirs.start_with?("\x7FELF".b)
+        return "it is not a shared library" unless theirs.start_with?("\x7FELF".b)
 
-        "it is made for another machine" unless ELF_FIELDS.all? { |at| theirs[at] == ours[at] }
+        "it is built for another architecture" unless ELF_FIELDS.all? { |at| theirs[at] == ours[at] }
       rescue SystemCallError => e
         e.message.sub(/ @ .*/, "")
       end

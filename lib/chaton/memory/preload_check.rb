@@ -4,25 +4,25 @@ require "rbconfig"
 
 module Chaton
   module Memory
-    # Starts a Ruby that does nothing with a library loaded first. What stands in the library's head does not tell
-    # whether it can be loaded: it may need a newer C library, and then the dynamic linker ends the process.
+    # Checks that a library can be preloaded by starting a Ruby with it. The library's header is not enough: it may need
+    # a newer C library, and then the dynamic linker ends the process.
     module PreloadCheck
-      # What a user may have put there is not what is tried.
+      # The user's settings are left out.
       WITHOUT = { "RUBYOPT" => nil, "RUBYLIB" => nil }.freeze
-      # What the linker writes when it goes on without the library.
+      # The linker's messages, when it ignores the library, contain this.
       IGNORED = "ld.so"
-      # A program that writes more has gone wrong in another way.
+      # Bound of the output that is read.
       OUTPUT_BYTES_MAX = 65_536
 
-      # @param variables [Hash{String=>String}] those the process would be executed with
+      # @param variables [Hash{String=>String}] variables of the process
       # @param ruby [String]
-      # @return [String, nil] what went wrong, nil when it works
+      # @return [String, nil] an error text, nil if it works
       def self.failure(variables, ruby: RbConfig.ruby)
-        said, input = IO.pipe
+        output, input = IO.pipe
         streams = { in: File::NULL, out: File::NULL, err: input }
         pid = Process.spawn({ **WITHOUT, **variables }, ruby, "--version", close_others: true, **streams)
         input.close
-        text = said.read(OUTPUT_BYTES_MAX).to_s.scrub
+        text = output.read(OUTPUT_BYTES_MAX).to_s.scrub
         status = Process.wait2(pid).last
         return if status.success? && !text.include?(IGNORED)
 
@@ -30,7 +30,7 @@ module Chaton
       rescue SystemCallError => e
         "it could not be tried: #{e.message}"
       ensure
-        [said, input].compact.each(&:close)
+        [output, input].compact.each(&:close)
       end
     end
   end

@@ -4,17 +4,17 @@ require_relative "program_result"
 
 module Chaton
   module Memory
-    # Another program, started with our settings: gets our signals, and is watched to its end.
+    # A program run by `chaton run` with our allocator and heap sizes: forwards signals to it and measures its memory.
     class Program
-      # Handed on. A terminal sends some of them to the program by itself.
+      # Signals that are forwarded.
       SIGNALS = %w[TERM INT HUP USR1 USR2 TSTP TTIN QUIT CONT WINCH].freeze
-      # Those.
+      # Signals that a terminal sends to the program by itself.
       OF_TERMINAL = %w[INT QUIT TSTP WINCH].freeze
-      # Runs inside, where the program is a Ruby.
-      HOOK = File.expand_path("run_hook.rb", __dir__)
-      # How often a program is looked at that does not say itself how large it was: at first, and at most.
-      LOOK_EVERY_S = (0.005..0.25)
-      # The most that is read of what {HOOK} says.
+      # A file loaded into the program if it is a Ruby; it reports the collector's figures.
+      PRELOAD = File.expand_path("program_preload.rb", __dir__)
+      # Interval between two readings of the program's peak memory: at first, and at most.
+      SAMPLE_EVERY_S = (0.005..0.25)
+      # Bound of the figures that are read from {PRELOAD}.
       FIGURES_BYTES_MAX = 65_536
 
       # @param command [Array<String>]
@@ -30,18 +30,18 @@ module Chaton
 
       # Starts it and waits for its end.
       #
-      # @return [Outcome]
+      # @return [ProgramResult]
       # @raise [SystemCallError] when it cannot be started
       def run
-        said, theirs = IO.pipe
+        output, input = IO.pipe
         before = trap_all
         started, used = now, Process.times
-        start(theirs)
+        start(input)
         status = wait
-        ProgramResult.new(status: status, wall_s: now - started, **cpu_since(used), **figures(said))
+        ProgramResult.new(status: status, wall_s: now - started, **cpu_since(used), **figures(output))
       ensure
         before&.each { |name, handler| trap(name, handler || "DEFAULT") }
-        [said, theirs].compact.each(&:close)
+        [output, input].compact.each(&:close)
       end
 
       private
@@ -50,19 +50,19 @@ module Chaton
 
       def start(pipe)
         name, *arguments = @command
-        # As a pair, a name without arguments is not given to a shell.
-        @pid = Process.spawn({ **@variables, **hook(pipe) }, [name, name], *arguments, pipe.fileno => pipe.fileno)
+        # As a pair, a name without arguments is not passed to a shell.
+        @pid = Process.spawn({ **@variables, **preload(pipe) }, [name, name], *arguments, pipe.fileno => pipe.fileno)
         pipe.close
         @early.shift.then { |signal| forward(signal) } until @early.empty?
       end
 
-      # RUBYOPT is split at spaces, and cannot name a path with one.
-      def hook(pipe)
-        return {} if HOOK.match?(/\s/)
+      # RUBYOPT is split at spaces, so it cannot name a path with one.
+      def preload(pipe)
+        return {} if PRELOAD.match?(/\s/)
 
         was = @variables.keys.to_h { |name| ["CHATON_WAS_#{name}", @env[name]] }.compact
         was.merge("CHATON_RUN" => "#{pipe.fileno}:#{@variables.keys.join(",")}",
-                  "RUBYOPT" => ["-r#{HOOK}", @env["RUBYOPT"]].compact.join(" "))
+                  "RUBYOPT" => ["-r#{PRELOAD}", @env["RUBYOPT"]].compact.join(" "))
       end
 
       def trap_all
@@ -75,7 +75,7 @@ module Chaton
         nil
       end
 
-      # Whether a terminal that sends a signal sends it to our process group, of which the program is one.
+      # Whether the terminal sends signals to our process group, which includes the program.
       def in_foreground?
         fields = File.read("/proc/self/stat").rpartition(")").last.split
         fields[2] == fields[5]
@@ -84,30 +84,30 @@ module Chaton
       end
 
       def wait
-        looking = Thread.new { look }
+        sampler = Thread.new { sample_peak }
         Process.wait2(@pid).last
       ensure
-        looking&.kill&.join
+        sampler&.kill&.join
       end
 
-      def look
-        pause_s = LOOK_EVERY_S.begin
+      def sample_peak
+        pause_s = SAMPLE_EVERY_S.begin
         loop do
           @peak_kib = [@peak_kib, File.read("/proc/#{@pid}/status")[/VmHWM:\s+(\d+)/, 1].to_i].max
           sleep pause_s
-          pause_s = [pause_s * 2, LOOK_EVERY_S.end].min
+          pause_s = [pause_s * 2, SAMPLE_EVERY_S.end].min
         end
       rescue SystemCallError
         nil
       end
 
-      # Other children may have been waited for before.
+      # The difference, because other children may have ended before.
       def cpu_since(before)
         after = Process.times
         { user_s: after.cutime - before.cutime, system_s: after.cstime - before.cstime }
       end
 
-      # The program's own line, else that of the Ruby that ended last (a shell may have started several).
+      # The figures of the program itself, else of the Ruby that ended last (a shell may start several).
       def figures(pipe)
         text = pipe.read_nonblock(FIGURES_BYTES_MAX, exception: false)
         lines = text.is_a?(String) ? text.lines.filter_map { |line| ProgramResult.figures(line) } : []

@@ -2,13 +2,13 @@
 
 module Chaton
   module Memory
-    # How a program ended that was started with our settings, and what it took. `ruby` holds the figures of its
-    # collector where it was a Ruby that ended by itself.
+    # The end of a {Program}, its times and its peak memory. `ruby` holds the figures of the collector if it was a Ruby
+    # that was not killed.
     ProgramResult = Struct.new(:status, :wall_s, :user_s, :system_s, :peak_bytes, :ruby, keyword_init: true) do
-      # Collections below which a program did not live long enough to know what stays alive in it.
+      # After fewer collections it is not known which objects stay alive.
       const_set(:COLLECTIONS_MIN, 5)
 
-      # @param line [String, nil] as run_hook.rb writes it
+      # @param line [String, nil] as program_preload.rb writes it
       # @return [Hash{Symbol=>Object}, nil] pid, ruby, collections, full, time_ns, live, old, peak_kib, pools
       def self.figures(line)
         found = line.to_s.scan(/(\w+)=(\S*)/).to_h
@@ -19,13 +19,13 @@ module Chaton
           .transform_keys(&:to_sym)
       end
 
-      # @return [Integer] as a shell would have it
+      # @return [Integer] as a shell reports it
       def exit_code = status.exitstatus || (128 + status.termsig)
 
       # @return [String] how it ended
       def ending = status.exited? ? "status #{status.exitstatus}" : "signal #{Signal.signame(status.termsig)}"
 
-      # What is old at the end is what stays alive; what is young may be garbage.
+      # Counts old objects only, because young ones may be garbage.
       #
       # @return [Hash{Symbol=>Object}, nil] see {HeapReading}
       def reading

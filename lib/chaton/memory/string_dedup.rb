@@ -2,28 +2,27 @@
 
 module Chaton
   module Memory
-    # Frozen Strings that boot made more than once: of each text one stays, and what holds another is made to hold that
-    # one. `docs/decisions/016-what-settle-does.md` says when this is worth while.
+    # Replaces equal frozen Strings made during boot by one of them, in Arrays, Hash values and instance variables.
+    # `docs/decisions/016-what-settle-does.md` says when this is worthwhile.
     #
-    # No code of the application is called: every method here is that of Ruby's own class, whatever a subclass or an
-    # object has put in its place. What somebody may tell apart by identity stays as it is: a String that a constant
-    # names, and a key of a map by identity. Frozen containers cannot be rewritten, nor can local variables.
+    # No code of the application is called: all methods are those of Ruby's own classes, even if overridden. Strings
+    # that code may tell apart by identity stay: values of constants and keys of identity maps. Frozen containers and
+    # local variables cannot be rewritten.
     class StringDedup
-      # Processor time all of it may take.
+      # Limit of processor time.
       TIME_S_MAX = 1.0
-      # Twins must be this share of all objects to be worth the second walk, which rewrites.
+      # Duplicates must be this share of all objects to be worth the second walk, which rewrites.
       SHARE_MIN = 0.005
-      # Objects between two looks at the clock.
+      # Objects between two checks of the time.
       STRIDE = 512
-      # Bytes of a String that lie in its slot; longer ones have memory of their own.
+      # Longer Strings have memory outside of their slot.
       EMBEDDED_BYTES_MAX = 23
-      # Bytes of a slot, without what lies outside of it.
       SLOT_BYTES = GC::INTERNAL_CONSTANTS[:RVALUE_SIZE] || GC::INTERNAL_CONSTANTS[:BASE_SLOT_SIZE] || 40
 
-      # `found` and `bytes` are what all twins come to; `merged` is how many of them something let go of.
+      # The number of duplicates and their bytes, and how many of them were replaced somewhere.
       Result = Struct.new(:found, :bytes, :merged, :note, keyword_init: true)
 
-      # The walk has taken too long.
+      # The time limit is reached.
       class OutOfTime < StandardError; end
       private_constant :OutOfTime
 
@@ -55,7 +54,7 @@ module Chaton
       def initialize(time_s: TIME_S_MAX, share_min: SHARE_MIN)
         @time_s = time_s
         @share_min = share_min
-        @twins = {}.compare_by_identity
+        @duplicates = {}.compare_by_identity
         @merged = {}.compare_by_identity
         @bytes = 0
         @steps = 0
@@ -75,14 +74,14 @@ module Chaton
       rescue StandardError => e
         result("stopped: #{e.class}")
       ensure
-        @twins.clear
+        @duplicates.clear
         @merged.clear
       end
 
       private
 
-      # Every String is looked at for its encoding's sake as well: Ruby notes in the String what it finds, at its first
-      # use otherwise, which in a worker would copy a shared page.
+      # Scans every String's encoding too, because Ruby caches the result in the String: at first use in a worker that
+      # would copy a shared page.
       def find
         ObjectSpace.each_object(String) do |string|
           tick
@@ -92,7 +91,7 @@ module Chaton
           interned = CoreMethods::INTERN.bind_call(string)
           next if interned.equal?(string) || !CoreMethods::CLASS.bind_call(string).equal?(String)
 
-          @twins[string] = interned
+          @duplicates[string] = interned
           @bytes += size(string)
         end
       end
@@ -100,10 +99,10 @@ module Chaton
       def size(string) = SLOT_BYTES + (string.bytesize > EMBEDDED_BYTES_MAX ? string.bytesize + 1 : 0)
 
       def reason_not_to
-        share = @twins.size.fdiv([GC.stat(:heap_live_slots), 1].max)
+        share = @duplicates.size.fdiv([GC.stat(:heap_live_slots), 1].max)
         return "less than #{(@share_min * 100).round(2)} % of all objects" if share < @share_min
 
-        # One that runs could put something else where we are about to write.
+        # A running thread could change the containers meanwhile.
         others = Thread.list - [Thread.current]
         "threads are running" unless others.all?(&:stop?)
       end
@@ -118,19 +117,19 @@ module Chaton
 
       def forget_named
         warned = Warning[:deprecated]
-        # Nobody uses the constants; reading one that is deprecated would say so.
+        # Reading a deprecated constant would warn.
         Warning[:deprecated] = false
         ObjectSpace.each_object(Module) do |holder|
           CoreMethods::CONSTANTS.bind_call(holder, false).each do |name|
             tick
-            @twins.delete(CoreMethods::CONSTANT.bind_call(holder, name, false)) if there?(holder, name)
+            @duplicates.delete(CoreMethods::CONSTANT.bind_call(holder, name, false)) if there?(holder, name)
           end
         end
       ensure
         Warning[:deprecated] = warned
       end
 
-      # Not where reading it would load a file, or call const_missing because the file did not define it.
+      # False where reading the constant would autoload a file or call const_missing.
       def there?(holder, name)
         !CoreMethods::AUTOLOAD.bind_call(holder, name, false) && CoreMethods::DEFINED.bind_call(holder, name, false)
       end
@@ -138,35 +137,34 @@ module Chaton
       def forget_identities
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if @twins.equal?(hash) || !CoreMethods::BY_IDENTITY.bind_call(hash)
+          next if @duplicates.equal?(hash) || !CoreMethods::BY_IDENTITY.bind_call(hash)
 
-          CoreMethods::EACH_KEY.bind_call(hash) { |key| @twins.delete(key) }
+          CoreMethods::EACH_KEY.bind_call(hash) { |key| @duplicates.delete(key) }
         end
         ObjectSpace.each_object(ObjectSpace::WeakMap) do |map|
-          CoreMethods::WEAK_KEYS.bind_call(map).each { |key| @twins.delete(key) }
+          CoreMethods::WEAK_KEYS.bind_call(map).each { |key| @duplicates.delete(key) }
         end
       end
 
-      # What Ruby has loaded is compared with a copy by identity.
+      # Ruby compares $LOADED_FEATURES and $LOAD_PATH with copies by identity, so both stay.
       def rewrite_arrays
         ObjectSpace.each_object(Array) do |array|
           tick
           next if CoreMethods::FROZEN.bind_call(array) || $LOADED_FEATURES.equal?(array) || $LOAD_PATH.equal?(array)
 
-          next unless CoreMethods::ANY.bind_call(array) { |item| @twins.key?(item) }
-          CoreMethods::MAP.bind_call(array) { |item|
-            twin(item)
-          }
+          next unless CoreMethods::ANY.bind_call(array) { |item| @duplicates.key?(item) }
+
+          CoreMethods::MAP.bind_call(array) { |item| interned(item) }
         end
       end
 
       def rewrite_hashes
         ObjectSpace.each_object(Hash) do |hash|
           tick
-          next if @twins.equal?(hash) || @merged.equal?(hash) || CoreMethods::FROZEN.bind_call(hash)
-          next unless CoreMethods::ANY_VALUE.bind_call(hash) { |_, value| @twins.key?(value) }
+          next if @duplicates.equal?(hash) || @merged.equal?(hash) || CoreMethods::FROZEN.bind_call(hash)
+          next unless CoreMethods::ANY_VALUE.bind_call(hash) { |_, value| @duplicates.key?(value) }
 
-          CoreMethods::MAP_VALUES.bind_call(hash) { |value| twin(value) }
+          CoreMethods::MAP_VALUES.bind_call(hash) { |value| interned(value) }
         end
       end
 
@@ -177,28 +175,28 @@ module Chaton
 
           CoreMethods::VARIABLES.bind_call(object).each do |name|
             value = CoreMethods::READ.bind_call(object, name)
-            CoreMethods::WRITE.bind_call(object, name, twin(value)) if @twins.key?(value)
+            CoreMethods::WRITE.bind_call(object, name, interned(value)) if @duplicates.key?(value)
           end
         end
       end
 
-      # The one that stays; anything else as it is.
-      def twin(value)
-        interned = @twins[value]
+      # The String that replaces a duplicate; other values as they are.
+      def interned(value)
+        interned = @duplicates[value]
         return value unless interned
 
         @merged[value] = true
         interned
       end
 
-      def result(note) = Result.new(found: @twins.size, bytes: @bytes, merged: @merged.size, note: note)
+      def result(note) = Result.new(found: @duplicates.size, bytes: @bytes, merged: @merged.size, note: note)
 
       def tick
         @steps += 1
         raise OutOfTime if (@steps % STRIDE).zero? && now_s > @deadline_s
       end
 
-      # Other processes of a busy machine take none of it.
+      # Of this thread, so that a busy machine does not matter.
       def now_s = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
     end
   end

@@ -5,9 +5,9 @@ require "socket"
 
 module Chaton
   module Memory
-    # The way back to a `chaton trace` that listens on a Unix socket: a line of JSON, then what it announces.
+    # Replies to `chaton trace`, which listens on a Unix socket: a line of JSON, then a body of the announced length.
     class TraceReply
-      # How long the other side may leave what was written unread.
+      # How long a write may block.
       WRITE_S = 10.0
 
       # @param path [String]
@@ -17,7 +17,7 @@ module Chaton
         @log = log
       end
 
-      # Sends it, and closes. Somebody who has stopped waiting is no error.
+      # Sends the reply and closes the socket. It is not an error if `chaton trace` has ended.
       #
       # @param header [Hash{Symbol=>Object}]
       # @param body [String]
@@ -28,7 +28,7 @@ module Chaton
         write(socket, body)
         true
       rescue SystemCallError, IOError, ArgumentError => e
-        @log.debug("nobody took the tracer's answer", path: @path, reason: e.message)
+        @log.debug("the tracer's reply was not received", path: @path, reason: e.message)
         false
       ensure
         socket&.close
@@ -36,7 +36,7 @@ module Chaton
 
       private
 
-      # A listener that does not accept makes a plain connect wait, without a limit.
+      # A blocking connect would wait without a limit for a listener that does not accept.
       def connect
         socket = Socket.new(:UNIX, :STREAM)
         socket.connect_nonblock(Socket.sockaddr_un(@path))

@@ -5,19 +5,19 @@ require_relative "trace_reply"
 
 module Chaton
   module Memory
-    # The allocation tracer of one process: switches it as it is told, and tells what it has seen. A start begins a new
-    # profile; that of the last one is kept until then.
+    # Starts and stops the allocation tracer of one process and sends its reports. Each start begins a new profile; the
+    # previous one is kept until then.
     #
-    # The tracer looks only within short windows. Between them a thread of ours waits without the GVL; there is none
-    # while nothing is traced.
+    # The tracer samples in short windows. While it runs, a thread opens and closes the windows, and waits without the
+    # GVL between them.
     class TracerControl
-      # Settings an order may give.
+      # Settings that a command may give.
       SETTINGS = %w[every duty window_ms].freeze
-      # Of the configuration, each with `trace_` before it.
+      # Settings of the configuration, where their names begin with `trace_`.
       CONFIGURED = %i[every duty window_ms samples_max stacks_max depth_max].freeze
-      # Reports that may be written at once; each holds its text in memory.
+      # Reports sent at a time; each holds its text in memory.
       REPORTS_MAX = 2
-      # How long the end of a window is waited for when the process leaves.
+      # Limit of the wait for the end of a window when the process stops.
       END_S = 1.0
 
       # @param plan [Config::Plan]
@@ -34,18 +34,15 @@ module Chaton
         @reports = []
       end
 
-      # Traces where the configuration says so.
-      #
-      # @return [void]
+      # Starts tracing if the configuration says so.
       def start_if_configured
         @lock.synchronize { begin_with(@configured) } if @wanted
       end
 
-      # Carries out an order; called on the support thread, or on the main thread where there are no workers.
+      # Carries out a command. Called on the support thread, or on the main thread without workers.
       #
-      # @param order [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of a Unix socket, on
-      #   which the answer is waited for; and, to start, every, duty and window_ms
-      # @return [void]
+      # @param order [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of the Unix socket for
+      #   the reply; for start also every, duty and window_ms
       def call(order)
         reply = TraceReply.new(order.fetch("reply_to"), log: @log)
         @lock.synchronize do
@@ -58,13 +55,11 @@ module Chaton
           end
         end
       rescue StandardError => e
-        @log.exception(e, "the tracer could not carry out an order", action: order["action"])
+        @log.exception(e, "the tracer could not carry out a command", action: order["action"])
         reply&.deliver(refusal("#{e.message} (#{e.class})"))
       end
 
-      # Ends tracing; at the end of the process.
-      #
-      # @return [void]
+      # Stops tracing, at the end of the process.
       def stop
         @lock.synchronize { finish }
         @thread&.join(END_S)
@@ -86,10 +81,9 @@ module Chaton
 
       def shown(settings) = settings.slice(:every, :duty, :window_ms)
 
-      # A start that asks for nothing else leaves alone what goes on.
+      # A start without other settings leaves a running tracer alone.
       def settings_kept?(given) = given.all? { |name, value| @settings[name] == value }
 
-      # In one place, so that what is noted is what runs.
       def begin_with(settings)
         tracer = @kind.new({ **settings, worker: @worker })
         tracer.start
@@ -104,12 +98,12 @@ module Chaton
         nil while tracer.window
       rescue StandardError => e
         tracer.stop
-        @log.exception(e, "tracing has ended")
+        @log.exception(e, "tracing has ended after an error")
       end
 
-      # The thread finds out by itself: a window that is open may take a while, which the support thread does not have.
+      # Does not wait for the thread, whose open window may last longer than the support thread may wait.
       #
-      # @return [Boolean] whether there was something to end
+      # @return [Boolean] whether a tracer was running
       def finish
         was = running?
         @tracer&.stop
@@ -117,12 +111,12 @@ module Chaton
         was
       end
 
-      # To name the frames of many stacks, and to hand over megabytes, takes time: the support thread has none.
+      # On a thread of its own, because it takes long to name the frames and to send megabytes.
       def report(reply)
-        return reply.deliver(refusal("it has not traced yet; `chaton trace start` begins")) unless @tracer
+        return reply.deliver(refusal("it has not traced yet; run `chaton trace start`")) unless @tracer
 
         @reports.select!(&:alive?)
-        return reply.deliver(refusal("it is busy with other reports; ask again")) if @reports.size >= REPORTS_MAX
+        return reply.deliver(refusal("it is busy with other reports; try again")) if @reports.size >= REPORTS_MAX
 
         tracer = @tracer
         facts = header

@@ -3,7 +3,7 @@
 require "chaton/errors"
 
 module Chaton
-  # The Ruby half of the web engine: from a request in hand to its answer.
+  # The Ruby part of the web engine: runs requests and sends their responses.
   module Web
     # Loads the Rack application that the plan names.
     module App
@@ -15,7 +15,7 @@ module Chaton
         raise AppLoadError, "no rackup file: looked for #{path}. Give it as `chaton config.ru`" unless File.file?(path)
 
         require "rack"
-        # Rack 2 answers [app, options], Rack 3 the app.
+        # Rack 2 returns [app, options], Rack 3 the app.
         app, = Rack::Builder.parse_file(path)
         app
       rescue AppLoadError, SystemExit, SignalException

@@ -6,11 +6,9 @@ require "chaton/web/null_input"
 
 module Chaton
   module Web
-    # The part of the Rack env that is the same for all requests of a listener.
-    # Each request gets a copy; the boundary sets the rest.
+    # The Rack env of a listener. Each request gets a copy, in which the extension sets the rest.
     module EnvTemplate
-      # Keys that the boundary sets. They are in the template so that the copy
-      # has their places already.
+      # Keys that the extension sets, present here so that the copied Hash need not grow.
       SET_PER_REQUEST = %w[
         REQUEST_METHOD SCRIPT_NAME PATH_INFO QUERY_STRING REQUEST_PATH REQUEST_URI SERVER_PROTOCOL
         HTTP_VERSION REMOTE_ADDR rack.hijack rack.after_reply rack.response_finished
@@ -18,7 +16,7 @@ module Chaton
 
       # @param plan [Config::Plan]
       # @param bind [Config::Bind]
-      # @param port [Integer] what clients connect to
+      # @param port [Integer] the port that clients connect to
       # @return [Hash{String => Object}] frozen
       def self.build(plan, bind, port)
         places = SET_PER_REQUEST.to_h { |key| [key, nil] }

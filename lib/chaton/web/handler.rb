@@ -7,10 +7,9 @@ require "chaton/web/response"
 
 module Chaton
   module Web
-    # Runs one request: env, app, answer. Nothing that the app does gets past
-    # it: whatever it raises becomes a 500 and a line in the log.
+    # Runs one request. Whatever the application raises becomes a 500 and a log line.
     class Handler
-      # What the client sees of an error.
+      # The response after an error.
       ERROR_BODY = ["Internal Server Error\n"].freeze
       ERROR_HEADERS = { "Content-Type" => "text/plain; charset=utf-8" }.freeze
       private_constant :ERROR_BODY, :ERROR_HEADERS
@@ -27,19 +26,18 @@ module Chaton
       end
 
       # @param request [Native::Request]
-      # @return [void]
       def call(request)
         env = request.env
         env["rack.early_hints"] = EarlyHints.new(request) if @early_hints
         status, headers, body = @app.call(env)
         request.finish(status, headers, body) || Response.new(request, env, status, headers, body, @log).deliver
       rescue ClientGone
-        # Nobody is left to answer.
+      # The client has disconnected.
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in an app must not end the server
         failed = e
         answer_error(request, env, e)
       ensure
-        # Still open only when the thread is being killed.
+        # Still open only if the thread was killed.
         answer_killed(request, env) if request.open?
         finish_up(request, env, status, headers, failed) if request.after_reply?
       end
@@ -48,7 +46,7 @@ module Chaton
 
       def answer_error(request, env, error)
         @log.exception(error, "the application failed", request: name_of(request, env))
-        # A body that failed midway has sent its head: the connection is closed.
+        # The head of a streamed body has been sent: the connection is closed.
         return unless request.open?
 
         status, headers, body = @error_handler ? custom_error(error, env) : [500, ERROR_HEADERS, ERROR_BODY]
@@ -76,11 +74,11 @@ module Chaton
       def finish_up(request, env, status, headers, error)
         after_reply(env, status, headers, error)
       ensure
-        # Left to the garbage collector, large uploads would use up the descriptors before it ran.
+        # Not left to the garbage collector, because many uploads would use up the descriptors before it runs.
         request.input&.close
       end
 
-      # Both lists hold callables that wait for the answer to be on its way.
+      # Both lists hold callables to call after the response.
       def after_reply(env, status, headers, error)
         Array(env["rack.after_reply"]).each { |callable| guarded { callable.call } }
         Array(env["rack.response_finished"]).reverse_each do |callable|

@@ -2,8 +2,7 @@
 
 module Chaton
   module Web
-    # `rack.input` of a request without a body: always at its end. It has no
-    # state, so that all requests share it.
+    # `rack.input` of requests without a body. It has no state, so all of them share it.
     class NullInput
       # @return [String, nil] as IO#read at the end of a file
       def read(length = nil, buffer = nil)

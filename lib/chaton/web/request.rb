@@ -4,10 +4,10 @@ require "socket"
 
 module Chaton
   module Native
-    # The Ruby half of a request in hand; the other half is native
-    # (`ext/chaton/src/web/request.rs`). It is the request's `rack.hijack`.
+    # The Ruby part of a request; the rest is native (`ext/chaton/src/web/request.rs`). It is the request's
+    # `rack.hijack`.
     class Request
-      # Full hijack: the connection belongs to the application from now on.
+      # Full hijack: hands the connection over to the application.
       #
       # @return [TCPSocket, UNIXSocket] also in `env["rack.hijack_io"]`
       # @raise [ClosedError] when the request was already answered
@@ -15,7 +15,7 @@ module Chaton
         fd, unread = hijack
         io = BasicSocket.for_fd(fd)
         io.sync = true
-        # Bytes that came with the request, as of an impatient WebSocket client.
+        # Bytes that arrived with the request, as from an early WebSocket client.
         io.ungetbyte(unread) unless unread.empty?
         env["rack.hijack_io"] = io
       end
@@ -31,7 +31,6 @@ module Chaton
       end
 
       # @param headers [Hash{String => String, Array<String>}] usually `link`
-      # @return [void]
       def call(headers)
         head = +"HTTP/1.1 103 Early Hints\r\n"
         headers.each do |name, values|

@@ -5,8 +5,8 @@ require "chaton/web/stream"
 
 module Chaton
   module Web
-    # A response that is not simply an Integer, a Hash of Strings and an Array
-    # of Strings: files, streams, hijacks, headers that are no Strings.
+    # Sends a response that is not just an Integer, a Hash of Strings and an Array of Strings: files, streams, hijacks,
+    # other header values.
     class Response
       # @param request [Native::Request]
       # @param env [Hash]
@@ -23,11 +23,10 @@ module Chaton
         @log = log
       end
 
-      # Sends it. `body.close` is called once, whatever happens.
+      # Sends it. `body.close` is called once in any case.
       #
-      # @return [void]
-      # @raise [ResponseError] when it is no Rack response
-      # @raise [ClientGone] when the client left before the end
+      # @raise [ResponseError] when it is not a Rack response
+      # @raise [ClientGone] when the client disconnects before the end
       def deliver
         # After a full hijack the response is ignored.
         return if @request.hijacked?
@@ -51,7 +50,7 @@ module Chaton
         @status = Integer(@status)
         @headers = plain(@headers)
       rescue TypeError, ArgumentError
-        raise ResponseError, "the status #{@status.inspect[0, 50]} is no number"
+        raise ResponseError, "the status #{@status.inspect[0, 50]} is not a number"
       end
 
       def plain(headers)
@@ -72,14 +71,14 @@ module Chaton
       end
 
       def send_array
-        # Rails 6.1 answers to to_ary with nil while it streams.
+        # In Rails 6.1 to_ary returns nil while streaming.
         parts = @body.respond_to?(:to_ary) ? @body.to_ary : nil
         return false unless parts
 
         # Rack 3: to_ary closes the body.
         @closed = true if Rack.release >= "3"
         @request.finish(@status, @headers, Array.new(parts)) or
-          raise ResponseError, "the body holds something else than Strings: #{parts.map(&:class).uniq.join(", ")}"
+          raise ResponseError, "the body may contain only Strings, but holds: #{parts.map(&:class).uniq.join(", ")}"
       end
 
       def send_stream
@@ -112,7 +111,7 @@ module Chaton
         begin
           io.write(head)
           callable.call(io)
-        rescue Exception # rubocop:disable Lint/RescueException -- whatever it was, the client must not wait for ever
+        rescue Exception # rubocop:disable Lint/RescueException -- in any case the client must not wait for ever
           io.close
           raise
         end

@@ -4,10 +4,10 @@ require "chaton/errors"
 
 module Chaton
   module Web
-    # What a streaming body (one that responds to `call`, Rack 3) writes to and
-    # reads from. It may be kept and closed later, from another thread.
+    # The stream that a streaming body (Rack 3, responds to `call`) writes to and reads from. It may be closed later,
+    # from another thread.
     class Stream
-      # @param request [Native::Request] detached: only the stream answers it
+      # @param request [Native::Request] detached, so that only the stream responds
       # @param input [#read] the request's `rack.input`
       def initialize(request, input)
         @request = request
@@ -19,13 +19,12 @@ module Chaton
       # @return [String, nil]
       def read(length = nil, buffer = nil) = @input.read(length, buffer)
 
-      # Sends the chunks; waits while the client has not taken enough of what
-      # was written before.
+      # Sends the chunks; waits while too many bytes written before have not been sent.
       #
       # @param chunks [Array<String>]
       # @return [Integer] bytes written
       # @raise [IOError] when the stream is closed
-      # @raise [ClientGone] when the client left
+      # @raise [ClientGone] when the client has disconnected
       def write(*chunks)
         raise IOError, "closed stream" if @closed
 
@@ -38,7 +37,7 @@ module Chaton
         self
       end
 
-      # Every write is on its way already.
+      # Writes are not buffered.
       #
       # @return [self]
       def flush = self

@@ -91,7 +91,7 @@ class LaunchIntegrationTest < Minitest::Test
     env = libraries
     File.write("#{@libraries}/libjemalloc.so.2", "no library")
     server = boot(config: "workers 0", env: env)
-    assert_match(/libjemalloc.so.2 is of no use: it is no shared object/, server.log)
+    assert_match(/libjemalloc.so.2 cannot be used: it is not a shared library/, server.log)
     assert_equal 0, server.stop
   end
 
@@ -118,7 +118,7 @@ class LaunchIntegrationTest < Minitest::Test
 
   def test_one_process_in_development_is_left_alone
     server = serve({ **with_jemalloc, "RACK_ENV" => "development" }, args: %w[-w 0])
-    assert_match(/allocator and heap stay as they are: one process in development/, server.log)
+    assert_match(/allocator and heap sizes are unchanged: a single process in development/, server.log)
     refute_includes maps(server.pid), @libraries
     assert_equal 1, lives.size
     assert_equal 0, server.stop
@@ -144,7 +144,7 @@ class LaunchIntegrationTest < Minitest::Test
     env = { **with_jemalloc, "HOME" => "/dev/null", "XDG_CACHE_HOME" => "/dev/null/cache" }
     server = boot(rackup: APP, config: "workers 1", env: env) { |one| one.write("tmp/cache", "a file") }
     assert_includes maps(server.pid), @libraries
-    assert_equal 1, server.log.scan("what is in the heap cannot be kept for the next start").size
+    assert_equal 1, server.log.scan("the heap's sizes cannot be kept").size
     assert_equal 200, server.get.status
     assert_equal 0, server.stop
   end

@@ -63,7 +63,7 @@ class TraceTest < Minitest::Test
     assert_equal({ kept => true, lost => false }, running)
     out, err, status = chaton_trace(server, "report", "--format", "collapsed")
     assert_leak_leads(out)
-    assert_match(/\Achaton: worker #{lost} \(pid \d+\): it has not traced yet; `chaton trace start` begins\n\z/, err)
+    assert_match(/\Achaton: worker #{lost} \(pid \d+\): it has not traced yet; run `chaton trace start`\n\z/, err)
     assert_equal 0, status
     started = trace!(server, "start")
     assert_match(/^worker #{kept} .* was tracing already/, started)
@@ -113,7 +113,7 @@ class TraceTest < Minitest::Test
     server = boot_leak
     { %w[report --format ppof] => /--format must be .* not "ppof"; did you mean pprof\?/,
       %w[start --duty 2] => /--duty must be a number from 0.001 to 1/,
-      %w[report] => /worker 0 .*: it has not traced yet; `chaton trace start` begins/ }.each do |argv, sentence|
+      %w[report] => /worker 0 .*: it has not traced yet; run `chaton trace start`/ }.each do |argv, sentence|
       out, err, status = chaton_trace(server, *argv)
       assert_equal ["", 1], [out, status]
       assert_match sentence, err

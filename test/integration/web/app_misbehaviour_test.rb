@@ -53,7 +53,7 @@ class AppMisbehaviourTest < Minitest::Test
     "/recurse" => /stack level too deep/, "/nil" => /a Rack application answers/,
     "/number" => /a Rack application answers/, "/short" => /a Rack application answers/,
     "/no_body" => /a Rack application answers/, "/no_headers" => /a Rack application answers/,
-    "/status" => /is no number/, "/low_status" => /42/, "/newline" => /x-evil/, "/nul" => /x-evil/,
+    "/status" => /is not a number/, "/low_status" => /42/, "/newline" => /x-evil/, "/nul" => /x-evil/,
     "/name" => /x evil/, "/chunk" => /Integer/
   }.freeze
 

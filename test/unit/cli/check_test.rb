@@ -63,12 +63,12 @@ class CheckTest < CLICase
     Chaton::Memory::HeapCache.new(root: @root, work: "web").write(reading)
     ENV["RUBY_GC_MALLOC_LIMIT"] = "17000000"
     text = chaton("check", "-e", "development", "-C", "-")[1]
-    assert_match(/none of this is applied: one process in development/, text)
-    assert_match(/heap: sized by the last start, \d seconds ago\n    eden 25.7 MiB: 1.5 times what is alive/, text)
+    assert_match(/none of this is applied: a single process in development/, text)
+    assert_match(/heap: sized by the last start, \d seconds ago\n    eden 25.7 MiB: 1.5 times the live bytes/, text)
     assert_match(/^    RUBY_GC_MALLOC_LIMIT_MAX=\d+$/, text)
     assert_match(/left as you set them: RUBY_GC_MALLOC_LIMIT$/, text)
     launch = JSON.parse(chaton("check", "--json", "-C", "-")[1]).fetch("launch")
-    assert_equal ["one process in development is not executed anew", ["RUBY_GC_MALLOC_LIMIT"]],
+    assert_equal ["a single process in development is not executed again", ["RUBY_GC_MALLOC_LIMIT"]],
                  launch.values_at("refusal", "left_alone")
     assert_includes launch["variables"], "RUBY_GC_MALLOC_LIMIT_MAX"
   end

@@ -26,8 +26,8 @@ class AllocatorTest < Minitest::Test
     choice = choice()
     assert_equal ["jemalloc", path, { "MALLOC_CONF" => CONF }, false],
                  [choice.name, choice.path, choice.env, choice.missed]
-    assert_equal "allocator: jemalloc 5.3.1 (#{path}), one arena; chosen because it is installed, and is the " \
-                 "fastest and smallest for one Ruby lock", choice.to_s
+    assert_equal "allocator: jemalloc 5.3.1 (#{path}), one arena; chosen because it is installed, and it is the " \
+                 "fastest and smallest under one Ruby lock", choice.to_s
     assert_equal CONF.sub("false", "true"), choice(background: true).env["MALLOC_CONF"]
     assert_match(/the configuration asks for it/, choice(:jemalloc).why)
   end
@@ -53,9 +53,9 @@ class AllocatorTest < Minitest::Test
   def test_what_does_not_work_is_named
     path = install("libjemalloc.so.2")
     choice = choice(trial: ->(_) { "version GLIBC_9 not found" })
-    assert_equal "there is no usable jemalloc in #{@dir}; #{path} is of no use: version GLIBC_9 not found", choice.why
+    assert_equal "there is no usable jemalloc in #{@dir}; #{path} cannot be used: version GLIBC_9 not found", choice.why
     File.write(path, "text")
-    assert_match(/is of no use: it is no shared object/, choice(trial: ->(_) { flunk "it was tried" }).why)
+    assert_match(/cannot be used: it is not a shared library/, choice(trial: ->(_) { flunk "it was tried" }).why)
   end
 
   def test_what_is_tried_is_what_is_used

@@ -62,13 +62,13 @@ class HeapCacheTest < Minitest::Test
     sound = JSON.parse(cache.tap { |one| one.write(READING) }.then { File.read(path) })
     { "" => /cannot be read/, "{" => /cannot be read/, "[]" => /no reading/, "\xFF" => /cannot be read|no reading/,
       "x" * 70_000 => /too large/, JSON.generate(sound.merge("format" => 2)) => /no reading/,
-      JSON.generate(sound.merge("reading" => nil)) => /cannot be true/,
-      JSON.generate(sound.merge("taken_at" => "now")) => /cannot be true/ }
+      JSON.generate(sound.merge("reading" => nil)) => /impossible figures/,
+      JSON.generate(sound.merge("taken_at" => "now")) => /impossible figures/ }
       .each { |text, problem| assert_rejected(text, problem) }
     [{ "live_slots" => -1 }, { "pools" => [] }, { "pools" => [[40, 1 << 60]] }, { "pools" => [40] },
      { "old_objects" => 1.5 }].each do |change|
       text = JSON.generate(sound.merge("reading" => sound["reading"].merge(change)))
-      assert_rejected(text, /cannot be true/)
+      assert_rejected(text, /impossible figures/)
     end
   end
 
@@ -78,7 +78,7 @@ class HeapCacheTest < Minitest::Test
     assert cache(machine: 40 << 20).read
     small = cache(machine: 38 << 20)
     assert_nil small.read
-    assert_match(/cannot be true/, small.problem)
+    assert_match(/impossible figures/, small.problem)
     assert_operator Chaton::Memory::HeapCache.machine, :>, 1 << 28
   end
 
@@ -113,9 +113,9 @@ class HeapCacheTest < Minitest::Test
     File.write("#{@root}/tmp/cache", "a file")
     home = ENV.to_h.slice("HOME", "XDG_CACHE_HOME")
     ENV.update("HOME" => "#{@root}/tmp/cache", "XDG_CACHE_HOME" => nil)
-    Chaton::Memory::HeapCache.note(plan, READING, log: log)
+    Chaton::Memory::HeapCache.store(plan, READING, log: log)
     assert_equal 1, out.string.lines.size
-    assert_match(/INFO  what is in the heap cannot be kept/, out.string)
+    assert_match(/INFO  the heap.s sizes cannot be kept/, out.string)
   ensure
     ENV.update("HOME" => home["HOME"], "XDG_CACHE_HOME" => home["XDG_CACHE_HOME"])
   end

@@ -42,7 +42,7 @@ class HeapTest < Minitest::Test
                  shape("3.1.2", ONE_POOL, eden: 64 * MIB).env["RUBY_GC_HEAP_INIT_SLOTS"]
   end
 
-  # In proportion to what is alive in each; hardly used ones keep Ruby's own start.
+  # In proportion to the live objects of each; hardly used ones keep Ruby's own start.
   def test_pools
     env = shape("3.3.8", POOLS, eden: 2.0).env
     assert_equal %w[600000 180000 90000 24000 10000], Array.new(5) { |index| env["RUBY_GC_HEAP_#{index}_INIT_SLOTS"] }
@@ -87,19 +87,19 @@ class HeapTest < Minitest::Test
 
   def test_it_says_why
     why = shape("3.4.1", POOLS).why.join("\n")
-    ["eden 30.7 MiB: 1.5 times what is alive; 300,000 objects, 20.4 MiB, are alive", "60 % of the slots",
+    ["eden 30.7 MiB: 1.5 times the live bytes; 300,000 objects, 20.4 MiB, are alive", "60 % of the slots",
      "32.0 MiB outside of slots", "4.0 times as many", "GC.config(rgengc_allow_full_mark: false)"]
       .each { |part| assert_includes why, part }
     assert_match(/3.2 has no setting/, shape("3.2.1", POOLS).why.join)
-    assert_match(/the least there is/, shape("3.1.2", { **ONE_POOL, pools: [[40, 9]] }).why.first)
-    assert_match(/all that fits/, shape("3.1.2", ONE_POOL, limit: 8 * MIB).why.first)
-    assert_match(/3.0 times what is alive, as configured/, shape("3.1.2", ONE_POOL, eden: 3.0).why.first)
+    assert_match(/the smallest default/, shape("3.1.2", { **ONE_POOL, pools: [[40, 9]] }).why.first)
+    assert_match(/the largest default/, shape("3.1.2", ONE_POOL, limit: 8 * MIB).why.first)
+    assert_match(/3.0 times the live bytes, as configured/, shape("3.1.2", ONE_POOL, eden: 3.0).why.first)
   end
 
   def test_the_first_start_knows_nothing
     shape = shape("3.1.2", nil)
     assert_empty shape.env
-    assert_match(/nothing is known/, shape.why.last)
+    assert_match(/the first start of an application/, shape.why.last)
   end
 
   def test_intent_of_settings

@@ -38,7 +38,7 @@ class LaunchTest < Minitest::Test
 
   def test_a_process_executes_itself_once
     first = launch
-    refute_predicate first, :arrived?
+    refute_predicate first, :relaunched?
     Dir.mkdir("elsewhere")
     Dir.chdir("elsewhere") { first.go(plan, log) }
     (environment, *command), options = @calls.fetch(0)
@@ -49,7 +49,7 @@ class LaunchTest < Minitest::Test
     assert_empty @out.string, "it speaks in its second life"
 
     second = launch(env: environment)
-    assert_predicate second, :arrived?
+    assert_predicate second, :relaunched?
     assert_equal @env, environment, "the variables are put back"
     second.go(plan, log)
     assert_equal 1, @calls.size, "it never executes itself twice"
@@ -59,7 +59,7 @@ class LaunchTest < Minitest::Test
     launch.go(plan, log)
     launch(env: @calls[0][0][0]).go(plan, log)
     # This process has not been executed anew, so the library is not in it.
-    assert_match(/WARN  .*libjemalloc.so.2 was preloaded, and is not in this process/, @out.string)
+    assert_match(/WARN  .*libjemalloc.so.2 was preloaded, but is not loaded in this process/, @out.string)
     assert_match(/DEBUG heap: first start of this bundle/, @out.string)
     refute_match(/allocator: jemalloc/, @out.string)
   end
@@ -70,14 +70,14 @@ class LaunchTest < Minitest::Test
     environment[Memory::Environment::VARIABLE] = environment[Memory::Environment::VARIABLE]
       .sub(Process.pid.to_s, (Process.pid + 1).to_s)
     other = launch(env: environment)
-    refute_predicate other, :arrived?
+    refute_predicate other, :relaunched?
     assert_equal @env, environment
   end
 
   def test_one_process_in_development_does_not
     launch.go(plan(environment: "development"), log)
     assert_empty @calls
-    assert_match(/INFO  allocator and heap stay as they are: one process in development/, @out.string)
+    assert_match(/INFO  allocator and heap sizes are unchanged: a single process in development/, @out.string)
     launch.go(plan(environment: "development", workers: "1"), log)
     assert_equal 1, @calls.size
   end
@@ -85,7 +85,7 @@ class LaunchTest < Minitest::Test
   def test_a_program_without_a_file_does_not
     launch(program: "-e").go(plan, log)
     assert_empty @calls
-    assert_match(/-e is no file that could be started again/, @out.string)
+    assert_match(/-e is not a file that can be executed again/, @out.string)
   end
 
   def test_nothing_to_change
@@ -108,7 +108,7 @@ class LaunchTest < Minitest::Test
     Dir.mkdir("elsewhere")
     Dir.chdir("elsewhere")
     forbidden.go(plan, log)
-    assert_match(/WARN  the process cannot execute itself anew; .*Operation not permitted/, @out.string)
+    assert_match(/WARN  the process cannot execute itself again; .*Operation not permitted/, @out.string)
     assert_equal "#{@root}/elsewhere", Dir.pwd
   end
 

@@ -46,8 +46,8 @@ class LibraryTest < Minitest::Test
     File.write(text.path, "GROUP ( libjemalloc.a )")
     head = File.binread(RbConfig.ruby, 64)
     File.binwrite(other.path, head.dup.tap { |bytes| bytes[18, 2] = "\xF3\x00".b })
-    assert_equal "it is no shared object", text.unfit
-    assert_equal "it is made for another machine", other.unfit
+    assert_equal "it is not a shared library", text.unfit
+    assert_equal "it is built for another architecture", other.unfit
     assert_match(/No such file/, missing.unfit)
     assert_equal [nil, nil], [text.version, missing.version]
   end

@@ -108,13 +108,13 @@ class TracerControlTest < Minitest::Test
     tracer.fault = "torn"
     tracer.open
     eventually { !tracer.running? }
-    eventually { @output.string.include?("tracing has ended") }
+    eventually { @output.string.include?("tracing has ended after an error") }
     refute order("status").first["running"]
   end
 
   def test_what_was_seen_outlives_a_stop_until_the_next_start
     header, = order("report")
-    assert_equal [false, "it has not traced yet; `chaton trace start` begins"], header.values_at("ok", "error")
+    assert_equal [false, "it has not traced yet; run `chaton trace start`"], header.values_at("ok", "error")
     order("start")
     order("stop")
     header, body = order("report")
@@ -148,7 +148,7 @@ class TracerControlTest < Minitest::Test
     @tracer_control.call("action" => "status", "reply_to" => @path)
     @tracer_control.call("action" => "status", "reply_to" => "/no/such")
     @tracer_control.call("action" => "status", "reply_to" => "/#{"x" * 200}")
-    assert_equal 3, @output.string.scan(/DEBUG nobody took/).size, @output.string
+    assert_equal 3, @output.string.scan(/DEBUG the tracer.s reply was not received/).size, @output.string
     @server = UNIXServer.new("#{@path}2")
   end
 

@@ -1,4 +1,4 @@
-//! What is summed per pair of stack and class.
+//! Totals per allocation site, which is a pair of stack and class.
 
 use super::live_samples::LiveSample;
 use super::recent_collections::CollectionRecord;
@@ -7,19 +7,19 @@ use super::totals::{age_bucket, ObjectTotals, SiteTotals, TotalsByAge};
 use super::ObjectState;
 use rustc_hash::FxHashMap;
 
-/// The classes' index of "some class or other".
+/// The index of `(other)` in the table of classes.
 const OTHER_CLASS: u32 = 0;
 
 struct ClassName {
-    /// Its address; 0 for objects that have none.
+    /// Its address; 0 for objects without a class.
     id: usize,
-    /// Ruby's number of the type, which names it until something better does.
+    /// Ruby's number of the type, from which the name is made until it is known.
     kind: u8,
     name: Option<String>,
 }
 
-/// Sums of one stack and class. What is live is not here: it is added up from
-/// the samples when asked for, so that survivors cost nothing.
+/// Totals of one stack and class. Live objects are added up from the samples when a
+/// report is made, so that survivors cost nothing.
 struct AllocationSite {
     stack: u32,
     class: u32,
@@ -44,13 +44,13 @@ impl AllocationSite {
 
 /// A bounded table of sites, with the classes they refer to.
 pub(super) struct AllocationSites {
-    /// Most sites, besides one per stack for what found no room.
-    cells_max: usize,
+    /// Bound of the sites, besides one per stack for the classes beyond it.
+    sites_max: usize,
     classes: Vec<ClassName>,
-    /// SampleType address, or by type for those without a class.
+    /// By address, or by type for objects without a class.
     class_index: FxHashMap<(usize, u8), u32>,
     sites: Vec<AllocationSite>,
-    cell_index: FxHashMap<(u32, u32), u32>,
+    site_index: FxHashMap<(u32, u32), u32>,
 }
 
 fn class_key(id: usize, kind: u8) -> (usize, u8) {
@@ -58,22 +58,22 @@ fn class_key(id: usize, kind: u8) -> (usize, u8) {
 }
 
 impl AllocationSites {
-    pub(super) fn new(cells_max: usize) -> Self {
+    pub(super) fn new(sites_max: usize) -> Self {
         let other = ClassName { id: 0, kind: 0, name: Some("(other)".into()) };
         Self {
-            cells_max,
+            sites_max,
             classes: vec![other],
             class_index: FxHashMap::default(),
             sites: Vec::new(),
-            cell_index: FxHashMap::default(),
+            site_index: FxHashMap::default(),
         }
     }
 
-    /// The site of a stack and class, and whether it is that of the class: if it
-    /// is new and there is no room, the stack's other classes share one.
+    /// The site of a stack and class, and whether it is exact: when the table is full,
+    /// new classes of a stack share its site for other classes.
     pub(super) fn find_or_add(&mut self, stack: u32, class: usize, kind: u8) -> (u32, bool) {
         let key = class_key(class, kind);
-        let room = self.sites.len() < self.cells_max;
+        let room = self.sites.len() < self.sites_max;
         let class_index = match self.class_index.get(&key) {
             Some(&known) => known,
             None if !room => return (self.site(stack, OTHER_CLASS), false),
@@ -84,7 +84,7 @@ impl AllocationSites {
                 index
             }
         };
-        if room || self.cell_index.contains_key(&(stack, class_index)) {
+        if room || self.site_index.contains_key(&(stack, class_index)) {
             (self.site(stack, class_index), true)
         } else {
             (self.site(stack, OTHER_CLASS), false)
@@ -93,7 +93,7 @@ impl AllocationSites {
 
     fn site(&mut self, stack: u32, class: u32) -> u32 {
         let sites = &mut self.sites;
-        *self.cell_index.entry((stack, class)).or_insert_with(|| {
+        *self.site_index.entry((stack, class)).or_insert_with(|| {
             sites.push(AllocationSite::of(stack, class));
             sites.len() as u32 - 1
         })
@@ -105,8 +105,8 @@ impl AllocationSites {
         site.allocated.add(weight, bytes);
     }
 
-    /// Books what a collection made of a sample; true if it lives on.
-    pub(super) fn settle(
+    /// Adds up a sample's state after a collection; true if it is alive.
+    pub(super) fn update(
         &mut self,
         sample: &mut LiveSample,
         state: &ObjectState,
@@ -144,8 +144,8 @@ impl AllocationSites {
         &mut self.sites[sample.site as usize].freed_ages[age_bucket(sample.age)]
     }
 
-    /// Moves a sample, and what was allocated with it, to the site of another
-    /// class: an object's class may be set after its allocation.
+    /// Moves a sample and its allocated bytes to the site of another class, because an
+    /// object's class may be set after its allocation.
     fn reclass(&mut self, sample: &mut LiveSample, class: usize) {
         let site = &self.sites[sample.site as usize];
         let before = &self.classes[site.class as usize];
@@ -164,7 +164,7 @@ impl AllocationSites {
         sample.site = to;
     }
 
-    /// An object grew (which counts as allocated) or shrank (as freed).
+    /// Counts an object's growth as allocated, and its shrinking as freed.
     pub(super) fn resize(
         &mut self,
         sample: &mut LiveSample,
@@ -214,7 +214,7 @@ impl AllocationSites {
         self.classes.iter().map(name).collect()
     }
 
-    /// All sums, with those of the living.
+    /// The totals of all sites, with the live objects.
     pub(super) fn rows(&self, samples: &[LiveSample]) -> Vec<SiteRow> {
         let mut rows: Vec<SiteRow> = self.sites.iter().map(row).collect();
         for sample in samples {
@@ -234,7 +234,7 @@ impl AllocationSites {
             + self.classes.capacity() * size_of::<ClassName>()
             + self.class_index.capacity() * 25
             + self.sites.capacity() * size_of::<AllocationSite>()
-            + self.cell_index.capacity() * 13
+            + self.site_index.capacity() * 13
     }
 }
 
@@ -252,8 +252,8 @@ fn row(site: &AllocationSite) -> SiteRow {
     SiteRow { stack: site.stack, class: site.class, tally }
 }
 
-/// What objects are called that have no class, by Ruby's number of their type
-/// (`ruby_value_type`, the same from 3.1 to 4.0).
+/// The name of a type by Ruby's number (`ruby_value_type`, the same from 3.1 to 4.0),
+/// for objects without a class.
 fn kind_name(kind: u8) -> &'static str {
     match kind {
         0x01 => "(object)",

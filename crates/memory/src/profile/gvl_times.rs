@@ -1,4 +1,4 @@
-//! Who waits for Ruby's global lock, and who holds it: times per kind of unit.
+//! How long units of work wait for Ruby's global lock and hold it, by label.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 /// Number of classes of waiting time.
 pub const WAIT_CLASSES: usize = 24;
-/// The label of kinds that found no room.
+/// The label of units whose own label found no room.
 const OTHER: &str = "(other)";
 
 /// The class of a waiting time: class 0 is below a microsecond, class n from
-/// 2^(n-1) to 2^n microseconds, the last one without an end.
+/// 2^(n-1) to 2^n microseconds, the last one is unbounded.
 pub fn wait_class(waiting_ns: u64) -> usize {
     let us = waiting_ns / 1000;
     ((u64::BITS - us.leading_zeros()) as usize).min(WAIT_CLASSES - 1)
 }
 
-/// Times of one kind of unit.
+/// Total times of the units with one label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkTimes {
-    /// Which kind: `GET /path`, `ResizeJob`.
+    /// `GET /path`, `ResizeJob`.
     pub label: String,
     /// Units finished.
     pub count: u64,
-    /// Time in which they waited for the lock.
+    /// Time they waited for the lock.
     pub waiting_ns: u64,
-    /// Time in which they held it.
+    /// Time they held it.
     pub holding_ns: u64,
-    /// Time from their beginnings to their ends.
+    /// Time they took in all.
     pub total_ns: u64,
-    /// Units by how long they waited ([`wait_class`]).
+    /// Units by waiting time ([`wait_class`]).
     pub waits: [u64; WAIT_CLASSES],
 }
 
@@ -45,8 +45,8 @@ impl WorkTimes {
         }
     }
 
-    /// A bound on the wait of all but the given share of units (0.01 = the
-    /// slowest hundredth), in nanoseconds: the upper edge of its class.
+    /// An upper bound of the waiting time (ns) of all but the given share of units (0.01 =
+    /// the slowest hundredth).
     pub fn wait_bound_ns(&self, share: f64) -> u64 {
         let rest = share * self.count as f64;
         let mut above = 0;
@@ -60,19 +60,19 @@ impl WorkTimes {
     }
 }
 
-/// Gathers times; the number of kinds is bounded.
+/// Times by label; the number of labels is bounded.
 pub struct GvlTimes {
     labels_max: usize,
     units: HashMap<String, WorkTimes>,
 }
 
 impl GvlTimes {
-    /// An empty table of at most `labels_max` kinds, besides `(other)`.
+    /// An empty table of at most `labels_max` labels, besides `(other)`.
     pub fn new(labels_max: usize) -> Self {
         Self { labels_max, units: HashMap::new() }
     }
 
-    /// Adds a unit that has finished.
+    /// Adds a finished unit.
     pub fn record(&mut self, label: &str, waiting_ns: u64, holding_ns: u64, total_ns: u64) {
         let mut waits = [0; WAIT_CLASSES];
         waits[wait_class(waiting_ns)] = 1;
@@ -86,16 +86,16 @@ impl GvlTimes {
         }
     }
 
-    /// What was gathered.
+    /// The times so far.
     pub fn waits(&self) -> GvlReport {
         GvlReport::of(self.units.values().cloned().collect())
     }
 }
 
-/// Times by kind of unit, most waiting first.
+/// Times by label, most waiting first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GvlReport {
-    /// The kinds.
+    /// One entry for each label.
     pub units: Vec<WorkTimes>,
 }
 
@@ -105,7 +105,7 @@ impl GvlReport {
         Self { units }
     }
 
-    /// The times of two processes together.
+    /// Adds up the times of two processes.
     pub(super) fn join(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (&one, &other) else { return one.or(other) };
         let mut units: HashMap<&str, WorkTimes> = HashMap::new();

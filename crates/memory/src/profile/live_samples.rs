@@ -1,15 +1,15 @@
-//! The samples of objects not known to be dead, in a bounded list.
+//! The samples of live objects, in a bounded list.
 
 use fastrand::Rng;
 
-/// More thinning than this leaves nothing to see.
+/// Bound of [`LiveSamples::keep_one_in`].
 const KEEP_ONE_IN_MAX: u32 = 1 << 20;
 
 /// A followed object.
 pub(super) struct LiveSample {
     pub(super) object: usize,
     pub(super) bytes: usize,
-    /// Objects this one stands for.
+    /// The number of objects that this one stands for.
     pub(super) weight: f64,
     pub(super) site: u32,
     /// Collections survived.
@@ -21,7 +21,7 @@ pub(super) struct LiveSample {
 pub(super) struct LiveSamples {
     pub(super) samples: Vec<LiveSample>,
     samples_max: usize,
-    /// Of so many new samples one is followed, with so many times the weight.
+    /// One of so many new samples is followed, with so many times the weight.
     pub(super) keep_one_in: u32,
     /// How often the list was thinned out.
     pub(super) thinned: u64,
@@ -32,7 +32,7 @@ impl LiveSamples {
         Self { samples: Vec::new(), samples_max, keep_one_in: 1, thinned: 0 }
     }
 
-    /// Follows a new sample, or not, if thinned out.
+    /// Follows a new sample, unless it is thinned out.
     pub(super) fn follow(&mut self, mut sample: LiveSample, random: &mut Rng) {
         if random.u32(..self.keep_one_in) != 0 {
             return;
@@ -48,9 +48,8 @@ impl LiveSamples {
         self.samples.push(sample);
     }
 
-    /// Drops one of each two neighbours by lot and doubles the weight of the
-    /// other. SampleType lot and not always the second: code that allocates two kinds
-    /// of objects in turn would lose one of them altogether.
+    /// Drops one of each two neighbours at random and doubles the weight of the other.
+    /// Dropping always the second would lose one of two classes that code allocates in turn.
     fn thin(&mut self, random: &mut Rng) {
         let mut second = false;
         let mut drop_second = false;
@@ -67,7 +66,7 @@ impl LiveSamples {
         self.thinned += 1;
     }
 
-    /// Follows more of the new samples again, once a collection left room.
+    /// Follows more of the new samples again when a collection has left room.
     pub(super) fn relax(&mut self) {
         if self.keep_one_in > 1 && self.samples.len() < self.samples_max / 4 {
             self.keep_one_in /= 2;

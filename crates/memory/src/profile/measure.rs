@@ -1,12 +1,11 @@
-//! Sizes of young objects, read while they are certainly there; and giving up.
+//! Sizes of young objects, read before a collection can free them.
 
 use super::{CollectionKind, CollectionRecord, Profile};
 
 impl Profile {
-    /// Reads the sizes of objects that no collection has seen yet: `size` is
-    /// asked of each and answers 0 where it does not know. Where freed objects
-    /// are found out only after they have gone, their size is not to be had
-    /// then. Call it before a collection could have freed them.
+    /// Reads the sizes of the objects sampled since the last collection; `size` returns
+    /// 0 for an unknown one. For Rubies where dead objects are recognised only after
+    /// sweeping, when their size can no longer be read.
     pub fn measure(&mut self, mut size: impl FnMut(usize) -> usize) {
         let mut sum = CollectionRecord::of(CollectionKind::Minor, 0.0);
         let sites = &mut self.sites;
@@ -20,7 +19,7 @@ impl Profile {
         self.counts.since += sum.allocated;
     }
 
-    /// Gives up all that is followed: it cannot be found any more.
+    /// Drops all followed samples, because their objects cannot be found any more.
     pub fn forget(&mut self) {
         self.live.samples.clear();
     }

@@ -1,4 +1,4 @@
-//! What each of the last collections freed and left.
+//! Records of the last collections.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{CollectionKind, ObjectTotals};
 
-/// Collections remembered one by one.
+/// The number of collections kept.
 pub const RECENT_MAX: usize = 256;
 
-/// What one collection did, estimated from the objects followed.
+/// One collection, estimated from the followed objects.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollectionRecord {
     /// The process.
@@ -18,26 +18,26 @@ pub struct CollectionRecord {
     pub number: u64,
     /// Minor or major.
     pub kind: CollectionKind,
-    /// When, in seconds since 1970.
+    /// Its time, in seconds since 1970.
     pub unix_s: f64,
-    /// Samples looked at: how well the estimates are founded.
+    /// The number of samples behind the estimates.
     pub followed: u64,
-    /// Allocated since the collection before.
+    /// Allocated since the previous collection.
     pub allocated: ObjectTotals,
     /// Found dead.
     pub freed: ObjectTotals,
-    /// Of these, old.
+    /// Old ones of those found dead.
     pub freed_old: ObjectTotals,
     /// Found alive.
     pub surviving: ObjectTotals,
-    /// Of these, old.
+    /// Old ones of those found alive.
     pub old: ObjectTotals,
     /// Became old by this collection.
     pub promoted: ObjectTotals,
 }
 
 impl CollectionRecord {
-    /// A collection that has done nothing yet.
+    /// A record without objects.
     pub(super) fn of(kind: CollectionKind, unix_s: f64) -> Self {
         let none = ObjectTotals::default();
         Self {
@@ -61,7 +61,7 @@ pub(super) struct RecentCollections(VecDeque<CollectionRecord>);
 
 impl Default for RecentCollections {
     fn default() -> Self {
-        // At once: it is added to inside the collector.
+        // Allocated up front, because records are added inside the collector.
         Self(VecDeque::with_capacity(RECENT_MAX))
     }
 }

@@ -1,4 +1,4 @@
-//! Writing a report out: for people, and for the tools they know.
+//! Renders a report for people and for common profile viewers.
 
 mod collapsed;
 mod flame;
@@ -14,20 +14,19 @@ use std::str::FromStr;
 
 use super::{Frame, Report, SiteTotals};
 
-/// Forms of a report.
+/// Output formats of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportFormat {
     /// A line per stack, `root;...;leaf;[Class] weight`: input of flame graph
     /// tools.
     Collapsed,
-    /// JSON for speedscope, with a profile each of what is live, allocated and
-    /// freed.
+    /// JSON for speedscope, with one profile each for live, allocated and freed objects.
     Speedscope,
     /// Gzipped protocol buffer for `pprof`.
     Pprof,
     /// Tables for a terminal.
     Text,
-    /// One page with flame graphs and tables; needs nothing from elsewhere.
+    /// A self-contained page with flame graphs and tables.
     Html,
 }
 
@@ -48,20 +47,20 @@ impl FromStr for ReportFormat {
     }
 }
 
-/// What is looked at, and by what is ordered.
+/// The objects that a view shows and orders by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SampleType {
-    /// What is not known to be dead.
+    /// Objects not known to be dead.
     #[default]
     Live,
-    /// All that was allocated.
+    /// All allocated objects.
     Allocated,
-    /// What collections freed.
+    /// Objects freed by collections.
     Freed,
 }
 
 impl SampleType {
-    /// All of them, in the order of their tabs.
+    /// All types, in the order of their tabs.
     pub const ALL: [SampleType; 3] = [SampleType::Live, SampleType::Allocated, SampleType::Freed];
 
     /// Its name, as [`FromStr`] reads it.
@@ -91,16 +90,16 @@ impl FromStr for SampleType {
     }
 }
 
-/// How a report is to be shown.
+/// Options of a view.
 #[derive(Clone, Debug)]
 pub struct RenderOptions {
-    /// What is looked at first.
+    /// The type shown first.
     pub by: SampleType,
-    /// Bytes, or else numbers of objects.
+    /// Shows bytes, else numbers of objects.
     pub bytes: bool,
     /// Title of the page or table.
     pub title: String,
-    /// Most lines of each table.
+    /// Bound of the lines of each table.
     pub lines_max: usize,
 }
 
@@ -111,7 +110,7 @@ impl Default for RenderOptions {
 }
 
 impl Report {
-    /// This report in one of its forms.
+    /// Renders the report.
     pub fn render(&self, format: ReportFormat, view: &RenderOptions) -> Vec<u8> {
         match format {
             ReportFormat::Collapsed => collapsed::render(self, view.by, view.bytes).into_bytes(),
@@ -123,7 +122,7 @@ impl Report {
     }
 }
 
-/// `label (path:line)`, or the label alone of what has no source.
+/// `label (path:line)`, or the label alone of a frame without a source file.
 fn frame_text(frame: &Frame, line: u32) -> String {
     match (frame.path.is_empty(), line) {
         (true, _) => frame.label.clone(),
@@ -132,7 +131,7 @@ fn frame_text(frame: &Frame, line: u32) -> String {
     }
 }
 
-/// A path without the folders above a gem, which are the same for all of them.
+/// A path without the folders above a gem, which all gems share.
 fn short(path: &str) -> &str {
     match path.rfind("/gems/") {
         Some(found) => &path[found + "/gems/".len()..],

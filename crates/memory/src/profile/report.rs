@@ -1,11 +1,11 @@
-//! What a profile found, as plain data.
+//! A report of a profile, as plain data.
 
 use serde::{Deserialize, Serialize};
 
 use super::gvl_times::GvlReport;
 use super::{CollectionRecord, Frame, ObjectTotals, SiteTotals};
 
-/// Where a report comes from, said by whoever took it.
+/// The process and the settings of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SourceInfo {
@@ -17,38 +17,37 @@ pub struct SourceInfo {
     pub ruby: String,
     /// When the tracer was started, in seconds since 1970.
     pub started_unix_s: f64,
-    /// How long it was on.
+    /// How long it ran.
     pub seconds: f64,
     /// One of so many objects is sampled while a window is open.
     pub every: u32,
-    /// The share of time in which one is.
+    /// The share of time in which a window is open.
     pub duty: f64,
-    /// The global lock's side; moves to [`Report::gvl`].
+    /// Times of the global lock; moves to [`Report::gvl`].
     #[serde(skip)]
     pub gvl: Option<GvlReport>,
-    /// Something to be said with it.
+    /// A remark for the reader of the report.
     pub note: Option<String>,
 }
 
-/// One process' part of a report.
+/// One process of a report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Source {
-    /// Where it comes from.
+    /// The process and the settings.
     #[serde(flatten)]
     pub about: SourceInfo,
     /// Samples taken.
     pub samples: u64,
     /// Samples of objects not known to be dead.
     pub followed: u64,
-    /// How often half of the followed samples were given up for want of room.
+    /// How often half of the followed samples were dropped for lack of room.
     pub thinned: u64,
-    /// Of so many new samples one was followed at the end.
+    /// One of so many new samples was followed at the end.
     pub keep_one_in: u32,
-    /// Samples whose stack was deeper than is kept.
+    /// Samples whose stack was cut to the deepest allowed.
     pub truncated: u64,
-    /// Samples of which not the whole stack or not the class was kept, for want
-    /// of room.
+    /// Samples whose whole stack or whose class was not kept, for lack of room.
     pub other: u64,
     /// Different stacks.
     pub stacks: u64,
@@ -60,24 +59,24 @@ pub struct Source {
     pub major: u64,
 }
 
-/// Sums of one stack and class.
+/// Totals of one stack and class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SiteRow {
-    /// Interner into [`Report::stacks`].
+    /// Index into [`Report::stacks`].
     pub stack: u32,
-    /// Interner into [`Report::classes`].
+    /// Index into [`Report::classes`].
     pub class: u32,
-    /// The sums.
+    /// The totals.
     #[serde(flatten)]
     pub tally: SiteTotals,
 }
 
-/// What profiles of one or several processes found.
+/// The report of one or several processes.
 ///
-/// Its JSON has the fields below by their names. An amount is a pair
-/// `[objects, bytes]`, a location a pair `[index of frame, line]`; amounts by
+/// Its JSON has the fields below by their names. Totals are pairs
+/// `[objects, bytes]`, locations pairs `[index of frame, line]`; totals by
 /// age are lists in the order of [`AGE_NAMES`](super::AGE_NAMES), left out
-/// where all are zero. Fields may be added; none changes its meaning within a
+/// if all are zero. Fields may be added; none changes its meaning within a
 /// `version`.
 ///
 /// ```json
@@ -101,7 +100,7 @@ pub struct SiteRow {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Of this format.
+    /// Version of this format.
     pub version: u32,
     /// The processes, by worker and pid.
     pub sources: Vec<Source>,
@@ -113,11 +112,11 @@ pub struct Report {
     pub stacks: Vec<Vec<u32>>,
     /// Names of classes.
     pub classes: Vec<String>,
-    /// What was summed, most live bytes first.
+    /// Totals by stack and class, most live bytes first.
     pub rows: Vec<SiteRow>,
     /// The last collections of each process, oldest first.
     pub collections: Vec<CollectionRecord>,
-    /// Who waited for the global lock, if this was watched.
+    /// Waiting for the global lock, if it was measured.
     pub gvl: Option<GvlReport>,
 }
 
@@ -138,22 +137,22 @@ impl Default for Report {
 }
 
 impl Report {
-    /// The sums of all rows.
+    /// The sum of all rows.
     pub fn total(&self) -> SiteTotals {
         let mut total = SiteTotals::default();
         self.rows.iter().for_each(|row| total += &row.tally);
         total
     }
 
-    /// Freed by the collections still remembered one by one.
+    /// Objects freed by the collections in [`Report::collections`].
     pub fn freed_lately(&self) -> ObjectTotals {
         let mut freed = ObjectTotals::default();
         self.collections.iter().for_each(|collected| freed += collected.freed);
         freed
     }
 
-    /// A stack's frames and the lines executed in them, innermost first. What
-    /// refers to nothing (a damaged report) is left out.
+    /// A stack's frames and the lines executed in them, innermost first. Invalid
+    /// indices (of a damaged report) are left out.
     pub fn stack(&self, index: u32) -> impl DoubleEndedIterator<Item = (&Frame, u32)> + '_ {
         let stack = self.stacks.get(index as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().filter_map(|&location| {
@@ -162,7 +161,7 @@ impl Report {
         })
     }
 
-    /// A class' name.
+    /// The name of a class.
     pub fn class(&self, index: u32) -> &str {
         self.classes.get(index as usize).map_or("(unknown)", String::as_str)
     }

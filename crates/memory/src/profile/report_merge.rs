@@ -1,4 +1,4 @@
-//! Several reports as one.
+//! Merges reports of several processes.
 
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
@@ -7,7 +7,7 @@ use super::report::{Report, SiteRow};
 use super::{gvl_times, Frame, SiteTotals};
 use rustc_hash::FxHashMap;
 
-/// Things kept once, numbered in the order they came.
+/// A list without duplicates, and the index of each element.
 struct Interner<T> {
     list: Vec<T>,
     index: FxHashMap<T, u32>,
@@ -74,8 +74,7 @@ impl ReportMerge {
 }
 
 impl Report {
-    /// Puts the reports of several processes together: same code and class,
-    /// one row. None give an empty report.
+    /// Merges reports; the same code and class become one row.
     pub fn merge(reports: Vec<Report>) -> Report {
         let mut merge = ReportMerge {
             frames: Interner::new(),

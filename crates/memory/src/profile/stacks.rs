@@ -1,24 +1,23 @@
-//! Frames, lines and stacks, each kept once.
+//! A table of frames, lines and stacks, each kept once.
 
 use std::hash::{Hash, Hasher};
 
 use super::Frame;
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// The stack of everything that found no room.
+/// The stack of all samples that found no room.
 const OTHER: u32 = 0;
-/// The location that stands for what was cut off, or for all of it.
+/// The location that stands for frames that were cut off.
 const OTHER_LOCATION: u32 = 0;
-/// Frames kept of a stack when there is no room for whole ones: enough to name
-/// the line that allocates, even if a method or two in C come before it.
+/// Frames kept of a stack when there is no room for whole ones: enough to reach the
+/// allocating line of Ruby below a method or two in C.
 const SHORT_DEPTH: usize = 4;
 
-/// A table of stacks. A location is a frame and a line; a stack is a list of
-/// locations, innermost first. Indices stay the same when frames are moved.
+/// A location is a frame and a line; a stack is a list of locations, innermost
+/// first. Indices stay the same when compaction moves frames.
 ///
-/// Three quarters of the room are for whole stacks. After that only the
-/// innermost frames are told apart, so that a leak which begins late is still
-/// seen at its line.
+/// Three quarters of the room are for whole stacks. After that only the innermost
+/// frames are kept, so that a leak that begins late still shows its line.
 pub(super) struct Stacks {
     stacks_max: usize,
     frames: Vec<(usize, Option<Frame>)>,
@@ -26,8 +25,8 @@ pub(super) struct Stacks {
     locations: Vec<(u32, u32)>,
     location_index: FxHashMap<(u32, u32), u32>,
     stacks: Vec<Box<[u32]>>,
-    /// SampleType the hash of the frames' addresses and lines: a stack looked for is
-    /// compared in place, frame by frame, without looking up any of them.
+    /// By the hash of the frames' addresses and lines, so that a stack is found with one
+    /// lookup and compared in place.
     stack_index: FxHashMap<u64, u32>,
 }
 
@@ -45,8 +44,8 @@ impl Stacks {
         }
     }
 
-    /// The index of a stack, and whether all of it was kept; [`OTHER`] if it is
-    /// new and there is no room even for its innermost frames.
+    /// The index of a stack, and whether all of it was kept; [`OTHER`] if there is no
+    /// room even for its innermost frames.
     pub(super) fn find_or_add(&mut self, frames: &[(usize, u32)]) -> (u32, bool) {
         let whole_max = self.stacks_max - self.stacks_max / 4;
         if let Some(whole) = self.find(frames, false, whole_max) {
@@ -132,18 +131,16 @@ impl Stacks {
         }
     }
 
-    /// The frames' names.
+    /// All frames with their names.
     pub(super) fn named_frames(&self) -> Vec<Frame> {
         let unnamed = || Frame { label: "(unnamed)".into(), ..Frame::default() };
         self.frames.iter().map(|(_, name)| name.clone().unwrap_or_else(unnamed)).collect()
     }
 
-    /// Indices of frames, with lines.
     pub(super) fn locations(&self) -> Vec<(u32, u32)> {
         self.locations.clone()
     }
 
-    /// Lists of indices of locations.
     pub(super) fn stacks(&self) -> Vec<Vec<u32>> {
         self.stacks.iter().map(|stack| stack.to_vec()).collect()
     }
@@ -166,7 +163,7 @@ impl Stacks {
 fn hash(frames: impl Iterator<Item = (usize, u32)>, cut: bool) -> u64 {
     let mut hash = FxHasher::default();
     for (frame, line) in frames {
-        // One word of both: addresses leave the upper bits free.
+        // One word for both: addresses leave the upper bits free.
         hash.write_u64(frame as u64 ^ u64::from(line) << 44);
     }
     cut.hash(&mut hash);

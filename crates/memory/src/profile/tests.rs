@@ -1,4 +1,4 @@
-//! A profile against a plain model of it, and its report in every form.
+//! Tests of a profile against a simple model, and of its report in every format.
 
 mod bounds;
 mod formats;
@@ -10,12 +10,12 @@ mod report_merge;
 
 use super::{Frame, Limits, ObjectState, Profile, Report, SourceInfo};
 
-/// Room for everything.
+/// Limits that are never reached.
 const WIDE: Limits = Limits { samples_max: 100_000, stacks_max: 10_000, depth_max: 100 };
 
-/// An object that lives on as it is.
+/// A live, unchanged object.
 const ALIVE: ObjectState = ObjectState { alive: true, old: false, bytes: 0, class: 0 };
-/// An object not marked.
+/// A dead object.
 const DEAD: ObjectState = ObjectState { alive: false, ..ALIVE };
 
 fn about(worker: u32) -> SourceInfo {
@@ -31,7 +31,7 @@ fn about(worker: u32) -> SourceInfo {
     }
 }
 
-/// Gives every frame and class a name that tells its address.
+/// Names every frame and class after its address.
 fn name_all(profile: &mut Profile) {
     for id in profile.unnamed_frames() {
         let frame = Frame { label: format!("f{id}"), path: format!("/app/{id}.rb"), line: 1 };
@@ -56,7 +56,7 @@ fn small_report() -> Report {
     profile.report(about(0))
 }
 
-/// A report whose every name is hostile to some format.
+/// A report with names that are special in some format.
 fn hostile_report() -> Report {
     let names = [
         "<script>alert('1')</script>",

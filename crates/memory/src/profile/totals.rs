@@ -1,10 +1,10 @@
-//! Sums of objects and bytes, by age and by what became of them.
+//! Totals of objects and bytes, by age.
 
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// Objects and their bytes: an estimate, the weights of samples added up.
+/// A number of objects and their bytes, estimated from weighted samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(f64, f64)", into = "(f64, f64)")]
 pub struct ObjectTotals {
@@ -30,7 +30,7 @@ impl ObjectTotals {
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether both are zero.
     pub fn is_zero(&self) -> bool {
         self.objects == 0.0 && self.bytes == 0.0
     }
@@ -57,7 +57,7 @@ impl From<ObjectTotals> for (f64, f64) {
 
 /// Number of age classes.
 pub const AGES: usize = 7;
-/// What the age classes are called: collections survived.
+/// Names of the age classes: collections survived.
 pub const AGE_NAMES: [&str; AGES] = ["0", "1", "2", "3-5", "6-10", "11-30", "31+"];
 
 /// The age class of an object that survived `age` collections.
@@ -71,60 +71,59 @@ pub fn age_bucket(age: u16) -> usize {
     }
 }
 
-/// Amounts by age class ([`AGE_NAMES`]).
+/// Totals by age class ([`AGE_NAMES`]).
 pub type TotalsByAge = [ObjectTotals; AGES];
 
-fn nothing(ages: &TotalsByAge) -> bool {
+fn all_zero(ages: &TotalsByAge) -> bool {
     ages.iter().all(ObjectTotals::is_zero)
 }
 
-/// What was seen of the objects of one stack and class.
+/// Totals of the objects of one stack and class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SiteTotals {
-    /// Samples taken: how well the estimates are founded.
+    /// The number of samples behind the estimates.
     pub samples: u64,
-    /// Allocated, with what objects have grown by since.
+    /// Allocated, including the later growth of objects.
     pub allocated: ObjectTotals,
-    /// Found dead, or shed by objects that shrank.
+    /// Found dead, including the shrinking of objects.
     pub freed: ObjectTotals,
     /// Not known to be dead.
     pub live: ObjectTotals,
-    /// Became old, up to now.
+    /// Became old.
     pub promoted: ObjectTotals,
-    /// LiveSamples and old.
+    /// Live and old.
     pub old: ObjectTotals,
-    /// `freed` by the collections survived before: class 0 died in its first.
-    #[serde(skip_serializing_if = "nothing")]
+    /// `freed` by the collections survived before: age 0 died in its first.
+    #[serde(skip_serializing_if = "all_zero")]
     pub freed_ages: TotalsByAge,
-    /// `live` by the collections survived so far: class 0 has seen none yet.
-    #[serde(skip_serializing_if = "nothing")]
+    /// `live` by the collections survived so far: age 0 has survived none yet.
+    #[serde(skip_serializing_if = "all_zero")]
     pub live_ages: TotalsByAge,
 }
 
 impl SiteTotals {
-    /// Whether there is nothing to show.
+    /// Whether all totals are zero.
     pub fn is_empty(&self) -> bool {
         let amounts = [self.allocated, self.freed, self.live, self.promoted];
         self.samples == 0 && amounts.iter().all(ObjectTotals::is_zero)
     }
 
-    /// The share of objects still alive, of those that met a collection.
+    /// The share of live objects among those that a collection has checked.
     pub fn survival(&self) -> Option<f64> {
         let alive: f64 = self.live_ages[1..].iter().map(|age| age.objects).sum();
         let met = alive + self.freed.objects;
         (met > 0.0).then(|| alive / met)
     }
 
-    /// The share of objects that died in their first collection, of all that
-    /// met one.
+    /// The share that died in their first collection, among the same objects.
     pub fn died_young(&self) -> Option<f64> {
         let alive: f64 = self.live_ages[1..].iter().map(|age| age.objects).sum();
         let met = alive + self.freed.objects;
         (met > 0.0).then(|| self.freed_ages[0].objects / met)
     }
 
-    /// The age class in which the middle one of the live objects is.
+    /// The age class of the median live object.
     pub fn median_age(&self) -> Option<&'static str> {
         let half = self.live.objects / 2.0;
         let mut sum = 0.0;

@@ -1,10 +1,9 @@
-//! The memory limit of the container we are in, by control groups of either
-//! version ([cgroup-v2], [cgroup-v1/memory] in the kernel's documentation).
+//! The memory limit of this process's container, from control groups of version
+//! [2][cgroup-v2] or [1][cgroup-v1/memory].
 //!
-//! `/proc/self/cgroup` names our group, `/proc/self/mountinfo` says where the
-//! groups are mounted and which of them is mounted as the root there: in a
-//! container the way up ends at its own group, on a plain machine at the
-//! machine's. A limit anywhere on the way holds for us too.
+//! `/proc/self/cgroup` names the group of this process, and `/proc/self/mountinfo`
+//! the mount points and which group is mounted there: in a container its own group,
+//! otherwise the machine's root group. The limits of all groups in between apply.
 //!
 //! [cgroup-v2]: https://docs.kernel.org/admin-guide/cgroup-v2.html
 //! [cgroup-v1/memory]: https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
@@ -46,7 +45,7 @@ impl CgroupVersion {
         }
     }
 
-    /// What the kernel takes back before anybody has to die: files it has read.
+    /// The file cache, which the kernel reclaims before it kills a process.
     fn reclaimable(self) -> [&'static str; 2] {
         match self {
             Self::V1 => ["total_inactive_file", "total_active_file"],
@@ -55,26 +54,26 @@ impl CgroupVersion {
     }
 }
 
-/// The control group whose limit is the first to be reached.
+/// The control group with the smallest limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Of the files it was read from.
+    /// The version of control groups.
     pub version: CgroupVersion,
-    /// Smallest limit in bytes between our group and the root, where one is
-    /// set below the machine's memory.
+    /// The smallest limit (bytes) between the process's group and the root, if one is
+    /// below the machine's memory.
     pub limit: Option<u64>,
-    /// Bytes in use in the group that has this limit (in our own where there
-    /// is none), without the file cache that the kernel gives up first.
+    /// Bytes in use in the group with this limit (without a limit, in the process's
+    /// own group), without the file cache.
     pub current: u64,
     /// Folder of that group.
     pub path: PathBuf,
 }
 
 impl Cgroup {
-    /// Of this process; `None` where no group accounts for memory.
+    /// The group of this process; `None` if no group accounts for memory.
     pub fn read(root: &Path) -> Option<Self> {
         let (version, dir, top) = own_group(root)?;
-        // A limit that cannot be reached is none; v1 writes 2^63 rounded down to a page.
+        // A limit above the machine's memory does not count; v1 has 2^63 rounded down to a page.
         let below = machine(root).unwrap_or(u64::MAX);
         let groups = || dir.ancestors().take_while(|one| one.starts_with(&top));
         let limited = groups()
@@ -86,13 +85,13 @@ impl Cgroup {
                 return Some(Self { version, limit: Some(limit), current, path: path.to_owned() });
             }
         }
-        // The root of all has no figures in version 2.
+        // In version 2 the root group has no figures.
         let (current, path) = groups().find_map(|one| Some((current(version, one)?, one)))?;
         Some(Self { version, limit: None, current, path: path.to_owned() })
     }
 }
 
-/// CgroupVersion, folder of our own group, and the mount point above it.
+/// The version, the folder of this process's group, and the mount point above it.
 fn own_group(root: &Path) -> Option<(CgroupVersion, PathBuf, PathBuf)> {
     let memberships = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     let (version, name) = membership(&memberships)?;
@@ -101,13 +100,13 @@ fn own_group(root: &Path) -> Option<(CgroupVersion, PathBuf, PathBuf)> {
     let top = root.join(top.strip_prefix("/").unwrap_or(&top));
     let below = Path::new(name).strip_prefix(&shown).ok().filter(|rest| plain(rest));
     let dir = below.map_or_else(|| top.clone(), |rest| top.join(rest));
-    // In a container that shares the host's view, our group may not be mounted.
+    // In a container with the host's cgroup namespace, the group may not be mounted.
     let dir = if dir.is_dir() { dir } else { top.clone() };
     Some((version, dir, top))
 }
 
-/// Lines are `ID:CONTROLLERS:PATH`; version 2 has no id and no controllers,
-/// and both may be there with memory in only one of them.
+/// Parses lines `ID:CONTROLLERS:PATH`; version 2 has no controllers. Both versions may
+/// be present, with memory in only one of them.
 fn membership(text: &str) -> Option<(CgroupVersion, &str)> {
     let parts = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let v1 = parts().find(|(controllers, _)| controllers.split(',').any(|one| one == "memory"));
@@ -119,8 +118,8 @@ fn membership(text: &str) -> Option<(CgroupVersion, &str)> {
         .map(|(_, name)| (CgroupVersion::V2, name))
 }
 
-/// The group mounted by this line of mountinfo, and where, if it is a memory
-/// tree of this version: `36 35 98:0 /group /mount/point rw … - type source options`.
+/// The group and its mount point, if this line of mountinfo mounts a memory tree of
+/// this version: `36 35 98:0 /group /mount/point rw … - type source options`.
 fn mount(line: &str, version: CgroupVersion) -> Option<(PathBuf, PathBuf)> {
     let (place, kind) = line.split_once(" - ")?;
     let mut kind = kind.split(' ');
@@ -134,7 +133,7 @@ fn mount(line: &str, version: CgroupVersion) -> Option<(PathBuf, PathBuf)> {
     fits.then(|| (PathBuf::from(unescaped(shown)), PathBuf::from(unescaped(top))))
 }
 
-/// mountinfo writes blanks and backslashes as `\040`.
+/// mountinfo escapes blanks and backslashes, as in `\040`.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -154,7 +153,7 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// A group outside of the namespace we see is written with `..`.
+/// False for a group outside of our namespace, whose path has `..`.
 fn plain(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
@@ -170,7 +169,7 @@ fn current(version: CgroupVersion, dir: &Path) -> Option<u64> {
     Some(used.saturating_sub(cache))
 }
 
-/// `max` is not a number, and no limit.
+/// The file's number; `max` means that there is no limit.
 fn number(file: &Path) -> Option<u64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }

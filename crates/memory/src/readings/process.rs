@@ -1,4 +1,4 @@
-//! What one process uses.
+//! Memory of one process.
 
 use std::fs;
 use std::path::Path;
@@ -7,27 +7,27 @@ use super::kilobytes;
 
 /// Memory of a process in bytes, from its `smaps_rollup`.
 ///
-/// The kernel walks every mapping for it (about a millisecond for 100 MB):
-/// [`resident`] is for asking often.
+/// The kernel walks every mapping for it (about a millisecond for 100 MB);
+/// [`resident`] is cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessMemory {
-    /// All of its pages that are in memory.
+    /// Resident pages.
     pub rss: u64,
-    /// The same, with each shared page divided by the number of its users: the
-    /// sum over a tree is what the tree uses.
+    /// Resident pages, each shared page divided by the number of its users, so that the
+    /// sum over a tree of processes is the tree's memory.
     pub pss: u64,
-    /// Pages nobody else has: what its end would give back.
+    /// Pages that no other process has.
     pub private: u64,
-    /// Pages it shares with others: code, and what was loaded before the fork.
+    /// Pages shared with other processes: code, and objects loaded before the fork.
     pub shared: u64,
-    /// Written out to swap.
+    /// Swapped out.
     pub swap: u64,
 }
 
 impl ProcessMemory {
-    /// Of this process; `None` when it has gone or is not ours to look at.
+    /// Reads a process; `None` when it has ended or may not be read.
     pub fn read(root: &Path, pid: u32) -> Option<Self> {
-        // A process that has ended and was not reaped has the file, and it is empty.
+        // The file of a zombie is empty.
         Self::parse(&fs::read_to_string(root.join(format!("proc/{pid}/smaps_rollup"))).ok()?)
     }
 
@@ -44,12 +44,12 @@ impl ProcessMemory {
     }
 }
 
-/// Bytes of a process that are in memory, shared ones in full: an upper bound
-/// of [`ProcessMemory::pss`] that costs microseconds. `None` when it has gone.
+/// Resident bytes of a process: an upper bound of [`ProcessMemory::pss`] that costs
+/// microseconds. `None` when the process has ended.
 pub fn resident(root: &Path, pid: u32) -> Option<u64> {
     let text = fs::read_to_string(root.join(format!("proc/{pid}/statm"))).ok()?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    // One that has ended and was not reaped has no memory any more.
+    // A zombie has no memory.
     (pages > 0).then(|| pages.saturating_mul(page_bytes()))
 }
 
@@ -106,7 +106,7 @@ SwapPss:               3 kB
     }
 
     #[test]
-    fn who_has_gone_or_is_a_zombie_has_no_reading() {
+    fn a_process_that_ended_or_is_a_zombie_has_no_figures() {
         let root = tree(7, "smaps_rollup", "");
         assert_eq!(ProcessMemory::read(root.path(), 7), None);
         assert_eq!(ProcessMemory::read(root.path(), 8), None);
@@ -122,7 +122,7 @@ SwapPss:               3 kB
     }
 
     #[test]
-    fn our_own_process_agrees_with_itself() {
+    fn the_figures_of_this_process_are_consistent() {
         let root = Path::new(ROOT);
         let pid = std::process::id();
         let resident = resident(root, pid).expect("statm");

@@ -1,7 +1,7 @@
 //! Header names as keys of the env Hash: `accept-encoding` → `HTTP_ACCEPT_ENCODING`.
 //!
-//! EnvKeys of well-known names are made once and reused; others are interned,
-//! so that the collector can take back what a client made up.
+//! Keys of known names are created once; others are interned Strings, which can be
+//! collected.
 
 use magnus::rb_sys::FromRawValue;
 use magnus::{Ruby, Value};
@@ -76,7 +76,7 @@ const KNOWN: &[&str] = &[
     "x-requested-with",
 ];
 
-/// Longest name that is turned into a key without an allocation of ours.
+/// Bound of the memory reserved for a key.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The known keys, in buckets by the length of the name.
@@ -91,7 +91,7 @@ unsafe impl Send for HeaderKeys {}
 unsafe impl Sync for HeaderKeys {}
 
 impl HeaderKeys {
-    /// Makes the known keys. Call with the GVL.
+    /// Creates the known keys. Call with the GVL.
     pub fn new() -> Self {
         let longest = KNOWN.iter().map(|name| name.len()).max().unwrap_or(0);
         let mut by_length = vec![Vec::new(); longest + 1];
@@ -128,12 +128,12 @@ fn intern(bytes: &[u8]) -> VALUE {
     unsafe { rb_sys::rb_interned_str(bytes.as_ptr().cast(), bytes.len() as _) }
 }
 
-/// An interned String that lives as long as the process.
+/// An interned String that is never collected.
 pub fn constant(bytes: &[u8]) -> VALUE {
     for_good(intern(bytes))
 }
 
-/// Keeps a live object as long as the process. Call with the GVL.
+/// Keeps a live object for ever. Call with the GVL.
 pub fn for_good(value: VALUE) -> VALUE {
     // SAFETY: a live object, and the GVL is held.
     unsafe { Ruby::get_unchecked().gc_register_mark_object(Value::from_raw(value)) };

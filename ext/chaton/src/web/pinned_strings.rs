@@ -1,8 +1,8 @@
-//! Ruby Strings that the IO thread writes from where they lie.
+//! Ruby Strings that the IO thread writes without copying.
 //!
-//! A large body is not copied: a frozen String sharing its bytes is kept alive
-//! here until the engine has written it. Dropping [`PinnedBytes`], on any thread,
-//! only notes that; the collector's mark phase, or the next pin, lets go.
+//! For a large body a frozen String that shares its bytes is kept alive here until the
+//! engine has written it. Dropping [`PinnedBytes`], on any thread, only queues its index;
+//! the next mark phase or the next pin releases the String.
 
 use std::sync::OnceLock;
 
@@ -14,15 +14,15 @@ use rb_sys::VALUE;
 
 #[derive(Default)]
 struct PinTable {
-    places: Vec<Option<VALUE>>,
+    strings: Vec<Option<VALUE>>,
     free: Vec<usize>,
 }
 
 impl PinTable {
-    fn let_go(&mut self, done: &mut Vec<usize>) {
-        for place in done.drain(..) {
-            self.places[place] = None;
-            self.free.push(place);
+    fn release(&mut self, done: &mut Vec<usize>) {
+        for index in done.drain(..) {
+            self.strings[index] = None;
+            self.free.push(index);
         }
     }
 }
@@ -35,7 +35,7 @@ struct PinnedStrings {
     done: Mutex<Vec<usize>>,
 }
 
-/// The object through which the collector sees the pinned Strings.
+/// The object that marks the pinned Strings.
 #[derive(TypedData, Default)]
 #[magnus(class = "Chaton::Native::PinnedStrings", mark, free_immediately)]
 pub struct PinnedStringsMarker;
@@ -44,12 +44,12 @@ impl DataTypeFunctions for PinnedStringsMarker {
     fn mark(&self, marker: &Marker) {
         let Some(pins) = PINNED.get() else { return };
         let mut table = pins.table.lock();
-        // In a forked child the IO thread's lock may stay taken for ever.
+        // In a forked child the IO thread's copy of the lock may be held for ever.
         if let Some(mut done) = pins.done.try_lock() {
-            table.let_go(&mut done);
+            table.release(&mut done);
         }
-        for value in table.places.iter().flatten() {
-            // SAFETY: kept alive by this very mark. It is not moved either.
+        for value in table.strings.iter().flatten() {
+            // SAFETY: kept alive and in index by this mark.
             marker.mark(unsafe { Value::from_raw(*value) });
         }
     }
@@ -57,13 +57,13 @@ impl DataTypeFunctions for PinnedStringsMarker {
 
 /// Bytes of a Ruby String, valid until dropped.
 pub struct PinnedBytes {
-    place: usize,
+    index: usize,
     bytes: *const u8,
     len: usize,
 }
 
 // SAFETY: the bytes belong to a frozen String that is neither freed nor moved
-// while `place` is taken; dropping touches only our own lock.
+// while `index` is taken; dropping touches only our own lock.
 unsafe impl Send for PinnedBytes {}
 
 impl AsRef<[u8]> for PinnedBytes {
@@ -76,35 +76,34 @@ impl AsRef<[u8]> for PinnedBytes {
 impl Drop for PinnedBytes {
     fn drop(&mut self) {
         if let Some(pins) = PINNED.get() {
-            pins.done.lock().push(self.place);
+            pins.done.lock().push(self.index);
         }
     }
 }
 
-/// Pins a String with at least one byte in memory of its own (not embedded). Call with the GVL. The
-/// caller may go on changing its String: it then gets bytes of its own.
+/// Pins a String that is not embedded in its slot. Call with the GVL. The application
+/// may still change its String, which then gets its own copy of the bytes.
 pub fn pin(string: VALUE) -> PinnedBytes {
     let pins = PINNED.get_or_init(PinnedStrings::default);
     // SAFETY: a String, with the GVL held; shares the bytes of a long one.
     let frozen = unsafe { rb_sys::rb_str_new_frozen(string) };
     let mut table = pins.table.lock();
-    table.let_go(&mut pins.done.lock());
-    let place = table.free.pop().unwrap_or_else(|| {
-        table.places.push(None);
-        table.places.len() - 1
+    table.release(&mut pins.done.lock());
+    let index = table.free.pop().unwrap_or_else(|| {
+        table.strings.push(None);
+        table.strings.len() - 1
     });
-    table.places[place] = Some(frozen);
-    // SAFETY: a String that lives as long as its place is taken.
+    table.strings[index] = Some(frozen);
+    // SAFETY: a String that lives as long as its index is taken.
     let (bytes, len) =
         unsafe { (rb_sys::RSTRING_PTR(frozen).cast::<u8>(), rb_sys::RSTRING_LEN(frozen) as usize) };
-    PinnedBytes { place, bytes, len }
+    PinnedBytes { index, bytes, len }
 }
 
-/// Shows the pinned Strings to the collector.
+/// Registers the object that marks the pinned Strings.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("PinnedStrings", ruby.class_object())?;
     class.undef_default_alloc_func();
-    let keeper = ruby.obj_wrap(PinnedStringsMarker);
-    ruby.gc_register_mark_object(keeper);
+    ruby.gc_register_mark_object(ruby.obj_wrap(PinnedStringsMarker));
     Ok(())
 }

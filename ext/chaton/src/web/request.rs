@@ -1,7 +1,7 @@
-//! `Chaton::Native::Request`: one unit of web work in Ruby's hands.
+//! `Chaton::Native::Request`: one HTTP request.
 //!
-//! It is also the request's `rack.hijack`. It answers once; dropped without an
-//! answer, the client gets a 500.
+//! It is also the request's `rack.hijack`. It responds once; if it is dropped without
+//! a response, the client gets a 500.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::IntoRawFd;
@@ -22,11 +22,11 @@ use crate::gvl::{check_interrupts, without_gvl};
 use crate::web::{env_builder::EnvBuilder, pinned_strings, response};
 use crate::{error, handle};
 
-/// Bytes from which a String is written from where it lies. Below, copying it
-/// is cheaper than keeping it alive.
+/// Strings of this size and above are written without copying. Below, copying is
+/// cheaper than pinning.
 const PIN_BYTES_MIN: u64 = 32 * 1024;
-/// How long a producer whose client takes nothing may wait between two looks
-/// at whether the client is still there; the engine's write timeout ends it.
+/// Interval at which a blocked writer checks whether its client is still connected;
+/// the engine's write timeout ends the wait.
 const ROOM_WAIT: Duration = Duration::from_secs(60);
 
 /// One request.
@@ -34,12 +34,12 @@ const ROOM_WAIT: Duration = Duration::from_secs(60);
 #[magnus(class = "Chaton::Native::Request", mark, free_immediately, size)]
 pub struct Request {
     made_in: u32,
-    kit: &'static EnvBuilder,
+    env_builder: &'static EnvBuilder,
     exchange: RefCell<Option<Arc<Exchange>>>,
     env: Cell<VALUE>,
     /// The File of a spooled body, nil when there is none.
     input: Cell<VALUE>,
-    /// The application took the connection over: its response is ignored.
+    /// After a hijack the application's response is ignored.
     hijacked: Cell<bool>,
 }
 
@@ -64,18 +64,18 @@ impl Drop for Request {
         if self.made_in == handle::generation() {
             exchange.abandon();
         } else {
-            // A forked child's copy: the parent answers.
+            // In a forked child: the parent responds.
             std::mem::forget(exchange);
         }
     }
 }
 
 impl Request {
-    /// Hands an exchange to Ruby.
-    pub fn wrap(ruby: &Ruby, kit: &'static EnvBuilder, exchange: Arc<Exchange>) -> Value {
+    /// The Ruby object of an exchange.
+    pub fn wrap(ruby: &Ruby, env_builder: &'static EnvBuilder, exchange: Arc<Exchange>) -> Value {
         let request = Self {
             made_in: handle::generation(),
-            kit,
+            env_builder,
             exchange: RefCell::new(Some(exchange)),
             env: Cell::new(rb_sys::Qnil as VALUE),
             input: Cell::new(rb_sys::Qnil as VALUE),
@@ -99,7 +99,7 @@ impl Request {
         self.exchange.take().ok_or_else(error::closed)
     }
 
-    /// The Rack env, made at the first call.
+    /// The Rack env, built by the first call.
     fn env(ruby: &Ruby, rb_self: magnus::typed_data::Obj<Self>) -> Result<Value, Error> {
         let made = rb_self.env.get();
         if made != rb_sys::Qnil as VALUE {
@@ -107,7 +107,7 @@ impl Request {
             return Ok(unsafe { Value::from_raw(made) });
         }
         let exchange = rb_self.open()?;
-        let env = rb_self.kit.build(&exchange, rb_self.as_raw());
+        let env = rb_self.env_builder.build(&exchange, rb_self.as_raw());
         rb_self.env.set(env);
         // SAFETY: the Hash just made.
         let env = unsafe { Value::from_raw(env) };
@@ -122,8 +122,8 @@ impl Request {
         Ok(env)
     }
 
-    /// Answers with a whole response. False, and nothing done, when it is not
-    /// of the usual shape (see `reply`).
+    /// Sends a whole response. False, and nothing is done, when it is not of the common
+    /// shape (see `response`).
     fn finish(
         ruby: &Ruby,
         rb_self: &Self,
@@ -145,9 +145,9 @@ impl Request {
         Ok(true)
     }
 
-    /// Answers with a file. False when head or file are not of the usual kind.
+    /// Sends a file. False when the head or the file is not of the common kind.
     fn finish_file(&self, status: Value, headers: Value, path: String) -> Result<bool, Error> {
-        // Opening a FIFO would wait for its writer, with the GVL held.
+        // A blocking open of a FIFO would wait for its writer with the GVL held.
         let open =
             std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
         let Ok(file) = open else { return Ok(false) };
@@ -169,7 +169,7 @@ impl Request {
         Ok(true)
     }
 
-    /// Sends the head of a streamed response. False as in `finish`.
+    /// Sends the head of a streamed response. False as for `finish`.
     fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
         let exchange = self.open()?;
         let Some(head) = response::head(&exchange, status, headers, BodySize::Unknown)? else {
@@ -179,7 +179,7 @@ impl Request {
         Ok(true)
     }
 
-    /// The head of a partial hijack, to be written to the socket by Ruby.
+    /// The head of a partial hijack, which Ruby writes to the socket.
     fn hijack_head(
         ruby: &Ruby,
         rb_self: &Self,
@@ -191,7 +191,7 @@ impl Request {
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 
-    /// Adds to a streamed body; waits, without the GVL, while memory and spool are full.
+    /// Appends to a streamed body; waits without the GVL while memory and spool are full.
     fn write(&self, chunk: RString) -> Result<usize, Error> {
         let exchange = self.open()?;
         let len = chunk.len();
@@ -213,7 +213,7 @@ impl Request {
         Ok(len)
     }
 
-    /// Ends a streamed body; `complete` false says that it broke off.
+    /// Ends a streamed body; `complete` is false if it was aborted.
     fn end(&self, complete: bool) -> Result<(), Error> {
         self.take()?.end(complete);
         Ok(())
@@ -226,9 +226,9 @@ impl Request {
         Ok(())
     }
 
-    /// Takes the connection over: its descriptor, and what was read too far.
+    /// Takes over the connection: its descriptor, and the bytes read beyond the request.
     fn hijack(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        // Nothing is given up before it worked.
+        // Keep the exchange until the hijack has succeeded.
         let (fd, rest) = rb_self.open()?.hijack().map_err(|e| error::system("rack.hijack", &e))?;
         drop(rb_self.take()?);
         rb_self.hijacked.set(true);
@@ -239,11 +239,11 @@ impl Request {
         Ok(answer)
     }
 
-    /// A request of its own that answers from now on; this one is closed.
+    /// Moves the exchange to a new request object and closes this one.
     fn detach(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let exchange = rb_self.take()?;
         rb_self.input.set(rb_sys::Qnil as VALUE);
-        Ok(Self::wrap(ruby, rb_self.kit, exchange))
+        Ok(Self::wrap(ruby, rb_self.env_builder, exchange))
     }
 
     fn is_hijacked(&self) -> bool {
@@ -270,16 +270,16 @@ impl Request {
         Ok(self.open()?.listener())
     }
 
-    /// Whether something is to be done after the reply: callables of the
-    /// application, or a file to be closed.
+    /// Whether there is work after the reply: callables of the application, or a file
+    /// to close.
     fn has_after_reply(&self) -> bool {
         let env = self.env.get();
         let nil = rb_sys::Qnil as VALUE;
-        self.input.get() != nil || (env != nil && self.kit.has_after_reply(env))
+        self.input.get() != nil || (env != nil && self.env_builder.has_after_reply(env))
     }
 
-    /// The File of a spooled body, to be closed after the reply; nil when there
-    /// is none or the application may go on reading it.
+    /// The File of a spooled body, to be closed after the reply; nil if there is none or
+    /// the application may still read it.
     fn input(&self) -> Value {
         // SAFETY: nil, or the File kept alive by `mark`.
         unsafe { Value::from_raw(self.input.get()) }

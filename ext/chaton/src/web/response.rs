@@ -1,8 +1,8 @@
-//! From Rack's `[status, headers, body]` to bytes, without calling Ruby.
+//! Converts Rack's `[status, headers, body]` to bytes without calling Ruby.
 //!
-//! Only the usual shapes are handled here: an Integer, a Hash of Strings (or
-//! Arrays of Strings), an Array of Strings. Anything else answers `None` and
-//! Ruby brings it into this shape first (`lib/chaton/web/response.rb`).
+//! Handles the common shape only: an Integer, a Hash of Strings (or Arrays of
+//! Strings), an Array of Strings. For others it returns `None`, and Ruby converts
+//! them first (`lib/chaton/web/response.rb`).
 
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -33,7 +33,7 @@ struct HeaderWriter<'a, 'b> {
     stop: Option<HeaderStop>,
 }
 
-/// What the head must know of the request.
+/// Facts about the request that the head depends on.
 pub fn facts(exchange: &Exchange) -> ResponseContext {
     let head = exchange.head();
     ResponseContext {
@@ -46,7 +46,7 @@ pub fn facts(exchange: &Exchange) -> ResponseContext {
     }
 }
 
-/// Writes the head; `None` when the shape is not the usual one.
+/// Encodes the head; `None` when the shape is not the common one.
 ///
 /// # Errors
 /// `Chaton::ResponseError` naming the status or header that cannot be sent.
@@ -114,7 +114,7 @@ fn refused(why: ResponseError) -> Error {
     error::named("ResponseError", why.to_string())
 }
 
-/// The Strings of a body that is a plain Array of Strings, and their bytes.
+/// The Strings of a body that is an Array of Strings, and their total size.
 pub fn strings<'a>(ruby: &Ruby, body: &'a RArray) -> Option<(&'a [Value], u64)> {
     // A subclass may have an `each` of its own.
     if !body.class().equal(ruby.class_array()).unwrap_or(false) {

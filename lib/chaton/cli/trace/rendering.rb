@@ -10,7 +10,7 @@ module Chaton
         private
 
         # @param answers [Array<Answer>]
-        # @param by [Symbol, nil] nil: what is alive
+        # @param by [Symbol, nil] nil: live objects
         # @return [String] bytes
         def render(answers, format, by)
           Native.render_profile(answers.map(&:body), format.to_s, { title: title(answers), by: (by || :live).to_s })

@@ -30,14 +30,14 @@ module Chaton
         def show(value) = value.is_a?(Integer) ? @bytes.show(value) : super
       end
 
-      # How much may be allocated between two collections: bytes, or a multiple of what is alive.
+      # How much may be allocated between two collections: bytes, or a multiple of the live bytes.
       class EdenSize < Base
         # Allowed multiples.
         MULTIPLES = (0.1..64.0)
 
         def initialize
           @bytes = Bytes.new((1 << 20)..(1 << 40))
-          super("auto, #{@bytes.rule}, or a multiple of what is alive from #{MULTIPLES.begin} to " \
+          super("auto, #{@bytes.rule}, or a multiple of the live bytes from #{MULTIPLES.begin} to " \
                 "#{MULTIPLES.end.to_i} (2.5 or \"2.5x\")")
         end
 

@@ -30,8 +30,8 @@ pub(super) fn render(report: &Report, by: SampleType, bytes: bool) -> String {
     text
 }
 
-/// Appends a name; what would end the frame or the line is replaced, as is `#`
-/// at the start of a line, which begins a comment.
+/// Appends a name; characters that would end the frame or the line are replaced, as is
+/// `#` at the start of a line, which begins a comment.
 pub(super) fn push(stack: &mut String, name: &str) {
     if stack.is_empty() && name.starts_with('#') {
         stack.push('_');

@@ -1,8 +1,8 @@
-//! One flame graph as a page of its own, for a frame of the report's page.
+//! One flame graph as a document of its own, for a frame of the report's page.
 //!
-//! The graph's script finds its parts by their ids, so two graphs cannot share
-//! a document. It also keeps its state in the address, which a document
-//! without one refuses: that call is made to do nothing.
+//! The graph's script finds elements by their ids, so two graphs cannot share a
+//! document. It also keeps its state in the address, which fails in a document without
+//! one: that call is disabled.
 
 use inferno::flamegraph::color::{BackgroundColor, BasicPalette, Color};
 use inferno::flamegraph::{from_lines, Direction, Options, Palette, TextTruncateDirection};
@@ -11,13 +11,12 @@ use super::super::Report;
 use super::{collapsed, frame_text, RenderOptions, SampleType};
 use rustc_hash::FxHashMap;
 
-/// Narrower blocks (in percent of the width) are left out: they would be less
-/// than a pixel.
+/// Narrower blocks (in percent of the width) are left out: they would be less than a pixel wide.
 const WIDTH_MIN: f64 = 0.05;
 
 const HEAD: &str = include_str!("flame.html");
 
-/// The document, or nothing if there is nothing to draw.
+/// The document, or `None` if there is nothing to draw.
 pub(super) fn render(report: &Report, by: SampleType, view: &RenderOptions) -> Option<String> {
     let lines = FlameTree::of(report, by, view.bytes).lines(report, WIDTH_MIN / 100.0);
     let mut options = Options::default();
@@ -29,7 +28,7 @@ pub(super) fn render(report: &Report, by: SampleType, view: &RenderOptions) -> O
         SampleType::Freed => BasicPalette::Aqua,
     });
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 255, g: 255, b: 255 }));
-    // The root on top: that is where a frame that scrolls begins.
+    // The root on top, where a scrolling frame begins.
     options.direction = Direction::Inverted;
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.name_type = String::new();
@@ -38,13 +37,13 @@ pub(super) fn render(report: &Report, by: SampleType, view: &RenderOptions) -> O
     let mut svg = Vec::new();
     from_lines(&mut options, lines.lines(), &mut svg).ok()?;
     let svg = String::from_utf8(svg).ok()?;
-    // The declaration before it belongs to a file, not into a page.
+    // The XML declaration before it is left out of a page.
     let start = svg.find("<svg")?;
     Some(format!("{HEAD}{}", &svg[start..]))
 }
 
-/// Blocks of the graph before it is drawn: drawing looks at every frame of
-/// every stack, most of which are too narrow to be seen.
+/// The blocks of the graph. Those too narrow to be seen, which are most, are removed
+/// before drawing.
 struct FlameTree {
     nodes: Vec<FlameNode>,
 }
@@ -52,7 +51,7 @@ struct FlameTree {
 #[derive(Default)]
 struct FlameNode {
     parent: usize,
-    /// Interner of a location, or behind these, of a class.
+    /// Index of a location, or behind the locations, of a class.
     name: u32,
     weight: f64,
 }
@@ -81,8 +80,8 @@ impl FlameTree {
         Self { nodes }
     }
 
-    /// Collapsed lines of the blocks at least as wide as the share; the weight
-    /// of narrower ones stays with the block they stand on.
+    /// Collapsed lines of the blocks at least as wide as the share; the weight of
+    /// narrower ones is added to their parent.
     fn lines(&self, report: &Report, share: f64) -> String {
         let least = self.nodes[0].weight * share;
         let wide = |node: &FlameNode| node.weight >= least;

@@ -1,4 +1,4 @@
-//! The report as one page that needs nothing from elsewhere.
+//! The report as one self-contained page.
 
 use super::super::{Report, SiteTotals, TotalsByAge, AGE_NAMES};
 use super::numbers::{bytes, clock, count, percent, time};
@@ -26,8 +26,7 @@ pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
     })
 }
 
-/// Replaces each `{{name}}` of the template once; what is put in is not looked
-/// at again.
+/// Replaces each `{{name}}` of the template; replacements are not searched again.
 fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
     let mut page = String::new();
     let mut rest = template;

@@ -28,7 +28,7 @@ pub(super) fn count(value: f64) -> String {
     text
 }
 
-/// `61 %`, a dash where there is nothing to divide.
+/// `61 %`, or a dash for `None`.
 pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.0} %", 100.0 * share))
 }
@@ -43,7 +43,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// A day's time (UTC), `15:04:05`.
+/// The time of day in UTC, `15:04:05`.
 pub(super) fn clock(unix_s: f64) -> String {
     let seconds = unix_s.max(0.0) as u64 % 86_400;
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)

@@ -1,9 +1,8 @@
 //! A gzipped `profile.proto`, as `pprof` reads it (field numbers: proto/
 //! profile.proto of google/pprof).
 //!
-//! What was allocated comes in one sample per stack and class; what is in use
-//! and what was freed come in one per age, with the label `age`. The sums of
-//! each sample type are right whichever way they are cut.
+//! Allocated objects are in one sample per stack and class; live and freed ones in
+//! one per age, with the label `age`.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,7 +14,7 @@ use super::super::{ObjectTotals, Report, SiteRow, AGES, AGE_NAMES};
 use super::protobuf::ProtobufMessage;
 use super::{RenderOptions, SampleType};
 
-/// LiveSample types; the order of the values in each sample.
+/// Sample types, in the order of the values of each sample.
 const TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -25,7 +24,7 @@ const TYPES: [(&str, &str); 6] = [
     ("freed_space", "bytes"),
 ];
 
-/// Every text is kept once and referred to by number; number 0 is empty.
+/// Strings without duplicates, referred to by number; number 0 is the empty one.
 struct StringTable {
     list: Vec<String>,
     numbers: HashMap<String, u64>,
@@ -116,7 +115,7 @@ fn sample(profile: &mut ProtobufMessage, locations: &[u64], values: &[u64], labe
 fn code(profile: &mut ProtobufMessage, report: &Report, strings: &mut StringTable) {
     let mut mapping = ProtobufMessage::default();
     mapping.number(1, 1).number(5, strings.number("ruby"));
-    // Everything is named: nothing is left to look up in a binary.
+    // Functions, files and lines are known, so pprof need not read a binary.
     mapping.number(7, 1).number(8, 1).number(9, 1);
     profile.message(3, &mapping);
     for (number, (frame, line)) in report.locations.iter().enumerate() {
@@ -170,7 +169,7 @@ fn head(
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()
 }

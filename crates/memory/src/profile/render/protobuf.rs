@@ -1,5 +1,5 @@
-//! As much of the protocol buffer encoding as a profile needs: varints, text
-//! and messages within messages.
+//! The part of the protocol buffer encoding that a profile needs: varints, text
+//! and nested messages.
 
 /// A message being written.
 #[derive(Default)]
@@ -14,7 +14,7 @@ impl ProtobufMessage {
         self.0.push(value as u8);
     }
 
-    /// A number; zero is the default and left out.
+    /// A number; zero is the default and is left out.
     pub(super) fn number(&mut self, field: u64, value: u64) -> &mut Self {
         if value != 0 {
             self.varint(field << 3);
@@ -23,7 +23,7 @@ impl ProtobufMessage {
         self
     }
 
-    /// Bytes or text, also if empty: of a repeated field each one counts.
+    /// Bytes or text, also if empty, because in a repeated field each element counts.
     pub(super) fn bytes(&mut self, field: u64, bytes: &[u8]) -> &mut Self {
         self.varint(field << 3 | 2);
         self.varint(bytes.len() as u64);
@@ -31,19 +31,18 @@ impl ProtobufMessage {
         self
     }
 
-    /// A list of numbers, packed.
+    /// A packed list of numbers.
     pub(super) fn packed(&mut self, field: u64, values: &[u64]) -> &mut Self {
         let mut list = ProtobufMessage::default();
         values.iter().for_each(|value| list.varint(*value));
         self.bytes(field, &list.0)
     }
 
-    /// A message within this one.
+    /// A nested message.
     pub(super) fn message(&mut self, field: u64, message: &ProtobufMessage) -> &mut Self {
         self.bytes(field, &message.0)
     }
 
-    /// What was written.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }

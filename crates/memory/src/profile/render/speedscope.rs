@@ -1,5 +1,5 @@
-//! JSON for speedscope: its "sampled" profiles, one each of what is live,
-//! allocated and freed (file-format-schema.json of speedscope).
+//! JSON for speedscope: one "sampled" profile each for live, allocated and freed
+//! objects (file-format-schema.json of speedscope).
 
 use serde_json::{json, Value};
 
@@ -7,7 +7,7 @@ use super::super::Report;
 use super::{RenderOptions, SampleType};
 
 pub(super) fn render(report: &Report, view: &RenderOptions) -> Vec<u8> {
-    // A frame is a line of code; the class allocated is one more, innermost.
+    // A frame is a line of code; the innermost frame is the allocated class.
     let mut frames: Vec<Value> = Vec::with_capacity(report.locations.len());
     for &(frame, line) in &report.locations {
         frames.push(match report.frames.get(frame as usize) {

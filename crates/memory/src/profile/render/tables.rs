@@ -1,22 +1,21 @@
-//! The rows of a report summed by line of code and by class.
+//! The rows of a report, summed by line of code and by class.
 
 use std::collections::HashMap;
 
 use super::super::{Report, SiteTotals};
 use super::{frame_text, short, SampleType};
 
-/// What was allocated at one line of code, of one class.
+/// Objects of one class allocated at one line of code.
 pub(super) struct TableLine {
-    /// `/app/foo.rb:12`, or the innermost frame's name where no frame has a file.
+    /// `/app/foo.rb:12`, or the innermost frame's name if no frame has a file.
     pub(super) place: String,
-    /// The innermost frame's name: often a method written in C.
+    /// The innermost frame's name, often a method written in C.
     pub(super) label: String,
     pub(super) class: String,
     pub(super) tally: SiteTotals,
 }
 
-/// Lines of code, the heaviest first. The line is that of the innermost frame
-/// which has a file.
+/// Lines of code, the heaviest first. The line is that of the innermost frame with a file.
 pub(super) fn lines(report: &Report, by: SampleType, bytes: bool) -> Vec<TableLine> {
     let mut sums: HashMap<(String, &str, &str), SiteTotals> = HashMap::new();
     for row in &report.rows {
@@ -81,7 +80,7 @@ fn ordered<T>(list: Vec<T>, key: impl Fn(&T) -> (f64, String)) -> Vec<T> {
     keyed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// What the report says of its sources, one line each.
+/// A line about each source of the report.
 pub(super) fn sources(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for source in &report.sources {

@@ -4,7 +4,7 @@ use super::super::{ObjectTotals, Report, SiteTotals};
 use super::numbers::{bytes, clock, count, percent, time};
 use super::{tables, RenderOptions};
 
-/// Most lines of the smaller tables.
+/// Bound of the lines of the smaller tables.
 const SMALL_MAX: usize = 10;
 
 pub(super) fn render(report: &Report, view: &RenderOptions) -> String {
@@ -107,7 +107,7 @@ fn gvl(text: &mut String, report: &Report) {
     }
 }
 
-/// Without what a terminal would take for an order.
+/// The text without control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

@@ -1,4 +1,4 @@
-//! What is bounded stays bounded, and unbiased.
+//! Tests of the limits, and that they cause no bias.
 
 use super::super::{CollectionKind, Limits, Profile, RECENT_MAX};
 use super::{about, name_all, ALIVE, DEAD, WIDE};
@@ -8,7 +8,7 @@ fn thinning_keeps_the_totals() {
     let limits = Limits { samples_max: 2000, ..WIDE };
     let mut profile = Profile::new(limits);
     let mut objects = 0;
-    // Two classes in turn, which dropping every second one would tear apart.
+    // Two classes in turn: dropping every second sample would lose one of them.
     let mut allocate = |profile: &mut Profile, number: usize| {
         for _ in 0..number {
             objects += 1;
@@ -37,7 +37,7 @@ fn thinning_keeps_the_totals() {
     near(report.total().live.objects, 30_000.0);
 }
 
-/// Within a quarter: more than six standard deviations of what is asked here.
+/// Within a quarter, which is more than six standard deviations here.
 fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() < 0.25 * expected, "{found} is not near {expected}");
 }
@@ -61,7 +61,7 @@ fn stacks_without_room_share_one() {
     let limits = Limits { samples_max: 100_000, stacks_max: 50, depth_max: 4 };
     let mut profile = Profile::new(limits);
     for object in 1..=10_000_usize {
-        // New frames without an end, as from code that is compiled at run time.
+        // Ever new frames, as from code compiled at run time.
         profile.sample(object * 8, 70, 1, 40, &[(object, 1), (3, 1)], 1.0);
     }
     let tables_bytes = |profile: &Profile| profile.memory_bytes() - profile.live.memory_bytes();
@@ -83,7 +83,7 @@ fn stacks_without_room_share_one() {
 }
 
 #[test]
-fn a_leak_that_begins_late_is_seen_at_its_line() {
+fn a_leak_that_begins_late_shows_its_line() {
     let limits = Limits { samples_max: 100_000, stacks_max: 40, depth_max: 50 };
     let mut profile = Profile::new(limits);
     let stack = |way: usize| (0..9).map(|depth| (10 + depth + way % 9, way as u32)).collect();
@@ -130,7 +130,7 @@ fn the_last_collections_are_kept() {
 }
 
 #[test]
-fn absurd_limits_do_no_harm() {
+fn tiny_limits_are_raised_to_usable_ones() {
     let mut profile = Profile::new(Limits { samples_max: 0, stacks_max: 0, depth_max: 0 });
     for object in 1..1000 {
         profile.sample(object * 8, object, 1, 40, &[(object, 1), (1, 2), (2, 3)], 1.0);

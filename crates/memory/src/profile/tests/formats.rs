@@ -1,4 +1,4 @@
-//! Text forms, read back.
+//! Tests of the text formats.
 
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn collapsed_goes_from_the_root_to_the_class() {
 }
 
 #[test]
-fn collapsed_lines_are_whole_with_any_name() {
+fn collapsed_lines_stay_whole_with_any_name() {
     let report = hostile_report();
     let text = render(&report, ReportFormat::Collapsed, &view(SampleType::Allocated, false));
     let mut sum = 0;
@@ -92,13 +92,13 @@ fn text_shows_the_line_first() {
 }
 
 #[test]
-fn text_gives_a_terminal_no_orders() {
+fn text_has_no_control_characters() {
     let text = render(&hostile_report(), ReportFormat::Text, &RenderOptions::default());
     assert!(!text.contains('\u{1b}') && !text.contains('\0'));
 }
 
 #[test]
-fn text_is_as_long_as_asked() {
+fn text_has_at_most_the_lines_asked_for() {
     let report = hostile_report();
     let short = RenderOptions { lines_max: 2, ..RenderOptions::default() };
     let text = render(&report, ReportFormat::Text, &short);
@@ -106,7 +106,7 @@ fn text_is_as_long_as_asked() {
 }
 
 #[test]
-fn an_empty_report_has_every_form() {
+fn an_empty_report_renders_in_every_format() {
     let report = Report::default();
     let view = RenderOptions::default();
     assert_eq!(render(&report, ReportFormat::Collapsed, &view), "");
@@ -118,7 +118,7 @@ fn an_empty_report_has_every_form() {
 }
 
 #[test]
-fn names_of_formats_are_read() {
+fn names_of_formats_are_parsed() {
     for (name, format) in [("pprof", ReportFormat::Pprof), ("html", ReportFormat::Html)] {
         assert_eq!(name.parse(), Ok(format));
     }

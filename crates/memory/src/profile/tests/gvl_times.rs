@@ -1,11 +1,11 @@
-//! Times by kind of unit.
+//! Tests of the times of the global lock.
 
 use super::super::gvl_times::{wait_class, GvlReport, GvlTimes, WAIT_CLASSES};
 use super::super::{Profile, Report};
 use super::{about, WIDE};
 
 #[test]
-fn classes_double() {
+fn each_wait_class_is_twice_as_wide_as_the_previous_one() {
     let cases = [(0, 0), (999, 0), (1000, 1), (1999, 1), (2000, 2), (4000, 3), (u64::MAX, 23)];
     for (ns, class) in cases {
         assert_eq!(wait_class(ns), class, "{ns} ns");
@@ -42,7 +42,7 @@ fn labels_are_bounded() {
 }
 
 #[test]
-fn workers_are_joined() {
+fn times_of_workers_are_added_up() {
     let report = |label: &str, times: usize| {
         let mut table = GvlTimes::new(10);
         (0..times).for_each(|_| table.record(label, 1_500, 10, 2_000));

@@ -1,4 +1,4 @@
-//! The page, with names that would break out of it.
+//! Tests of the page, with names that need escaping.
 
 use super::super::{RenderOptions, Report, ReportFormat, SampleType};
 use super::{hostile_report, small_report};
@@ -24,7 +24,7 @@ fn count(text: &str, what: &str) -> usize {
 }
 
 #[test]
-fn shows_graphs_tables_and_collections() {
+fn the_page_shows_graphs_tables_and_collections() {
     let page = page(&small_report(), "Shop");
     assert!(page.contains("<title>Shop</title>"));
     assert!(page.contains("/app/1.rb:11"));
@@ -39,7 +39,7 @@ fn shows_graphs_tables_and_collections() {
 }
 
 #[test]
-fn names_stay_names() {
+fn names_are_escaped() {
     let title = "</title><script>alert('t')</script>{{script}}";
     let page = page(&hostile_report(), title);
     assert_eq!(count(&page, "<script"), 1, "the page's own script only");
@@ -65,7 +65,7 @@ fn every_tag_is_closed() {
 }
 
 #[test]
-fn fetches_nothing() {
+fn the_page_fetches_nothing() {
     let page = page(&small_report(), "t");
     for graph in graphs(&page).iter().chain([&page]) {
         for way in [" src=", " href=", "@import", "url(h", "url(/"] {

@@ -1,4 +1,4 @@
-//! Random allocations, collections and compactions, against lists of objects.
+//! Random allocations, collections and compactions, compared with lists of objects.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ impl Model {
         profile.after_mark(kind, |object| fates[&object]);
     }
 
-    /// Decides an object's state and books it.
+    /// Decides an object's state and adds it up.
     fn settle(&mut self, number: usize, random: &mut Rng) -> ObjectState {
         let mut object = self.living.remove(&number).unwrap();
         let class = if random.u32(..16) == 0 { 100 + random.usize(..) % CLASSES } else { 0 };
@@ -121,7 +121,7 @@ impl Model {
         profile.relocate(|address| address - before + shift);
     }
 
-    /// The sums with those of the living.
+    /// The totals with the live objects.
     fn totals(&self) -> BTreeMap<Key, SiteTotals> {
         let mut totals = self.sums.clone();
         for object in self.living.values() {
@@ -136,7 +136,7 @@ impl Model {
     }
 }
 
-/// The number in a name: the tests call everything by a letter and a number.
+/// The number in a name; names in these tests are a letter and a number.
 fn number(name: &str) -> usize {
     name[1..].parse().unwrap()
 }
@@ -185,7 +185,7 @@ fn compare(found: &SiteTotals, expected: &SiteTotals, what: &str) {
 }
 
 #[test]
-fn agrees_with_the_model() {
+fn the_profile_agrees_with_the_model() {
     for seed in 1..=30 {
         let mut random = Rng::with_seed(seed * 7919);
         let mut profile = Profile::new(WIDE);
@@ -214,8 +214,7 @@ fn agrees_with_the_model() {
     }
 }
 
-/// Nothing is lost: what was allocated is freed or live, and so are the sums
-/// of all collections.
+/// Each allocated object is freed or live, also in the totals of all collections.
 fn conserved(report: &Report) {
     let total = report.total();
     same(total.allocated.bytes, total.freed.bytes + total.live.bytes, "bytes");
@@ -226,7 +225,7 @@ fn conserved(report: &Report) {
 }
 
 #[test]
-fn everything_referred_to_is_a_root() {
+fn all_frames_and_classes_are_roots() {
     let mut profile = Profile::new(WIDE);
     profile.sample(0x100, 70, 5, 40, &[(10, 1), (20, 2)], 1.0);
     profile.sample(0x200, 0, 0x1a, 40, &[(10, 9)], 1.0);

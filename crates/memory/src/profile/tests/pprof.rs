@@ -1,4 +1,4 @@
-//! The protocol buffer, decoded by the rules of the encoding.
+//! Tests that decode the protocol buffer.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ enum Field {
     Bytes(Vec<u8>),
 }
 
-/// A decoded message: its fields by number, in the order they came.
+/// A decoded message: its fields by number, in order.
 struct Message(BTreeMap<u64, Vec<Field>>);
 
 fn varint(bytes: &mut &[u8]) -> u64 {
@@ -118,7 +118,7 @@ impl Decoded {
         types.iter().map(|one| (self.text(one.number(1)), self.text(one.number(2)))).collect()
     }
 
-    /// Locations by id; every id once, every reference to something that is there.
+    /// Locations by id. Checks that ids are unique and references are valid.
     fn locations(&self) -> BTreeMap<u64, String> {
         let mut functions = BTreeMap::new();
         for function in self.profile.messages(5) {
@@ -157,7 +157,7 @@ impl Decoded {
 }
 
 #[test]
-fn says_what_its_values_are() {
+fn the_profile_declares_its_sample_types() {
     let view = RenderOptions {
         by: SampleType::Freed,
         title: "a title".into(),
@@ -197,7 +197,7 @@ fn samples_carry_class_and_age() {
 }
 
 #[test]
-fn sums_are_those_of_the_report() {
+fn totals_are_those_of_the_report() {
     for report in [small_report(), hostile_report(), Report::default()] {
         let mut sums = [0.0; 6];
         for sample in Decoded::of(&report, &RenderOptions::default()).samples_or_none(&report) {

@@ -1,4 +1,4 @@
-//! Several workers' reports as one.
+//! Tests of merging reports.
 
 use super::super::{CollectionKind, Profile, Report};
 use super::{about, hostile_report, name_all, small_report, DEAD, WIDE};
@@ -21,7 +21,7 @@ fn same_code_becomes_one_row() {
 }
 
 #[test]
-fn numbers_of_one_do_not_mean_those_of_another() {
+fn indices_of_each_report_are_translated() {
     let mut profile = Profile::new(WIDE);
     profile.sample(8, 9, 5, 500, &[(4, 44)], 1.0);
     profile.sample(16, 7, 5, 40, &[(1, 11), (2, 22)], 10.0);
@@ -57,7 +57,7 @@ fn equal_names_in_one_process_are_joined() {
 }
 
 #[test]
-fn json_reads_back_as_it_was() {
+fn json_round_trips() {
     for report in [small_report(), hostile_report(), Report::default()] {
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);
@@ -79,7 +79,7 @@ fn json_has_the_documented_form() {
 }
 
 #[test]
-fn a_damaged_report_does_no_harm() {
+fn a_damaged_report_is_merged_without_a_panic() {
     let mut report = small_report();
     report.rows[0].stack = 99;
     report.rows[0].class = 99;
@@ -91,7 +91,7 @@ fn a_damaged_report_does_no_harm() {
 }
 
 #[test]
-fn nothing_sampled_nothing_reported() {
+fn a_profile_without_samples_has_no_rows() {
     let mut profile = Profile::new(WIDE);
     profile.after_mark(CollectionKind::Minor, |_| DEAD);
     let report = profile.report(about(0));

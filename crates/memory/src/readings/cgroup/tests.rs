@@ -44,7 +44,7 @@ impl FakeCgroupFs {
 }
 
 #[test]
-fn the_smallest_limit_on_the_way_up_rules() {
+fn the_smallest_limit_of_all_ancestors_applies() {
     let machine = FakeCgroupFs::new("0::/app.slice/web.service\n", V2_MOUNT);
     machine.v2("/app.slice/web.service", "4000000", 1_000);
     machine.v2("/app.slice", "3000000", 2_000);
@@ -55,14 +55,14 @@ fn the_smallest_limit_on_the_way_up_rules() {
 }
 
 #[test]
-fn no_limit_on_the_way_leaves_what_our_own_group_uses() {
+fn without_a_limit_the_usage_of_the_own_group_is_read() {
     let machine = FakeCgroupFs::new("0::/app\n", V2_MOUNT);
     machine.v2("/app", "max", 700);
     assert_eq!(machine.limit_at(), (None, 700, "sys/fs/cgroup/app".into()));
 }
 
 #[test]
-fn a_limit_the_machine_cannot_reach_is_none() {
+fn a_limit_above_the_machines_memory_is_ignored() {
     let machine = FakeCgroupFs::new("4:memory:/app\n", V1_MOUNT);
     machine.v1("/app", 9_223_372_036_854_771_712, 700);
     assert_eq!(machine.limit_at().0, None);
@@ -73,7 +73,7 @@ fn a_limit_the_machine_cannot_reach_is_none() {
 }
 
 #[test]
-fn version_one_counts_where_both_are_mounted() {
+fn version_one_is_read_when_both_are_mounted() {
     let mounts = format!("{V2_MOUNT}{V1_MOUNT}");
     let machine = FakeCgroupFs::new("9:name=systemd:/\n4:cpu,memory:/app\n0::/\n", &mounts);
     machine.v1("/app", 5_000, 300);
@@ -83,7 +83,7 @@ fn version_one_counts_where_both_are_mounted() {
 }
 
 #[test]
-fn file_cache_that_is_given_up_first_does_not_count() {
+fn reclaimable_file_cache_does_not_count() {
     let machine = FakeCgroupFs::new("0::/app\n", V2_MOUNT);
     machine.v2("/app", "10000", 9_000);
     machine
@@ -99,7 +99,7 @@ fn file_cache_that_is_given_up_first_does_not_count() {
 }
 
 #[test]
-fn a_container_that_sees_its_own_group_as_the_root() {
+fn the_group_of_a_container_is_mounted_as_the_root() {
     // With a namespace of its own: `/` and mounted as `/`.
     let machine = FakeCgroupFs::new("0::/\n", V2_MOUNT);
     machine.v2("", "5000", 300);
@@ -113,7 +113,7 @@ fn a_container_that_sees_its_own_group_as_the_root() {
 }
 
 #[test]
-fn a_group_that_is_not_mounted_falls_back_to_what_is() {
+fn a_group_that_is_not_mounted_falls_back_to_the_mounted_one() {
     let mounts = V1_MOUNT.replace(" / ", " /docker/abc ");
     for name in ["/elsewhere", "/docker/abc/../other", "/docker/abc/gone", "/../.."] {
         let machine = FakeCgroupFs::new(&format!("4:memory:{name}\n"), &mounts);
@@ -143,7 +143,7 @@ fn without_groups_or_their_files_there_is_no_reading() {
 
 #[test]
 fn this_machine_can_be_read() {
-    // Whatever it has: what counts is that nothing is made up.
+    // The figures depend on the machine; the test checks that they are consistent.
     if let Some(group) = Cgroup::read(Path::new(crate::readings::ROOT)) {
         assert!(group.path.is_dir(), "{group:?}");
     }

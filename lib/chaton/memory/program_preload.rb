@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Loaded through RUBYOPT into a program that `chaton run` started, before anything else: puts the environment back, so
-# that what the program starts finds none of ours, and says at the end what the collector did. It requires nothing and
-# defines nothing: the program's bundle may want other versions of anything, and its names are its own.
+# Loaded through RUBYOPT into a program of `chaton run` before anything else. Restores the environment, so that
+# subprocesses do not inherit our variables, and writes the collector's figures to a pipe when the program ends. It
+# requires no library and defines no name, so that it cannot conflict with the program.
 #
-# CHATON_RUN is DESCRIPTOR:NAME,NAME…; CHATON_WAS_NAME is what a variable was before.
+# CHATON_RUN is DESCRIPTOR:NAME,NAME…; CHATON_WAS_NAME is the previous value of a variable.
 lambda do
   descriptor, names = ENV["CHATON_RUN"].to_s.split(":", 2)
   next unless names
@@ -16,7 +16,7 @@ lambda do
       was = env.delete("CHATON_WAS_#{name}")
       was ? env[name] = was : env.delete(name)
     end
-    # Bundler adds to it, and keeps a copy in which a word of its own stands for none; only ours is taken out.
+    # Only our option is removed: Bundler adds its own, and keeps a copy in which a placeholder stands for an unset one.
     none = "BUNDLER_ENVIRONMENT_PRESERVER_INTENTIONALLY_NIL"
     { "RUBYOPT" => nil, "BUNDLER_ORIG_RUBYOPT" => none }.each do |name, empty|
       next unless env[name].to_s.include?(option)
@@ -36,21 +36,20 @@ lambda do
     pipe = nil
   end
 
-  arrive = lambda do |*|
-    # Once: later the variables are the program's own.
-    untrace_var(:$0, arrive)
+  restore_once = lambda do |*|
+    untrace_var(:$0, restore_once)
     restore.call(ENV)
     copy = defined?(Bundler::ORIGINAL_ENV) && Bundler::ORIGINAL_ENV
     restore.call(copy) if copy && !copy.frozen?
     pipe.close_on_exec = true if pipe
   end
-  # `bundle exec` goes on as the program, for which it sets the title, or executes it, which then needs the variables.
-  File.basename($PROGRAM_NAME).match?(/\Abundler?[\d.]*\z/) ? trace_var(:$0, arrive) : arrive.call
+  # `bundle exec` either becomes the program, and then sets the title, or executes it with these variables.
+  File.basename($PROGRAM_NAME).match?(/\Abundler?[\d.]*\z/) ? trace_var(:$0, restore_once) : restore_once.call
   next unless pipe
 
   pid = Process.pid
   at_exit do
-    # A forked child has inherited this block, and a daemon may have closed what was open.
+    # A forked child inherits this block, and a daemon may have closed the pipe.
     next unless pid == Process.pid && identity == [pipe.stat.dev, pipe.stat.ino]
 
     stat = GC.stat
@@ -65,6 +64,6 @@ lambda do
                         "time_ns=#{time_ns} live=#{stat[:heap_live_slots]} old=#{stat[:old_objects]} " \
                         "peak_kib=#{peak} pools=#{pools.join(",")}\n")
   rescue SystemCallError, IOError
-    # Nobody is left to be told.
+    # `chaton run` has ended.
   end
 end.call

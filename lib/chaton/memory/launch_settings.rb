@@ -6,19 +6,20 @@ require_relative "heap_cache"
 
 module Chaton
   module Memory
-    # What a process is given at its start: allocator and heap, as variables, without those that the user set.
-    class Provision
-      # Of what the user may set, and what is then left alone.
+    # The allocator and the heap sizes that a process is started with, as environment variables. Variables that the user
+    # has set are left alone.
+    class LaunchSettings
+      # Variables of the heap.
       HEAP = /\ARUBY_GC_/
 
       # @return [Allocator::Choice]
       attr_reader :allocator
       # @return [Heap::Shape]
       attr_reader :heap
-      # @return [HeapCache::Entry, nil] what the heap was derived from
+      # @return [HeapCache::Entry, nil] the reading from which the heap's sizes are derived
       attr_reader :entry
 
-      # @param settings [Object] those of `memory { }`
+      # @param settings [Object] the settings of `memory { }`
       # @param cache [HeapCache]
       # @param env [Hash{String=>String}] as the user set it
       # @param allocator [Allocator]
@@ -30,16 +31,16 @@ module Chaton
         @heap = Heap.shape(ruby, Heap::Intent.of(settings), @entry&.reading)
       end
 
-      # @return [Hash{String=>String}] what has to be set; nothing where all is as it should be
+      # @return [Hash{String=>String}] variables to set; empty if nothing has to change
       def variables
-        heap = @heap.env.reject { |name, value| theirs.include?(name) || @env[name] == value }
+        heap = @heap.env.reject { |name, value| left_alone.include?(name) || @env[name] == value }
         { **preload, **@allocator.env, **heap }
       end
 
-      # @return [Array<String>] variables of the heap that the user set
-      def theirs = @env.keys.grep(HEAP)
+      # @return [Array<String>] variables of the heap that the user has set
+      def left_alone = @env.keys.grep(HEAP)
 
-      # @return [String, nil] how old the reading is
+      # @return [String, nil] the age of the reading
       def age
         return unless @entry
 
@@ -48,35 +49,35 @@ module Chaton
         unit ? "#{seconds / size} #{unit}" : "#{seconds} seconds"
       end
 
-      # @return [String, nil] why there is no reading although a file is there
+      # @return [String, nil] why the file with the reading was rejected
       def problem = @entry ? nil : @cache.problem
 
-      # @return [Array<Array(String, String, Hash)>] lines of the log: level, message, fields
-      def said = [[@allocator.missed ? "warn" : "info", @allocator.to_s, {}], heap_said].compact
+      # @return [Array<Array(String, String, Hash)>] log lines: level, message, fields
+      def log_lines = [[@allocator.missed ? "warn" : "info", @allocator.to_s, {}], heap_line]
 
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         { allocator: @allocator.to_h, heap: { **@heap.to_h, taken_at: @entry&.taken_at, problem: problem },
-          variables: variables, left_alone: theirs }
+          variables: variables, left_alone: left_alone }
       end
 
       private
 
-      # Another program may run on another Ruby than we do.
+      # A program started by `chaton run` may use another Ruby.
       def ruby
         named = @entry&.reading&.fetch(:ruby, nil).to_s
         named.match?(/\A\d+\.\d+/) ? named : RUBY_VERSION
       end
 
-      # Ours goes first: the first one that defines malloc is the one that is used.
+      # Our library goes first, because the first one that defines malloc is used.
       def preload
         return {} unless @allocator.path
 
         { "LD_PRELOAD" => [@allocator.path, *@env["LD_PRELOAD"].to_s.split(/[ :]+/)].reject(&:empty?).join(":") }
       end
 
-      def heap_said
-        kept = theirs.empty? ? {} : { left_alone: theirs.join(" ") }
+      def heap_line
+        kept = left_alone.empty? ? {} : { left_alone: left_alone.join(" ") }
         return ["debug", "heap: #{problem || "first start of this bundle"}; Ruby's own sizes", kept] unless @entry
 
         ["info", "heap: sized by the last start, #{age} ago; #{@heap.why.first}", kept]

@@ -5,9 +5,9 @@ require "fileutils"
 require "json"
 require "tmpdir"
 require "chaton/config"
-require "chaton/memory/provision"
+require "chaton/memory/launch_settings"
 
-class ProvisionTest < Minitest::Test
+class LaunchSettingsTest < Minitest::Test
   Memory = Chaton::Memory
   READING = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 440_000, pools: [[40, 450_000]] }.freeze
 
@@ -15,54 +15,54 @@ class ProvisionTest < Minitest::Test
   Chosen = Struct.new(:choice)
 
   def setup
-    @root = Dir.mktmpdir("chaton-provision")
+    @root = Dir.mktmpdir("chaton-launch-settings")
     Dir.mkdir("#{@root}/tmp")
     @cache = Memory::HeapCache.new(root: @root, work: "web", env: {})
   end
 
   def teardown = FileUtils.remove_entry(@root)
 
-  def provision(env = {}, path: "/lib/libjemalloc.so.2", variables: { "MALLOC_CONF" => "narenas:1" }, **settings)
+  def launch_settings(env = {}, path: "/lib/libjemalloc.so.2", variables: { "MALLOC_CONF" => "narenas:1" }, **settings)
     settings = { eden: :auto, longlife: :settle, collect: :between, limit: :auto, allocator: :auto, **settings }
     choice = Memory::Allocator::Choice.new(name: "jemalloc", path: path, env: variables, shape: "one arena", why: "so",
                                            missed: false)
     settings = Chaton::Config::MemorySettings.new(**settings)
-    Memory::Provision.new(settings, cache: @cache, env: env, allocator: Chosen.new(choice))
+    Memory::LaunchSettings.new(settings, cache: @cache, env: env, allocator: Chosen.new(choice))
   end
 
   def test_a_first_start_gets_the_allocator
-    provision = provision()
-    assert_equal({ "LD_PRELOAD" => "/lib/libjemalloc.so.2", "MALLOC_CONF" => "narenas:1" }, provision.variables)
-    assert_equal [nil, nil], [provision.age, provision.problem]
-    assert_equal %w[info debug], provision.said.map(&:first)
-    assert_match(/first start of this bundle/, provision.said.last[1])
+    launch_settings = launch_settings()
+    assert_equal({ "LD_PRELOAD" => "/lib/libjemalloc.so.2", "MALLOC_CONF" => "narenas:1" }, launch_settings.variables)
+    assert_equal [nil, nil], [launch_settings.age, launch_settings.problem]
+    assert_equal %w[info debug], launch_settings.log_lines.map(&:first)
+    assert_match(/first start of this bundle/, launch_settings.log_lines.last[1])
   end
 
   def test_the_next_one_gets_a_heap_too
     @cache.write(READING)
-    provision = provision()
-    names = provision.variables.keys.grep(/\ARUBY_GC_/)
+    launch_settings = launch_settings()
+    names = launch_settings.variables.keys.grep(/\ARUBY_GC_/)
     assert_includes names, "RUBY_GC_MALLOC_LIMIT"
-    assert_match(/\A\d seconds\z/, provision.age)
-    assert_match(/sized by the last start, \d seconds ago; eden 25.7 MiB/, provision.said.last[1])
+    assert_match(/\A\d seconds\z/, launch_settings.age)
+    assert_match(/sized by the last start, \d seconds ago; eden 25.7 MiB/, launch_settings.log_lines.last[1])
   end
 
   def test_what_is_preloaded_already_stays_behind_ours
-    variables = provision({ "LD_PRELOAD" => "a.so b.so:c.so" }).variables
+    variables = launch_settings({ "LD_PRELOAD" => "a.so b.so:c.so" }).variables
     assert_equal "/lib/libjemalloc.so.2:a.so:b.so:c.so", variables["LD_PRELOAD"]
-    refute_includes provision({}, path: nil).variables, "LD_PRELOAD"
+    refute_includes launch_settings({}, path: nil).variables, "LD_PRELOAD"
   end
 
   def test_what_the_user_set_stays
     @cache.write(READING)
-    provision = provision({ "RUBY_GC_MALLOC_LIMIT" => "1", "RUBY_GC_HEAP_GROWTH_FACTOR" => "1.1" })
-    refute_includes provision.variables, "RUBY_GC_MALLOC_LIMIT"
-    assert_includes provision.variables, "RUBY_GC_MALLOC_LIMIT_MAX"
-    assert_equal "RUBY_GC_MALLOC_LIMIT RUBY_GC_HEAP_GROWTH_FACTOR", provision.said.last[2][:left_alone]
+    launch_settings = launch_settings({ "RUBY_GC_MALLOC_LIMIT" => "1", "RUBY_GC_HEAP_GROWTH_FACTOR" => "1.1" })
+    refute_includes launch_settings.variables, "RUBY_GC_MALLOC_LIMIT"
+    assert_includes launch_settings.variables, "RUBY_GC_MALLOC_LIMIT_MAX"
+    assert_equal "RUBY_GC_MALLOC_LIMIT RUBY_GC_HEAP_GROWTH_FACTOR", launch_settings.log_lines.last[2][:left_alone]
   end
 
   def test_nothing_to_set
-    assert_empty provision({}, path: nil, variables: {}).variables
+    assert_empty launch_settings({}, path: nil, variables: {}).variables
   end
 
   def test_the_age_of_a_reading
@@ -70,19 +70,19 @@ class ProvisionTest < Minitest::Test
       @cache.write(READING)
       path = @cache.paths.first
       File.write(path, JSON.generate(JSON.parse(File.read(path)).merge("taken_at" => Time.now.to_i - seconds)))
-      assert_equal age, provision.age
+      assert_equal age, launch_settings.age
     end
   end
 
   def test_a_reading_that_is_of_no_use
     @cache.write(READING)
     File.write(@cache.paths.first, "{")
-    assert_match(/heap: .*cannot be read: .*ParserError; Ruby's own sizes/, provision.said.last[1])
+    assert_match(/heap: .*cannot be read: .*ParserError; Ruby's own sizes/, launch_settings.log_lines.last[1])
   end
 
   def test_for_programs
     @cache.write(READING)
-    shown = JSON.parse(JSON.generate(provision({ "RUBY_GC_MALLOC_LIMIT" => "1" }).to_h))
+    shown = JSON.parse(JSON.generate(launch_settings({ "RUBY_GC_MALLOC_LIMIT" => "1" }).to_h))
     assert_equal ["jemalloc", ["RUBY_GC_MALLOC_LIMIT"]], [shown["allocator"]["name"], shown["left_alone"]]
     assert_kind_of Integer, shown["heap"]["taken_at"]
   end
