@@ -30,7 +30,7 @@ class StreamsKafkaTroubleTest < Minitest::Test
     wanted, server = crowd
     # Records that a client writes meanwhile arrive, too.
     plain = console(server)
-    plain.start("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { |n| { value: n.to_s, key: \"late\" } }).wait(60)")
+    plain.start("Chaton.produce_many(#{topic.dump}, Array.new(2_000) { { value: _1.to_s, key: \"late\" } }).wait(60)")
     kafka.kill
     server.eventually("it is noticed") { server.log.match?(/WARN.*#{kafka.port}/) }
     # Workers still consume batches that they had read.
