@@ -1,13 +1,11 @@
 # frozen_string_literal: true
 
 module Chaton
-  # The Ruby threads of a worker that pull work from the native_pool.
-  #
-  # How many are awake, when one more is started and when one leaves is decided
-  # in Rust; the pool only starts them and lets them run: take, run, finish.
+  # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
+  # one more is started and when one ends.
   class Pool
     # @param native_pool [Native::Pool]
-    # @param handler [#call] runs one unit of work; rescues what user code raises
+    # @param handler [#call] runs one unit of work, and rescues errors of user code
     # @param log [Telemetry::Log]
     def initialize(native_pool, handler, log:)
       @native_pool = native_pool
@@ -16,10 +14,7 @@ module Chaton
       @threads = {}
     end
 
-    # Starts threads.
-    #
     # @param count [Integer]
-    # @return [void]
     def spawn(count)
       started = 0
       count.times do
@@ -31,13 +26,13 @@ module Chaton
       @log.warn("no more threads from the operating system", wanted: count - started, reason: e.message)
     end
 
-    # @param index [Integer] as in {Native::Pool#running}
+    # @param index [Integer] its `thread` in {Native::Pool#running}
     # @return [Thread, nil] the thread with this index
     def thread(index)
       @threads[index]
     end
 
-    # Waits for all threads to end; they do once the native_pool is closed and empty.
+    # Waits for all threads to end. They end once the native pool is closed and empty.
     #
     # @param timeout_s [Float]
     # @return [Boolean] whether all ended in time
@@ -56,7 +51,7 @@ module Chaton
       @threads[index] = Thread.current
       serve(pool_thread)
     ensure
-      # Also when user code killed the thread: the native_pool asks for another one.
+      # Also when user code killed the thread. The native pool then asks for another one.
       @threads.delete(index) if @threads[index].equal?(Thread.current)
       pool_thread&.leave
     end

@@ -10,9 +10,10 @@ module Chaton
     # @param native_pool [Native::Pool]
     # @param pool [Pool]
     # @param log [Telemetry::Log]
-    # @param on [Hash{Symbol=>#call}] what is done about :orphan (once, when the supervisor is gone), :recover (JSON
-    #   about a dead sibling), :signal (its name), :order (JSON), :collections (their summaries wait) and :idle (nothing
-    #   has run for as long as was asked for); each is called with the event's argument
+    # @param on [Hash{Symbol=>#call}] the reaction to each event, called with the event's argument: :orphan (once, when
+    #   the supervisor is gone), :recover (JSON about a dead sibling), :signal (its name), :order (JSON of a command),
+    #   :collections (their summaries can be read), :idle (nothing has run for the time that was asked for) and
+    #   :full_wanted (Ruby has wanted a full collection for long)
     def initialize(native_pool, pool, log:, on:)
       @native_pool = native_pool
       @pool = pool
@@ -27,7 +28,6 @@ module Chaton
       self
     end
 
-    # @return [void]
     def stop
       @native_pool.stop_events
       @thread&.join
@@ -36,7 +36,6 @@ module Chaton
     # Logs what runs now, each with its thread's backtrace.
     #
     # @param title [String]
-    # @return [void]
     def report_running(title)
       @native_pool.running.each { |work| report(title, work) }
     end

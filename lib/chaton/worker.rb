@@ -26,7 +26,7 @@ module Chaton
     # Its default action stops a process, and a terminal's Ctrl-Z sends it to the whole process group.
     TSTP = "TSTP"
 
-    # What a worker gets from the process that forks it.
+    # Arguments of a worker from the process that forks it.
     #
     # `app` is the application if the code was loaded before the fork (`loaded`); `memory` is a
     # {Supervisor::SharedMemory}; `service` is the class that serves, replaced in tests.
@@ -119,7 +119,7 @@ module Chaton
       end
     end
 
-    # A file that cannot be opened is no reason to stop serving.
+    # Serves on if a file cannot be opened.
     def reopen_output
       Telemetry::Redirect.of(@plan.stdout_redirect).reopen
     rescue SystemCallError => e

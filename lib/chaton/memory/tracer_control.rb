@@ -41,21 +41,21 @@ module Chaton
 
       # Carries out a command. Called on the support thread, or on the main thread without workers.
       #
-      # @param order [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of the Unix socket for
+      # @param command [Hash{String=>Object}] action: start, stop, status or report; reply_to: path of a Unix socket for
       #   the reply; for start also every, duty and window_ms
-      def call(order)
-        reply = TraceReply.new(order.fetch("reply_to"), log: @log)
+      def call(command)
+        reply = TraceReply.new(command.fetch("reply_to"), log: @log)
         @lock.synchronize do
-          case order["action"]
-          when "start" then reply.deliver(header(**start(order)))
+          case command["action"]
+          when "start" then reply.deliver(header(**start(command)))
           when "stop" then reply.deliver(header(already: !finish))
           when "status" then reply.deliver(header)
           when "report" then report(reply)
-          else reply.deliver(refusal("the tracer cannot #{order["action"]}"))
+          else reply.deliver(refusal("the tracer cannot #{command["action"]}"))
           end
         end
       rescue StandardError => e
-        @log.exception(e, "the tracer could not carry out a command", action: order["action"])
+        @log.exception(e, "the tracer could not carry out a command", action: command["action"])
         reply&.deliver(refusal("#{e.message} (#{e.class})"))
       end
 
@@ -69,8 +69,8 @@ module Chaton
 
       def running? = @tracer&.running? || false
 
-      def start(order)
-        given = SETTINGS.filter_map { |name| [name.to_sym, order[name]] if order[name] }.to_h
+      def start(command)
+        given = SETTINGS.filter_map { |name| [name.to_sym, command[name]] if command[name] }.to_h
         settings = { **@configured, **given }
         return { already: true } if running? && settings_kept?(given)
 

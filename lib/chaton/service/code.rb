@@ -17,11 +17,11 @@ module Chaton
       # @return [#call, nil] the Rack application; nil without the role web
       # @raise [AppLoadError, ConfigError]
       def self.load(plan, roles, log:, forks: false)
-        # Whoever enqueues or produces does it by this plan, whatever role it has.
+        # A process of any role enqueues and produces by this plan.
         use(plan) if plan.jobs
         produce(plan, forks) if plan.streams
         jobs = roles.include?(:jobs)
-        # Sidekiq's own blocks for servers ask at load time what they run in.
+        # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if jobs
         app = Web::App.load(plan) if roles.include?(:web)
         Jobs::Runtime.prepare(plan, log) if jobs
@@ -30,12 +30,11 @@ module Chaton
         app
       end
 
-      # For an application that somebody else has loaded.
+      # The same for an application that is loaded already, as under `rackup`.
       #
       # @param plan [Config::Plan]
       # @param roles [Array<Symbol>]
       # @param log [Telemetry::Log]
-      # @return [void]
       def self.follow(plan, roles, log:)
         load(plan, roles - [:web], log: log)
       end
@@ -45,8 +44,7 @@ module Chaton
         Jobs.use(plan)
       end
 
-      # A property that librdkafka does not know is a mistake of the configuration: said once and here, rather than by
-      # each worker.
+      # Reports a property that librdkafka does not know once, here, rather than in each worker.
       def self.produce(plan, forks)
         Streams.use(plan, forks: forks)
         require_relative "../native"

@@ -4,11 +4,10 @@ require_relative "../errors"
 
 module Chaton
   class Service
-    # The file of a SQLite store must be nobody else's: the application brings a copy of SQLite of its own, and when
-    # either of two copies in one process closes the file, POSIX drops the locks that the other one holds on it.
+    # Refuses a SQLite store whose file is also a database of the application. The application has its own copy of
+    # SQLite: when either copy closes the file, POSIX drops the locks that the other one holds on it.
     module JobsDatabase
       # @param plan [Config::Plan] of a process whose application is loaded
-      # @return [void]
       # @raise [ConfigError] naming the file
       def self.check(plan)
         file = plan.jobs&.store_file
@@ -36,7 +35,7 @@ module Chaton
 
       def self.file?(path) = !path.empty? && !path.include?(":memory:")
 
-      # Neither has to exist yet; a link may lead from one to the other.
+      # Neither file has to exist yet, and one may be a link to the other.
       def self.same?(path, file) = real(path) == real(file) || File.identical?(path, file)
 
       def self.real(path)

@@ -26,7 +26,7 @@ module Chaton
           group: define_option(:group, Config::Types::Word.new("a group"), "NAME", "Only this one.",
                                default_text: "all"),
           partition: define_option(:partition, PARTITION, "N", "Only this partition.", default_text: "any"),
-          place: define_option(:place, Values::Place.new, "WHERE",
+          place: define_option(:place, Values::StartPosition.new, "WHERE",
                                "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N " \
                                "the N newest.", flags: %w[--from], default_text: "the 10 newest"),
           count: define_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "Number of records, at most.",

@@ -8,8 +8,8 @@ module Chaton
     module Streams
       # Types of arguments.
       module Values
-        # A place in a topic.
-        class Place < Config::Types::Base
+        # The position in a topic to begin at.
+        class StartPosition < Config::Types::Base
           def initialize
             super("earliest, latest, an offset, -N for the N newest, or a time like 2026-01-31T12:00:00Z")
           end
