@@ -3,7 +3,7 @@
 require "test_helper"
 require_relative "service_case"
 
-# The collector beside real requests: what collects when, in this very process.
+# The collector with real requests, in this process.
 class CollectorTest < Minitest::Test
   include ServiceCase
 
@@ -12,12 +12,12 @@ class CollectorTest < Minitest::Test
 
   def test_collections_take_place_between_requests
     port = serve { allocate { Array.new(OBJECTS) { Object.new } } }
-    # As every worker's start ends (Memory::Settle): what was loaded would make Ruby want a full one soon.
+    # As Memory::Settle does at the start of every worker; otherwise Ruby would soon want a full collection.
     GC.start
     before = memory
     eventually { get(port) && memory[:gc_minor_total] - before[:gc_minor_total] >= 3 }
     assert_operator memory[:units], :>, before[:units]
-    # Under stress Ruby itself collects wherever it likes.
+    # Under GC.stress Ruby itself collects anywhere.
     assert_equal before[:gc_major_inside_total], memory[:gc_major_inside_total] unless STRESS
   end
 
@@ -29,9 +29,9 @@ class CollectorTest < Minitest::Test
     assert_operator memory[:unit_gc_ns_max], :>, 0
   end
 
-  def test_idle_memory_is_given_back
+  def test_idle_memory_is_returned_to_the_system
     @memory = { trim_idle_s: 0.05, idle_full_ms: 5.0 }
-    # More bytes than are worth it, thrown away at once.
+    # More bytes than the threshold of a trim, garbage at once.
     port = serve { allocate { Array.new(200) { "x" * 100_000 } } }
     get(port)
     eventually { memory[:trims].positive? }
@@ -47,7 +47,7 @@ class CollectorTest < Minitest::Test
     end
   end
 
-  # Each collection while they are fetched would be one more: none is kept meanwhile.
+  # Fetching summaries collects under stress, so none is kept meanwhile.
   def test_summaries_are_fetched_under_stress
     @memory = { summary: true }
     found = nil
@@ -58,13 +58,13 @@ class CollectorTest < Minitest::Test
     assert_equal "GET /", found.last.fetch(:unit)
   end
 
-  def test_ruby_is_made_to_forget_malloc_within_eden
+  def test_the_counter_of_malloc_is_lowered_within_eden
     @memory = { eden: 256 << 20 }
     port = serve { allocate { Array.new(40) { "x" * 300_000 } } }
     eventually { get(port) && memory[:malloc_forgiven_bytes].positive? }
   end
 
-  def test_without_collections_between_requests_nothing_is_done
+  def test_nothing_is_collected_if_collections_between_requests_are_off
     @memory = { collect: :off }
     port = serve { allocate { Array.new(OBJECTS) { Object.new } } }
     collected = GC.stat(:minor_gc_count)

@@ -4,7 +4,7 @@ require_relative "jobs_case"
 require_relative "service_case"
 require "support/moving"
 
-# The collector may move every Ruby object that the extension knows of, at any time.
+# Compaction may move any Ruby object that the extension refers to, at any time.
 class CompactTest < Minitest::Test
   include Moving
   include ServiceCase
@@ -35,7 +35,7 @@ class CompactTest < Minitest::Test
     ROUNDS.times { assert_equal EXPECTED, shown(get(port, "/p?q=1", headers: HEADERS)) }
   end
 
-  def test_while_ruby_moves_objects_by_itself
+  def test_with_automatic_compaction
     port = serve do |env|
       GC.start
       show(env)
@@ -43,7 +43,7 @@ class CompactTest < Minitest::Test
     moving { ROUNDS.times { assert_equal EXPECTED, shown(get(port, "/p?q=1", headers: HEADERS)) } }
   end
 
-  def test_bodies_that_come_in
+  def test_request_bodies
     text = "0123456789" * 1_000
     [{}, { body_memory_bytes_max: 1_000 }].each do |web|
       port = serve(web: web) do |env|
@@ -58,8 +58,8 @@ class CompactTest < Minitest::Test
     end
   end
 
-  # The IO thread writes a large String from where it lies, while the collector runs.
-  def test_bodies_that_go_out
+  # The IO thread writes a large String without copying while the collector runs.
+  def test_response_bodies
     parts = ["a" * LARGE, "b", "c" * LARGE]
     bodies = { "/array" => -> { parts.map(&:dup) },
                "/each" => -> { parts.each.lazy.map { |part| part.dup.tap { move } } } }
@@ -75,7 +75,7 @@ class CompactTest < Minitest::Test
     end
   end
 
-  def test_what_is_called_after_the_reply_and_a_connection_taken_over
+  def test_callbacks_after_the_reply_and_a_hijacked_connection
     called = Queue.new
     port = serve do |env|
       env["rack.after_reply"] << -> { called << env["PATH_INFO"] }

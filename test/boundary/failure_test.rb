@@ -2,7 +2,7 @@
 
 require_relative "service_case"
 
-# What an application does to itself harms nobody else.
+# Failures of an application do not harm other requests.
 class FailureTest < Minitest::Test
   include ServiceCase
 

@@ -2,7 +2,7 @@
 
 require_relative "service_case"
 
-# The connection in the application's own hands.
+# Hijacked connections.
 class HijackTest < Minitest::Test
   include ServiceCase
 

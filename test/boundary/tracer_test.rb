@@ -5,7 +5,7 @@ require "chaton/cli/trace/answer_socket"
 require "json"
 require "tmpdir"
 
-# The tracer in this process: with CHATON_GC_STRESS=1 every allocation collects while it is switched and asked.
+# The tracer in this process. With CHATON_GC_STRESS=1 every allocation collects while it is switched and read.
 class TracerTest < Minitest::Test
   include ServiceCase
 
@@ -21,7 +21,7 @@ class TracerTest < Minitest::Test
     @threads&.each { |thread| thread.kill.join }
   end
 
-  def test_what_stays_alive_is_found_by_its_line
+  def test_live_objects_are_found_by_their_line
     tracer = trace
     kept = stressed_for { Array.new(KEPT) { |number| keep(number) } }
     3.times { GC.start }
@@ -35,7 +35,7 @@ class TracerTest < Minitest::Test
     assert_equal KEPT, kept.size
   end
 
-  def test_what_was_freed_is_counted_as_freed
+  def test_freed_objects_are_counted
     tracer = trace
     KEPT.times { |number| keep(number) }
     3.times { GC.start }
@@ -68,7 +68,7 @@ class TracerTest < Minitest::Test
     assert_predicate other, :running?
   end
 
-  def test_switched_by_orders_while_it_serves
+  def test_commands_switch_it_while_serving
     port = serve(threads: [1, 3]) { |env| [200, {}, [env["PATH_INFO"] * 10]] }
     # Clients of this process would collect with each of their own allocations, too.
     load = ClientLoad.new(port, clients: STRESS ? 0 : 4)
@@ -117,7 +117,7 @@ class TracerTest < Minitest::Test
     end
   end
 
-  def test_it_belongs_to_the_process_that_made_it
+  def test_it_cannot_be_used_in_a_forked_child
     tracer = trace
     pid = fork do
       begin

@@ -9,7 +9,7 @@ require "chaton/memory/library"
 require "support/bundle"
 require "support/server"
 
-# The process executes itself anew for allocator and heap: what it then is, what it hands on, and when it does not.
+# The process executes itself again to set its allocator and heap sizes.
 class LaunchIntegrationTest < Minitest::Test
   include ServerTest
 
@@ -66,7 +66,7 @@ class LaunchIntegrationTest < Minitest::Test
     assert_equal [{}, {}], facts(server).values_at("own", "child")
   end
 
-  def test_supervisor_and_workers_have_it_and_what_they_start_knows_nothing
+  def test_supervisor_and_workers_use_the_allocator_and_subprocesses_do_not_inherit_it
     server = serve(with_jemalloc)
     assert_preloaded(server)
     assert_match(%r{INFO  allocator: jemalloc 5.3.1 \(#{@libraries}/libjemalloc.so.2\), one arena; chosen because},
@@ -87,7 +87,7 @@ class LaunchIntegrationTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_library_that_cannot_be_loaded_harms_nothing
+  def test_a_library_that_cannot_be_loaded_is_skipped
     env = libraries
     File.write("#{@libraries}/libjemalloc.so.2", "no library")
     server = boot(config: "workers 0", env: env)

@@ -8,20 +8,20 @@ require "support/native_gems"
 class PinnedObjectsTest < Minitest::Test
   PinnedObjects = Chaton::Memory::PinnedObjects
 
-  def test_what_sqlite_knows_by_its_address_stays_where_it_is
+  def test_objects_that_sqlite_knows_by_address_are_not_moved
     before = Array.new(3) { |number| NativeGems.answer("callbacks", number) }
     assert PinnedObjects.pin_during(Moving.method(:move))
     assert_equal(before, Array.new(3) { |number| NativeGems.answer("callbacks", number) })
   end
 
-  def test_blocks_are_among_it_and_what_is_in_no_variable
+  def test_blocks_and_objects_without_a_variable_are_pinned
     kinds = PinnedObjects.list.map(&:class)
     assert_includes kinds, SQLite3::Database
     assert_includes kinds, Proc
     assert_operator kinds.count { |kind| kind.name.nil? }, :>=, 1, "the wrapper of the aggregate"
   end
 
-  def test_too_much_is_not_held
+  def test_nothing_is_compacted_when_too_many_objects_must_be_pinned
     called = false
     work = -> { called = true }
     databases = Array.new(PinnedObjects::COUNT_MAX) { SQLite3::Database.new(":memory:") }

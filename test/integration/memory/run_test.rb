@@ -7,12 +7,12 @@ require "rbconfig"
 require "tmpdir"
 require "support/bundle"
 
-# `chaton run`: programs that succeed, fail, are killed, do not exist, are no Ruby.
+# `chaton run` with programs that succeed, fail, are killed, do not exist, or are not Ruby.
 class RunTest < Minitest::Test
   EXE = File.expand_path("../../../exe/chaton", __dir__)
   LIB = File.expand_path("../../../lib", __dir__)
   BUNDLED = "#{LIB}/chaton/libchaton_jemalloc.so".freeze
-  # What is ours of an environment.
+  # Our variables of an environment.
   SHOW = 'puts (ENV.keys + IO.popen(["env"], &:readlines))' \
          '.grep(/\A(?:CHATON_(?:RUN|WAS)|LD_PRELOAD|MALLOC_|RUBYOPT|RUBY_GC_)/)'
   BUSY = "kept = Array.new(60_000) { |i| i.to_s }; 100.times { Array.new(5000) { Object.new } }; 4.times { GC.start }"
@@ -45,7 +45,7 @@ class RunTest < Minitest::Test
     assert_match(/heap: sized by a run \d+ seconds ago; eden/, ruby(BUSY)[1])
   end
 
-  def test_what_it_starts_finds_nothing_of_ours
+  def test_subprocesses_do_not_inherit_our_variables
     ruby(BUSY)
     out, = ruby(SHOW)
     assert_equal "", out
@@ -53,7 +53,7 @@ class RunTest < Minitest::Test
     assert_equal %w[MALLOC_CONF MALLOC_CONF=narenas:3 RUBYOPT RUBYOPT=-W0], out.split.sort
   end
 
-  def test_its_status_is_ours
+  def test_the_status_of_the_program_is_returned
     assert_equal 3, ruby("exit 3")[2].exitstatus
     out, summary, status = ruby("print 1; $stdout.flush; raise 'no luck'")
     assert_equal ["1", 1], [out, status.exitstatus]
@@ -65,7 +65,7 @@ class RunTest < Minitest::Test
     assert_equal ["", 0], ruby("1", "--quiet").values_at(1, 2).then { |text, ended| [text, ended.exitstatus] }
   end
 
-  def test_a_program_that_is_no_ruby
+  def test_a_program_that_is_not_ruby
     out, summary, status = run_program("--", "sh", "-c", "read line; echo \"$line\"; exit 4", env: {})
     assert_equal ["\n", 4], [out, status.exitstatus]
     refute_match(/collections/, summary)
@@ -90,7 +90,7 @@ class RunTest < Minitest::Test
   end
 
   # A program may ask whether its descriptors are its own; a forked child says nothing in its name.
-  def test_it_is_not_disturbed
+  def test_the_descriptors_of_the_program_are_not_touched
     out, summary, = ruby("fork { exit 5 }; Process.wait; print $?.exitstatus; at_exit { print ' last' }")
     assert_equal "5 last", out
     assert_equal 1, summary.scan("collections").size
@@ -100,7 +100,7 @@ class RunTest < Minitest::Test
     assert_equal "false", ruby("print [defined?(JSON), defined?(Chaton)].any?")[0]
   end
 
-  def test_signals_are_handed_on
+  def test_signals_are_forwarded
     program = <<~'RUBY'
       say = ->(name) { $stdout.syswrite("#{name}\n") }
       %w[INT HUP USR1 USR2 TSTP TTIN QUIT CONT WINCH].each { |name| trap(name) { say.call(name) } }
@@ -126,7 +126,7 @@ class RunTest < Minitest::Test
     end
   end
 
-  # Nothing can be kept below a file.
+  # A path below a file cannot be created.
   def test_nowhere_to_keep_a_reading
     FileUtils.rm_rf("#{@dir}/tmp")
     _, _, status = ruby(BUSY, env: { "HOME" => "/dev/null", "XDG_CACHE_HOME" => "/dev/null/x" })

@@ -25,7 +25,7 @@ class SettleIntegrationTest < Minitest::Test
     end)
   RUBY
 
-  # Boot leaves every second object. What a request makes finds its place between them, or elsewhere.
+  # Boot leaves gaps: every second object survives. Objects of requests lie in the gaps or elsewhere.
   LEFTOVERS = <<~RUBY
     KEPT = Array.new(400_000) { Object.new }.each_slice(2).map(&:first)
 
@@ -39,19 +39,19 @@ class SettleIntegrationTest < Minitest::Test
     end)
   RUBY
 
-  def test_extensions_bear_it_that_their_objects_were_moved_before_the_forks
+  def test_extensions_work_after_compaction_before_the_forks
     server = boot(rackup: GEMS, config: "workers 2")
     assert_match(/memory settled .* compact=on /, server.log)
     ask_all(server, [*NativeGems::NAMES, "callbacks"])
   end
 
-  def test_extensions_bear_it_while_they_serve
+  def test_extensions_work_with_compaction_while_serving
     server = boot(rackup: GEMS, config: AUTO_COMPACT)
     moved = ask_all(server, NativeGems::NAMES, "?compact")
     assert_operator moved.last, :>, moved.first
   end
 
-  def test_rails_bears_it
+  def test_rails_works_after_compaction
     ["workers 2", AUTO_COMPACT].each do |config|
       server = boot_rails(config)
       workers = server.workers
@@ -69,7 +69,7 @@ class SettleIntegrationTest < Minitest::Test
     assert_equal "hello", server.get("/").body
   end
 
-  def test_where_the_platform_cannot_move_objects_the_rest_is_done
+  def test_without_compaction_the_rest_of_settling_is_done
     server = boot(config: <<~RUBY)
       workers 1
       GC.define_singleton_method(:compact) { raise NotImplementedError, "compact() is unimplemented on this machine" }
@@ -85,7 +85,7 @@ class SettleIntegrationTest < Minitest::Test
     server.wait_line(/memory settled/, count: 2)
   end
 
-  def test_workers_put_nothing_between_what_boot_left
+  def test_workers_allocate_no_objects_between_those_of_boot
     moved, as_it_was = [true, false].map do |compact|
       server = boot(rackup: LEFTOVERS, config: "workers 1\nmemory { compact #{compact} }")
       server.get("/").body.to_i

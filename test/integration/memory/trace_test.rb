@@ -7,7 +7,7 @@ require "io/console"
 require "pty"
 require "zlib"
 
-# `chaton trace` against a real server: it finds the leak of examples/leak, costs no request, and leaves nothing behind.
+# `chaton trace` with a real server: it finds the leak of examples/leak, fails no request, and leaves no files behind.
 class TraceTest < Minitest::Test
   include ServerTest
   include TraceCommand
@@ -52,7 +52,7 @@ class TraceTest < Minitest::Test
     load&.stop
   end
 
-  def test_a_worker_that_is_killed_takes_only_its_own_trace_with_it
+  def test_a_killed_worker_loses_only_its_own_profile
     server = boot_leak
     trace!(server, "start", "--every", "2", "--duty", "1")
     leak(server)
@@ -71,7 +71,7 @@ class TraceTest < Minitest::Test
     assert_clean_end(server)
   end
 
-  def test_one_worker_and_one_that_is_not_there
+  def test_one_worker_and_an_unknown_one
     server = boot_leak
     assert_match(/\Aworker 1 \(pid #{server.workers[1]}\) traces[^\n]*\n\z/, trace!(server, "start", "--worker", "1"))
     assert_equal [false, true], trace_status(server).map { |one| one["running"] }
@@ -99,7 +99,7 @@ class TraceTest < Minitest::Test
     trap("INT", former) if former
   end
 
-  def test_from_the_start_where_that_is_configured
+  def test_tracing_from_the_start_if_configured
     ["workers 2", "workers 0"].each do |workers|
       server = boot(config: "#{workers}\nmemory { trace true; trace_every 7 }")
       statuses = trace_status(server)
@@ -109,7 +109,7 @@ class TraceTest < Minitest::Test
     end
   end
 
-  def test_mistakes
+  def test_errors_are_reported
     server = boot_leak
     { %w[report --format ppof] => /--format must be .* not "ppof"; did you mean pprof\?/,
       %w[start --duty 2] => /--duty must be a number from 0.001 to 1/,

@@ -4,7 +4,7 @@ require "test_helper"
 require "support/http_client"
 require "support/server"
 
-# Who takes a new connection when one worker is busy.
+# Which worker accepts a new connection when one is busy.
 class AcceptTest < Minitest::Test
   include ServerTest
 

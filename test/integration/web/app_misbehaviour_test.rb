@@ -4,8 +4,8 @@ require "test_helper"
 require "support/raw_client"
 require "support/server"
 
-# What an application does to itself, in the real server: the right answer, a log that names the request, and
-# the server goes on.
+# Failures of an application in a real server: the right response, a log line that names the request, and the server
+# goes on.
 class AppMisbehaviourTest < Minitest::Test
   include ServerTest
 

@@ -6,7 +6,7 @@ require "support/process_figures"
 require "support/raw_client"
 require "support/server"
 
-# What belongs to a client goes when the client goes.
+# Resources of a client are freed when the client disconnects.
 class ClientGoneTest < Minitest::Test
   include ServerTest
 

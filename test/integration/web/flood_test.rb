@@ -6,7 +6,7 @@ require "support/process_figures"
 require "support/raw_client"
 require "support/server"
 
-# More than the queue takes.
+# More requests than the queue can hold.
 class FloodTest < Minitest::Test
   include ServerTest
 
@@ -46,7 +46,7 @@ class FloodTest < Minitest::Test
     OpenFiles.allow(4 * FLOOD)
   end
 
-  def test_what_the_queue_cannot_take_is_answered_503_and_memory_recovers
+  def test_requests_beyond_the_queue_get_503_and_memory_recovers
     server = boot(rackup: APP, config: CONFIG)
     before = ProcessFigures.resident_kib(server.pid)
     grown = Array.new(ROUNDS) do
@@ -78,7 +78,7 @@ class FloodTest < Minitest::Test
   end
 
   # A connection that was shed is closed; those that were not keep theirs.
-  def test_those_served_keep_their_connections
+  def test_served_clients_keep_their_connections
     server = boot(rackup: APP, config: CONFIG)
     clients = busy(server) + uploads(server, QUEUE_LIMIT * 2)
     refused = first_answers(clients, QUEUE_LIMIT)

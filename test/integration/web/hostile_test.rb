@@ -37,7 +37,7 @@ class HostileTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_valid_requests_are_understood
+  def test_valid_requests_are_parsed
     server = boot(rackup: APP, config: "workers 0")
     wrong = Corpus.entries("valid").filter_map do |entry|
       understood = understand(server.port, entry)

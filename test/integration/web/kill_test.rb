@@ -3,7 +3,7 @@
 require "test_helper"
 require "support/server"
 
-# Ends under load, gentle and sudden: what a worker that survives has accepted is answered.
+# Shutdowns and kills under load: surviving workers respond to all requests they have accepted.
 class KillTest < Minitest::Test
   include ServerTest
 
@@ -59,7 +59,7 @@ class KillTest < Minitest::Test
     end
   end
 
-  def test_rolling_kills_lose_nothing_of_the_survivors
+  def test_rolling_kills_lose_no_request_of_surviving_workers
     server = boot(rackup: APP, config: CONFIG)
     witnesses = Witnesses.new(server.port, CLIENTS)
     killed = Array.new(ROUNDS) do |round|
@@ -78,7 +78,7 @@ class KillTest < Minitest::Test
   end
 
   # Both at once: a new generation comes while the old one is shot at.
-  def test_a_kill_amid_a_phased_restart
+  def test_a_kill_during_a_phased_restart
     server = boot(rackup: APP, config: CONFIG)
     witnesses = Witnesses.new(server.port, CLIENTS)
     old = server.workers
@@ -94,7 +94,7 @@ class KillTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_term_under_load_answers_what_was_accepted
+  def test_term_under_load_responds_to_all_accepted_requests
     server = boot(rackup: APP, config: CONFIG)
     witnesses = Witnesses.new(server.port, CLIENTS)
     server.eventually("some load") { witnesses.answered > 500 }

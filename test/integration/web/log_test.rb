@@ -6,7 +6,7 @@ require "time"
 require "support/raw_client"
 require "support/server"
 
-# What the real server writes to its standard output.
+# The access log of a real server.
 class LogTest < Minitest::Test
   include ServerTest
 
@@ -35,7 +35,7 @@ class LogTest < Minitest::Test
     assert_equal REQUESTS, seen.slice(*REQUESTS.keys)
   end
 
-  def test_what_is_refused_is_logged_too
+  def test_refused_requests_are_logged
     server = boot(rackup: APP, config: "workers 0\nweb { access_log :common }")
     RawClient.exchange(server.port, "\"GET \" / HTTP/1.1\r\n\r\n")
     line = server.wait_line(/" 400 /)
@@ -75,7 +75,7 @@ class LogTest < Minitest::Test
     assert(messages.all? { |line| Time.iso8601(line["time"]) && line["pid"].positive? })
   end
 
-  def test_off_is_off
+  def test_the_access_log_can_be_switched_off
     server = drive("workers 0")
     assert_empty(server.log.lines.grep(%r{HTTP/1}))
   end

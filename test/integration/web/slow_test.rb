@@ -6,7 +6,7 @@ require "support/process_figures"
 require "support/raw_client"
 require "support/server"
 
-# Thousands of clients that take their time cost the application no thread and others no speed.
+# Thousands of slow clients occupy no thread of the application and do not slow down others.
 class SlowTest < Minitest::Test
   include ServerTest
 
@@ -50,7 +50,7 @@ class SlowTest < Minitest::Test
     OpenFiles.allow(12_000)
   end
 
-  def test_slow_readers_and_writers_hold_up_nobody
+  def test_slow_readers_and_writers_do_not_delay_others
     server = boot(rackup: APP, config: CONFIG)
     before = ProcessFigures.resident_kib(server.pid)
     others = ProcessFigures.threads(server.pid)

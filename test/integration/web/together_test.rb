@@ -4,7 +4,7 @@ require "test_helper"
 require "support/raw_client"
 require "support/server"
 
-# Requests that arrive in the same moment do not wait for one another.
+# Requests that arrive at the same time do not wait for each other.
 class TogetherTest < Minitest::Test
   include ServerTest
 

@@ -21,7 +21,7 @@ class AllocatorTest < Minitest::Test
 
   def install(name) = FileUtils.cp(BUNDLED, "#{@dir}/#{name}").then { "#{@dir}/#{name}" }
 
-  def test_jemalloc_first
+  def test_jemalloc_is_preferred
     path = install("libjemalloc.so.2")
     choice = choice()
     assert_equal ["jemalloc", path, { "MALLOC_CONF" => CONF }, false],
@@ -32,13 +32,13 @@ class AllocatorTest < Minitest::Test
     assert_match(/the configuration asks for it/, choice(:jemalloc).why)
   end
 
-  def test_ours_where_the_system_has_none
+  def test_the_bundled_library_is_used_if_the_system_has_none
     choice = Library.stub(:directories, []) { choice(:auto, { Library::VARIABLE => nil }) }
     assert_equal BUNDLED, choice.path, "run `rake compile`"
     assert_match(/it came with Chaton/, choice.why)
   end
 
-  def test_the_c_library_where_there_is_none
+  def test_the_c_library_is_used_without_any_other
     choice = choice()
     assert_equal ["glibc", nil, { "MALLOC_ARENA_MAX" => "2" }, false],
                  [choice.name, choice.path, choice.env, choice.missed]
@@ -50,7 +50,7 @@ class AllocatorTest < Minitest::Test
     assert_equal ["musl", {}], choice(c_library: :musl).then { |found| [found.name, found.env] }
   end
 
-  def test_what_does_not_work_is_named
+  def test_libraries_that_cannot_be_used_are_named
     path = install("libjemalloc.so.2")
     choice = choice(trial: ->(_) { "version GLIBC_9 not found" })
     assert_equal "there is no usable jemalloc in #{@dir}; #{path} cannot be used: version GLIBC_9 not found", choice.why
@@ -58,7 +58,7 @@ class AllocatorTest < Minitest::Test
     assert_match(/cannot be used: it is not a shared library/, choice(trial: ->(_) { flunk "it was tried" }).why)
   end
 
-  def test_what_is_tried_is_what_is_used
+  def test_the_trial_gets_the_same_variables
     path = install("libjemalloc.so.2")
     tried = nil
     choice(trial: ->(variables) { (tried = variables) && nil })
@@ -75,7 +75,7 @@ class AllocatorTest < Minitest::Test
     assert_includes choice.env, "MIMALLOC_ABANDONED_PAGE_PURGE"
   end
 
-  def test_the_system
+  def test_the_system_can_be_chosen
     install("libjemalloc.so.2")
     assert_equal "allocator: glibc, 2 arenas; chosen because the configuration asks for it", choice(:system).to_s
     choice = choice(:auto, c_library: :other)
@@ -83,7 +83,7 @@ class AllocatorTest < Minitest::Test
     assert_match(/on Linux only/, choice.why)
   end
 
-  def test_somebody_chose_before_us
+  def test_an_allocator_that_is_already_present_is_kept
     install("libjemalloc.so.2")
     choice = choice(:auto, { "LD_PRELOAD" => "/opt/libjemalloc.so.2" })
     assert_equal ["jemalloc", nil, { "MALLOC_CONF" => CONF }], [choice.name, choice.path, choice.env]
@@ -95,13 +95,13 @@ class AllocatorTest < Minitest::Test
     assert_equal "jemalloc", choice(:auto, { "LD_PRELOAD" => "libother.so" }).name
   end
 
-  def test_their_settings_stay
+  def test_the_users_settings_are_kept
     install("libjemalloc.so.2")
     choice = choice(:auto, { "MALLOC_CONF" => "narenas:8" })
     assert_equal [{}, "with your MALLOC_CONF"], [choice.env, choice.shape]
   end
 
-  def test_what_is_known_of_this_process
+  def test_mapped_allocators_of_this_process
     assert_kind_of Array, Chaton::Memory::Allocator.mapped
     assert_includes %i[glibc musl], Chaton::Memory::Allocator.c_library
     program = "require 'chaton/memory/allocator'; print Chaton::Memory::Allocator.mapped"

@@ -25,7 +25,7 @@ class HeapCacheTest < Minitest::Test
 
   def path = cache.paths.first
 
-  def test_there_and_back
+  def test_a_reading_is_written_and_read
     assert cache.write(READING)
     entry = cache.read
     assert_equal READING, entry.reading
@@ -33,12 +33,12 @@ class HeapCacheTest < Minitest::Test
     assert_equal ["#{@root}/tmp/cache/chaton/heap-web-ruby#{RUBY_VERSION}.json"], Dir["#{@root}/**/heap*"]
   end
 
-  def test_nothing_is_known
+  def test_a_first_start_has_no_reading
     assert_nil cache.read
     assert_nil cache.tap(&:read).problem
   end
 
-  def test_it_counts_for_the_same_ruby_bundle_and_work_only
+  def test_a_reading_is_used_for_the_same_ruby_bundle_and_work_only
     cache.write(READING)
     assert_nil cache(ruby: "9.9.9").read
     assert_nil cache(work: "jobs").read
@@ -57,7 +57,7 @@ class HeapCacheTest < Minitest::Test
     assert_nil cache.read
   end
 
-  def test_files_that_are_not_ours
+  def test_invalid_files_are_rejected
     FileUtils.mkdir_p(File.dirname(path))
     sound = JSON.parse(cache.tap { |one| one.write(READING) }.then { File.read(path) })
     { "" => /cannot be read/, "{" => /cannot be read/, "[]" => /no reading/, "\xFF" => /cannot be read|no reading/,
@@ -72,7 +72,7 @@ class HeapCacheTest < Minitest::Test
     end
   end
 
-  def test_what_has_no_room_in_this_machine_is_not_true
+  def test_figures_larger_than_the_machine_are_rejected
     cache.write(READING.merge(pools: [[40, 100_000], [640, 25_000]]))
     assert cache.read
     assert cache(machine: 40 << 20).read
@@ -82,7 +82,7 @@ class HeapCacheTest < Minitest::Test
     assert_operator Chaton::Memory::HeapCache.machine, :>, 1 << 28
   end
 
-  def test_a_home_where_there_is_no_tmp
+  def test_the_home_directory_is_used_without_a_tmp_directory
     Dir.rmdir("#{@root}/tmp")
     assert cache.write(READING)
     kept = Dir.glob("#{@root}/**/heap*", File::FNM_DOTMATCH)
@@ -94,8 +94,8 @@ class HeapCacheTest < Minitest::Test
     assert_equal 1, Dir["#{@root}/cache/chaton/*/heap*"].size
   end
 
-  # As on a read-only file system: below a file nothing can be made, whoever one is.
-  def test_nowhere_to_write
+  # A path below a file cannot be created, also by root, as on a read-only file system.
+  def test_an_unwritable_place_is_reported
     File.write("#{@root}/tmp/cache", "a file")
     @env = { "HOME" => "#{@root}/tmp/cache" }
     written = cache
@@ -106,7 +106,7 @@ class HeapCacheTest < Minitest::Test
     Dir.mktmpdir { |root| refute cache(root: root).write(READING) }
   end
 
-  def test_noting_says_so_once_and_goes_on
+  def test_storing_logs_a_failure_once_and_does_not_raise
     out = StringIO.new
     log = Chaton::Telemetry::Log.new(io: out)
     plan = Chaton::Config.load({}, env: {}, root: @root)

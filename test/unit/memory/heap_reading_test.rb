@@ -4,7 +4,7 @@ require "test_helper"
 require "chaton/memory/heap_reading"
 
 class ReadingTest < Minitest::Test
-  def test_what_is_in_the_heap
+  def test_figures_of_the_heap
     GC.start
     reading = Chaton::Memory::HeapReading.take
     assert_equal RUBY_VERSION, reading[:ruby]

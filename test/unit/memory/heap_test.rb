@@ -35,7 +35,7 @@ class HeapTest < Minitest::Test
       end
   end
 
-  def test_one_pool_holds_what_is_alive_and_eden
+  def test_one_pool_holds_the_live_objects_and_eden
     assert_equal "1125000", shape("3.1.2", ONE_POOL).env["RUBY_GC_HEAP_INIT_SLOTS"]
     assert_equal "1350000", shape("3.1.2", ONE_POOL, eden: 2.0).env["RUBY_GC_HEAP_INIT_SLOTS"]
     assert_equal (450_000 + (64 * MIB / 40.0)).ceil.to_s,
@@ -43,14 +43,14 @@ class HeapTest < Minitest::Test
   end
 
   # In proportion to the live objects of each; hardly used ones keep Ruby's own start.
-  def test_pools
+  def test_each_pool_has_its_own_size
     env = shape("3.3.8", POOLS, eden: 2.0).env
     assert_equal %w[600000 180000 90000 24000 10000], Array.new(5) { |index| env["RUBY_GC_HEAP_#{index}_INIT_SLOTS"] }
     live = POOLS[:pools].sum { |size, count| size * count }
     assert_equal (live * 3).to_s, shape("4.1.0", POOLS, eden: 2.0).env["RUBY_GC_HEAP_INIT_BYTES"]
   end
 
-  def test_eden_by_itself_has_bounds
+  def test_the_default_eden_has_bounds
     { 1_000 => 4 * MIB, 450_000 => 27_000_000, 20_000_000 => 256 * MIB }.each do |live, bytes|
       assert_equal bytes, shape("3.1.2", { **ONE_POOL, pools: [[40, live]] }).eden_bytes
     end
@@ -60,8 +60,8 @@ class HeapTest < Minitest::Test
     assert_equal 64 * MIB, shape("3.1.2", ONE_POOL, eden: 64 * MIB, limit: 64 * MIB).eden_bytes, "chosen is chosen"
   end
 
-  # They keep the shape when the application grows; Ruby ignores a set of them in another order.
-  def test_ratios
+  # They keep the proportion when the application grows; Ruby ignores them in another order.
+  def test_ratios_of_free_slots
     assert_equal %w[0.3 0.6 0.8], shape("3.1.2", ONE_POOL).env.values_at(*RATIOS)
     [0.1, 1.0, 30.0].each do |eden|
       ratios = shape("3.1.2", ONE_POOL, eden: eden).env.values_at(*RATIOS).map(&:to_f)
@@ -70,7 +70,7 @@ class HeapTest < Minitest::Test
     end
   end
 
-  def test_what_is_outside_of_slots
+  def test_limits_of_malloc
     assert_equal [32 * MIB, 64 * MIB].map(&:to_s), shape("3.1.2", { **ONE_POOL, pools: [[40, 1000]] })
       .env.values_at(*MALLOC)
     assert_equal %w[45000000 90000000], shape("3.1.2", ONE_POOL, eden: 2.5).env.values_at(*MALLOC)
@@ -85,7 +85,7 @@ class HeapTest < Minitest::Test
     assert_equal [[nil, nil, nil], {}], [shape.env.values_at(*FULL), shape.gc_config], "Ruby decides"
   end
 
-  def test_it_says_why
+  def test_the_reasons_are_given
     why = shape("3.4.1", POOLS).why.join("\n")
     ["eden 30.7 MiB: 1.5 times the live bytes; 300,000 objects, 20.4 MiB, are alive", "60 % of the slots",
      "32.0 MiB outside of slots", "4.0 times as many", "GC.config(rgengc_allow_full_mark: false)"]
@@ -96,13 +96,13 @@ class HeapTest < Minitest::Test
     assert_match(/3.0 times the live bytes, as configured/, shape("3.1.2", ONE_POOL, eden: 3.0).why.first)
   end
 
-  def test_the_first_start_knows_nothing
+  def test_the_first_start_sets_no_variables
     shape = shape("3.1.2", nil)
     assert_empty shape.env
     assert_match(/the first start of an application/, shape.why.last)
   end
 
-  def test_intent_of_settings
+  def test_the_intent_is_taken_from_the_settings
     plan = ->(**changes) { Chaton::Config::MemorySettings.new(eden: :auto, longlife: :settle, **changes) }
     intent = ->(**changes) { Chaton::Memory::Heap::Intent.of(plan.call(**changes)).to_a }
     assert_equal [:auto, 1.0, nil], intent.call(limit: :auto, collect: :between)
@@ -110,12 +110,12 @@ class HeapTest < Minitest::Test
     assert_equal [:auto, nil, nil], intent.call(limit: :off, longlife: :off, collect: :between)
   end
 
-  # A Ruby with the variables has the heap that was meant.
-  def test_this_ruby_obeys
+  # A Ruby with the variables has the intended heap.
+  def test_this_ruby_uses_the_variables
     reading = Chaton::Memory::HeapReading.take
     env = shape(RUBY_VERSION, reading, eden: 3.0).env
     slots, malloc = IO.popen([env, RbConfig.ruby, "-e", <<~RUBY], &:read).split.map(&:to_i)
-      # The limit of malloc is taken over by the first collection.
+      # Ruby applies the limit of malloc in the first collection.
       GC.start
       stat = GC.stat
       pages = stat.fetch(:heap_allocatable_pages, 0) * GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT, 0)

@@ -11,7 +11,7 @@ class LaunchSettingsTest < Minitest::Test
   Memory = Chaton::Memory
   READING = { ruby: RUBY_VERSION, live_slots: 450_000, old_objects: 440_000, pools: [[40, 450_000]] }.freeze
 
-  # Chooses what it is told.
+  # An allocator with a given choice.
   Chosen = Struct.new(:choice)
 
   def setup
@@ -38,7 +38,7 @@ class LaunchSettingsTest < Minitest::Test
     assert_match(/first start of this bundle/, launch_settings.log_lines.last[1])
   end
 
-  def test_the_next_one_gets_a_heap_too
+  def test_the_next_start_gets_heap_sizes_too
     @cache.write(READING)
     launch_settings = launch_settings()
     names = launch_settings.variables.keys.grep(/\ARUBY_GC_/)
@@ -47,13 +47,13 @@ class LaunchSettingsTest < Minitest::Test
     assert_match(/sized by the last start, \d seconds ago; eden 25.7 MiB/, launch_settings.log_lines.last[1])
   end
 
-  def test_what_is_preloaded_already_stays_behind_ours
+  def test_other_preloaded_libraries_stay_behind_ours
     variables = launch_settings({ "LD_PRELOAD" => "a.so b.so:c.so" }).variables
     assert_equal "/lib/libjemalloc.so.2:a.so:b.so:c.so", variables["LD_PRELOAD"]
     refute_includes launch_settings({}, path: nil).variables, "LD_PRELOAD"
   end
 
-  def test_what_the_user_set_stays
+  def test_the_users_variables_are_kept
     @cache.write(READING)
     launch_settings = launch_settings({ "RUBY_GC_MALLOC_LIMIT" => "1", "RUBY_GC_HEAP_GROWTH_FACTOR" => "1.1" })
     refute_includes launch_settings.variables, "RUBY_GC_MALLOC_LIMIT"
@@ -61,7 +61,7 @@ class LaunchSettingsTest < Minitest::Test
     assert_equal "RUBY_GC_MALLOC_LIMIT RUBY_GC_HEAP_GROWTH_FACTOR", launch_settings.log_lines.last[2][:left_alone]
   end
 
-  def test_nothing_to_set
+  def test_without_a_library_and_a_reading_nothing_is_set
     assert_empty launch_settings({}, path: nil, variables: {}).variables
   end
 
@@ -74,13 +74,13 @@ class LaunchSettingsTest < Minitest::Test
     end
   end
 
-  def test_a_reading_that_is_of_no_use
+  def test_an_unusable_reading_is_reported
     @cache.write(READING)
     File.write(@cache.paths.first, "{")
     assert_match(/heap: .*cannot be read: .*ParserError; Ruby's own sizes/, launch_settings.log_lines.last[1])
   end
 
-  def test_for_programs
+  def test_the_settings_as_a_hash
     @cache.write(READING)
     shown = JSON.parse(JSON.generate(launch_settings({ "RUBY_GC_MALLOC_LIMIT" => "1" }).to_h))
     assert_equal ["jemalloc", ["RUBY_GC_MALLOC_LIMIT"]], [shown["allocator"]["name"], shown["left_alone"]]

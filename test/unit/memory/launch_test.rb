@@ -55,16 +55,16 @@ class LaunchTest < Minitest::Test
     assert_equal 1, @calls.size, "it never executes itself twice"
   end
 
-  def test_the_second_life_says_what_was_chosen
+  def test_after_exec_the_choice_is_logged
     launch.go(plan, log)
     launch(env: @calls[0][0][0]).go(plan, log)
-    # This process has not been executed anew, so the library is not in it.
+    # This process has not been executed again, so the library is not loaded.
     assert_match(/WARN  .*libjemalloc.so.2 was preloaded, but is not loaded in this process/, @out.string)
     assert_match(/DEBUG heap: first start of this bundle/, @out.string)
     refute_match(/allocator: jemalloc/, @out.string)
   end
 
-  def test_another_process_with_the_variables_is_in_its_first_life
+  def test_another_process_with_the_variables_is_not_relaunched
     launch.go(plan, log)
     environment = @calls[0][0][0]
     environment[Memory::Environment::VARIABLE] = environment[Memory::Environment::VARIABLE]
@@ -74,7 +74,7 @@ class LaunchTest < Minitest::Test
     assert_equal @env, environment
   end
 
-  def test_one_process_in_development_does_not
+  def test_one_process_in_development_is_not_executed_again
     launch.go(plan(environment: "development"), log)
     assert_empty @calls
     assert_match(/INFO  allocator and heap sizes are unchanged: a single process in development/, @out.string)
@@ -82,13 +82,13 @@ class LaunchTest < Minitest::Test
     assert_equal 1, @calls.size
   end
 
-  def test_a_program_without_a_file_does_not
+  def test_a_program_without_a_file_is_not_executed_again
     launch(program: "-e").go(plan, log)
     assert_empty @calls
     assert_match(/-e is not a file that can be executed again/, @out.string)
   end
 
-  def test_nothing_to_change
+  def test_without_changes_the_process_is_not_executed_again
     FileUtils.rm("libjemalloc.so.2")
     @env["MALLOC_ARENA_MAX"] = "2"
     launch.go(plan, log)
@@ -96,14 +96,14 @@ class LaunchTest < Minitest::Test
     assert_match(/INFO  allocator: .*chosen because there is no usable jemalloc/, @out.string)
   end
 
-  def test_what_was_asked_for_is_not_there
+  def test_a_missing_allocator_is_warned_about
     FileUtils.rm("libjemalloc.so.2")
     @env["MALLOC_ARENA_MAX"] = "2"
     launch.go(plan(allocator: "mimalloc"), log)
     assert_match(/WARN  allocator: .*no usable mimalloc in #{@root}/, @out.string)
   end
 
-  def test_a_system_that_forbids_it
+  def test_a_failed_exec_is_logged
     forbidden = launch { |*, **options| Dir.chdir(options[:chdir]).then { raise Errno::EPERM, "execve" } }
     Dir.mkdir("elsewhere")
     Dir.chdir("elsewhere")
@@ -112,8 +112,8 @@ class LaunchTest < Minitest::Test
     assert_equal "#{@root}/elsewhere", Dir.pwd
   end
 
-  # What Ruby was given before the script is in the command line the kernel keeps.
-  def test_the_command_as_it_was_typed
+  # The kernel's command line includes Ruby's own arguments.
+  def test_the_command_line_of_the_kernel_is_used
     lib = File.expand_path("lib", @before)
     File.write("program.rb", <<~RUBY)
       require "chaton/memory/launch"

@@ -16,7 +16,7 @@ class LibraryTest < Minitest::Test
 
   def teardown = FileUtils.remove_entry(@dir)
 
-  def test_names
+  def test_libraries_are_found_by_name
     %w[libjemalloc.so.1 libjemalloc.so.2 libjemalloc.so libmimalloc.so.1 libmimalloc.so.2.0 libmimalloc.so.10
        libmimalloc-secure.so.3].each { |name| File.write("#{@dir}/#{name}", name) }
     File.symlink("libmimalloc.so.2.0", "#{@dir}/libmimalloc.so.2")
@@ -25,7 +25,7 @@ class LibraryTest < Minitest::Test
     assert_equal %w[libmimalloc.so.10 libmimalloc.so.2 libmimalloc.so.1], found.call("mimalloc")
   end
 
-  def test_ours_comes_last
+  def test_the_bundled_library_comes_last
     libraries = Library.all("jemalloc", env: {})
     assert_equal BUNDLED, libraries.last.path, "run `rake compile`"
     assert_equal [true], libraries.map(&:bundled?).last(1)
@@ -41,7 +41,7 @@ class LibraryTest < Minitest::Test
                     File.dirname(File.realpath(Library.new("c", c_library).path))
   end
 
-  def test_what_cannot_be_loaded
+  def test_files_that_cannot_be_loaded_are_unfit
     text, other, missing = %w[text other missing].map { |name| Library.new("jemalloc", "#{@dir}/#{name}") }
     File.write(text.path, "GROUP ( libjemalloc.a )")
     head = File.binread(RbConfig.ruby, 64)

@@ -15,14 +15,14 @@ class OutcomeTest < Minitest::Test
     [nil, "", "pid=7", LINE.sub("old=10000", "")].each { |line| assert_nil Chaton::Memory::ProgramResult.figures(line) }
   end
 
-  # What is young may be garbage: each pool counts for the share that is old.
+  # Young objects may be garbage, so each pool counts with the share of old ones.
   def test_a_reading_for_the_next_run
     assert_equal({ ruby: "3.3.8", live_slots: 10_000, old_objects: 10_000, pools: [[40, 6667], [80, 3334]] },
                  outcome(LINE).reading)
     assert_equal [[40, 10_000]], outcome(LINE.sub(/pools=\S+/, "pools=")).reading[:pools]
   end
 
-  def test_a_program_that_was_too_short
+  def test_a_short_program_gives_no_reading
     assert_nil outcome(LINE.sub("collections=40", "collections=4")).reading
     assert_nil outcome(LINE.sub("old=10000", "old=0")).reading
     assert_nil outcome(nil).reading

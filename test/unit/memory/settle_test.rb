@@ -8,7 +8,7 @@ require "chaton/telemetry/log"
 require "tmpdir"
 
 class SettleTest < Minitest::Test
-  # A collector that notes what it is asked for.
+  # A collector that records its calls.
   class FakeGC
     attr_reader :calls
 
@@ -21,7 +21,7 @@ class SettleTest < Minitest::Test
     def compact = @calls << :compact
   end
 
-  # So it is where pages of the operating system are of another size.
+  # As on systems with another page size.
   class Refusing < FakeGC
     def compact = raise(NotImplementedError, "compact() function is unimplemented on this machine")
   end
@@ -36,7 +36,7 @@ class SettleTest < Minitest::Test
     end
   end
 
-  def test_moves_objects_together_and_makes_them_old
+  def test_objects_are_compacted_and_made_old
     gc = Compacting.new
     settle("workers 2", gc: gc)
     assert_equal %i[start compact start start], gc.calls
@@ -44,7 +44,7 @@ class SettleTest < Minitest::Test
     assert_match(facts, @output.string)
   end
 
-  def test_what_cannot_be_moved_is_only_made_old
+  def test_objects_are_made_old_where_compaction_is_not_available
     [FakeGC.new, Refusing.new].each do |gc|
       settle("workers 2", gc: gc)
       assert_equal %i[start] * 4, gc.calls
@@ -59,14 +59,14 @@ class SettleTest < Minitest::Test
     assert_match(/compact="off \(memory \{ compact false \}\)"/, @output.string)
   end
 
-  def test_without_forks_nothing_is_moved
+  def test_without_forks_objects_are_not_compacted
     gc = Compacting.new
     settle("workers 0\nenvironment \"production\"", gc: gc)
     assert_equal %i[start] * 4, gc.calls
     assert_match(/no workers are forked/, @output.string)
   end
 
-  def test_ruby_does_it_where_it_can
+  def test_process_warmup_is_used_where_available
     gc = Compacting.new
     settle("workers 2", gc: gc, process: Warming.new(gc.calls))
     assert_equal %i[start warmup], gc.calls
@@ -83,7 +83,7 @@ class SettleTest < Minitest::Test
     assert_empty @output.string
   end
 
-  def test_keeps_the_reading_for_the_next_start
+  def test_the_reading_is_kept_for_the_next_start
     settle("workers 2", gc: GC)
     entry = Chaton::Memory::HeapCache.of(@plan, env: {}).read
     assert_operator entry.reading.fetch(:live_slots), :>, 10_000

@@ -5,7 +5,7 @@ require "delegate"
 require "chaton/memory/string_dedup"
 
 class StringDedupTest < Minitest::Test
-  # What a subclass says of itself is not asked.
+  # Overridden methods of a subclass are not called.
   class Wilful < Array
     %i[any? map! frozen? equal? class].each { |name| define_method(name) { |*| raise "called #{name}" } }
   end
@@ -41,7 +41,7 @@ class StringDedupTest < Minitest::Test
     assert_operator merged, :>=, 5
   end
 
-  def test_instance_variables_too
+  def test_instance_variables_are_rewritten
     first, second = Array.new(2) { Object.new.tap { |object| object.instance_variable_set(:@name, text) } }
     quietly
     assert_same_object(first.instance_variable_get(:@name), second.instance_variable_get(:@name))
@@ -74,8 +74,8 @@ class StringDedupTest < Minitest::Test
     assert_same_object(name, frozen[0][0], frozen[1][:a], frozen[2].instance_variable_get(:@n))
   end
 
-  # Somebody may ask whether it is the very same one.
-  def test_what_is_told_apart_by_identity_stays
+  # Code may compare these by identity.
+  def test_strings_used_by_identity_stay
     key = text
     weak_key = text
     by_identity = { key => 1 }.compare_by_identity
@@ -113,13 +113,13 @@ class StringDedupTest < Minitest::Test
     runner.join
   end
 
-  def test_it_ends_in_time
+  def test_it_stops_at_the_time_limit
     holder = [text, text]
     assert_equal "stopped after 0.0 s of processor time", merge(time_s: 0.0).note
     assert_equal 2, holder.size
   end
 
-  def test_a_deprecated_constant_is_read_in_silence
+  def test_a_deprecated_constant_is_read_without_a_warning
     holder = Module.new { const_set(:OLD, +"old") && deprecate_constant(:OLD) }
     warned = Warning[:deprecated]
     Warning[:deprecated] = true

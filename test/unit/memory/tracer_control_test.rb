@@ -10,7 +10,7 @@ require "tmpdir"
 
 # TracerControl with a tracer that only notes its calls.
 class TracerControlTest < Minitest::Test
-  # What Native::Tracer looks like from outside.
+  # Has the interface of Native::Tracer.
   class Tracer
     class << self
       attr_accessor :all
@@ -73,7 +73,7 @@ class TracerControlTest < Minitest::Test
     FileUtils.remove_entry(@dir)
   end
 
-  def test_a_start_uses_the_configuration_and_what_the_order_says
+  def test_a_start_uses_the_configuration_and_the_settings_of_the_command
     header, = order("start", "every" => 3)
     assert_equal({ every: 3, duty: 0.05, window_ms: 10.0, samples_max: 1024, stacks_max: 64, depth_max: 16, worker: 2 },
                  Tracer.all.last.settings)
@@ -82,7 +82,7 @@ class TracerControlTest < Minitest::Test
     assert_includes @output.string, "tracing allocations  every=3 duty=0.05 window_ms=10.0"
   end
 
-  def test_a_second_start_leaves_alone_what_goes_on
+  def test_a_second_start_leaves_a_running_tracer_alone
     order("start", "every" => 3)
     assert_equal [true, 3], order("start").first.values_at("already", "every")
     assert_equal 1, Tracer.all.size
@@ -90,7 +90,7 @@ class TracerControlTest < Minitest::Test
     assert_equal [false, true], Tracer.all.map(&:running?)
   end
 
-  def test_a_thread_of_its_own_opens_windows_while_it_traces
+  def test_a_thread_opens_windows_while_tracing
     assert_empty tracer_threads
     order("start")
     tracer = Tracer.all.last
@@ -102,7 +102,7 @@ class TracerControlTest < Minitest::Test
     assert_equal true, order("stop").first["already"]
   end
 
-  def test_a_window_that_raises_ends_it
+  def test_an_error_in_a_window_ends_tracing
     order("start")
     tracer = Tracer.all.last
     tracer.fault = "torn"
@@ -112,7 +112,7 @@ class TracerControlTest < Minitest::Test
     refute order("status").first["running"]
   end
 
-  def test_what_was_seen_outlives_a_stop_until_the_next_start
+  def test_the_profile_is_kept_after_a_stop_until_the_next_start
     header, = order("report")
     assert_equal [false, "it has not traced yet; run `chaton trace start`"], header.values_at("ok", "error")
     order("start")
@@ -134,7 +134,7 @@ class TracerControlTest < Minitest::Test
     reports&.each(&:close)
   end
 
-  def test_a_tracer_that_refuses_says_why
+  def test_a_refusal_gives_the_reason
     assert_equal [false, "every is 0 (ArgumentError)"],
                  order("start", "every" => 0).first.values_at("ok", "error")
     assert_match(/the tracer cannot dance/, order("dance").first["error"])
@@ -143,7 +143,7 @@ class TracerControlTest < Minitest::Test
     assert_match(/no memory/, order("report").first["error"])
   end
 
-  def test_nobody_waits_for_the_answer
+  def test_a_reply_without_a_listener_is_only_logged
     @server.close
     @tracer_control.call("action" => "status", "reply_to" => @path)
     @tracer_control.call("action" => "status", "reply_to" => "/no/such")
@@ -152,7 +152,7 @@ class TracerControlTest < Minitest::Test
     @server = UNIXServer.new("#{@path}2")
   end
 
-  def test_it_traces_from_the_start_where_that_is_configured
+  def test_tracing_starts_with_the_process_if_configured
     @tracer_control.start_if_configured
     assert_empty Tracer.all
     other = tracer_control(trace: true)
