@@ -48,17 +48,17 @@ module Chaton
       private
 
       def try_again(job, item, error, hooks)
-        note(item, error, job.queue)
+        write_error(item, error, job.queue)
         verdict, at = verdict_of(item, error, hooks)
         case verdict
         when :retry then job.retry(at, JSON.generate(item, max_nesting: false))
         when :discard then discard(job, item, error)
-        else bury(job, item, error, hooks)
+        else make_dead(job, item, error, hooks)
         end
       end
 
       # Writes the error into the document.
-      def note(item, error, queue)
+      def write_error(item, error, queue)
         item["queue"] = item["retry_queue"] || (queue.empty? ? item["queue"] : queue)
         item["error_message"] = ErrorReport.message(error)
         item["error_class"] = error.class.name
@@ -78,12 +78,12 @@ module Chaton
         count = item["retry_count"]
         return [:kill] if exhausted?(item, count)
 
-        asked = ask(hooks&.sidekiq_retry_in_block, count, error, item)
-        return [asked] if VERDICTS.include?(asked)
+        wanted = retry_in(hooks&.sidekiq_retry_in_block, count, error, item)
+        return [wanted] if VERDICTS.include?(wanted)
 
         now = Clock.now_s
-        seconds = asked.respond_to?(:to_i) ? asked.to_i : 0
-        return [:retry, now + delay(count)] unless seconds.positive?
+        seconds = wanted.respond_to?(:to_i) ? wanted.to_i : 0
+        return [:retry, now + Native.retry_delay(count, rand)] unless seconds.positive?
 
         # As in Sidekiq, jitter keeps jobs that failed together from returning together.
         [:retry, now + seconds + (rand * 10 * (count + 1)).floor]
@@ -100,16 +100,13 @@ module Chaton
         count >= (limit.is_a?(Integer) ? limit : @retries_max || SidekiqGem.retries_max || RETRIES_MAX)
       end
 
-      def delay(count) = Native.retry_delay(count, rand)
-
-      def ask(block, count, error, item)
+      def retry_in(block, count, error, item)
         return unless block
 
-        arity = block.arity
-        block.call(*[count, error, item].first(arity.negative? || !block.lambda? ? 3 : arity))
-      rescue Exception => e # rubocop:disable Lint/RescueException -- the usual delay is used
-        report_error(e, "retry_in of #{item["class"]} failed; the usual time is waited", item)
-        nil
+        guarded("retry_in of #{item["class"]} failed; the usual time is waited", item) do
+          arity = block.arity
+          block.call(*[count, error, item].first(arity.negative? || !block.lambda? ? 3 : arity))
+        end
       end
 
       # As with Sidekiq, a job with `retry: false` does not go to the dead set.
@@ -124,11 +121,11 @@ module Chaton
         job.ack
       end
 
-      def bury(job, item, error, hooks)
+      def make_dead(job, item, error, hooks)
         block = hooks&.sidekiq_retries_exhausted_block
         kept = JSON.generate(item, max_nesting: false)
         guarded("retries_exhausted of #{item["class"]} failed", item) { block.call(item, error) } if block
-        # The block may have changed the job, even so that it is no JSON.
+        # The block may have changed the job, even into something that JSON cannot hold.
         guarded("the job cannot be kept as it is now", item) { kept = JSON.generate(item, max_nesting: false) } if block
         call_death_handlers(item, error)
         item["dead"] == false ? job.discard : job.dead(kept)
@@ -143,7 +140,9 @@ module Chaton
       def guarded(message, item)
         yield
       rescue Exception => e # rubocop:disable Lint/RescueException -- the job gets its outcome all the same
-        report_error(e, message, item)
+        @log.exception(e, message, jid: item["jid"])
+        call_error_handlers(e, { context: message, job: item })
+        nil
       end
 
       # The class whose blocks count: the wrapped class of an ActiveJob if it has any.
@@ -164,11 +163,6 @@ module Chaton
                                 reason: ErrorReport.message(error)[0, ErrorReport::LOGGED_MAX],
                                 at: Array(error.backtrace).first.to_s)
         call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
-      end
-
-      def report_error(error, message, item)
-        @log.exception(error, message, jid: item["jid"])
-        call_error_handlers(error, { context: message, job: item })
       end
 
       def call_error_handlers(error, context)
