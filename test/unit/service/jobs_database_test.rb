@@ -16,7 +16,7 @@ class JobsDatabaseTest < Minitest::Test
 
   def teardown = FileUtils.remove_entry(@root)
 
-  # Whether the store may be, beside databases of ActiveRecord.
+  # Checks a store beside databases of ActiveRecord.
   def check(store, *databases)
     plan = Chaton::Config.load({ config_file: "-", store: store }, env: {}, root: @root)
     configs = databases.each_with_index.map { |one, index| Config.new("db#{index}", one) }
@@ -38,21 +38,21 @@ class JobsDatabaseTest < Minitest::Test
 
   def refused(*arguments) = assert_raises(Chaton::ConfigError) { check(*arguments) }.message
 
-  def test_a_file_of_its_own
+  def test_a_file_of_its_own_is_accepted
     check("sqlite://storage/jobs.db", { adapter: "sqlite3", database: "storage/app.db" })
     check("sqlite://storage/jobs.db", { adapter: "sqlite3", database: ":memory:" })
     check("sqlite://storage/jobs.db", { adapter: "postgresql", database: "storage/jobs.db" })
     check("redis://127.0.0.1", { adapter: "sqlite3", database: "storage/jobs.db" })
   end
 
-  def test_the_same_path
+  def test_the_same_path_is_refused
     text = refused("sqlite://storage/jobs.db", { adapter: "postgresql", database: "x" },
                    { adapter: "sqlite3", database: "storage/jobs.db" })
     assert_match(/#{@root}.storage.jobs.db, is ActiveRecord's database "db1" too: two copies of SQLite/, text)
     refused("sqlite://storage/jobs.db", { adapter: "sqlite3", database: "file:storage/jobs.db?mode=rwc" })
   end
 
-  def test_the_same_file_under_another_name
+  def test_the_same_file_under_another_name_is_refused
     file = File.join(@root, "storage/app.db")
     File.write(file, "")
     File.symlink(file, File.join(@root, "soft.db"))

@@ -13,13 +13,13 @@ require "fileutils"
 require "timeout"
 require "tmpdir"
 
-# The service with the real engines, in this process: which of them its roles start, and how it lets go of jobs.
+# The service with the real engines, in this process: which engines its roles start, and how it gives jobs up.
 class ServiceTest < Minitest::Test
   WAIT_S = 10
-  # Stands for the root of an application that loads nothing.
+  # The root of an application that loads nothing.
   ROOT = Dir.mktmpdir("chaton-service").tap { |root| Minitest.after_run { FileUtils.remove_entry(root) } }
 
-  # Tells that it runs, and goes on when it may.
+  # Reports that it runs, and waits until the gate opens.
   class GateJob
     include Chaton::Job
 
@@ -61,7 +61,7 @@ class ServiceTest < Minitest::Test
     assert stop(5)
   end
 
-  def test_both_in_one_process
+  def test_web_and_jobs_run_in_one_process
     start(%i[web jobs])
     GateJob.perform_async(1)
     popped(GateJob.began)
@@ -71,7 +71,7 @@ class ServiceTest < Minitest::Test
     assert stop(5)
   end
 
-  def test_what_does_not_end_in_time_goes_back_and_is_interrupted
+  def test_jobs_that_do_not_end_in_time_go_back_and_are_interrupted
     start([:jobs])
     jid = GateJob.perform_async(1)
     popped(GateJob.began)
@@ -84,8 +84,8 @@ class ServiceTest < Minitest::Test
     assert_match(/went back to the front of their queues/, @output.string)
   end
 
-  # After its answer has been sent no unit is waited for.
-  def test_a_thread_that_does_not_end_is_no_complete_stop
+  # A request is not waited for after its answer has been sent.
+  def test_a_stop_is_incomplete_when_a_thread_does_not_end
     gate = Queue.new
     began = Queue.new
     after = lambda do |*_|
@@ -101,7 +101,7 @@ class ServiceTest < Minitest::Test
     gate << true
   end
 
-  def test_a_quiet_one_takes_no_more_and_serves_on
+  def test_a_quiet_service_takes_no_more_work_and_serves_on
     start(%i[web jobs])
     @service.quiet_intake
     @service.quiet_intake
@@ -112,7 +112,7 @@ class ServiceTest < Minitest::Test
     assert_equal 1, @output.string.scan("no more jobs are taken").size
   end
 
-  def test_a_line_about_a_dead_sibling
+  def test_only_the_role_jobs_recovers_the_jobs_of_a_dead_sibling
     start([:jobs])
     @service.recover(JSON.generate({ identity: "h:1:n", cause: nil, tickets: [1] }))
     @service.stop(1)
@@ -122,7 +122,7 @@ class ServiceTest < Minitest::Test
     assert_match(/came to one without the role jobs/, @output.string)
   end
 
-  def test_signals_from_the_store
+  def test_signals_from_the_store_are_handled
     start([:jobs])
     signals = Chaton::Service::StoreSignals.new(@service, log: @log)
     signals.call("TTIN")
@@ -131,10 +131,10 @@ class ServiceTest < Minitest::Test
     assert_match(/means nothing here/, @output.string)
     signals.call("TSTP")
     assert_predicate Chaton::Jobs, :stopping?
-    heard = Queue.new
-    before = trap("TERM") { heard << true }
+    received = Queue.new
+    before = trap("TERM") { received << true }
     signals.call("TERM")
-    assert popped(heard)
+    assert popped(received)
   ensure
     trap("TERM", before || "DEFAULT")
   end

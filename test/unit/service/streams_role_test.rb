@@ -16,7 +16,7 @@ class StreamsRoleTest < Minitest::Test
   # Longest wait for anything.
   WAIT_S = 30
 
-  # Tells what it gets, and does what the value says.
+  # Notes its records, and does what their values say.
   class Events < Chaton::Consumer
     class << self
       attr_accessor :seen, :gate
@@ -25,7 +25,7 @@ class StreamsRoleTest < Minitest::Test
     def consume(batch)
       batch.each do |record|
         Events.seen << [record.value, partition, attempt]
-        obey(record)
+        act_on(record)
       end
     end
 
@@ -34,7 +34,7 @@ class StreamsRoleTest < Minitest::Test
 
     private
 
-    def obey(record)
+    def act_on(record)
       case record.value
       when "fail" then raise "as asked"
       when "once" then raise "only once" if attempt == 1
@@ -62,7 +62,7 @@ class StreamsRoleTest < Minitest::Test
     FileUtils.remove_entry(@root)
   end
 
-  def test_what_is_produced_is_consumed_once
+  def test_a_record_is_consumed_once
     start
     Chaton.produce!("events", "a", key: "k")
     assert_equal ["a", 1], value_seen.values_at(0, 2)
@@ -92,28 +92,28 @@ class StreamsRoleTest < Minitest::Test
     assert_equal %w[passed k], read("out").then { |record| [record.value, record.key] }
   end
 
-  def test_hooks_at_the_end_of_a_partition_and_of_the_process
+  def test_hooks_run_at_the_end_of_a_partition_and_of_the_process
     start
     Chaton.produce!("events", "a", key: "k")
     place = value_seen[1]
     assert_equal [:eof, place], pop_until { |entry| entry == [:eof, place] }
     assert stop(5)
-    assert_equal [:shutdown, place], told(:shutdown)
+    assert_equal [:shutdown, place], entry_of(:shutdown)
   end
 
-  def test_what_does_not_end_in_time_is_interrupted_and_read_again
+  def test_batches_that_do_not_end_in_time_are_interrupted_and_read_again
     start
     Chaton.produce!("events", "wait", key: "k")
     assert_equal "wait", value_seen[0]
     refute stop(0.05)
-    assert_equal :interrupted, told(:interrupted)[0]
+    assert_equal :interrupted, entry_of(:interrupted)[0]
     assert_match(/interrupted batches are read again.*count=1/, @output.string)
     Events.gate << true
     start
     assert_equal ["wait", 1], value_seen.values_at(0, 2)
   end
 
-  def test_a_quiet_one_fetches_no_more
+  def test_a_quiet_service_fetches_no_more
     start
     @service.quiet_intake
     @service.quiet_intake
@@ -150,7 +150,7 @@ class StreamsRoleTest < Minitest::Test
     @service = nil
   end
 
-  # The first record of a topic, from whatever partition.
+  # The first record of any partition of a topic.
   def read(topic)
     Timeout.timeout(WAIT_S) do
       loop do
@@ -166,10 +166,10 @@ class StreamsRoleTest < Minitest::Test
 
   def popped = Timeout.timeout(WAIT_S, nil, @output.string) { Events.seen.pop }
 
-  # The next value, whatever is told of ends between.
+  # The next record, past entries of hooks.
   def value_seen = pop_until { |entry| !entry[0].is_a?(Symbol) }
 
-  def told(what) = pop_until { |entry| entry[0] == what }
+  def entry_of(what) = pop_until { |entry| entry[0] == what }
 
   def pop_until
     loop do

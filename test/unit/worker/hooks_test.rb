@@ -19,7 +19,7 @@ class HooksUnitTest < Minitest::Test
     assert_equal [7, :none], seen
   end
 
-  def test_the_first_that_raises_ends_it_and_is_named
+  def test_the_first_hook_that_raises_ends_the_run_and_is_named
     seen = []
     one = hooks(proc { raise "broken" }, proc { seen << :late })
     error = assert_raises(Hooks::Failed) { one.run(:boot) }
@@ -28,14 +28,14 @@ class HooksUnitTest < Minitest::Test
     assert_empty seen
   end
 
-  def test_on_the_way_out_all_have_their_turn
+  def test_all_hooks_run_at_shutdown_even_if_one_raises
     seen = []
     hooks(proc { raise "broken" }, proc { seen << :late }).run_all(:boot)
     assert_equal [:late], seen
     assert_match(/broken/, @output.string)
   end
 
-  def test_a_moment_without_hooks_does_nothing
+  def test_an_event_without_hooks_does_nothing
     hooks.run(:restart)
   end
 end

@@ -25,7 +25,7 @@ class SignalsUnitTest < Minitest::Test
     assert_nil @signals.io.wait_readable(0)
   end
 
-  def test_a_thread_may_push_and_order_is_kept
+  def test_threads_may_push_and_the_order_is_kept
     @signals = Signals.new([])
     %w[TERM QUIT].each { |name| Thread.new { @signals.push(name) }.join }
     assert_equal %w[TERM QUIT], @signals.take
@@ -37,7 +37,7 @@ class SignalsUnitTest < Minitest::Test
     assert_equal 100_000, @signals.take.size
   end
 
-  def test_it_hands_each_to_its_block
+  def test_its_block_gets_each_signal
     seen = []
     @signals = Signals.new(%w[USR1]) { |name| seen << name }
     @signals.push("USR1")
@@ -45,7 +45,7 @@ class SignalsUnitTest < Minitest::Test
     assert_equal %w[USR1], seen
   end
 
-  # Between the fork and its own traps a child runs with its parent's.
+  # Between the fork and its own traps a child runs with those of its parent.
   def test_a_child_keeps_its_own_early_signals_only
     @signals = Signals.new(%w[USR1])
     @signals.push("PARENT")

@@ -9,8 +9,7 @@ require "chaton/worker"
 require "support/fake_service"
 require "support/http_client"
 
-# A worker process around a service that is not ours: what it tells the
-# supervisor, and how it leaves.
+# A worker process around a fake service: what it writes to the supervisor, and how it exits.
 class WorkerUnitTest < Minitest::Test
   Plan = Struct.new(:hooks, :tag, :shutdown_timeout_s, :stdout_redirect, :roles, keyword_init: true) do
     def roles_of(_index) = roles
@@ -18,7 +17,7 @@ class WorkerUnitTest < Minitest::Test
   end
   WAIT_S = 10
 
-  # Says in the log that it takes no more jobs.
+  # Logs that it takes no more jobs.
   class QuietService < FakeService
     def quiet_intake
       @log.info("no more jobs")
@@ -39,28 +38,28 @@ class WorkerUnitTest < Minitest::Test
 
   def test_it_reports_ready_serves_and_exits
     start
-    assert_equal [:ready], hear
+    assert_equal [:ready], read_messages
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
-    assert_predicate leave("TERM"), :success?
+    assert_predicate stop_with("TERM"), :success?
   end
 
   def test_pings_are_answered
     start
-    hear
+    read_messages
     @channel.ping
-    assert_equal %i[rust ruby], hear
-    leave("TERM")
+    assert_equal %i[rust ruby], read_messages
+    stop_with("TERM")
   end
 
-  def test_it_leaves_when_the_supervisor_has_gone
+  def test_it_exits_when_the_supervisor_has_gone
     start
-    hear
+    read_messages
     @channel.close
     assert_predicate wait, :success?
     assert_match(/the supervisor has gone/, @log_reader.read_nonblock(4096))
   end
 
-  def test_a_boot_that_fails_gives_its_reason
+  def test_a_failed_boot_reports_its_reason
     start(on_worker_boot: [proc { raise "no database" }])
     assert_equal 1, wait.exitstatus
     @channel.read
@@ -74,38 +73,38 @@ class WorkerUnitTest < Minitest::Test
     assert_match(/no_such_library_here/, @channel.reason)
   end
 
-  def test_the_terminals_int_is_ignored
+  def test_int_from_the_terminal_is_ignored
     start
-    hear
+    read_messages
     Process.kill("INT", @pid)
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
-    leave("TERM")
+    stop_with("TERM")
   end
 
-  def test_tstp_lets_one_with_jobs_take_no_more
+  def test_tstp_stops_a_worker_from_taking_jobs
     start(roles: %i[web jobs])
-    hear
+    read_messages
     Process.kill("TSTP", @pid)
     assert @log_reader.wait_readable(WAIT_S)
     assert_match(/no more jobs/, @log_reader.read_nonblock(4096))
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
-    assert_predicate leave("TERM"), :success?
+    assert_predicate stop_with("TERM"), :success?
   end
 
-  def test_tstp_does_not_stop_one_without
+  def test_tstp_does_not_stop_a_worker_without_jobs
     start
-    hear
+    read_messages
     Process.kill("TSTP", @pid)
     HttpClient.open(@server.addr[1]) { |client| assert_equal "hello", client.get("/").body }
-    assert_predicate leave("TERM"), :success?
+    assert_predicate stop_with("TERM"), :success?
   end
 
   def test_unfinished_work_is_given_up
     start(shutdown_timeout_s: 0.1, app: ->(_env) { sleep })
-    hear
+    read_messages
     client = TCPSocket.new("127.0.0.1", @server.addr[1])
     client.write("GET / HTTP/1.1\r\n\r\n")
-    assert_predicate leave("TERM"), :success?
+    assert_predicate stop_with("TERM"), :success?
   ensure
     client.close
   end
@@ -125,12 +124,12 @@ class WorkerUnitTest < Minitest::Test
     @theirs.close
   end
 
-  def hear
-    assert @channel.io.wait_readable(WAIT_S), "the worker says nothing"
+  def read_messages
+    assert @channel.io.wait_readable(WAIT_S), "the worker writes nothing"
     @channel.read
   end
 
-  def leave(signal)
+  def stop_with(signal)
     Process.kill(signal, @pid)
     wait
   end
