@@ -18,7 +18,7 @@ module Bench
     HEADLINES = {
       "web" => [ChartRow.new(case_name: "hello-c100", title: "Web: hello world, 100 clients, 5 threads",
                              metric: :rps, unit: " requests/s"),
-                ChartRow.new(case_name: "hog", title: "Web: p99 of hello beside two requests that compute 300 ms",
+                ChartRow.new(case_name: "hog", title: "Web: p99 of hello while two clients send requests of 300 ms CPU",
                              metric: :p99_ms, unit: " ms", better: :lower)],
       "jobs" => [ChartRow.new(case_name: "drain-100000", title: "Jobs: no-op jobs on Redis", metric: :rate,
                               unit: " jobs/s")],

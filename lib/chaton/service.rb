@@ -83,7 +83,7 @@ module Chaton
       quiet
       late = @roles.values.reject { |role| role.wait([deadline - now_s, 0.0].max) }
       unless late.empty?
-        @support_thread.report_running("still running at the end of the graceful stop: released")
+        @support_thread.report_running("still running at the end of the graceful stop")
         late.each(&:give_up)
       end
       ended = shut
@@ -95,7 +95,7 @@ module Chaton
     # @param line [String] JSON
     def recover(line)
       jobs = @roles[:jobs]
-      jobs ? jobs.recover(line) : @log.warn("a line about a dead worker's jobs came to one without the role jobs")
+      jobs ? jobs.recover(line) : @log.warn("asked to recover the jobs of a dead worker, but this worker has no role jobs")
     end
 
     # Runs a command of the supervisor or of the control socket; see {WorkerCommands}.

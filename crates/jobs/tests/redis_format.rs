@@ -174,8 +174,8 @@ fn requeueing_reduces_the_retry_count() {
     store.ack_and_claim("me", &[settle(&turn.jobs[0], retry)], None).unwrap();
     let (place, entry) = store.find("j1").unwrap().unwrap();
     assert_eq!((place.clone(), entry.score), (JobLocation::Retry, 77.0));
-    assert!(store.requeue(&place, &entry, 30.0).unwrap());
-    assert!(!store.requeue(&place, &entry, 30.0).unwrap());
+    assert!(store.enqueue_entry(&place, &entry, 30.0).unwrap());
+    assert!(!store.enqueue_entry(&place, &entry, 30.0).unwrap());
     let stored = server.cli(&["LINDEX", "queue:low", "0"]);
     let expected = JOB
         .replace("\"retry_count\":2", "\"retry_count\":1")

@@ -155,11 +155,11 @@ module Chaton
         queue = item["queue"]
         gem_chain = SidekiqGem.client_chain
         pool = gem_chain && SidekiqGem.redis_pool
-        answer = @setup.client_middleware.invoke(klass, item, queue, pool) do
+        kept = @setup.client_middleware.invoke(klass, item, queue, pool) do
           gem_chain ? gem_chain.invoke(klass, item, queue, pool) { item } : item
         end
-        # Only the truth of the answer counts: some middleware returns another value.
-        answer ? item : nil
+        # Any true value means yes: some middleware returns another object than the job.
+        kept ? item : nil
       end
 
       # @return [Array(Declaration, Hash)] the declaration, and the members that are no options of the class

@@ -103,7 +103,7 @@ module Chaton
       def retry_in(block, count, error, item)
         return unless block
 
-        guarded("retry_in of #{item["class"]} failed; the usual time is waited", item) do
+        guarded("retry_in of #{item["class"]} failed; the default delay is used", item) do
           arity = block.arity
           block.call(*[count, error, item].first(arity.negative? || !block.lambda? ? 3 : arity))
         end

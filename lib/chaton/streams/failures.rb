@@ -61,7 +61,7 @@ module Chaton
         when :isolated
           ["a batch failed for the last time; its records are retried one by one", { retry_in_s: first.round(3) }]
         when :dead_letter then ["a record failed for the last time; it becomes a dead letter", { to: first }]
-        when :dropped then ["a batch failed after its partition was revoked; another member gets it", {}]
+        when :dropped then ["a batch failed while its partition was being given up; its records are read again", {}]
         else ["a batch failed after all of its records were marked", {}]
         end
       end

@@ -62,7 +62,7 @@ module Chaton
       end
 
       def answer_killed(request, env)
-        @log.error("the thread was killed while it ran a request; another one takes its place",
+        @log.error("the thread was killed while it ran a request; a new one is started",
                    request: name_of(request, env))
         request.finish(500, ERROR_HEADERS, ERROR_BODY)
       end

@@ -264,8 +264,8 @@ impl Fetcher {
         self.retry_at_ns = clock::now_ns() + pause.as_nanos() as u64;
     }
 
-    /// After a failed call, admits the jobs that the store has in flight for
-    /// this owner but that it does not know: the reply was lost.
+    /// After a failed call, admits jobs that the store has in flight for this
+    /// owner but that the engine does not know: the reply of their claim was lost.
     fn adopt_lost_claims(&mut self, plan: &FetchPlan) -> Result<()> {
         let held = self.store.in_flight(&self.state.identity.name)?;
         let locked = self.state.locked.lock();
@@ -330,7 +330,7 @@ impl Fetcher {
         self.state.counters.fetcher_wakeups.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a job has started or ended since the last round.
+    /// Whether the fetcher has something to do: claim, acknowledge, unlock, or check its claims.
     fn has_work(&self, locked: &LockedState) -> bool {
         if clock::now_ns() < self.retry_at_ns {
             return false;
@@ -346,7 +346,7 @@ impl Fetcher {
             || self.acks_are_due(locked)
     }
 
-    /// How long nothing is due by time alone.
+    /// How long the fetcher may wait; `None`: until it is woken.
     fn wait_time(&self, locked: &LockedState) -> Option<Duration> {
         let now = clock::now_ns();
         let mut until: Option<u64> = None;

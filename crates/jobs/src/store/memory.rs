@@ -219,8 +219,13 @@ impl Store for MemoryStore {
         self.step(|data| data.remove(location, entry))
     }
 
-    fn requeue(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
-        self.step(|data| data.requeue(location, entry, now_s, &self.options))?
+    fn enqueue_entry(
+        &mut self,
+        location: &JobLocation,
+        entry: &JobEntry,
+        now_s: f64,
+    ) -> Result<bool> {
+        self.step(|data| data.enqueue_entry(location, entry, now_s, &self.options))?
     }
 
     fn kill(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {

@@ -144,7 +144,7 @@ pub trait Store: Send {
     /// Moves one entry to the back of its queue; `false` when it is gone. As in
     /// Sidekiq, `retry_count` is reduced by one for an entry of the retry set.
     /// An entry that is no document with a queue is refused and stays.
-    fn requeue(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
+    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
 
     /// Moves one entry to the dead set; `false` when it is gone. Its lock is
     /// released, and its batch counts it as dead.

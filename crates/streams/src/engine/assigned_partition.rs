@@ -168,7 +168,7 @@ impl AssignedPartition {
         self.hand_out_locked(inner, Now::read());
     }
 
-    /// Batches in flight no longer count; those that have ended do. Answers how many were running.
+    /// Batches in flight no longer count; those that have ended do. Returns the ids of those that run.
     pub fn give_up(self: &Arc<Self>) -> Vec<u64> {
         let mut inner = self.inner.lock();
         inner.state.give_up(None);
@@ -280,7 +280,7 @@ impl BatchOwner for AssignedPartition {
     ) -> BatchVerdict {
         let now = Now::read();
         if outcome == BatchOutcome::Abandoned {
-            // Whoever sheds it may hold other locks: the group's thread hands it out again.
+            // The caller may hold other locks, so the group's thread hands the batch out again.
             let verdict = self.inner.lock().state.finish(batch, outcome, started, now);
             self.group.notify();
             self.group.context.idle_wait.changed();
@@ -334,7 +334,7 @@ impl BatchOwner for AssignedPartition {
 }
 
 impl Inner {
-    /// Marks batches in flight as revoked; answers how many were running.
+    /// Marks batches in flight as revoked; returns the ids of those that run.
     fn revoke(&self) -> Vec<u64> {
         let in_flight = self.in_flight.iter().filter_map(Weak::upgrade);
         in_flight

@@ -189,7 +189,7 @@ impl Poller {
                     self.log_works();
                 }
                 if let Some(mut retry) = self.fetch_retries.remove(&partition.generation) {
-                    let what = format!("{} is read", name(&partition.partition));
+                    let what = format!("reading {}", name(&partition.partition));
                     self.warn_recovered(&what, retry.backoff.succeeded());
                 }
                 any
@@ -274,7 +274,8 @@ impl Poller {
     fn warn_recovered(&self, what: &str, failures: u32) {
         if failures > 0 {
             let name = &self.group.settings.name;
-            self.context.warn(&format!("group {name}: {what} again after {failures} failures"));
+            self.context
+                .warn(&format!("group {name}: {what} works again after {failures} failures"));
         }
     }
 

@@ -230,9 +230,9 @@ impl RbJobsClient {
         self.call(|store| store.remove(&place, &entry))
     }
 
-    fn requeue(&self, place: String, entry: RArray) -> Result<bool, Error> {
+    fn enqueue_entry(&self, place: String, entry: RArray) -> Result<bool, Error> {
         let (place, entry) = (to_ruby::place(&place)?, entry_of(entry)?);
-        self.call(|store| store.requeue(&place, &entry, wall_s()))
+        self.call(|store| store.enqueue_entry(&place, &entry, wall_s()))
     }
 
     fn kill(&self, place: String, entry: RArray) -> Result<bool, Error> {

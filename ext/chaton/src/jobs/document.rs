@@ -83,7 +83,7 @@ impl Documents {
     }
 }
 
-/// What all jobs of a call have in template.
+/// The common part of all jobs of a call.
 pub struct JobTemplate<'a> {
     /// The document up to its arguments, without the closing brace.
     pub head: &'a [u8],

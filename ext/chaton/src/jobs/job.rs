@@ -205,7 +205,7 @@ impl RbJob {
         self.end(Outcome::Reschedule { at: time(at)? })
     }
 
-    fn requeue(&self) -> Result<(), Error> {
+    fn enqueue_entry(&self) -> Result<(), Error> {
         self.end(Outcome::requeue())
     }
 }

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
 
-/// StoreConnections in use at once; a further call waits for one.
+/// Connections in use at once; a further call waits for one.
 const USED_MAX: usize = 64;
 /// Idle connections kept.
 const KEPT_MAX: usize = 8;

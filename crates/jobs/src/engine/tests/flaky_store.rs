@@ -70,7 +70,7 @@ impl Store for FlakyStore {
         list(place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
         find(jid: &str) -> Option<(JobLocation, JobEntry)>;
         remove(place: &JobLocation, entry: &JobEntry) -> bool;
-        requeue(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
+        enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
         kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
         clear(place: &JobLocation, max: usize) -> usize;
         signal(identity: &str, signal: &str) -> ();

@@ -137,7 +137,7 @@ fn a_job_over_its_limit_is_rescheduled() {
     first.finish(Outcome::Ack);
     engine.fetch();
     let waiting = store.list(&JobLocation::Scheduled, 0, 1).unwrap();
-    assert!(store.requeue(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
+    assert!(store.enqueue_entry(&JobLocation::Scheduled, &waiting[0], 0.0).unwrap());
     engine.fetch();
     assert_eq!(engine.start_one().unwrap().document().jid(), "b");
 }

@@ -153,7 +153,7 @@ pub(crate) fn a_dead_job_may_still_succeed(fresh: OpenFresh<'_>) {
     harness.end("me", &[update(1, "b", "x", BatchEvent::Died)]);
     assert_eq!(calls(&mut harness), ["b complete", "b death"]);
     let dead = harness.all(&JobLocation::Dead);
-    assert!(harness.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap());
+    assert!(harness.store.enqueue_entry(&JobLocation::Dead, &dead[0], now_s()).unwrap());
     harness.claim("me", &["q"], 9, 2);
     assert_eq!(harness.end("me", &[update(2, "b", "x", BatchEvent::Done)]), 0);
     assert_eq!(counts(&mut harness, "b"), (1, 0, 0, true, true, true));

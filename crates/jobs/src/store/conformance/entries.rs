@@ -73,7 +73,7 @@ pub(crate) fn requeueing_releases_nothing(fresh: OpenFresh<'_>) {
     let new = NewJob { lock: lock("y"), bid: Some("b"), ..job("q", &payload) };
     harness.store.push(&[NewJob { at: Some(now_s()), ..new }]).unwrap();
     let entry = harness.all(&JobLocation::Scheduled).remove(0);
-    assert!(harness.store.requeue(&JobLocation::Scheduled, &entry, now_s()).unwrap());
+    assert!(harness.store.enqueue_entry(&JobLocation::Scheduled, &entry, now_s()).unwrap());
     assert_eq!(counts(&mut harness, "b"), (1, 1, 0, false, false, false));
     let next = NewJob { lock: lock("z"), ..new };
     assert_eq!(harness.store.push(&[next]).unwrap(), [PushResult::Locked("y".into())]);
@@ -85,7 +85,7 @@ pub(crate) fn an_entry_is_requeued_once(fresh: OpenFresh<'_>) {
         let mut harness = StoreHarness::new(fresh);
         let entry = middle(&mut harness, &location);
         harness.put("q", &["last"]);
-        assert!(harness.store.requeue(&location, &entry, now).unwrap(), "{location:?}");
+        assert!(harness.store.enqueue_entry(&location, &entry, now).unwrap(), "{location:?}");
         let queued = harness.all(&queue("q"));
         let moved = queued.last().unwrap();
         assert_eq!(jid_of(&moved.payload), "b", "{location:?}: at the back");
@@ -96,7 +96,7 @@ pub(crate) fn an_entry_is_requeued_once(fresh: OpenFresh<'_>) {
         if !matches!(location, JobLocation::Queue(_)) {
             assert_eq!(harness.listed(&location), rest(&location));
         }
-        assert!(!harness.store.requeue(&location, &entry, now).unwrap(), "{location:?}");
+        assert!(!harness.store.enqueue_entry(&location, &entry, now).unwrap(), "{location:?}");
         assert_eq!(harness.all(&queue("q")).len(), queued.len(), "{location:?}");
     }
 }
@@ -116,7 +116,7 @@ pub(crate) fn a_retry_is_requeued_with_one_try_less(fresh: OpenFresh<'_>) {
     for (ticket, (location, before, after)) in (1..).zip(cases) {
         harness.put_in(&location, now, &with(before));
         let entry = harness.all(&location).remove(0);
-        assert!(harness.store.requeue(&location, &entry, now).unwrap());
+        assert!(harness.store.enqueue_entry(&location, &entry, now).unwrap());
         let moved = harness.claim("me", &["r"], 1, ticket).jobs.remove(0).payload;
         let mut fields = Fields::parse(&moved).unwrap();
         fields.remove("enqueued_at");
@@ -129,7 +129,7 @@ pub(crate) fn a_missing_entry_cannot_be_requeued(fresh: OpenFresh<'_>) {
         let mut harness = StoreHarness::new(fresh);
         let entry = middle(&mut harness, &location);
         assert!(harness.store.remove(&location, &entry).unwrap());
-        assert!(!harness.store.requeue(&location, &entry, now_s()).unwrap(), "{location:?}");
+        assert!(!harness.store.enqueue_entry(&location, &entry, now_s()).unwrap(), "{location:?}");
         assert!(!harness.store.kill(&location, &entry, now_s()).unwrap(), "{location:?}");
         assert_eq!(harness.store.find("b").unwrap(), None);
     }

@@ -73,7 +73,7 @@ pub(crate) fn success_reaches_all_parents(fresh: OpenFresh<'_>) {
     harness.end("me", &[update(2, "d", "d1", BatchEvent::Died)]);
     assert_eq!(calls(&mut harness), ["a complete", "b complete", "d complete", "d death"]);
     let dead = harness.all(&JobLocation::Dead);
-    harness.store.requeue(&JobLocation::Dead, &dead[0], now_s()).unwrap();
+    harness.store.enqueue_entry(&JobLocation::Dead, &dead[0], now_s()).unwrap();
     harness.claim("me", &["q"], 9, 3);
     harness.end("me", &[update(3, "d", "d1", BatchEvent::Done)]);
     assert_eq!(calls(&mut harness), ["a success", "b success", "d success"]);

@@ -75,7 +75,7 @@ impl MemoryData {
         taken
     }
 
-    pub fn requeue(
+    pub fn enqueue_entry(
         &mut self,
         location: &JobLocation,
         entry: &JobEntry,

@@ -193,7 +193,7 @@ impl Store for RedisStore {
         self.remove_entry(from, entry)
     }
 
-    fn requeue(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
+    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.requeue_entry(from, entry, now_s)
     }
 

@@ -104,7 +104,7 @@ pub(super) fn remove(
 }
 
 /// Moves an entry with its new document to the back of a queue.
-pub(super) fn requeue(
+pub(super) fn enqueue_entry(
     tx: &SqliteTransaction<'_>,
     from: &JobLocation,
     entry: &JobEntry,

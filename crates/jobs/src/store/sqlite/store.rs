@@ -232,9 +232,9 @@ impl Store for SqliteStore {
         self.write(|tx| entries::remove(tx, from, entry))
     }
 
-    fn requeue(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
+    fn enqueue_entry(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         let (queue, payload) = requeued(from, entry, now_s, self.options.format)?;
-        self.write(|tx| entries::requeue(tx, from, entry, (&queue, &payload)))
+        self.write(|tx| entries::enqueue_entry(tx, from, entry, (&queue, &payload)))
     }
 
     fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {

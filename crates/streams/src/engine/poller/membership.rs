@@ -50,7 +50,7 @@ impl Poller {
             MemberEvent::Assigned(list) => {
                 counters.rebalances.fetch_add(1, Ordering::Relaxed);
                 let failures = self.member_backoff.succeeded();
-                self.warn_recovered("it is joined", failures);
+                self.warn_recovered("joining", failures);
                 // Failures of commits belonged to the former generation.
                 self.commit_backoff.succeeded();
                 self.group.commit_not_before(now.ns);
