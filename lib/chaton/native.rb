@@ -4,8 +4,7 @@
 require "json"
 
 module Chaton
-  # What the shared object defines: the boundary to the engines. `sig/native.rbs`
-  # lists it with its types.
+  # The classes of the shared object, which are the boundary to the engines. `sig/native.rbs` has their types.
   module Native
   end
 end

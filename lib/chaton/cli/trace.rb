@@ -13,7 +13,7 @@ module Chaton
       # Name => arguments, and what it does.
       ALL = {
         "start" => ["", "begin to follow a sample of the allocated objects"],
-        "stop" => ["", "stop; what was recorded is kept for `report` until the next start"],
+        "stop" => ["", "stop; the profile is kept for `report` until the next start"],
         "status" => ["", "print which workers trace, for how long, and how much they have recorded"],
         "top" => ["", "print the stacks that hold most, every two seconds, until Ctrl-C; into a pipe once"],
         "report" => ["", "print or write what was recorded: as text, a web page, or for a profile viewer"]

@@ -8,7 +8,7 @@ require_relative "service_role"
 
 module Chaton
   class Service
-    # The role jobs in one process: the jobs engine, and what runs its jobs.
+    # The role jobs in one process: the jobs engine and the handler of its jobs.
     class JobsRole < ServiceRole
       # Time for jobs that were interrupted to end.
       SHUTDOWN_S = 3.0

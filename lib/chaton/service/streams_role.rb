@@ -7,7 +7,7 @@ require_relative "service_role"
 
 module Chaton
   class Service
-    # The role streams in one process: the streams engine, and what runs its consumers.
+    # The role streams in one process: the streams engine and the handler of its batches.
     class StreamsRole < ServiceRole
       # Time for consumers that were interrupted to end.
       SHUTDOWN_S = 1.0
@@ -33,7 +33,7 @@ module Chaton
         _, ids = @engine.give_up
         handler.running.each { |thread| thread.raise(Streams::Shutdown) }
         done = @engine.wait_idle(SHUTDOWN_S)
-        @log.warn("interrupted batches are read again, but for what was marked", count: ids.size, all_ended: done)
+        @log.warn("interrupted batches are read again, except for marked records", count: ids.size, all_ended: done)
       end
 
       private

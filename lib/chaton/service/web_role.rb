@@ -7,7 +7,7 @@ require_relative "service_role"
 
 module Chaton
   class Service
-    # The role web in one process: the web engine, and what runs its requests.
+    # The role web in one process: the web engine and the handler of its requests.
     class WebRole < ServiceRole
       # Time for the answers of released requests to reach their clients.
       RELEASE_S = 0.2

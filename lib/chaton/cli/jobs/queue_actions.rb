@@ -18,7 +18,7 @@ module Chaton
 
       # chaton jobs pause QUEUE
       class Pause < Command
-        def run = set(true, "is paused: what waits in it is kept, and not taken")
+        def run = set(true, "is paused: its jobs are kept, and none is taken")
 
         private
 
@@ -33,7 +33,7 @@ module Chaton
 
       # chaton jobs resume QUEUE
       class Resume < Pause
-        def run = set(false, "gives jobs again")
+        def run = set(false, "is no longer paused")
       end
 
       # chaton jobs drain QUEUE
