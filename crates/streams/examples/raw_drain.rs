@@ -12,10 +12,10 @@ fn main() {
         std::process::exit(2);
     };
     let count = |text: &str| text.parse().expect("a number");
-    let told = raw::drain(brokers, topic, group, count(records), count(batch));
+    let result = raw::drain(brokers, topic, group, count(records), count(batch));
     println!(
         "{}",
-        serde_json::json!({ "count": told.count, "seconds": told.seconds, "cpu_s": told.cpu_s })
+        serde_json::json!({ "count": result.count, "seconds": result.seconds, "cpu_s": result.cpu_s })
     );
 }
 
@@ -33,20 +33,26 @@ mod raw {
 
     use rdkafka_sys as rd;
 
-    /// As librdkafka's header has it.
+    /// The value of `RD_KAFKA_PARTITION_UA`.
     const ANY_PARTITION: i32 = -1;
     /// Longest wait for a batch, in ms.
     const WAIT_MS: i32 = 1000;
     /// Longest time without any record.
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const IDLE_MAX: Duration = Duration::from_secs(60);
 
-    pub struct Told {
+    pub struct DrainResult {
         pub count: usize,
         pub seconds: f64,
         pub cpu_s: f64,
     }
 
-    pub fn drain(brokers: &str, topic: &str, group: &str, records: usize, batch: usize) -> Told {
+    pub fn drain(
+        brokers: &str,
+        topic: &str,
+        group: &str,
+        records: usize,
+        batch: usize,
+    ) -> DrainResult {
         let client = consumer(&[
             ("bootstrap.servers", brokers),
             ("group.id", group),
@@ -65,23 +71,23 @@ mod raw {
             assert_eq!(error, rd::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR);
             rd::rd_kafka_topic_partition_list_destroy(list);
             let queue = rd::rd_kafka_queue_get_consumer(client);
-            let told = read(queue, records, batch);
+            let result = read(queue, records, batch);
             rd::rd_kafka_queue_destroy(queue);
             rd::rd_kafka_consumer_close(client);
             rd::rd_kafka_destroy(client);
-            told
+            result
         }
     }
 
     /// # Safety
     /// The queue must be a consumer's.
-    unsafe fn read(queue: *mut rd::rd_kafka_queue_t, records: usize, batch: usize) -> Told {
+    unsafe fn read(queue: *mut rd::rd_kafka_queue_t, records: usize, batch: usize) -> DrainResult {
         let mut messages: Vec<*mut rd::rd_kafka_message_t> = vec![ptr::null_mut(); batch];
         let (mut count, mut began, mut cpu_s) = (0, Instant::now(), cpu_now_s());
         let waiting = Instant::now();
         while count < records {
-            // SAFETY: there is room for `batch` messages, and each that was
-            // received is looked at before it is destroyed.
+            // SAFETY: there is room for `batch` messages, and each
+            // received one is read before it is destroyed.
             unsafe {
                 let got =
                     rd::rd_kafka_consume_batch_queue(queue, WAIT_MS, messages.as_mut_ptr(), batch);
@@ -94,15 +100,15 @@ mod raw {
                     rd::rd_kafka_message_destroy(*message);
                 }
             }
-            assert!(count > 0 || waiting.elapsed() < PATIENCE, "no record within {PATIENCE:?}");
+            assert!(count > 0 || waiting.elapsed() < IDLE_MAX, "no record within {IDLE_MAX:?}");
         }
-        Told { count, seconds: began.elapsed().as_secs_f64(), cpu_s: cpu_now_s() - cpu_s }
+        DrainResult { count, seconds: began.elapsed().as_secs_f64(), cpu_s: cpu_now_s() - cpu_s }
     }
 
     fn consumer(settings: &[(&str, &str)]) -> *mut rd::rd_kafka_t {
-        let mut said = [0; 512];
-        // SAFETY: names and values end in NUL and live through their calls, and `said` is as long
-        // as it is said to be; the configuration is the client's once it was made of it.
+        let mut why = [0; 512];
+        // SAFETY: names and values end in NUL and live through their calls, and the buffer is as long
+        // as its given length; the client takes the configuration over.
         unsafe {
             let conf = rd::rd_kafka_conf_new();
             for (name, value) in settings {
@@ -111,22 +117,22 @@ mod raw {
                     conf,
                     name.as_ptr(),
                     value.as_ptr(),
-                    said.as_mut_ptr(),
-                    said.len(),
+                    why.as_mut_ptr(),
+                    why.len(),
                 );
-                let refused = CStr::from_ptr(said.as_ptr());
+                let refused = CStr::from_ptr(why.as_ptr());
                 assert_eq!(set, rd::rd_kafka_conf_res_t::RD_KAFKA_CONF_OK, "{refused:?}");
             }
             let kind = rd::rd_kafka_type_t::RD_KAFKA_CONSUMER;
-            let client = rd::rd_kafka_new(kind, conf, said.as_mut_ptr(), said.len());
-            assert!(!client.is_null(), "{:?}", CStr::from_ptr(said.as_ptr()));
+            let client = rd::rd_kafka_new(kind, conf, why.as_mut_ptr(), why.len());
+            assert!(!client.is_null(), "{:?}", CStr::from_ptr(why.as_ptr()));
             client
         }
     }
 
     fn cpu_now_s() -> f64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes one timespec to where it is told.
+        // SAFETY: the kernel writes one timespec.
         let failed = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
         assert_eq!(failed, 0);
         time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -218,7 +218,7 @@ fn each_partition_gets_a_notice_when_the_process_stops() {
     let number = first.partition().number;
     until("the other's batch", || harness.queue.len() == 1);
     harness.engine.quiet();
-    assert_eq!(harness.queue.len(), 0, "what nobody has taken is dropped");
+    assert_eq!(harness.queue.len(), 0, "batches that no thread has taken are dropped");
     assert!(!harness.engine.wait_idle(Duration::from_millis(5)));
     first.finish(BatchOutcome::Done);
     let notice = harness.batch();

@@ -40,16 +40,16 @@ fn round_trip(log: &dyn RecordLog) {
     assert_eq!(read(log, &topic, 0, Position::Earliest, 3), ["0", "1", "2"]);
 }
 
-/// What a member tells first, and in a while after that.
-fn told(log: &dyn RecordLog) -> Vec<MemberEvent> {
-    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
+/// The first events of a member, and those of the next seconds.
+fn reported(log: &dyn RecordLog) -> Vec<MemberEvent> {
+    let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let mut member = log.member(&GroupSettings::new("reported", &["none"]), &event_fd).unwrap();
     let mut events = Vec::new();
     let mut again = |events: &mut Vec<MemberEvent>| {
         member.wait(MOMENT);
         member.poll(events);
     };
-    until("something is told", || {
+    until("a report", || {
         again(&mut events);
         !events.is_empty()
     });
@@ -60,14 +60,14 @@ fn told(log: &dyn RecordLog) -> Vec<MemberEvent> {
     events
 }
 
-/// That all of a log refuse to work, each with this in its message.
+/// Checks that every client of the log refuses to work, each with this in its message.
 fn refused(log: &dyn RecordLog, hint: &str) {
     let check = |error: &LogError| {
         assert_eq!(error.kind, ErrorKind::Refused, "{error}");
         assert!(error.message.contains(hint), "{error}");
         assert!(!error.message.contains("wrong-word"), "{error}");
     };
-    let events = told(log);
+    let events = reported(log);
     let [MemberEvent::Fatal(error)] = &events[..] else { panic!("{events:?}") };
     check(error);
     check(&log.admin().unwrap().topics().unwrap_err());
@@ -119,7 +119,7 @@ fn an_untrusted_authority_is_reported_once() {
 fn a_listener_of_another_kind_is_reported() {
     let (_, ports) = &*SECURED;
     let log = with("kafka", ports.tls, |_| {});
-    let events = told(&*log);
+    let events = reported(&*log);
     let [MemberEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.message.contains("may want TLS"), "{error}");

@@ -34,7 +34,7 @@ struct Done {
     stop: AtomicBool,
 }
 
-/// A member that commits what it has read, chunk by chunk, until it is told to stop.
+/// A member that commits what it has read, chunk by chunk, until it has to stop.
 fn work(log: &dyn RecordLog, group: &GroupSettings, done: &Done) {
     let mut member = TestMember::join(log, group);
     while !done.is_stopped() {
@@ -91,7 +91,7 @@ impl Done {
     }
 }
 
-/// Sends records to all partitions until it is told to stop; how many it was.
+/// Sends records to all partitions until it has to stop.
 fn pour(log: &dyn RecordLog, topic: &str, stop: &Done) -> usize {
     let producer = log.producer().unwrap();
     let mut sent = 0;
@@ -184,7 +184,7 @@ fn a_static_member_returns_to_its_partitions() {
     had.sort();
     has.sort();
     assert_eq!(has, had);
-    assert_eq!(one.has.len(), 2, "nobody else was bothered");
+    assert_eq!(one.has.len(), 2, "the other member keeps its partitions");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_second_static_member_of_a_name_fences_the_first() {
     let mut one = TestMember::join(&*log, &settings);
     one.has(1);
     let mut two = TestMember::join(&*log, &settings);
-    until("the first is told", || {
+    until("a report", || {
         one.step(MOMENT);
         two.step(MOMENT);
         one.errors.iter().any(|error| error.kind == ErrorKind::Fenced)
@@ -252,10 +252,10 @@ fn a_broker_without_the_consumer_protocol_is_reported() {
     let broker = Broker::set("group.coordinator.rebalance.protocols=classic");
     let log = broker.log();
     let topic = topic(&*log, 1);
-    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let mut member = log.member(&group("new", &topic, Protocol::Consumer), &bell).unwrap();
+    let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let mut member = log.member(&group("new", &topic, Protocol::Consumer), &event_fd).unwrap();
     let mut events = Vec::new();
-    until("it is told", || {
+    until("a report", || {
         member.wait(MOMENT);
         member.poll(&mut events);
         !events.is_empty()

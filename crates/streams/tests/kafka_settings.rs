@@ -1,4 +1,4 @@
-//! What is wrong with settings is told when the log is opened.
+//! Wrong settings are reported when the log is opened.
 
 #![cfg(feature = "kafka")]
 
@@ -53,8 +53,8 @@ fn reserved_properties_are_refused() {
     let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
     let mut group = GroupSettings::new("g", &["t"]);
     group.properties.insert("isolation.level".into(), "read_uncommitted".into());
-    let bell = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let error = log.member(&group, &bell).err().expect("it is refused");
+    let event_fd = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let error = log.member(&group, &event_fd).err().expect("it is refused");
     assert!(error.message.contains("read_committed"), "{error}");
 }
 
@@ -74,8 +74,8 @@ fn contradicting_properties_are_reported_when_the_handle_opens() {
     let mut group = GroupSettings::new("g", &["t"]);
     group.protocol = chaton_streams::settings::Protocol::Consumer;
     group.properties.insert("partition.assignment.strategy".into(), "range".into());
-    let bell = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let error = log.member(&group, &bell).err().expect("it is refused");
+    let event_fd = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let error = log.member(&group, &event_fd).err().expect("it is refused");
     assert_eq!(error.kind, ErrorKind::Refused);
     assert!(error.message.contains("partition.assignment.strategy"), "{error}");
 }

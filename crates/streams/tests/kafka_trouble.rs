@@ -18,17 +18,17 @@ use kafka_support::{free_ports, Broker};
 /// Long enough for a second report of the same cause to come.
 const A_WHILE: Duration = Duration::from_secs(4);
 
-fn nobody() -> Arc<dyn RecordLog> {
+fn unreachable() -> Arc<dyn RecordLog> {
     let mut settings = LogSettings::new(&format!("kafka://127.0.0.1:{}", free_ports(1)[0]));
     settings.answer_timeout_ms = 2_000;
     settings.delivery_timeout_ms = 1_500;
     open(&settings).unwrap()
 }
 
-/// All that a member tells in a while.
-fn told(log: &dyn RecordLog) -> Vec<MemberEvent> {
-    let bell = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let mut member = log.member(&GroupSettings::new("told", &["none"]), &bell).unwrap();
+/// The events of a member during a while.
+fn reported(log: &dyn RecordLog) -> Vec<MemberEvent> {
+    let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let mut member = log.member(&GroupSettings::new("reported", &["none"]), &event_fd).unwrap();
     let mut events = Vec::new();
     let until = Instant::now() + A_WHILE;
     while Instant::now() < until {
@@ -49,8 +49,8 @@ fn failure(log: &dyn RecordLog, topic: &str) -> LogError {
 
 #[test]
 fn an_unreachable_broker_is_reported_once() {
-    let log = nobody();
-    let events = told(&*log);
+    let log = unreachable();
+    let events = reported(&*log);
     let [MemberEvent::Error(error)] = &events[..] else { panic!("{events:?}") };
     assert_eq!(error.kind, ErrorKind::Unreachable);
     for part in [log.address(), "refused", "check the address"] {
@@ -60,7 +60,7 @@ fn an_unreachable_broker_is_reported_once() {
 
 #[test]
 fn every_client_reports_an_unreachable_broker() {
-    let log = nobody();
+    let log = unreachable();
     let error = failure(&*log, "none");
     assert_eq!(error.kind, ErrorKind::Unreachable);
     assert!(error.message.contains("refused"), "{error}");

@@ -38,16 +38,16 @@ impl Process {
         Self { child, lines }
     }
 
-    /// The next thing it says; `None` when it has ended.
+    /// Its next line; `None` when it has ended.
     fn line(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             if self.lines.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The test harness speaks, too.
-            if let Some(said) = line.trim_end().strip_prefix("> ") {
-                return Some(said.to_owned());
+            // The test harness prints lines, too.
+            if let Some(text) = line.trim_end().strip_prefix("> ") {
+                return Some(text.to_owned());
             }
         }
     }
@@ -57,7 +57,7 @@ impl Process {
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
-    /// Kills it; all that it had said and nobody had read.
+    /// Kills it; returns its lines that were not read yet.
     fn kill(mut self) -> Vec<String> {
         self.signal(libc::SIGKILL);
         let rest = std::iter::from_fn(|| self.line()).collect();
@@ -228,8 +228,7 @@ fn partitions_of_dead_members_are_reassigned() {
             let value = round * 6 + number as usize;
             fill(&*log, "t", number, value..value + 1);
         }
-        // One that is stopped is alive, and keeps what it has: maybe the
-        // group's lock, and then that is said.
+        // A stopped member is alive and keeps its locks. If it holds the group's lock, that is an error.
         second.signal(libc::SIGSTOP);
         match hasty.admin().unwrap().groups() {
             Ok(groups) => assert_eq!(groups[0].members.len(), 2),
@@ -319,8 +318,7 @@ fn fill_the_disk(folder: &str) {
     say("done");
 }
 
-/// All that was acknowledged is there, what was refused is said to be, and it
-/// goes on when there is room.
+/// Acknowledged records are there, refused ones fail, and writing continues when there is room.
 fn until_full_and_again(log: &dyn RecordLog, make_room: impl Fn()) {
     let producer = log.producer().unwrap();
     let value = [b'v'; 5000];

@@ -174,7 +174,7 @@ impl RecordLog for MemoryLog {
         }
         let (log, event_fd, positions) = (self.me(), event_fd.clone(), HashMap::new());
         let (eof, ended) = (group.eof, HashMap::new());
-        Ok(Box::new(MemoryMember { log, event_fd, positions, eof, ended, heard: false }))
+        Ok(Box::new(MemoryMember { log, event_fd, positions, eof, ended, was_notified: false }))
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>> {
@@ -268,7 +268,7 @@ struct MemoryMember {
     positions: HashMap<Partition, i64>,
     eof: bool,
     ended: HashMap<Partition, i64>,
-    heard: bool,
+    was_notified: bool,
 }
 
 impl GroupMember for MemoryMember {
@@ -278,14 +278,14 @@ impl GroupMember for MemoryMember {
         let ms = timeout.as_nanos().div_ceil(1_000_000) as libc::c_int;
         // SAFETY: one descriptor that lives as long as the event_fd.
         unsafe { libc::poll(&mut fd, 1, ms) };
-        self.heard = fd.revents != 0;
-        if self.heard {
+        self.was_notified = fd.revents != 0;
+        if self.was_notified {
             self.event_fd.clear();
         }
     }
 
     fn was_notified(&self) -> bool {
-        self.heard
+        self.was_notified
     }
 
     fn poll(&mut self, events: &mut Vec<MemberEvent>) {

@@ -14,7 +14,7 @@ use chaton_streams::log::{open, RecordLog};
 use chaton_streams::settings::{GroupSettings, LogSettings};
 use tempfile::TempDir;
 
-/// Ports tried, as somebody else may take a free one before Kafka does.
+/// Ports tried, as another process may take a free one before Kafka does.
 const TRIES: usize = 5;
 
 /// A broker of its own, ended when it is dropped.
@@ -84,13 +84,13 @@ impl Broker {
             .args(&self.options)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&end.stderr);
-        let taken = said.contains("Address already in use");
-        assert!(end.status.success() || taken, "{said}");
+        let output = String::from_utf8_lossy(&end.stderr);
+        let taken = output.contains("Address already in use");
+        assert!(end.status.success() || taken, "{output}");
         end.status.success()
     }
 
-    /// Ends it on the spot.
+    /// Kills it.
     pub fn kill(&self) {
         self.signal(libc::SIGKILL);
         // It is not our child; the script waits for its end.
@@ -103,7 +103,7 @@ impl Broker {
         assert!(end.unwrap().success());
     }
 
-    /// It answers nobody, and keeps its connections.
+    /// It stops to answer, but keeps its connections.
     pub fn pause(&self) {
         self.signal(libc::SIGSTOP);
     }
@@ -150,7 +150,7 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../test/support/kafka/broker")
 }
 
-/// Ports that nobody has at this moment.
+/// Ports that are free at this moment.
 pub fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|one| one.local_addr().unwrap().port()).collect()
@@ -183,7 +183,7 @@ pub fn keep(broker: Broker) {
     own.push(broker);
 }
 
-/// Nobody drops what is static.
+/// Statics are not dropped.
 extern "C" fn end() {
     OWN.lock().unwrap().clear();
 }

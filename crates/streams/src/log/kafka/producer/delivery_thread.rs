@@ -21,9 +21,9 @@ const END_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 struct BufferState {
-    /// DeliveryThread deliveries of so far.
+    /// Deliveries so far.
     deliveries: u64,
-    /// That number when the buffer was full last.
+    /// `delivered` when the buffer was last full.
     full_at: u64,
     /// The number of records in the buffer then.
     full_with: usize,

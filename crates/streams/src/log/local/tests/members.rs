@@ -13,7 +13,7 @@ fn a_topic_created_later_is_found() {
     for _ in 0..3 {
         member.step(Duration::ZERO);
     }
-    assert_eq!(member.errors.len(), 1, "said once: {:?}", member.errors);
+    assert_eq!(member.errors.len(), 1, "reported once: {:?}", member.errors);
     assert_eq!(member.errors[0].kind, ErrorKind::UnknownTopic);
     fill(&*log, "t", 0, 0..5);
     member.read(5);
@@ -61,7 +61,7 @@ fn damage_is_reported_and_skipped() {
     std::fs::write(&path, bytes).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     member.read(99);
-    until("the damage is told", || {
+    until("a report", || {
         member.step(MOMENT);
         !member.errors.is_empty()
     });
@@ -76,7 +76,7 @@ fn a_removed_member_learns_that_it_lost_its_partitions() {
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     member.has(2);
-    // Somebody took it for dead.
+    // Another member took it for dead.
     let state = place.path().join("groups/g/state.json");
     let beside = place.path().join("groups/g/new");
     std::fs::write(&beside, "{}").unwrap();
@@ -145,7 +145,7 @@ fn an_idle_member_is_not_woken() {
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     member.has(4);
     member.fetch();
-    // Its own joining is heard once more at most.
+    // Its own join notifies it once more at most.
     member.step(MOMENT);
     member.step(MOMENT);
     let began = std::time::Instant::now();
@@ -234,7 +234,7 @@ fn a_commit_past_the_end_is_reported_and_moved_to_the_end() {
     member.read(2);
     member.step(Duration::ZERO);
     assert_eq!(member.numbers(), [5, 6]);
-    assert_eq!(member.errors.len(), 1, "told once");
+    assert_eq!(member.errors.len(), 1, "reported once");
     assert!(member.errors[0].message.contains("99"), "{}", member.errors[0]);
 }
 
@@ -271,7 +271,7 @@ fn a_lock_that_is_held_too_long_is_reported() {
     let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
     let lock = path_lock::PathLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
-    until("it is told", || {
+    until("a report", || {
         member.step(MOMENT);
         !member.errors.is_empty()
     });

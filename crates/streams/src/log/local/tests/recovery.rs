@@ -55,7 +55,7 @@ impl DamagedPartition {
     }
 
     /// All files as they were.
-    fn restore(&self, told: StoredWatermark) {
+    fn restore(&self, stored: StoredWatermark) {
         for entry in fs::read_dir(self.folder()).unwrap() {
             fs::remove_file(entry.unwrap().path()).unwrap();
         }
@@ -63,7 +63,7 @@ impl DamagedPartition {
             fs::write(path, bytes).unwrap();
         }
         let path = high_watermark::path(&self.folder());
-        match told {
+        match stored {
             StoredWatermark::Kept => {}
             StoredWatermark::Nothing => fs::remove_file(path).unwrap(),
             StoredWatermark::Older => {
@@ -78,7 +78,7 @@ impl DamagedPartition {
         }
     }
 
-    /// Everything that is served, and what was said of the rest.
+    /// All readable records, and the errors.
     fn read(&self) -> (Vec<String>, Vec<LogError>) {
         let settings = LogSettings::new(&format!("log://{}", self.place.path().display()));
         let place = Arc::new(LogDir::open(&settings).unwrap());
@@ -128,19 +128,18 @@ fn a_truncation_at_any_byte_leaves_complete_records() {
     let damaged = DamagedPartition::new();
     let (path, bytes) = damaged.segment(8);
     let starts = starts(&bytes);
-    for told in [StoredWatermark::Kept, StoredWatermark::Older, StoredWatermark::Nothing] {
+    for stored in [StoredWatermark::Kept, StoredWatermark::Older, StoredWatermark::Nothing] {
         for cut in 0..bytes.len() {
-            let what = format!("cut at {cut}, {told:?}");
-            damaged.restore(told);
+            let what = format!("cut at {cut}, {stored:?}");
+            damaged.restore(stored);
             fs::write(&path, &bytes[..cut]).unwrap();
             let (values, errors) = damaged.read();
             let whole = 8 + starts.iter().skip(1).filter(|end| **end <= cut).count();
             assert_eq!(names(&values), (0..whole).collect::<Vec<_>>(), "{what}");
             assert!(errors.iter().all(|error| error.kind == ErrorKind::Corrupt), "{what}");
             let writes = cut % 5 == 0 || starts.contains(&cut);
-            if told != StoredWatermark::Nothing {
-                // Twelve were acknowledged: that some are gone is said, and
-                // their numbers are not given again.
+            if stored != StoredWatermark::Nothing {
+                // Twelve were acknowledged: the loss is reported, and their offsets are not used again.
                 assert!(!errors.is_empty(), "{what}");
                 assert!(!writes || damaged.goes_on(&values, &what) == 12, "{what}");
             } else if cut >= segment::HEADER as usize {
@@ -174,7 +173,11 @@ fn complete_records_behind_the_watermark_are_kept() {
         .unwrap();
         fs::write(&path, &bytes[..cut]).unwrap();
         let (values, errors) = damaged.read();
-        assert_eq!((values.len(), errors.len()), (10, 0), "readers see what was told");
+        assert_eq!(
+            (values.len(), errors.len()),
+            (10, 0),
+            "readers see the records below the stored watermark"
+        );
         let whole = 8 + starts.iter().skip(1).filter(|end| **end <= cut).count();
         let all: Vec<_> = (0..whole).map(|value| value.to_string()).collect();
         assert_eq!(damaged.goes_on(&all, &format!("cut at {cut}")), whole as i64);
@@ -188,9 +191,9 @@ fn a_flipped_byte_damages_one_record() {
         let (path, bytes) = damaged.segment(base);
         let starts = starts(&bytes);
         for at in 0..bytes.len() {
-            for told in [StoredWatermark::Kept, StoredWatermark::Nothing] {
-                let what = format!("byte {at} of segment {base}, {told:?}");
-                damaged.restore(told);
+            for stored in [StoredWatermark::Kept, StoredWatermark::Nothing] {
+                let what = format!("byte {at} of segment {base}, {stored:?}");
+                damaged.restore(stored);
                 let mut bad = bytes.clone();
                 bad[at] ^= 0x41;
                 fs::write(&path, &bad).unwrap();
@@ -200,8 +203,8 @@ fn a_flipped_byte_damages_one_record() {
                 let lost = (!in_header).then_some(base as usize + hit);
                 let left: Vec<_> = (0..RECORDS).filter(|number| Some(*number) != lost).collect();
                 assert_eq!(names(&values), left, "{what}");
-                // The last record of all is a torn one as far as anybody knows.
-                let torn = base == 8 && lost == Some(11) && told == StoredWatermark::Nothing;
+                // The last record of all is a torn one as far as a reader can know.
+                let torn = base == 8 && lost == Some(11) && stored == StoredWatermark::Nothing;
                 let padding = (28..32).contains(&at);
                 assert_eq!(errors.is_empty(), torn || padding, "{what}: {errors:?}");
                 let name = path.display().to_string();
@@ -221,17 +224,17 @@ fn a_flipped_byte_damages_one_record() {
 fn foreign_files_are_left_alone() {
     let damaged = DamagedPartition::new();
     let folder = damaged.folder();
-    for told in [StoredWatermark::Kept, StoredWatermark::Nothing] {
+    for stored in [StoredWatermark::Kept, StoredWatermark::Nothing] {
         for content in [&b""[..], b"not a segment", &[0; 5000], &[0xff; 5000]] {
             for name in ["00000000000000000006.log", "00000000000000000020.log"] {
-                damaged.restore(told);
+                damaged.restore(stored);
                 let foreign = folder.join(name);
                 fs::write(&foreign, content).unwrap();
                 fs::write(folder.join("README"), "hello").unwrap();
                 let (values, errors) = damaged.read();
-                assert_eq!(names(&values), (0..RECORDS).collect::<Vec<_>>(), "{name} {told:?}");
-                // One behind the end that was told is not looked at.
-                let seen = told == StoredWatermark::Nothing || name.ends_with("6.log");
+                assert_eq!(names(&values), (0..RECORDS).collect::<Vec<_>>(), "{name} {stored:?}");
+                // A file behind the stored watermark is not read.
+                let seen = stored == StoredWatermark::Nothing || name.ends_with("6.log");
                 assert_eq!(errors.iter().any(|e| e.message.contains(name)), seen, "{errors:?}");
                 damaged.goes_on(&values, name);
                 assert_eq!(fs::read(&foreign).unwrap(), content);
@@ -250,7 +253,7 @@ fn a_missing_segment_is_reported() {
     let mut reader = log.reader(&partition("t", 0), Position::Earliest).unwrap();
     let (mut values, mut errors) = (Vec::new(), Vec::new());
     loop {
-        // Said once, and read on.
+        // Reported once; reading continues.
         match reader.next(LIMITS, Duration::ZERO) {
             Ok(Some(chunk)) => values.extend(texts(&chunk)),
             Ok(None) => break,

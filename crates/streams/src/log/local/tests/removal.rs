@@ -1,4 +1,4 @@
-//! Files that somebody removes, or puts there, while the log is used.
+//! Files that are removed or added from outside while the log is used.
 
 use std::fs;
 

@@ -90,7 +90,7 @@ fn nothing_is_removed_without_a_limit() {
     age(&place);
     fill(&*place.open(&|_| {}), "t", 0, 50..51);
     assert_eq!(state(&*log).start, 0);
-    // A setting of the topic that comes later is heeded by whoever writes.
+    // Writers use a setting that the topic gets later.
     let mut admin = log.admin().unwrap();
     admin.configure("t", &[("retention.ms".to_owned(), "600000".to_owned())].into()).unwrap();
     fill(&*log, "t", 0, 51..52);
