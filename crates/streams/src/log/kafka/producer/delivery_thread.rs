@@ -23,7 +23,7 @@ const END_MAX: Duration = Duration::from_secs(5);
 struct BufferState {
     /// Deliveries so far.
     deliveries: u64,
-    /// `delivered` when the buffer was last full.
+    /// `deliveries` when the buffer was last full.
     full_at: u64,
     /// The number of records in the buffer then.
     full_with: usize,
