@@ -117,8 +117,7 @@ impl Engine {
         }
     }
 
-    /// Sends every unstarted job back to the front of its queue; returns how
-    /// many.
+    /// Sends every unstarted job back to the front of its queue; returns how many.
     fn release_waiting(&self) -> usize {
         let suspects: Vec<_> = self.state.locked.lock().suspects.drain(..).collect();
         let waiting = self.state.feed.take_waiting();
@@ -147,8 +146,7 @@ impl Engine {
 }
 
 impl engine::Engine for Engine {
-    /// Claims no more jobs and sends the unstarted ones back to the front of
-    /// their queues.
+    /// Claims no more jobs and sends the unstarted ones back to the front of their queues.
     fn quiet(&self) -> usize {
         self.set_quiet(true);
         self.release_waiting()

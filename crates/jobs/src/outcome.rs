@@ -36,8 +36,7 @@ pub enum Outcome {
     Requeue {
         /// The document to store; `None`: as it was claimed.
         payload: Option<Vec<u8>>,
-        /// The queue of a job that was not claimed from one
-        /// ([`Ack::queue`] is empty).
+        /// The queue of a job that was not claimed from one ([`Ack::queue`] is empty).
         queue: Option<Arc<str>>,
     },
 }
@@ -79,8 +78,7 @@ impl Outcome {
 pub struct Ack {
     /// Its number in the owner's in-flight set.
     pub ticket: u64,
-    /// The queue it was claimed from; empty when it came from the schedule or
-    /// the retry set.
+    /// The queue it was claimed from; empty when it came from the schedule or the retry set.
     pub queue: Arc<str>,
     /// How it ended.
     pub outcome: Outcome,
@@ -100,8 +98,7 @@ pub struct SideEffects {
 }
 
 impl SideEffects {
-    /// What the end of this job releases. `granted`: it may hold slots of its
-    /// concurrency limits.
+    /// What the end of this job releases. `granted`: it may hold slots of its concurrency limits.
     pub fn of(doc: &Document, event: Option<BatchEvent>, granted: bool) -> Option<Box<Self>> {
         if doc.extra().is_none() && doc.bid().is_none() {
             return None;

@@ -1,8 +1,7 @@
 //! The delay of retries.
 
-/// Seconds until retry number `count` (0 for the first): `count⁴ + 15` and a
-/// jitter of `0..10 × (count + 1)`, Sidekiq's formula since 6.4. `random` is
-/// uniform in 0..1.
+/// Seconds until retry number `count` (0 for the first): `count⁴ + 15` and a jitter of `0..10 ×
+/// (count + 1)`, Sidekiq's formula since 6.4. `random` is uniform in 0..1.
 pub fn delay_s(count: u32, random: f64) -> f64 {
     let count = f64::from(count);
     count.powi(4) + 15.0 + (random * 10.0 * (count + 1.0)).floor()

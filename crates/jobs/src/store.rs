@@ -1,5 +1,4 @@
-//! Where jobs live: the [`Store`] trait, and its implementations on SQLite and
-//! Redis.
+//! Where jobs live: the [`Store`] trait, and its implementations on SQLite and Redis.
 
 use std::sync::Arc;
 
@@ -32,8 +31,7 @@ pub use types::*;
 /// or `unix://PATH?db=N` (a socket of Redis).
 ///
 /// # Errors
-/// [`StoreErrorKind::Refused`] naming what is wrong with the address or an
-/// option.
+/// [`StoreErrorKind::Refused`] naming what is wrong with the address or an option.
 pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     let scheme = options.url.split(':').next().unwrap_or_default();
     match scheme {

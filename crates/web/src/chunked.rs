@@ -1,10 +1,8 @@
-//! The chunked transfer coding of a request body, decoded as it arrives
-//! (RFC 9112 section 7.1).
+//! The chunked transfer coding of a request body, decoded as it arrives (RFC 9112 section 7.1).
 //!
-//! Strict as the head parser: sizes are bare hexadecimal digits, lines end in
-//! CRLF, extensions are bounded and ignored. Trailers are validated like
-//! headers and dropped, since Rack has no place for them; those that would
-//! reframe or redirect the message had they been headers are refused.
+//! Strict as the head parser: sizes are bare hexadecimal digits, lines end in CRLF, extensions are
+//! bounded and ignored. Trailers are validated like headers and dropped, since Rack has no place
+//! for them; those that would reframe or redirect the message had they been headers are refused.
 
 use std::fmt;
 
@@ -16,8 +14,7 @@ use crate::limits::Limits;
 /// Bytes of one chunk's extensions.
 const EXTENSION_BYTES_MAX: u32 = 1_024;
 
-/// Bytes of all extensions of one body, so that a client cannot send more syntax
-/// than content.
+/// Bytes of all extensions of one body, so that a client cannot send more syntax than content.
 const EXTENSIONS_BYTES_MAX: u32 = 16 * 1_024;
 
 /// Digits of a chunk size: 64 bits, leading zeros counted.

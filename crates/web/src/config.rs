@@ -71,8 +71,7 @@ pub struct Config {
     pub linger: Duration,
     /// Bytes read and thrown away during that wait. Default: 256 KiB.
     pub linger_bytes_max: usize,
-    /// Quiet time after which a kept-alive connection gives its buffers back.
-    /// Default: 2 s.
+    /// Quiet time after which a kept-alive connection gives its buffers back. Default: 2 s.
     pub buffers_idle: Duration,
     /// How long small writes of a streamed response are gathered after the first
     /// one was sent. Default: 1 ms; zero sends each as soon as possible.

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// An engine could not be started. [`std::error::Error::source`] has the
-/// operating system's reason.
+/// An engine could not be started. [`std::error::Error::source`] has the operating system's reason.
 #[derive(Debug)]
 pub struct Error {
     what: String,

@@ -94,12 +94,11 @@ impl ExchangeContext {
 
 /// One request and the place for its response.
 ///
-/// It is shared as `Arc<Exchange>`; the connection takes it back for its next
-/// request once nobody else holds it, so drop it soon after the response ended.
-/// Only the first outcome counts: [`complete`](Exchange::complete),
-/// [`begin`](Exchange::begin) … [`end`](Exchange::end),
-/// [`hijack`](Exchange::hijack), [`shed`](Exchange::shed) or
-/// [`abandon`](Exchange::abandon); later ones do nothing.
+/// It is shared as `Arc<Exchange>`; the connection takes it back for its next request once nobody
+/// else holds it, so drop it soon after the response ended. Only the first outcome counts:
+/// [`complete`](Exchange::complete), [`begin`](Exchange::begin) … [`end`](Exchange::end),
+/// [`hijack`](Exchange::hijack), [`shed`](Exchange::shed) or [`abandon`](Exchange::abandon); later
+/// ones do nothing.
 pub struct Exchange {
     id: u64,
     pub(crate) head: RequestHead,
@@ -197,9 +196,8 @@ impl Exchange {
         }
     }
 
-    /// Adds bytes to a streamed body. They are taken even without capacity;
-    /// after [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the
-    /// next write.
+    /// Adds bytes to a streamed body. They are taken even without capacity; after
+    /// [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the next write.
     ///
     /// # Errors
     /// [`ClientGone`] when nobody will read them.
@@ -359,8 +357,7 @@ impl Exchange {
         text
     }
 
-    /// Length of the head that `out` begins with; 0 without an access log, which
-    /// alone uses it.
+    /// Length of the head that `out` begins with; 0 without an access log, which alone uses it.
     fn logged_head_len(&self, out: &[u8]) -> usize {
         match self.context.config.access_log {
             AccessLog::Off => 0,

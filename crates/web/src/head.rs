@@ -1,12 +1,11 @@
 //! Parses one request head strictly out of a read buffer. It does no IO, and
 //! allocates nothing once the buffers of a [`RequestHead`] have grown.
 //!
-//! A head in one part takes one pass of httparse, whose leniencies (a lone LF
-//! as line end) are checked after it. A head in pieces, or one that is refused,
-//! goes through a scan of our own that sees each byte once and remembers in the
-//! `RequestHead` where it stood: a client that sends byte by byte costs no more
-//! than one that sends all at once, and a fault or a crossed limit is answered
-//! as soon as its byte is there.
+//! A head in one part takes one pass of httparse, whose leniencies (a lone LF as line end) are
+//! checked after it. A head in pieces, or one that is refused, goes through a scan of our own that
+//! sees each byte once and remembers in the `RequestHead` where it stood: a client that sends byte
+//! by byte costs no more than one that sends all at once, and a fault or a crossed limit is
+//! answered as soon as its byte is there.
 //!
 //! ```
 //! use chaton_web::{head::{parse, Parsed, RequestHead}, limits::Limits};

@@ -14,22 +14,19 @@ pub struct Limits {
     pub header_count_max: usize,
     /// Bytes of the request target as sent. Above it: 414. Default 8,192.
     pub uri_bytes_max: usize,
-    /// Bytes of a request body once chunks are decoded. Above it: 413.
-    /// Default 1 GiB.
+    /// Bytes of a request body once chunks are decoded. Above it: 413. Default 1 GiB.
     pub body_bytes_max: u64,
     /// Bytes of a request body kept in memory; a larger one is spooled to an
     /// unlinked temporary file. Default 256 KiB.
     pub body_memory_bytes_max: usize,
     /// Connections open at once. Default 10,000.
     pub connections_max: usize,
-    /// Requests answered on one connection before it is closed; 0 is no limit.
-    /// Default 0.
+    /// Requests answered on one connection before it is closed; 0 is no limit. Default 0.
     pub requests_per_connection_max: u64,
     /// Bytes of a streamed response kept in memory for a client that reads slowly;
     /// more is spooled to an unlinked temporary file. Default 1 MiB.
     pub reply_memory_bytes_max: usize,
-    /// Bytes of a streamed response spooled to a file; above it the producer waits.
-    /// Default 1 GiB.
+    /// Bytes of a streamed response spooled to a file; above it the producer waits. Default 1 GiB.
     pub reply_spool_bytes_max: u64,
 }
 

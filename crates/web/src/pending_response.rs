@@ -216,8 +216,7 @@ impl PendingResponse {
         self.needs_wake()
     }
 
-    /// Adds to a streamed body; returns the capacity left and whether to wake
-    /// the IO thread.
+    /// Adds to a streamed body; returns the capacity left and whether to wake the IO thread.
     pub fn write(&mut self, bytes: &[u8], limits: &Limits) -> Result<(Capacity, bool), ClientGone> {
         let len = self.admit(bytes.len() as u64)? as usize;
         if len > 0 {

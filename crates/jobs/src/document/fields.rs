@@ -1,5 +1,4 @@
-//! The members of a document in their order, to change one and keep the bytes
-//! of the others.
+//! The members of a document in their order, to change one and keep the bytes of the others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -62,8 +61,7 @@ impl<'a> Fields<'a> {
         serde_json::from_str(self.get(key)?).ok()
     }
 
-    /// Replaces a member in its place, or adds it at the end. `json` is written
-    /// as it is.
+    /// Replaces a member in its place, or adds it at the end. `json` is written as it is.
     pub fn set(&mut self, key: &'a str, json: impl Into<Cow<'a, str>>) {
         let json = json.into();
         match self.0.iter_mut().find(|(k, _)| k == key) {

@@ -30,8 +30,7 @@ pub fn stamped(
     Some((queue, fields.to_vec()))
 }
 
-/// When a job was enqueued (s since 1970); `None` when the document has no such
-/// member.
+/// When a job was enqueued (s since 1970); `None` when the document has no such member.
 pub fn enqueued_at(payload: &[u8]) -> Option<f64> {
     let fields = Fields::parse(payload).ok()?;
     let written = fields.get("enqueued_at")?;

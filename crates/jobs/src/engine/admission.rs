@@ -24,8 +24,7 @@ pub(super) const SUSPECT_DEATHS: u32 = 2;
 pub(super) const SUSPECT_WAIT: Duration = Duration::from_secs(1);
 /// Delay of a suspect that is rescheduled, least and most.
 const SUSPECT_AGAIN_S: (f64, f64) = (5.0, 10.0);
-/// Jobs over a limit that are tried again within one `limit_retry`; further
-/// ones are tried later.
+/// Jobs over a limit that are tried again within one `limit_retry`; further ones are tried later.
 const RETRY_GROUP: u32 = 100;
 /// Limits whose denied jobs are counted.
 const KEYS_MAX: usize = 10_000;
@@ -43,8 +42,7 @@ impl Admission {
         Self { state: state.clone(), random: Rng::new(), denied: HashMap::new() }
     }
 
-    /// Admits claimed jobs. When the limiters fail, all jobs under limits go
-    /// back to their queues.
+    /// Admits claimed jobs. When the limiters fail, all jobs under limits go back to their queues.
     pub fn admit(&mut self, store: &mut dyn Store, claimed: Vec<ClaimedJob>) -> Result<()> {
         let mut limited = Vec::new();
         let mut any = false;

@@ -16,8 +16,7 @@ pub enum QueueMode {
     Random,
 }
 
-/// Settings of the engine. Each has an option in `jobs { … }`, except `due_max`
-/// and `retry_max`.
+/// Settings of the engine. Each has an option in `jobs { … }`, except `due_max` and `retry_max`.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Queues, each with its weight.

@@ -19,9 +19,8 @@ use fastrand::Rng;
 
 /// Acknowledgements in one round trip, at most.
 const ACKS_MAX: usize = 2000;
-/// Unstarted jobs go back when none was started for so many prefetch times and
-/// at least [`STALE_MIN`]: long jobs hold them up, and other processes may be
-/// free.
+/// Unstarted jobs go back when none was started for so many prefetch times and at least
+/// [`STALE_MIN`]: long jobs hold them up, and other processes may be free.
 const STALE_PREFETCHES: u32 = 20;
 /// Least time until unstarted jobs go back.
 const STALE_MIN: Duration = Duration::from_millis(100);
@@ -234,8 +233,7 @@ impl Fetcher {
         }
     }
 
-    /// The queues that come before those of the claimed jobs; `None`: no job
-    /// was claimed.
+    /// The queues that come before those of the claimed jobs; `None`: no job was claimed.
     fn above(&self, claimed: &[ClaimedJob]) -> Option<Vec<Arc<str>>> {
         let mut queues: Vec<Arc<str>> = claimed.iter().map(|job| job.queue.clone()).collect();
         queues.dedup();

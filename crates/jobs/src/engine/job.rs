@@ -75,8 +75,7 @@ impl Job {
         self.ticket
     }
 
-    /// The queue it was claimed from. A due job has the queue that its document
-    /// names.
+    /// The queue it was claimed from. A due job has the queue that its document names.
     pub fn queue(&self) -> &Arc<str> {
         &self.queue
     }

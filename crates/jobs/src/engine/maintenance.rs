@@ -25,8 +25,7 @@ const CANCEL_GAP_S: f64 = 0.05;
 /// How long a cron tick stays marked as enqueued.
 const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// The maintenance thread. [`Maintenance::round`] does what is due and never
-/// waits.
+/// The maintenance thread. [`Maintenance::round`] does what is due and never waits.
 pub(super) struct Maintenance {
     state: Arc<EngineState>,
     store: Box<dyn Store>,
@@ -199,9 +198,8 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Reclaims the jobs of siblings whose death the supervisor reported, then
-    /// those of owners that are certainly dead or sent no heartbeat for a whole
-    /// lease in which this engine was healthy.
+    /// Reclaims the jobs of siblings whose death the supervisor reported, then those of owners that
+    /// are certainly dead or sent no heartbeat for a whole lease in which this engine was healthy.
     fn reclaim_orphans(&mut self, now_s: f64) -> Result<()> {
         loop {
             // Removed only when it is done, so that a failure is tried again.

@@ -24,10 +24,9 @@ impl OwnerIdentity {
         Self { name, host, supervised }
     }
 
-    /// Where the process is: boot id, pid namespace, pid and start time, then
-    /// pid and start time of the supervisor (`0 0` without one), separated by
-    /// spaces. Read anew for each heartbeat: a worker that a preloader forked
-    /// becomes the supervisor's child a moment after it began.
+    /// Where the process is: boot id, pid namespace, pid and start time, then pid and start time of
+    /// the supervisor (`0 0` without one), separated by spaces. Read anew for each heartbeat: a
+    /// worker that a preloader forked becomes the supervisor's child a moment after it began.
     pub fn place(&self) -> String {
         let pid = std::process::id();
         let parent = if self.supervised { std::os::unix::process::parent_id() } else { 0 };
@@ -41,10 +40,9 @@ impl OwnerIdentity {
     }
 }
 
-/// Whether the process at `place` is certainly dead. A worker whose supervisor
-/// is alive does not count as dead here: the supervisor reports its death, and
-/// the jobs that were running. `local`: the store can only be used from this
-/// machine, so a process of another boot is dead.
+/// Whether the process at `place` is certainly dead. A worker whose supervisor is alive does not
+/// count as dead here: the supervisor reports its death, and the jobs that were running. `local`:
+/// the store can only be used from this machine, so a process of another boot is dead.
 pub fn is_dead(place: &str, local: bool) -> bool {
     let parts: Vec<&str> = place.split(' ').collect();
     let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };

@@ -17,9 +17,8 @@ impl QueueOrder {
         Self { queues, mode, random }
     }
 
-    /// The order of one claim. Weighted: each next one is drawn with a chance
-    /// in proportion to its weight (Efraimidis and Spirakis 2006: keys
-    /// `u^(1/w)`, largest first).
+    /// The order of one claim. Weighted: each next one is drawn with a chance in proportion to its
+    /// weight (Efraimidis and Spirakis 2006: keys `u^(1/w)`, largest first).
     pub fn draw(&mut self) -> Vec<Arc<str>> {
         let mut keyed: Vec<(f64, &Arc<str>)> = match self.mode {
             QueueMode::Strict => return self.all(),

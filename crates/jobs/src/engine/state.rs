@@ -35,18 +35,15 @@ pub(super) struct LockedState {
     pub acks_in_write: usize,
     /// Locks (key, jid) to give up because their job started.
     pub unlocks: Vec<(String, String)>,
-    /// Suspects that wait until they can run alone, each with the time (ns) of
-    /// its claim.
+    /// Suspects that wait until they can run alone, each with the time (ns) of its claim.
     pub suspects: VecDeque<(Arc<Job>, u64)>,
     /// Ticket of the suspect that runs alone.
     pub running_alone: Option<u64>,
     /// Claims that have no reply yet.
     pub claims_pending: usize,
-    /// Tickets, first and one past the last, that the maintenance thread claims
-    /// due jobs under.
+    /// Tickets, first and one past the last, that the maintenance thread claims due jobs under.
     pub reserved_tickets: Option<(u64, u64)>,
-    /// The reply to a claim was lost: compare the in-flight set in the store
-    /// with `jobs`.
+    /// The reply to a claim was lost: compare the in-flight set in the store with `jobs`.
     pub reconcile: bool,
     /// Mean time of a run in ns; 0 while unknown.
     pub service_ns: f64,
@@ -60,8 +57,7 @@ pub(super) struct LockedState {
     pub fetcher_done: bool,
     /// The last claim found all queues empty.
     pub queues_empty: bool,
-    /// Under strict order, the queues before the lowest one that claimed jobs
-    /// came from.
+    /// Under strict order, the queues before the lowest one that claimed jobs came from.
     pub higher_queues: Vec<Arc<str>>,
     /// One of `higher_queues` got a job.
     pub preempt: bool,
@@ -164,8 +160,7 @@ impl EngineState {
         self.watch.get().inspect(|watch| watch.interrupt());
     }
 
-    /// Notes that a sibling died. Beyond a bound the oldest one is left to its
-    /// lease.
+    /// Notes that a sibling died. Beyond a bound the oldest one is left to its lease.
     pub(super) fn add_death(&self, death: WorkerDeath) {
         let mut locked = self.locked.lock();
         if locked.deaths.len() >= DEATHS_MAX {

@@ -18,8 +18,7 @@ impl StoreRetry {
         Self(Backoff::new(FIRST.min(max), max))
     }
 
-    /// Notes a failure: the pause before the next try, and a log line when the
-    /// error is a new one.
+    /// Notes a failure: the pause before the next try, and a log line when the error is a new one.
     pub fn failed(&mut self, action: &str, error: &StoreError) -> (Duration, Option<String>) {
         let (pause, is_new) = self.0.failed(&error.message);
         let max = self.0.max();

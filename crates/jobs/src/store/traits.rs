@@ -13,28 +13,25 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 /// One connection to a store of jobs. Not shared between threads: each user
 /// opens its own by [`StoreFactory::store`].
 ///
-/// A claimed job is named by its owner (`HOST:PID:NONCE`) and a *ticket*, a
-/// number that its owner gave it. Every later call names both and does nothing
-/// when that in-flight entry is gone. This is the fence: an owner that was
-/// taken for dead cannot undo what its successor did.
+/// A claimed job is named by its owner (`HOST:PID:NONCE`) and a *ticket*, a number that its owner
+/// gave it. Every later call names both and does nothing when that in-flight entry is gone. This is
+/// the fence: an owner that was taken for dead cannot undo what its successor did.
 ///
 /// All calls block the calling thread; none starts a thread.
 pub trait Store: Send {
-    /// Appends jobs to their queues, or to the schedule when they have a time.
-    /// All jobs of one call are stored or none, except that a job whose lock is
-    /// held by another jid is left out and answered with the holder's jid.
-    /// Jobs of a batch count as pending in it.
+    /// Appends jobs to their queues, or to the schedule when they have a time. All jobs of one call
+    /// are stored or none, except that a job whose lock is held by another jid is left out and
+    /// answered with the holder's jid. Jobs of a batch count as pending in it.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>>;
 
     /// Pushes the job unless `key` was used within `ttl`, so that a cron tick
     /// is enqueued once across all processes. Returns whether it was pushed.
     fn push_once(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool>;
 
-    /// Acknowledges jobs that ended and claims new ones, in one round trip.
-    /// Claimed jobs move atomically into the owner's in-flight set, under
-    /// tickets counted up from `request.first_ticket`; an owner never uses a
-    /// ticket twice. Paused queues give nothing. An acknowledgement whose entry
-    /// is gone does nothing and is counted in [`ClaimReply::fenced`].
+    /// Acknowledges jobs that ended and claims new ones, in one round trip. Claimed jobs move
+    /// atomically into the owner's in-flight set, under tickets counted up from
+    /// `request.first_ticket`; an owner never uses a ticket twice. Paused queues give nothing. An
+    /// acknowledgement whose entry is gone does nothing and is counted in [`ClaimReply::fenced`].
     fn ack_and_claim(
         &mut self,
         owner: &str,
@@ -79,8 +76,7 @@ pub trait Store: Send {
         max: usize,
     ) -> Result<(Vec<ClaimedJob>, DueSummary)>;
 
-    /// Renews the process's lease and writes what Sidekiq's API and UI show of
-    /// a process.
+    /// Renews the process's lease and writes what Sidekiq's API and UI show of a process.
     fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply>;
 
     /// Every known owner, alive or dead, with the age of its last heartbeat by
@@ -167,9 +163,8 @@ pub trait StoreWatch: Send {
     /// ends the next [`StoreWatch::wait`].
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability>;
 
-    /// Blocks until something changed since [`StoreWatch::arm`], the time is
-    /// up, or [`Interrupt::interrupt`] was called, which also ends a wait that
-    /// begins later.
+    /// Blocks until something changed since [`StoreWatch::arm`], the time is up, or
+    /// [`Interrupt::interrupt`] was called, which also ends a wait that begins later.
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent>;
 
     /// How another thread ends a wait.

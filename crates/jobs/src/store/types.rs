@@ -168,8 +168,7 @@ pub struct RunningJob {
 /// Answer to a heartbeat.
 #[derive(Clone, Debug, Default)]
 pub struct HeartbeatReply {
-    /// The process was unknown: this is its first heartbeat, or it had been
-    /// taken for dead.
+    /// The process was unknown: this is its first heartbeat, or it had been taken for dead.
     pub is_new: bool,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
@@ -326,8 +325,7 @@ pub enum StoreEvent {
     Changed {
         /// Queues that got or lost a job, where known.
         queues: Vec<Arc<str>>,
-        /// The schedule, the retry set, pauses or cancels changed, or it is not
-        /// known what did.
+        /// The schedule, the retry set, pauses or cancels changed, or it is not known what did.
         other: bool,
     },
     /// The time was up.

@@ -29,9 +29,8 @@ impl Connection {
         }
     }
 
-    /// Ends the sending side and discards what still arrives, within bounds:
-    /// closing with unread data would send a reset, and a reset can overtake
-    /// the response (RFC 9112 section 9.6).
+    /// Ends the sending side and discards what still arrives, within bounds: closing with unread
+    /// data would send a reset, and a reset can overtake the response (RFC 9112 section 9.6).
     pub(super) async fn linger(&mut self) {
         socket::shutdown_write(self.socket.fd());
         // Bodies of refused requests must not pile up while their clients leave.

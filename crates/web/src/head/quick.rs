@@ -58,8 +58,7 @@ fn copy(
     out.method = span(head, method.as_bytes());
     out.target = span(head, target.as_bytes());
     out.headers.clear();
-    // httparse accepts a lone LF as a line end, so the two bytes before each
-    // line are checked.
+    // httparse accepts a lone LF as a line end, so the two bytes before each line are checked.
     let mut line_ends = true;
     for header in request.headers.iter() {
         let name = span(head, header.name.as_bytes());

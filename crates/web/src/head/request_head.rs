@@ -93,11 +93,10 @@ impl RequestHead {
         self.get(self.method) == b"HEAD"
     }
 
-    /// True if a header with an underscore in its name must not reach a Rack
-    /// env: it would pass for another header that a proxy sets or checks. That
-    /// is so when the same name with `-` is there too, and always for the names
-    /// that frame the body (Puma has the same rule, GHSA-9hf4-67fc-4vf4). Call it
-    /// only for names that contain `_`.
+    /// True if a header with an underscore in its name must not reach a Rack env: it would pass for
+    /// another header that a proxy sets or checks. That is so when the same name with `-` is there
+    /// too, and always for the names that frame the body (Puma has the same rule,
+    /// GHSA-9hf4-67fc-4vf4). Call it only for names that contain `_`.
     pub fn is_shadowed(&self, name: Span) -> bool {
         let same = |dashed: &[u8]| {
             let name = self.get(name);
@@ -113,9 +112,8 @@ impl RequestHead {
             || self.headers.iter().any(|&(other, _)| dashed(self.get(other)))
     }
 
-    /// Forgets the request and the position in a partial one; keeps the
-    /// capacity. It must be called before the next head if the last one was
-    /// refused or given up.
+    /// Forgets the request and the position in a partial one; keeps the capacity. It must be called
+    /// before the next head if the last one was refused or given up.
     pub fn clear(&mut self) {
         let (mut bytes, mut headers) =
             (std::mem::take(&mut self.bytes), std::mem::take(&mut self.headers));

@@ -1,6 +1,5 @@
-//! A head that did not come in one part, or that is refused: each byte is
-//! looked at once, whatever the size of the reads, and the first byte that
-//! breaks a rule or a limit decides.
+//! A head that did not come in one part, or that is refused: each byte is looked at once, whatever
+//! the size of the reads, and the first byte that breaks a rule or a limit decides.
 
 use super::class::{is_target, is_token};
 use super::error::HeadError;

@@ -71,10 +71,9 @@ fn absolute(target: &[u8]) -> Result<RequestTarget, HeadError> {
     Ok(parts)
 }
 
-/// True for a host with or without a port, as `Host` and an absolute target
-/// hold it: a name, an IPv4 address or an IPv6 address in brackets; never empty
-/// and without user name. A comma is refused though a name may hold one in
-/// theory: two joined `Host` lines look like that.
+/// True for a host with or without a port, as `Host` and an absolute target hold it: a name, an
+/// IPv4 address or an IPv6 address in brackets; never empty and without user name. A comma is
+/// refused though a name may hold one in theory: two joined `Host` lines look like that.
 pub(super) fn is_authority(value: &[u8]) -> bool {
     let host = match value.iter().rposition(|&b| b == b':') {
         Some(colon) if !value.ends_with(b"]") => {

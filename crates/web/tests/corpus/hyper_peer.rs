@@ -1,6 +1,5 @@
-//! hyper's server over the same tables. Where it and we disagree, the table
-//! `hyper.txt` names the reason; a disagreement it does not name fails, and so
-//! does one it names that is gone.
+//! hyper's server over the same tables. Where it and we disagree, the table `hyper.txt` names the
+//! reason; a disagreement it does not name fails, and so does one it names that is gone.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, Future};

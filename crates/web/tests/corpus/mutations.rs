@@ -1,6 +1,5 @@
-//! Mutations of every entry, pseudo-random and the same in each run: whatever
-//! the bytes, a outcome does not depend on the reads, and what is accepted has
-//! the properties an application relies on.
+//! Mutations of every entry, pseudo-random and the same in each run: whatever the bytes, a outcome
+//! does not depend on the reads, and what is accepted has the properties an application relies on.
 
 use chaton_web::head::{BodyFraming, RequestHead, Version};
 use chaton_web::limits::Limits;

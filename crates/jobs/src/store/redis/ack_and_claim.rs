@@ -1,10 +1,9 @@
 //! Acknowledge and claim, in one round trip.
 //!
-//! Plain acknowledgements are one HDEL. The others go through a script that
-//! moves a job only if its in-flight entry was still there. The claim comes last
-//! in the pipeline, so that it sees jobs that were requeued. If any part fails,
-//! the call fails: jobs claimed by it are in the in-flight set then, where
-//! [`crate::store::Store::in_flight`] finds them. Nothing is sent twice.
+//! Plain acknowledgements are one HDEL. The others go through a script that moves a job only if its
+//! in-flight entry was still there. The claim comes last in the pipeline, so that it sees jobs that
+//! were requeued. If any part fails, the call fails: jobs claimed by it are in the in-flight set
+//! then, where [`crate::store::Store::in_flight`] finds them. Nothing is sent twice.
 
 use std::sync::Arc;
 

@@ -89,9 +89,8 @@ impl RedisConnection {
         Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script as usize]).word("0"))
     }
 
-    /// Sends the commands and returns their replies, which may be errors. A
-    /// script that the server has forgotten did not run: it is loaded and called
-    /// again.
+    /// Sends the commands and returns their replies, which may be errors. A script that the server
+    /// has forgotten did not run: it is loaded and called again.
     ///
     /// # Errors
     /// When the connection failed; it is not known which commands ran.
@@ -154,8 +153,7 @@ impl RedisConnection {
         result.map_err(|e| self.fail(&e))
     }
 
-    /// Sends a command whose answer is only awaited by
-    /// [`RedisConnection::wait_for_push`].
+    /// Sends a command whose answer is only awaited by [`RedisConnection::wait_for_push`].
     pub fn send(&mut self, words: &[&[u8]]) -> Result<()> {
         let mut pipeline = Pipeline::new();
         pipeline.command(words);

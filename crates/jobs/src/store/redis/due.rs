@@ -1,9 +1,8 @@
 //! Due jobs of the retry set and the schedule.
 //!
-//! The new `enqueued_at` is written into the document here and not in the
-//! script, because Lua's JSON library changes documents: `[]` turns into `{}`
-//! and long numbers lose digits. The script moves an entry only if it is still
-//! there, so that two processes may try the same one.
+//! The new `enqueued_at` is written into the document here and not in the script, because Lua's
+//! JSON library changes documents: `[]` turns into `{}` and long numbers lose digits. The script
+//! moves an entry only if it is still there, so that two processes may try the same one.
 
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;

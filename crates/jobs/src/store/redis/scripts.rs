@@ -82,10 +82,9 @@ pub const SCRIPTS: [ScriptSource; 16] = scripts![
 ];
 
 impl ScriptSource {
-    /// The script as it is loaded. Since Redis 7 its first line allows it to run
-    /// on a full server. Redis 6 starts any script there and stops it at the
-    /// first command that needs memory, unless it has written before: so it
-    /// begins with a write that needs no memory and changes nothing.
+    /// The script as it is loaded. Since Redis 7 its first line allows it to run on a full server.
+    /// Redis 6 starts any script there and stops it at the first command that needs memory, unless
+    /// it has written before: so it begins with a write that needs no memory and changes nothing.
     pub fn text(&self, shebang: bool) -> String {
         let first = match (shebang, self.adds) {
             (true, true) => "#!lua\n",

@@ -1,6 +1,5 @@
-//! A byte stream to the server: TCP, TLS or a socket file. It blocks only in
-//! poll(2), so that one answer has one deadline and a watch can wait for its
-//! interrupt at the same time.
+//! A byte stream to the server: TCP, TLS or a socket file. It blocks only in poll(2), so that one
+//! answer has one deadline and a watch can wait for its interrupt at the same time.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -1,10 +1,8 @@
-//! One file in this process, with one writing connection that all threads share
-//! and group commit.
+//! One file in this process, with one writing connection that all threads share and group commit.
 //!
-//! Callers queue their operations. A caller that finds no leader becomes the
-//! leader: it takes the queued operations, runs them in one transaction (with a
-//! savepoint each), commits once and wakes the others. This needs no thread, and
-//! a single caller hands nothing over.
+//! Callers queue their operations. A caller that finds no leader becomes the leader: it takes the
+//! queued operations, runs them in one transaction (with a savepoint each), commits once and wakes
+//! the others. This needs no thread, and a single caller hands nothing over.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
@@ -27,8 +25,7 @@ use crate::store::traits::Result;
 /// Operations in one transaction at most, which bounds the wait of the others.
 const GROUP_MAX: usize = 256;
 
-/// An operation whose lifetime was erased, see [`Database::write`]. Returns
-/// whether it succeeded.
+/// An operation whose lifetime was erased, see [`Database::write`]. Returns whether it succeeded.
 type Operation = Box<dyn FnOnce(&SqliteTransaction<'_>) -> bool + Send>;
 
 /// The result of an operation's transaction; `None` until it has ended.

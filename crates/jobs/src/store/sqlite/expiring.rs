@@ -1,5 +1,4 @@
-//! Pauses, cancels, hashes of iterable jobs and cron ticks; and the removal of
-//! expired rows.
+//! Pauses, cancels, hashes of iterable jobs and cron ticks; and the removal of expired rows.
 
 use rusqlite::{params, Connection, OptionalExtension, Result};
 

@@ -35,9 +35,8 @@ impl FileConnections {
     }
 
     /// Closes the connections before a fork and keeps them locked until
-    /// [`FileConnections::after_fork`]. SQLite lists a process's open files and
-    /// their locks; a child with the parent's list would believe that it holds
-    /// locks which it does not hold.
+    /// [`FileConnections::after_fork`]. SQLite lists a process's open files and their locks; a
+    /// child with the parent's list would believe that it holds locks which it does not hold.
     pub fn before_fork(&self) {
         let mut reader = self.reader.lock();
         let mut writer = self.writer.lock();

@@ -1,10 +1,9 @@
 //! Owners of jobs in flight, and their leases.
 //!
-//! Leases use the monotonic clock. All users of the file are on one machine, so
-//! the clock is the same in every process, and nobody can set it. It stops while
-//! the machine sleeps, so that no lease expires then; by the wall clock or
-//! CLOCK_BOOTTIME the first process to wake would take all others for dead. It
-//! restarts at each boot, so the boot id is stored with it: an owner whose last
+//! Leases use the monotonic clock. All users of the file are on one machine, so the clock is the
+//! same in every process, and nobody can set it. It stops while the machine sleeps, so that no
+//! lease expires then; by the wall clock or CLOCK_BOOTTIME the first process to wake would take all
+//! others for dead. It restarts at each boot, so the boot id is stored with it: an owner whose last
 //! heartbeat was before the boot is dead.
 
 use std::sync::{Arc, OnceLock};
@@ -35,8 +34,7 @@ fn boot() -> &'static str {
     })
 }
 
-/// Age of a heartbeat. One of another boot is older than the lease, whatever the
-/// wall clock says.
+/// Age of a heartbeat. One of another boot is older than the lease, whatever the wall clock says.
 fn age_s(boot_then: &str, clock_then: f64, beat_at: f64, lease_s: f64) -> f64 {
     if boot_then == boot() {
         return (clock_s() - clock_then).max(0.0);

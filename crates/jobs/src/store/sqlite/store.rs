@@ -109,8 +109,7 @@ impl Store for SqliteStore {
         request: Option<&ClaimRequest<'_>>,
     ) -> Result<ClaimReply> {
         let options = self.options.clone();
-        // A claim alone need not survive a loss of power: the job is in its queue
-        // then.
+        // A claim alone need not survive a loss of power: the job is in its queue then.
         self.write_as(!acks.is_empty(), |tx| {
             queues::ack_and_claim(tx, owner, acks, request, &options)
         })

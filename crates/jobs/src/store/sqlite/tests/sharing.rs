@@ -150,9 +150,8 @@ fn a_child_of_a_fork_opens_anew() {
     assert_eq!(store.stats().unwrap().enqueued, 207);
 }
 
-/// SQLite's own locks, which a thread holds while it opens or closes a file,
-/// would stay held for ever in a child that is forked at that moment, and the
-/// child would take open files for its own.
+/// SQLite's own locks, which a thread holds while it opens or closes a file, would stay held for
+/// ever in a child that is forked at that moment, and the child would take open files for its own.
 #[test]
 fn forks_while_others_open_and_close() {
     let _alone = ALONE.lock();
