@@ -275,9 +275,6 @@ pub trait AdminClient: Send {
     fn topics(&mut self) -> Result<Vec<TopicDescription>>;
 
     /// The topic of this name, if it exists.
-    ///
-    /// # Errors
-    /// When the log does not answer.
     fn topic(&mut self, name: &str) -> Result<Option<TopicDescription>>;
 
     /// Creates a topic.
@@ -305,15 +302,9 @@ pub trait AdminClient: Send {
     fn delete(&mut self, name: &str) -> Result<()>;
 
     /// All consumer groups.
-    ///
-    /// # Errors
-    /// When the log does not answer.
     fn groups(&mut self) -> Result<Vec<GroupDescription>>;
 
     /// The committed offsets of a group.
-    ///
-    /// # Errors
-    /// When the log does not answer.
     fn committed(&mut self, group: &str) -> Result<Vec<Commit>>;
 
     /// Sets committed offsets of a group that has no members.

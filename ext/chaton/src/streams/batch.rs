@@ -257,8 +257,8 @@ impl RbBatch {
         Ok(batch.finish(outcome))
     }
 
-    fn done(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        to_ruby(ruby, rb_self.finish(BatchOutcome::Done)?)
+    fn done(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
+        Ok(to_ruby(ruby, rb_self.finish(BatchOutcome::Done)?))
     }
 
     fn failed(
@@ -266,10 +266,10 @@ impl RbBatch {
         rb_self: &Self,
         class: String,
         message: magnus::RString,
-    ) -> Result<RArray, Error> {
+    ) -> Result<Value, Error> {
         let message = crate::convert::copy(message);
         let message = String::from_utf8_lossy(&message).into_owned();
-        to_ruby(ruby, rb_self.finish(BatchOutcome::Failed { class, message })?)
+        Ok(to_ruby(ruby, rb_self.finish(BatchOutcome::Failed { class, message })?))
     }
 
     fn abandon(&self) -> Result<(), Error> {
@@ -300,27 +300,18 @@ impl RbBatch {
 }
 
 /// The verdict as an Array: its name, and what belongs to it, as `[:retry, in_s, attempt]`.
-fn to_ruby(ruby: &Ruby, verdict: BatchVerdict) -> Result<RArray, Error> {
-    let list = ruby.ary_new();
+fn to_ruby(ruby: &Ruby, verdict: BatchVerdict) -> Value {
+    let name = |name| ruby.to_symbol(name);
     let seconds = |ms: u64| Duration::from_millis(ms).as_secs_f64();
     match verdict {
-        BatchVerdict::Done => list.push(ruby.to_symbol("done"))?,
+        BatchVerdict::Done => ruby.into_value((name("done"),)),
         BatchVerdict::Retry { in_ms, attempt } => {
-            list.push(ruby.to_symbol("retry"))?;
-            list.push(seconds(in_ms))?;
-            list.push(attempt)?;
+            ruby.into_value((name("retry"), seconds(in_ms), attempt))
         }
-        BatchVerdict::Isolated { in_ms } => {
-            list.push(ruby.to_symbol("isolated"))?;
-            list.push(seconds(in_ms))?;
-        }
-        BatchVerdict::DeadLetter { topic } => {
-            list.push(ruby.to_symbol("dead_letter"))?;
-            list.push(topic)?;
-        }
-        BatchVerdict::Dropped => list.push(ruby.to_symbol("dropped"))?,
+        BatchVerdict::Isolated { in_ms } => ruby.into_value((name("isolated"), seconds(in_ms))),
+        BatchVerdict::DeadLetter { topic } => ruby.into_value((name("dead_letter"), topic)),
+        BatchVerdict::Dropped => ruby.into_value((name("dropped"),)),
     }
-    Ok(list)
 }
 
 /// Defines the class.

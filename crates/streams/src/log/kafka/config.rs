@@ -86,18 +86,13 @@ impl Config {
         if let Some(id) = &group.instance_id {
             set(&mut properties, "group.instance.id", id);
         }
-        set(
-            &mut properties,
-            "auto.offset.reset",
-            match group.start {
-                Start::Earliest => "earliest",
-                Start::Latest => "latest",
-            },
-        );
+        let start = if group.start == Start::Latest { "latest" } else { "earliest" };
+        set(&mut properties, "auto.offset.reset", start);
         set(&mut properties, "enable.partition.eof", group.eof);
         let level = if group.read_committed { "read_committed" } else { "read_uncommitted" };
         set(&mut properties, "isolation.level", level);
-        add(&mut properties, &group.properties)?;
+        property_names::check(&group.properties)?;
+        add(&mut properties, &group.properties);
         self.conf(properties)
     }
 
@@ -122,7 +117,7 @@ impl Config {
 
     pub fn admin(&self) -> Result<Conf> {
         let mut properties = self.base();
-        add(&mut properties, &self.settings.properties)?;
+        add(&mut properties, &self.settings.properties);
         self.conf(properties)
     }
 
@@ -159,16 +154,13 @@ impl Config {
         set(all, "bootstrap.servers", &self.address.brokers);
         set(all, "client.id", &settings.client_id);
         let sasl = settings.username.is_some() || settings.mechanism.is_some();
-        set(
-            all,
-            "security.protocol",
-            match (sasl, self.address.tls) {
-                (false, false) => "plaintext",
-                (false, true) => "ssl",
-                (true, false) => "sasl_plaintext",
-                (true, true) => "sasl_ssl",
-            },
-        );
+        let protocol = match (sasl, self.address.tls) {
+            (false, false) => "plaintext",
+            (false, true) => "ssl",
+            (true, false) => "sasl_plaintext",
+            (true, true) => "sasl_ssl",
+        };
+        set(all, "security.protocol", protocol);
         if sasl {
             set(all, "sasl.mechanisms", settings.mechanism.as_deref().unwrap_or("PLAIN"));
         }
@@ -209,8 +201,7 @@ impl Config {
         set(all, "fetch.wait.max.ms", 100);
         // The default of 1000 stalls catching up for a second at a time.
         set(all, "fetch.queue.backoff.ms", 10);
-        let given = &self.settings.properties;
-        properties.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
+        add(&mut properties, &self.settings.properties);
         properties
     }
 
@@ -232,9 +223,8 @@ impl Config {
         if let Some(codec) = &settings.compression {
             set(all, "compression.codec", codec);
         }
-        for given in [&settings.properties, &settings.producer_properties] {
-            properties.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
-        }
+        add(&mut properties, &settings.properties);
+        add(&mut properties, &settings.producer_properties);
         properties
     }
 }
@@ -243,8 +233,6 @@ fn set(properties: &mut Properties, name: &str, value: impl ToString) {
     properties.push((name.to_owned(), value.to_string()));
 }
 
-fn add(properties: &mut Properties, given: &BTreeMap<String, String>) -> Result<()> {
-    property_names::check(given)?;
+fn add(properties: &mut Properties, given: &BTreeMap<String, String>) {
     properties.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
-    Ok(())
 }

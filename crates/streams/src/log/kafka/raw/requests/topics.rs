@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ffi::c_char;
 use std::time::Duration;
 
 use rdkafka_sys as sys;
@@ -12,11 +13,8 @@ use crate::log::{ErrorKind, LogError, NewTopic, Result as LogResult};
 
 pub fn create(queue: &EventQueue, topic: &NewTopic, timeout: Duration) -> LogResult<EventType> {
     let handle = queue.handle();
-    let options = AdminOptions::new(
-        handle,
-        sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS,
-        timeout,
-    );
+    let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_CREATETOPICS;
+    let options = AdminOptions::new(handle, what, timeout);
     let name = text(&topic.name)?;
     let mut settings = Vec::new();
     for (key, value) in &topic.settings {
@@ -186,13 +184,8 @@ pub fn read_done(event: &QueueEvent, answer: EventType) -> Result<(), KafkaError
             }
         };
         slice_of(list, count).iter().try_for_each(|one| {
-            let code = ErrorCode::from(sys::rd_kafka_topic_result_error(*one));
-            let text = copied(sys::rd_kafka_topic_result_error_string(*one));
-            if code == ErrorCode::NoError {
-                Ok(())
-            } else {
-                Err(topic_error(code, text))
-            }
+            let text = sys::rd_kafka_topic_result_error_string(*one);
+            check(sys::rd_kafka_topic_result_error(*one), text)
         })
     }
 }
@@ -254,22 +247,22 @@ unsafe fn check_resource(
 ) -> Result<(), KafkaError> {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let code = ErrorCode::from(sys::rd_kafka_ConfigResource_error(resource));
-        let text = copied(sys::rd_kafka_ConfigResource_error_string(resource));
-        if code == ErrorCode::NoError {
-            Ok(())
-        } else {
-            Err(topic_error(code, text))
-        }
+        let text = sys::rd_kafka_ConfigResource_error_string(resource);
+        check(sys::rd_kafka_ConfigResource_error(resource), text)
     }
 }
 
-/// The error with the broker's text, if it sent one.
-fn topic_error(code: ErrorCode, text: String) -> KafkaError {
-    if text.is_empty() {
-        KafkaError::of(code)
-    } else {
-        KafkaError::new(code, text)
+/// An error gets the broker's text, if it sent one.
+///
+/// # Safety
+/// `text` is null or ends with a zero byte.
+unsafe fn check(code: sys::rd_kafka_resp_err_t, text: *const c_char) -> Result<(), KafkaError> {
+    // SAFETY: guaranteed by the caller.
+    let (code, text) = (ErrorCode::from(code), unsafe { copied(text) });
+    match code {
+        ErrorCode::NoError => Ok(()),
+        _ if text.is_empty() => Err(KafkaError::of(code)),
+        _ => Err(KafkaError::new(code, text)),
     }
 }
 
