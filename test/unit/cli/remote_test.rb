@@ -50,10 +50,10 @@ class RemoteTest < CLICase
 
   def test_status_with_jobs
     @answers["status"] = { ok: true, version: "1", pid: 42, state: "running", uptime_s: 1, listen: [],
-                           store: "memory://status", workers: [{ worker: 0, roles: %w[jobs], pid: 43 }] }
+                           store: "sqlite://jobs.db", workers: [{ worker: 0, roles: %w[jobs], pid: 43 }] }
     text = control("status")[1]
     assert_match(/^ +0 +jobs +43 /, text)
-    assert_match(%r{^jobs at memory://status: processed 0  failed 0}, text)
+    assert_match(%r{^jobs at sqlite://jobs.db: processed 0  failed 0}, text)
     refute_match(/listening/, text)
     assert_equal 0, JSON.parse(control("status", "--json")[1]).dig("jobs", "stats", "dead")
     @answers["status"][:store] = "redis://127.0.0.1:1/0"
