@@ -98,7 +98,7 @@ class AppMisbehaviourTest < Minitest::Test
       server = boot(rackup: APP, config: "#{workers}\nweb { timeout 2 }")
       File.mkfifo(server.path("fifo"))
       assert_equal [503, "1"], late(server, "/native")
-      assert_match(%r{GET /native runs since \d+ ms in thread \d+ \(tid \d+\); no backtrace},
+      assert_match(%r{GET /native has been running for \d+ ms in thread \d+ \(tid \d+\); no backtrace},
                    server.wait_line(/late: /))
       assert_match(/CPU \d+ ms, sleeps in \w/, server.log)
       # Its other end: the call returns.
