@@ -1,9 +1,9 @@
-//! Pauses between tries of something that fails.
+//! Pauses between attempts at an operation that fails.
 
 use std::time::Duration;
 
-/// The pause after `failures` in a row: doubles from `first` to `max`, and is
-/// drawn from the upper half so that many clients do not return at once.
+/// The pause after `failures` in a row. It doubles from `first` to `max` and is random
+/// in its upper half, so that many clients do not retry at the same time.
 pub fn pause(
     first: Duration,
     max: Duration,
@@ -21,8 +21,8 @@ pub fn pause_ms(first_ms: u64, max_ms: u64, failures: u32, random: &mut fastrand
     pause(ms(first_ms), ms(max_ms), failures, random).as_millis() as u64
 }
 
-/// The tries of one thing. Each new error is news once, so that an outage does
-/// not fill the log.
+/// Counts the failures of one operation. Each new error is reported once, so that an
+/// outage does not fill the log.
 pub struct Backoff {
     first: Duration,
     max: Duration,
@@ -43,7 +43,7 @@ impl Backoff {
         self.max
     }
 
-    /// Notes a failure: the pause before the next try, and whether the error
+    /// Notes a failure; returns the pause before the next attempt and whether the error
     /// differs from the last one.
     pub fn failed(&mut self, error: &str) -> (Duration, bool) {
         self.failures = self.failures.saturating_add(1);
@@ -54,7 +54,7 @@ impl Backoff {
         (pause(self.first, self.max, self.failures, &mut self.random), is_new)
     }
 
-    /// Notes a success; answers how many failures it ended.
+    /// Notes a success; returns how many failures came before it.
     pub fn succeeded(&mut self) -> u32 {
         self.last_error.clear();
         std::mem::take(&mut self.failures)
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn each_error_is_news_once() {
+    fn each_error_is_new_once() {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
         assert!(backoff.failed("gone").1);
         assert!(!backoff.failed("gone").1);

@@ -2,14 +2,16 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::{clock_gettime, ClockId};
+
 /// Nanoseconds of the monotonic clock, the same in every process.
 pub fn now_ns() -> u64 {
-    read_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
+    read_ns(ClockId::Monotonic)
 }
 
-/// Nanoseconds since boot, sleep of the machine included.
+/// Nanoseconds since boot, including the time the machine was suspended.
 pub fn boot_ns() -> u64 {
-    read_ns(libc::CLOCK_BOOTTIME).unwrap_or(0)
+    read_ns(ClockId::Boottime)
 }
 
 /// Seconds since 1970.
@@ -17,10 +19,7 @@ pub fn wall_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// Reads a clock of the kernel, `None` when it does not exist (any more).
-pub(crate) fn read_ns(clock: libc::clockid_t) -> Option<u64> {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is ours; an unknown clock is answered by an error code.
-    let failed = unsafe { libc::clock_gettime(clock, &mut at) } != 0;
-    (!failed).then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
+fn read_ns(clock: ClockId) -> u64 {
+    let at = clock_gettime(clock);
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }

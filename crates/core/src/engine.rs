@@ -1,4 +1,4 @@
-//! What a worker asks of any engine, and what an engine asks of the worker.
+//! The contract between a worker and its engines.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,21 +10,20 @@ use crate::pool::Pool;
 use crate::process::events::SupportEvent;
 use crate::work::{downcast, Priority, Role, Work};
 
-/// What [`Engine::give_up`] did with the work that was left.
+/// The work that was left at [`Engine::give_up`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Released {
-    /// Units of work that had not begun and will not be run here.
+    /// Units of work that had not begun and will not run here.
     pub waiting: usize,
-    /// Numbers of the units that are still running although their outcome no
-    /// longer counts: their threads may be interrupted.
+    /// Ids of the units of work that still run although their outcome no longer
+    /// counts: their threads may be interrupted.
     pub running: Vec<u64>,
 }
 
-/// A running engine, as the worker that started it sees it. How it is started
-/// differs and is each engine's own constructor.
+/// A running engine, as its worker uses it. Each engine has its own constructor.
 pub trait Engine: Send + Sync {
-    /// Takes in no more work. What has not begun goes back where it came from;
-    /// answers how many units that were. What runs is finished.
+    /// Stops taking in work. Work that has not begun goes back to its source; returns
+    /// how many units of work that were. Running work is finished.
     fn quiet(&self) -> usize;
 
     /// Waits until nothing is left to do; `false` when `timeout` has passed or
@@ -34,7 +33,7 @@ pub trait Engine: Send + Sync {
     /// Ends an [`Engine::wait_idle`] early; kept for the next one when none waits.
     fn interrupt_wait(&self);
 
-    /// The deadline has passed: gives up what has not finished.
+    /// Gives up unfinished work, because the deadline has passed.
     fn give_up(&self) -> Released;
 
     /// Ends the engine's threads. Later calls do nothing.
@@ -47,7 +46,7 @@ pub trait Engine: Send + Sync {
 /// Where an engine puts its work. Called by the engine's own threads, never
 /// with one of their locks held; no call blocks.
 pub trait Feed<W>: Send + Sync + 'static {
-    /// Puts one unit of work into the bounded queue. Nobody is woken yet.
+    /// Puts one unit of work into the bounded queue without waking a thread.
     ///
     /// # Errors
     /// Gives the work back when the queue is full or closed.
@@ -56,7 +55,7 @@ pub trait Feed<W>: Send + Sync + 'static {
     /// Wakes a Ruby thread, once for everything submitted since the last call.
     fn flush(&self) {}
 
-    /// Takes back what no thread has begun, oldest first.
+    /// Takes back the work that no thread has begun, oldest first.
     fn take_waiting(&self) -> Vec<Arc<W>> {
         Vec::new()
     }
@@ -105,7 +104,7 @@ impl<W: Work> Feed<W> for PoolFeed<W> {
     }
 
     fn flush(&self) {
-        self.pool.nudge();
+        self.pool.wake_thread();
     }
 
     fn take_waiting(&self) -> Vec<Arc<W>> {

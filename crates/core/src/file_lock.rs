@@ -1,11 +1,11 @@
 //! A lock between threads and processes, waited for in the kernel and for a
 //! bounded time.
 //!
-//! A robust process-shared mutex (POSIX) in a mapped file: the death of its
-//! holder frees it, also when a child that it forked lives on (a lock of an
-//! open file would be inherited). A file of another boot, of another C
-//! library, or copied from elsewhere is made anew: nobody who is alive can
-//! hold it.
+//! The lock is a robust process-shared mutex (POSIX) in a mapped file. The death
+//! of its holder frees it, even when a child of the holder lives on (a child
+//! would inherit a lock on an open file). The lock is made anew when the file is
+//! from an earlier boot or another C library or is a copy: then no live process
+//! can hold it.
 
 use std::fs::File;
 use std::io;
@@ -15,23 +15,27 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{flock, FlockOperation};
+
+use crate::shared_mapping::SharedMapping;
+
 const BYTES: usize = 4096;
 const HEADER: usize = 128;
 
-/// Longest wait in one piece: a waiter that was woken and killed before it
-/// took the lock takes the wake-up with it; the next slice sees a free lock.
+/// Longest single wait. When a waiter is woken and killed before it takes the
+/// lock, its wake-up is lost; the other waiters find the free lock after this time.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// Of waits: one that nobody sets back.
+/// The clock of deadlines: one that is never set back.
 #[cfg(target_env = "gnu")]
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
-/// Of waits: the only one that this C library has for them.
+/// The clock of deadlines: the only one that this C library supports.
 #[cfg(not(target_env = "gnu"))]
 const CLOCK: libc::clockid_t = libc::CLOCK_REALTIME;
 
 #[cfg(target_env = "gnu")]
 extern "C" {
-    /// Of glibc since 2.30; the libc crate does not have it.
+    /// In glibc since 2.30; the libc crate lacks it.
     fn pthread_mutex_clocklock(
         mutex: *mut libc::pthread_mutex_t,
         clock: libc::clockid_t,
@@ -39,10 +43,10 @@ extern "C" {
     ) -> libc::c_int;
 }
 
-/// Waits until a time of [`CLOCK`].
+/// Locks the mutex or waits until a time of [`CLOCK`].
 ///
 /// # Safety
-/// Both must be valid, and the mutex one that was made.
+/// Both pointers must be valid and the mutex initialised.
 unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, until: &libc::timespec) -> libc::c_int {
     #[cfg(target_env = "gnu")]
     // SAFETY: as the caller promises.
@@ -54,77 +58,50 @@ unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, until: &libc::timespec) 
 
 /// The mapped lock.
 pub struct FileLock {
-    at: *mut u8,
+    mapping: SharedMapping,
 }
 
-// SAFETY: the mutex in the mapping is made for use by many threads.
-unsafe impl Send for FileLock {}
-// SAFETY: as above.
-unsafe impl Sync for FileLock {}
-
-/// The lock is held until this is dropped, by the thread that took it.
+/// The thread that took the lock holds it until this is dropped.
 pub struct Held {
     lock: Arc<FileLock>,
-    /// Only the thread that locked a mutex may unlock it.
-    stays: PhantomData<*const ()>,
+    /// Not `Send`: only the thread that locked a mutex may unlock it.
+    not_send: PhantomData<*const ()>,
 }
 
 impl FileLock {
     /// Maps the lock in `file`, which must be open for reading and writing and
-    /// is the lock's alone: its first [`BYTES`] are made if they are not there.
+    /// must hold nothing else. The lock is made unless it is there already.
     ///
     /// # Errors
-    /// What the operating system says: no room on the disk, or no memory.
+    /// The operating system's error: no room on the disk, or no memory.
     pub fn open(file: &File) -> io::Result<Arc<Self>> {
-        // SAFETY: a descriptor that is open; held for the few steps below only.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let lock = Self::made(file);
-        // By hand: a mapping keeps its open file, and that one's flock, alive.
-        // SAFETY: as above.
-        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
+        flock(file, FlockOperation::LockExclusive)?;
+        let lock = Self::map_and_prepare(file);
+        // Unlocked explicitly: the mapping keeps the open file and its flock alive.
+        let _ = flock(file, FlockOperation::Unlock);
         lock.map(Arc::new)
     }
 
-    fn made(file: &File) -> io::Result<Self> {
-        let lock = Self::map(file)?;
-        lock.prepare(file.metadata()?.ino())?;
-        Ok(lock)
-    }
-
-    fn map(file: &File) -> io::Result<Self> {
-        // Room on the disk now: a page of a sparse file that finds none when
-        // it is first written ends the process (SIGBUS).
-        // SAFETY: a descriptor of ours.
+    fn map_and_prepare(file: &File) -> io::Result<Self> {
+        // Allocates the disk space now: a write to a page of a sparse file on a
+        // full disk ends the process (SIGBUS).
+        // SAFETY: the descriptor is open.
         let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, BYTES as libc::off_t) };
         if code != 0 {
             return Err(io::Error::from_raw_os_error(code));
         }
-        // SAFETY: maps our file, which has that size; nobody truncates it.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self { at: at.cast() })
+        let lock = Self { mapping: SharedMapping::of(file, BYTES)? };
+        lock.prepare(file.metadata()?.ino())?;
+        Ok(lock)
     }
 
     fn mutex(&self) -> *mut libc::pthread_mutex_t {
         // SAFETY: within the mapping; HEADER keeps it aligned.
-        unsafe { self.at.add(HEADER).cast() }
+        unsafe { self.mapping.start().add(HEADER).as_ptr().cast() }
     }
 
-    /// Makes the mutex unless this boot has it, for this very file: who copied
-    /// the folder may have copied a lock that was held. Called under the flock.
+    /// Makes the mutex unless it was made in this boot for this very file: a copy
+    /// of the file may hold a locked mutex. Called under the flock.
     fn prepare(&self, inode: u64) -> io::Result<()> {
         let mut wanted = [0u8; HEADER];
         let size = size_of::<libc::pthread_mutex_t>();
@@ -134,7 +111,8 @@ impl FileLock {
         let len = mark.len().min(HEADER);
         wanted[..len].copy_from_slice(&mark.as_bytes()[..len]);
         // SAFETY: the header lies in the mapping; writers hold the flock.
-        let header = unsafe { std::slice::from_raw_parts_mut(self.at, HEADER) };
+        let header =
+            unsafe { std::slice::from_raw_parts_mut(self.mapping.start().as_ptr(), HEADER) };
         if header == wanted {
             return Ok(());
         }
@@ -148,7 +126,7 @@ impl FileLock {
             0 => Ok(()),
             _ => Err(io::Error::from_raw_os_error(code)),
         };
-        // SAFETY: attributes and mutex are ours; nobody uses the mutex yet.
+        // SAFETY: attributes and mutex are ours; the mutex is not in use yet.
         unsafe {
             let mut attr: libc::pthread_mutexattr_t = std::mem::zeroed();
             check(libc::pthread_mutexattr_init(&mut attr))?;
@@ -159,16 +137,16 @@ impl FileLock {
         }
     }
 
-    /// Waits for the lock; `None` when time is up.
+    /// Waits for the lock; `None` when the time is up.
     ///
     /// # Errors
-    /// What the operating system says of a mutex that cannot be used.
+    /// The operating system's error for a mutex that cannot be used.
     pub fn acquire(self: &Arc<Self>, timeout: Duration) -> io::Result<Option<Held>> {
         let until = Instant::now() + timeout;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if self.wait(left.min(SLICE))? {
-                return Ok(Some(Held { lock: self.clone(), stays: PhantomData }));
+                return Ok(Some(Held { lock: self.clone(), not_send: PhantomData }));
             }
             if left <= SLICE {
                 return Ok(None);
@@ -183,11 +161,11 @@ impl FileLock {
         until.tv_nsec += libc::c_long::from(timeout.subsec_nanos() as i32);
         until.tv_sec += timeout.as_secs() as libc::time_t + until.tv_nsec / 1_000_000_000;
         until.tv_nsec %= 1_000_000_000;
-        // SAFETY: a mutex that `prepare` made, and a time of ours.
+        // SAFETY: `prepare` made the mutex; `until` is ours.
         match unsafe { lock_until(self.mutex(), &until) } {
             0 => Ok(true),
             libc::EOWNERDEAD => {
-                // What it guards is the holder's to look at, as after any start.
+                // The new holder checks the protected data, as after any start.
                 // SAFETY: we hold the mutex.
                 unsafe { libc::pthread_mutex_consistent(self.mutex()) };
                 Ok(true)
@@ -200,15 +178,8 @@ impl FileLock {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: held by this thread, which this cannot leave.
+        // SAFETY: this thread holds it, because `Held` is not `Send`.
         unsafe { libc::pthread_mutex_unlock(self.lock.mutex()) };
-    }
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `map` with this size; each `Held` keeps it alive.
-        unsafe { libc::munmap(self.at.cast(), BYTES) };
     }
 }
 
@@ -216,48 +187,48 @@ impl Drop for FileLock {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const LONG: Duration = Duration::from_secs(5);
 
-    /// The same file, opened anew each time: as other processes do.
+    /// The lock of the file, opened anew as other processes do.
     fn lock(file: &tempfile::NamedTempFile) -> Arc<FileLock> {
         FileLock::open(&File::options().read(true).write(true).open(file.path()).unwrap()).unwrap()
     }
 
     #[test]
-    fn the_death_of_its_holder_frees_it() {
+    fn the_death_of_its_holder_frees_the_lock() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let lock = lock(&file);
         // SAFETY: the child takes the lock and leaves without giving it back.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            std::mem::forget(lock.acquire(PATIENCE));
+            std::mem::forget(lock.acquire(LONG));
             // SAFETY: leaves without running the test harness's handlers.
             unsafe { libc::_exit(0) };
         }
         // SAFETY: waits for the child made above.
         unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-        assert!(lock.acquire(PATIENCE).unwrap().is_some());
+        assert!(lock.acquire(LONG).unwrap().is_some());
     }
 
     #[test]
-    fn waits_no_longer_than_told() {
+    fn a_wait_ends_at_its_timeout() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (one, two) = (lock(&file), lock(&file));
-        let held = one.acquire(PATIENCE).unwrap();
+        let held = one.acquire(LONG).unwrap();
         let other = std::thread::scope(|scope| {
             let wait = || two.acquire(Duration::from_millis(5)).unwrap().is_none();
             scope.spawn(wait).join().unwrap()
         });
         assert!(other);
         drop(held);
-        assert!(two.acquire(PATIENCE).unwrap().is_some());
+        assert!(two.acquire(LONG).unwrap().is_some());
     }
 
     #[test]
     fn a_copy_of_a_held_lock_is_free() {
         let (file, copy) =
             (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
-        let _held = lock(&file).acquire(PATIENCE).unwrap();
+        let _held = lock(&file).acquire(LONG).unwrap();
         std::fs::copy(file.path(), copy.path()).unwrap();
         let copied = lock(&copy);
         let free = || copied.acquire(Duration::from_millis(5)).unwrap().is_some();

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A condition that lives elsewhere, and the thread that waits for it. While
-/// nobody waits, [`IdleWait::changed`] costs one atomic load.
+/// A wait for a condition whose state lives elsewhere. While no thread waits,
+/// [`IdleWait::changed`] costs one atomic load.
 #[derive(Default)]
 pub struct IdleWait {
     waiters: AtomicUsize,
@@ -15,7 +15,7 @@ pub struct IdleWait {
 }
 
 impl IdleWait {
-    /// The condition may have become true. Call it after the change, without a
+    /// Call after a change that may have made the condition true, without holding a
     /// lock that the condition takes.
     pub fn changed(&self) {
         if self.waiters.load(SeqCst) > 0 {
@@ -24,11 +24,11 @@ impl IdleWait {
         }
     }
 
-    /// Waits until `is_idle` answers true; `false` when `timeout` has passed or
+    /// Waits until `is_idle` returns true; `false` when `timeout` has passed or
     /// the wait was interrupted first.
     pub fn wait(&self, timeout: Duration, is_idle: impl Fn() -> bool) -> bool {
         let until = Instant::now() + timeout;
-        // Counted before the first look, so that no change between the two is missed.
+        // Counted before the first check, so that no change in between is missed.
         self.waiters.fetch_add(1, SeqCst);
         let mut interrupted = self.interrupted.lock();
         let idle = loop {
@@ -45,7 +45,7 @@ impl IdleWait {
         idle
     }
 
-    /// Ends a wait early; kept for the next one when nobody waits.
+    /// Ends a wait early; kept for the next one when no thread waits.
     pub fn interrupt(&self) {
         *self.interrupted.lock() = true;
         self.changed.notify_all();

@@ -30,7 +30,7 @@
 //! pool.register(Role::Web, Priority::Interactive, limits);
 //! let thread = pool.enter();
 //! assert!(pool.enqueue(Arc::new(Request(7))).is_ok());
-//! pool.nudge();
+//! pool.wake_thread();
 //! assert!(matches!(thread.take(), Take::Work(work) if work.id() == 7));
 //! assert!(matches!(thread.take(), Take::Wait)); // the first is finished, nothing waits
 //! ```
@@ -44,5 +44,6 @@ pub mod idle_wait;
 pub mod log;
 pub mod pool;
 pub mod process;
+mod shared_mapping;
 pub mod thread;
 pub mod work;

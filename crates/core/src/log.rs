@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// Writes a warning to standard error, in the form that people read.
+/// Writes a warning to standard error in the format of the Ruby logger.
 pub fn warn(message: &str) {
     // A closed standard error must not end the thread that reports.
     let _ = writeln!(std::io::stderr(), "chaton [{}] WARN  {message}", std::process::id());

@@ -2,9 +2,9 @@
 //!
 //! A thread that finishes its work tries the queue again at once, still holding
 //! the GVL ([`PoolThread::take`]). It waits, outside the GVL, only when the queue
-//! is empty ([`PoolThread::wait`]). A push wakes a parked thread only while fewer
-//! than `width` are awake, so one thread at work is left alone. The width is
-//! changed by the `scheduler`, as `policy` decides.
+//! is empty ([`PoolThread::wait`]). New work wakes a parked thread only while fewer
+//! than `width` threads are awake, so that a single busy thread is not disturbed.
+//! The `scheduler` changes the width as `policy` decides.
 
 mod growth;
 mod idle_timer;
@@ -41,11 +41,10 @@ pub struct PoolConfig {
     pub threads_min: usize,
     /// Threads at most.
     pub threads_max: usize,
-    /// Threads whose CPU clocks stand still this long while work waits are
-    /// blocked (ns).
+    /// Time between two observations of the scheduler while work waits: threads whose
+    /// CPU clocks stand still that long are blocked (ns).
     pub stall_ns: u64,
-    /// When nothing was taken for this long while work waits, the VM is asked to
-    /// yield (ns).
+    /// Time without a take, while work waits, after which the VM is asked to yield (ns).
     pub preempt_ns: u64,
     /// A thread above the minimum leaves after this long without work (ns).
     pub thread_idle_ns: u64,
@@ -62,13 +61,13 @@ pub(crate) struct PoolState {
     /// Parked threads. The one that parked last is at the end and is woken
     /// first: its caches are warm.
     pub idle: Vec<usize>,
-    /// Least number of parked threads since the last shrink.
+    /// Smallest number of parked threads since the last shrink.
     pub idle_low: usize,
     /// Threads that are not parked.
     pub awake: usize,
-    /// Of these, threads that were woken or started and have not taken yet.
+    /// Those of them that were woken or started and have not taken work yet.
     pub waking: usize,
-    /// Threads that were asked for and have not started.
+    /// Threads that were requested and have not started.
     pub spawning: usize,
     /// Threads that may be awake.
     pub width: usize,
@@ -102,7 +101,7 @@ impl PoolState {
     }
 }
 
-/// Counters of a pool.
+/// SchedulerCounters of a pool.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Stats {
     /// Units of work that wait.
@@ -113,7 +112,7 @@ pub struct Stats {
     pub running: usize,
     /// Threads in the pool.
     pub threads: usize,
-    /// Threads allowed to be awake.
+    /// Threads that may be awake.
     pub width: usize,
     /// Units of work taken since the start.
     pub taken: u64,
@@ -121,9 +120,9 @@ pub struct Stats {
     pub finished: u64,
     /// Times a parked thread was woken.
     pub wakes: u64,
-    /// Times the scheduler looked.
-    pub looks: u64,
-    /// Looks that found a stall.
+    /// Observations of the scheduler.
+    pub observations: u64,
+    /// Observations that found a stall.
     pub stalls: u64,
     /// Times the VM was asked to yield.
     pub preemptions: u64,
@@ -135,11 +134,11 @@ pub struct Pool {
     pub(crate) state: Mutex<PoolState>,
     pub(crate) events: SupportEvents,
     pub(crate) event_fd: EventFd,
-    /// The scheduler is looking, so a push need not wake it.
+    /// The scheduler is observing, so new work need not notify it.
     pub(crate) armed: AtomicBool,
     pub(crate) idle_timer: IdleTimer,
-    pub(crate) counters: crate::pool::scheduler::Counters,
-    after_nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) counters: crate::pool::scheduler::SchedulerCounters,
+    after_wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Pool {
@@ -156,8 +155,8 @@ impl Pool {
             event_fd: EventFd::new()?,
             armed: AtomicBool::new(false),
             idle_timer: IdleTimer::default(),
-            counters: crate::pool::scheduler::Counters::default(),
-            after_nudge: OnceLock::new(),
+            counters: crate::pool::scheduler::SchedulerCounters::default(),
+            after_wake: OnceLock::new(),
         }))
     }
 
@@ -166,12 +165,12 @@ impl Pool {
         self.state.lock().queue.register(role, priority, limits);
     }
 
-    /// Sets what runs after each [`Pool::nudge`]; only the first call counts.
-    pub fn set_after_nudge(&self, hook: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.after_nudge.set(hook);
+    /// Sets what runs after each [`Pool::wake_thread`]; only the first call counts.
+    pub fn set_after_wake(&self, hook: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.after_wake.set(hook);
     }
 
-    /// Puts work into the queue. The caller calls [`Pool::nudge`] when it has put
+    /// Puts work into the queue. The caller calls [`Pool::wake_thread`] when it has put
     /// in all it has, so that a batch wakes a thread once.
     ///
     /// # Errors
@@ -186,14 +185,14 @@ impl Pool {
         state.queue.push(work, now)
     }
 
-    /// Wakes a thread if work waits and fewer are awake than may be. That one
-    /// wakes the next when it has taken and more waits.
-    pub fn nudge(&self) {
+    /// Wakes a thread if work waits and fewer than `width` threads are awake. That
+    /// thread wakes the next one when it has taken work and more waits.
+    pub fn wake_thread(&self) {
         let mut state = self.state.lock();
         if !state.queue.is_empty() {
             let woken = if state.awake < state.width { state.wake_one() } else { None };
-            // A thread woken alone will take the work. One of several may have to
-            // wait for the GVL behind a thread that computes.
+            // A thread that is awake alone will take the work. One of several may have
+            // to wait for the GVL behind a computing thread.
             let arm = woken.is_none() || state.awake > 1;
             self.publish(&state);
             drop(state);
@@ -206,12 +205,12 @@ impl Pool {
         } else {
             drop(state);
         }
-        if let Some(hook) = self.after_nudge.get() {
+        if let Some(hook) = self.after_wake.get() {
             hook();
         }
     }
 
-    /// Makes the calling thread one of the pool's.
+    /// Adds the calling thread to the pool.
     pub fn enter(self: &Arc<Self>) -> PoolThread {
         PoolThread::enter(self)
     }
@@ -227,7 +226,7 @@ impl Pool {
         self.event_fd.notify();
     }
 
-    /// Takes no more work in; threads leave when the queue is empty.
+    /// Closes the queue; threads leave when it is empty.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closing = true;
@@ -239,7 +238,7 @@ impl Pool {
         self.event_fd.notify();
     }
 
-    /// Takes out an engine's waiting work, oldest first.
+    /// Removes and returns an engine's waiting work, oldest first.
     pub fn take_waiting(&self, role: Role) -> Vec<Arc<dyn Work>> {
         let mut state = self.state.lock();
         let waiting = state.queue.drain(role);
@@ -258,12 +257,12 @@ impl Pool {
         (state.queue.len(), state.running)
     }
 
-    /// Where this worker's gauges are.
+    /// This worker's gauges.
     pub fn gauges(&self) -> &WorkerGauges {
         self.slot()
     }
 
-    /// What every thread is running now.
+    /// The work that every thread is running now.
     pub fn running(&self) -> Vec<Running> {
         let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();
         let now = clock::now_ns();
@@ -282,20 +281,20 @@ impl Pool {
             taken: state.taken,
             finished: state.finished,
             wakes: state.wakes,
-            looks: self.counters.looks.load(Ordering::Relaxed),
+            observations: self.counters.observations.load(Ordering::Relaxed),
             stalls: self.counters.stalls.load(Ordering::Relaxed),
             preemptions: self.counters.preemptions.load(Ordering::Relaxed),
         }
     }
 
-    /// Wakes the next thread at once: the last one that could run has blocked,
-    /// as a GVL event told (CRuby 3.3 and later), and the scheduler would see it later.
+    /// Wakes the next thread at once because a GVL event (CRuby 3.3 and later) reported
+    /// that the last runnable one has blocked. The scheduler would notice it later.
     pub fn blocked(&self) {
         let mut state = self.state.lock();
         if state.queue.is_empty() || state.waking > 0 {
             return;
         }
-        // Beyond the maximum of threads the scheduler decides.
+        // When all threads are awake, the scheduler decides.
         let may = state.awake < self.config.threads_max;
         let woken = if may { state.wake_one() } else { None };
         if woken.is_some() {
@@ -308,25 +307,25 @@ impl Pool {
         }
     }
 
-    /// Asks for a thread in place of one that left.
+    /// Requests a thread in place of one that left.
     pub(crate) fn replace_one(&self) {
         self.state.lock().spawning += 1;
         self.events.post(SupportEvent::Spawn(1));
     }
 
-    /// `count` threads are about to be started that nobody asked for.
+    /// Announces `count` threads that are about to be started without a request.
     pub fn expect(&self, count: usize) {
         self.state.lock().spawning += count;
     }
 
-    /// `count` threads that were asked for could not be started.
+    /// Reports that `count` requested threads could not be started.
     pub fn spawn_failed(&self, count: usize) {
         let mut state = self.state.lock();
         state.spawning = state.spawning.saturating_sub(count);
     }
 
-    /// Sends away threads that were not needed since the last call; answers
-    /// whether any above the minimum are left.
+    /// Ends threads that were not needed since the last call; returns whether any above
+    /// the minimum are left.
     pub(crate) fn shrink(&self) -> bool {
         let mut state = self.state.lock();
         // Threads that are already leaving do not count.
@@ -367,9 +366,9 @@ impl Pool {
         }
     }
 
-    /// Makes sure that the scheduler looks while work waits.
+    /// Makes the scheduler observe the pool while work waits.
     pub(crate) fn arm(&self) {
-        // The load keeps the cache line shared while the scheduler looks anyway.
+        // The load keeps the cache line shared while the scheduler observes anyway.
         if !self.armed.load(Ordering::Acquire) && !self.armed.swap(true, Ordering::AcqRel) {
             self.event_fd.notify();
         }

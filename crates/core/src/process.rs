@@ -1,5 +1,5 @@
-//! What a worker shares with the other processes of its tree, and the events it
-//! hands to its own support thread.
+//! How a worker communicates with the supervisor, with sibling workers and with its
+//! own support thread.
 
 pub mod channel;
 pub mod events;

@@ -1,5 +1,5 @@
-//! Threads of our own: named, and with every signal blocked, so that signals
-//! reach only Ruby's threads.
+//! Rust threads: each has a name and blocks every signal, so that signals reach
+//! only Ruby's threads.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,7 +13,7 @@ pub fn spawn<F>(name: &str, body: F) -> io::Result<JoinHandle<()>>
 where
     F: FnOnce() + Send + 'static,
 {
-    // Blocked before the start, so there is no moment in which it could be hit.
+    // A new thread inherits the mask, so no signal can reach it even at its start.
     let before = block_all();
     let thread = Builder::new().name(name.to_owned()).spawn(body);
     restore(&before);

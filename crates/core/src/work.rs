@@ -29,12 +29,12 @@ impl Role {
     }
 }
 
-/// Whether somebody waits for the outcome.
+/// Whether a client waits for the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// A client waits: the work begins as soon as a thread can take it.
     Interactive,
-    /// Nobody waits: while the CPU is busy the work may begin later.
+    /// No client waits: while the CPU is busy the work may begin later.
     Background,
 }
 
@@ -47,7 +47,7 @@ pub trait Work: Any + Send + Sync {
     /// Its number, unique within its engine.
     fn id(&self) -> u64;
 
-    /// One line that a person recognises, such as `GET /orders`.
+    /// A short description for people, such as `GET /orders`.
     fn describe(&self) -> String;
 
     /// Bytes it holds while it waits, for the queue's bound by bytes.
@@ -68,7 +68,7 @@ pub fn downcast<W: Work>(work: Arc<dyn Work>) -> Option<Arc<W>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WorkState {
-    /// Handed out by the engine, not begun.
+    /// In the queue, not begun.
     Waiting,
     /// A thread runs it.
     Running,
@@ -86,17 +86,17 @@ impl AtomicWorkState {
         Self::of(self.0.load(Ordering::Acquire))
     }
 
-    /// Waiting becomes running; answers whether it did.
+    /// Waiting becomes running; returns whether it did.
     pub fn start(&self) -> bool {
         self.leave_waiting(WorkState::Running)
     }
 
-    /// Waiting becomes finished; answers whether it did.
+    /// Waiting becomes finished; returns whether it did.
     pub fn finish_unstarted(&self) -> bool {
         self.leave_waiting(WorkState::Finished)
     }
 
-    /// The work is finished from now on; answers the state before.
+    /// The work is finished from now on; returns the state before.
     pub fn finish(&self) -> WorkState {
         Self::of(self.0.swap(WorkState::Finished as u8, Ordering::AcqRel))
     }
@@ -120,7 +120,6 @@ impl AtomicWorkState {
 pub(crate) mod testing {
     use super::*;
 
-    /// A number and a size; what is released is forgotten.
     pub struct TestWork {
         pub role: Role,
         pub id: u64,
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_never_started_can_be_finished_alone() {
+    fn work_that_never_started_can_be_finished() {
         let state = AtomicWorkState::default();
         assert!(state.finish_unstarted() && !state.start());
         assert_eq!(state.get(), WorkState::Finished);

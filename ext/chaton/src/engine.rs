@@ -1,4 +1,4 @@
-//! What the Ruby objects of all engines have in common.
+//! The methods that the Ruby objects of all engines share.
 
 use chaton_core::engine::Engine;
 use magnus::{Error, RArray, Ruby, TypedData, Value};
@@ -28,10 +28,10 @@ macro_rules! define_engine {
 }
 pub(crate) use define_engine;
 
-/// `quiet`: takes in no more work; answers how many units went back.
+/// `quiet`: stops taking in work; returns how many units of work went back.
 ///
 /// # Errors
-/// `Chaton::ForkedError`, as all of these.
+/// `Chaton::ForkedError`, like all of these methods.
 pub fn quiet<T: EngineObject>(rb_self: &T) -> Result<usize, Error> {
     Ok(rb_self.engine()?.quiet())
 }

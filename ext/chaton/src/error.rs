@@ -16,9 +16,9 @@ pub fn named(name: &str, message: impl Into<String>) -> Error {
     of(class, message)
 }
 
-/// An error of this class. The exception is made here and now: a thread that
-/// is being killed ends while Ruby makes it, and magnus, which would do that
-/// when it raises, takes the end of a thread for its own fault and aborts.
+/// An error of this class. The exception object is made at once: a thread that is being
+/// killed ends while Ruby makes it, and if magnus made it while raising, magnus would
+/// treat the end of the thread as a bug and abort the process.
 pub fn of(class: ExceptionClass, message: impl Into<String>) -> Error {
     match class.new_instance((message.into(),)) {
         Ok(exception) => exception.into(),
@@ -35,24 +35,24 @@ pub fn forked() -> Error {
     )
 }
 
-/// The unit was finished before.
+/// The request was already answered.
 pub fn closed() -> Error {
     named("ClosedError", "this request was already answered; a unit of work is finished once")
 }
 
-/// The job was ended before.
+/// The job has already ended.
 #[cfg(feature = "jobs")]
 pub fn job_ended() -> Error {
     named("ClosedError", "this job has ended already; a unit of work is finished once")
 }
 
-/// The batch was ended before.
+/// The batch has already ended.
 #[cfg(feature = "streams")]
 pub fn batch_ended() -> Error {
     named("ClosedError", "this batch has ended already; a unit of work is finished once")
 }
 
-/// The store of jobs could not do it; the class says what to do about it.
+/// An error of the job store; the class says what the caller can do.
 #[cfg(feature = "jobs")]
 pub fn store(error: &chaton_jobs::store::StoreError) -> Error {
     use chaton_jobs::store::StoreErrorKind;

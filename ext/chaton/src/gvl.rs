@@ -1,8 +1,8 @@
-//! The one place where the GVL is released.
+//! The only place where the GVL is released.
 //!
-//! `rb_thread_call_without_gvl2` never raises, so no Rust frame is jumped
-//! over; it may return without having run the work. Interrupts are then
-//! handled by [`check_interrupts`], inside `rb_protect`.
+//! `rb_thread_call_without_gvl2` never raises, so it cannot jump over a Rust frame. It
+//! may return without having run the work. The caller then handles interrupts with
+//! [`check_interrupts`], which runs inside `rb_protect`.
 
 use std::ffi::c_void;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -20,11 +20,12 @@ struct Call<F, R> {
     answer: Option<std::thread::Result<R>>,
 }
 
-/// Runs `work` without the GVL. `unblock` is called from another thread when Ruby wants this one
-/// back and must make `work` return soon; a call before `work` has begun to wait must not be lost.
+/// Runs `work` without the GVL. Ruby calls `unblock` on another thread to interrupt
+/// this one; it must make `work` return soon, even when it is called before `work` has
+/// begun to wait.
 ///
-/// Answers `None` when Ruby wanted the thread before the work began. A panic
-/// in `work` goes on in the caller, with the GVL held.
+/// Returns `None` when Ruby interrupted the thread before the work began. A panic in
+/// `work` continues in the caller, with the GVL held.
 pub fn without_gvl<F, R>(work: F, unblock: Unblock<'_>) -> Option<R>
 where
     F: FnOnce() -> R,
@@ -33,9 +34,9 @@ where
     release(work, Some(end_wait), (&raw mut unblock).cast())
 }
 
-/// As [`without_gvl`], for work that cannot be ended from outside and takes a
-/// bounded time: Ruby then starts no thread of its own to end it with, which
-/// CRuby 3.1 does in a process with one thread, at ten times the cost.
+/// Like [`without_gvl`], for work that takes a bounded time and cannot be interrupted.
+/// CRuby 3.1 would otherwise start a thread to interrupt it in a process that has only
+/// one, at ten times the cost.
 #[cfg(any(feature = "jobs", feature = "streams"))]
 pub fn without_gvl_to_the_end<F, R>(work: F) -> Option<R>
 where
@@ -44,11 +45,11 @@ where
     release(work, None, ptr::null_mut())
 }
 
-/// Waits in `wait`, which is told for how long, until it answers true; false
-/// when the time is up. `unblock` ends one wait.
+/// Calls `wait` with the time that is left until it returns true; false when the time
+/// is up. `unblock` ends one call.
 ///
 /// # Errors
-/// What Ruby has for this thread, see [`check_interrupts`].
+/// See [`check_interrupts`].
 pub fn wait_for(
     timeout: Duration,
     wait: impl Fn(Duration) -> bool,
@@ -65,10 +66,10 @@ pub fn wait_for(
     }
 }
 
-/// Runs `work`, which takes a bounded time, whatever Ruby wants meanwhile.
+/// Runs `work`, which takes a bounded time, to its end.
 ///
 /// # Errors
-/// What Ruby has for this thread, before the work has begun.
+/// What [`check_interrupts`] raises before the work has begun.
 pub fn run_whole(work: impl Fn()) -> Result<(), Error> {
     while without_gvl(&work, &|| {}).is_none() {
         check_interrupts()?;
@@ -119,15 +120,15 @@ unsafe extern "C" fn end_wait(data: *mut c_void) {
     let _ = catch_unwind(AssertUnwindSafe(unblock));
 }
 
-/// Runs `work` with the GVL, called by a thread that [`without_gvl`] let go without it. `work` must
-/// not raise: what it calls of Ruby is protected. Answers `None` when it panicked.
+/// Runs `work` with the GVL, on a thread that runs within [`without_gvl`]. `work` must
+/// not raise: its calls of Ruby are protected. Returns `None` when it panicked.
 #[cfg(feature = "jobs")]
 pub fn with_gvl<F, R>(work: F) -> Option<R>
 where
     F: FnOnce() -> R,
 {
     let mut call = Call { work: Some(work), answer: None };
-    // SAFETY: this is a Ruby thread without the GVL, as the caller says; the
+    // SAFETY: this is a Ruby thread without the GVL, as the caller promises; the
     // pointer is to a local that outlives the call, of the type `run` casts to.
     unsafe {
         rb_sys::rb_thread_call_with_gvl(Some(run::<F, R>), (&raw mut call).cast());
@@ -135,10 +136,10 @@ where
     call.answer?.ok()
 }
 
-/// Lets Ruby handle what is pending for this thread: signals, `Thread#raise`, `Thread#kill`.
+/// Lets Ruby handle pending signals, `Thread#raise` and `Thread#kill` of this thread.
 ///
 /// # Errors
-/// Whatever Ruby raised or threw, to be passed on as it is.
+/// What Ruby raised or threw; the caller passes it on unchanged.
 pub fn check_interrupts() -> Result<(), Error> {
     protect(|| {
         // SAFETY: the caller holds the GVL; no owned Rust value is in this frame.

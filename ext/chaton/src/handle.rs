@@ -1,7 +1,8 @@
 //! Handles that know which process made them.
 //!
-//! A fork copies a handle but not the threads behind it, and copies locks in whatever state they
-//! were. So a handle refuses to work in a forked child, and is leaked there rather than dropped.
+//! A fork copies a handle but not the threads behind it, and it copies locks that may
+//! be held. So in a forked child a handle raises an error when it is used and is
+//! leaked instead of dropped.
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -19,7 +20,7 @@ extern "C" fn forked() {
     GENERATION.fetch_add(1, Relaxed);
 }
 
-/// Notes forks from now on. One relaxed load then tells a stale handle.
+/// Counts forks from now on. A stale handle is then recognised by one relaxed load.
 pub fn watch_forks() {
     // SAFETY: the handler only adds to an atomic.
     WATCH.call_once(|| unsafe {
@@ -27,7 +28,7 @@ pub fn watch_forks() {
     });
 }
 
-/// Which process this is, counted in forks.
+/// The number of forks between the first process and this one.
 pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }

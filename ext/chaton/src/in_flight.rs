@@ -7,7 +7,8 @@ use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby};
 
 use crate::error;
 
-/// The in_flight as a Ruby object. It is meant to cross forks: no handle check.
+/// The in-flight table as a Ruby object. Forked children use it too, so it is no
+/// [`crate::handle::Handle`].
 #[magnus::wrap(class = "Chaton::Native::InFlightTable", free_immediately, size)]
 pub struct RbInFlightTable(pub Arc<InFlightTable>);
 

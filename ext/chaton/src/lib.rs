@@ -11,6 +11,7 @@ mod convert;
 mod engine;
 mod error;
 mod gvl;
+mod gvl_events;
 mod gvl_tracker;
 mod handle;
 mod in_flight;
@@ -30,15 +31,15 @@ mod web;
 
 use magnus::{function, prelude::*, Error, Ruby, TypedData};
 
-/// Makes this process adopt the orphans among its descendants (Linux).
+/// Makes this process the parent of descendants whose own parent died (Linux).
 fn become_subreaper() -> bool {
     // SAFETY: prctl with a plain flag.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 }
 }
 
-/// Looks a wrapped type's class up while there is one thread. Left to the first
-/// use, two threads may come at once: the lookup calls Ruby, which may switch
-/// to the other one, and that would wait for the lookup and hold the GVL.
+/// Looks up a wrapped type's class while there is only one thread. Two threads that
+/// look it up at the same time could deadlock: the lookup calls Ruby, which may switch
+/// to the other thread, and that one would wait for the lookup and hold the GVL.
 fn settle<T: TypedData>(ruby: &Ruby) {
     T::class(ruby);
 }

@@ -1,5 +1,5 @@
-//! Names that come again with every job, of classes and queues: each is made
-//! into a frozen Ruby String once.
+//! Names of classes and queues, which repeat with every job: each becomes a frozen Ruby
+//! String once.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use rb_sys::VALUE;
 
 use crate::web::header_keys::for_good;
 
-/// Names kept for good; whoever writes documents could make up more.
+/// Names that are kept for good; documents could contain any number of them.
 const NAMES_MAX: usize = 1_000;
 
 static NAMES: Mutex<Option<HashMap<Box<str>, VALUE>>> = Mutex::new(None);
@@ -33,7 +33,7 @@ pub fn name(text: &str) -> Value {
 
 /// A frozen UTF-8 String that Ruby shares with equal ones. Call with the GVL.
 pub fn interned(text: &str) -> VALUE {
-    // An empty slice's pointer is none that CRuby 3.1 takes.
+    // CRuby 3.1 crashes on the pointer of an empty slice.
     let at = if text.is_empty() { c"".as_ptr() } else { text.as_ptr().cast() };
     // SAFETY: copies that many bytes; the GVL is held.
     unsafe { rb_sys::rb_enc_interned_str(at, text.len() as _, rb_sys::rb_utf8_encoding()) }

@@ -1,4 +1,4 @@
-//! `Chaton::Native::Pool` and `Chaton::Native::PoolThread`: the hand-over.
+//! `Chaton::Native::Pool` and `Chaton::Native::PoolThread`: how Ruby threads get work.
 
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -23,17 +23,17 @@ use crate::scoreboard::RbScoreboard;
 use crate::settings::Settings;
 use crate::{error, preempt, stack};
 
-/// Makes work a Ruby object for the thread with this index that has taken it.
-/// Answers `None`, and releases the work, when it may not be started any more.
+/// Wraps work as a Ruby object for the thread with this index, which has taken it.
+/// Returns `None` and releases the work when it may no longer start.
 pub type WrapWork = Box<dyn Fn(&Ruby, Arc<dyn Work>, usize) -> Option<Value> + Send + Sync>;
 
-/// What stands behind a Ruby pool.
+/// The state of a Ruby pool.
 pub struct PoolInner {
     /// The pool itself.
     pub pool: Arc<Pool>,
     /// How each engine's work becomes a Ruby object, set when the engine starts.
     wrappers: [OnceLock<WrapWork>; Role::ALL.len()],
-    /// Collects between two units of work; set when memory is governed.
+    /// Collects garbage between units of work, when memory is governed.
     pub collector: OnceLock<&'static Collector>,
     scheduler: Mutex<Option<Scheduler>>,
     channel: Option<Arc<SupervisorChannel>>,
@@ -41,12 +41,13 @@ pub struct PoolInner {
 }
 
 impl PoolInner {
-    /// Sets how an engine's work becomes a Ruby object. Only the first call for a role counts.
+    /// Sets how an engine's work becomes a Ruby object. Only the first call for a role
+    /// has an effect.
     pub fn register(&self, role: Role, wrap: WrapWork) {
         let _ = self.wrappers[role as usize].set(wrap);
     }
 
-    /// The work as a Ruby object; `None` when it is not to be run.
+    /// The work as a Ruby object; `None` when it must not run.
     fn wrap(&self, ruby: &Ruby, work: Arc<dyn Work>, thread: usize) -> Option<Value> {
         match self.wrappers[work.role() as usize].get() {
             Some(wrap) => wrap(ruby, work, thread),
@@ -85,12 +86,12 @@ impl RbPool {
         let pool = Pool::new(options).map_err(|e| error::system("the pool", &e))?;
         let tracker = if several { GvlTracker::new(&pool) } else { None };
         if let Some(tracker) = tracker.clone() {
-            pool.set_after_nudge(Box::new(move || tracker.wake_if_none_runs()));
+            pool.set_after_wake(Box::new(move || tracker.wake_if_none_runs()));
         }
         let channel =
             channel.map(own_copy).transpose()?.map(|fd| Arc::new(SupervisorChannel::new(fd)));
         let hooks = SchedulerHooks {
-            // With one thread there is nobody to yield to.
+            // A single thread has no other thread to yield to.
             preempt: if several { preempt::preempter(ruby)? } else { None },
             channel: channel.clone(),
             orphan_exit: settings.seconds("orphan_exit_s")?,
@@ -187,13 +188,13 @@ impl RbPool {
         to_ruby(ruby, &rb_self.0.get()?.pool.stats())
     }
 
-    /// What runs now: an Array of Hashes.
+    /// The work that is running now: an Array of Hashes.
     fn running(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         to_ruby(ruby, &rb_self.0.get()?.pool.running())
     }
 }
 
-/// A copy of the descriptor, so that Ruby's IO object keeps its own.
+/// A copy of the descriptor; Ruby's IO object keeps its own.
 fn own_copy(fd: i32) -> Result<std::os::fd::OwnedFd, Error> {
     // SAFETY: Ruby holds the descriptor open during this call.
     let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
@@ -208,8 +209,8 @@ pub struct RbPoolThread {
     tracked: Option<Arc<TrackedThread>>,
 }
 
-// SAFETY: a thread is used by the thread that entered, and dropped by the
-// garbage collector, which holds the GVL like every user of it.
+// SAFETY: only the thread that entered uses it. The garbage collector drops it, with
+// the GVL held like every user of it.
 unsafe impl Sync for RbPoolThread {}
 
 impl Drop for RbPoolThread {
@@ -222,7 +223,7 @@ impl Drop for RbPoolThread {
 }
 
 impl RbPoolThread {
-    /// The next unit of work, or nil when the thread is to end. Waits without the GVL.
+    /// The next unit of work, or nil when the thread must end. Waits without the GVL.
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let thread = rb_self.thread.get()?.borrow();
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };

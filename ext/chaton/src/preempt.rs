@@ -1,14 +1,14 @@
 //! Asks the VM to take the GVL from the thread that runs (a "preempter").
 //!
-//! CRuby gives a thread 100 ms before another one gets its turn. The scheduler
-//! knows better when units wait; it asks through a postponed job, which the VM
-//! runs at its next safe point and which only calls `rb_thread_schedule`.
+//! CRuby lets a thread run for 100 ms before it switches to another one. While work
+//! waits, the scheduler asks earlier, through a postponed job: the VM runs it at its
+//! next safe point, and it only calls `rb_thread_schedule`.
 //!
-//! 3.3 and later have a call made for this. 3.3.0 sends such jobs to the main
-//! thread (Bug #20197), so it goes without. Before 3.3, registering from a
-//! foreign thread is racy: the index is raised before the function is written.
-//! It is harmless once all 1,000 slots hold our own no-op, because then a slot
-//! read too early runs that. Slots keep their function after a flush.
+//! 3.3 and later have a call made for this. 3.3.0 runs such jobs on the main thread
+//! (Bug #20197), so there is no preempter on it. Before 3.3, registering from a foreign
+//! thread is a race: the index is raised before the function is written. The race is
+//! harmless once all 1,000 slots hold our own no-op, because a slot that is read too
+//! early then runs the no-op. Slots keep their function after a flush.
 
 use std::ffi::{c_uint, c_void, CStr};
 use std::ptr;
@@ -25,10 +25,10 @@ type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> i32;
 /// Size of the VM's buffer of postponed jobs before 3.3.
 const SLOTS: usize = 1_000;
 
-/// Profilers that register jobs of their own in the same buffer.
+/// Profilers that register their own jobs in the same buffer.
 const PROFILERS: [&str; 3] = ["StackProf", "Vernier", "Datadog"];
 
-/// A call that any thread may make, or `None` where the VM has no safe way.
+/// A function that any thread may call; `None` when this Ruby has no safe way.
 ///
 /// # Errors
 /// What Ruby raised while pending interrupts were handled.
@@ -73,7 +73,7 @@ fn fill_slots(register_one: *mut c_void) -> Result<Box<dyn Fn() + Send>, Error> 
         )
     };
     for _ in 0..SLOTS {
-        // SAFETY: called with the GVL; answers 0 when the buffer is full.
+        // SAFETY: called with the GVL; returns 0 when the buffer is full.
         if unsafe { register(0, nothing, ptr::null_mut()) } == 0 {
             break;
         }

@@ -8,7 +8,8 @@ use magnus::{function, method, prelude::*, Error, RHash, RModule, Ruby};
 
 use crate::error;
 
-/// The scoreboard as a Ruby object. It is meant to cross forks: no handle check.
+/// The scoreboard as a Ruby object. Forked children use it too, so it is no
+/// [`crate::handle::Handle`].
 #[magnus::wrap(class = "Chaton::Native::Scoreboard", free_immediately, size)]
 pub struct RbScoreboard(pub Arc<Scoreboard>);
 

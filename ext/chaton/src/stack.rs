@@ -1,17 +1,18 @@
-//! Wiping the machine stack: Ruby takes whatever lies on it for a reference.
+//! Wipes the machine stack, because Ruby's collector treats every word on it as a
+//! possible reference.
 //!
-//! A thread that waits keeps alive what its last unit of work left in the part
-//! of the stack that the waiting call uses again without writing all of it: up
-//! to one large payload for each thread of a pool. (Kiji had `GC.exorcise`.)
+//! A waiting thread would otherwise keep objects of its last unit of work alive: the
+//! wait reuses that part of the stack without overwriting all of it. This can hold one
+//! large payload per thread of the pool. (Kiji had `GC.exorcise`.)
 
 use std::hint::black_box;
 
-/// More than the calls between here and the wait take.
+/// More than the calls between here and the wait use.
 const BYTES: usize = 16 * 1024;
 
 /// Overwrites the stack below the caller's frame; a fraction of a microsecond.
 #[inline(never)]
 pub fn wipe() {
-    // Looked at from outside, so that it is really written.
+    // Keeps the compiler from dropping the write.
     black_box(&[0u8; BYTES]);
 }

@@ -1,29 +1,27 @@
-//! The brake on growth: more threads that bring no more finished units are
-//! taken back.
+//! Limits the width when more threads do not finish more work.
 //!
-//! A stall says "nobody uses the CPU", which is also true when all threads
-//! wait for the same lock or a full connection pool; there, more threads only
-//! cost memory. So growth goes in stages. Within a stage the width may rise
-//! sixteen-fold; when every thread has had the time to finish a unit, the
-//! stage's rate is compared with the one before. If the width was doubled but
-//! the rate rose by less than a tenth, the pool goes back to the earlier width
-//! on trial. Only if that costs nothing either is it held there for `HOLD_NS`:
-//! a change of load (slower requests, more clients) looks the same at first,
-//! but loses its rate in the trial, and then growth is free for `FREE_NS`.
+//! A stall means that no thread uses the CPU. That is also true when all threads
+//! wait for the same lock or a full connection pool; then more threads only cost
+//! memory. So the width grows in stages, sixteen-fold at most in each. When every
+//! thread has had the time to finish a unit of work, the stage's rate is compared
+//! with the rate of the stage before. If the width at least doubled but the rate rose
+//! by less than a tenth, the pool returns to the earlier width for a trial. If the
+//! rate does not fall in the trial, the width is held for `HOLD_NS`. If it falls, the
+//! load has changed (slower requests, more clients) and growth is free for `FREE_NS`.
 //! Sixteen threads are always allowed.
 
-/// Least length of a stage.
+/// Shortest length of a stage.
 const STAGE_NS: u64 = 100_000_000;
 /// Longest length of a stage.
 const STAGE_MAX_NS: u64 = 5_000_000_000;
-/// A longer time between two calls is not part of a stage: nothing waited.
+/// A longer time between two calls does not belong to a stage: nothing waited.
 const GAP_NS: u64 = 20_000_000;
-/// How long a width that did not help is kept out.
+/// How long the width is held after growth that did not help.
 const HOLD_NS: u64 = 20_000_000_000;
 /// How long growth is free after a trial that failed.
 const FREE_NS: u64 = 30_000_000_000;
-/// Factor by which the width may rise in a stage, and the width that may
-/// always be reached.
+/// Factor by which the width may grow in a stage; also the width that is always
+/// allowed.
 const STAGE_WIDTH: usize = 16;
 
 struct Stage {
@@ -35,17 +33,18 @@ struct Stage {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// Growth is free; before, if known, the width and rate of the last stage.
+    /// Growth is free. `before` has the width and rate of the last stage, if known.
     Free { before: Option<(usize, f64)> },
-    /// Back at `width`; the first stage there still ends what the wide one began.
+    /// Back at `width`. The first stage still finishes work of the wide one, so it is
+    /// not compared (`settled` is false).
     Trial { width: usize, wide_rate: f64, settled: bool },
-    /// More did not help.
+    /// More threads did not help.
     Held { width: usize, rate: f64, until_ns: u64 },
-    /// More did help: nothing is compared until then.
+    /// More threads did help: nothing is compared until then.
     Trusted { until_ns: u64 },
 }
 
-/// Watches width against finished units.
+/// Compares the width with the rate of finished work.
 pub struct Growth {
     stage: Stage,
     phase: Phase,
@@ -54,7 +53,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// A brake that has seen nothing yet.
+    /// A limit that starts its first stage now.
     pub fn new(now_ns: u64) -> Self {
         Self {
             stage: Stage { since_ns: now_ns, finished: 0, width: 1, stalled: false },
@@ -64,10 +63,10 @@ impl Growth {
         }
     }
 
-    /// The most threads useful now, between 1 and `max`. Called while units
-    /// wait. `finished` counts units since the start; `stalled` says whether no
-    /// thread uses the CPU: a rate seen otherwise shows the CPU's limit, not
-    /// what more threads could do.
+    /// The most threads that are useful now, between 1 and `max`. Called while work
+    /// waits. `finished` counts units of work since the start. `stalled` means that no
+    /// thread uses the CPU; a rate without a stall shows the limit of the CPU, not what
+    /// more threads could do.
     pub fn limit(
         &mut self,
         now_ns: u64,
@@ -94,7 +93,7 @@ impl Growth {
         staged.min(held).min(max).max(1)
     }
 
-    /// Neither the time nor the units of a pause belong to the stage.
+    /// A pause and the work finished in it do not belong to the stage.
     fn leave_out_gap(&mut self, now_ns: u64, finished: u64) {
         let gap = now_ns.saturating_sub(self.called_ns);
         if gap > GAP_NS {
@@ -125,7 +124,7 @@ impl Growth {
                 Phase::Free { before: Some((width, rate)) }
             }
             Phase::Trusted { until_ns } if now_ns >= until_ns => Phase::Free { before: None },
-            as_it_is => as_it_is,
+            unchanged => unchanged,
         }
     }
 }
@@ -136,8 +135,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A server whose rate per second is `rate(ms, width)`, with as many
-    /// threads as allowed.
+    /// A simulated server that always uses as many threads as are allowed.
     struct Server {
         growth: Growth,
         ms: u64,
@@ -150,7 +148,8 @@ mod tests {
             Self { growth: Growth::new(0), ms: 0, done: 0.0, width: 1 }
         }
 
-        /// Runs for some ms and answers the widths at the end of each 50 ms.
+        /// Runs for some ms at `rate(width)` units per second; returns the width after
+        /// each 50 ms.
         fn run(&mut self, ms: u64, max: usize, rate: impl Fn(usize) -> f64) -> Vec<usize> {
             let mut seen = vec![];
             for step in 1..=ms / 5 {
@@ -179,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn work_behind_one_lock_is_held_back_and_tried_again() {
+    fn the_width_of_work_behind_one_lock_is_held_and_later_tried_again() {
         let widths = Server::new().run(90_000, 300, |_| 100.0);
         let held = widths.iter().filter(|width| **width <= 16).count();
         assert!(held * 2 > widths.len(), "{widths:?}");
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_requests_of_more_clients_are_held_back_for_a_trial_at_most() {
+    fn slower_requests_of_more_clients_are_limited_for_a_trial_at_most() {
         let mut server = Server::new();
         server.run(5_000, 100, sleeping(0.1));
         let widths = server.run(10_000, 300, sleeping(0.5));
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_not_taken_for_a_low_rate() {
+    fn a_pause_does_not_lower_the_rate() {
         let mut server = Server::new();
         for _ in 0..10 {
             let widths = server.run(1_000, 300, sleeping(0.1));
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_from_before_a_change_of_load_holds_nothing_back() {
+    fn a_rate_without_stalls_does_not_limit_growth() {
         let mut growth = Growth::new(0);
         for ms in 1..=1_000 {
             growth.limit(ms * MS, ms * 60, 1, false, 300);

@@ -1,5 +1,5 @@
-//! The idle timer: some work, such as collecting and trimming, is put off until
-//! the pool has been idle for a while. It costs nothing while it is not set.
+//! The idle timer: garbage collection and trimming can be put off until the pool has
+//! been idle for a while. The timer costs nothing while it is not set.
 
 use std::sync::atomic::{
     AtomicU64,
@@ -13,7 +13,7 @@ use crate::process::events::SupportEvent;
 /// When the pool is next checked for idleness.
 #[derive(Default)]
 pub(crate) struct IdleTimer {
-    /// Idle time that was asked for (ns); 0 while the timer is not set.
+    /// Required idle time (ns); 0 while the timer is not set.
     delay_ns: AtomicU64,
     /// When the pool is checked (ns of the clock).
     due_ns: AtomicU64,
@@ -54,7 +54,7 @@ impl Pool {
             return;
         }
         let delay = self.idle_timer.delay_ns.load(Acquire);
-        // While something runs, the earliest time is that long from now.
+        // While work runs, the pool cannot be idle for that long before then.
         let due = self.idle_since_ns().unwrap_or(now) + delay;
         if now < due {
             return self.idle_timer.due_ns.store(due, Release);

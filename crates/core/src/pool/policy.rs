@@ -1,60 +1,60 @@
-//! How many Ruby threads may be awake: a pure decision on readings.
+//! Decides how many Ruby threads may be awake: a pure function of readings.
 //!
-//! One runnable thread is the normal state. More help only while user code
-//! blocks, and a block shows as a *stall*: units wait, threads hold work, and
-//! none of those threads used the CPU. The `width` is the number of threads
-//! allowed to be awake. Each stall widens it, doubling while stalls follow one
-//! another (a burst of sleeping requests finds its width in milliseconds);
-//! time without a stall narrows it, so that CPU-bound work returns to one.
-//! Throughput is never the signal for growth, only for stopping it (`growth`).
+//! Normally one thread is runnable. More threads help only while user code blocks,
+//! and a block shows as a *stall*: work waits, threads hold work, and none of these
+//! threads used the CPU. The `width` is the number of threads that may be awake. Each
+//! stall increases it, by more with each stall in a row, so that a burst of sleeping
+//! requests finds its width in milliseconds. Time without a stall reduces it, so that
+//! CPU-bound work returns to one thread. Throughput never starts growth; it only
+//! limits it (`growth`).
 
-/// What the decision looks at.
+/// The input of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// Units waiting.
+    /// Units of work that wait.
     pub waiting: usize,
-    /// Some of them wait in the first class: somebody waits for the answer.
+    /// Whether some of them are interactive.
     pub interactive_waiting: bool,
-    /// Time in ns since one more unit was last to be begun beside a hog.
+    /// Time in ns since one more unit of work was last admitted beside a computing thread.
     pub since_admit_ns: u64,
-    /// No thread that holds work used the CPU since the last look.
+    /// No thread that holds work used the CPU since the last observation.
     pub stalled: bool,
-    /// Of late they used it nearly all the time, or were held back by neighbours.
-    /// Only read where nothing is interactive_waiting.
+    /// The CPU was recently in use nearly all the time, by these threads or by other
+    /// processes. False while interactive work waits.
     pub cpu_saturated: bool,
-    /// Looks in a row, this one included, that were stalled.
-    pub stalled_looks: u32,
-    /// Time in ns since the width last narrowed or a stall was seen.
+    /// Stalled observations in a row, including this one.
+    pub stalls_in_row: u32,
+    /// Time in ns since the width was last reduced or a stall was observed.
     pub calm_ns: u64,
-    /// Time in ns since a unit was last taken, or the VM last asked to yield.
+    /// Time in ns since work was last taken or the VM was last asked to yield.
     pub since_take_ns: u64,
-    /// Time in ns for which one and the same thread has been using the CPU.
+    /// Time in ns for which the same thread has been using the CPU.
     pub same_runner_ns: u64,
-    /// Threads that hold work or are on their way to take some.
+    /// Threads that hold work or are about to take some.
     pub awake: usize,
-    /// Of these, the ones woken that have not taken anything yet.
+    /// Those of them that were woken and have not taken work yet.
     pub waking: usize,
-    /// Threads parked.
+    /// Parked threads.
     pub idle: usize,
-    /// Threads asked for but not started yet.
+    /// Threads that were requested but have not started.
     pub spawning: usize,
-    /// Threads allowed to be awake so far.
+    /// Threads that may be awake so far.
     pub width: usize,
-    /// Threads the pool may have: its maximum, or less where more did not help.
+    /// Threads that the pool may have: its maximum, or less when more did not help.
     pub max: usize,
 }
 
 /// Constants of the decision, in ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
-    /// One thread uses the CPU and nothing was taken for this long while units
-    /// wait: ask the VM to yield.
+    /// Time after which the VM is asked to yield when one thread uses the CPU and no
+    /// waiting work was taken.
     pub preempt_ns: u64,
-    /// Time without a stall after which the width narrows.
+    /// Time without a stall after which the width is reduced.
     pub narrow_ns: u64,
 }
 
-/// What to do.
+/// The result of [`decide`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The new width.
@@ -65,15 +65,16 @@ pub struct Decision {
     pub spawn: usize,
     /// Whether to ask the VM to take the GVL from the running thread.
     pub preempt: bool,
-    /// Whether the width narrowed, which restarts `calm_ns`.
+    /// Whether the width was reduced, which restarts `calm_ns`.
     pub narrowed: bool,
-    /// Whether one more unit is to be begun beside a hog, which restarts
-    /// `since_admit_ns`, also where all threads are awake.
+    /// Whether one more unit of work is admitted beside a computing thread, which
+    /// restarts `since_admit_ns` even when no thread is left to wake.
     pub admit_one: bool,
 }
 
-/// What a unit that is not interactive_waiting waits beside a hog, in times of `preempt_ns`; it
-/// doubles with each thread that is awake, this often at most.
+/// How long background work waits beside a computing thread, in multiples of
+/// `preempt_ns`. The time doubles with each thread that is awake, up to
+/// `ADMIT_DOUBLINGS` times.
 const ADMIT_WAIT: u64 = 4;
 const ADMIT_DOUBLINGS: usize = 3;
 
@@ -85,30 +86,31 @@ pub fn decide(now: &Readings, tuning: &Tuning) -> Decision {
     }
     let held_up = now.waking > 0 && now.since_take_ns >= tuning.preempt_ns;
     if now.stalled && !held_up {
-        return widen(now, 1 << now.stalled_looks.saturating_sub(1).min(6));
+        return widen(now, 1 << now.stalls_in_row.saturating_sub(1).min(6));
     }
-    let hogged = now.same_runner_ns >= tuning.preempt_ns && now.since_take_ns >= tuning.preempt_ns;
-    if hogged || now.stalled {
-        // Somebody holds the GVL: a thread of ours at work, or, when a woken
-        // one does not get to take, any other. Those that have begun take turns.
-        let begins = now.waking == 0 && may_begin(now, tuning);
-        let ready = if begins { widen(now, 1) } else { keep };
-        return Decision { preempt: true, admit_one: begins, ..ready };
+    let one_computes =
+        now.same_runner_ns >= tuning.preempt_ns && now.since_take_ns >= tuning.preempt_ns;
+    if one_computes || now.stalled {
+        // Some thread holds the GVL: a pool thread that computes, or, when a woken
+        // thread cannot take work, any other thread. The awake threads take turns.
+        let admit_one = now.waking == 0 && may_admit(now, tuning);
+        let next = if admit_one { widen(now, 1) } else { keep };
+        return Decision { preempt: true, admit_one, ..next };
     }
-    let awaited = !now.interactive_waiting && now.waking + now.spawning > 0;
-    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !awaited {
+    let expected = !now.interactive_waiting && now.waking + now.spawning > 0;
+    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !expected {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, narrowed: true, ..keep };
     }
     keep
 }
 
-/// Whether one more unit is begun beside those that compute.
+/// Whether one more unit of work may begin beside the threads that compute.
 ///
-/// A request is at once, and so is anything that could use what they leave of the
-/// CPU. Else a job or a batch that begins lets none of them end sooner, and holds
-/// memory all the while: the more are awake, the longer the next one waits.
-fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
+/// A request may begin at once, and so may any work while the CPU is not saturated.
+/// Otherwise a new job or batch would delay the others and hold memory meanwhile: the
+/// more threads are awake, the longer the next one waits.
+fn may_admit(now: &Readings, tuning: &Tuning) -> bool {
     if now.interactive_waiting || !now.cpu_saturated {
         return true;
     }
@@ -117,8 +119,8 @@ fn may_begin(now: &Readings, tuning: &Tuning) -> bool {
     now.since_admit_ns >= wait_ns
 }
 
-/// Threads to send away: those that stayed parked for the whole window, down
-/// to the minimum. `idle_low` is the least number parked at any time in it.
+/// How many threads to end: those that were parked for the whole window, down to the
+/// minimum. `idle_low` is the smallest number of parked threads in the window.
 pub fn unneeded(idle_low: usize, alive: usize, min: usize) -> usize {
     idle_low.min(alive.saturating_sub(min))
 }
@@ -165,35 +167,35 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_widens() {
+    fn a_stall_increases_the_width() {
         check(&[
             ("nothing waits", Readings { waiting: 0, stalled: true, ..busy() }, keep(1)),
             ("one thread at work", busy(), keep(1)),
             (
                 "first stall wakes one",
-                Readings { stalled: true, stalled_looks: 1, ..busy() },
+                Readings { stalled: true, stalls_in_row: 1, ..busy() },
                 Decision { width: 2, wake: 1, ..keep(2) },
             ),
             (
                 "stalls in a row double, started where none is parked",
-                Readings { stalled: true, stalled_looks: 4, ..busy() },
+                Readings { stalled: true, stalls_in_row: 4, ..busy() },
                 Decision { width: 9, wake: 4, spawn: 4, ..keep(9) },
             ),
             (
                 "never more than wait",
-                Readings { stalled: true, stalled_looks: 4, waiting: 2, ..busy() },
+                Readings { stalled: true, stalls_in_row: 4, waiting: 2, ..busy() },
                 Decision { width: 3, wake: 2, ..keep(3) },
             ),
             (
                 "never over the maximum",
-                Readings { stalled: true, stalled_looks: 4, max: 3, idle: 0, ..busy() },
+                Readings { stalled: true, stalls_in_row: 4, max: 3, idle: 0, ..busy() },
                 Decision { width: 3, spawn: 2, ..keep(3) },
             ),
             (
                 "threads already asked for count",
                 Readings {
                     stalled: true,
-                    stalled_looks: 1,
+                    stalls_in_row: 1,
                     max: 3,
                     idle: 0,
                     spawning: 2,
@@ -205,15 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hog_is_preempted_and_calm_narrows() {
+    fn a_computing_thread_is_preempted_and_time_without_stalls_reduces_the_width() {
         check(&[
             (
-                "a hog is preempted and someone made ready",
+                "a computing thread is preempted and another one woken",
                 Readings { since_take_ns: 5_000_000, same_runner_ns: 5_000_000, ..busy() },
                 Decision { width: 2, wake: 1, preempt: true, admit_one: true, ..keep(2) },
             ),
             (
-                "a hog with someone ready is only preempted",
+                "it is only preempted when another one is waking",
                 Readings {
                     since_take_ns: 6_000_000,
                     same_runner_ns: 6_000_000,
@@ -224,15 +226,15 @@ mod tests {
                 Decision { preempt: true, ..keep(1) },
             ),
             (
-                "threads that take turns at the CPU are no hogs",
+                "threads that take turns are not preempted",
                 Readings { since_take_ns: 9_000_000, same_runner_ns: 1_000_000, ..busy() },
                 keep(1),
             ),
             (
-                "a woken thread that cannot take is held up by the GVL, not by a stall",
+                "a woken thread that cannot take work waits for the GVL",
                 Readings {
                     stalled: true,
-                    stalled_looks: 9,
+                    stalls_in_row: 9,
                     since_take_ns: 6_000_000,
                     waking: 1,
                     awake: 2,
@@ -255,50 +257,54 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_begun_beside_hogs_ever_later() {
-        let hog = |awake, since_guest_ms: u64| Readings {
+    fn each_further_job_waits_longer_beside_computing_threads() {
+        let computing = |awake, since_admit_ms: u64| Readings {
             since_take_ns: 5_000_000,
             same_runner_ns: 5_000_000,
-            since_admit_ns: since_guest_ms * 1_000_000,
+            since_admit_ns: since_admit_ms * 1_000_000,
             cpu_saturated: true,
             interactive_waiting: false,
             awake,
             width: awake,
             ..busy()
         };
-        let turns = |width| Decision { preempt: true, ..keep(width) };
-        let begins = |width| Decision { wake: 1, admit_one: true, ..turns(width) };
+        let preempts = |width| Decision { preempt: true, ..keep(width) };
+        let admits = |width| Decision { wake: 1, admit_one: true, ..preempts(width) };
         check(&[
-            ("one beside the first", hog(1, 20), begins(2)),
-            ("after some time", hog(1, 19), turns(1)),
-            ("two take turns", hog(2, 39), turns(2)),
-            ("before there are three", hog(2, 40), begins(3)),
-            ("four for longer", hog(4, 159), turns(4)),
-            ("before there are five", hog(4, 160), begins(5)),
-            ("and many no longer than that", hog(20, 160), begins(21)),
+            ("a second job begins", computing(1, 20), admits(2)),
+            ("only after some time", computing(1, 19), preempts(1)),
+            ("a third one waits longer", computing(2, 39), preempts(2)),
+            ("then it begins", computing(2, 40), admits(3)),
+            ("a fifth one waits still longer", computing(4, 159), preempts(4)),
+            ("and begins", computing(4, 160), admits(5)),
+            ("the wait has a maximum", computing(20, 160), admits(21)),
             (
-                "at most all",
-                Readings { max: 20, ..hog(20, 160) },
-                Decision { wake: 0, ..begins(20) },
+                "all threads are awake",
+                Readings { max: 20, ..computing(20, 160) },
+                Decision { wake: 0, ..admits(20) },
             ),
             (
-                "they leave some of the CPU",
-                Readings { cpu_saturated: false, ..hog(4, 0) },
-                begins(5),
+                "the CPU is not saturated",
+                Readings { cpu_saturated: false, ..computing(4, 0) },
+                admits(5),
             ),
             (
-                "a request waits for none",
-                Readings { interactive_waiting: true, ..hog(4, 0) },
-                begins(5),
+                "a request begins at once",
+                Readings { interactive_waiting: true, ..computing(4, 0) },
+                admits(5),
             ),
-            ("one is on its way", Readings { waking: 1, ..hog(4, 160) }, turns(4)),
-            ("one starts", Readings { spawning: 1, ..hog(3, 159) }, turns(3)),
-            ("that never arrives", Readings { spawning: 1, ..hog(3, 160) }, begins(4)),
+            ("a thread is waking", Readings { waking: 1, ..computing(4, 160) }, preempts(4)),
+            ("a thread is starting", Readings { spawning: 1, ..computing(3, 159) }, preempts(3)),
+            (
+                "a starting thread counts as awake",
+                Readings { spawning: 1, ..computing(3, 160) },
+                admits(4),
+            ),
         ]);
     }
 
     #[test]
-    fn calm_does_not_send_away_a_job_that_is_on_its_way() {
+    fn the_width_stays_while_a_thread_is_waking_for_a_job() {
         let calm = Readings {
             interactive_waiting: false,
             awake: 2,
@@ -308,11 +314,11 @@ mod tests {
         };
         let narrowed = Decision { narrowed: true, ..keep(3) };
         check(&[
-            ("nobody is", calm, narrowed),
-            ("woken", Readings { waking: 1, ..calm }, keep(4)),
-            ("started", Readings { spawning: 1, ..calm }, keep(4)),
+            ("no thread is waking", calm, narrowed),
+            ("one was woken", Readings { waking: 1, ..calm }, keep(4)),
+            ("one is starting", Readings { spawning: 1, ..calm }, keep(4)),
             (
-                "requests find others",
+                "a request waits",
                 Readings { interactive_waiting: true, waking: 1, ..calm },
                 narrowed,
             ),
@@ -320,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn only_threads_unused_for_the_window_leave() {
+    fn threads_that_were_parked_for_the_whole_window_are_unneeded() {
         for (idle_low, alive, min, expected) in
             [(0, 8, 1, 0), (3, 8, 1, 3), (8, 8, 1, 7), (2, 2, 5, 0)]
         {
@@ -329,16 +335,16 @@ mod tests {
     }
 
     #[test]
-    fn stays_within_its_bounds_for_all_small_readings() {
+    fn decisions_stay_within_their_bounds() {
         for waiting in 0..4 {
             for awake in 0..5 {
                 for idle in 0..4 {
-                    for looks in 0..9 {
+                    for stalls in 0..9 {
                         for max in 1..6 {
                             let now = Readings {
                                 waiting,
-                                stalled: looks > 0,
-                                stalled_looks: looks,
+                                stalled: stalls > 0,
+                                stalls_in_row: stalls,
                                 awake,
                                 idle,
                                 width: awake.max(1).min(max),

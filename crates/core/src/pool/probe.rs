@@ -1,17 +1,15 @@
 //! Observes a pool thread from outside: its CPU clock and its state in the
 //! kernel.
 //!
-//! A Ruby thread that waits for IO stops its CPU clock. That is how a CRuby
-//! without GVL events (3.1) shows that it blocked; see `policy`.
+//! The CPU clock of a Ruby thread stands still while the thread waits for IO. On
+//! a CRuby without GVL events (3.1) the scheduler sees a block by that.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::clock;
-
-/// What can be read about a thread from outside, without its help.
+/// Reads a thread's CPU clock and state without its help.
 pub struct ThreadProbe {
-    tid: libc::pid_t,
+    tid: i32,
     clock: libc::clockid_t,
     stat: Option<File>,
 }
@@ -19,8 +17,7 @@ pub struct ThreadProbe {
 impl ThreadProbe {
     /// A probe of the calling thread.
     pub fn current() -> Self {
-        // SAFETY: gettid has no preconditions.
-        let tid = unsafe { libc::gettid() };
+        let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let mut clock: libc::clockid_t = 0;
         // SAFETY: the calling thread exists; `clock` is ours.
         unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
@@ -32,25 +29,27 @@ impl ThreadProbe {
         self.tid
     }
 
-    /// CPU time in ns the thread has used, `None` once it is gone.
+    /// CPU time in ns that the thread has used; `None` after its end.
     pub fn cpu_ns(&self) -> Option<u64> {
-        clock::read_ns(self.clock)
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `at` is ours; for a thread that has ended this is an error.
+        let failed = unsafe { libc::clock_gettime(self.clock, &mut at) } != 0;
+        (!failed).then(|| at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64)
     }
 
-    /// Whether the kernel would run the thread: it is on a CPU or waits for
-    /// one. A thread that lost its CPU to a neighbour stands still, too, but
-    /// has not blocked.
+    /// Whether the thread is on a CPU or waits for one. The CPU clock of a thread
+    /// that lost its CPU to another process stands still, but it has not blocked.
     pub fn is_runnable(&self) -> bool {
         let Some(stat) = &self.stat else { return false };
         let mut buf = [0u8; 128];
         let Ok(n) = stat.read_at(&mut buf, 0) else { return false };
-        // "tid (name) S ...": the name may hold anything, so look from its last ')'.
+        // "tid (name) S ...": the name may contain parentheses, so the last one counts.
         let line = &buf[..n];
         let Some(end) = line.iter().rposition(|b| *b == b')') else { return false };
         line.get(end + 2) == Some(&b'R')
     }
 
-    /// The kernel function the thread sleeps in, where the kernel tells it.
+    /// The kernel function in which the thread sleeps, if the kernel shows it.
     pub fn wait_channel(&self) -> Option<String> {
         let text = std::fs::read_to_string(format!("/proc/self/task/{}/wchan", self.tid)).ok()?;
         let text = text.trim();
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_works_advances_and_is_runnable() {
+    fn a_computing_thread_is_runnable_and_its_clock_advances() {
         let probe = ThreadProbe::current();
         let before = probe.cpu_ns().unwrap();
         let mut sum = 0u64;
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_is_seen_standing_still() {
+    fn the_clock_of_a_waiting_thread_stands_still() {
         let (tx, rx) = std::sync::mpsc::channel();
         let (go, wait) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {

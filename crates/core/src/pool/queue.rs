@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bounded_by_count_and_bytes() {
+    fn the_queue_is_bounded_by_count_and_bytes() {
         let mut q = queue(2, 100, 0);
         assert!(push(&mut q, Role::Web, 1, 60, 0));
         assert!(!push(&mut q, Role::Web, 2, 60, 0), "over the bytes");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn releases_by_age_and_keeps_order() {
+    fn work_past_its_age_is_released_and_the_order_is_kept() {
         let mut q = queue(10, 100, 5);
         for (id, at) in [(1, 0), (2, 3), (3, 8)] {
             assert!(push(&mut q, Role::Web, id, 1, at * MS));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_engine_is_drained_and_the_other_keeps_its_own() {
+    fn draining_one_engine_leaves_the_work_of_the_other() {
         let mut q = queue(10, 100, 0);
         (0..3).for_each(|id| assert!(push(&mut q, Role::Jobs, id, 1, 0)));
         assert!(push(&mut q, Role::Web, 10, 1, 0));

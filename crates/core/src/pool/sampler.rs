@@ -1,25 +1,25 @@
-//! Chooses the threads that one look of the scheduler reads: few enough to be
-//! cheap, and always the one that is likely to be running.
+//! Chooses the threads that the scheduler reads in one observation: few enough to be
+//! cheap, and always the one that probably runs.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crate::pool::thread_record::ThreadRecord;
 
-/// Threads in one look.
+/// Threads read in one observation.
 const SAMPLE_MAX: usize = 24;
 
-/// Looks after which each of `threads` was read once. One place of each look
-/// belongs to the last runner.
-pub fn looks_for_all(threads: usize) -> u64 {
+/// Observations after which each of `threads` was read once. Each observation also
+/// reads the last runner.
+pub fn observations_for_all(threads: usize) -> u64 {
     threads.div_ceil(SAMPLE_MAX - 1).max(1) as u64
 }
 
-/// Remembers where the last look ended, and which thread ran.
+/// Remembers where the last observation ended, and which thread ran.
 pub struct ThreadSampler {
-    /// The thread that used the CPU most at the last look.
+    /// The thread that used the CPU most at the last observation.
     pub last_runner: usize,
-    /// Since when it has been the only one to use it, in ns of the clock.
+    /// Since when it alone has used the CPU (ns of the clock).
     pub runner_since_ns: u64,
     next: usize,
 }
@@ -31,9 +31,9 @@ impl Default for ThreadSampler {
 }
 
 impl ThreadSampler {
-    /// Notes which thread used the CPU most since the last look: `most` ns of the
-    /// `used` ns of all together. A runner that the kernel held back for a whole
-    /// look (nothing was used) remains the runner.
+    /// Notes which thread used the CPU most since the last observation: `most` of the
+    /// `used` ns of all threads. When nothing was used (the kernel ran other
+    /// processes), the last runner remains the runner.
     pub fn note(&mut self, runner: usize, most: u64, used: u64, now_ns: u64) {
         if runner != self.last_runner || most * 4 < used * 3 {
             self.runner_since_ns = now_ns;
@@ -41,8 +41,8 @@ impl ThreadSampler {
         self.last_runner = runner;
     }
 
-    /// The thread that ran last, and others that are not parked. When there are
-    /// too many for one look, each look takes the next ones.
+    /// The thread that ran last, and others that are not parked. When there are too
+    /// many for one observation, the next one continues with the rest.
     pub fn pick(&mut self, threads: &[Option<Arc<ThreadRecord>>]) -> Vec<Arc<ThreadRecord>> {
         let last = threads.get(self.last_runner).into_iter().flatten();
         let (front, back) = threads.split_at(self.next.min(threads.len()));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_parked_threads_and_begins_with_the_last_runner() {
+    fn picks_the_last_runner_first_and_no_parked_threads() {
         let all = threads(&[false, true, false, false]);
         let mut sampler = ThreadSampler { last_runner: 3, ..ThreadSampler::default() };
         let seen: Vec<usize> = sampler.pick(&all).iter().map(|e| e.index).collect();
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runner_counts_from_the_first_look_it_had_to_itself() {
+    fn a_runner_counts_from_when_it_alone_used_the_cpu() {
         let mut sampler = ThreadSampler::default();
         for (runner, most, used, now, since) in [
             (1, 9, 9, 10, 10),
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn sees_every_thread_in_turn() {
+    fn picks_every_thread_in_turn() {
         let all = threads(&[false; 100]);
         let mut sampler = ThreadSampler::default();
         let mut seen = std::collections::BTreeSet::new();
-        for _ in 0..looks_for_all(100) {
+        for _ in 0..observations_for_all(100) {
             seen.extend(sampler.pick(&all).iter().map(|e| e.index));
         }
         assert_eq!(seen.len(), 100);

@@ -1,16 +1,18 @@
 //! The scheduler: one Rust thread that watches the pool from outside.
 //!
-//! It sleeps until a push wakes no thread. Then it looks every `stall_ns`
-//! (0.2 ms), less often while threads make quick progress, all threads are awake
-//! or jobs compute, and sleeps again when the queue has been empty for a few
-//! looks. It also preempts threads that keep the CPU, releases work that grew too
-//! old, sends unneeded threads away, answers the supervisor's pings and writes
-//! the reports that Ruby could not.
+//! It sleeps until work is queued and no thread is woken for it. Then it observes
+//! the pool every `stall_ns` (0.2 ms), less often while threads make quick progress,
+//! all threads are awake or jobs compute. After a few observations of an empty queue
+//! it sleeps again. It also preempts threads that keep the CPU, releases work that is
+//! too old, ends unneeded threads, answers the supervisor's pings and writes the
+//! reports that Ruby could not write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::pool::growth::Growth;
 use crate::pool::interval::{interval_factor, INTERVAL_FACTOR_MAX};
@@ -22,37 +24,34 @@ use crate::process::channel::{ChannelMessage, SupervisorChannel};
 use crate::process::events::SupportEvent;
 use crate::{clock, log};
 
-/// Looks at an empty queue before the scheduler sleeps again.
-const EMPTY_LOOKS: u32 = 4;
-/// Threads that use less than this share of one CPU are blocked; from
-/// `CPU_SATURATED` on, nearly all of it is used.
+/// Observations of an empty queue before the scheduler sleeps again.
+const EMPTY_OBSERVATIONS: u32 = 4;
+/// Threads that use less than this share of one CPU together count as blocked.
 const UNUSED: f64 = 0.25;
+/// From this share of one CPU on it counts as saturated.
 const CPU_SATURATED: f64 = 0.875;
-/// A woken thread that has not taken after this long (ns) no longer hides a stall.
+/// Stalls are ignored while a woken thread has not taken work, for this long at most (ns).
 const ARRIVAL_NS: u64 = 1_000_000;
-/// Time without a stall after which the width narrows (ns). A stall after
-/// narrowing doubles it, up to the maximum, so that a steady load keeps the width
-/// it needs. Narrowing without a stall halves it again.
+/// Time without a stall after which the width is reduced (ns). A stall after a
+/// reduction doubles this time, up to the maximum, so that a steady load keeps the
+/// width it needs. A reduction that causes no stall halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
-/// How long the support thread may take to fetch a report before Rust writes it (ns).
+/// Time after which Rust writes a report that the support thread has not fetched (ns).
 pub const UNFETCHED_NS: u64 = 1_000_000_000;
 
-/// The scheduler's counters.
+/// The scheduler's counters, see [`crate::pool::Stats`].
 #[derive(Default)]
-pub struct Counters {
-    /// Looks at the pool.
-    pub looks: AtomicU64,
-    /// Looks that found a stall.
+pub(crate) struct SchedulerCounters {
+    pub observations: AtomicU64,
     pub stalls: AtomicU64,
-    /// Times the VM was asked to yield.
     pub preemptions: AtomicU64,
 }
 
-/// What the scheduler uses beside the pool; all of it is safe without the GVL.
+/// What the scheduler uses besides the pool. All of it is safe without the GVL.
 pub struct SchedulerHooks {
-    /// Asks the VM to take the GVL from the running thread; `None` where the
-    /// VM has no safe way.
+    /// Asks the VM to take the GVL from the running thread; `None` when this Ruby
+    /// has no safe way.
     pub preempt: Option<Box<dyn Fn() + Send>>,
     /// The connection to the supervisor, when there is one.
     pub channel: Option<Arc<SupervisorChannel>>,
@@ -68,14 +67,14 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Starts the thread. It blocks every signal.
+    /// Starts the thread, which blocks every signal.
     ///
     /// # Errors
     /// When the operating system gives no thread.
     pub fn start(pool: &Arc<Pool>, hooks: SchedulerHooks) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let scheduler = SchedulerLoop::new(pool.clone(), hooks, stop.clone());
-        let thread = crate::thread::spawn("chaton-scheduler", move || scheduler.run())?;
+        let thread = crate::thread::spawn("chaton-sched", move || scheduler.run())?;
         let pool = pool.clone();
         Ok(Self { stop, notify: Box::new(move || pool.event_fd.notify()), thread: Some(thread) })
     }
@@ -91,12 +90,12 @@ impl Drop for Scheduler {
     }
 }
 
-/// What one look saw.
+/// What one observation read.
 struct Observation {
     readings: Readings,
     /// Threads that may be using the CPU.
     sample: Vec<Arc<ThreadRecord>>,
-    /// Units of work taken since the last look.
+    /// Units of work taken since the last observation.
     takes: u64,
     /// Units of work finished since the start.
     finished: u64,
@@ -112,13 +111,13 @@ struct SchedulerLoop {
     stop: Arc<AtomicBool>,
     growth: Growth,
     interval_ns: u64,
-    looked_ns: u64,
+    observed_ns: u64,
     taken: u64,
-    empty_looks: u32,
-    stalled_looks: u32,
+    empty_observations: u32,
+    stalls_in_row: u32,
     calm_since_ns: u64,
     narrow_ns: u64,
-    /// The width narrowed and no stall has followed.
+    /// The width was reduced and no stall has followed.
     narrowed: bool,
     preempted_ns: u64,
     admitted_ns: u64,
@@ -138,10 +137,10 @@ impl SchedulerLoop {
             pool,
             hooks,
             stop,
-            looked_ns: now,
+            observed_ns: now,
             taken: 0,
-            empty_looks: 0,
-            stalled_looks: 0,
+            empty_observations: 0,
+            stalls_in_row: 0,
             calm_since_ns: now,
             narrow_ns: NARROW_NS,
             narrowed: false,
@@ -165,7 +164,7 @@ impl SchedulerLoop {
                 self.receive();
             }
             if self.pool.armed.load(Ordering::Acquire) {
-                self.look();
+                self.observe();
             }
             self.keep_time();
         }
@@ -183,20 +182,24 @@ impl SchedulerLoop {
     }
 
     fn sleep(&self, timeout_ns: Option<u64>) -> (bool, bool) {
-        let channel = match (&self.hooks.channel, self.orphan_at_ns) {
-            (Some(channel), None) => channel.fd(),
-            _ => -1,
-        };
-        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [entry(self.pool.event_fd.fd()), entry(channel)];
-        let timeout = timeout_ns.map(|ns| libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        let event_fd = PollFd::new(&self.pool.event_fd, PollFlags::IN);
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
         });
-        let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: two entries and a timeout of ours, alive during the call.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, timeout, std::ptr::null()) };
-        (fds[0].revents != 0, fds[1].revents != 0)
+        // An interrupted wait counts as one that ended early: nothing is ready.
+        match (&self.hooks.channel, self.orphan_at_ns) {
+            (Some(channel), None) => {
+                let mut fds = [event_fd, PollFd::new(&**channel, PollFlags::IN)];
+                let _ = poll(&mut fds, timeout.as_ref());
+                (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
+            }
+            _ => {
+                let mut fds = [event_fd];
+                let _ = poll(&mut fds, timeout.as_ref());
+                (!fds[0].revents().is_empty(), false)
+            }
+        }
     }
 
     fn receive(&mut self) {
@@ -213,7 +216,7 @@ impl SchedulerLoop {
         }
         if received.lost > 0 {
             log::warn(
-                "a message of the supervisor could not be read: the jobs of a worker that died are \
+                "a message from the supervisor could not be read: the jobs of a worker that died are \
                  recovered when its lease ends",
             );
         }
@@ -224,31 +227,31 @@ impl SchedulerLoop {
         }
     }
 
-    fn look(&mut self) {
+    fn observe(&mut self) {
         let now = clock::now_ns();
-        self.pool.counters.looks.fetch_add(1, Relaxed);
-        let elapsed = now.saturating_sub(self.looked_ns);
-        self.looked_ns = now;
+        self.pool.counters.observations.fetch_add(1, Relaxed);
+        let elapsed = now.saturating_sub(self.observed_ns);
+        self.observed_ns = now;
         let Observation { mut readings, sample, takes, finished, oldest_ns, since_wake_ns } =
             self.read(now);
         if readings.waiting == 0 {
-            self.nothing_waits(elapsed);
+            self.observe_empty(elapsed);
             return;
         }
-        self.empty_looks = 0;
-        let none_arrives = readings.waking == 0 || since_wake_ns >= ARRIVAL_NS;
-        // Time is lost only if some work waited all of it.
+        self.empty_observations = 0;
+        let none_on_its_way = readings.waking == 0 || since_wake_ns >= ARRIVAL_NS;
+        // Time was lost only if some work waited during all of it.
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
         let lost = used < UNUSED && elapsed >= self.pool.config.stall_ns / 2;
-        // A thread that lost its CPU to another process has not blocked: it would use it.
+        // A runnable thread has not blocked: it lost its CPU to another process.
         let wanted = (used < if readings.interactive_waiting { UNUSED } else { CPU_SATURATED })
             && sample.iter().any(|thread| thread.probe.is_runnable());
-        readings.stalled = lost && !wanted && none_arrives && waited;
+        readings.stalled = lost && !wanted && none_on_its_way && waited;
         readings.cpu_saturated =
             !readings.interactive_waiting && self.is_cpu_saturated(used, wanted, elapsed);
         self.note_stall(readings.stalled, now);
-        readings.stalled_looks = self.stalled_looks;
+        readings.stalls_in_row = self.stalls_in_row;
         readings.same_runner_ns = now.saturating_sub(self.sampler.runner_since_ns);
         readings.calm_ns = now.saturating_sub(self.calm_since_ns);
         let max = self.pool.config.threads_max;
@@ -262,7 +265,7 @@ impl SchedulerLoop {
             }
         }
         if decision.admit_one && !readings.interactive_waiting {
-            // The width stays for a while: what waits behind this work may be quick.
+            // The width stays for a while: the work that waits next may be quick.
             (self.admitted_ns, self.calm_since_ns) = (now, now);
         }
         self.pool.slot().hogged.store(u32::from(decision.preempt), Relaxed);
@@ -280,7 +283,7 @@ impl SchedulerLoop {
         ));
     }
 
-    /// Readings under one lock, and the threads worth looking at.
+    /// Reads the pool under one lock and picks the threads to examine.
     fn read(&mut self, now: u64) -> Observation {
         let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
@@ -311,18 +314,18 @@ impl SchedulerLoop {
         Observation { readings, sample, takes, finished, oldest_ns, since_wake_ns }
     }
 
-    /// The share of one CPU that the sampled threads used since the last look.
+    /// The share of one CPU that the sampled threads used since the last observation.
     fn cpu_used(&mut self, sample: &[Arc<ThreadRecord>], elapsed_ns: u64) -> f64 {
         let mut used = 0;
         let (mut most, mut runner) = (0, self.sampler.last_runner);
         for thread in sample {
-            let cpu = thread.cpu_since_last_look_ns().min(elapsed_ns);
+            let cpu = thread.cpu_since_last_read_ns().min(elapsed_ns);
             used += cpu;
             if cpu > most {
                 (most, runner) = (cpu, thread.index);
             }
         }
-        self.sampler.note(runner, most, used, self.looked_ns);
+        self.sampler.note(runner, most, used, self.observed_ns);
         used as f64 / elapsed_ns.max(1) as f64
     }
 
@@ -337,14 +340,14 @@ impl SchedulerLoop {
 
     fn note_stall(&mut self, stalled: bool, now: u64) {
         if stalled {
-            self.stalled_looks += 1;
+            self.stalls_in_row += 1;
             self.calm_since_ns = now;
             if std::mem::take(&mut self.narrowed) {
                 self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
             }
             self.pool.counters.stalls.fetch_add(1, Relaxed);
         } else {
-            self.stalled_looks = 0;
+            self.stalls_in_row = 0;
         }
     }
 
@@ -360,26 +363,26 @@ impl SchedulerLoop {
         self.interval_ns = (self.interval_ns * 2).min(self.pool.config.stall_ns * factor_max);
     }
 
-    fn nothing_waits(&mut self, elapsed_ns: u64) {
-        self.stalled_looks = 0;
+    fn observe_empty(&mut self, elapsed_ns: u64) {
+        self.stalls_in_row = 0;
         // Time with nothing to do does not count as time without a stall.
         self.calm_since_ns += elapsed_ns.min(clock::now_ns() - self.calm_since_ns);
-        self.empty_looks += 1;
+        self.empty_observations += 1;
         self.slow_down(INTERVAL_FACTOR_MAX);
-        if self.empty_looks < EMPTY_LOOKS {
+        if self.empty_observations < EMPTY_OBSERVATIONS {
             return;
         }
-        self.empty_looks = 0;
+        self.empty_observations = 0;
         self.interval_ns = self.pool.config.stall_ns;
         self.pool.slot().hogged.store(0, Relaxed);
         self.pool.armed.store(false, Ordering::Release);
-        // A push between the look and the store would wake nobody.
+        // Work queued before the store did not notify the scheduler.
         if !self.pool.state.lock().queue.is_empty() {
             self.pool.armed.store(true, Ordering::Release);
         }
     }
 
-    /// Does what is due by the clock rather than by the queue.
+    /// Does what is due by the clock.
     fn keep_time(&mut self) {
         let now = clock::now_ns();
         self.report_unfetched();
@@ -411,7 +414,7 @@ impl SchedulerLoop {
             let line = match running {
                 Some(r) => format!(
                     "late: {} has been running for {} ms in thread {} (tid {}); no backtrace, because \
-                     the GVL could not be had within 1 s; CPU {} ms, sleeps in {}",
+                     the GVL was not free within 1 s; CPU {} ms, sleeps in {}",
                     r.what,
                     r.age_ms,
                     r.thread,

@@ -1,4 +1,4 @@
-//! The pool as one of its Ruby threads uses it.
+//! A Ruby thread's handle of the pool: takes work and waits for it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,37 +11,36 @@ use crate::pool::thread_record::ThreadRecord;
 use crate::pool::{Pool, PoolState};
 use crate::work::Work;
 
-/// A thread that keeps finding work yields the GVL after this long (ns) to
-/// threads that wait for it in the middle of their work.
+/// A thread that takes work without a pause yields the GVL after this long (ns) to
+/// threads that wait for the GVL in the middle of their work.
 const SLICE_NS: u64 = 2_000_000;
-/// A thread that did not use the CPU for this much of its time slice (ns) has
-/// blocked in it: others had their turn, and another switch would only cost.
+/// A thread that did not use the CPU for this much of its time slice (ns) has blocked
+/// in it. Other threads have run meanwhile, so it need not yield.
 const BLOCKED_NS: u64 = 500_000;
 
 /// When a time slice began, by the monotonic clock and by the thread's CPU clock.
 #[derive(Clone, Copy)]
 struct TimeSlice {
     wall_ns: u64,
-    /// Read when the slice has lasted a while; most end before.
+    /// Read only when the slice has lasted a while.
     cpu_ns: Option<u64>,
 }
 
-/// What [`PoolThread::take`] answers.
+/// The result of [`PoolThread::take`].
 pub enum Take {
     /// Work to run.
     Work(Arc<dyn Work>),
     /// Nothing to do: call [`PoolThread::wait`] without the GVL, then take again.
     Wait,
-    /// Other threads are in the middle of their work and had no turn for a while:
-    /// let the VM switch threads, then take again.
+    /// Other threads are in the middle of their work and have waited for the GVL for a
+    /// while: let the VM switch threads, then take again.
     Yield,
     /// The thread is no longer needed and ends.
     Leave,
 }
 
-/// One thread's own handle of the pool. Not shared: only its thread takes and
-/// waits. Dropping it removes the thread from the pool, also when user code
-/// killed the thread.
+/// Not shared: only its own thread takes and waits. Dropping it removes the thread
+/// from the pool, also when user code killed the thread.
 pub struct PoolThread {
     pool: Arc<Pool>,
     thread: Arc<ThreadRecord>,
@@ -84,7 +83,7 @@ impl PoolThread {
         self.thread.index
     }
 
-    /// The thread as others see it.
+    /// The record of this thread that the pool and the scheduler share.
     pub fn thread(&self) -> &Arc<ThreadRecord> {
         &self.thread
     }
@@ -114,7 +113,7 @@ impl PoolThread {
             }
             _ => None,
         };
-        // Work is left and no thread is on its way: the scheduler has to look.
+        // Work is left and no thread was woken for it: the scheduler must observe.
         let arm = !state.queue.is_empty() && woken.is_none();
         self.pool.publish(&state);
         drop(state);
@@ -139,12 +138,12 @@ impl PoolThread {
         self.slice.set(None);
     }
 
-    /// Counts a thread that was woken or started as arrived.
+    /// Updates the counts for a thread that was woken or started.
     fn arrive(&self, state: &mut PoolState) {
         let index = self.thread.index;
         self.thread.parked.store(false, Relaxed);
         if let Some(at) = state.idle.iter().position(|i| *i == index) {
-            // Nobody woke it: an interrupt ended its wait.
+            // An interrupt, not a wake, ended its wait.
             state.idle.remove(at);
             state.idle_low = state.idle_low.min(state.idle.len());
             state.awake += 1;
@@ -182,7 +181,7 @@ impl PoolThread {
         Take::Wait
     }
 
-    /// Whether this thread has used the CPU for a whole time slice without a break.
+    /// Whether this thread has used the CPU for a whole time slice without blocking.
     fn slice_is_over(&self, now: u64) -> bool {
         let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
         self.slice.set(Some(slice));
@@ -226,7 +225,7 @@ impl Drop for PoolThread {
             state.running -= 1;
         }
         self.leave_pool(&mut state);
-        // A wake that this thread has not acted on goes to another one.
+        // If this thread was woken for work, another one is woken in its place.
         let wanted = !state.queue.is_empty() && state.awake < state.width;
         let woken = if wanted { state.wake_one() } else { None };
         let replace = !state.closing
@@ -270,7 +269,7 @@ mod tests {
         pool
     }
 
-    fn watch(pool: &Arc<Pool>) -> Scheduler {
+    fn start_scheduler(pool: &Arc<Pool>) -> Scheduler {
         let hooks =
             SchedulerHooks { preempt: None, channel: None, orphan_exit: Duration::from_secs(1) };
         Scheduler::start(pool, hooks).unwrap()
@@ -279,23 +278,23 @@ mod tests {
     #[test]
     fn another_thread_is_started_when_the_one_woken_for_a_batch_blocks() {
         let pool = pool(4);
-        let scheduler = watch(&pool);
+        let scheduler = start_scheduler(&pool);
         let thread = pool.enter();
         assert!(matches!(thread.take(), Take::Wait));
         for id in 0..3 {
             assert!(pool.enqueue(request(id)).is_ok());
         }
-        pool.nudge();
+        pool.wake_thread();
         thread.wait();
         assert!(matches!(thread.take(), Take::Work(work) if work.id() == 0));
-        // This thread blocks, as in user code; the scheduler asks for another.
+        // This thread blocks as user code would; the scheduler requests another one.
         assert!(pool.events().wait());
         assert!(matches!(pool.events().poll(), Some(SupportEvent::Spawn(_))));
         drop(scheduler);
     }
 
-    /// Takes work with `between` before each take while another thread is in the
-    /// middle of its own; answers whether one of the takes was a yield.
+    /// Takes work and calls `between` after each take, while another thread is in the
+    /// middle of its work; returns whether one of the takes was a yield.
     fn yields_among(takes: usize, between: impl Fn(&PoolThread)) -> bool {
         let pool = pool(2);
         let (other, thread) = (pool.enter(), pool.enter());
@@ -328,23 +327,27 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_leaves_while_parked_or_woken_leaves_no_trace() {
+    fn a_thread_may_leave_while_it_is_parked_or_woken() {
         let pool = pool(4);
         let (first, second) = (pool.enter(), pool.enter());
         assert!(matches!(first.take(), Take::Wait));
         assert!(matches!(second.take(), Take::Wait));
         drop(first);
         pool.enqueue(request(1)).ok().unwrap();
-        pool.nudge();
+        pool.wake_thread();
         drop(second);
         assert_eq!(pool.stats().threads, 0);
-        assert_eq!(pool.events().poll(), Some(SupportEvent::Spawn(1)), "down to the minimum");
+        assert_eq!(
+            pool.events().poll(),
+            Some(SupportEvent::Spawn(1)),
+            "a thread is requested to keep the minimum"
+        );
         let third = pool.enter();
         assert!(matches!(third.take(), Take::Work(work) if work.id() == 1));
     }
 
     #[test]
-    fn shrinking_survives_threads_killed_while_parked() {
+    fn threads_may_be_killed_while_parked_and_the_pool_still_shrinks() {
         let pool = pool(8);
         let mut threads: Vec<_> = (0..6).map(|_| pool.enter()).collect();
         assert!(threads.iter().all(|thread| matches!(thread.take(), Take::Wait)));

@@ -12,18 +12,18 @@ use crate::work::Work;
 
 /// One thread. Shared by the thread itself, the pool and the scheduler.
 pub struct ThreadRecord {
-    /// Place in the pool's list, and the thread's name in logs.
+    /// Index in the pool's list, also the thread's name in logs.
     pub index: usize,
     /// Reads the thread from outside.
     pub probe: ThreadProbe,
-    /// Ends the thread's wait. A wake given before the wait is kept.
+    /// Ends the thread's wait. A wake before the wait is kept.
     pub unparker: Unparker,
-    /// What it runs now, and since when (ns of the clock).
+    /// The work it runs now, and since when (ns of the clock).
     pub current: Mutex<Option<(Arc<dyn Work>, u64)>>,
     /// Whether it waits for work.
     pub parked: AtomicBool,
-    /// CPU clock in ns at the scheduler's last look.
-    pub cpu_seen_ns: AtomicU64,
+    /// CPU clock in ns when the scheduler last read it.
+    pub cpu_read_ns: AtomicU64,
 }
 
 impl ThreadRecord {
@@ -35,17 +35,17 @@ impl ThreadRecord {
             unparker,
             current: Mutex::new(None),
             parked: AtomicBool::new(false),
-            cpu_seen_ns: AtomicU64::new(0),
+            cpu_read_ns: AtomicU64::new(0),
         }
     }
 
     /// CPU time in ns used since the last call.
-    pub fn cpu_since_last_look_ns(&self) -> u64 {
+    pub fn cpu_since_last_read_ns(&self) -> u64 {
         let Some(now) = self.probe.cpu_ns() else { return 0 };
-        now.saturating_sub(self.cpu_seen_ns.swap(now, Relaxed))
+        now.saturating_sub(self.cpu_read_ns.swap(now, Relaxed))
     }
 
-    /// What the thread runs; `None` while it runs nothing.
+    /// The work that the thread runs; `None` while it runs nothing.
     pub fn running(&self, now_ns: u64) -> Option<Running> {
         let current = self.current.lock();
         let (work, since_ns) = current.as_ref()?;
@@ -69,7 +69,7 @@ pub struct Running {
     pub role: &'static str,
     /// Its number, unique within its engine.
     pub id: u64,
-    /// One line that a person recognises, such as `GET /orders`.
+    /// A short description for people, such as `GET /orders`.
     pub what: String,
     /// How long it has been running, in ms.
     pub age_ms: u64,
@@ -77,8 +77,8 @@ pub struct Running {
     pub thread: usize,
     /// The kernel's id of the thread.
     pub tid: i32,
-    /// CPU time in ms the thread has used in its life.
+    /// CPU time in ms that the thread has used since it started.
     pub cpu_ms: u64,
-    /// The kernel function in which it sleeps, where the kernel tells.
+    /// The kernel function in which it sleeps, if the kernel shows it.
     pub wait_channel: Option<String>,
 }

@@ -1,33 +1,36 @@
-//! The worker's end of the line to its supervisor.
+//! The worker's end of the socket to its supervisor.
 //!
-//! The supervisor sends `p`; Rust answers `r` at once, and the guardian, when
-//! it has the GVL, answers `g` ([`SupervisorChannel::pong`]). `R`, a text and a newline say
-//! that a sibling died, and which jobs it ran. The end of the line means that the supervisor is gone.
+//! The supervisor sends `p` as a ping. Rust answers `r` at once; the support
+//! thread answers `g` when it has the GVL ([`SupervisorChannel::pong`]). `R`, a
+//! text and a newline report the jobs of a sibling that died; `O`, a text and a
+//! newline are a command. The end of the stream means that the supervisor is gone.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 
-/// Longest text of a line; a longer one is left out and counted.
+/// Longest text of a line in bytes; a longer line is dropped and counted.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A whole line of the supervisor.
+/// A line from the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelMessage {
     /// `R`: a sibling died.
     Recover(String),
-    /// `O`: something this worker shall do.
+    /// `O`: a command for this worker.
     Order(String),
 }
 
-/// What was read from the line.
+/// The result of one read from the socket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// At least one ping.
     pub ping: bool,
     /// Whole lines, in order.
     pub lines: Vec<ChannelMessage>,
-    /// Lines that were too long or no UTF-8, and are lost.
+    /// Lines that were dropped because they were too long or no UTF-8.
     pub lost: usize,
     /// The supervisor is gone.
     pub end: bool,
@@ -42,54 +45,49 @@ pub struct SupervisorChannel {
 impl SupervisorChannel {
     /// Takes over the descriptor and makes it non-blocking.
     pub fn new(fd: OwnedFd) -> Self {
-        // SAFETY: flags of a descriptor that we own.
-        unsafe {
-            let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
-            libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
-        }
+        let _ = rustix::io::ioctl_fionbio(&fd, true);
         Self { fd, reader: Mutex::default() }
     }
 
-    /// The descriptor to wait on.
-    pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
-    /// Reads what came and answers a ping with Rust's sign of life.
+    /// Reads what has arrived and answers a ping for Rust.
     pub fn receive(&self) -> Received {
         let mut buf = [0u8; 4096];
-        // SAFETY: reads into our buffer.
-        let n = unsafe { libc::read(self.fd(), buf.as_mut_ptr().cast(), buf.len()) };
-        if n < 0 {
-            let again = std::io::Error::last_os_error().kind();
-            let nothing = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::Interrupted];
-            return Received { end: !nothing.contains(&again), ..Received::default() };
-        }
+        let n = match rustix::io::read(&self.fd, &mut buf) {
+            Ok(n) => n,
+            Err(Errno::AGAIN | Errno::INTR) => return Received::default(),
+            Err(_) => 0,
+        };
         let mut received = Received { end: n == 0, ..Received::default() };
-        self.reader.lock().take(&buf[..n as usize], &mut received);
+        self.reader.lock().take(&buf[..n], &mut received);
         if received.ping {
             self.send(b'r');
         }
         received
     }
 
-    /// Ruby's sign of life.
+    /// Answers a ping for Ruby.
     pub fn pong(&self) {
         self.send(b'g');
     }
 
     fn send(&self, byte: u8) {
-        // SAFETY: one byte of ours; MSG_NOSIGNAL keeps a closed line from killing us.
-        unsafe { libc::send(self.fd(), (&raw const byte).cast(), 1, libc::MSG_NOSIGNAL) };
+        // NOSIGNAL: no SIGPIPE when the supervisor is gone.
+        let _ = rustix::net::send(&self.fd, &[byte], SendFlags::NOSIGNAL);
     }
 }
 
-/// Takes pings and lines apart, whatever pieces they arrive in.
+impl AsFd for SupervisorChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Separates pings and lines, which may arrive in pieces.
 #[derive(Default)]
 struct Reader {
-    /// The text so far, while inside a line, and the letter that began it.
+    /// Inside a line: the letter that began it and the text so far.
     line: Option<(u8, Vec<u8>)>,
-    /// The line is longer than it may be: its rest is left out.
+    /// The line is longer than allowed: its rest is dropped.
     over: bool,
 }
 
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_pings_and_sees_the_end() {
+    fn pings_are_answered_and_the_end_is_noticed() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let channel = SupervisorChannel::new(ours.into());
         assert_eq!(channel.receive(), Received::default());
@@ -156,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_arrive_whole_whatever_pieces_they_come_in() {
+    fn a_line_may_arrive_in_pieces() {
         let (mut theirs, ours) = UnixStream::pair().unwrap();
         let channel = SupervisorChannel::new(ours.into());
         theirs.write_all(b"R{\"identity\":\"p").unwrap();
         assert_eq!(
             channel.receive(),
             Received::default(),
-            "the p is a letter of the line, no ping"
+            "the p belongs to the line and is no ping"
         );
         theirs.write_all(b"\"}\npRb\nR").unwrap();
         let received = channel.receive();
@@ -174,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_or_no_text_is_lost_and_the_next_is_heard() {
+    fn a_line_that_is_too_long_or_no_text_is_dropped_and_the_next_is_read() {
         let mut reader = Reader::default();
         let mut received = Received::default();
         let long = vec![b'x'; LINE_BYTES_MAX];
@@ -189,6 +187,6 @@ mod tests {
         reader.take(&long, &mut received);
         reader.take(b"\n", &mut received);
         let longest = ChannelMessage::Recover("x".repeat(LINE_BYTES_MAX));
-        assert_eq!(received.lines, [longest], "the bound itself is allowed");
+        assert_eq!(received.lines, [longest], "a line of exactly the longest length is accepted");
     }
 }

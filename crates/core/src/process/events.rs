@@ -1,5 +1,5 @@
-//! Events for the support thread, a Ruby thread outside the pool: one bounded
-//! list through which Rust asks Ruby for everything that is no unit of work.
+//! Events for the support thread, a Ruby thread outside the pool: a bounded list
+//! of what Rust asks of Ruby besides running work.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock;
 use crate::work::Role;
 
-/// Events kept at most; past it the oldest report is dropped and counted.
+/// Events kept at most; when the list is full, the oldest late report is dropped.
 const EVENTS_MAX: usize = 256;
 
 /// One message to the support thread.
@@ -23,17 +23,17 @@ pub enum SupportEvent {
     Ping,
     /// The supervisor is gone.
     Orphan,
-    /// A sibling died: the supervisor's JSON that names what it ran.
+    /// A sibling died: the supervisor's JSON with the jobs it ran.
     Recover(String),
-    /// A signal was left for this process in the store: its name.
+    /// The store holds a signal for this process: its name.
     Signal(String),
-    /// A command of the supervisor: JSON.
+    /// A command from the supervisor: JSON.
     Order(String),
-    /// Collections have taken place whose summaries can be fetched.
+    /// Summaries of garbage collections can be fetched.
     Collections,
-    /// Ruby wants a full collection, and no pool thread comes to do it.
+    /// Ruby wants a full garbage collection, and no pool thread is free to run it.
     FullWanted,
-    /// The time of [`crate::pool::Pool::set_idle_timer`] has passed without work.
+    /// The pool was idle for the time set by [`crate::pool::Pool::set_idle_timer`].
     Idle,
     /// The worker stops: the support thread ends.
     Stop,
@@ -48,9 +48,9 @@ pub struct SupportEvents {
 }
 
 impl SupportEvents {
-    /// Adds an event, unless an equal one waits; spawns are added up. In a full
-    /// list the oldest late report makes room; without one, a signal or an order
-    /// is dropped.
+    /// Adds an event unless an equal one waits; the counts of spawns are added up.
+    /// In a full list it replaces the oldest late report. Without a late report, a
+    /// signal or an order is dropped and any other event exceeds the limit.
     pub fn post(&self, event: SupportEvent) {
         let mut events = self.events.lock();
         match &event {
@@ -90,8 +90,8 @@ impl SupportEvents {
 
     /// Blocks until an event waits (true) or [`SupportEvents::interrupt`] is called
     /// (false). The caller has released the GVL and takes the event with
-    /// [`SupportEvents::poll`] once it has it back: until then
-    /// [`SupportEvents::take_unfetched`] finds a report that Ruby could not fetch.
+    /// [`SupportEvents::poll`] once it holds the GVL again. Until then
+    /// [`SupportEvents::take_unfetched`] can take out a late report.
     pub fn wait(&self) -> bool {
         let mut events = self.events.lock();
         loop {
@@ -117,8 +117,8 @@ impl SupportEvents {
         self.posted.notify_all();
     }
 
-    /// Takes out the late reports that Ruby did not fetch within `limit_ns`,
-    /// because it could not get the GVL. Answers role and number of their work.
+    /// Takes out the late reports that Ruby did not fetch within `limit_ns`
+    /// because it could not get the GVL. Returns role and number of their work.
     pub fn take_unfetched(&self, limit_ns: u64) -> Vec<(Role, u64)> {
         let now = clock::now_ns();
         let mut unfetched = vec![];
@@ -132,7 +132,7 @@ impl SupportEvents {
         unfetched
     }
 
-    /// When the first report becomes unfetched, in ns of the clock.
+    /// When the first late report counts as unfetched (ns of the clock).
     pub fn next_unfetched_ns(&self, limit_ns: u64) -> Option<u64> {
         self.events.lock().iter().find_map(|event| match event {
             SupportEvent::Late(_, _, at) => Some(at + limit_ns),
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn joins_what_can_be_joined() {
+    fn spawns_are_added_up_and_equal_events_are_kept_once() {
         let events = SupportEvents::default();
         for event in
             [SupportEvent::Spawn(1), SupportEvent::Ping, SupportEvent::Spawn(2), SupportEvent::Ping]
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn keeps_an_interrupt_for_the_next_wait() {
+    fn an_interrupt_is_kept_for_the_next_wait() {
         let events = SupportEvents::default();
         events.interrupt();
         assert!(!events.wait());
     }
 
     #[test]
-    fn a_report_stays_unfetched_until_it_is_polled() {
+    fn a_report_that_was_not_polled_can_be_taken_out() {
         let events = SupportEvents::default();
         events.post(SupportEvent::Late(Role::Web, 7, 0));
         assert!(events.wait());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn is_bounded_and_keeps_what_matters() {
+    fn a_full_list_drops_late_reports_first() {
         let events = SupportEvents::default();
         events.post(SupportEvent::Orphan);
         for id in 0..1_000 {
@@ -197,7 +197,7 @@ mod tests {
         events.post(SupportEvent::Recover("last".into()));
         events.post(SupportEvent::Recover("last".into()));
         let events: Vec<_> = std::iter::from_fn(|| events.poll()).collect();
-        assert_eq!(events.len(), EVENTS_MAX + 1, "the same line twice is one");
+        assert_eq!(events.len(), EVENTS_MAX + 1, "the same line twice counts once");
         assert_eq!(events.last(), Some(&SupportEvent::Recover("last".into())));
     }
 }

@@ -1,34 +1,35 @@
-//! The scoreboard: one shared mapping, made before the fork, in which every worker
-//! publishes how loaded it is. Siblings read it to decide who accepts a
-//! connection, the supervisor to answer `status`.
+//! The scoreboard: shared memory, made before the fork, in which every worker
+//! publishes its load. Sibling workers read it to decide which of them accepts a
+//! connection; the supervisor reads it to answer `status`.
 //!
-//! All fields are relaxed atomics: each is a gauge of its own, nothing is
-//! ordered by them, and a torn *set* of gauges only makes one decision stale.
+//! All fields are relaxed atomics. Each is a gauge of its own; a reader that sees
+//! some old and some new gauges only makes one decision on stale data.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What one worker publishes. Padded so that two workers never share a line.
+use crate::shared_mapping::SharedMapping;
+
+/// The gauges of one worker. Padded so that two workers never share a cache line.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WorkerGauges {
-    /// Process id of the worker, 0 when the place is free.
+    /// Process id of the worker, 0 when the slot is free.
     pub pid: AtomicU32,
     /// Open client connections.
     pub connections: AtomicU32,
-    /// Units waiting in the first class of the queue.
+    /// Interactive units of work in the queue.
     pub queued: AtomicU32,
-    /// Units being run by Ruby threads.
+    /// Units of work that Ruby threads are running.
     pub running: AtomicU32,
     /// Ruby threads in the pool.
     pub threads: AtomicU32,
-    /// Age in ms of the oldest waiting unit, as last seen.
+    /// Age in ms of the oldest waiting unit of work, at the last observation.
     pub queue_age_ms: AtomicU32,
-    /// 1 while units wait and none was taken for the preemption interval.
+    /// 1 while one thread keeps the CPU, so that waiting work is not taken.
     pub hogged: AtomicU32,
-    /// When a Ruby thread last took a unit, in ms of the monotonic clock.
+    /// When a Ruby thread last took work, in ms of the monotonic clock.
     pub taken_at_ms: AtomicU64,
     /// 1 while the worker accepts connections.
     pub accepting: AtomicU32,
@@ -36,13 +37,13 @@ pub struct WorkerGauges {
     pub requests_total: AtomicU64,
     /// Requests answered 503 because the queue was full or too old.
     pub shed_total: AtomicU64,
-    /// Units finished by Ruby since the worker started.
+    /// Units of work finished since the worker started.
     pub finished_total: AtomicU64,
-    /// What the collector did, and what the heap holds.
+    /// Garbage collections and the heap.
     pub heap: HeapGauges,
 }
 
-/// A worker's heap and allocator, as last seen.
+/// A worker's garbage collections, heap and allocator.
 #[derive(Default)]
 pub struct HeapGauges {
     /// Minor collections.
@@ -61,18 +62,18 @@ pub struct HeapGauges {
     pub old_objects: AtomicU64,
     /// Pages of the heap.
     pub heap_pages: AtomicU64,
-    /// Bytes the program has allocated and not freed, of the allocator.
+    /// Bytes that the program has allocated and not freed.
     pub allocated_bytes: AtomicU64,
     /// Bytes in pages with at least one allocation.
     pub active_bytes: AtomicU64,
-    /// Bytes of physical memory that the allocator holds.
+    /// Bytes of physical memory held by the allocator.
     pub resident_bytes: AtomicU64,
-    /// Bytes of address space that it has given back and kept.
+    /// Bytes whose memory was given back but whose addresses are kept.
     pub retained_bytes: AtomicU64,
 }
 
 impl HeapGauges {
-    /// Every gauge with the name that Ruby and `status` know it by.
+    /// Every gauge with its name in Ruby and in `status`.
     pub fn gauges(&self) -> [(&'static str, &AtomicU64); 12] {
         [
             ("gc_minor_total", &self.minor_total),
@@ -92,15 +93,15 @@ impl HeapGauges {
 }
 
 impl WorkerGauges {
-    /// Whether a unit has been running for `after_ms` without another being
-    /// taken: a new connection would wait behind it. `now_ms` is the monotonic
-    /// clock ([`crate::clock::now_ns`] in ms).
+    /// Whether work has been running for `after_ms` without other work being taken:
+    /// a new connection would wait behind it. `now_ms` is the monotonic clock
+    /// ([`crate::clock::now_ns`] in ms).
     pub fn is_hogged(&self, now_ms: u64, after_ms: u64) -> bool {
         self.running.load(Relaxed) > 0
             && now_ms.saturating_sub(self.taken_at_ms.load(Relaxed)) >= after_ms
     }
 
-    /// Frees the place for the next worker: every gauge back to 0.
+    /// Sets every gauge to 0 and so frees the slot for the next worker.
     pub fn clear(&self) {
         for gauge in [
             &self.pid,
@@ -125,21 +126,14 @@ impl WorkerGauges {
     }
 }
 
-/// The shared mapping with one [`WorkerGauges`] per worker.
+/// One [`WorkerGauges`] per worker in shared memory.
 ///
 /// It outlives `fork`: parent and children see the same memory. A process that
-/// was started anew (a mold) maps it by its inherited descriptor. Dropping the
-/// handle unmaps it in this process only.
+/// was executed anew maps it by its inherited descriptor.
 pub struct Scoreboard {
-    slots: NonNull<WorkerGauges>,
-    len: usize,
+    mapping: SharedMapping,
     fd: OwnedFd,
 }
-
-// SAFETY: the mapping is valid until drop and holds atomics only.
-unsafe impl Send for Scoreboard {}
-// SAFETY: as above; every access goes through atomics.
-unsafe impl Sync for Scoreboard {}
 
 impl Scoreboard {
     /// Maps a scoreboard of `len` slots, all zero. Call before the fork.
@@ -147,20 +141,9 @@ impl Scoreboard {
     /// # Errors
     /// The operating system's error when the mapping is refused.
     pub fn new(len: usize) -> io::Result<Self> {
-        let len = len.max(1);
-        // SAFETY: a literal name with its NUL; the flag keeps it from other programs.
-        let raw = unsafe { libc::memfd_create(c"chaton-scoreboard".as_ptr(), libc::MFD_CLOEXEC) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, owned by nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
-        let bytes = (len * std::mem::size_of::<WorkerGauges>()) as libc::off_t;
-        // SAFETY: a descriptor of ours.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Self::map(fd, len)
+        let (mapping, fd) =
+            SharedMapping::create(c"chaton-scoreboard", len.max(1) * size_of::<WorkerGauges>())?;
+        Ok(Self { mapping, fd })
     }
 
     /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
@@ -168,42 +151,12 @@ impl Scoreboard {
     /// # Errors
     /// `InvalidInput` when it is no scoreboard, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
-        // SAFETY: duplicates; a bad descriptor is an error, not harm.
-        let raw = unsafe { libc::fcntl(inherited, libc::F_DUPFD_CLOEXEC, 0) };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: just made, owned by nobody else.
-        let file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(raw) });
-        let bytes = file.metadata()?.len() as usize;
-        let size = std::mem::size_of::<WorkerGauges>();
-        if bytes == 0 || !bytes.is_multiple_of(size) {
-            let message = format!("descriptor {inherited} is no scoreboard: {bytes} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        Self::map(file.into(), bytes / size)
+        let (mapping, fd) =
+            SharedMapping::open(inherited, size_of::<WorkerGauges>(), "scoreboard")?;
+        Ok(Self { mapping, fd })
     }
 
-    fn map(fd: OwnedFd, len: usize) -> io::Result<Self> {
-        // SAFETY: the file behind `fd` has this size and is never truncated.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len * std::mem::size_of::<WorkerGauges>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let slots = NonNull::new(at.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { slots, len, fd })
-    }
-
-    /// The descriptor by which a process started anew maps the same scoreboard.
+    /// The descriptor by which a process that is executed anew maps the same scoreboard.
     pub fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
@@ -211,7 +164,7 @@ impl Scoreboard {
     /// Number of slots.
     #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
     pub fn len(&self) -> usize {
-        self.len
+        self.mapping.bytes() / size_of::<WorkerGauges>()
     }
 
     /// The slot of worker `index`.
@@ -219,29 +172,17 @@ impl Scoreboard {
     /// # Panics
     /// When `index` is not below [`Scoreboard::len`].
     pub fn slot(&self, index: usize) -> &WorkerGauges {
-        assert!(index < self.len, "scoreboard has {} slots, asked for {index}", self.len);
-        // SAFETY: in bounds, mapped until drop, all-zero bytes are valid atomics.
-        unsafe { self.slots.add(index).as_ref() }
+        assert!(index < self.len(), "scoreboard has {} slots, asked for {index}", self.len());
+        // SAFETY: in bounds, aligned, mapped until drop; zeros are valid atomics.
+        unsafe { self.mapping.start().cast::<WorkerGauges>().add(index).as_ref() }
     }
 
     /// The slots of the other workers that are alive.
     pub fn siblings(&self, index: usize) -> impl Iterator<Item = &WorkerGauges> {
-        (0..self.len)
+        (0..self.len())
             .filter(move |i| *i != index)
             .map(|i| self.slot(i))
             .filter(|slot| slot.pid.load(Relaxed) != 0)
-    }
-}
-
-impl Drop for Scoreboard {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this size; no reference outlives `self`.
-        unsafe {
-            libc::munmap(
-                self.slots.as_ptr().cast(),
-                self.len * std::mem::size_of::<WorkerGauges>(),
-            );
-        }
     }
 }
 
@@ -267,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_descriptor_shows_the_same_board() {
+    fn an_inherited_descriptor_maps_the_same_scoreboard() {
         let scoreboard = Scoreboard::new(3).unwrap();
         let again = Scoreboard::open(scoreboard.fd()).unwrap();
         assert_eq!(again.len(), 3);
@@ -276,27 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_board_is_refused() {
-        let file = tempfile_of(5);
-        assert_eq!(
-            Scoreboard::open(file.as_raw_fd()).err().unwrap().kind(),
-            io::ErrorKind::InvalidInput
-        );
+    fn a_file_of_another_size_is_refused() {
+        let (_, file) = SharedMapping::create(c"no-scoreboard", 5).unwrap();
+        let error = Scoreboard::open(file.as_raw_fd()).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         assert!(Scoreboard::open(-1).is_err());
     }
 
-    fn tempfile_of(bytes: i64) -> OwnedFd {
-        // SAFETY: a literal name; the result is checked and owned here.
-        unsafe {
-            let raw = libc::memfd_create(c"no-scoreboard".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(raw >= 0);
-            assert_eq!(libc::ftruncate(raw, bytes), 0);
-            OwnedFd::from_raw_fd(raw)
-        }
-    }
-
     #[test]
-    fn siblings_are_the_living_others() {
+    fn siblings_are_the_other_live_workers() {
         let scoreboard = Scoreboard::new(3).unwrap();
         scoreboard.slot(0).pid.store(10, Relaxed);
         scoreboard.slot(2).pid.store(12, Relaxed);
