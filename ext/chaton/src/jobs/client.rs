@@ -390,7 +390,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("list", method!(RbJobsClient::list, 3))?;
     class.define_method("find", method!(RbJobsClient::find, 1))?;
     class.define_method("remove", method!(RbJobsClient::remove, 2))?;
-    class.define_method("requeue", method!(RbJobsClient::requeue, 2))?;
+    class.define_method("requeue", method!(RbJobsClient::enqueue_entry, 2))?;
     class.define_method("kill", method!(RbJobsClient::kill, 2))?;
     class.define_method("clear", method!(RbJobsClient::clear, 2))?;
     class.define_method("pause", method!(RbJobsClient::pause, 2))?;

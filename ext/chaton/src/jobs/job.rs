@@ -205,7 +205,7 @@ impl RbJob {
         self.end(Outcome::Reschedule { at: time(at)? })
     }
 
-    fn enqueue_entry(&self) -> Result<(), Error> {
+    fn requeue(&self) -> Result<(), Error> {
         self.end(Outcome::requeue())
     }
 }
