@@ -4,6 +4,7 @@ require_relative "native"
 require_relative "pool"
 require_relative "support_thread"
 require_relative "active_record_pool"
+require_relative "config/engine_document"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
 require_relative "service/process_context"
@@ -16,8 +17,6 @@ module Chaton
   # Everything one worker process runs: the pool, the support thread, and an engine for each of its roles.
   # It is started only after the fork, because it starts threads, in Rust and in Ruby.
   class Service
-    # A worker without a supervisor ends by force this time after its graceful stop should have ended.
-    ORPHAN_GRACE_S = 5.0
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
 
@@ -48,7 +47,7 @@ module Chaton
     # @return [self]
     def start
       @plan = @plan.with(threads_max: threads_max)
-      @native_pool = Native::Pool.new(pool_settings, @context.scoreboard, @context.channel&.fileno)
+      @native_pool = Native::Pool.new(document.to_json, @context.scoreboard, @context.channel&.fileno)
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)
       @roles = roles
@@ -176,12 +175,7 @@ module Chaton
       max
     end
 
-    def pool_settings
-      plan = @plan
-      { threads_min: plan.threads_min, threads_max: plan.threads_max, slot: @context.slot,
-        stall_ms: plan.stall_ms.to_f, preempt_ms: plan.preempt_ms.to_f, thread_idle_s: plan.thread_idle_s.to_f,
-        orphan_exit_s: plan.shutdown_timeout_s + ORPHAN_GRACE_S }
-    end
+    def document = Config::EngineDocument.new(@plan, roles: @context.roles & [:web], slot: @context.slot)
 
     def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end

@@ -68,7 +68,7 @@ module JobsEngineCase
 
   def setup
     @table = Chaton::Native::InFlightTable.new(2, 4)
-    @native_pool = Chaton::Native::Pool.new(POOL, Chaton::Native::Scoreboard.new(1), nil)
+    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
     @pool_thread = @native_pool.enter
   end
 

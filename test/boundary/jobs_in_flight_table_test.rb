@@ -55,7 +55,8 @@ class JobsInFlightTableTest < Minitest::Test
   private
 
   def run_two_and_end_one(table)
-    native_pool = Chaton::Native::Pool.new(JobsEngineCase::POOL, Chaton::Native::Scoreboard.new(1), nil)
+    document = JSON.generate({ pool: JobsEngineCase::POOL })
+    native_pool = Chaton::Native::Pool.new(document, Chaton::Native::Scoreboard.new(1), nil)
     threads = Array.new(2) { native_pool.enter }
     settings = { **store_settings, **JobsEngineCase::ENGINE }
     engine = Chaton::Native::Jobs.start(native_pool, table, settings)

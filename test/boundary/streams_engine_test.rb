@@ -13,7 +13,7 @@ class StreamsEngineTest < Minitest::Test
 
   def setup
     @dir = Dir.mktmpdir("chaton-streams")
-    @native_pool = Chaton::Native::Pool.new(POOL, Chaton::Native::Scoreboard.new(1), nil)
+    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
     @pool_thread = @native_pool.enter
   end
 

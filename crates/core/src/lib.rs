@@ -8,7 +8,8 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use chaton_core::pool::{queue::QueueLimits, thread::Take, Pool, PoolConfig};
+//! use std::time::Duration;
+//! use chaton_core::pool::{queue::QueueLimits, thread::Take, Pool, PoolSettings};
 //! use chaton_core::process::scoreboard::Scoreboard;
 //! use chaton_core::work::{Priority, Role, Work};
 //!
@@ -21,11 +22,12 @@
 //!     fn release(self: Arc<Self>) {}
 //! }
 //!
-//! let pool = Pool::new(PoolConfig {
+//! let settings = PoolSettings {
 //!     threads_min: 1, threads_max: 4,
 //!     stall_ns: 200_000, preempt_ns: 5_000_000, thread_idle_ns: 10_000_000_000,
-//!     scoreboard: Arc::new(Scoreboard::new(1).unwrap()), slot: 0,
-//! }).unwrap();
+//!     slot: 0, orphan_exit: Duration::from_secs(30),
+//! };
+//! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap())).unwrap();
 //! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
 //! pool.register(Role::Web, Priority::Interactive, limits);
 //! let thread = pool.enter();
@@ -44,6 +46,7 @@ pub mod idle_wait;
 pub mod log;
 pub mod pool;
 pub mod process;
+pub mod settings;
 mod shared_mapping;
 pub mod thread;
 pub mod work;

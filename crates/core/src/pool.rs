@@ -19,9 +19,10 @@ pub mod thread_record;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::event_fd::EventFd;
@@ -32,26 +33,47 @@ use crate::pool::thread::PoolThread;
 use crate::pool::thread_record::{Running, ThreadRecord};
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
+use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
 use crate::work::{Priority, Role, Work};
 
-/// Settings of a pool.
-#[derive(Clone)]
-pub struct PoolConfig {
+/// Settings of a pool: the section `pool` of the document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSettings {
     /// Threads that stay when there is nothing to do.
     pub threads_min: usize,
     /// Threads at most.
     pub threads_max: usize,
     /// Time between two observations of the scheduler while work waits: threads whose
     /// CPU clocks stand still that long are blocked (ns).
+    #[serde(rename = "stall_ms", deserialize_with = "millis_as_ns")]
     pub stall_ns: u64,
     /// Time without a take, while work waits, after which the VM is asked to yield (ns).
+    #[serde(rename = "preempt_ms", deserialize_with = "millis_as_ns")]
     pub preempt_ns: u64,
     /// A thread above the minimum leaves after this long without work (ns).
+    #[serde(rename = "thread_idle_s", deserialize_with = "seconds_as_ns")]
     pub thread_idle_ns: u64,
-    /// Where the gauges are published.
-    pub scoreboard: Arc<Scoreboard>,
     /// This worker's slot on the scoreboard.
     pub slot: usize,
+    /// Time between the supervisor's end and the forced exit of this process.
+    #[serde(rename = "orphan_exit_s", deserialize_with = "seconds")]
+    pub orphan_exit: Duration,
+}
+
+#[cfg(test)]
+impl PoolSettings {
+    pub(crate) fn for_tests(threads_max: usize) -> Self {
+        Self {
+            threads_min: 1,
+            threads_max,
+            stall_ns: 200_000,
+            preempt_ns: 5_000_000,
+            thread_idle_ns: 1_000_000_000,
+            slot: 0,
+            orphan_exit: Duration::from_secs(1),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -130,7 +152,8 @@ pub struct Stats {
 
 /// The pool. Shared by engines, threads and the scheduler.
 pub struct Pool {
-    pub(crate) config: PoolConfig,
+    pub(crate) settings: PoolSettings,
+    scoreboard: Arc<Scoreboard>,
     pub(crate) state: Mutex<PoolState>,
     pub(crate) events: SupportEvents,
     pub(crate) event_fd: EventFd,
@@ -142,14 +165,15 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool without threads.
+    /// A pool without threads, whose gauges are published on this scoreboard.
     ///
     /// # Errors
     /// When the operating system gives no event descriptor.
-    pub fn new(config: PoolConfig) -> std::io::Result<Arc<Self>> {
+    pub fn new(settings: PoolSettings, scoreboard: Arc<Scoreboard>) -> std::io::Result<Arc<Self>> {
         let state = PoolState { width: 1, last_take_ns: clock::now_ns(), ..PoolState::default() };
         Ok(Arc::new(Self {
-            config,
+            settings,
+            scoreboard,
             state: Mutex::new(state),
             events: SupportEvents::default(),
             event_fd: EventFd::new()?,
@@ -158,6 +182,16 @@ impl Pool {
             counters: crate::pool::scheduler::SchedulerCounters::default(),
             after_wake: OnceLock::new(),
         }))
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &PoolSettings {
+        &self.settings
+    }
+
+    /// Where the gauges are published.
+    pub fn scoreboard(&self) -> &Arc<Scoreboard> {
+        &self.scoreboard
     }
 
     /// Opens the queue for the engine of this role.
@@ -248,7 +282,7 @@ impl Pool {
 
     /// Threads that run nothing, including those that may still be started.
     pub fn idle_threads(&self) -> usize {
-        self.config.threads_max.saturating_sub(self.state.lock().running)
+        self.settings.threads_max.saturating_sub(self.state.lock().running)
     }
 
     /// Units of work that wait, and units that are being run.
@@ -295,7 +329,7 @@ impl Pool {
             return;
         }
         // When all threads are awake, the scheduler decides.
-        let may = state.awake < self.config.threads_max;
+        let may = state.awake < self.settings.threads_max;
         let woken = if may { state.wake_one() } else { None };
         if woken.is_some() {
             state.width = state.width.max(state.awake);
@@ -330,8 +364,8 @@ impl Pool {
         let mut state = self.state.lock();
         // Threads that are already leaving do not count.
         let staying = state.alive().saturating_sub(state.leaving);
-        let spare = staying.saturating_sub(self.config.threads_min);
-        let unused = policy::unneeded(state.idle_low, staying, self.config.threads_min);
+        let spare = staying.saturating_sub(self.settings.threads_min);
+        let unused = policy::unneeded(state.idle_low, staying, self.settings.threads_min);
         let unused = unused.min(state.idle.len());
         state.leaving += unused;
         // The thread parked longest leaves first: its caches are the coldest.
@@ -375,7 +409,7 @@ impl Pool {
     }
 
     pub(crate) fn slot(&self) -> &WorkerGauges {
-        self.config.scoreboard.slot(self.config.slot)
+        self.scoreboard.slot(self.settings.slot)
     }
 
     pub(crate) fn publish(&self, state: &PoolState) {

@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("serving {label}");
     let listener = Listener { fd: socket.into(), kind: ListenerKind::Tcp, label };
     let queue = Arc::new(Queue::default());
-    let engine = Engine::start(Config::new(vec![listener]), queue.clone())?;
+    let engine = Engine::start(Config::for_tests(vec![listener]), queue.clone())?;
     std::thread::Builder::new().name("answers".to_owned()).spawn(move || loop {
         let exchange = queue.take();
         let keep_alive = exchange.keep_alive();

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -18,6 +19,8 @@ use crate::stats::add;
 
 /// Connections accepted before the open ones are served again.
 const BATCH: usize = 64;
+/// Pause after `accept` failed for lack of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to do with a connection that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -151,10 +154,10 @@ impl Acceptor {
                 "can't accept connections on {}: {error}; trying again every {} ms; \
                  raise the limit of open files or lower connections_max",
                 self.label,
-                self.shared.config.accept_pause.as_millis()
+                PAUSE.as_millis()
             ));
         }
-        sleep(self.shared.config.accept_pause).await;
+        sleep(PAUSE).await;
     }
 }
 

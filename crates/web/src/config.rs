@@ -4,7 +4,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::pool::queue::QueueLimits;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
+use chaton_core::settings::millis;
+use serde::Deserialize;
 
 use crate::limits::{Limits, Timeouts};
 
@@ -29,10 +32,10 @@ pub struct Listener {
 }
 
 /// The form of the access log, which goes to descriptor 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AccessLog {
     /// No access log.
-    #[default]
     Off,
     /// The common log format followed by the duration in ms.
     Common,
@@ -40,51 +43,60 @@ pub enum AccessLog {
     Json,
 }
 
-/// All settings of an engine.
+fn buffers_idle() -> Duration {
+    Duration::from_secs(2)
+}
+
+/// All settings of an engine: the section `web` of the document, and what this
+/// process adds to it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The listening sockets; [`crate::Exchange::listener`] is an index into them.
+    #[serde(skip)]
     pub listeners: Vec<Listener>,
     /// Sizes and counts that may not be exceeded.
     pub limits: Limits,
     /// How long each stage of a connection may take.
     pub timeouts: Timeouts,
-    /// Form of the access log. Default: off.
+    /// Bounds of the requests that wait in the pool.
+    pub queue: QueueLimits,
+    /// Form of the access log.
     pub access_log: AccessLog,
-    /// `Retry-After` of every 503, in seconds. Default: 1.
+    /// `Retry-After` of every 503, in seconds.
     pub retry_after_s: u32,
-    /// Gauges shared with the sibling workers. Default: none.
+    /// Gauges shared with the sibling workers.
+    #[serde(skip)]
     pub scoreboard: Option<Arc<Scoreboard>>,
-    /// This worker's slot on the scoreboard. Default: 0.
+    /// This worker's slot on the scoreboard.
+    #[serde(skip)]
     pub slot: usize,
     /// How long a new connection is left to a freer sibling before this worker
-    /// checks again. Default: 1 ms.
+    /// checks again.
+    #[serde(rename = "accept_grace_ms", deserialize_with = "millis")]
     pub accept_grace: Duration,
-    /// Longest time a connection is left to the siblings. Default: 50 ms.
+    /// Longest time a connection is left to the siblings.
+    #[serde(rename = "accept_defer_ms", deserialize_with = "millis")]
     pub accept_defer: Duration,
     /// A worker counts as hogged when one unit of work has run this long and no
-    /// other was taken. Default: 5 ms.
+    /// other was taken: as long as a thread of the pool may keep the CPU.
+    #[serde(skip)]
     pub hogged_after: Duration,
-    /// Pause after `accept` failed for lack of descriptors or memory. Default: 100 ms.
-    pub accept_pause: Duration,
-    /// Longest wait for the peer's end after the engine ended its own side
-    /// early, so that a reset does not destroy the response. Default: 1 s.
-    pub linger: Duration,
-    /// Bytes read and thrown away during that wait. Default: 256 KiB.
-    pub linger_bytes_max: usize,
-    /// Quiet time after which a kept-alive connection gives its buffers back. Default: 2 s.
+    /// Quiet time after which a kept-alive connection gives its buffers back. No
+    /// setting; tests shorten it.
+    #[serde(skip, default = "buffers_idle")]
     pub buffers_idle: Duration,
-    /// How long small writes of a streamed response are gathered after the first
-    /// one was sent. Default: 1 ms; zero sends each as soon as possible.
-    pub gather: Duration,
 }
 
 impl Config {
-    /// A configuration with every default, serving `listeners`.
-    pub fn new(listeners: Vec<Listener>) -> Self {
+    /// The configuration of tests, serving `listeners`.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn for_tests(listeners: Vec<Listener>) -> Self {
         Self {
             listeners,
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
+            limits: Limits::for_tests(),
+            timeouts: Timeouts::for_tests(),
+            queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
             access_log: AccessLog::Off,
             retry_after_s: 1,
             scoreboard: None,
@@ -92,11 +104,7 @@ impl Config {
             accept_grace: Duration::from_millis(1),
             accept_defer: Duration::from_millis(50),
             hogged_after: Duration::from_millis(5),
-            accept_pause: Duration::from_millis(100),
-            linger: Duration::from_secs(1),
-            linger_bytes_max: 256 * 1024,
-            buffers_idle: Duration::from_secs(2),
-            gather: Duration::from_millis(1),
+            buffers_idle: buffers_idle(),
         }
     }
 

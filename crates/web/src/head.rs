@@ -10,7 +10,7 @@
 //! ```
 //! use chaton_web::{head::{parse, Parsed, RequestHead}, limits::Limits};
 //!
-//! let (limits, mut head) = (Limits::default(), RequestHead::default());
+//! let (limits, mut head) = (Limits::for_tests(), RequestHead::default());
 //! let mut buf = b"GET /a?b=c HTTP/1.1\r\nHost: ex".to_vec();
 //! assert_eq!(parse(&buf, &limits, &mut head), Ok(Parsed::Partial));
 //! buf.extend_from_slice(b"ample\r\n\r\n");

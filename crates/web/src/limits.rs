@@ -3,35 +3,41 @@
 
 use std::time::Duration;
 
+use chaton_core::settings::{seconds, seconds_or_off};
+use serde::Deserialize;
+
 /// Bounds of sizes and counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Bytes of a request head: request line, headers and the blank line. Also
-    /// the bytes of a chunked body's trailers. Above it: 431. Default 32,768.
+    /// the bytes of a chunked body's trailers. Above it: 431.
     pub header_bytes_max: usize,
     /// Header lines of a request, and trailer lines of a chunked body. Above it:
-    /// 431. Default 100.
+    /// 431.
     pub header_count_max: usize,
-    /// Bytes of the request target as sent. Above it: 414. Default 8,192.
+    /// Bytes of the request target as sent. Above it: 414.
     pub uri_bytes_max: usize,
-    /// Bytes of a request body once chunks are decoded. Above it: 413. Default 1 GiB.
+    /// Bytes of a request body once chunks are decoded. Above it: 413.
     pub body_bytes_max: u64,
     /// Bytes of a request body kept in memory; a larger one is spooled to an
-    /// unlinked temporary file. Default 256 KiB.
+    /// unlinked temporary file.
     pub body_memory_bytes_max: usize,
-    /// Connections open at once. Default 10,000.
+    /// Connections open at once.
     pub connections_max: usize,
-    /// Requests answered on one connection before it is closed; 0 is no limit. Default 0.
+    /// Requests answered on one connection before it is closed; 0 is no limit.
     pub requests_per_connection_max: u64,
     /// Bytes of a streamed response kept in memory for a client that reads slowly;
-    /// more is spooled to an unlinked temporary file. Default 1 MiB.
+    /// more is spooled to an unlinked temporary file.
     pub reply_memory_bytes_max: usize,
-    /// Bytes of a streamed response spooled to a file; above it the producer waits. Default 1 GiB.
+    /// Bytes of a streamed response spooled to a file; above it the producer waits.
     pub reply_spool_bytes_max: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+#[cfg(any(test, feature = "test-support"))]
+impl Limits {
+    /// What tests use.
+    pub fn for_tests() -> Self {
         Self {
             header_bytes_max: 32 * 1024,
             header_count_max: 100,
@@ -47,25 +53,34 @@ impl Default for Limits {
 }
 
 /// How long the engine waits for a client, and a client for the application.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// From the first byte of a request head to its last. Default 30 s.
+    /// From the first byte of a request head to its last.
+    #[serde(rename = "header_timeout_s", deserialize_with = "seconds")]
     pub header: Duration,
-    /// Without one byte of progress while a request body arrives. Default 30 s.
+    /// Without one byte of progress while a request body arrives.
+    #[serde(rename = "body_timeout_s", deserialize_with = "seconds")]
     pub body: Duration,
-    /// Without one byte of progress while a response is sent. Default 30 s.
+    /// Without one byte of progress while a response is sent.
+    #[serde(rename = "write_timeout_s", deserialize_with = "seconds")]
     pub write: Duration,
-    /// A kept-alive connection without a request. Default 60 s.
+    /// A kept-alive connection without a request.
+    #[serde(rename = "idle_timeout_s", deserialize_with = "seconds")]
     pub idle: Duration,
     /// From the complete request to the first byte of its response; then the
-    /// client gets 503. `None`, the default, is off.
+    /// client gets 503. `None` is off.
+    #[serde(rename = "request_timeout_s", deserialize_with = "seconds_or_off")]
     pub request: Option<Duration>,
-    /// How long an idle connection stays open once the server drains. Default 5 s.
+    /// How long an idle connection stays open once the server drains.
+    #[serde(rename = "drain_idle_s", deserialize_with = "seconds")]
     pub drain_idle: Duration,
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
+#[cfg(any(test, feature = "test-support"))]
+impl Timeouts {
+    /// What tests use.
+    pub fn for_tests() -> Self {
         Self {
             header: Duration::from_secs(30),
             body: Duration::from_secs(30),
@@ -74,19 +89,5 @@ impl Default for Timeouts {
             request: None,
             drain_idle: Duration::from_secs(5),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn defaults_are_the_documented_ones() {
-        let limits = Limits::default();
-        assert_eq!(limits.header_bytes_max, 32_768);
-        assert_eq!(limits.body_bytes_max, 1_073_741_824);
-        assert_eq!(limits.reply_memory_bytes_max, 1_048_576);
-        assert_eq!(Timeouts::default().request, None);
     }
 }

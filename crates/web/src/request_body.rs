@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_small_body_stays_in_memory_and_a_large_one_goes_to_a_file() {
-        let limits = Limits { body_memory_bytes_max: 1_000, ..Limits::default() };
+        let limits = Limits { body_memory_bytes_max: 1_000, ..Limits::for_tests() };
         let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
         assert!(
             matches!(read_all(&body[..1_000], 7, &limits), RequestBody::Memory(m) if m == body[..1_000])
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn bytes_past_the_length_belong_to_the_next_request() {
-        let limits = Limits::default();
+        let limits = Limits::for_tests();
         let mut reader =
             BodyReader::new(BodyFraming::Length(3), Vec::new(), &limits).unwrap().unwrap();
         assert_eq!(reader.feed(b"abcGET /", &limits).unwrap(), (3, true));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_body_over_the_limit_is_refused_before_it_arrives() {
-        let limits = Limits { body_bytes_max: 10, ..Limits::default() };
+        let limits = Limits { body_bytes_max: 10, ..Limits::for_tests() };
         let refused = BodyReader::new(BodyFraming::Length(11), Vec::new(), &limits);
         assert!(matches!(refused, Err(BodyError::TooLarge)));
     }

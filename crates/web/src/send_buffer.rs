@@ -234,7 +234,11 @@ mod tests {
     use super::*;
 
     fn limits(memory: usize, spool: u64) -> Limits {
-        Limits { reply_memory_bytes_max: memory, reply_spool_bytes_max: spool, ..Limits::default() }
+        Limits {
+            reply_memory_bytes_max: memory,
+            reply_spool_bytes_max: spool,
+            ..Limits::for_tests()
+        }
     }
 
     /// All waiting bytes in order, as the socket would get them.

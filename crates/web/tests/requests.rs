@@ -211,7 +211,8 @@ fn unix_sockets() {
         }
     }
     let engine =
-        Engine::start(Config::new(vec![listener]), Arc::new(Inline(Arc::clone(&remote)))).unwrap();
+        Engine::start(Config::for_tests(vec![listener]), Arc::new(Inline(Arc::clone(&remote))))
+            .unwrap();
     let mut stream = UnixStream::connect(&path).unwrap();
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut text = String::new();

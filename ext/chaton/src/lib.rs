@@ -9,6 +9,7 @@
 
 mod convert;
 mod engine;
+mod engine_document;
 mod error;
 mod gvl;
 mod gvl_events;

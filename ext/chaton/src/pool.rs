@@ -5,22 +5,22 @@ use std::sync::{Arc, OnceLock};
 
 use chaton_core::pool::scheduler::{Scheduler, SchedulerHooks};
 use chaton_core::pool::thread::{PoolThread, Take};
-use chaton_core::pool::{Pool, PoolConfig};
+use chaton_core::pool::{Pool, PoolSettings};
 use chaton_core::process::channel::SupervisorChannel;
 use chaton_core::process::events::SupportEvent;
 use chaton_core::work::{Role, Work};
 use magnus::rb_sys::protect;
-use magnus::{function, method, prelude::*, Error, IntoValue, RArray, RHash, RModule, Ruby, Value};
+use magnus::{function, method, prelude::*, Error, IntoValue, RArray, RModule, Ruby, Value};
 use parking_lot::Mutex;
 
 use crate::convert::to_ruby;
+use crate::engine_document::EngineDocument;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_tracker::{GvlTracker, TrackedThread};
 use crate::handle::Handle;
 use crate::memory::collector::Collector;
 use crate::memory::gc_monitor;
 use crate::scoreboard::RbScoreboard;
-use crate::settings::Settings;
 use crate::{error, preempt, stack};
 
 /// Wraps work as a Ruby object for the thread with this index, which has taken it.
@@ -31,6 +31,8 @@ pub type WrapWork = Box<dyn Fn(&Ruby, Arc<dyn Work>, usize) -> Option<Value> + S
 pub struct PoolInner {
     /// The pool itself.
     pub pool: Arc<Pool>,
+    /// The settings of this process, of which each engine takes its section.
+    pub document: EngineDocument,
     /// How each engine's work becomes a Ruby object, set when the engine starts.
     wrappers: [OnceLock<WrapWork>; Role::ALL.len()],
     /// Collects garbage between units of work, when memory is governed.
@@ -64,26 +66,19 @@ impl PoolInner {
 pub struct RbPool(pub Handle<Arc<PoolInner>>);
 
 impl RbPool {
-    /// `Pool.new(settings, scoreboard, channel_fd or nil)`: starts the scheduler.
+    /// `Pool.new(document, scoreboard, channel_fd or nil)`: starts the scheduler.
     fn new(
         ruby: &Ruby,
-        settings: RHash,
+        document: String,
         scoreboard: &RbScoreboard,
         channel: Option<i32>,
     ) -> Result<Self, Error> {
-        let settings = Settings(settings);
-        let ms = |key| settings.get::<f64>(key).map(|ms| (ms * 1e6) as u64);
-        let options = PoolConfig {
-            threads_min: settings.get("threads_min")?,
-            threads_max: settings.get("threads_max")?,
-            stall_ns: ms("stall_ms")?,
-            preempt_ns: ms("preempt_ms")?,
-            thread_idle_ns: settings.seconds("thread_idle_s")?.as_nanos() as u64,
-            scoreboard: scoreboard.0.clone(),
-            slot: settings.get("slot")?,
-        };
-        let several = options.threads_max > 1;
-        let pool = Pool::new(options).map_err(|e| error::system("the pool", &e))?;
+        let document = EngineDocument::new(&document)?;
+        let settings: PoolSettings = document.section("pool")?;
+        let several = settings.threads_max > 1;
+        let orphan_exit = settings.orphan_exit;
+        let pool =
+            Pool::new(settings, scoreboard.0.clone()).map_err(|e| error::system("the pool", &e))?;
         let tracker = if several { GvlTracker::new(&pool) } else { None };
         if let Some(tracker) = tracker.clone() {
             pool.set_after_wake(Box::new(move || tracker.wake_if_none_runs()));
@@ -94,12 +89,13 @@ impl RbPool {
             // A single thread has no other thread to yield to.
             preempt: if several { preempt::preempter(ruby)? } else { None },
             channel: channel.clone(),
-            orphan_exit: settings.seconds("orphan_exit_s")?,
+            orphan_exit,
         };
         let scheduler = Scheduler::start(&pool, hooks)
             .map_err(|e| error::system("the scheduler thread", &e))?;
         Ok(Self(Handle::new(Arc::new(PoolInner {
             pool,
+            document,
             wrappers: Default::default(),
             collector: OnceLock::new(),
             scheduler: Mutex::new(Some(scheduler)),

@@ -30,7 +30,7 @@ module Chaton
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
-        @engine = Native::Web.start(native_pool, @context.scoreboard, listeners, templates, settings)
+        @engine = Native::Web.start(native_pool, listeners, templates)
       end
 
       # Answers waiting requests with 503; running ones go on.
@@ -44,16 +44,6 @@ module Chaton
 
       # Takes no more connections; answers say `Connection: close`.
       def quiet_engine = @engine.quiet
-
-      def settings
-        web = @plan.web.to_h
-        seconds = web.select { |name, _| name.end_with?("_s") }.transform_values(&:to_f)
-        web.merge(seconds, slot: @context.slot, queue_limit: @plan.queue_limit,
-                           queue_bytes_max: @plan.queue_bytes_max, queue_age_s: @plan.queue_age_s.to_f,
-                           access_log: @plan.access_log, retry_after_s: @plan.retry_after_s,
-                           accept_grace_ms: @plan.accept_grace_ms.to_f,
-                           accept_defer_ms: @plan.accept_defer_ms.to_f, preempt_ms: @plan.preempt_ms.to_f)
-      end
 
       def listeners
         @sockets.zip(@plan.binds).map do |socket, bind|

@@ -71,22 +71,14 @@ mod tests {
     use super::*;
     use crate::pool::queue::QueueLimits;
     use crate::pool::thread::Take;
-    use crate::pool::PoolConfig;
+    use crate::pool::PoolSettings;
     use crate::process::scoreboard::Scoreboard;
     use crate::work::testing::request;
     use crate::work::{Priority, Role};
 
     fn pool() -> Arc<Pool> {
-        let pool = Pool::new(PoolConfig {
-            threads_min: 1,
-            threads_max: 1,
-            stall_ns: 200_000,
-            preempt_ns: 5_000_000,
-            thread_idle_ns: 1_000_000_000,
-            scoreboard: Arc::new(Scoreboard::new(1).unwrap()),
-            slot: 0,
-        })
-        .unwrap();
+        let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+        let pool = Pool::new(PoolSettings::for_tests(1), scoreboard).unwrap();
         let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
         pool.register(Role::Web, Priority::Interactive, limits);
         pool

@@ -4,10 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use crate::work::{Priority, Role, Work};
 
 /// Bounds of one engine's part of the queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct QueueLimits {
     /// Units of work that may wait.
     pub count_max: usize,

@@ -132,7 +132,7 @@ impl SchedulerLoop {
     fn new(pool: Arc<Pool>, hooks: SchedulerHooks, stop: Arc<AtomicBool>) -> Self {
         let now = clock::now_ns();
         Self {
-            interval_ns: pool.config.stall_ns,
+            interval_ns: pool.settings.stall_ns,
             growth: Growth::new(now),
             pool,
             hooks,
@@ -243,7 +243,7 @@ impl SchedulerLoop {
         // Time was lost only if some work waited during all of it.
         let waited = oldest_ns >= elapsed;
         let used = self.cpu_used(&sample, elapsed);
-        let lost = used < UNUSED && elapsed >= self.pool.config.stall_ns / 2;
+        let lost = used < UNUSED && elapsed >= self.pool.settings.stall_ns / 2;
         // A runnable thread has not blocked: it lost its CPU to another process.
         let wanted = (used < if readings.interactive_waiting { UNUSED } else { CPU_SATURATED })
             && sample.iter().any(|thread| thread.probe.is_runnable());
@@ -254,9 +254,10 @@ impl SchedulerLoop {
         readings.stalls_in_row = self.stalls_in_row;
         readings.same_runner_ns = now.saturating_sub(self.sampler.runner_since_ns);
         readings.calm_ns = now.saturating_sub(self.calm_since_ns);
-        let max = self.pool.config.threads_max;
+        let max = self.pool.settings.threads_max;
         readings.max = self.growth.limit(now, finished, readings.awake, readings.stalled, max);
-        let tuning = Tuning { preempt_ns: self.pool.config.preempt_ns, narrow_ns: self.narrow_ns };
+        let tuning =
+            Tuning { preempt_ns: self.pool.settings.preempt_ns, narrow_ns: self.narrow_ns };
         let decision = decide(&readings, &tuning);
         if decision.narrowed {
             self.calm_since_ns = now;
@@ -278,7 +279,7 @@ impl SchedulerLoop {
         self.slow_down(interval_factor(
             &readings,
             takes,
-            self.pool.config.stall_ns,
+            self.pool.settings.stall_ns,
             tuning.preempt_ns,
         ));
     }
@@ -333,7 +334,7 @@ impl SchedulerLoop {
     /// about `preempt_ns`.
     fn is_cpu_saturated(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
         let share = if wanted || used >= CPU_SATURATED { 1.0 } else { used };
-        let weight = elapsed_ns as f64 / self.pool.config.preempt_ns as f64;
+        let weight = elapsed_ns as f64 / self.pool.settings.preempt_ns as f64;
         self.cpu_share += (share - self.cpu_share) * weight.min(1.0);
         self.cpu_share >= CPU_SATURATED
     }
@@ -360,7 +361,7 @@ impl SchedulerLoop {
     }
 
     fn slow_down(&mut self, factor_max: u64) {
-        self.interval_ns = (self.interval_ns * 2).min(self.pool.config.stall_ns * factor_max);
+        self.interval_ns = (self.interval_ns * 2).min(self.pool.settings.stall_ns * factor_max);
     }
 
     fn observe_empty(&mut self, elapsed_ns: u64) {
@@ -373,7 +374,7 @@ impl SchedulerLoop {
             return;
         }
         self.empty_observations = 0;
-        self.interval_ns = self.pool.config.stall_ns;
+        self.interval_ns = self.pool.settings.stall_ns;
         self.pool.slot().hogged.store(0, Relaxed);
         self.pool.armed.store(false, Ordering::Release);
         // Work queued before the store did not notify the scheduler.
@@ -395,13 +396,13 @@ impl SchedulerLoop {
         match self.shrink_at_ns {
             None => {
                 let state = self.pool.state.lock();
-                if state.alive() + state.spawning > self.pool.config.threads_min {
-                    self.shrink_at_ns = Some(now + self.pool.config.thread_idle_ns);
+                if state.alive() + state.spawning > self.pool.settings.threads_min {
+                    self.shrink_at_ns = Some(now + self.pool.settings.thread_idle_ns);
                 }
             }
             Some(at) if now >= at => {
                 let more = self.pool.shrink();
-                self.shrink_at_ns = more.then_some(now + self.pool.config.thread_idle_ns);
+                self.shrink_at_ns = more.then_some(now + self.pool.settings.thread_idle_ns);
             }
             Some(_) => {}
         }

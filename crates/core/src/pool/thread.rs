@@ -230,7 +230,7 @@ impl Drop for PoolThread {
         let woken = if wanted { state.wake_one() } else { None };
         let replace = !state.closing
             && woken.is_none()
-            && (state.alive() < self.pool.config.threads_min || !state.queue.is_empty());
+            && (state.alive() < self.pool.settings.threads_min || !state.queue.is_empty());
         self.pool.publish(&state);
         drop(state);
         if let Some(thread) = woken {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::pool::queue::QueueLimits;
     use crate::pool::scheduler::{Scheduler, SchedulerHooks};
-    use crate::pool::PoolConfig;
+    use crate::pool::PoolSettings;
     use crate::process::events::SupportEvent;
     use crate::process::scoreboard::Scoreboard;
     use crate::work::testing::request;
@@ -254,16 +254,8 @@ mod tests {
     use std::time::Duration;
 
     fn pool(threads_max: usize) -> Arc<Pool> {
-        let pool = Pool::new(PoolConfig {
-            threads_min: 1,
-            threads_max,
-            stall_ns: 200_000,
-            preempt_ns: 5_000_000,
-            thread_idle_ns: 1_000_000_000,
-            scoreboard: Arc::new(Scoreboard::new(1).unwrap()),
-            slot: 0,
-        })
-        .unwrap();
+        let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard).unwrap();
         let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
         pool.register(Role::Web, Priority::Interactive, limits);
         pool

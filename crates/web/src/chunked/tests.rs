@@ -45,7 +45,7 @@ fn bodies() {
         (b"0\r\n\r", 4, false, b""),
         (b"", 0, false, b""),
     ] {
-        let found = decode(input, &Limits::default());
+        let found = decode(input, &Limits::for_tests());
         assert_eq!(found, Ok((used, done, body.to_vec())), "{}", input.escape_ascii());
     }
 }
@@ -94,14 +94,14 @@ fn faults() {
         (b"0\r\nTransfer-Encoding: chunked\r\n\r\n", TrailerForbidden),
         (b"0\r\nHOST: h\r\n\r\n", TrailerForbidden),
     ] {
-        let found = decode(input, &Limits::default());
+        let found = decode(input, &Limits::for_tests());
         assert_eq!(found, Err(error), "{}", input.escape_ascii());
     }
 }
 
 #[test]
 fn the_body_limit_counts_all_chunks() {
-    let limits = Limits { body_bytes_max: 5, ..Limits::default() };
+    let limits = Limits { body_bytes_max: 5, ..Limits::for_tests() };
     assert_eq!(decode(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", &limits).map(|d| d.1), Ok(true));
     assert_eq!(decode(b"3\r\nabc\r\n3\r\n", &limits), Err(ChunkError::TooLarge));
 }
@@ -109,7 +109,7 @@ fn the_body_limit_counts_all_chunks() {
 #[test]
 fn extensions_are_bounded_by_line_and_by_body() {
     let line = |bytes: usize| format!("1;{}\r\nx\r\n", "e".repeat(bytes - 1)).into_bytes();
-    let limits = Limits::default();
+    let limits = Limits::for_tests();
     assert!(decode(&line(1_024), &limits).is_ok());
     assert_eq!(decode(&line(1_025), &limits), Err(ChunkError::ExtensionTooLong));
     assert!(decode(&line(1_024).repeat(16), &limits).is_ok());
@@ -118,7 +118,7 @@ fn extensions_are_bounded_by_line_and_by_body() {
 
 #[test]
 fn trailers_have_the_limits_of_headers() {
-    let limits = Limits { header_bytes_max: 20, header_count_max: 2, ..Limits::default() };
+    let limits = Limits { header_bytes_max: 20, header_count_max: 2, ..Limits::for_tests() };
     assert!(decode(b"0\r\na: 0123456789abc\r\n\r\n", &limits).is_ok_and(|d| d.1));
     for (input, error) in [
         (&b"0\r\na: 0123456789abcd\r\n\r\n"[..], HeadError::TooLarge),

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::error_response::ErrorResponse;
 use crate::send_buffer::Segment;
@@ -10,6 +11,12 @@ use crate::socket;
 use crate::stats::add;
 
 use super::Connection;
+
+/// Longest wait for the peer's end after the engine ended its own side early, so
+/// that a reset does not destroy the response.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes read and thrown away during that wait.
+const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 impl Connection {
     /// Sends the engine's own response and ends the connection.
@@ -37,8 +44,8 @@ impl Connection {
         if let Some(exchange) = Arc::get_mut(&mut self.exchange) {
             exchange.forget_body();
         }
-        self.socket.set_timeout(self.shared.config.linger);
-        let mut left = self.shared.config.linger_bytes_max;
+        self.socket.set_timeout(LINGER);
+        let mut left = LINGER_BYTES_MAX;
         poll_fn(|cx| self.poll_linger(cx, &mut left)).await;
     }
 

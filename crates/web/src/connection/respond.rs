@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::access_log::AccessLogEntry;
 use crate::error_response::ErrorResponse;
@@ -11,6 +11,10 @@ use crate::pending_response::NextOutput;
 use crate::stats::add;
 
 use super::{Closing, Connection};
+
+/// How long small writes of a streamed response are gathered after the first one
+/// was sent.
+const GATHER: Duration = Duration::from_millis(1);
 
 impl Connection {
     /// Hands the complete request over.
@@ -66,11 +70,8 @@ impl Connection {
             self.set_request_deadline();
             return false;
         }
-        let gather = self.shared.config.gather;
-        if !gather.is_zero() {
-            self.socket.set_timeout(gather);
-        }
-        !gather.is_zero()
+        self.socket.set_timeout(GATHER);
+        true
     }
 
     /// Ready with [`NextOutput::Send`] or [`NextOutput::Done`].

@@ -162,7 +162,7 @@ mod tests {
             let mut codings = TransferCodings::default();
             lines.iter().for_each(|line| codings.add_line(line.as_bytes()));
             let headers = FramingHeaders { codings, ..FramingHeaders::default() };
-            framing(&headers, Version::Http11, &Limits::default())
+            framing(&headers, Version::Http11, &Limits::for_tests())
         };
         use HeadError::{Coding, CodingUnknown};
         for (lines, expected) in [

@@ -5,7 +5,7 @@ use super::*;
 
 fn parsed(bytes: &[u8]) -> Result<RequestHead, HeadError> {
     let mut head = RequestHead::default();
-    match parse(bytes, &Limits::default(), &mut head)? {
+    match parse(bytes, &Limits::for_tests(), &mut head)? {
         Parsed::Complete(_) => Ok(head),
         Parsed::Partial => panic!("partial: {}", bytes.escape_ascii()),
     }
@@ -109,7 +109,7 @@ fn limits_are_answered_before_the_head_ends() {
         header_bytes_max: 64,
         header_count_max: 2,
         uri_bytes_max: 10,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     for (bytes, expected) in [
         (&b"GET /23456789 HTTP/1.0\r\n\r\n"[..], Ok(Parsed::Complete(26))),
@@ -132,7 +132,7 @@ fn limits_are_answered_before_the_head_ends() {
 
 #[test]
 fn more_headers_than_the_stack_holds() {
-    let limits = Limits { header_count_max: 200, ..Limits::default() };
+    let limits = Limits { header_count_max: 200, ..Limits::for_tests() };
     let mut head = RequestHead::default();
     for (count, status) in [(64, 0), (65, 0), (200, 0), (201, 431)] {
         let bytes = format!("GET / HTTP/1.0\r\n{}\r\n", "a: b\r\n".repeat(count));
@@ -150,7 +150,7 @@ fn more_headers_than_the_stack_holds() {
 #[test]
 fn a_head_is_reused_without_what_was_before() {
     let mut head = RequestHead::default();
-    let limits = Limits::default();
+    let limits = Limits::for_tests();
     let first =
         b"POST http://a/b?c HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n";
     assert!(parse(first, &limits, &mut head).is_ok());

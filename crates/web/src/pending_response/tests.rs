@@ -3,7 +3,7 @@
 use super::*;
 
 fn limits() -> Limits {
-    Limits::default()
+    Limits::for_tests()
 }
 
 /// The bytes the IO thread would send now.

@@ -114,7 +114,7 @@ fn every_disagreement_with_hyper_has_a_reason() {
     let mut unexplained = Vec::new();
     let mut explained = Vec::new();
     for CorpusCase { name, bytes, .. } in hostile().into_iter().chain(valid()) {
-        let ours = matches!(of(&bytes, [], &Limits::default()), ParseOutcome::Accepted(..));
+        let ours = matches!(of(&bytes, [], &Limits::for_tests()), ParseOutcome::Accepted(..));
         let found = match (ours, served_by_hyper(&bytes).is_some()) {
             (true, false) => "refused",
             (false, true) => "served",
@@ -134,7 +134,7 @@ fn every_disagreement_with_hyper_has_a_reason() {
 #[test]
 fn what_both_serve_both_understand_alike() {
     for CorpusCase { name, bytes, .. } in valid() {
-        let ParseOutcome::Accepted(head, body, _) = of(&bytes, [], &Limits::default()) else {
+        let ParseOutcome::Accepted(head, body, _) = of(&bytes, [], &Limits::for_tests()) else {
             panic!("{name} is refused");
         };
         if let Some((method, target, hyper_body)) = served_by_hyper(&bytes) {

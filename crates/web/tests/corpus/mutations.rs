@@ -99,7 +99,7 @@ fn mutations_keep_every_promise() {
         header_count_max: 3,
         uri_bytes_max: 12,
         body_bytes_max: 6,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let mut random = XorShift(0x5eed_c4a7_0000_0001);
     let mut accepted = 0;
@@ -109,7 +109,7 @@ fn mutations_keep_every_promise() {
             let other = random.below(seeds.len());
             random.mutate(&mut bytes, &seeds[other]);
         }
-        let limits = if random.below(4) == 0 { tight.clone() } else { Limits::default() };
+        let limits = if random.below(4) == 0 { tight.clone() } else { Limits::for_tests() };
         let whole = of(&bytes, [], &limits);
         let mut ends = [(); 4].map(|()| random.below(bytes.len() + 1));
         ends.sort();

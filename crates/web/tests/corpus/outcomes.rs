@@ -11,7 +11,7 @@ fn hostile_requests_are_refused_as_expected() {
     let wrong: Vec<_> = hostile()
         .into_iter()
         .filter_map(|CorpusCase { name, expected, bytes }| {
-            let found = match of(&bytes, [], &Limits::default()) {
+            let found = match of(&bytes, [], &Limits::for_tests()) {
                 ParseOutcome::Refused(status, reason) => (status.to_string(), reason),
                 ParseOutcome::Cut => ("cut".into(), ""),
                 ParseOutcome::Accepted(..) => ("accepted".into(), ""),
@@ -25,7 +25,7 @@ fn hostile_requests_are_refused_as_expected() {
 #[test]
 fn valid_requests_are_understood_as_expected() {
     for CorpusCase { name, expected, bytes } in valid() {
-        let found = match of(&bytes, [], &Limits::default()) {
+        let found = match of(&bytes, [], &Limits::for_tests()) {
             ParseOutcome::Accepted(head, body, rest) => meaning(&head, &body, rest),
             other => panic!("{name}: {other:?}"),
         };
@@ -69,7 +69,7 @@ fn meaning(head: &RequestHead, body: &[u8], rest: usize) -> Vec<u8> {
 
 #[test]
 fn no_cut_changes_a_verdict() {
-    let limits = Limits::default();
+    let limits = Limits::for_tests();
     for CorpusCase { name, bytes, .. } in hostile().into_iter().chain(valid()) {
         let whole = of(&bytes, [], &limits);
         let same = |ends: &mut dyn Iterator<Item = usize>, cut: &str| {
@@ -88,7 +88,7 @@ fn no_cut_changes_a_verdict() {
 
 #[test]
 fn a_prefix_is_unfinished_or_refused_for_the_same_reason() {
-    let limits = Limits::default();
+    let limits = Limits::for_tests();
     for CorpusCase { name, bytes, .. } in hostile() {
         let whole = of(&bytes, [], &limits);
         for end in (0..bytes.len()).step_by(bytes.len() / 300 + 1) {
@@ -104,7 +104,7 @@ fn a_prefix_is_unfinished_or_refused_for_the_same_reason() {
 #[test]
 fn byte_by_byte_costs_no_more_than_its_bytes() {
     // 30 KB in single bytes: a rescan from the start would look at 450 MB.
-    let limits = Limits::default();
+    let limits = Limits::for_tests();
     let bytes = format!("GET / HTTP/1.1\r\nHost: h\r\nX: {}\r\n\r\n", "x".repeat(30_000));
     let mut head = RequestHead::default();
     let started = std::time::Instant::now();

@@ -99,7 +99,7 @@ impl Server {
     ) -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
-        let mut config = Config::new(vec![listener(socket)]);
+        let mut config = Config::for_tests(vec![listener(socket)]);
         set(&mut config);
         let threads = Arc::new(Threads::new(threads, room, Arc::new(app)));
         let engine = Engine::start(config, threads.clone()).unwrap();

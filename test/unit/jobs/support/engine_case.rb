@@ -37,7 +37,7 @@ class EngineCase < JobsUnitCase
 
   # Runs jobs from now on.
   def start(**changes)
-    @native_pool = Chaton::Native::Pool.new(POOL, Chaton::Native::Scoreboard.new(1), nil)
+    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
     @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
     @support_thread = Chaton::SupportThread.new(@native_pool, @pool, log: log, on: events).start

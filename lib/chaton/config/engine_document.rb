@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "plan"
+
+module Chaton
+  module Config
+    # The settings of one process as the native extension takes them: one JSON document with a section for the pool, for
+    # the memory, and for each role of the process. Rust has no defaults: every field is set here, by its option.
+    class EngineDocument
+      # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
+      ORPHAN_GRACE_S = 5.0
+
+      # @param plan [Plan] of the process
+      # @param roles [Array<Symbol>]
+      # @param slot [Integer] the worker's place on the scoreboard
+      def initialize(plan, roles:, slot:)
+        @plan = plan
+        @roles = roles
+        @slot = slot
+      end
+
+      # @return [Hash{Symbol=>Hash}] by section
+      def to_h = [:pool, *@roles].to_h { |section| [section, send(section)] }
+
+      # @return [String]
+      def to_json(*) = JSON.generate(to_h)
+
+      private
+
+      def pool
+        { **of_plan(:threads_min, :threads_max, :stall_ms, :preempt_ms, :thread_idle_s), slot: @slot,
+                                                                                         orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S }
+      end
+
+      def web
+        queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
+        { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
+          **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+      end
+
+      def of_plan(*names) = names.to_h { |name| [name, @plan.public_send(name)] }
+
+      def of_web(options) = options.to_h { |option| [option.name, @plan.web[option.name]] }
+
+      def ms(seconds) = (seconds * 1000).round
+    end
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "json"
+require "chaton/config"
+require "chaton/config/engine_document"
+require "chaton/native"
+
+# The settings of a process on their way to the native extension.
+class EngineDocumentTest < Minitest::Test
+  def plan = Chaton::Config.load({ config_file: "-" }, env: {})
+
+  def document = Chaton::Config::EngineDocument.new(plan, roles: [:web], slot: 0).to_h
+
+  def refused(document)
+    scoreboard = Chaton::Native::Scoreboard.new(1)
+    assert_raises(ArgumentError) { Chaton::Native::Pool.new(JSON.generate(document), scoreboard, nil) }.message
+  end
+
+  def refused_by_web(document)
+    pool = Chaton::Native::Pool.new(JSON.generate(document), Chaton::Native::Scoreboard.new(1), nil)
+    assert_raises(ArgumentError) { Chaton::Native::Web.start(pool, [], []) }.message
+  ensure
+    pool&.shut
+  end
+
+  def test_the_sections_are_the_pool_and_those_of_the_roles
+    assert_equal %i[pool web], document.keys
+    assert_equal [1024, 64 << 20, 5000], document[:web][:queue].values_at(:count_max, :bytes_max, :age_max_ms)
+    assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
+  end
+
+  def test_a_missing_field_is_named_with_its_path
+    pool = document[:pool].except(:stall_ms)
+    assert_equal "settings: pool.stall_ms: missing field", refused({ pool: pool })
+    assert_equal "settings: pool: missing section", refused({})
+    web = document[:web]
+    web = { **web, limits: web[:limits].except(:uri_bytes_max) }
+    assert_equal "settings: web.limits.uri_bytes_max: missing field", refused_by_web({ **document, web: web })
+  end
+
+  def test_an_unknown_field_is_named_with_its_path
+    assert_match(/\Asettings: pool\.stall_s: unknown field, expected/,
+                 refused({ pool: { stall_s: 1, **document[:pool] } }))
+    web = { **document[:web], queue: { **document[:web][:queue], bytes: 1 } }
+    assert_match(/\Asettings: web\.queue\.bytes: unknown field/, refused_by_web({ **document, web: web }))
+  end
+
+  def test_a_wrong_value_is_named_with_its_path
+    assert_match(/\Asettings: pool\.threads_max: invalid type: string "many", expected usize/,
+                 refused({ pool: { **document[:pool], threads_max: "many" } }))
+    assert_match(/\Asettings: pool\.preempt_ms: .*negative/, refused({ pool: { **document[:pool], preempt_ms: -1 } }))
+    web = document[:web]
+    web = { **web, timeouts: { **web[:timeouts], idle_timeout_s: "a, b: {" } }
+    assert_match(/\Asettings: web\.timeouts\.idle_timeout_s: invalid type/, refused_by_web({ **document, web: web }))
+  end
+end
