@@ -4,7 +4,6 @@ require_relative "native"
 require_relative "pool"
 require_relative "support_thread"
 require_relative "active_record_pool"
-require_relative "config/engine_document"
 require_relative "memory/collector"
 require_relative "memory/tracer_control"
 require_relative "service/process_context"
@@ -47,7 +46,8 @@ module Chaton
     # @return [self]
     def start
       @plan = @plan.with(threads_max: threads_max)
-      @native_pool = Native::Pool.new(document.to_json, @context.scoreboard, @context.channel&.fileno)
+      document = @plan.engine_document(roles: @context.roles & [:web], slot: @context.slot)
+      @native_pool = Native::Pool.new(document, @context.scoreboard, @context.channel&.fileno)
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)
       @roles = roles
@@ -174,8 +174,6 @@ module Chaton
       @log.public_send(level, sentence) if sentence
       max
     end
-
-    def document = Config::EngineDocument.new(@plan, roles: @context.roles & [:web], slot: @context.slot)
 
     def now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end

@@ -8,8 +8,8 @@
 #![allow(missing_docs)]
 
 mod convert;
+mod document_sections;
 mod engine;
-mod engine_document;
 mod error;
 mod gvl;
 mod gvl_events;

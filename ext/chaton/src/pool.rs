@@ -14,7 +14,7 @@ use magnus::{function, method, prelude::*, Error, IntoValue, RArray, RModule, Ru
 use parking_lot::Mutex;
 
 use crate::convert::to_ruby;
-use crate::engine_document::EngineDocument;
+use crate::document_sections::DocumentSections;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::gvl_tracker::{GvlTracker, TrackedThread};
 use crate::handle::Handle;
@@ -32,7 +32,7 @@ pub struct PoolInner {
     /// The pool itself.
     pub pool: Arc<Pool>,
     /// The settings of this process, of which each engine takes its section.
-    pub document: EngineDocument,
+    pub document: DocumentSections,
     /// How each engine's work becomes a Ruby object, set when the engine starts.
     wrappers: [OnceLock<WrapWork>; Role::ALL.len()],
     /// Collects garbage between units of work, when memory is governed.
@@ -73,7 +73,7 @@ impl RbPool {
         scoreboard: &RbScoreboard,
         channel: Option<i32>,
     ) -> Result<Self, Error> {
-        let document = EngineDocument::new(&document)?;
+        let document = DocumentSections::new(&document)?;
         let settings: PoolSettings = document.section("pool")?;
         let several = settings.threads_max > 1;
         let orphan_exit = settings.orphan_exit;

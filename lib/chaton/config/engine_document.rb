@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "plan"
+require_relative "options"
 
 module Chaton
   module Config
@@ -11,8 +11,8 @@ module Chaton
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
 
-      # @param plan [Plan] of the process
-      # @param roles [Array<Symbol>]
+      # @param plan [Plan]
+      # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] the worker's place on the scoreboard
       def initialize(plan, roles:, slot:)
         @plan = plan
@@ -21,7 +21,7 @@ module Chaton
       end
 
       # @return [Hash{Symbol=>Hash}] by section
-      def to_h = [:pool, *@roles].to_h { |section| [section, send(section)] }
+      def to_h = [:pool, :memory, *@roles].to_h { |section| [section, send(section)] }
 
       # @return [String]
       def to_json(*) = JSON.generate(to_h)
@@ -29,8 +29,13 @@ module Chaton
       private
 
       def pool
-        { **of_plan(:threads_min, :threads_max, :stall_ms, :preempt_ms, :thread_idle_s), slot: @slot,
-                                                                                         orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S }
+        { **of_plan(:threads_min, :threads_max, :stall_ms, :preempt_ms, :thread_idle_s),
+          orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
+      end
+
+      def memory
+        memory = @plan.memory
+        { **memory.to_h.slice(:summary, :collect, :idle_full_ms, :trim_idle_s), longlife: memory.longlife_growth }
       end
 
       def web

@@ -9,7 +9,7 @@ module Chaton
     MemorySettings = Struct.new(*Options.in(:memory).map(&:name), keyword_init: true) do
       # @return [Float, nil] growth of old objects that starts a full collection; nil: Ruby's own limits
       def longlife_growth
-        case longlife
+        case collect == :between && longlife
         when :settle then 1.0
         when Float then longlife
         end

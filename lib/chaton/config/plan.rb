@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "engine_document"
 require_relative "memory_settings"
 require_relative "options"
 
@@ -93,6 +94,11 @@ module Chaton
 
         with(**(own.threads || {}).to_h, shutdown_timeout_s: own.shutdown_timeout_s || shutdown_timeout_s)
       end
+
+      # @param roles [Array<Symbol>] of the process
+      # @param slot [Integer] its place on the scoreboard
+      # @return [String] JSON, as the native extension takes it
+      def engine_document(roles:, slot:) = EngineDocument.new(self, roles: roles, slot: slot).to_json
 
       def development? = environment == "development"
 

@@ -34,7 +34,7 @@ module Chaton
         @eden.grow
         disable_full_marks
         Native::Memory.background(true)
-        @native = Native::Collector.start(native_pool, settings)
+        @native = Native::Collector.start(native_pool, @eden.slots_max, @eden.malloc_bytes)
         self
       end
 
@@ -71,20 +71,9 @@ module Chaton
 
       private
 
-      def settings
-        { summary: @settings.summary, between: @settings.collect == :between, eden_slots: @eden.slots_max,
-          eden_bytes: @eden.malloc_bytes, longlife: longlife, idle_full_ms: @settings.idle_full_ms.to_f,
-          trim_idle_s: @settings.trim_idle_s.to_f }
-      end
-
-      # Infinite if Ruby alone decides about full collections.
-      def longlife = (@settings.longlife_growth if between?) || Float::INFINITY
-
-      def between? = @settings.collect == :between
-
       # Ruby 3.4 and later can leave full collections to us.
       def disable_full_marks
-        return unless GC.respond_to?(:config) && longlife.finite?
+        return unless GC.respond_to?(:config) && @settings.longlife_growth
 
         GC.config(rgengc_allow_full_mark: false)
         Process.singleton_class.prepend(FullMarksAfterFork)

@@ -3,14 +3,13 @@
 require "test_helper"
 require "json"
 require "chaton/config"
-require "chaton/config/engine_document"
 require "chaton/native"
 
 # The settings of a process on their way to the native extension.
 class EngineDocumentTest < Minitest::Test
   def plan = Chaton::Config.load({ config_file: "-" }, env: {})
 
-  def document = Chaton::Config::EngineDocument.new(plan, roles: [:web], slot: 0).to_h
+  def document = JSON.parse(plan.engine_document(roles: [:web], slot: 0), symbolize_names: true)
 
   def refused(document)
     scoreboard = Chaton::Native::Scoreboard.new(1)
@@ -25,9 +24,16 @@ class EngineDocumentTest < Minitest::Test
   end
 
   def test_the_sections_are_the_pool_and_those_of_the_roles
-    assert_equal %i[pool web], document.keys
+    assert_equal %i[pool memory web], document.keys
     assert_equal [1024, 64 << 20, 5000], document[:web][:queue].values_at(:count_max, :bytes_max, :age_max_ms)
     assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
+  end
+
+  def test_the_growth_before_a_full_collection_is_left_to_ruby_where_ruby_collects
+    assert_equal 1.0, document[:memory][:longlife]
+    plan = self.plan
+    off = plan.with(memory: plan.memory.dup.tap { |memory| memory.collect = :off })
+    assert_nil JSON.parse(off.engine_document(roles: [], slot: 0)).dig("memory", "longlife")
   end
 
   def test_a_missing_field_is_named_with_its_path

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use chaton_core::clock;
 use chaton_core::pool::Pool;
+use chaton_core::settings::{millis_as_ns, nullable, seconds_as_ns};
 use chaton_memory::collect::{self, EdenBudget, GcAction, GcReading, IdleDelays, ThreadActivity};
 use magnus::rb_sys::{protect, AsRawValue};
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, Ruby};
 use parking_lot::Mutex;
 use rb_sys::VALUE;
+use serde::Deserialize;
 
 use super::allocator;
 use super::gc_monitor::{self, GcMonitor};
@@ -19,7 +21,6 @@ use super::tracer_hooks;
 use crate::gvl::without_gvl;
 use crate::handle::Handle;
 use crate::pool::RbPool;
-use crate::settings::Settings;
 
 /// Shortest time between two readings of the allocator's figures (ns), which cost microseconds.
 const HELD_EVERY_NS: u64 = 100_000_000;
@@ -333,16 +334,46 @@ impl Collector {
     }
 }
 
+/// When garbage is collected.
+#[derive(PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CollectTime {
+    /// Between units of work.
+    Between,
+    /// When Ruby decides.
+    Off,
+}
+
+/// The section `memory` of the document.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CollectorSettings {
+    summary: bool,
+    collect: CollectTime,
+    /// Growth of old objects that starts a full collection; none where Ruby alone decides.
+    #[serde(deserialize_with = "nullable")]
+    longlife: Option<f64>,
+    #[serde(rename = "idle_full_ms", deserialize_with = "millis_as_ns")]
+    idle_full_ns: u64,
+    #[serde(rename = "trim_idle_s", deserialize_with = "seconds_as_ns")]
+    trim_idle_ns: u64,
+}
+
 /// The Ruby object of a [`Collector`].
 #[magnus::wrap(class = "Chaton::Native::Collector", free_immediately, size)]
 pub struct RbCollector(Handle<&'static Collector>);
 
 impl RbCollector {
-    /// `Collector.start(pool, settings)`.
-    fn start(ruby: &Ruby, pool: &RbPool, settings: RHash) -> Result<Self, Error> {
-        let settings = Settings(settings);
+    /// `Collector.start(pool, eden_slots_max, eden_bytes)`.
+    fn start(
+        ruby: &Ruby,
+        pool: &RbPool,
+        eden_slots_max: u64,
+        eden_bytes: u64,
+    ) -> Result<Self, Error> {
         let parts = pool.0.get()?;
-        let monitor = GcMonitor::start(ruby, &parts.pool, settings.get("summary")?)?;
+        let settings: CollectorSettings = parts.document.section("memory")?;
+        let monitor = GcMonitor::start(ruby, &parts.pool, settings.summary)?;
         let minor = ruby.hash_new();
         minor.aset(ruby.to_symbol("full_mark"), false)?;
         minor.aset(ruby.to_symbol("immediate_sweep"), false)?;
@@ -352,14 +383,11 @@ impl RbCollector {
         let collector: &'static Collector = Box::leak(Box::new(Collector {
             monitor,
             pool: parts.pool.clone(),
-            between: settings.get("between")?,
-            eden_slots_max: settings.get("eden_slots")?,
-            eden_bytes: settings.get("eden_bytes")?,
-            longlife: settings.get("longlife")?,
-            delays: IdleDelays {
-                full_ns: (settings.get::<f64>("idle_full_ms")? * 1e6) as u64,
-                trim_ns: settings.seconds("trim_idle_s")?.as_nanos() as u64,
-            },
+            between: settings.collect == CollectTime::Between,
+            eden_slots_max,
+            eden_bytes,
+            longlife: settings.longlife.unwrap_or(f64::INFINITY),
+            delays: IdleDelays { full_ns: settings.idle_full_ns, trim_ns: settings.trim_idle_ns },
             minor: minor.as_raw(),
             seen: Mutex::default(),
             units: AtomicU64::new(0),
@@ -437,7 +465,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     native.define_class("GcStartMarker", ruby.class_object())?.undef_default_alloc_func();
     let class = native.define_class("Collector", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.define_singleton_method("start", function!(RbCollector::start, 2))?;
+    class.define_singleton_method("start", function!(RbCollector::start, 3))?;
     class.define_method("summaries", method!(RbCollector::summaries, 0))?;
     class.define_method("lines", method!(RbCollector::lines, 1))?;
     class.define_method("idle_work", method!(RbCollector::idle_work, 0))?;

@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use crate::error;
 
 /// The sections of a document, as text.
-pub struct EngineDocument(BTreeMap<String, Box<RawValue>>);
+pub struct DocumentSections(BTreeMap<String, Box<RawValue>>);
 
-impl EngineDocument {
+impl DocumentSections {
     /// Splits a document into its sections.
     ///
     /// # Errors
