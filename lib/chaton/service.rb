@@ -94,7 +94,7 @@ module Chaton
     # @param line [String] JSON
     def recover(line)
       jobs = @roles[:jobs]
-      jobs ? jobs.recover(line) : @log.warn("asked to recover the jobs of a dead worker, but this worker has no role jobs")
+      jobs ? jobs.recover(line) : @log.warn("asked to recover a dead worker's jobs without the role jobs")
     end
 
     # Runs a command of the supervisor or of the control socket; see {WorkerCommands}.

@@ -56,7 +56,8 @@ class StreamsHandlerTest < StreamsUnitCase
     { [:retry, 1.25, 2] => "a batch failed; it is retried",
       [:isolated, 0.5] => "its records are retried one by one",
       [:dead_letter, "events.dead"] => "it becomes a dead letter",
-      [:dropped] => "its records are read again", [:done] => "all of its records were marked" }.each do |verdict, sentence|
+      [:dropped] => "its records are read again",
+      [:done] => "all of its records were marked" }.each do |verdict, sentence|
       @output.truncate(0)
       one = fake_batch(["a", nil, nil, nil, 10], "b", "c", verdict: verdict)
       handler(klass).call(one)
