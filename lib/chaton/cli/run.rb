@@ -74,7 +74,7 @@ module Chaton
 
       def keep(outcome)
         reading = outcome.reading
-        @cache.write(reader) if reading
+        @cache.write(reading) if reading
       end
 
       def refused(command, reason, status)

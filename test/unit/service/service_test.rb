@@ -119,7 +119,7 @@ class ServiceTest < Minitest::Test
     @stopped = true
     start([:web])
     @service.recover("{}")
-    assert_match(/this worker has no role jobs/, @output.string)
+    assert_match(/without the role jobs/, @output.string)
   end
 
   def test_signals_from_the_store_are_handled
