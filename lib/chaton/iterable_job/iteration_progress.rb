@@ -45,6 +45,8 @@ module Chaton
         @native ? @native.load(@key).key?("cancelled") : false
       end
 
+      # Stores where the iteration is.
+      # @param cursor [Object] that JSON can hold
       def save(cursor)
         @saved_s = now_s
         @native&.save(@key, { "ex" => @runs.to_s, "c" => JSON.generate(cursor, max_nesting: false),

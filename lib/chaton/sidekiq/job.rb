@@ -24,6 +24,8 @@ module Sidekiq
       # As Chaton's `retries_exhausted`.
       def sidekiq_retries_exhausted(&block) = retries_exhausted(&block)
 
+      # Sidekiq's short form of `sidekiq_options queue:`.
+      # @param name [String, Symbol]
       def queue_as(name) = sidekiq_options("queue" => name.to_s)
 
       # @param item [Hash]

@@ -35,6 +35,7 @@ module Chaton
       TrimWorker = Struct.new(:worker, :reason)
       # Replace; `how` is :replace_first, or :retire_first where there is no room for both.
       RecycleWorker = Struct.new(:worker, :how, :reason)
+      # Stop the worker at once: it is above the hard ceiling.
       StopWorker = Struct.new(:worker, :reason)
 
       # Duration of a collection and a trim; an earlier reading does not show their effect.

@@ -35,6 +35,7 @@ module Chaton
                   **facts(child), **sizes(usage, PARTS))
       end
 
+      # @param recycling [Recycling] that has ended
       def recycled(recycling)
         event = recycling.at_once? ? "worker replaced after it was stopped at once" : "worker recycled"
         @log.info("#{event}: #{recycling.reason}", **facts(recycling.child), **facts_of_next(recycling))

@@ -49,6 +49,8 @@ module Chaton
         sweep
       end
 
+      # Sends more of a reply.
+      # @param io [IO] the client's socket
       def writable(io)
         client(io)&.write
         sweep

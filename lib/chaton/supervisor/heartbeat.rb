@@ -34,6 +34,8 @@ module Chaton
       # @return [Boolean] whether a ping should be sent now
       def ping?(now_s) = on? && now_s >= @next_ping_at
 
+      # Notes that a ping was sent.
+      # @param now_s [Float] monotonic
       def pinged(now_s)
         @unanswered_since ||= now_s
         @rust_unanswered_since ||= now_s
@@ -44,6 +46,8 @@ module Chaton
         @rust_unanswered_since = nil
       end
 
+      # Notes that a Ruby thread of the worker has answered.
+      # @param now_s [Float] monotonic
       def ruby_answered(now_s)
         @ruby_seen_at = now_s
         @unanswered_since = nil

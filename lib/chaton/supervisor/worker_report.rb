@@ -34,6 +34,8 @@ module Chaton
                                                   boot_s: boot_s)
       end
 
+      # @param child [Child]
+      # @param reason [String]
       def killed(child, reason) = @log.error("worker killed: #{reason}", **facts(child))
 
       # @param how [String] how it ended

@@ -52,6 +52,8 @@ module Chaton
         @job_recovery&.deliver(@children)
       end
 
+      # Sends what waits for a worker whose channel takes bytes again.
+      # @param io [IO] the worker's channel
       def writable(io) = child_at(io)&.channel&.flush
 
       def due_at

@@ -28,11 +28,13 @@ module Chaton
         @due_at = now_s
       end
 
+      # @param child [Child, nil] the process that has the number now
       def child=(child)
         @child = child
         @due_at = nil
       end
 
+      # @param child [Child, nil] the process that takes the number over when it is ready
       def successor=(child)
         @successor = child
         @due_at = nil

@@ -9,6 +9,7 @@ module Chaton
   module Testing
     # Replaces the native client in tests with a list of documents. Locks and limits have no effect; a batch only
     # counts its jobs. Methods without a comment are as in Native::JobsClient.
+    # @private
     class JobsMemory
       # @return [Boolean] whether jobs run when they are enqueued
       attr_accessor :inline
