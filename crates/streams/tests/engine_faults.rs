@@ -129,7 +129,11 @@ fn an_unreachable_log_is_tried_again_and_logged_once() {
     assert!(group.connected && group.trouble.is_none(), "{group:?}");
     batch.finish(BatchOutcome::Done);
     let lines = harness.queue.lines();
-    assert_eq!(lines.iter().filter(|line| line.contains("cannot be joined")).count(), 1, "{lines:?}");
+    assert_eq!(
+        lines.iter().filter(|line| line.contains("cannot be joined")).count(),
+        1,
+        "{lines:?}"
+    );
     assert_eq!(lines.iter().filter(|line| line.contains("fetching")).count(), 1, "{lines:?}");
 }
 

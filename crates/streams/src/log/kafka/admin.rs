@@ -61,7 +61,7 @@ impl KafkaAdmin {
     pub fn new(config: &Config) -> Result<Self> {
         let mut conf = config.admin()?;
         conf.events(sys::RD_KAFKA_EVENT_ERROR);
-        let handle = config.open(ClientKind::Producer, conf)?;
+        let handle = config.open(ClientKind::Consumer, conf)?;
         let main = EventQueue::of_handle(&handle);
         let timeout = Duration::from_millis(config.settings.answer_timeout_ms);
         let errors = RefCell::new(ErrorReporter::new(&config.address));

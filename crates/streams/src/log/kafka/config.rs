@@ -40,6 +40,9 @@ const TRANSACTION_MS_MIN: u64 = 1_000;
 /// With fewer queued records, fetching would stall.
 const RECORDS_QUEUED_MIN: usize = 2_000;
 
+/// The group of admin clients, see [`Config::admin`].
+const ADMIN_GROUP: &str = "chaton-admin";
+
 impl Config {
     /// Checks all given properties.
     ///
@@ -115,9 +118,13 @@ impl Config {
         self.conf(properties)
     }
 
+    /// The properties of an admin client. It names a group that it never joins: when the coordinator of
+    /// another group is not ready, `rd_kafka_handle_OffsetFetch` (rdkafka_request.c) asks the handle's own
+    /// group to look for its coordinator, and crashes where there is none.
     pub fn admin(&self) -> Result<Conf> {
         let mut properties = self.base();
         add(&mut properties, &self.settings.properties);
+        set(&mut properties, "group.id", ADMIN_GROUP);
         self.conf(properties)
     }
 
