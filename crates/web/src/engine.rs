@@ -68,6 +68,7 @@ impl Engine {
                 }
                 runtime.block_on(supervise(&shared));
                 drop(runtime);
+                shared.flush_log();
                 shared.exchanges.set_io_waker(None);
             }
         };

@@ -66,6 +66,12 @@ impl ServerState {
         }
     }
 
+    /// Writes the gathered lines of the access log. The IO thread calls it last, because it may end
+    /// without having slept since the last response.
+    pub fn flush_log(&self) {
+        self.log.flush();
+    }
+
     /// Called before the IO thread sleeps.
     pub fn before_sleep(&self) {
         self.flush_submitted();
