@@ -17,19 +17,19 @@ module Chaton
   # A running server could not be reached, or refused the command.
   class ControlError < Error; end
 
-  # The work has been answered already; stop working on it.
+  # The work already has its response; stop working on it.
   class ClosedError < Error; end
 
-  # The client has disconnected; stop producing the answer.
+  # The client has disconnected; stop producing the response.
   class ClientGone < Error; end
 
-  # The application's answer is not a Rack response, or has a header that cannot be sent.
+  # The application's response is not a Rack response, or has a header that cannot be sent.
   class ResponseError < Error; end
 
   # The job store failed; the subclasses tell what to do. Nothing was stored, except maybe with {StoreUnavailable}.
   class StoreError < Error; end
 
-  # The store was not reached, the connection was lost, or it answered too late: try again. The last call may have
+  # The store was not reached, the connection was lost, or it replied too late: try again. The last call may have
   # taken effect.
   class StoreUnavailable < StoreError; end
 
@@ -40,7 +40,7 @@ module Chaton
   # Another process held the store's lock for too long: try again.
   class StoreBusy < StoreError; end
 
-  # The store's file, or an answer, is damaged: restore a backup.
+  # The store's file, or a reply, is damaged: restore a backup.
   class StoreCorrupt < StoreError; end
 
   # The address, the password or a setting is wrong: correct the configuration.
@@ -49,7 +49,7 @@ module Chaton
   # The log of records failed; the subclasses tell what to do.
   class LogError < Error; end
 
-  # The log was not reached, or answered too late: try again. The last call may have taken effect.
+  # The log was not reached, or replied too late: try again. The last call may have taken effect.
   class LogUnavailable < LogError; end
 
   # The log refuses the call: correct address, credentials, rights or settings.

@@ -77,7 +77,7 @@ module Chaton
       # | `unique_for:` | seconds for which an equal job is not enqueued while this one waits or runs |
       # | `unique_until:` | :success (the default) or :start |
       # | `limit:` | `{key:, concurrency: 5}`, `{key:, rate: 10, per: 60}` or `{key:, bucket: 10, per: 60}` |
-      # | `deadline:` | seconds after which {Job#cancelled?} answers true |
+      # | `deadline:` | seconds after which {Job#cancelled?} returns true |
       # | `enqueue_after_commit: false` | do not wait for ActiveRecord's transactions |
       #
       # Any other key is kept in the job's document.

@@ -44,8 +44,8 @@ enum AdminCall {
     },
 }
 
-/// Runs a call such as `{"do":"topics"}`. Answers types of [`crate::log`] as JSON; `null` for an
-/// unknown topic and for calls without an answer.
+/// Runs a call such as `{"do":"topics"}`. Returns types of [`crate::log`] as JSON; `null` for an
+/// unknown topic and for calls without a result.
 ///
 /// # Errors
 /// `Invalid` for an unknown call; otherwise the error of the log.

@@ -71,7 +71,7 @@ fn open(folder: &std::path::Path) -> Arc<dyn RecordLog> {
     log::open(&settings).unwrap()
 }
 
-/// Finishes batches with this many records, or until the queue is closed; answers how many there
+/// Finishes batches with this many records, or until the queue is closed; returns how many there
 /// were.
 fn run(queue: &Queue, most: usize) -> usize {
     let mut count = 0;

@@ -23,7 +23,7 @@ pub enum Capacity {
     Full,
 }
 
-/// The client is gone or was already answered otherwise: stop producing.
+/// The client is gone or already got another response: stop producing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientGone;
 

@@ -18,7 +18,7 @@ fn a_connection_serves_many_requests() {
         let reply = client.get(&format!("/{i}?q=1")).reply();
         assert_eq!((reply.status, reply.text()), (200, format!("GET /{i}?q=1 ")));
     }
-    // The last answer is counted after it was sent.
+    // The last response is counted after it was sent.
     eventually("all are counted", || server.engine.stats().responses_total == [0, 50, 0, 0, 0]);
     let stats = server.engine.stats();
     assert_eq!((stats.requests_total, stats.accepted_total, stats.connections), (50, 1, 1));

@@ -1,4 +1,4 @@
-//! Answers of every shape, over real sockets.
+//! Responses of every shape, over real sockets.
 
 mod support;
 

@@ -35,7 +35,7 @@ pub fn forked() -> Error {
     )
 }
 
-/// The request was already answered.
+/// The request already has its response.
 pub fn closed() -> Error {
     named("ClosedError", "this request was already answered; a unit of work is finished once")
 }

@@ -7,7 +7,7 @@ pub mod collector;
 pub mod gc_api;
 pub mod gc_monitor;
 pub mod gc_stat;
-pub mod gvl_tracker;
+pub mod gvl_timer;
 pub mod readings;
 pub mod render;
 pub mod tracer;

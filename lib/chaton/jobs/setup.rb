@@ -22,7 +22,7 @@ module Chaton
         @events = EVENTS.to_h { |name| [name, []] }
       end
 
-      # Middleware around a push: `call(class or name, job hash, queue, pool) { … }`; a falsy answer stops it.
+      # Middleware around a push: `call(class or name, job hash, queue, pool) { … }`; a falsy result stops it.
       #
       # @yieldparam chain [Chain]
       # @return [Chain]

@@ -9,7 +9,7 @@ module Chaton
   class Service
     # The role web in one process: the web engine and the handler of its requests.
     class WebRole < ServiceRole
-      # Time for the answers of released requests to reach their clients.
+      # Time for the responses to released requests to reach their clients.
       RELEASE_S = 0.2
 
       # @param app [#call] the Rack application
@@ -42,7 +42,7 @@ module Chaton
 
       private
 
-      # Takes no more connections; answers say `Connection: close`.
+      # Takes no more connections; responses say `Connection: close`.
       def quiet_engine = @engine.quiet
 
       def listeners

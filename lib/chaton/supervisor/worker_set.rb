@@ -24,7 +24,7 @@ module Chaton
       # @return [Integer] rows that the scoreboard needs: every worker may overlap with its successor
       def self.scoreboard_slots(workers) = 2 * (workers + EXTRA_WORKERS_MAX)
 
-      # @param forker [Preloader, InProcessForker] answers `generation`, `fork_worker(child, channel_end)`, `kill`
+      # @param forker [Preloader, InProcessForker] responds to `generation`, `fork_worker(child, channel_end)`, `kill`
       # @param scoreboard [#read, #clear]
       # @param job_recovery [JobRecovery, nil] nil without the role jobs
       def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil)

@@ -10,7 +10,7 @@ module Chaton
       # Full hijack: hands the connection over to the application.
       #
       # @return [TCPSocket, UNIXSocket] also in `env["rack.hijack_io"]`
-      # @raise [ClosedError] when the request was already answered
+      # @raise [ClosedError] when the request already has its response
       def call
         fd, unread = hijack
         io = BasicSocket.for_fd(fd)

@@ -11,7 +11,7 @@ pub enum StoreErrorKind {
     Full,
     /// Locked by another program for too long: trying again may help.
     Busy,
-    /// The file or an answer is damaged.
+    /// The file or a reply is damaged.
     Corrupt,
     /// Wrong address, password, version or setting: a person must act.
     Refused,

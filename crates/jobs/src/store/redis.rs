@@ -11,7 +11,7 @@
 //! | `chaton:cancels` | set of cancelled jids by time |
 //!
 //! The transport is our own (`transport`, `resp_stream`): a watch waits for the
-//! server and for its own process at once, one answer has one deadline, and
+//! server and for its own process at once, one reply has one deadline, and
 //! after a failed pipeline it is known which parts ran.
 
 mod ack_and_claim;

@@ -21,7 +21,7 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 pub trait Store: Send {
     /// Appends jobs to their queues, or to the schedule when they have a time. All jobs of one call
     /// are stored or none, except that a job whose lock is held by another jid is left out and
-    /// answered with the holder's jid. Jobs of a batch count as pending in it.
+    /// refused with the holder's jid. Jobs of a batch count as pending in it.
     fn push(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>>;
 
     /// Pushes the job unless `key` was used within `ttl`, so that a cron tick

@@ -1,4 +1,4 @@
-//! The arguments and answers of a store. Times are seconds since 1970 as `f64`
+//! The arguments and results of a store. Times are seconds since 1970 as `f64`
 //! (Sidekiq's scores) unless a name says otherwise.
 
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub struct ClaimedJob {
     pub payload: Vec<u8>,
 }
 
-/// Answer of [`super::Store::ack_and_claim`].
+/// Result of [`super::Store::ack_and_claim`].
 #[derive(Clone, Debug, Default)]
 pub struct ClaimReply {
     /// The claimed jobs, in order.
@@ -102,7 +102,7 @@ pub struct LimitRequest<'a> {
     pub limits: &'a [Limit],
 }
 
-/// Answer of the limiters.
+/// Result of the limiters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grant {
     /// The job may start.
@@ -111,7 +111,7 @@ pub enum Grant {
     At(Option<f64>),
 }
 
-/// Answer of [`super::Store::move_due`].
+/// Result of [`super::Store::move_due`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DueSummary {
     /// Entries taken out of the sets, malformed ones included.
@@ -165,7 +165,7 @@ pub struct RunningJob {
     pub run_at: i64,
 }
 
-/// Answer to a heartbeat.
+/// Result of a heartbeat.
 #[derive(Clone, Debug, Default)]
 pub struct HeartbeatReply {
     /// The process was unknown: this is its first heartbeat, or it had been taken for dead.
@@ -309,7 +309,7 @@ pub struct JobEntry {
     pub payload: Vec<u8>,
 }
 
-/// Answer of [`super::StoreWatch::arm`].
+/// Result of [`super::StoreWatch::arm`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Availability {
     /// One of the queues holds a job and is not paused.

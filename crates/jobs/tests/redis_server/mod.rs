@@ -24,7 +24,7 @@ pub struct TestRedis {
 }
 
 impl TestRedis {
-    /// Starts a server with further arguments and waits until it answers.
+    /// Starts a server with further arguments and waits until it replies.
     pub fn start(args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -40,7 +40,7 @@ impl TestRedis {
         Self::start(&[])
     }
 
-    /// Writes to the disk before each answer.
+    /// Writes to the disk before each reply.
     pub fn durable() -> Self {
         Self::start(&["--appendonly", "yes", "--appendfsync", "always"])
     }

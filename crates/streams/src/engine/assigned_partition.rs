@@ -98,7 +98,7 @@ impl AssignedPartition {
         actions
     }
 
-    /// Takes fetched records; `None`: there are no more now. Answers the position that the log
+    /// Takes fetched records; `None`: there are no more now. Returns the position that the log
     /// went back from, if it did.
     pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<i64> {
         let mut inner = self.inner.lock();

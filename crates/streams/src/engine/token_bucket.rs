@@ -24,7 +24,7 @@ impl TokenBucket {
         usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 
-    /// Takes this many tokens, or answers when they will be there.
+    /// Takes this many tokens, or returns when they will be there.
     pub fn take(&mut self, count: usize, now_ns: u64) -> Result<(), u64> {
         let passed = now_ns.saturating_sub(self.at_ns) as f64;
         self.at_ns = self.at_ns.max(now_ns);

@@ -39,7 +39,7 @@ impl Tracker {
         Self { position, asked: true, ..Self::default() }
     }
 
-    /// Records from `first` up to and without `end` were fetched. Answers whether the log went
+    /// Records from `first` up to and without `end` were fetched. Returns whether the log went
     /// back, which means that `first` lies before the position.
     pub fn fetched(&mut self, first: i64, end: i64) -> bool {
         let back = self.position.is_some_and(|position| first < position);

@@ -1,5 +1,5 @@
 //! Heads that are served: how they are understood. What is refused, and the
-//! same answers for heads in pieces, are tested over the corpus in `tests/`.
+//! same results for heads in pieces, are tested over the corpus in `tests/`.
 
 use super::*;
 

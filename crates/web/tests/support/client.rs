@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use super::PATIENCE;
 
-/// An answer as read from the socket.
+/// A response as read from the socket.
 #[derive(Debug)]
 pub struct ClientResponse {
     pub status: u16,
@@ -89,12 +89,12 @@ impl Client {
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Reads one answer, interim ones included.
+    /// Reads one response, interim ones included.
     pub fn reply(&mut self) -> ClientResponse {
         self.reply_to(false)
     }
 
-    /// Reads the answer to a HEAD.
+    /// Reads the response to a HEAD.
     pub fn reply_to_head(&mut self) -> ClientResponse {
         self.reply_to(true)
     }

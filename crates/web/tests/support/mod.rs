@@ -126,7 +126,7 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The head of a 200 answer, with the headers a keep-alive connection needs.
+/// The head of a 200 response, with the headers a keep-alive connection needs.
 pub fn ok_head(exchange: &Exchange, header: &str) -> Vec<u8> {
     let mut out = exchange.take_buffer();
     out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::collection_summary::{CollectionSummary, OpenCollection, SummaryQueue};
 use super::gc_stat::{GcCauses, Stats};
-use super::gvl_tracker;
+use super::gvl_timer;
 use crate::handle::generation;
 
 /// Collections that may pass while Ruby wants a full one. Few, because Ruby 3.4
@@ -40,16 +40,16 @@ thread_local! {
 /// The monitor of this process; a new one is made after a fork.
 static MONITOR: AtomicPtr<GcMonitor> = AtomicPtr::new(ptr::null_mut());
 
-/// Call when a unit begins on the calling thread.
-pub fn unit_begins(thread: &Arc<ThreadRecord>) {
+/// Call when work begins on the calling thread.
+pub fn work_begins(thread: &Arc<ThreadRecord>) {
     HERE.set(Some(thread.clone()));
-    gvl_tracker::unit_begins();
+    gvl_timer::work_begins();
 }
 
 /// Call when the unit has ended; returns whether there was one.
-pub fn unit_ends() -> bool {
+pub fn work_ends() -> bool {
     // The label goes without the job's id, so that jobs of one class are summed up.
-    gvl_tracker::unit_ends(|| {
+    gvl_timer::work_ends(|| {
         unit().map_or_else(String::new, |unit| {
             unit.split(" jid=").next().unwrap_or_default().to_owned()
         })

@@ -17,7 +17,7 @@ use magnus::{
 use rb_sys::VALUE;
 
 use super::tracer_state::TracerState;
-use super::{gvl_tracker, tracer_hooks, tracer_state};
+use super::{gvl_timer, tracer_hooks, tracer_state};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::settings::Settings;
@@ -138,7 +138,7 @@ impl RbTracer {
         self.started_unix_ms.store(unix.as_millis() as u64, Relaxed);
         self.started_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(true);
-        gvl_tracker::measure(true);
+        gvl_timer::measure(true);
         self.watch_marks(true)
     }
 
@@ -157,7 +157,7 @@ impl RbTracer {
         self.stopped_ns.store(clock::now_ns(), Relaxed);
         tracing.set_running(false);
         tracer_state::deactivate(tracing);
-        gvl_tracker::measure(false);
+        gvl_timer::measure(false);
         tracer_hooks::switch(self.allocated, false)?;
         self.watch_marks(false)
     }
@@ -234,7 +234,7 @@ impl RbTracer {
         let tracing = rb_self.ours()?;
         tracer_hooks::after_collections();
         name_all(tracing)?;
-        let waits = gvl_tracker::is_available().then(|| tracing.gvl_times.lock().waits());
+        let waits = gvl_timer::is_available().then(|| tracing.gvl_times.lock().waits());
         let note = waits
             .is_none()
             .then(|| "Waiting for the global lock cannot be measured before Ruby 3.2.".into());

@@ -160,7 +160,7 @@ impl RbStreamsClient {
         Ok(RbReceipt::new(receipt))
     }
 
-    /// Waits until all records are sent; answers how many are left when time is up.
+    /// Waits until all records are sent; returns how many are left when time is up.
     fn flush(&self, timeout_s: f64) -> Result<usize, Error> {
         let Some(producer) = self.own_producer() else { return Ok(0) };
         let until = Instant::now() + seconds("timeout_s", timeout_s)?;
@@ -248,7 +248,7 @@ impl RoomDeadline {
 /// Gives a record to the producer, and waits while the buffer is full.
 ///
 /// # Errors
-/// What Ruby raises meanwhile; errors of the log are in the answer.
+/// What Ruby raises meanwhile; errors of the log are in the result.
 fn send(
     producer: &dyn Producer,
     record: &RubyRecord,

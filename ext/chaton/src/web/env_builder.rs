@@ -143,7 +143,7 @@ impl EnvBuilder {
     /// Whether the application left callables to call after the reply.
     pub fn has_after_reply(&self, env: VALUE) -> bool {
         [self.keys.after_reply, self.keys.response_finished].into_iter().any(|key| {
-            // SAFETY: a Hash and a registered key, with the GVL held; the answer is a live value.
+            // SAFETY: a Hash and a registered key, with the GVL held; the result is a live value.
             let list = unsafe { Value::from_raw(rb_hash_lookup2(env, key, rb_sys::Qnil as VALUE)) };
             RArray::from_value(list).is_some_and(|list| !list.is_empty())
         })

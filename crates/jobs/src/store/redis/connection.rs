@@ -1,5 +1,5 @@
 //! One connection, made at its first use and again after each failure. It sends
-//! a pipeline of commands and reads their answers.
+//! a pipeline of commands and reads their replies.
 
 use std::io;
 use std::sync::Arc;
@@ -133,19 +133,19 @@ impl RedisConnection {
         Ok(results)
     }
 
-    /// One command, one answer.
+    /// One command, one reply.
     pub fn one(&mut self, words: &[&[u8]]) -> Result<RespValue> {
         let mut pipeline = Pipeline::new();
         pipeline.command(words);
         Ok(self.run(&pipeline)?.pop().unwrap_or(RespValue::Nil))
     }
 
-    /// Messages of the server that answer no command, oldest first.
+    /// Messages that the server pushed, oldest first.
     pub fn pushes(&mut self) -> Vec<Vec<RespValue>> {
         self.open.as_mut().map(|open| std::mem::take(&mut open.stream.pushes)).unwrap_or_default()
     }
 
-    /// Waits for a message that answers no command, or for `interrupt`.
+    /// Waits for a pushed message, or for `interrupt`.
     pub fn wait_for_push(&mut self, interrupt: &EventFd, timeout: Duration) -> Result<PollResult> {
         let answer_timeout = self.server.address.answer_timeout;
         let Some(open) = self.open.as_mut() else { return Err(self.lost("was closed")) };
@@ -153,7 +153,7 @@ impl RedisConnection {
         result.map_err(|e| self.fail(&e))
     }
 
-    /// Sends a command whose answer is only awaited by [`RedisConnection::wait_for_push`].
+    /// Sends a command whose reply is only awaited by [`RedisConnection::wait_for_push`].
     pub fn send(&mut self, words: &[&[u8]]) -> Result<()> {
         let mut pipeline = Pipeline::new();
         pipeline.command(words);

@@ -42,7 +42,7 @@ pub struct RedisAddress {
     pub tls: OnceLock<Arc<rustls::ClientConfig>>,
     /// Time to make a connection.
     pub connect_timeout: Duration,
-    /// Time for one answer.
+    /// Time for one reply.
     pub answer_timeout: Duration,
 }
 

@@ -15,7 +15,7 @@ pub enum RespValue {
     Bulk(Vec<u8>),
     /// An array or a set; a map with its keys and values in turn.
     Array(Vec<RespValue>),
-    /// A message that answers no command.
+    /// A pushed message.
     Push(Vec<RespValue>),
     /// The server's error, its code first.
     Error(String),

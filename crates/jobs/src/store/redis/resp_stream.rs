@@ -29,9 +29,9 @@ pub struct RespStream {
     buffer: Box<[u8]>,
     at: usize,
     end: usize,
-    /// Outstanding answers to [`RespStream::send`], which are dropped.
+    /// Outstanding replies to [`RespStream::send`], which are dropped.
     unclaimed: usize,
-    /// Messages that answer no command, oldest first.
+    /// Pushed messages, oldest first.
     pub pushes: Vec<Vec<RespValue>>,
 }
 
@@ -47,7 +47,7 @@ impl RespStream {
         self.transport.is_closed()
     }
 
-    /// Sends commands and reads as many answers, each within `timeout`.
+    /// Sends commands and reads as many replies, each within `timeout`.
     pub fn exchange(
         &mut self,
         bytes: &[u8],
@@ -55,14 +55,14 @@ impl RespStream {
         timeout: Duration,
     ) -> io::Result<Vec<RespValue>> {
         self.write(bytes, timeout)?;
-        // The answer is hardly ever there already: this saves a read.
+        // The reply is hardly ever there already: this saves a read.
         if self.at == self.end && self.transport.is_unbuffered() {
             self.await_bytes(Instant::now() + timeout)?;
         }
         let mut values = Vec::with_capacity(replies);
         while values.len() < replies {
             match self.value(0, timeout)? {
-                // A message before the first answer is older than the commands.
+                // A message before the first reply is older than the commands.
                 RespValue::Push(_) if values.is_empty() => {}
                 RespValue::Push(message) => self.pushes.push(message),
                 _ if self.unclaimed > 0 => self.unclaimed -= 1,
@@ -72,8 +72,8 @@ impl RespStream {
         Ok(values)
     }
 
-    /// Waits for messages that answer no command, or for `interrupt`.
-    /// [`PollResult::Ready`] when something was read, also the answer to a PING.
+    /// Waits for pushed messages, or for `interrupt`.
+    /// [`PollResult::Ready`] when something was read, also the reply to a PING.
     pub fn wait_for_push(
         &mut self,
         interrupt: &EventFd,
@@ -97,7 +97,7 @@ impl RespStream {
         Ok(PollResult::Ready)
     }
 
-    /// Sends one command and does not wait for its answer.
+    /// Sends one command and does not wait for its reply.
     pub fn send(&mut self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
         self.unclaimed += 1;
         self.write(bytes, timeout)
@@ -328,8 +328,8 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         let mut stream = RespStream::new(Transport::Unix(ours));
         stream.send(b"", TIME).unwrap();
-        // An old message, the dropped answer, an old message, the first answer, a new
-        // message, the second answer.
+        // An old message, the dropped reply, an old message, the first reply, a new
+        // message, the second reply.
         theirs
             .write_all(b">1\r\n+old\r\n+PONG\r\n>1\r\n+old\r\n:1\r\n>1\r\n+new\r\n:2\r\n")
             .unwrap();

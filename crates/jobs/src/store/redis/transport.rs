@@ -1,5 +1,5 @@
 //! A byte stream to the server: TCP, TLS or a socket file. It blocks only in poll(2), so that one
-//! answer has one deadline and a watch can wait for its interrupt at the same time.
+//! reply has one deadline and a watch can wait for its interrupt at the same time.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -159,7 +159,7 @@ impl TlsSocket {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 other => return other,
             }
-            // Sends the handshake's answers and key updates.
+            // Sends the handshake's replies and key updates.
             self.flush()?;
             if self.session.read_tls(&mut self.socket)? == 0 {
                 return Ok(0);

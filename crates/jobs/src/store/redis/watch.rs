@@ -1,6 +1,6 @@
 //! Waits for changes of keys, which the server reports for all keys that were read on this
 //! connection (RESP3, `CLIENT TRACKING`). While nothing happens the only traffic is a PING every
-//! [`PING_EVERY`], which finds a peer that vanished within that time and one answer's.
+//! [`PING_EVERY`], which finds a peer that vanished within that time and one reply's.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

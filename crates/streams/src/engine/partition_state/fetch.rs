@@ -37,7 +37,7 @@ impl PartitionState {
         })
     }
 
-    /// Takes fetched records. Those fetched before a seek are dropped. Answers the position that
+    /// Takes fetched records. Those fetched before a seek are dropped. Returns the position that
     /// the log went back from, if it did.
     pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<i64> {
         if !self.is_fetching() {

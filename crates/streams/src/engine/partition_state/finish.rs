@@ -181,7 +181,7 @@ impl PartitionState {
         pause_ms(settings.backoff_ms, settings.backoff_max_ms, failures, &mut self.random)
     }
 
-    /// Hands the records out again as the next attempt, after a pause; answers its number.
+    /// Hands the records out again as the next attempt, after a pause; returns its number.
     fn retry_in(&mut self, lane: usize, records: RecordSet, in_ms: u64, now: Now) -> u32 {
         let attempt = records.attempt.saturating_add(1);
         let lane = &mut self.lanes[lane];

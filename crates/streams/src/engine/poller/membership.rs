@@ -25,7 +25,7 @@ impl Poller {
         }
     }
 
-    /// Polls the member; answers whether it reported anything.
+    /// Polls the member; returns whether it reported anything.
     pub(super) fn poll(&mut self, now: Now) -> bool {
         if now.ns >= self.trouble_until_ns {
             self.log_works();

@@ -68,7 +68,7 @@ impl Poller {
     }
 }
 
-/// Waits without a member; answers whether the descriptor was notified, and clears it.
+/// Waits without a member; returns whether the descriptor was notified, and clears it.
 fn wait_for(event_fd: &EventFd, time: Duration) -> bool {
     let mut polled = libc::pollfd { fd: event_fd.fd(), events: libc::POLLIN, revents: 0 };
     // Rounded up: a wait that ended early would have to start again.

@@ -72,7 +72,7 @@ impl ClientHandle {
 
     /// Whether each assignment replaces the one before.
     pub fn is_eager(&self) -> bool {
-        // SAFETY: answers a static text.
+        // SAFETY: returns a static text.
         unsafe { copied(sys::rd_kafka_rebalance_protocol(self.0)) == "EAGER" }
     }
 
@@ -151,7 +151,7 @@ impl ClientHandle {
 
     /// Identifies the group member and its generation.
     pub fn group_metadata(&self) -> Vec<u8> {
-        // SAFETY: both answers are ours and given back; the bytes are copied.
+        // SAFETY: both results are ours and given back; the bytes are copied.
         unsafe {
             let metadata = sys::rd_kafka_consumer_group_metadata(self.0);
             if metadata.is_null() {

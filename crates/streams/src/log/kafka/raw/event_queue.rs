@@ -118,7 +118,7 @@ impl EventQueue {
         (!raw.is_null()).then(|| QueueEvent { raw, _handle: self.handle.clone() })
     }
 
-    /// Up to so many records, without waiting, handed on one by one; answers
+    /// Up to so many records, without waiting, handed on one by one; returns
     /// how many there were. `pointers` is scratch space.
     pub fn take(
         &self,

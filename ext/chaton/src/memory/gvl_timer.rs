@@ -17,7 +17,7 @@ use super::tracer_state;
 use crate::gvl_events::{add_hook, EventData, ThreadSlot, READY, RESUMED, SUSPENDED};
 
 thread_local! {
-    /// When this unit began (ns of the clock); 0 outside of one.
+    /// When this work began (ns of the clock); 0 outside of one.
     static BEGAN: Cell<u64> = const { Cell::new(0) };
     /// Since when the thread has waited for the GVL, or has held it.
     static SINCE: Cell<u64> = const { Cell::new(0) };
@@ -35,7 +35,7 @@ pub fn is_available() -> bool {
 /// The slot that holds the time of a thread's latest READY.
 static SLOT: OnceLock<Option<ThreadSlot>> = OnceLock::new();
 
-/// Switches measuring on, from the next unit, or off.
+/// Switches measuring on, from the next unit of work, or off.
 pub fn measure(on: bool) {
     static ADDED: AtomicBool = AtomicBool::new(false);
     let Some(add) = add_hook() else { return };
@@ -47,8 +47,8 @@ pub fn measure(on: bool) {
     ON.store(on, Relaxed);
 }
 
-/// Call when a unit begins on the calling thread.
-pub fn unit_begins() {
+/// Call when work begins on the calling thread.
+pub fn work_begins() {
     if ON.load(Relaxed) {
         let now = clock::now_ns();
         BEGAN.set(now);
@@ -59,7 +59,7 @@ pub fn unit_begins() {
 }
 
 /// Call when the unit has ended; its times are summed up by `label`.
-pub fn unit_ends(label: impl FnOnce() -> String) {
+pub fn work_ends(label: impl FnOnce() -> String) {
     let began = BEGAN.replace(0);
     if began == 0 {
         return;
