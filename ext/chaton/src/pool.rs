@@ -224,7 +224,7 @@ impl RbPoolThread {
         let thread = rb_self.thread.get()?.borrow();
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
         let tracked = rb_self.tracked.as_deref();
-        if gc_monitor::unit_ends() {
+        if gc_monitor::work_ends() {
             if let Some(collector) = rb_self.inner.collector.get() {
                 collector.after_unit()?;
             }
@@ -234,7 +234,7 @@ impl RbPoolThread {
             match thread.take() {
                 Take::Work(work) => {
                     if let Some(work) = rb_self.inner.wrap(ruby, work, thread.index()) {
-                        gc_monitor::unit_begins(thread.thread());
+                        gc_monitor::work_begins(thread.thread());
                         return Ok(work);
                     }
                 }
@@ -259,7 +259,7 @@ impl RbPoolThread {
 
     /// Leaves the pool now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
-        gc_monitor::unit_ends();
+        gc_monitor::work_ends();
         drop(self.thread.get()?.take());
         self.tracked.as_ref().inspect(|tracked| tracked.leaves());
         Ok(())
