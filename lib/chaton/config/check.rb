@@ -27,6 +27,7 @@ module Chaton
         ORDERED.each { |lower, upper, why| compare(lower, upper, why) }
         check_crons
         check_limits
+        check_warm_up
         StreamsCheck.new(@sources).run
       end
 
@@ -52,6 +53,12 @@ module Chaton
         @sources.problem(Origin.new("the configuration"),
                          "limit_hard (#{shown(:limit_hard, hard)}) must be at least #{HARD_RATIO_MIN} times limit " \
                          "(#{shown(:limit, soft)}), or a worker would be stopped before it can be replaced")
+      end
+
+      def check_warm_up
+        return unless @sources.hooks.key?(:warm_up)
+
+        compare(:warm_up_timeout_s, :boot_timeout_s, "a worker would be killed while it warms up")
       end
 
       def compare(lower, upper, why)

@@ -102,13 +102,21 @@ module Chaton
 
       # Introduction to the table of hooks.
       HOOKS = <<~TEXT
-        ## HookNames
+        ## Hooks
 
         Hooks are blocks that run at moments of a process's life; several of the same name run in order. A hook that raises
         ends its process with a message that names its line.
 
         | hook | when |
         |---|---|
+      TEXT
+
+      # The hook that warms a worker up.
+      WARM_UP = <<~TEXT
+        `warm_up { |client| 30.times { client.get "/posts", headers: { "Host" => "example.com" } } }` fills caches before a
+        worker takes requests, at the first start and after a phased restart; YJIT compiles a method in its 30th call.
+        The client returns the status, or nil if the application raised.
+
       TEXT
 
       # The hook for errors.
@@ -147,7 +155,7 @@ module Chaton
       # @return [String] the page
       def self.text
         chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{TOPICS if group == :topic}#{table(group)}" }
-        [HEAD, *chapters, "#{HOOKS}#{hooks}", ERROR_HANDLER.chomp, "#{PUMA}#{accepted}",
+        [HEAD, *chapters, "#{HOOKS}#{hooks}", WARM_UP.chomp, ERROR_HANDLER.chomp, "#{PUMA}#{accepted}",
          "#{REFUSED}#{refused}"].join("\n")
       end
 

@@ -3,6 +3,7 @@
 require_relative "../native"
 require_relative "../web/env_template"
 require_relative "../web/handler"
+require_relative "../web/warm_up"
 require_relative "service_role"
 
 module Chaton
@@ -30,7 +31,9 @@ module Chaton
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
-        @engine = Native::Web.start(native_pool, listeners, templates)
+        envs = templates
+        Web::WarmUp.new(@plan, app: @app, template: envs.first, log: @log).call
+        @engine = Native::Web.start(native_pool, listeners, envs)
       end
 
       # Answers waiting requests with 503; running ones go on.

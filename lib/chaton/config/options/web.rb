@@ -84,7 +84,16 @@ module Chaton
                   "The longest time for which it leaves a connection to others.", outside: true)
       ].freeze
 
-      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS].freeze
+      # Limits of the requests with which a worker warms itself up.
+      WARM_UP = [
+        Option.in(:web, :warm_up_timeout_s, :timeouts, TIME, 20.0,
+                  "Time for all `warm_up` blocks of a process; then it takes requests without the rest. It is part " \
+                  "of boot_timeout_s."),
+        Option.in(:web, :warm_up_requests_max, :limits, Types::Number.new(1..1_000_000), 1000,
+                  "Requests that `warm_up` blocks make in one process, at most.")
+      ].freeze
+
+      WEB = [*QUEUE, *LIMITS, *TIMEOUTS, *CONNECTIONS, *WARM_UP].freeze
     end
   end
 end
