@@ -3,6 +3,7 @@
 require "etc"
 require "json"
 require_relative "../ext/chaton/toolchain"
+require_relative "support/test_names"
 require_relative "support/test_process"
 require_relative "support/test_run"
 require_relative "../test/support/kafka_broker"
@@ -21,6 +22,7 @@ TEST_FILES = {
   "stress" => -> { each_file("test/boundary/**/*_test.rb") }
 }.freeze
 TEST_PARTS = ["cargo", *TEST_FILES.keys].freeze
+TEST_NAMES = TestNames.new(TEST_PARTS)
 # One broker serves all of these.
 KAFKA_PARTS = %w[cargo streams].freeze
 # These compute all the time and give way to tests that watch the clock.
@@ -33,15 +35,23 @@ CARGO_PACKAGES = ["--locked", "--workspace", "--exclude", "chaton-jemalloc"].fre
 
 def each_file(glob) = Dir[glob].zip
 
-def ruby_tests(part)
+# @param name [String] of a part or of a file
+# @return [Array<TestProcess>]
+def ruby_tests(name)
+  file = TEST_NAMES.file(name)
+  return test_processes("some #{TEST_NAMES.part_of(name)}", [[file]], TEST_NAMES.part_of(name)) if file
+  test_processes(name, TEST_FILES.fetch(name).call, name)
+end
+
+def test_processes(title, files_of_each, part)
   env = {}
   env["CHATON_GC_STRESS"] = "1" if part == "stress"
   env["CHATON_TEST_KAFKA"] = KafkaBroker.shared.address if KAFKA_PARTS.include?(part)
-  TEST_FILES.fetch(part).call.map do |files|
+  files_of_each.map do |files|
     label = files.one? ? files.first.delete_prefix("test/").delete_suffix("_test.rb") : "#{files.size} files"
     command = ["ruby", "-w", "-Ilib", "-Itest", "-e", "ARGV.shift.to_i.times { require File.expand_path(ARGV.shift) }",
                files.size.to_s, *files.sort, "--verbose"]
-    TestProcess.new(part, label, command, env: env, nice: NICE.fetch(part, 0), alone: ALONE.include?(label))
+    TestProcess.new(title, label, command, env: env, nice: NICE.fetch(part, 0), alone: ALONE.include?(label))
   end
 end
 
@@ -67,16 +77,19 @@ def rust_programs(output)
   end
 end
 
-desc "Run the tests: all parts, or test[unit,examples]"
+desc "Run the tests: all parts, or test[unit,integration/web/accept]"
 task :test do |_, args|
   names = args.extras.empty? ? TEST_PARTS : args.extras
-  unknown = names - TEST_PARTS
-  abort "no such part: #{unknown.join(", ")}; there are #{TEST_PARTS.join(", ")}" unless unknown.empty?
+  problem = TEST_NAMES.problem(names)
+  abort problem if problem
 
   # A reader behind a pipe sees each line at once, too.
   $stdout.sync = true
   processes = names.flat_map { |name| name == "cargo" ? rust_tests : ruby_tests(name) }
   mkdir_p "tmp", verbose: false
-  run = TestRun.new(slots: Etc.nprocessors * 2, times_path: "tmp/test_times.json")
+  # CHATON_TEST_SECONDS limits the time in which tests start; bin/matrix sets it.
+  seconds = Float(ENV["CHATON_TEST_SECONDS"].to_s, exception: false) || Float::INFINITY
+  run = TestRun.new(slots: Etc.nprocessors * 2, times_path: "tmp/test_times.json",
+                    result_path: "tmp/test_result.json", seconds: seconds)
   exit 1 unless run.call(processes)
 end

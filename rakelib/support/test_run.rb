@@ -8,12 +8,17 @@ class TestRun
 
   # @param slots [Integer] processes at a time; most tests wait, so that may be more than there are processors
   # @param times_path [String] remembers how long each process took: the longest start first the next time
-  def initialize(slots:, times_path:, out: $stdout)
+  # @param result_path [String, nil] where the numbers of each part are written, as JSON
+  # @param seconds [Numeric] after which no process is started; the report names those that are left out
+  def initialize(slots:, times_path:, result_path: nil, seconds: Float::INFINITY, out: $stdout)
     @slots = slots
     @times_path = times_path
+    @result_path = result_path
+    @seconds = seconds
     @out = out
     @lock = Mutex.new
     @done = []
+    @left_out = []
   end
 
   # @param processes [Array<TestProcess>]
@@ -24,6 +29,7 @@ class TestRun
     work_off(others, @slots)
     work_off(alone, 1)
     remember
+    write_result
     report
     failed.zero? && passed.positive?
   end
@@ -40,17 +46,27 @@ class TestRun
 
   def work
     while (process = @queue.pop)
-      process.run
-      @lock.synchronize { finish(process) }
+      late = now - @started > @seconds
+      process.run unless late
+      @lock.synchronize { late ? leave_out(process) : finish(process) }
     end
+  end
+
+  def leave_out(process)
+    @left_out << process
+    one_less
   end
 
   def finish(process)
     @done << process
     @out.puts process.output.lines.grep_v(/\A\{/).grep_v(TestProcess::TIMED), "" unless process.failed.zero?
     @out.puts process
-    @open -= 1
     add(process.followers)
+    one_less
+  end
+
+  def one_less
+    @open -= 1
     @queue.close if @open.zero?
   end
 
@@ -74,15 +90,25 @@ class TestRun
     @out.puts "", "the slowest tests:"
     slowest.each { |name, seconds| @out.puts format("%8.1f s  %s", seconds, name) }
     @out.puts ""
-    @out.puts "part         passed failed seconds  processor  processes"
+    @out.puts "part              passed failed seconds  processor  processes"
     @done.group_by(&:part).each { |part, processes| @out.puts line(part, processes) }
     @out.puts line("all", @done), format("%.1f s from start to end", now - @started), ""
+    @out.puts "left out, because the time was over: #{@left_out.map(&:label).join(", ")}" unless @left_out.empty?
     @out.puts "#{passed} passed, #{failed} failed"
   end
 
   def line(part, processes)
-    format("%-12s %6d %6d %7.1f %10.1f %10d", part, processes.sum(&:passed), processes.sum(&:failed),
+    format("%-17s %6d %6d %7.1f %10.1f %10d", part, processes.sum(&:passed), processes.sum(&:failed),
            processes.sum(&:seconds), processes.sum(&:cpu_s), processes.size)
+  end
+
+  # A part is cut if a process of it did not run.
+  def write_result
+    return unless @result_path
+    parts = @done.group_by(&:part).transform_values do |processes|
+      %i[passed failed seconds].to_h { |figure| [figure, processes.sum(&figure).round] }
+    end
+    File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq))
   end
 
   # A Rust test program gives no time for each of its tests, so it stands here as a whole.

@@ -43,11 +43,25 @@ class TestRunTest < Minitest::Test
     refute run_all(process("empty", "true"))
   end
 
+  def test_nothing_starts_after_the_time_limit_and_the_report_says_so
+    assert run_all(process("first", "echo '1 runs, 1 assertions, 0 failures, 0 errors'; sleep 0.1"),
+                   process("second", "exit 1"), slots: 1, seconds: 0.01)
+    assert_match(/^left out, because the time was over: second$/, @out.string)
+    assert_equal "1 passed, 0 failed", @out.string.lines.last.chomp
+  end
+
+  def test_the_result_has_the_numbers_of_each_part
+    run_all(process("ruby", "echo '3 runs, 3 assertions, 1 failures, 0 errors'"))
+    result = JSON.parse(File.read(File.join(@dir, "result.json")))
+    assert_equal({ "parts" => { "part" => { "passed" => 2, "failed" => 1, "seconds" => 0 } }, "cut" => [] }, result)
+  end
+
   private
 
   def process(name, script, &) = TestProcess.new("part", name, ["sh", "-c", script], &)
 
-  def run_all(*processes, slots: 2)
-    TestRun.new(slots: slots, times_path: File.join(@dir, "times.json"), out: @out).call(processes)
+  def run_all(*processes, slots: 2, **options)
+    TestRun.new(slots: slots, times_path: File.join(@dir, "times.json"), result_path: File.join(@dir, "result.json"),
+                out: @out, **options).call(processes)
   end
 end

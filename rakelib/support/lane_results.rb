@@ -1,0 +1,69 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "json"
+
+# The results of the lanes of bin/matrix: a JSON file for each lane, and the table in the README. Each part of the tests
+# keeps its own commit and date, because parts may run at different times.
+class LaneResults
+  TITLES = { "trixie" => "Debian 13", "sid" => "Debian sid", "experimental" => "Debian experimental" }.freeze
+  FLOOR = "| Debian 12 | Ruby 3.1, Rack 2.2, Rails 6.1, Puma 5.6, Sidekiq 6.4 | every part | each commit |"
+  HEAD = ["| | versions | tests passed | commit, date |", "|---|---|---|---|", FLOOR].freeze
+  BLOCK = /(?<=<!-- matrix -->\n).*?(?=<!-- end matrix -->)/m
+
+  # @param fresh [String] folder of this machine's results
+  # @param kept [String] folder of the results that are committed
+  def initialize(fresh, kept)
+    @fresh = fresh
+    @kept = kept
+  end
+
+  # @param lane [String]
+  # @param versions [Hash{String => String}]
+  # @param result [Hash] what `rake test` wrote
+  # @param parts [Array<String>] those that count: all of their files ran
+  # @param at [Hash{String => String}] commit and date
+  def record(lane, versions:, result:, parts:, at:)
+    ran = result["parts"].slice(*parts).transform_values { |part| part.merge(at) }
+    before = read(@fresh, lane) || read(@kept, lane) || {}
+    # Results with other versions say nothing about these.
+    earlier = before["versions"] == versions ? before["parts"] : {}
+    FileUtils.mkdir_p(@fresh)
+    File.write(path(@fresh, lane), "#{JSON.pretty_generate("versions" => versions, "parts" => earlier.merge(ran))}\n")
+  end
+
+  # Adds this machine's results to the committed ones.
+  def keep
+    FileUtils.mkdir_p(@kept)
+    FileUtils.cp(Dir[File.join(@fresh, "*.json")], @kept)
+  end
+
+  # @return [String] the lines of the table
+  def table
+    lanes = Dir[File.join(@kept, "*.json")].map { |file| File.basename(file, ".json") }
+    known, others = lanes.partition { |lane| TITLES.key?(lane) }
+    [*HEAD, *(known.sort_by { |lane| TITLES.keys.index(lane) } + others.sort).map { |lane| row(lane) }].join("\n")
+  end
+
+  # @param page [String]
+  # @return [String] the page with the table of now
+  def render(page) = page.sub(BLOCK) { "#{table}\n" }
+
+  private
+
+  def row(lane)
+    record = read(@kept, lane)
+    versions = record["versions"].except("rustc").map { |pair| pair.join(" ") }.join(", ")
+    passed = record["parts"].map { |name, part| "#{name} #{shown(part)}" }.join(", ")
+    at = record["parts"].values.map { |part| "`#{part["commit"]}`, #{part["date"]}" }.uniq.join("; ")
+    "| #{TITLES.fetch(lane, lane)} | #{versions} | #{passed} | #{at} |"
+  end
+
+  def shown(part) = part["failed"].zero? ? part["passed"] : "#{part["passed"]} (#{part["failed"]} failed)"
+
+  def read(folder, lane)
+    JSON.parse(File.read(path(folder, lane))) if File.exist?(path(folder, lane))
+  end
+
+  def path(folder, lane) = File.join(folder, "#{lane}.json")
+end

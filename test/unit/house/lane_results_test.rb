@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "tmpdir"
+require_relative "../../../rakelib/support/lane_results"
+
+class LaneResultsTest < Minitest::Test
+  VERSIONS = { "Ruby" => "3.3.8", "Puma" => "6.6.0", "rustc" => "1.96.0" }.freeze
+
+  def setup
+    @dir = Dir.mktmpdir("chaton-lanes")
+    @results = LaneResults.new(File.join(@dir, "fresh"), File.join(@dir, "kept"))
+  end
+
+  def teardown = FileUtils.remove_entry(@dir)
+
+  def test_a_row_says_versions_tests_commit_and_date
+    record("trixie", { "unit" => part(9, 0), "boundary" => part(4, 2) }, "abc1234")
+    @results.keep
+    assert_equal "| Debian 13 | Ruby 3.3.8, Puma 6.6.0 | unit 9, boundary 4 (2 failed) | `abc1234`, 2026-01-02 |",
+                 @results.table.lines.last.chomp
+  end
+
+  def test_a_part_that_runs_again_replaces_its_result_only
+    record("sid", { "unit" => part(9, 0), "boundary" => part(4, 0) }, "abc1234")
+    record("sid", { "unit" => part(10, 0) }, "def5678")
+    @results.keep
+    assert_match(/unit 10, boundary 4 \| `def5678`, 2026-01-02; `abc1234`, 2026-01-02 \|/, @results.table)
+  end
+
+  def test_results_with_other_versions_are_dropped
+    record("sid", { "unit" => part(9, 0), "boundary" => part(4, 0) }, "abc1234")
+    record("sid", { "unit" => part(10, 0) }, "def5678", VERSIONS.merge("Puma" => "8.0.0"))
+    @results.keep
+    assert_match(/Puma 8.0.0 \| unit 10 \| `def5678`/, @results.table)
+  end
+
+  def test_a_part_that_is_not_complete_does_not_count
+    record("sid", { "unit" => part(9, 0), "some integration" => part(1, 0) }, "abc1234", parts: %w[unit])
+    @results.keep
+    assert_match(/\| unit 9 \|/, @results.table)
+  end
+
+  def test_the_table_replaces_the_one_in_the_page
+    page = "above\n<!-- matrix -->\nold\n<!-- end matrix -->\nbelow\n"
+    assert_equal "above\n<!-- matrix -->\n#{@results.table}\n<!-- end matrix -->\nbelow\n", @results.render(page)
+  end
+
+  private
+
+  def part(passed, failed) = { "passed" => passed, "failed" => failed }
+
+  def record(lane, ran, commit, versions = VERSIONS, parts: ran.keys)
+    @results.record(lane, versions: versions, result: { "parts" => ran }, parts: parts,
+                          at: { "commit" => commit, "date" => "2026-01-02" })
+  end
+end
