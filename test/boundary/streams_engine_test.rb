@@ -1,27 +1,22 @@
 # frozen_string_literal: true
 
 require_relative "jobs_case"
+require "support/streams_log"
 require "tmpdir"
 
 # Records from the embedded log through the engine, a native_pool and a seat into Ruby's hands, and back.
 class StreamsEngineTest < Minitest::Test
   include JobsCase
 
-  POOL = JobsEngineCase::POOL
   # Records of the longer tests.
   RECORDS = STRESS ? 60 : 2_000
 
   def setup
     @dir = Dir.mktmpdir("chaton-streams")
-    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
-    @pool_thread = @native_pool.enter
   end
 
   def teardown
-    @engine&.stop
-    @pool_thread.leave
-    @native_pool.close
-    @native_pool.shut
+    stop if @engine
     FileUtils.remove_entry(@dir)
   end
 
@@ -57,7 +52,7 @@ class StreamsEngineTest < Minitest::Test
 
   def test_a_failure_comes_again
     produce("a", "b")
-    start(backoff_ms: 1, backoff_max_ms: 1)
+    start(", backoff: 0.001, backoff_max: 0.001")
     batch = take
     assert_equal [:retry, 2], batch.failed("KeyError", "why").values_at(0, 2)
     again = take
@@ -119,10 +114,31 @@ class StreamsEngineTest < Minitest::Test
     assert_match(/the call/, assert_raises(Chaton::InvalidRecord) { admin("do" => "dance") }.message)
   end
 
-  def test_wrong_settings_are_named
-    error = assert_raises(ArgumentError) { Chaton::Native::StreamsClient.new('{"broker":"log:///x","brokr":1}') }
-    assert_match(/brokr/, error.message)
-    assert_raises(Chaton::LogRefused) { Chaton::Native::StreamsClient.new('{"broker":"http://x"}') }
+  def test_wrong_settings_of_the_engine_are_named_with_their_path
+    document = JSON.parse(self.document(", throttle: [10, 1]"))
+    streams = document["streams"]
+    group = streams["groups"].first
+    { "streams" => streams, "streams.groups.0" => group, "streams.groups.0.group" => group["group"],
+      "streams.groups.0.routes.0" => group["routes"].first,
+      "streams.groups.0.routes.0.throttle" => group["routes"].first["throttle"] }.each do |path, settings|
+      settings.to_a.each do |name, value|
+        settings.delete(name)
+        assert_equal "settings: #{path}.#{name}: missing field", engine_refused(document)
+        settings[name] = value
+      end
+    end
+    group["routes"].first["order"] = "none"
+    assert_match(/\Asettings: streams\.groups\.0\.routes\.0\.order: unknown variant/, engine_refused(document))
+    assert_equal "settings: streams: missing section", engine_refused(document.except("streams"))
+  end
+
+  def test_wrong_settings_of_the_log_are_named_with_their_path
+    log = JSON.parse(StreamsLog.document("log:///x"))
+    assert_match(/\Asettings: streams\.log\.brokr: unknown field, expected/, refused({ **log, brokr: 1 }))
+    log.each_key do |name|
+      assert_equal "settings: streams.log.#{name}: missing field", refused(log.except(name))
+    end
+    assert_raises(Chaton::LogRefused) { open_log(JSON.generate({ **log, "broker" => "http://x" })) }
   end
 
   def test_a_forked_child_opens_the_log_for_itself
@@ -137,19 +153,45 @@ class StreamsEngineTest < Minitest::Test
 
   private
 
-  def client
-    @client ||= Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{@dir}", durable: false))
-  end
+  def client = @client ||= open_log(StreamsLog.document("log://#{@dir}", durable: false))
+
+  def open_log(document) = Chaton::Native::StreamsClient.new(document)
 
   # To one partition, and durable.
   def produce(*values)
     client.produce_many(values.map { |value| ["events", value, nil, nil, 0] }, 5.0).wait(JobsCase::WAIT_S)
   end
 
-  def start(**route)
-    engine = { groups: [{ group: { name: "app", topics: ["events"] }, routes: [{ topic: "events", **route }] }] }
-    @engine = Chaton::Native::Streams.start(@native_pool, client, JSON.generate(engine))
+  # The settings of a process that consumes events, with these further keywords of the topic.
+  def document(keywords)
+    config = File.join(@dir, "chaton.rb")
+    File.write(config, "streams { topic 'events', 'Events', group: 'app'#{keywords} }")
+    Chaton::Config.load({ config_file: config }, env: {}).engine_document(roles: [:streams], slot: 0)
   end
+
+  def start(keywords = "")
+    @native_pool = pool(document(keywords))
+    @pool_thread = @native_pool.enter
+    @engine = Chaton::Native::Streams.start(@native_pool, client, [])
+  end
+
+  def stop
+    @engine.stop
+    @pool_thread.leave
+    @native_pool.close
+    @native_pool.shut
+  end
+
+  def pool(document) = Chaton::Native::Pool.new(document, Chaton::Native::Scoreboard.new(1), nil)
+
+  def engine_refused(document)
+    pool = pool(JSON.generate(document))
+    assert_raises(ArgumentError) { Chaton::Native::Streams.start(pool, client, []) }.message
+  ensure
+    pool&.shut
+  end
+
+  def refused(log) = assert_raises(ArgumentError) { open_log(JSON.generate(log)) }.message
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @pool_thread.take }
 

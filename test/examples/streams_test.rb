@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "example_test_case"
-require "chaton/native"
+require "support/streams_log"
 
 class StreamsExampleTest < ExampleTestCase
   def test_visits_are_counted
@@ -30,9 +30,9 @@ class StreamsExampleTest < ExampleTestCase
 
   # Resets the committed offsets.
   def reset_offsets(server)
-    client = Chaton::Native::StreamsClient.new(JSON.generate(broker: "log://#{server.path("storage/streams")}"))
+    log = StreamsLog.new("log://#{server.path("storage/streams")}")
     commits = Array.new(4) { |number| { topic: "visits", partition: number, offset: 0 } }
-    client.admin(JSON.generate(do: "set_committed", group: "counts", commits: commits))
+    log.admin(do: "set_committed", group: "counts", commits: commits)
   end
 
   def counts(server) = JSON.parse(get(server, "/counts").body)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "chaton/config"
 require "chaton/native"
 
 # A client of a log for tests: creates topics, writes and reads records, and reads the offsets of groups.
@@ -11,9 +12,16 @@ class StreamsLog
   attr_reader :native
 
   # @param broker [String]
+  # @param changes [Hash] of the log's other settings, which are the defaults of their options
+  # @return [String] JSON, as the native client takes it
+  def self.document(broker, **changes)
+    Chaton::Config.load({ config_file: "-", broker: broker }, env: {}).streams.log_document(**changes)
+  end
+
+  # @param broker [String]
   # @param settings [Hash] further settings of the log
   def initialize(broker, **settings)
-    @native = Chaton::Native::StreamsClient.new(JSON.generate(broker: broker, **settings))
+    @native = Chaton::Native::StreamsClient.new(self.class.document(broker, **settings))
   end
 
   # @return [String] its name

@@ -13,7 +13,7 @@ use crate::receipt::Receipt;
 use crate::record::{Chunk, NewRecord, OwnedRecord};
 use crate::settings::{GroupSettings, LogSettings};
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "test-support"))]
 pub mod conformance;
 #[cfg(feature = "kafka")]
 pub mod kafka;

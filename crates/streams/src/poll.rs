@@ -1,8 +1,9 @@
-//! Waits on file descriptors.
+//! Waits on file descriptors and notifiers.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use chaton_core::event_fd::EventFd;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -21,4 +22,15 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Duration) -> Vec<bo
             _ => return vec![false; fds.len()],
         }
     }
+}
+
+/// Waits until one is notified or the time is up, clears those that were
+/// notified, and tells which they are.
+pub(crate) fn wait_notified(notifiers: &[&EventFd], timeout: Duration) -> Vec<bool> {
+    let fds: Vec<_> = notifiers.iter().map(|notifier| notifier.as_fd()).collect();
+    let notified = wait_readable(&fds, timeout);
+    for (notifier, _) in notifiers.iter().zip(&notified).filter(|(_, notified)| **notified) {
+        notifier.clear();
+    }
+    notified
 }

@@ -196,8 +196,8 @@ fn only_marks_count_with_manual_offsets() {
 fn the_end_of_a_partition_is_reported_after_its_records() {
     let log = MemoryLog::new(1);
     log.write(0, 3, keyless);
-    let mut settings = settings(vec![RouteSettings { eof: true, ..route("events") }]);
-    settings.groups[0].group.eof = true;
+    let mut settings = settings(vec![route("events")]);
+    settings.notify_eof(&[0]);
     let harness = EngineHarness::new(log, settings);
     harness.batch_of(0..3).finish(BatchOutcome::Done);
     let end = harness.batch();

@@ -66,7 +66,7 @@ impl Place {
 }
 
 fn open(folder: &std::path::Path) -> Arc<dyn RecordLog> {
-    let mut settings = LogSettings::new(&format!("log://{}", folder.display()));
+    let mut settings = LogSettings::for_tests(&format!("log://{}", folder.display()));
     settings.durable = false;
     log::open(&settings).unwrap()
 }

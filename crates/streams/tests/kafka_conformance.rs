@@ -35,7 +35,7 @@ mod newer {
 
         fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
             let protocol = Protocol::Consumer;
-            GroupSettings { protocol, ..GroupSettings::new(name, topics) }
+            GroupSettings { protocol, ..GroupSettings::for_tests(name, topics) }
         }
     }
 

@@ -22,7 +22,7 @@ static SECURED: LazyLock<(String, SecureListeners)> = LazyLock::new(|| {
 
 /// A log with credentials, or with one of them wrong.
 fn with(scheme: &str, port: u16, change: impl FnOnce(&mut LogSettings)) -> Arc<dyn RecordLog> {
-    let mut settings = LogSettings::new(&format!("{scheme}://127.0.0.1:{port}"));
+    let mut settings = LogSettings::for_tests(&format!("{scheme}://127.0.0.1:{port}"));
     settings.answer_timeout_ms = 5_000;
     change(&mut settings);
     open(&settings).unwrap()
@@ -43,7 +43,8 @@ fn round_trip(log: &dyn RecordLog) {
 /// The first events of a member, and those of the next seconds.
 fn reported(log: &dyn RecordLog) -> Vec<MemberEvent> {
     let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let mut member = log.member(&GroupSettings::new("reported", &["none"]), &event_fd).unwrap();
+    let mut member =
+        log.member(&GroupSettings::for_tests("reported", &["none"]), &event_fd).unwrap();
     let mut events = Vec::new();
     let mut again = |events: &mut Vec<MemberEvent>| {
         member.wait(MOMENT);

@@ -21,7 +21,7 @@ use kafka_support::Broker;
 const PARTITIONS: i32 = 8;
 
 fn group(stem: &str, topic: &str, protocol: Protocol) -> GroupSettings {
-    let mut group = GroupSettings::new(&name(stem), &[topic]);
+    let mut group = GroupSettings::for_tests(&name(stem), &[topic]);
     group.protocol = protocol;
     group.session_timeout_ms = 6_000;
     group

@@ -46,7 +46,7 @@ fn a_lag_does_not_fill_the_memory() {
     });
     let topic = topic(&*log, PARTITIONS);
     pour(&*log, &topic);
-    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&name("group"), &[&topic]));
     member.has(PARTITIONS as usize);
     let before = resident_bytes();
     let mut most = before;

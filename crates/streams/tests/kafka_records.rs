@@ -106,7 +106,7 @@ fn a_record_may_be_larger_than_the_buffer() {
     let topic = topic_with(&*log, 1, &[("max.message.bytes", "6000000")]);
     let large = vec![b'x'; 5_000_000];
     send(&*log.producer().unwrap(), &record(&topic, &large)).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&name("group"), &[&topic]));
     member.has(1);
     let mut length = 0;
     until("it is read", || {
@@ -140,7 +140,7 @@ fn aborted_records_are_not_visible() {
     assert!(error.message.contains(&topic), "{error}");
     transactor.transact(&[owned(&topic, b"1")], "g", b"", &[]).unwrap();
     assert_eq!(read(&*log, &topic, 0, Position::Earliest, 1), ["1"]);
-    let mut member = TestMember::join(&*log, &GroupSettings::new(&name("group"), &[&topic]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&name("group"), &[&topic]));
     member.read(1);
     assert_eq!(member.numbers(), [1]);
 }
@@ -165,7 +165,7 @@ fn a_second_producer_of_an_id_fences_the_first() {
 fn an_unknown_topic_fails_its_transaction() {
     let log = KafkaFixture.open(&|settings| settings.answer_timeout_ms = 20_000);
     let topic = topic(&*log, 1);
-    let group = GroupSettings::new(&name("group"), &[&topic]);
+    let group = GroupSettings::for_tests(&name("group"), &[&topic]);
     let mut member = TestMember::join(&*log, &group);
     member.has(1);
     let mut transactor = log.transactional_producer(&name("id")).unwrap();

@@ -6,7 +6,7 @@ use chaton_streams::log::{open, ErrorKind, LogError};
 use chaton_streams::settings::{GroupSettings, LogSettings};
 
 fn refused(change: impl FnOnce(&mut LogSettings)) -> LogError {
-    let mut settings = LogSettings::new("kafka://127.0.0.1:9");
+    let mut settings = LogSettings::for_tests("kafka://127.0.0.1:9");
     change(&mut settings);
     let error = open(&settings).err().expect("it is refused");
     assert_eq!(error.kind, ErrorKind::Refused);
@@ -50,8 +50,8 @@ fn reserved_properties_are_refused() {
         let error = property(name, "true");
         assert!(error.message.contains("cannot be set"), "{error}");
     }
-    let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
-    let mut group = GroupSettings::new("g", &["t"]);
+    let log = open(&LogSettings::for_tests("kafka://127.0.0.1:9")).unwrap();
+    let mut group = GroupSettings::for_tests("g", &["t"]);
     group.properties.insert("isolation.level".into(), "read_uncommitted".into());
     let event_fd = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
     let error = log.member(&group, &event_fd).err().expect("it is refused");
@@ -62,7 +62,7 @@ fn reserved_properties_are_refused() {
 fn credentials_are_complete_and_never_shown() {
     let error = refused(|settings| settings.username = Some("me".into()));
     assert!(error.message.contains("go together"), "{error}");
-    let mut settings = LogSettings::new("kafka+ssl://a:1,b:2");
+    let mut settings = LogSettings::for_tests("kafka+ssl://a:1,b:2");
     settings.username = Some("me".into());
     settings.password = Some("word".into());
     assert_eq!(open(&settings).unwrap().address(), "kafka+ssl://a:1,b:2");
@@ -70,8 +70,8 @@ fn credentials_are_complete_and_never_shown() {
 
 #[test]
 fn contradicting_properties_are_reported_when_the_handle_opens() {
-    let log = open(&LogSettings::new("kafka://127.0.0.1:9")).unwrap();
-    let mut group = GroupSettings::new("g", &["t"]);
+    let log = open(&LogSettings::for_tests("kafka://127.0.0.1:9")).unwrap();
+    let mut group = GroupSettings::for_tests("g", &["t"]);
     group.protocol = chaton_streams::settings::Protocol::Consumer;
     group.properties.insert("partition.assignment.strategy".into(), "range".into());
     let event_fd = std::sync::Arc::new(chaton_core::event_fd::EventFd::new().unwrap());

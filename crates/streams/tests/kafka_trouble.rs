@@ -19,7 +19,7 @@ use kafka_support::{free_ports, Broker};
 const A_WHILE: Duration = Duration::from_secs(4);
 
 fn unreachable() -> Arc<dyn RecordLog> {
-    let mut settings = LogSettings::new(&format!("kafka://127.0.0.1:{}", free_ports(1)[0]));
+    let mut settings = LogSettings::for_tests(&format!("kafka://127.0.0.1:{}", free_ports(1)[0]));
     settings.answer_timeout_ms = 2_000;
     settings.delivery_timeout_ms = 1_500;
     open(&settings).unwrap()
@@ -28,7 +28,8 @@ fn unreachable() -> Arc<dyn RecordLog> {
 /// The events of a member during a while.
 fn reported(log: &dyn RecordLog) -> Vec<MemberEvent> {
     let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
-    let mut member = log.member(&GroupSettings::new("reported", &["none"]), &event_fd).unwrap();
+    let mut member =
+        log.member(&GroupSettings::for_tests("reported", &["none"]), &event_fd).unwrap();
     let mut events = Vec::new();
     let until = Instant::now() + A_WHILE;
     while Instant::now() < until {
@@ -78,7 +79,7 @@ fn every_client_reports_an_unreachable_broker() {
 
 #[test]
 fn an_unresolvable_host_is_reported() {
-    let mut settings = LogSettings::new("kafka://no-such-host.invalid:9092");
+    let mut settings = LogSettings::for_tests("kafka://no-such-host.invalid:9092");
     settings.answer_timeout_ms = 2_000;
     let log = open(&settings).unwrap();
     let error = log.admin().unwrap().topics().unwrap_err();
@@ -90,7 +91,7 @@ fn an_unresolvable_host_is_reported() {
 fn a_topic_created_later_is_reported_and_then_read() {
     let log = kafka_support::log();
     let name = chaton_streams::log::conformance::fixture::name("late");
-    let mut member = TestMember::join(&*log, &GroupSettings::new(&name, &[&name]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&name, &[&name]));
     until("the topic is missed", || {
         member.step(MOMENT);
         !member.errors.is_empty()
@@ -116,7 +117,7 @@ fn all_clients_continue_after_the_broker_restarts() {
     let broker = Broker::start();
     let log = broker.log();
     let topic = topic(&*log, 2);
-    let group = GroupSettings::new("survivors", &[&topic]);
+    let group = GroupSettings::for_tests("survivors", &[&topic]);
     let mut member = TestMember::join(&*log, &group);
     let producer = log.producer().unwrap();
     let receipt = Arc::new(Receipt::new(3000));
@@ -160,7 +161,7 @@ fn all_clients_continue_after_a_pause_of_the_broker() {
     let log = broker.log();
     let topic = topic(&*log, 1);
     fill(&*log, &topic, 0, 0..10);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("paused", &[&topic]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("paused", &[&topic]));
     member.read(10);
     broker.pause();
     let producer = log.producer().unwrap();

@@ -19,7 +19,7 @@ const FOLDER: &str = "CHATON_LOCAL_TEST_FOLDER";
 const NAME: &str = "CHATON_LOCAL_TEST_NAME";
 
 fn open(folder: &str) -> Arc<dyn RecordLog> {
-    chaton_streams::log::open(&LogSettings::new(&format!("log://{folder}"))).unwrap()
+    chaton_streams::log::open(&LogSettings::for_tests(&format!("log://{folder}"))).unwrap()
 }
 
 /// A process of ours and what it says.
@@ -160,7 +160,7 @@ fn acknowledged_records_survive_kills() {
 /// have at the same time is found by a lock that is not the log's.
 fn read_as_member(folder: &str) {
     let log = open(folder);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.keeps = true;
     let mut locks = BTreeMap::new();
     loop {
@@ -214,7 +214,7 @@ fn partitions_of_dead_members_are_reassigned() {
     let path = folder.path().to_str().unwrap();
     let log = open(path);
     log.admin().unwrap().create(&new_topic("t", 6, &[])).unwrap();
-    let mut settings = LogSettings::new(&format!("log://{path}"));
+    let mut settings = LogSettings::for_tests(&format!("log://{path}"));
     settings.answer_timeout_ms = 100;
     let hasty = chaton_streams::log::open(&settings).unwrap();
     let mut read = Vec::new();
@@ -257,7 +257,7 @@ fn partitions_of_dead_members_are_reassigned() {
 /// Writes one record to each of two partitions and commits it, for ever.
 fn transact(folder: &str) {
     let log = open(folder);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["from"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["from"]));
     member.has(1);
     let mut transactor = log.transactional_producer("one").unwrap();
     let mut number = member.has[0].committed.unwrap_or_default();
@@ -384,7 +384,7 @@ fn a_full_disk_is_said_and_nothing_is_lost() {
     until_full_and_again(&*log, || std::fs::remove_file(&ballast).unwrap());
     // A transaction that finds no room is none.
     std::fs::write(&ballast, vec![1; 900 << 10]).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(1);
     let end = || log.admin().unwrap().topic("t").unwrap().unwrap().partitions[0].end;
     let before = end();

@@ -27,7 +27,7 @@ module Chaton
         require_relative "../native"
         require_relative "streams/admin"
         require_relative "streams/group_lag"
-        client = Native::StreamsClient.new(streams.log_json)
+        client = Native::StreamsClient.new(streams.log_document)
         { "broker" => client.address, "groups" => groups(Streams::Admin.new(client), streams) }
       rescue Chaton::Error, ArgumentError => e
         { "broker" => streams.broker, "error" => e.message }

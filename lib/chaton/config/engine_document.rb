@@ -14,10 +14,12 @@ module Chaton
       # @param plan [Plan]
       # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] the worker's place on the scoreboard
-      def initialize(plan, roles:, slot:)
+      # @param index [Integer] of the worker
+      def initialize(plan, roles:, slot:, index:)
         @plan = plan
         @roles = roles
         @slot = slot
+        @index = index
       end
 
       # @return [Hash{Symbol=>Hash}] by section
@@ -42,6 +44,13 @@ module Chaton
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+      end
+
+      def streams
+        streams = @plan.streams
+        instance_id = "#{streams.member}-#{@index}" if streams.static_membership
+        groups = streams.groups.map { |group| { **group, group: { **group[:group], instance_id: instance_id } } }
+        { groups: groups, **streams.engine }
       end
 
       def of_plan(*names) = names.to_h { |name| [name, @plan.public_send(name)] }

@@ -97,8 +97,11 @@ module Chaton
 
       # @param roles [Array<Symbol>] of the process
       # @param slot [Integer] its place on the scoreboard
+      # @param index [Integer] of the worker
       # @return [String] JSON, as the native extension takes it
-      def engine_document(roles:, slot:) = EngineDocument.new(self, roles: roles, slot: slot).to_json
+      def engine_document(roles:, slot:, index: 0)
+        EngineDocument.new(self, roles: roles, slot: slot, index: index).to_json
+      end
 
       def development? = environment == "development"
 

@@ -38,27 +38,14 @@ module Chaton
       # @return [Float] time for a record to become durable
       def delivery_timeout_s = log.fetch(:delivery_timeout_ms) / 1000.0
 
+      # @param changes [Hash{Symbol=>Object}] of the log's settings
       # @return [String] JSON, as the native client takes it
-      def log_json = JSON.generate(log)
+      def log_document(**changes) = JSON.generate({ **log, **changes })
 
       # @return [Array<String>] the same with the properties of each group, for checking them before anything is opened
-      def log_jsons
-        own = groups.map { |group| log[:properties].merge(group[:group].fetch(:properties, {})) }
-        [log[:properties], *own].uniq.map { |properties| JSON.generate({ **log, properties: properties }) }
-      end
-
-      # @param index [Integer] of the worker
-      # @param eof [Array<Integer>] routes whose consumers handle the end of a partition
-      # @return [String] JSON, as the engine takes it
-      def engine_json(index: 0, eof: [])
-        number = -1
-        groups = self.groups.map do |group|
-          routes = group[:routes].map { |route| route.merge(eof: eof.include?(number += 1)) }
-          own = { eof: routes.any? { |route| route[:eof] } }
-          own[:instance_id] = "#{member}-#{index}" if static_membership
-          { group: group[:group].merge(own), routes: routes }
-        end
-        JSON.generate({ groups: groups, **engine })
+      def log_documents
+        own = groups.map { |group| log[:properties].merge(group[:group].fetch(:properties)) }
+        [log[:properties], *own].uniq.map { |properties| log_document(properties: properties) }
       end
 
       # @return [Hash{Symbol=>Object}] JSON-able, without secrets

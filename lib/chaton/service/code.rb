@@ -48,7 +48,7 @@ module Chaton
       def self.produce(plan, forks)
         Streams.use(plan, forks: forks)
         require_relative "../native"
-        plan.streams.log_jsons.each { |settings| Native.check_log(settings) }
+        plan.streams.log_documents.each { |settings| Native.check_log(settings) }
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"
       end

@@ -22,8 +22,7 @@ module Chaton
       # @param native_pool [Native::Pool]
       def start(native_pool)
         streams = @plan.streams
-        settings = streams.engine_json(index: @context.index || 0, eof: handler.of_eof)
-        @engine = Native::Streams.start(native_pool, Streams.client.native, settings)
+        @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof)
         @log.info("streams are consumed", broker: streams.broker, groups: streams.routes.map(&:group).uniq.join(","),
                                           topics: streams.routes.map(&:topic).uniq.join(","))
       end

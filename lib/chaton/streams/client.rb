@@ -13,9 +13,9 @@ module Chaton
       # @return [Client]
       def self.for(settings)
         require_relative "native_methods"
-        client = new(Native::StreamsClient.new(settings.log_json), produce_timeout_s: settings.produce_timeout_s,
-                                                                   delivery_timeout_s: settings.delivery_timeout_s,
-                                                                   flush_timeout_s: settings.flush_timeout_s)
+        client = new(Native::StreamsClient.new(settings.log_document), produce_timeout_s: settings.produce_timeout_s,
+                                                                       delivery_timeout_s: settings.delivery_timeout_s,
+                                                                       flush_timeout_s: settings.flush_timeout_s)
         # Does nothing in a forked child that has written nothing.
         at_exit { client.flush_at_exit }
         client

@@ -11,6 +11,12 @@ class StreamsConfigTest < ConfigCase
 
   def refused(line) = only_problem("streams do\n#{line}\nend").to_s
 
+  # The section of the engine's document, as JSON brings it there.
+  def section(text, outside: "", index: 0)
+    plan = plan("#{outside}\nstreams do\n#{text}\nend")
+    JSON.parse(plan.engine_document(roles: [:streams], slot: 0, index: index)).fetch("streams")
+  end
+
   def engine(text) = streams(text).routes.first.engine
 
   def notes(text) = plan("streams do\n#{text}\nend").notes.join("\n")
@@ -23,7 +29,7 @@ class StreamsConfigTest < ConfigCase
   def test_defaults
     streams = streams("")
     assert_equal "log://#{@root}/storage/streams", streams.broker
-    log = JSON.parse(streams.log_json)
+    log = JSON.parse(streams.log_document)
     assert_equal [8 << 20, 64 << 20, 100_000, 120_000, 10_000, 5.0, true, 4, "chaton"],
                  log.values_at("buffer_bytes", "produce_buffer_bytes", "produce_buffer_records", "delivery_timeout_ms",
                                "answer_timeout_ms", "linger_ms", "durable", "partitions", "client_id")
@@ -31,16 +37,17 @@ class StreamsConfigTest < ConfigCase
     assert_equal [[], [], [], nil, 5.0, 3.0], [streams.routes, streams.topics, streams.load, streams.threads,
                                                streams.produce_timeout_s, streams.flush_timeout_s]
     assert_equal({ "groups" => [], "commit_interval_ms" => 100, "ready_batches" => 2, "group_retry_max_ms" => 30_000 },
-                 JSON.parse(streams.engine_json))
+                 section(""))
   end
 
   def test_a_topic_with_all_keywords
-    streams = streams(<<~RUBY)
+    text = <<~RUBY
       topic "events", EventsConsumer, group: "app", batch: 10, batch_bytes: "2M", concurrency: 4, order: :key,
             deserializer: :json, start: :latest, retries: 3, backoff: 0.5, backoff_max: 30, dead_letter: "events.dead",
             delay: 5, expires: 60, throttle: [1000, 2.0], offsets: :manual, protocol: :consumer, partitions: 12,
             replication: 3, settings: { "retention.ms" => 1000, "cleanup.policy" => :compact }
     RUBY
+    streams = streams(text)
     route = streams.routes.first
     assert_equal ["events", "EventsConsumer", "app", :json, false], [*route.to_a.first(4), route.transactional?]
     assert_equal({ topic: "events", batch: 10, batch_bytes: 2 << 20, concurrency: 4, order: :key, manual: true,
@@ -49,25 +56,24 @@ class StreamsConfigTest < ConfigCase
                    transactional: false }, route.engine)
     assert_equal [["events", 12, 3, { "retention.ms" => "1000", "cleanup.policy" => "compact" }],
                   ["events.dead", nil, nil, {}]], streams.topics.map(&:to_a)
-    group = JSON.parse(streams.engine_json(eof: [0]))["groups"].first
-    assert_equal [%w[events], "consumer", "latest", 45_000, 300_000, true, true],
+    group = section(text)["groups"].first
+    assert_equal [%w[events], "consumer", "latest", 45_000, 300_000, true],
                  group["group"].values_at("topics", "protocol", "start", "session_timeout_ms", "max_poll_interval_ms",
-                                          "read_committed", "eof")
-    assert_equal [true, "key"], group["routes"].first.values_at("eof", "order")
+                                          "read_committed")
+    assert_equal "key", group["routes"].first["order"]
   end
 
   def test_groups_are_counted_as_the_engine_does
-    streams = streams("topic 'a', A, group: 'one'\ntopic 'b', B, group: 'two'\ntopic 'c', C, group: 'one'")
-    assert_equal %w[A C B], streams.routes.map(&:consumer)
-    groups = JSON.parse(streams.engine_json(eof: [1]))["groups"]
+    text = "topic 'a', A, group: 'one'\ntopic 'b', B, group: 'two'\ntopic 'c', C, group: 'one'"
+    assert_equal %w[A C B], streams(text).routes.map(&:consumer)
+    groups = section(text)["groups"]
     assert_equal [%w[a c], %w[b]], groups.map { |group| group["group"]["topics"] }
-    assert_equal [[false, true], [false]], groups.map { |group| group["routes"].map { |route| route["eof"] } }
-    assert_equal [true, false], groups.map { |group| group["group"]["eof"] }
+    assert_equal [%w[a c], %w[b]], groups.map { |group| group["routes"].map { |route| route["topic"] } }
   end
 
   def test_a_group_setting_of_one_topic_applies_to_all
-    streams = streams("topic 'a', A, group: 'g'\ntopic 'b', B, group: 'g', start: :latest")
-    assert_equal "latest", JSON.parse(streams.engine_json)["groups"].first["group"]["start"]
+    groups = section("topic 'a', A, group: 'g'\ntopic 'b', B, group: 'g', start: :latest")["groups"]
+    assert_equal "latest", groups.first["group"]["start"]
     assert_match(/"b" has start: :earliest, and its group "g" has :latest at config.chaton.rb:2; a group has one/,
                  refused("topic 'a', A, group: 'g', start: :latest\ntopic 'b', B, group: 'g', start: :earliest"))
     assert_match(/"a" has partitions: 3, and the same topic has 2/,
@@ -164,7 +170,7 @@ class StreamsConfigTest < ConfigCase
   def test_properties_add_up_and_secrets_are_not_shown
     plan = plan("streams do\nkafka 'a.b' => true, c: 1\nkafka 'ssl.key.password' => 'secret1'\npassword 'secret2'\n" \
                 "producer_kafka 'acks' => 'all'\nconsumer_kafka 'x.y' => 'secret3'\ntopic 'a', A\nend")
-    log = JSON.parse(plan.streams.log_json)
+    log = JSON.parse(plan.streams.log_document)
     assert_equal [{ "a.b" => "true", "c" => "1", "ssl.key.password" => "secret1" }, { "acks" => "all" }, "secret2"],
                  log.values_at("properties", "producer_properties", "password")
     assert_equal "secret3", plan.streams.groups.first[:group][:properties]["x.y"]
@@ -174,7 +180,7 @@ class StreamsConfigTest < ConfigCase
 
   def test_the_log_knows_how_many_partitions_are_declared
     streams = streams("topic 'a', A, partitions: 3, dead_letter: 'dead'\ntopic 'b'\ntopic 'c', partitions: 1")
-    assert_equal({ "a" => 3, "c" => 1 }, JSON.parse(streams.log_json)["topics"])
+    assert_equal({ "a" => 3, "c" => 1 }, JSON.parse(streams.log_document)["topics"])
   end
 
   def test_times_sizes_and_paths
@@ -191,11 +197,13 @@ class StreamsConfigTest < ConfigCase
   end
 
   def test_a_lasting_name_of_each_worker
-    streams = plan("tag 'my shop'\nstreams { static_membership true; topic 'a', A }").streams
-    names = [0, 1].map { |index| JSON.parse(streams.engine_json(index: index))["groups"].first["group"]["instance_id"] }
+    sections = [0, 1].map do |index|
+      section("static_membership true\ntopic 'a', A", outside: "tag 'my shop'", index: index)
+    end
+    names = [*sections, section("topic 'a', A")].map { |one| one["groups"].first["group"].fetch("instance_id") }
+    assert_nil names.pop
     assert_equal 2, names.uniq.size
     names.each { |name| assert_match(/\A[\w.-]+-my_shop-[01]\z/, name) }
-    refute_match(/instance_id/, streams("topic 'a', A").engine_json)
   end
 
   def test_a_worker_with_a_permanent_name_exits_before_its_successor_starts

@@ -1,5 +1,6 @@
-//! Settings of the engine, as they come from the configuration.
+//! Settings of the engine: the section `streams` of the document that the configuration writes.
 
+use chaton_core::settings::nullable;
 use serde::Deserialize;
 
 use crate::log::{self, ErrorKind, LogError};
@@ -12,13 +13,10 @@ pub struct EngineSettings {
     /// The groups that this process is a member of.
     pub groups: Vec<GroupRoutes>,
     /// Offsets are committed at most this often, in ms; the first one at once.
-    #[serde(default = "commit_interval_ms")]
     pub commit_interval_ms: u64,
     /// Batches read ahead per partition, or per key lane of one.
-    #[serde(default = "ready_batches")]
     pub ready_batches: usize,
     /// The longest pause in ms between attempts to join a group.
-    #[serde(default = "group_retry_max_ms")]
     pub group_retry_max_ms: u64,
 }
 
@@ -39,55 +37,44 @@ pub struct RouteSettings {
     /// The topic.
     pub topic: String,
     /// Records in a batch, at most.
-    #[serde(default = "batch")]
     pub batch: usize,
     /// Bytes in a batch, at most; a single record may be larger.
-    #[serde(default = "batch_bytes")]
     pub batch_bytes: usize,
     /// Key lanes of a partition that run at the same time; with [`RecordOrder::Key`].
-    #[serde(default = "one")]
     pub concurrency: usize,
     /// Which records are kept in order.
-    #[serde(default)]
     pub order: RecordOrder,
     /// Only marked records count as done.
-    #[serde(default)]
     pub manual: bool,
     /// Attempts until a record goes to the dead-letter topic; `None`: without end.
-    #[serde(default)]
+    #[serde(deserialize_with = "nullable")]
     pub attempts_max: Option<u32>,
     /// Pause before the second attempt in ms; each later one is twice as long.
-    #[serde(default = "backoff_ms")]
     pub backoff_ms: u64,
     /// The longest pause in ms.
-    #[serde(default = "backoff_max_ms")]
     pub backoff_max_ms: u64,
     /// The dead-letter topic.
-    #[serde(default)]
+    #[serde(deserialize_with = "nullable")]
     pub dead_letter: Option<String>,
     /// A record is handed out when it is this old, in ms.
-    #[serde(default)]
     pub delay_ms: u64,
     /// A record older than this is skipped, in ms; 0: none is.
-    #[serde(default)]
     pub expires_ms: u64,
     /// How fast a partition's records are handed out.
-    #[serde(default)]
+    #[serde(deserialize_with = "nullable")]
     pub throttle: Option<Throttle>,
     /// Records are written and offsets are committed in transactions.
-    #[serde(default)]
     pub transactional: bool,
     /// Consumers are notified of the end of a partition.
-    #[serde(default)]
+    #[serde(skip)]
     pub eof: bool,
 }
 
 /// Which records of a partition are kept in order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordOrder {
     /// All records.
-    #[default]
     Partition,
     /// Records of one key.
     Key,
@@ -103,46 +90,22 @@ pub struct Throttle {
     pub per_ms: u64,
 }
 
-fn commit_interval_ms() -> u64 {
-    100
-}
-
-fn ready_batches() -> usize {
-    2
-}
-
-fn group_retry_max_ms() -> u64 {
-    30_000
-}
-
-fn batch() -> usize {
-    500
-}
-
-fn batch_bytes() -> usize {
-    1 << 20
-}
-
-fn one() -> usize {
-    1
-}
-
-fn backoff_ms() -> u64 {
-    1_000
-}
-
-fn backoff_max_ms() -> u64 {
-    60_000
-}
-
 impl EngineSettings {
-    /// The defaults, with these groups.
-    pub fn new(groups: Vec<GroupRoutes>) -> Self {
-        Self {
-            groups,
-            commit_interval_ms: commit_interval_ms(),
-            ready_batches: ready_batches(),
-            group_retry_max_ms: group_retry_max_ms(),
+    /// What tests use with these groups.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn for_tests(groups: Vec<GroupRoutes>) -> Self {
+        Self { groups, commit_interval_ms: 100, ready_batches: 2, group_retry_max_ms: 30_000 }
+    }
+
+    /// Consumers of these routes, counted through all groups, are notified of the end of a
+    /// partition.
+    pub fn notify_eof(&mut self, routes: &[usize]) {
+        let mut numbers = 0..;
+        for group in &mut self.groups {
+            for (route, number) in group.routes.iter_mut().zip(&mut numbers) {
+                route.eof = routes.contains(&number);
+                group.group.eof |= route.eof;
+            }
         }
     }
 
@@ -191,10 +154,26 @@ impl RouteSettings {
         found.map_or(Ok(()), |(_, why)| Err(invalid(format!("topic {}: {why}", self.topic))))
     }
 
-    /// The defaults, with this topic.
-    pub fn new(topic: &str) -> Self {
-        serde_json::from_value(serde_json::json!({ "topic": topic }))
-            .unwrap_or_else(|_| unreachable!("every other field has a default"))
+    /// What tests use with this topic.
+    #[cfg(any(test, feature = "test-support"))]
+    pub fn for_tests(topic: &str) -> Self {
+        Self {
+            topic: topic.into(),
+            batch: 500,
+            batch_bytes: 1 << 20,
+            concurrency: 1,
+            order: RecordOrder::Partition,
+            manual: false,
+            attempts_max: None,
+            backoff_ms: 1_000,
+            backoff_max_ms: 60_000,
+            dead_letter: None,
+            delay_ms: 0,
+            expires_ms: 0,
+            throttle: None,
+            transactional: false,
+            eof: false,
+        }
     }
 
     /// Key lanes of each partition.
@@ -211,27 +190,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_not_given_have_defaults() {
-        let text = r#"{"groups":[{"group":{"name":"app","topics":["events"]},
-            "routes":[{"topic":"events","order":"key","concurrency":4,
-                       "throttle":{"records":10,"per_ms":1000}}]}]}"#;
-        let settings: EngineSettings = serde_json::from_str(text).unwrap();
-        assert_eq!((settings.commit_interval_ms, settings.ready_batches), (100, 2));
-        let route = &settings.groups[0].routes[0];
-        assert_eq!((route.batch, route.order, route.lanes()), (500, RecordOrder::Key, 4));
-        assert_eq!(route.throttle, Some(Throttle { records: 10, per_ms: 1000 }));
-    }
-
-    #[test]
-    fn an_unknown_setting_is_refused() {
-        let text = r#"{"topic":"events","bach":1}"#;
-        let error = serde_json::from_str::<RouteSettings>(text).unwrap_err().to_string();
-        assert!(error.contains("bach"), "{error}");
+    fn routes_are_counted_through_all_groups() {
+        let group = |topics: &[&str]| GroupRoutes {
+            group: GroupSettings::for_tests(topics[0], topics),
+            routes: topics.iter().map(|topic| RouteSettings::for_tests(topic)).collect(),
+        };
+        let mut settings = EngineSettings::for_tests(vec![group(&["a", "b"]), group(&["c", "d"])]);
+        settings.notify_eof(&[3]);
+        let of_groups: Vec<_> = settings.groups.iter().map(|group| group.group.eof).collect();
+        let routes = settings.groups.iter().flat_map(|group| &group.routes);
+        assert_eq!(of_groups, [false, true]);
+        assert_eq!(routes.map(|route| route.eof).collect::<Vec<_>>(), [false, false, false, true]);
     }
 
     #[test]
     fn a_partition_kept_in_order_has_one_lane() {
-        let route = RouteSettings { concurrency: 4, ..RouteSettings::new("events") };
+        let route = RouteSettings { concurrency: 4, ..RouteSettings::for_tests("events") };
         assert_eq!(route.lanes(), 1);
     }
 }

@@ -24,7 +24,6 @@ mod producer;
 mod raw;
 mod reader;
 mod transactional_producer;
-mod wait;
 
 use std::sync::Arc;
 

@@ -27,15 +27,19 @@ pub struct EngineHarness {
 
 /// A route with short pauses.
 pub fn route(topic: &str) -> RouteSettings {
-    RouteSettings { batch: 10, backoff_ms: 1, backoff_max_ms: 5, ..RouteSettings::new(topic) }
+    RouteSettings { batch: 10, backoff_ms: 1, backoff_max_ms: 5, ..RouteSettings::for_tests(topic) }
 }
 
 /// One group with these routes.
 pub fn settings(routes: Vec<RouteSettings>) -> EngineSettings {
     let topics: Vec<&str> = routes.iter().map(|route| &*route.topic).collect();
-    let group = GroupSettings::new("app", &topics);
+    let group = GroupSettings::for_tests("app", &topics);
     let groups = vec![GroupRoutes { group, routes }];
-    EngineSettings { commit_interval_ms: 1, group_retry_max_ms: 20, ..EngineSettings::new(groups) }
+    EngineSettings {
+        commit_interval_ms: 1,
+        group_retry_max_ms: 20,
+        ..EngineSettings::for_tests(groups)
+    }
 }
 
 /// Starts an engine that reads this log and writes dead letters into it.

@@ -131,7 +131,7 @@ impl Broker {
 
     /// Settings of the log at it.
     pub fn settings(&self) -> LogSettings {
-        LogSettings::new(&format!("kafka://{}", self.address()))
+        LogSettings::for_tests(&format!("kafka://{}", self.address()))
     }
 
     /// The certificate of its authority.
@@ -190,7 +190,7 @@ extern "C" fn end() {
 
 /// Settings of the log at the shared broker.
 pub fn settings() -> LogSettings {
-    LogSettings::new(&format!("kafka://{}", shared()))
+    LogSettings::for_tests(&format!("kafka://{}", shared()))
 }
 
 /// The log at the shared broker.
@@ -210,7 +210,7 @@ impl LogFixture for KafkaFixture {
     }
 
     fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
-        let mut group = GroupSettings::new(name, topics);
+        let mut group = GroupSettings::for_tests(name, topics);
         group.session_timeout_ms = 6_000;
         group
     }

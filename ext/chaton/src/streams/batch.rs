@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,20 +30,14 @@ use crate::{error, handle};
 /// The current offset outside of `each`.
 const NO_OFFSET: i64 = i64::MIN;
 
-/// What a batch and its slices share.
-struct BatchProgress {
-    ended: AtomicBool,
-    /// The offset of the record that `each` has yielded last.
-    current: AtomicI64,
-}
-
 /// A batch, or a slice of one.
 #[derive(TypedData)]
 #[magnus(class = "Chaton::Native::Batch", mark, free_immediately, size)]
 pub struct RbBatch {
     made_in: u32,
     batch: ManuallyDrop<Arc<Batch>>,
-    progress: Arc<BatchProgress>,
+    /// The offset of the record that `each` has yielded last, of the batch or any of its slices.
+    current: Arc<AtomicI64>,
     /// It is a slice of another batch.
     slice: bool,
     start: u32,
@@ -71,7 +65,8 @@ impl Drop for RbBatch {
         if self.made_in != handle::generation() {
             return;
         }
-        if !self.slice && !self.progress.ended.load(Relaxed) {
+        if !self.slice {
+            // Without effect when it has ended.
             self.batch.finish(BatchOutcome::Abandoned);
         }
         // SAFETY: dropped once, here, and not used after; Ruby drops objects with the GVL held.
@@ -90,11 +85,10 @@ impl RbBatch {
         let gc_bytes = batch.bytes() as i64;
         // SAFETY: the GVL is held: a Ruby object is about to be made.
         unsafe { rb_sys::rb_gc_adjust_memory_usage(gc_bytes) };
-        let (ended, current) = (AtomicBool::new(false), AtomicI64::new(NO_OFFSET));
         let batch = Self {
             made_in: handle::generation(),
             batch: ManuallyDrop::new(batch),
-            progress: Arc::new(BatchProgress { ended, current }),
+            current: Arc::new(AtomicI64::new(NO_OFFSET)),
             slice: false,
             start: 0,
             len,
@@ -164,7 +158,7 @@ impl RbBatch {
         // One protected frame for all records; it owns nothing while Ruby runs.
         protect(|| {
             for index in 0..batch.len {
-                batch.progress.current.store(batch.offset_at(index), Relaxed);
+                batch.current.store(batch.offset_at(index), Relaxed);
                 let record = batch.record(ruby, index).as_raw();
                 // SAFETY: the GVL is held, and a raise leaves this frame for
                 // `protect`, jumping over plain numbers only.
@@ -172,7 +166,7 @@ impl RbBatch {
             }
             rb_sys::Qnil as VALUE
         })?;
-        batch.progress.current.store(NO_OFFSET, Relaxed);
+        batch.current.store(NO_OFFSET, Relaxed);
         Ok(rb_self)
     }
 
@@ -182,7 +176,7 @@ impl RbBatch {
         let slice = Self {
             made_in: handle::generation(),
             batch: rb_self.batch.clone(),
-            progress: rb_self.progress.clone(),
+            current: rb_self.current.clone(),
             slice: true,
             start: rb_self.start + start,
             len,
@@ -211,11 +205,7 @@ impl RbBatch {
     }
 
     fn current_offset(&self) -> Option<i64> {
-        Some(self.progress.current.load(Relaxed)).filter(|offset| *offset != NO_OFFSET)
-    }
-
-    fn is_open(&self) -> bool {
-        !self.progress.ended.load(Relaxed) && self.batch.is_open()
+        Some(self.current.load(Relaxed)).filter(|offset| *offset != NO_OFFSET)
     }
 
     /// The batch, in the process that took it.
@@ -251,7 +241,7 @@ impl RbBatch {
         if self.slice {
             return Err(error::argument("this is a part of a batch: end the batch it is part of"));
         }
-        if self.progress.ended.swap(true, Relaxed) {
+        if !batch.is_open() {
             return Err(error::batch_ended());
         }
         Ok(batch.finish(outcome))
@@ -346,7 +336,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("seek", method!(RbBatch::seek, 1))?;
     class.define_method("end_offset", method!(|b: &RbBatch| b.batch.end_offset(), 0))?;
     class.define_method("revoked?", method!(|b: &RbBatch| b.batch.is_revoked(), 0))?;
-    class.define_method("open?", method!(RbBatch::is_open, 0))?;
+    class.define_method("open?", method!(|b: &RbBatch| b.batch.is_open(), 0))?;
     class.define_method("describe", method!(|b: &RbBatch| b.batch.describe(), 0))?;
     class.define_method("done", method!(RbBatch::done, 0))?;
     class.define_method("failed", method!(RbBatch::failed, 2))?;

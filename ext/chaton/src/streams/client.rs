@@ -18,7 +18,7 @@ use super::reader::RbReader;
 use super::receipt::RbReceipt;
 use crate::convert::seconds;
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
-use crate::{error, handle};
+use crate::{document_sections, handle};
 
 /// A log that this process has opened.
 pub struct OpenLog {
@@ -64,6 +64,10 @@ impl Drop for RbStreamsClient {
     }
 }
 
+fn log_settings(json: &str) -> Result<LogSettings, Error> {
+    document_sections::parse("streams.log", json)
+}
+
 fn open(settings: &LogSettings) -> Result<Arc<OpenLog>, Error> {
     let log = log::open(settings).map_err(|e| log_error::raised(&e))?;
     Ok(Arc::new(OpenLog { log, producer: Mutex::new(None) }))
@@ -71,8 +75,7 @@ fn open(settings: &LogSettings) -> Result<Arc<OpenLog>, Error> {
 
 impl RbStreamsClient {
     fn new(settings: String) -> Result<Self, Error> {
-        let settings: LogSettings = serde_json::from_str(&settings)
-            .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
+        let settings = log_settings(&settings)?;
         let opened = open(&settings)?;
         Ok(Self { settings, opened: RefCell::new((handle::generation(), opened)) })
     }
@@ -211,9 +214,7 @@ impl RbStreamsClient {
 /// Raises for settings that no log can be opened with, such as an unknown property, before anything
 /// is started. Connects to nothing.
 fn check_log(settings: String) -> Result<(), Error> {
-    let settings: LogSettings = serde_json::from_str(&settings)
-        .map_err(|e| error::argument(format!("settings of the log: {e}")))?;
-    log::check(&settings).map_err(|e| log_error::raised(&e))
+    log::check(&log_settings(&settings)?).map_err(|e| log_error::raised(&e))
 }
 
 /// Runs a call that ends by its own time limit, without the GVL.

@@ -13,7 +13,6 @@ use super::batch::RbBatch;
 use super::client::RbStreamsClient;
 use super::log_error;
 use crate::engine::{define_engine, EngineObject};
-use crate::error;
 use crate::handle::Handle;
 use crate::pool::RbPool;
 
@@ -27,11 +26,11 @@ const QUEUE: QueueLimits =
 pub struct RbStreams(Handle<Engine>);
 
 impl RbStreams {
-    /// `Streams.start(pool, client, settings as JSON)`.
-    fn start(pool: &RbPool, client: &RbStreamsClient, settings: String) -> Result<Self, Error> {
+    /// `Streams.start(pool, client, routes whose consumers are notified of the end of a partition)`.
+    fn start(pool: &RbPool, client: &RbStreamsClient, eof: Vec<usize>) -> Result<Self, Error> {
         let inner = pool.0.get()?;
-        let settings: EngineSettings = serde_json::from_str(&settings)
-            .map_err(|e| error::argument(format!("settings of streams: {e}")))?;
+        let mut settings: EngineSettings = inner.document.section("streams")?;
+        settings.notify_eof(&eof);
         let opened = client.open()?;
         let log = opened.log.clone();
         inner.register(

@@ -63,17 +63,13 @@ module Chaton
           plan.streams ? plan : Config.load({ **given, broker: Config::Options[:broker].default })
         end
 
-        # Settings of Kafka only.
-        KAFKA_ONLY = %i[username password mechanism tls_ca_file properties producer_properties compression].freeze
-        private_constant :KAFKA_ONLY
-
         # @param broker [String, nil] nil: the configured one
         # @return [Native::StreamsClient]
         def open_log(broker = nil)
-          settings = plan.streams.log
-          settings = { **settings, broker: Config::BrokerAddress.under(broker, plan.root) } if broker
-          settings = settings.except(*KAFKA_ONLY) if settings[:broker].start_with?(Config::BrokerAddress::LOCAL)
-          Native::StreamsClient.new(JSON.generate(settings))
+          broker = broker ? Config::BrokerAddress.under(broker, plan.root) : plan.streams.log.fetch(:broker)
+          # Only Kafka asks for a user.
+          user = broker.start_with?(Config::BrokerAddress::LOCAL) ? { username: nil, password: nil } : {}
+          Native::StreamsClient.new(plan.streams.log_document(broker: broker, **user))
         rescue ArgumentError => e
           raise ConfigError, e.message
         end

@@ -77,7 +77,7 @@ fn state(settings: RouteSettings) -> PartitionState {
 }
 
 fn route() -> RouteSettings {
-    RouteSettings { batch: 10, ..RouteSettings::new("events") }
+    RouteSettings { batch: 10, ..RouteSettings::for_tests("events") }
 }
 
 #[test]
@@ -270,7 +270,7 @@ impl Model {
             backoff_max_ms: 20,
             delay_ms: random.u64(..2) * 10,
             throttle: (random.u64(..3) == 0).then_some(Throttle { records: 9, per_ms: 3 }),
-            ..RouteSettings::new("events")
+            ..RouteSettings::for_tests("events")
         };
         let ready = 1 + random.u64(..3) as usize;
         let mut offset = 0;

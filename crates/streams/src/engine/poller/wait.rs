@@ -6,10 +6,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use chaton_core::event_fd::EventFd;
-
 use super::super::partition_state::Now;
 use super::{Poller, POLL_NS};
+use crate::poll::wait_notified;
 
 impl Poller {
     /// Waits until something is due or another thread notifies. True: the member may have something
@@ -31,7 +30,7 @@ impl Poller {
                     member.wait(time);
                     member.was_notified()
                 }
-                None => wait_for(&self.group.event_fd, time),
+                None => wait_notified(&[&self.group.event_fd], time)[0],
             };
             self.context.counters.wakes.fetch_add(1, Ordering::Relaxed);
             // A member may clear a notification without reporting it.
@@ -66,18 +65,4 @@ impl Poller {
             partition.set_end(member.end_offset(&partition.partition));
         }
     }
-}
-
-/// Waits without a member; returns whether the descriptor was notified, and clears it.
-fn wait_for(event_fd: &EventFd, time: Duration) -> bool {
-    let mut polled = libc::pollfd { fd: event_fd.fd(), events: libc::POLLIN, revents: 0 };
-    // Rounded up: a wait that ended early would have to start again.
-    let ms = time.as_nanos().div_ceil(1_000_000).min(60_000) as libc::c_int;
-    // SAFETY: one descriptor, open as long as `event_fd`.
-    unsafe { libc::poll(&mut polled, 1, ms) };
-    let notified = polled.revents != 0;
-    if notified {
-        event_fd.clear();
-    }
-    notified
 }

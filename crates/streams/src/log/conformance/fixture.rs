@@ -22,7 +22,7 @@ pub trait LogFixture: Sync {
 
     /// Settings of a group, as the log needs them.
     fn group(&self, name: &str, topics: &[&str]) -> GroupSettings {
-        GroupSettings::new(name, topics)
+        GroupSettings::for_tests(name, topics)
     }
 }
 

@@ -25,10 +25,10 @@ use super::raw::{
     ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
     TopicPartitionList,
 };
-use super::wait::wait_notified;
 use crate::log::{
     Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
+use crate::poll::wait_notified;
 use crate::record::Chunk;
 use crate::settings::{GroupSettings, Start};
 use pending_assignment::PendingAssignment;

@@ -14,10 +14,10 @@ use super::position;
 use super::raw::{
     requests, ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, TopicHandle,
 };
-use super::wait::wait_notified;
 use crate::log::{
     ErrorKind, Limits, LogError, MemberEvent, Partition, PartitionReader, Position, Result,
 };
+use crate::poll::wait_notified;
 use crate::record::Chunk;
 
 pub struct KafkaReader {

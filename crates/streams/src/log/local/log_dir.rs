@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn another_format_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = LogSettings::new(&format!("log://{}", folder.path().display()));
+        let settings = LogSettings::for_tests(&format!("log://{}", folder.path().display()));
         LogDir::open(&settings).unwrap();
         fs::write(folder.path().join("format"), "chaton log, format 2\n").unwrap();
         let error = LogDir::open(&settings).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Refused);
         assert!(error.message.contains("format 2"), "{error}");
-        let error = LogDir::open(&LogSettings::new("log://here")).unwrap_err();
+        let error = LogDir::open(&LogSettings::for_tests("log://here")).unwrap_err();
         assert!(error.message.contains("absolute"), "{error}");
     }
 }

@@ -74,7 +74,7 @@ mod tests {
     use crate::settings::LogSettings;
 
     fn config(bytes: Option<u64>, ms: Option<u64>) -> TopicConfig {
-        let mut log = LogSettings::new("log:///tmp/x");
+        let mut log = LogSettings::for_tests("log:///tmp/x");
         (log.retention_bytes, log.retention_ms) = (bytes, ms);
         TopicConfig::of(&log, &Default::default()).unwrap()
     }

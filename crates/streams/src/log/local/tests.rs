@@ -30,7 +30,7 @@ impl TempLog {
 
 impl LogFixture for TempLog {
     fn open(&self, change: &dyn Fn(&mut LogSettings)) -> Arc<dyn RecordLog> {
-        let mut settings = LogSettings::new(&format!("log://{}", self.path().display()));
+        let mut settings = LogSettings::for_tests(&format!("log://{}", self.path().display()));
         change(&mut settings);
         Arc::new(LocalLog::open(&settings).unwrap())
     }

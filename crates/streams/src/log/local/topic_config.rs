@@ -127,7 +127,7 @@ mod tests {
     fn config(settings: &[(&str, &str)]) -> Result<TopicConfig> {
         let settings =
             settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let mut log = LogSettings::new("log:///tmp/x");
+        let mut log = LogSettings::for_tests("log:///tmp/x");
         log.retention_ms = Some(4000);
         TopicConfig::of(&log, &settings)
     }

@@ -9,7 +9,7 @@ use crate::log::ErrorKind;
 fn a_topic_created_later_is_found() {
     let place = TempLog::new();
     let log = place.open(&|settings| settings.partitions = 3);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     for _ in 0..3 {
         member.step(Duration::ZERO);
     }
@@ -25,7 +25,7 @@ fn added_partitions_are_read() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(1);
     log.admin().unwrap().grow("t", 4).unwrap();
     member.has(4);
@@ -40,7 +40,7 @@ fn a_topic_that_was_created_again_is_read_from_its_start() {
     let mut admin = log.admin().unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..7);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.read(7);
     admin.delete("t").unwrap();
     admin.create(&new_topic("t", 1, &[])).unwrap();
@@ -59,7 +59,7 @@ fn damage_is_reported_and_skipped() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1000] ^= 1;
     std::fs::write(&path, bytes).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.read(99);
     until("a report", || {
         member.step(MOMENT);
@@ -74,7 +74,7 @@ fn a_removed_member_learns_that_it_lost_its_partitions() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(2);
     // Another member took it for dead.
     let state = place.path().join("groups/g/state.json");
@@ -101,7 +101,7 @@ fn a_dropped_member_leaves_the_group() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let group = GroupSettings::new("g", &["t"]);
+    let group = GroupSettings::for_tests("g", &["t"]);
     let mut first = TestMember::join(&*log, &group);
     first.has(2);
     drop(first);
@@ -125,7 +125,7 @@ fn many_partitions_need_few_descriptors() {
         producer.send(&to, Some((&receipt, number as usize))).unwrap();
     }
     assert!(receipt.wait(PATIENCE));
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.read(600);
     assert_eq!(member.numbers(), (0..600).collect::<Vec<_>>());
     let here = place.path().canonicalize().unwrap();
@@ -142,7 +142,7 @@ fn an_idle_member_is_not_woken() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(4);
     member.fetch();
     // Its own join notifies it once more at most.
@@ -165,7 +165,7 @@ fn a_failed_release_is_repeated() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 4, &[])).unwrap();
-    let group = GroupSettings::new("g", &["t"]);
+    let group = GroupSettings::for_tests("g", &["t"]);
     let mut first = TestMember::join(&*log, &group);
     first.keeps = true;
     first.has(4);
@@ -193,7 +193,7 @@ fn a_member_that_cannot_be_checked_keeps_its_partitions() {
     let place = TempLog::new();
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let group = GroupSettings::new("g", &["t"]);
+    let group = GroupSettings::for_tests("g", &["t"]);
     let mut first = TestMember::join(&*log, &group);
     first.has(2);
     let members = place.path().join("groups/g/members");
@@ -222,7 +222,7 @@ fn a_commit_past_the_end_is_reported_and_moved_to_the_end() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     fill(&*log, "t", 0, 0..5);
-    let group = GroupSettings::new("g", &["t"]);
+    let group = GroupSettings::for_tests("g", &["t"]);
     let mut member = TestMember::join(&*log, &group);
     member.has(1);
     member.member.commit(&[commit("t", 0, 99, "beyond")], true).unwrap();
@@ -243,7 +243,7 @@ fn a_member_does_not_wait_long_for_the_lock_of_its_group() {
     let place = TempLog::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 600_000);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(2);
     let lock = path_lock::PathLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
@@ -268,7 +268,7 @@ fn a_lock_that_is_held_too_long_is_reported() {
     let place = TempLog::new();
     let log = place.open(&|settings| settings.answer_timeout_ms = 300);
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     let lock = path_lock::PathLock::open(&place.path().join("groups/g/lock")).unwrap();
     let held = lock.acquire(PATIENCE).unwrap();
     until("a report", || {

@@ -80,7 +80,7 @@ impl DamagedPartition {
 
     /// All readable records, and the errors.
     fn read(&self) -> (Vec<String>, Vec<LogError>) {
-        let settings = LogSettings::new(&format!("log://{}", self.place.path().display()));
+        let settings = LogSettings::for_tests(&format!("log://{}", self.place.path().display()));
         let place = Arc::new(LogDir::open(&settings).unwrap());
         let mut cursor =
             PartitionCursor::open(&place, &partition("t", 0), Position::Earliest).unwrap();

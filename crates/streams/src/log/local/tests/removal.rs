@@ -10,7 +10,7 @@ use crate::log::local::{record_frame, segment, topics};
 use crate::log::{ErrorKind, Limits};
 
 fn local(place: &TempLog) -> Arc<LogDir> {
-    let settings = LogSettings::new(&format!("log://{}", place.path().display()));
+    let settings = LogSettings::for_tests(&format!("log://{}", place.path().display()));
     Arc::new(LogDir::open(&settings).unwrap())
 }
 
@@ -20,7 +20,7 @@ fn a_removed_partition_starts_again() {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
     let producer = log.producer().unwrap();
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     let folder = place.path().join("topics/t/0");
     let ways: [&dyn Fn(); 3] = [
         &|| fs::remove_dir_all(&folder).unwrap(),
@@ -45,7 +45,8 @@ fn a_removed_partition_starts_again() {
 fn a_removed_log_is_created_again() {
     let place = TempLog::new();
     let root = place.path().join("log");
-    let log = LocalLog::open(&LogSettings::new(&format!("log://{}", root.display()))).unwrap();
+    let log =
+        LocalLog::open(&LogSettings::for_tests(&format!("log://{}", root.display()))).unwrap();
     let producer = log.producer().unwrap();
     send(&*producer, &record("t", b"old")).unwrap();
     fs::remove_dir_all(&root).unwrap();

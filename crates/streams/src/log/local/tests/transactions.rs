@@ -14,7 +14,7 @@ use crate::log::{ErrorKind, LogError};
 fn decided(place: &TempLog) -> (Arc<LogDir>, Arc<dyn RecordLog>, TxnEntry) {
     let log = place.open(&|_| {});
     log.admin().unwrap().create(&new_topic("t", 2, &[])).unwrap();
-    let settings = LogSettings::new(&format!("log://{}", place.path().display()));
+    let settings = LogSettings::for_tests(&format!("log://{}", place.path().display()));
     let local = Arc::new(LogDir::open(&settings).unwrap());
     let mut txn = TxnEntry {
         group: "g".into(),
@@ -62,7 +62,7 @@ fn the_next_writer_completes_a_prepared_transaction() {
 fn a_group_sees_a_prepared_transaction_first() {
     let place = TempLog::new();
     let (local, log, _) = decided(&place);
-    let mut member = TestMember::join(&*log, &GroupSettings::new("g", &["t"]));
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
     member.has(2);
     assert!(member.has.iter().any(|one| one.committed == Some(1) && one.metadata == "noted"));
     check(&*log, &local);
