@@ -13,9 +13,7 @@ module Chaton
       # @return [Client]
       def self.for(settings)
         require_relative "native_methods"
-        client = new(Native::StreamsClient.new(settings.log_document), produce_timeout_s: settings.produce_timeout_s,
-                                                                       delivery_timeout_s: settings.delivery_timeout_s,
-                                                                       flush_timeout_s: settings.flush_timeout_s)
+        client = new(Native::StreamsClient.new(settings.log_document), settings)
         # Does nothing in a forked child that has written nothing.
         at_exit { client.flush_at_exit }
         client
@@ -25,14 +23,12 @@ module Chaton
       attr_reader :native
 
       # @param native [Native::StreamsClient]
-      # @param produce_timeout_s [Float] how long a record waits for room
-      # @param delivery_timeout_s [Float] how long it may take to become durable
-      # @param flush_timeout_s [Float] how long a stopping process waits
-      def initialize(native, produce_timeout_s: 5.0, delivery_timeout_s: 120.0, flush_timeout_s: 3.0)
+      # @param settings [Config::StreamsSettings]
+      def initialize(native, settings)
         @native = native
-        @produce_timeout_s = produce_timeout_s
-        @delivery_timeout_s = delivery_timeout_s
-        @flush_timeout_s = flush_timeout_s
+        @produce_timeout_s = settings.produce_timeout_s
+        @delivery_timeout_s = settings.delivery_timeout_s
+        @flush_timeout_s = settings.flush_timeout_s
         @finished = false
       end
 

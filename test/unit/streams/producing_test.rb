@@ -7,7 +7,8 @@ class StreamsProducingTest < StreamsUnitCase
   def setup
     super
     @native = FakeStreamsClient.new
-    Chaton::Streams.swap_client(Chaton::Streams::Client.new(@native))
+    settings = Chaton::Config.load({ config_file: "-", broker: @native.address }, env: {}).streams
+    Chaton::Streams.swap_client(Chaton::Streams::Client.new(@native, settings))
   end
 
   def teardown
@@ -157,7 +158,7 @@ class StreamsProducingTest < StreamsUnitCase
       require #{File.expand_path("support/fake_streams_client", __dir__).inspect}
       $stdout.sync = true
       NATIVE = FakeStreamsClient.new
-      Chaton::Streams::Client.define_singleton_method(:for) { |_| new(NATIVE) }
+      Chaton::Streams::Client.define_singleton_method(:for) { |settings| new(NATIVE, settings) }
       File.write("/tmp/chaton-#{Process.pid}.rb", "streams { produce_buffer_records 3 }")
       plan = Chaton::Config.load({ config_file: "/tmp/chaton-#{Process.pid}.rb" }, env: {}, root: "/tmp")
       File.unlink("/tmp/chaton-#{Process.pid}.rb")
