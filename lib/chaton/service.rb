@@ -46,7 +46,7 @@ module Chaton
     # @return [self]
     def start
       @plan = @plan.with(threads_max: threads_max)
-      document = @plan.engine_document(roles: @context.roles - [:jobs], slot: @context.slot, index: @context.index || 0)
+      document = @plan.engine_document(roles: @context.roles, slot: @context.slot, index: @context.index || 0)
       @native_pool = Native::Pool.new(document, @context.scoreboard, @context.channel&.fileno)
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)

@@ -16,8 +16,14 @@ module JobsCase
 
   # Where the file is: in memory where the system has such a folder.
   FOLDER = File.directory?("/dev/shm") ? "/dev/shm" : Dir.tmpdir
-  STORE = { connect_timeout_s: 2.0, answer_timeout_s: 2.0, durable: false, lock_timeout_s: 2.0, format: 7,
-            lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
+  STORE = { username: nil, password: nil, tls_ca_file: nil, connect_timeout_s: 2.0, answer_timeout_s: 2.0,
+            durable: false, lock_timeout_s: 2.0, format: 7, lease_s: 60.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
+
+  POOL = { threads_min: 1, threads_max: 4, slot: 0,
+           stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
+  ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
+             ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, tag: "test", labels: ["a"],
+             version: "0" }.freeze
 
   def teardown
     @client&.close
@@ -32,7 +38,15 @@ module JobsCase
   end
 
   # @return [Chaton::Native::JobsClient]
-  def client = @client ||= Chaton::Native::JobsClient.new(store_settings)
+  def client = @client ||= new_client
+
+  def new_client(**changes) = Chaton::Native::JobsClient.new(JSON.generate(store_settings(**changes)))
+
+  # A pool whose settings of jobs have these changes.
+  def new_pool(slot: 0, **changes)
+    document = { pool: { **POOL, slot: slot }, jobs: { store: store_settings, **ENGINE, **changes } }
+    Chaton::Native::Pool.new(JSON.generate(document), Chaton::Native::Scoreboard.new(slot + 1), nil)
+  end
 
   def head(class_name = "A", queue = "q")
     JSON.generate({ "retry" => true, "queue" => queue, "class" => class_name }).chop
@@ -60,15 +74,9 @@ end
 module JobsEngineCase
   include JobsCase
 
-  POOL = { threads_min: 1, threads_max: 4, slot: 0,
-           stall_ms: 0.2, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 5.0 }.freeze
-  ENGINE = { queues: [["q", 1], ["low", 1]], mode: "strict", threads: 4, prefetch_s: 0.005, prefetch_max: 100,
-             ack_delay_s: 0.002, beat_s: 5.0, limit_retry_s: 0.05, claim_due: false, slot: 0, tag: "test",
-             labels: ["a"], crons: [], version: "0" }.freeze
-
   def setup
     @table = Chaton::Native::InFlightTable.new(2, 4)
-    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
+    @native_pool = new_pool
     @pool_thread = @native_pool.enter
   end
 
@@ -80,8 +88,8 @@ module JobsEngineCase
     super
   end
 
-  def start(**changes)
-    @engine = Chaton::Native::Jobs.start(@native_pool, @table, { **store_settings, **ENGINE, **changes })
+  def start(pool: @native_pool, crons: [], claim_due: false)
+    @engine = Chaton::Native::Jobs.start(pool, @table, crons, claim_due)
   end
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @pool_thread.take }

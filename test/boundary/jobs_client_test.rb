@@ -19,7 +19,7 @@ class JobsClientTest < Minitest::Test
   end
 
   def test_times_are_milliseconds_in_format_8
-    client = Chaton::Native::JobsClient.new(store_settings(format: 8))
+    client = new_client(format: 8)
     client.push_args("q", head, [[]], nil)
     job, = documents
     assert_kind_of Integer, job["created_at"]
@@ -42,6 +42,13 @@ class JobsClientTest < Minitest::Test
     assert(documents("scheduled").none? { |job| job.key?("enqueued_at") })
   end
 
+  def test_settings_are_checked
+    assert_equal "settings: jobs.store.format: 5 is none of 6, 7, 8", refused { new_client(format: 5) }
+    assert_match(/\Asettings: jobs\.store\.durable: invalid type/, refused { new_client(durable: "yes") })
+    store = JSON.generate(JobsCase::STORE)
+    assert_equal "settings: jobs.store.url: missing field", refused { Chaton::Native::JobsClient.new(store) }
+  end
+
   def test_jids_can_be_given
     assert_equal %w[one two\"], client.push_args("q", head, [[], []], nil, %w[one two\"])
     assert_equal %w[one two\"], documents.map { |job| job["jid"] }
@@ -52,15 +59,13 @@ class JobsClientTest < Minitest::Test
     assert_match(/jids has 1 numbers for 2 jobs/, refused { client.push_args("q", head, [[], []], nil, ["a"]) })
     assert_match(/args of A is Integer; it must be an Array/, refused { client.push_args("q", head, [1], nil) })
     assert_match(/at is no finite number/, refused { client.push_args("q", head, [[]], Float::INFINITY) })
-    assert_match(/setting format: 5/, refused { Chaton::Native::JobsClient.new(store_settings(format: 5)) })
-    assert_match(/setting url/, refused { Chaton::Native::JobsClient.new(JobsCase::STORE) })
     assert_empty documents
     assert_empty client.push_args("q", head, [], nil)
   end
 
   def test_an_unknown_store_is_named_without_its_password
     error = assert_raises(Chaton::StoreRefused) do
-      Chaton::Native::JobsClient.new(store_settings(url: "ftp://me:secret@host/"))
+      new_client(url: "ftp://me:secret@host/")
     end
     assert_kind_of Chaton::StoreError, error
     refute_match(/secret/, error.message)
@@ -146,7 +151,7 @@ class JobsClientTest < Minitest::Test
   def test_kills_and_timeouts_take_effect_after_the_call
     server = TCPServer.new("127.0.0.1", 0)
     url = "redis://127.0.0.1:#{server.addr[1]}/0"
-    silent = Chaton::Native::JobsClient.new(store_settings(url: url, answer_timeout_s: 2.0))
+    silent = new_client(url: url, answer_timeout_s: 2.0)
     { kill: [], raise: [IOError, "enough"] }.each do |how, arguments|
       heard = Queue.new
       thread = Thread.new do
@@ -166,12 +171,12 @@ class JobsClientTest < Minitest::Test
 
   def test_a_backup_reports_its_progress
     Dir.mktmpdir do |dir|
-      client = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/jobs.db"))
+      client = new_client(url: "sqlite://#{dir}/jobs.db")
       client.push_args("q", head, Array.new(100) { |n| ["x" * n] }, nil)
       reported = []
       client.backup("#{dir}/copy.db") { |done, pages| reported << [done, pages] }
       assert_equal reported.last[0], reported.last[1]
-      copy = Chaton::Native::JobsClient.new(store_settings(url: "sqlite://#{dir}/copy.db"))
+      copy = new_client(url: "sqlite://#{dir}/copy.db")
       assert_equal 100, copy.stats[:enqueued]
       assert_raises(IOError) { client.backup("#{dir}/other.db") { raise IOError, "full" } }
       [client, copy].each(&:close)

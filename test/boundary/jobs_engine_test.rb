@@ -82,12 +82,14 @@ class JobsEngineTest < Minitest::Test
   end
 
   def test_errors_name_the_wrong_setting
-    cron = ["c", "61 * * * *", "UTC", "q", "{"]
-    { mode: "odd", queues: [["q"]], beat_s: -1.0, crons: [cron], threads: nil }.each do |key, value|
-      error = assert_raises(ArgumentError) { start(key => value) }
-      assert_match(/#{key.to_s.chomp("s")}/, error.message)
+    { "mode" => { mode: "odd" }, "queues.0.0" => { queues: [["q"]] }, "beat_s" => { beat_s: -1.0 },
+      "labels" => { labels: nil }, "threads" => { threads: 4 },
+      "store.format" => { store: { **store_settings, format: 5 } } }.each do |path, change|
+      assert_includes refused(ArgumentError, **change), "settings: jobs.#{path}: "
     end
-    assert_raises(IndexError) { start(slot: 2) }
+    crons = [["c", "61 * * * *", "UTC", "q", "{"]]
+    assert_match(/cron "c"/, assert_raises(ArgumentError) { start(crons: crons) }.message)
+    refused(IndexError, slot: 2)
   end
 
   def test_calls_in_a_forked_child_raise
@@ -109,5 +111,14 @@ class JobsEngineTest < Minitest::Test
     job.ack
     assert_idle
     assert_equal 0, client.stats[:in_flight]
+  end
+
+  private
+
+  def refused(error, **changes)
+    pool = new_pool(**changes)
+    assert_raises(error) { start(pool: pool) }.message
+  ensure
+    pool&.shut
   end
 end

@@ -55,11 +55,9 @@ class JobsInFlightTableTest < Minitest::Test
   private
 
   def run_two_and_end_one(table)
-    document = JSON.generate({ pool: JobsEngineCase::POOL })
-    native_pool = Chaton::Native::Pool.new(document, Chaton::Native::Scoreboard.new(1), nil)
+    native_pool = new_pool
     threads = Array.new(2) { native_pool.enter }
-    settings = { **store_settings, **JobsEngineCase::ENGINE }
-    engine = Chaton::Native::Jobs.start(native_pool, table, settings)
+    engine = Chaton::Native::Jobs.start(native_pool, table, [], false)
     client.push_args("q", head, [[1], [2]], nil)
     first, second = threads.map(&:take)
     first.ack

@@ -172,11 +172,11 @@ fn a_full_server_refuses_jobs_and_can_be_drained() {
 fn a_refused_user_is_named_without_the_password() {
     let server = TestRedis::start(&["--requirepass", "right"]);
     let good = format!("redis://:right@127.0.0.1:{}/0", server.port);
-    push(&mut *open(&StoreOptions::new(good)).unwrap().store(), "q", &[b"{}"]);
+    push(&mut *open(&StoreOptions::for_tests(good)).unwrap().store(), "q", &[b"{}"]);
     let bad = format!("redis://bob:wr0ng@127.0.0.1:{}/0", server.port);
     let none = server.url();
     for (url, user) in [(bad, "bob"), (none, "default")] {
-        let factory = open(&StoreOptions::new(url)).unwrap();
+        let factory = open(&StoreOptions::for_tests(url)).unwrap();
         let error = factory.store().stats().unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
         assert!(error.message.contains(user), "{error}");
@@ -186,7 +186,7 @@ fn a_refused_user_is_named_without_the_password() {
             "{error}"
         );
     }
-    let mut options = StoreOptions::new(server.url());
+    let mut options = StoreOptions::for_tests(server.url());
     options.password = Some("right".into());
     assert_eq!(open(&options).unwrap().store().stats().unwrap().enqueued, 1);
 }
@@ -228,7 +228,7 @@ fn a_missing_server_is_unavailable() {
     let error = server.store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
     let gone = format!("unix://{}", server.dir.path().join("none").display());
-    let error = open(&StoreOptions::new(gone)).unwrap().store().stats().unwrap_err();
+    let error = open(&StoreOptions::for_tests(gone)).unwrap().store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
 }
 
@@ -236,7 +236,7 @@ fn a_missing_server_is_unavailable() {
 fn payloads_are_kept_byte_for_byte() {
     let server = TestRedis::plain();
     let url = format!("unix://{}?db=3", server.socket());
-    let mut store = open(&StoreOptions::new(url)).unwrap().store();
+    let mut store = open(&StoreOptions::for_tests(url)).unwrap().store();
     let every: Vec<u8> = (0..=255).collect();
     let long: Vec<u8> =
         (0..10_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();

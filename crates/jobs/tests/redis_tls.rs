@@ -53,7 +53,7 @@ fn connects_with_the_authority_only() {
         "no",
     ]);
     for host in ["localhost", "127.0.0.1"] {
-        let mut options = StoreOptions::new(format!("rediss://{host}:{port}/0"));
+        let mut options = StoreOptions::for_tests(format!("rediss://{host}:{port}/0"));
         options.tls_ca_file = Some(path("ca.pem"));
         let factory = open(&options).unwrap();
         let (mut store, mut watch) = (factory.store(), factory.watch());
@@ -68,7 +68,7 @@ fn connects_with_the_authority_only() {
         watch.arm(&queues).unwrap();
         assert_eq!(watch.wait(Duration::from_millis(20)).unwrap(), StoreEvent::Timeout);
     }
-    let mut options = StoreOptions::new(format!("rediss://127.0.0.1:{port}/0"));
+    let mut options = StoreOptions::for_tests(format!("rediss://127.0.0.1:{port}/0"));
     let error = open(&options).unwrap().store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     options.tls_ca_file = Some(path("none.pem"));

@@ -6,7 +6,6 @@ pub mod engine;
 pub mod from_json;
 pub mod jid;
 pub mod job;
-pub mod options;
 pub mod store_connections;
 pub mod to_json;
 pub mod to_ruby;

@@ -24,7 +24,6 @@ mod names;
 mod pool;
 mod preempt;
 mod scoreboard;
-mod settings;
 mod stack;
 #[cfg(feature = "streams")]
 mod streams;

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../config"
 
 module Chaton
@@ -32,7 +33,7 @@ module Chaton
 
       def self.of(settings)
         require_relative "../native"
-        client = Native::JobsClient.new(settings)
+        client = Native::JobsClient.new(JSON.generate(settings))
         { "store" => client.address, "stats" => client.stats.transform_keys(&:to_s),
           "queues" => client.queues.map { |queue| queue.transform_keys(&:to_s) } }
       rescue Chaton::Error, ArgumentError => e

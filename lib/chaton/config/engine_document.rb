@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../version"
 require_relative "options"
 
 module Chaton
@@ -10,6 +11,8 @@ module Chaton
     class EngineDocument
       # Time the worker has, beyond its graceful stop, before it leaves by force when the supervisor is gone.
       ORPHAN_GRACE_S = 5.0
+      # Members of {JobsSettings} that the jobs engine takes unchanged.
+      OF_JOBS = %i[queues mode prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s labels].freeze
 
       # @param plan [Plan]
       # @param roles [Array<Symbol>] of the process
@@ -44,6 +47,11 @@ module Chaton
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
+      end
+
+      def jobs
+        { store: @plan.jobs.store_settings, tag: @plan.tag, version: VERSION,
+          **OF_JOBS.to_h { |name| [name, @plan.jobs[name]] } }
       end
 
       def streams

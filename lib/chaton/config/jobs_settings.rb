@@ -4,9 +4,9 @@ require_relative "options"
 
 module Chaton
   module Config
-    # Settings of background jobs. `store_settings` are those of the store, as `Native::JobsClient.new` takes them;
-    # `threads` and `shutdown_timeout_s` apply to workers that run only jobs, and are nil where the plan's own values
-    # apply.
+    # Settings of background jobs. `store_settings` are those of the store, as `Native::JobsClient.new` takes them in
+    # JSON; `threads` and `shutdown_timeout_s` apply to workers that run only jobs, and are nil where the plan's own
+    # values apply.
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
       :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :sidekiq_file, keyword_init: true

@@ -20,10 +20,10 @@ module Chaton
       # Thread-local key of the batch whose `jobs` block runs.
       BATCH = :chaton_batch
 
-      # @param settings [Hash{Symbol=>Object}] see {Native::JobsClient.new}
+      # @param settings [Hash{Symbol=>Object}] {Config::JobsSettings#store_settings}
       def self.for(settings)
         require_relative "../native"
-        new(Native::JobsClient.new(settings), format: settings.fetch(:format))
+        new(Native::JobsClient.new(JSON.generate(settings)), format: settings.fetch(:format))
       end
 
       attr_reader :native

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../native"
 require_relative "trace_reply"
 
@@ -85,7 +86,7 @@ module Chaton
       def settings_kept?(given) = given.all? { |name, value| @settings[name] == value }
 
       def begin_with(settings)
-        tracer = @kind.new({ **settings, worker: @worker })
+        tracer = @kind.new(JSON.generate({ **settings, worker: @worker }))
         tracer.start
         @tracer = tracer
         @settings = settings

@@ -3,7 +3,6 @@
 require "json"
 require_relative "../jobs"
 require_relative "../native"
-require_relative "../version"
 require_relative "service_role"
 
 module Chaton
@@ -27,7 +26,8 @@ module Chaton
       # @param native_pool [Native::Pool]
       def start(native_pool)
         Jobs::Runtime.startup(@log)
-        @engine = Native::Jobs.start(native_pool, @context.in_flight_table, settings)
+        @engine = Native::Jobs.start(native_pool, @context.in_flight_table, Jobs::Runtime.crons(@plan),
+                                     Jobs::Runtime.claims_due?)
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
       end
@@ -61,16 +61,6 @@ module Chaton
       def quiet_engine
         @log.info("no more jobs are taken", sent_back: @engine.quiet)
         Jobs::Runtime.quiet(@log)
-      end
-
-      def settings
-        jobs = @plan.jobs
-        jobs.store_settings.merge(
-          queues: jobs.queues, mode: jobs.mode, prefetch_s: jobs.prefetch_s, prefetch_max: jobs.prefetch_max,
-          ack_delay_s: jobs.ack_delay_s, beat_s: jobs.beat_s, limit_retry_s: jobs.limit_retry_s, labels: jobs.labels,
-          crons: Jobs::Runtime.crons(@plan), threads: @plan.threads_max, tag: @plan.tag, slot: @context.slot,
-          version: VERSION, claim_due: Jobs::Runtime.claims_due?
-        )
       end
     end
   end

@@ -79,7 +79,8 @@ class CLIJobsTest < CLICase
   end
 
   def jobs(*argv)
-    Chaton::Native::JobsClient.stub(:new, ->(settings) { (@settings = settings) && @client }) { chaton("jobs", *argv) }
+    note = ->(settings) { (@settings = JSON.parse(settings, symbolize_names: true)) && @client }
+    Chaton::Native::JobsClient.stub(:new, note) { chaton("jobs", *argv) }
   end
 
   def json(*argv) = JSON.parse(jobs(*argv, "--json")[1])

@@ -70,10 +70,10 @@ class CLITraceTest < CLICase
 
   def test_report
     render { assert_equal [0, "rendered", ""], trace("report") }
-    assert_equal [[PROFILE] * 2, "text", "live"], [*@rendered.last[0..1], @rendered.last[2][:by]]
-    assert_equal "chaton, worker 0 (pid 100), worker 1 (pid 101)", @rendered.last[2][:title]
+    assert_equal [[PROFILE] * 2, "text", "live"], @rendered.last[0..2]
+    assert_equal "chaton, worker 0 (pid 100), worker 1 (pid 101)", @rendered.last[3]
     render { trace("report", "--format", "collapsed", "--by", "freed") }
-    assert_equal %w[collapsed freed], [@rendered.last[1], @rendered.last[2][:by]]
+    assert_equal %w[collapsed freed], @rendered.last[1..2]
   end
 
   def test_report_into_a_file_by_its_name
@@ -118,7 +118,7 @@ class CLITraceTest < CLICase
     head = /\Aworker 0 \(pid 100\)  traces  12 s  windows 61  sampled 12,345 .*\n.*\n\nrendered\n\z/
     render { assert_match(head, trace("top")[1]) }
     render { trace("top", "--by", "allocated") }
-    assert_equal "allocated", @rendered.last[2][:by]
+    assert_equal "allocated", @rendered.last[2]
   end
 
   def test_top_on_a_terminal_until_it_is_ended

@@ -29,6 +29,13 @@ class EngineDocumentTest < Minitest::Test
     assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
   end
 
+  def test_jobs_have_their_store_with_its_password
+    plan = Chaton::Config.load({ config_file: "-", store: "redis://h/1", password: "hush" }, env: {})
+    jobs = JSON.parse(plan.engine_document(roles: [:jobs], slot: 0), symbolize_names: true)[:jobs]
+    assert_equal ["redis://h/1", "hush", 60.0], jobs[:store].values_at(:url, :password, :lease_s)
+    assert_equal [[["default", 1]], "strict", Chaton::VERSION], jobs.values_at(:queues, :mode, :version)
+  end
+
   def test_the_growth_before_a_full_collection_is_left_to_ruby_where_ruby_collects
     assert_equal 1.0, document[:memory][:longlife]
     plan = self.plan

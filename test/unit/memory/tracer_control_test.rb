@@ -19,9 +19,9 @@ class TracerControlTest < Minitest::Test
     attr_accessor :fault
 
     def initialize(settings)
-      raise ArgumentError, "every is 0" if settings[:every].zero?
+      @settings = JSON.parse(settings, symbolize_names: true)
+      raise ArgumentError, "every is 0" if @settings[:every].zero?
 
-      @settings = settings
       @wake = Queue.new
       @windows = 0
       self.class.all << self

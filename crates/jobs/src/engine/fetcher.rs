@@ -62,7 +62,7 @@ impl Fetcher {
     pub fn new(state: &Arc<EngineState>, store: Box<dyn Store>, random: Rng) -> Self {
         let config = &state.config;
         Self {
-            order: QueueOrder::new(config.queues.clone(), config.mode, random),
+            order: QueueOrder::new(&config.queues, config.mode, random),
             admission: Admission::new(state),
             store_retry: StoreRetry::new(config.retry_max),
             state: state.clone(),

@@ -22,6 +22,8 @@ use fastrand::Rng;
 const SCANS_PER_LEASE: u32 = 4;
 /// Least time between two checks for cancelled jobs (s).
 const CANCEL_GAP_S: f64 = 0.05;
+/// Jobs moved from the schedule in one call.
+const DUE_MAX: usize = 1000;
 /// How long a cron tick stays marked as enqueued.
 const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
 
@@ -207,16 +209,16 @@ impl Maintenance {
             self.reclaim(&death, now_s)?;
             self.state.locked.lock().deaths.pop_front();
         }
-        let lease_s = self.state.config.lease.as_secs_f64();
+        let lease_s = self.state.config.store.lease.as_secs_f64();
         let gap_s = lease_s / f64::from(SCANS_PER_LEASE);
         if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
             return Ok(());
         }
         let healthy_ns = boot_ns().saturating_sub(self.healthy_since_ns);
-        let lease_ns = self.state.config.lease.as_nanos() as u64;
+        let lease_ns = self.state.config.store.lease.as_nanos() as u64;
         let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
         for owner in self.store.owners()? {
-            let silent = watched && owner.heartbeat_age > self.state.config.lease;
+            let silent = watched && owner.heartbeat_age > self.state.config.store.lease;
             let other = owner.identity != self.state.identity.name;
             if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
                 let death = WorkerDeath { identity: owner.identity, ..WorkerDeath::default() };
@@ -255,11 +257,10 @@ impl Maintenance {
                 return Ok(());
             }
             drop(locked);
-            let max = self.state.config.due_max;
             let due = if self.state.config.claim_due {
-                self.claim_due(now_s, max)?
+                self.claim_due(now_s)?
             } else {
-                self.store.move_due(now_s, max)?
+                self.store.move_due(now_s, DUE_MAX)?
             };
             let counters = &self.state.counters;
             counters.due_moved.fetch_add(due.moved as u64, Ordering::Relaxed);
@@ -279,14 +280,14 @@ impl Maintenance {
 
     /// Claims due jobs for Ruby's client middleware. Meanwhile the fetcher
     /// ignores these tickets; when the reply is lost it looks for them.
-    fn claim_due(&mut self, now_s: f64, max: usize) -> Result<DueSummary> {
+    fn claim_due(&mut self, now_s: f64) -> Result<DueSummary> {
         let mut locked = self.state.locked.lock();
         let first = locked.next_ticket;
-        locked.next_ticket += max as u64;
-        locked.reserved_tickets = Some((first, first + max as u64));
+        locked.next_ticket += DUE_MAX as u64;
+        locked.reserved_tickets = Some((first, first + DUE_MAX as u64));
         locked.claims_pending += 1;
         drop(locked);
-        let claimed = self.store.claim_due(&self.state.identity.name, first, now_s, max);
+        let claimed = self.store.claim_due(&self.state.identity.name, first, now_s, DUE_MAX);
         let lost = claimed.is_err();
         let taken = claimed.and_then(|(jobs, due)| {
             self.admission.admit(&mut *self.store, jobs)?;
@@ -308,7 +309,8 @@ impl Maintenance {
         for index in 0..self.ticks.len() {
             let Some(at) = self.ticks[index].filter(|at| *at <= now_s) else { continue };
             let cron = &self.state.config.crons[index];
-            let payload = cron.document(&jid(&mut self.random), now_s, self.state.config.format);
+            let payload =
+                cron.document(&jid(&mut self.random), now_s, self.state.config.store.format);
             let key = format!("{}:{}", cron.name, at as i64);
             let queue = &cron.queue;
             let job = NewJob { queue, payload: &payload, at: None, lock: None, bid: None };

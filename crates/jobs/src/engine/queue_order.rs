@@ -13,7 +13,8 @@ pub struct QueueOrder {
 }
 
 impl QueueOrder {
-    pub fn new(queues: Vec<(Arc<str>, u32)>, mode: QueueMode, random: Rng) -> Self {
+    pub fn new(queues: &[(String, u32)], mode: QueueMode, random: Rng) -> Self {
+        let queues = queues.iter().map(|(name, weight)| (Arc::from(&**name), *weight)).collect();
         Self { queues, mode, random }
     }
 
@@ -56,8 +57,8 @@ mod tests {
     use super::*;
 
     fn order(mode: QueueMode) -> QueueOrder {
-        let queues = [("a", 6), ("b", 3), ("c", 1)].map(|(name, weight)| (Arc::from(name), weight));
-        QueueOrder::new(queues.to_vec(), mode, Rng::with_seed(7))
+        let queues = [("a", 6), ("b", 3), ("c", 1)].map(|(name, weight)| (name.into(), weight));
+        QueueOrder::new(&queues, mode, Rng::with_seed(7))
     }
 
     fn firsts(mode: QueueMode) -> [usize; 3] {

@@ -18,11 +18,6 @@ pub(super) fn process_info(state: &EngineState) -> String {
         .iter()
         .map(|(name, weight)| (&**name, if config.mode == QueueMode::Strict { 0 } else { *weight }))
         .collect();
-    let mode = match config.mode {
-        QueueMode::Strict => "strict",
-        QueueMode::Weighted => "weighted",
-        QueueMode::Random => "random",
-    };
     let started_at = state.started_at_s;
     json!({
         "hostname": state.identity.host,
@@ -37,7 +32,7 @@ pub(super) fn process_info(state: &EngineState) -> String {
         "version": config.version,
         "embedded": false,
         "capsules": {"default": {
-            "concurrency": config.concurrency, "mode": mode, "weights": weights,
+            "concurrency": config.concurrency, "mode": config.mode, "weights": weights,
         }},
     })
     .to_string()

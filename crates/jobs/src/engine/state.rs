@@ -196,7 +196,7 @@ impl JobOwner for EngineState {
     fn holds_lease(&self) -> bool {
         let heartbeat = self.heartbeat_ns.load(Ordering::Relaxed);
         let age_ns = boot_ns().saturating_sub(heartbeat);
-        heartbeat != 0 && age_ns < self.config.lease.as_nanos() as u64
+        heartbeat != 0 && age_ns < self.config.store.lease.as_nanos() as u64
     }
 
     fn coarse_now_s(&self) -> u64 {

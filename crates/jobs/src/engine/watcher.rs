@@ -28,7 +28,7 @@ impl Watcher {
     pub fn new(state: &Arc<EngineState>, watch: Box<dyn StoreWatch>) -> Self {
         let config = &state.config;
         Self {
-            order: QueueOrder::new(config.queues.clone(), config.mode, Rng::new()),
+            order: QueueOrder::new(&config.queues, config.mode, Rng::new()),
             store_retry: StoreRetry::new(config.retry_max),
             state: state.clone(),
             watch,

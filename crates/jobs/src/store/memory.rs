@@ -260,14 +260,14 @@ mod tests {
     fn fresh() -> Arc<dyn StoreFactory> {
         static NAMES: AtomicUsize = AtomicUsize::new(0);
         let name = NAMES.fetch_add(1, Ordering::Relaxed);
-        super::factory(&StoreOptions::new(format!("memory://conformance-{name}"))).unwrap()
+        super::factory(&StoreOptions::for_tests(format!("memory://conformance-{name}"))).unwrap()
     }
 
     crate::store::conformance::conformance!(fresh);
 
     #[test]
     fn an_address_needs_a_name() {
-        let error = super::factory(&StoreOptions::new("memory://")).unwrap_err();
+        let error = super::factory(&StoreOptions::for_tests("memory://")).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);
         assert!(error.message.contains("memory://NAME"), "{error}");
     }
@@ -283,9 +283,10 @@ mod tests {
         };
         for (format, stamp) in [(6, "7.25"), (7, "7.25"), (8, "7250")] {
             let name = format!("memory://stamp-{format}");
-            let mut store = super::factory(&StoreOptions { format, ..StoreOptions::new(name) })
-                .unwrap()
-                .store();
+            let mut store =
+                super::factory(&StoreOptions { format, ..StoreOptions::for_tests(name) })
+                    .unwrap()
+                    .store();
             store.push(&[new]).unwrap();
             assert_eq!(store.move_due(7.25, 1).unwrap().moved, 1);
             let moved =

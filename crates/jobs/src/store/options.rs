@@ -2,39 +2,62 @@
 
 use std::time::Duration;
 
-/// Settings of a store. Each has a named option in `jobs { … }`.
-#[derive(Clone, Debug)]
+use chaton_core::settings::{nullable, seconds};
+use serde::de::{Deserializer, Error};
+use serde::Deserialize;
+
+/// Settings of a store: the part `store` of the section `jobs`. Each has an
+/// option in `jobs { … }`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct StoreOptions {
     /// The store's address, see [`super::open`].
     pub url: String,
     /// User name for Redis, overriding the URL's.
+    #[serde(deserialize_with = "nullable")]
     pub username: Option<String>,
     /// Password for Redis, overriding the URL's.
+    #[serde(deserialize_with = "nullable")]
     pub password: Option<String>,
     /// PEM file with the authorities that may sign the server's certificate;
     /// `None` for those of the system.
+    #[serde(deserialize_with = "nullable")]
     pub tls_ca_file: Option<String>,
     /// Time to make a connection.
+    #[serde(rename = "connect_timeout_s", deserialize_with = "seconds")]
     pub connect_timeout: Duration,
     /// Time for one answer.
+    #[serde(rename = "answer_timeout_s", deserialize_with = "seconds")]
     pub answer_timeout: Duration,
     /// SQLite: whether a commit waits for the disk (`synchronous=FULL`).
     pub durable: bool,
     /// SQLite: longest wait for another process's lock.
+    #[serde(rename = "lock_timeout_s", deserialize_with = "seconds")]
     pub lock_timeout: Duration,
     /// Generation of Sidekiq's format that is written: 6, 7 or 8.
+    #[serde(deserialize_with = "format")]
     pub format: u8,
     /// An owner whose last heartbeat is older is dead.
+    #[serde(rename = "lease_s", deserialize_with = "seconds")]
     pub lease: Duration,
     /// Jobs kept in the dead set.
     pub dead_max: usize,
     /// How long they are kept.
+    #[serde(rename = "dead_age_s", deserialize_with = "seconds")]
     pub dead_age: Duration,
 }
 
+fn format<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    match u8::deserialize(from)? {
+        format @ 6..=8 => Ok(format),
+        format => Err(D::Error::custom(format_args!("{format} is none of 6, 7, 8"))),
+    }
+}
+
+#[cfg(any(test, feature = "test-support"))]
 impl StoreOptions {
-    /// The defaults for an address.
-    pub fn new(url: impl Into<String>) -> Self {
+    /// The settings of tests, for a store at this address.
+    pub fn for_tests(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             username: None,

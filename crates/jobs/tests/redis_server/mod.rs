@@ -50,7 +50,7 @@ impl TestRedis {
     }
 
     pub fn options(&self) -> StoreOptions {
-        let mut options = StoreOptions::new(self.url());
+        let mut options = StoreOptions::for_tests(self.url());
         options.answer_timeout = Duration::from_secs(2);
         options
     }

@@ -14,13 +14,12 @@ use magnus::{
 };
 
 use super::document::{self, DueTimes, JobTemplate};
-use super::options::store_options;
 use super::store_connections::StoreConnections;
 use super::to_ruby;
 use crate::convert::{copy, seconds, text};
+use crate::document_sections::parse;
 use crate::gvl::with_gvl;
 use crate::handle;
-use crate::settings::Settings;
 
 /// Least time between two calls of a backup's block.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -104,8 +103,9 @@ fn entry_of(value: RArray) -> Result<JobEntry, Error> {
 }
 
 impl RbJobsClient {
-    fn new(settings: RHash) -> Result<Self, Error> {
-        let options = store_options(&Settings(settings))?;
+    /// `JobsClient.new(store)`: JSON of the part `store` of the section `jobs`.
+    fn new(store: String) -> Result<Self, Error> {
+        let options: StoreOptions = parse("jobs.store", &store)?;
         let connections = Arc::new(StoreConnections::new(&options)?);
         Ok(Self { options, connections: RefCell::new((handle::generation(), connections)) })
     }

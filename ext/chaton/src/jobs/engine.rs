@@ -6,46 +6,45 @@ use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::work::{downcast, Priority, Role};
 use chaton_jobs::cron::Cron;
-use chaton_jobs::engine::{Config, Engine, Job, QueueMode, WorkerDeath};
+use chaton_jobs::engine::{Config, Engine, Job, WorkerDeath};
 use chaton_jobs::store;
-use magnus::{
-    function, method, prelude::*, Error, RArray, RHash, RModule, Ruby, Symbol, TryConvert, Value,
-};
+use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby, TryConvert, Value};
 
 use super::job::{InFlightSlot, RbJob};
-use super::options::store_options;
-use crate::convert::seconds;
 use crate::engine::{define_engine, EngineObject};
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
 use crate::handle::Handle;
 use crate::in_flight::RbInFlightTable;
 use crate::pool::RbPool;
-use crate::settings::Settings;
 
-/// Jobs that may wait where the settings do not say it: twice what is prefetched at most.
-const JOBS_WAITING_MAX: usize = 2_000;
-/// Bytes of their documents.
-const JOBS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bounds of the jobs that wait in the pool: twice the most that `prefetch_max` may
+/// be. There is none by age: the engine takes back jobs that wait too long.
+const QUEUE_LIMITS: QueueLimits =
+    QueueLimits { count_max: 2_000, bytes_max: 256 << 20, age_max_ms: 0 };
 
 /// The engine as a Ruby object.
 #[magnus::wrap(class = "Chaton::Native::Jobs", free_immediately, size)]
 pub struct RbJobs(Handle<Engine>);
 
 impl RbJobs {
-    /// `Jobs.start(pool, in_flight or nil, settings)`.
+    /// `Jobs.start(pool, in_flight or nil, crons, claim_due)`. A cron job is an Array of
+    /// name, expression, zone, queue and head.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
         in_flight: Option<magnus::typed_data::Obj<RbInFlightTable>>,
-        settings: RHash,
+        crons: RArray,
+        claim_due: bool,
     ) -> Result<Self, Error> {
         let inner = pool.0.get()?;
-        let settings = Settings(settings);
-        let mut config = config(&settings)?;
+        let mut config: Config = inner.document.section("jobs")?;
+        config.concurrency = inner.pool.settings().threads_max;
+        config.crons = crons.into_iter().map(cron).collect::<Result<_, _>>()?;
+        config.claim_due = claim_due;
         config.supervised = in_flight.is_some();
-        let factory = store::open(&store_options(&settings)?).map_err(|e| error::store(&e))?;
-        let slot = settings.get("slot")?;
+        let factory = store::open(&config.store).map_err(|e| error::store(&e))?;
+        let slot = inner.pool.settings().slot;
         let in_flight = match in_flight {
             Some(in_flight) => {
                 in_flight.check(ruby, slot)?;
@@ -63,8 +62,7 @@ impl RbJobs {
                 RbJob::start(ruby, noted, thread, downcast::<Job>(work)?)
             }),
         );
-        let limits = queue_limits(&settings)?;
-        let feed = PoolFeed::open(&inner.pool, Role::Jobs, Priority::Background, limits);
+        let feed = PoolFeed::open(&inner.pool, Role::Jobs, Priority::Background, QUEUE_LIMITS);
         let engine = start_engine(feed, config, &factory)?;
         in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))
@@ -112,68 +110,17 @@ fn start_engine(
     }
 }
 
-/// Bounds of the queue. Jobs have none by age: the engine takes back what waits too long.
-fn queue_limits(settings: &Settings) -> Result<QueueLimits, Error> {
-    Ok(QueueLimits {
-        count_max: settings.optional("queue_limit")?.unwrap_or(JOBS_WAITING_MAX),
-        bytes_max: settings.optional("queue_bytes_max")?.unwrap_or(JOBS_BYTES_MAX),
-        age_max_ms: 0,
-    })
-}
-
-fn config(settings: &Settings) -> Result<Config, Error> {
-    let mut config = Config::new(&[]);
-    for queue in settings.get::<RArray>("queues")? {
-        let (name, weight) = <(String, u32)>::try_convert(queue)
-            .map_err(|e| error::argument(format!("setting queues: {e}")))?;
-        config.queues.push((Arc::from(name), weight));
-    }
-    config.mode = mode(settings.get("mode")?)?;
-    config.concurrency = settings.get("threads")?;
-    config.prefetch = settings.seconds("prefetch_s")?;
-    config.prefetch_max = settings.get("prefetch_max")?;
-    config.ack_delay = settings.seconds("ack_delay_s")?;
-    config.heartbeat = settings.seconds("beat_s")?;
-    config.lease = settings.seconds("lease_s")?;
-    config.limit_retry = settings.seconds("limit_retry_s")?;
-    config.claim_due = settings.get("claim_due")?;
-    config.format = settings.get("format")?;
-    config.tag = settings.optional("tag")?.unwrap_or_default();
-    config.labels = settings.optional("labels")?.unwrap_or_default();
-    config.version = settings.optional("version")?.unwrap_or(config.version);
-    config.due_max = settings.optional("due_max")?.unwrap_or(config.due_max);
-    if let Some(longest) = settings.optional::<f64>("retry_max_s")? {
-        config.retry_max = seconds("setting retry_max_s", longest)?;
-    }
-    for cron in settings.optional::<RArray>("crons")?.into_iter().flatten() {
-        type Row = (String, String, String, String, String);
-        let (name, expression, zone, queue, head) =
-            Row::try_convert(cron).map_err(|e| error::argument(format!("setting crons: {e}")))?;
-        let cron = Cron::new(&name, &expression, &zone, &queue, &head);
-        config.crons.push(cron.map_err(error::argument)?);
-    }
-    Ok(config)
-}
-
-fn mode(value: Value) -> Result<QueueMode, Error> {
-    let name = match Symbol::from_value(value) {
-        Some(symbol) => symbol.name()?.into_owned(),
-        None => String::try_convert(value)?,
-    };
-    match &*name {
-        "strict" => Ok(QueueMode::Strict),
-        "weighted" => Ok(QueueMode::Weighted),
-        "random" => Ok(QueueMode::Random),
-        _ => Err(error::argument(format!(
-            "setting mode: {name} is none of strict, weighted, random"
-        ))),
-    }
+fn cron(row: Value) -> Result<Cron, Error> {
+    type Row = (String, String, String, String, String);
+    let (name, expression, zone, queue, head) =
+        Row::try_convert(row).map_err(|e| error::argument(format!("crons: {e}")))?;
+    Cron::new(&name, &expression, &zone, &queue, &head).map_err(error::argument)
 }
 
 /// Defines the class.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Jobs", ruby.class_object())?;
-    class.define_singleton_method("start", function!(RbJobs::start, 3))?;
+    class.define_singleton_method("start", function!(RbJobs::start, 4))?;
     class.define_method("identity", method!(RbJobs::identity, 0))?;
     class.define_method("resume", method!(RbJobs::resume, 0))?;
     class.define_method("recover", method!(RbJobs::recover, 3))?;

@@ -170,7 +170,7 @@ impl RbJob {
     }
 
     fn is_open(&self) -> bool {
-        !self.ended.get() && self.job.is_open()
+        self.job.is_open()
     }
 
     fn describe(&self) -> String {

@@ -1,19 +1,20 @@
 //! `Native.render_profile`: merges reports of tracers and renders them in a format for viewers.
 
 use chaton_memory::profile::{RenderOptions, Report, ReportFormat, SampleType};
-use magnus::{function, prelude::*, Error, RArray, RHash, RModule, RString, Ruby};
+use magnus::{function, prelude::*, Error, RArray, RModule, RString, Ruby};
 
-use crate::settings::Settings;
-
-/// `render_profile(reports, format, {title:, by:, bytes:})`: JSON of reports → the bytes of a file.
-fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Result<RString, Error> {
+/// `render_profile(reports, format, by, title)`: JSON of reports → the bytes of a file.
+fn render(
+    ruby: &Ruby,
+    reports: RArray,
+    format: String,
+    by: String,
+    title: String,
+) -> Result<RString, Error> {
     let wrong = |message: String| Error::new(ruby.exception_arg_error(), message);
     let format: ReportFormat = format.parse().map_err(wrong)?;
-    let options = Settings(options);
-    let by: SampleType = options.get::<String>("by")?.parse().map_err(wrong)?;
-    let bytes = options.optional("bytes")?.unwrap_or(true);
-    let view =
-        RenderOptions { by, bytes, title: options.get("title")?, ..RenderOptions::default() };
+    let by: SampleType = by.parse().map_err(wrong)?;
+    let view = RenderOptions { by, title, ..RenderOptions::default() };
     let mut read = Vec::with_capacity(reports.len());
     for json in reports.to_vec::<String>()? {
         let report: Report = serde_json::from_str(&json)
@@ -25,5 +26,5 @@ fn render(ruby: &Ruby, reports: RArray, format: String, options: RHash) -> Resul
 
 /// Defines the function.
 pub fn define(native: RModule) -> Result<(), Error> {
-    native.define_singleton_method("render_profile", function!(render, 3))
+    native.define_singleton_method("render_profile", function!(render, 4))
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chaton_core::clock;
+use chaton_core::settings::nullable;
 use chaton_memory::profile::{Frame, Limits, SourceInfo};
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{
@@ -15,12 +16,27 @@ use magnus::{
     TypedData, Value,
 };
 use rb_sys::VALUE;
+use serde::Deserialize;
 
 use super::tracer_state::TracerState;
 use super::{gvl_timer, tracer_hooks, tracer_state};
+use crate::document_sections::parse;
 use crate::error;
 use crate::gvl::{check_interrupts, without_gvl};
-use crate::settings::Settings;
+
+/// Each but `worker` has an option `trace_…` in `memory { … }`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TracerSettings {
+    every: u32,
+    duty: f64,
+    window_ms: f64,
+    samples_max: usize,
+    stacks_max: usize,
+    depth_max: usize,
+    #[serde(deserialize_with = "nullable")]
+    worker: Option<u32>,
+}
 
 /// One profile, being taken or finished.
 #[derive(TypedData)]
@@ -83,17 +99,11 @@ impl Drop for RbTracer {
 }
 
 impl RbTracer {
-    /// `Tracer.new(every:, duty:, window_ms:, samples_max:, stacks_max:, depth_max:, worker:)`.
-    fn new(ruby: &Ruby, settings: RHash) -> Result<Self, Error> {
-        let settings = Settings(settings);
-        let limits = Limits {
-            samples_max: settings.get("samples_max")?,
-            stacks_max: settings.get("stacks_max")?,
-            depth_max: settings.get("depth_max")?,
-        };
-        let every: u32 = settings.get("every")?;
-        let duty: f64 = settings.get("duty")?;
-        let window_ms: f64 = settings.get("window_ms")?;
+    /// `Tracer.new(settings)`: JSON of [`TracerSettings`].
+    fn new(ruby: &Ruby, settings: String) -> Result<Self, Error> {
+        let TracerSettings { every, duty, window_ms, samples_max, stacks_max, depth_max, worker } =
+            parse("tracer", &settings)?;
+        let limits = Limits { samples_max, stacks_max, depth_max };
         if every == 0 || !(duty > 0.0 && duty <= 1.0) || !(window_ms > 0.0 && window_ms <= 60e3) {
             let message = "every must be 1 or more, duty above 0 and at most 1, \
                            window_ms above 0 and at most 60,000";
@@ -105,7 +115,7 @@ impl RbTracer {
             tracing: Box::new(TracerState::new(ruby, limits, every, f64::from(every) / duty)),
             allocated: points.allocated,
             marked: points.marked,
-            worker: settings.optional("worker")?,
+            worker,
             duty,
             window: Duration::from_nanos((window_ms * 1e6) as u64),
             pause_ns: AtomicU64::new(0),

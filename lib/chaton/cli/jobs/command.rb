@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../../jobs"
 require_relative "../../native"
 require_relative "../progress"
@@ -36,7 +37,7 @@ module Chaton
 
         # @return [Native::JobsClient]
         def client
-          @client ||= Native::JobsClient.new(plan.jobs.store_settings)
+          @client ||= Native::JobsClient.new(JSON.generate(plan.jobs.store_settings))
         rescue ArgumentError => e
           raise ConfigError, e.message
         end

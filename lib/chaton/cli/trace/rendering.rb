@@ -13,7 +13,7 @@ module Chaton
         # @param by [Symbol, nil] nil: live objects
         # @return [String] bytes
         def render(answers, format, by)
-          Native.render_profile(answers.map(&:body), format.to_s, { title: title(answers), by: (by || :live).to_s })
+          Native.render_profile(answers.map(&:body), format.to_s, (by || :live).to_s, title(answers))
         end
 
         def title(answers)

@@ -12,8 +12,7 @@ class EngineCase < JobsUnitCase
   POOL = { threads_min: 1, threads_max: 8, slot: 0,
            stall_ms: 0.4, preempt_ms: 4.0, thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
   ENGINE = { queues: [["default", 1], ["low", 1]], mode: "strict", prefetch_s: 0.005, prefetch_max: 100,
-             ack_delay_s: 0.002, beat_s: 5.0, threads: 8, tag: "test", labels: [], slot: 0, limit_retry_s: 0.05,
-             claim_due: false, crons: [], version: "0" }.freeze
+             ack_delay_s: 0.002, beat_s: 5.0, tag: "test", labels: [], limit_retry_s: 0.05, version: "0" }.freeze
   # Longest wait for anything.
   WAIT_S = 30
   # Between two looks at a condition.
@@ -21,7 +20,7 @@ class EngineCase < JobsUnitCase
 
   def setup
     super
-    @native = Chaton::Native::JobsClient.new(settings)
+    @native = Chaton::Native::JobsClient.new(JSON.generate(settings))
     Chaton::Jobs.swap_client(client)
     Recorder.clear
   end
@@ -36,14 +35,15 @@ class EngineCase < JobsUnitCase
   def stats = Chaton::Jobs::Stats.new(@native)
 
   # Runs jobs from now on.
-  def start(**changes)
-    @native_pool = Chaton::Native::Pool.new(JSON.generate({ pool: POOL }), Chaton::Native::Scoreboard.new(1), nil)
+  def start(claim_due: false)
+    document = JSON.generate({ pool: POOL, jobs: { store: settings, **ENGINE } })
+    @native_pool = Chaton::Native::Pool.new(document, Chaton::Native::Scoreboard.new(1), nil)
     @pool = Chaton::Pool.new(@native_pool, handler, log: log)
     events = %i[orphan recover signal].to_h { |name| [name, ->(_) {}] }
     @support_thread = Chaton::SupportThread.new(@native_pool, @pool, log: log, on: events).start
     @native_pool.expect(1)
     @pool.spawn(1)
-    @engine = Chaton::Native::Jobs.start(@native_pool, nil, { **settings, **ENGINE, **changes })
+    @engine = Chaton::Native::Jobs.start(@native_pool, nil, [], claim_due)
   end
 
   def stop

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::engine::config::Config;
+use crate::engine::config::{Config, QueueMode};
 use crate::engine::fetcher::Fetcher;
 use crate::engine::job::Job;
 use crate::engine::maintenance::Maintenance;
@@ -92,15 +92,28 @@ impl SteppedEngine {
 /// Settings without pauses.
 pub fn config() -> Config {
     Config {
+        store: StoreOptions::for_tests("memory://config"),
+        queues: vec![("high".into(), 1), ("low".into(), 1)],
+        mode: QueueMode::Strict,
+        concurrency: 10,
+        prefetch: Duration::from_millis(5),
+        prefetch_max: 1000,
         ack_delay: Duration::ZERO,
+        heartbeat: Duration::from_secs(5),
+        limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_nanos(1),
-        ..Config::new(&["high", "low"])
+        claim_due: false,
+        crons: vec![],
+        tag: String::new(),
+        labels: vec![],
+        version: "0".into(),
+        supervised: false,
     }
 }
 
 /// A store in memory.
 pub fn factory(name: &str) -> Arc<dyn StoreFactory> {
-    store::open(&StoreOptions::new(format!("memory://{name}"))).unwrap()
+    store::open(&StoreOptions::for_tests(format!("memory://{name}"))).unwrap()
 }
 
 /// Pushes a job; `more` goes into its document.

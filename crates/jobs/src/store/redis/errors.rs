@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn sorts_the_errors_of_servers() {
-        let address = RedisAddress::read(&StoreOptions::new("redis://bob:hush@h/0")).unwrap();
+        let address = RedisAddress::read(&StoreOptions::for_tests("redis://bob:hush@h/0")).unwrap();
         for (error, kind) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", StoreErrorKind::Full),
             ("OOM allow-oom flag is not set on the script", StoreErrorKind::Full),

@@ -268,11 +268,14 @@ mod tests {
         let options = StoreOptions {
             username: some("other"),
             password: some("word"),
-            ..StoreOptions::new("redis://bob:hush@h")
+            ..StoreOptions::for_tests("redis://bob:hush@h")
         };
         let address = RedisAddress::read(&options).unwrap();
         assert_eq!((address.user(), address.password.as_deref()), ("other", Some("word")));
-        assert_eq!(RedisAddress::read(&StoreOptions::new("redis://h")).unwrap().user(), "default");
+        assert_eq!(
+            RedisAddress::read(&StoreOptions::for_tests("redis://h")).unwrap().user(),
+            "default"
+        );
     }
 
     #[test]
@@ -305,7 +308,7 @@ mod tests {
             ("unix://run/s?pass=hush", "begin with /"),
             ("unix:///s?pass=hush&db=x", "database"),
         ] {
-            let error = RedisAddress::read(&StoreOptions::new(url)).err().unwrap();
+            let error = RedisAddress::read(&StoreOptions::for_tests(url)).err().unwrap();
             assert_eq!(error.kind, StoreErrorKind::Refused);
             assert!(error.message.contains(why), "{url}: {error}");
             assert!(!error.message.contains("hush"), "{error}");
@@ -320,7 +323,7 @@ mod tests {
             ("unix:///run/r.sock?pass=hush", "unix:///run/r.sock"),
             ("unix:///run/r.sock?db=2", "unix:///run/r.sock?db=2"),
         ] {
-            assert_eq!(RedisAddress::read(&StoreOptions::new(url)).unwrap().shown, expected);
+            assert_eq!(RedisAddress::read(&StoreOptions::for_tests(url)).unwrap().shown, expected);
         }
     }
 }

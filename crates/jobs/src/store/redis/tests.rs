@@ -49,7 +49,7 @@ fn fresh() -> Arc<dyn StoreFactory> {
         .expect("redis-server must be installed");
     let url = format!("unix://{}?db=0", socket.display());
     let factory = Arc::new(RedisServerStore {
-        factory: open(&StoreOptions::new(url)).unwrap(),
+        factory: open(&StoreOptions::for_tests(url)).unwrap(),
         child,
         _dir: dir,
     });

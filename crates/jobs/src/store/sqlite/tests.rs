@@ -24,7 +24,7 @@ impl TemporaryStore {
     fn new(tune: impl Fn(&mut StoreOptions)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("jobs.db");
-        let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
+        let mut options = StoreOptions::for_tests(format!("sqlite://{}", path.display()));
         tune(&mut options);
         Self { factory: factory(&options).unwrap(), folder }
     }
@@ -78,7 +78,7 @@ fn done(ticket: u64) -> Ack {
 #[test]
 fn an_address_needs_a_file() {
     for url in ["sqlite://", "sqlite:///tmp/", "sqlite:x"] {
-        let error = factory(&StoreOptions::new(url)).unwrap_err();
+        let error = factory(&StoreOptions::for_tests(url)).unwrap_err();
         assert_eq!(error.kind, StoreErrorKind::Refused);
         assert!(error.message.contains(url), "{error}");
     }
@@ -98,7 +98,7 @@ fn a_backup_is_a_store() {
     assert!(steps.len() > 1 && steps.last().is_some_and(|(done, all)| done == all), "{steps:?}");
     let again = store.backup(copy.to_str().unwrap(), &mut |_, _| {}).unwrap_err();
     assert_eq!(again.kind, StoreErrorKind::Refused);
-    let copy = factory(&StoreOptions::new(format!("sqlite://{}", copy.display()))).unwrap();
+    let copy = factory(&StoreOptions::for_tests(format!("sqlite://{}", copy.display()))).unwrap();
     assert_eq!(claim(&mut *copy.store(), "o", 1, 1000).len(), 500);
     assert_eq!(store.stats().unwrap().enqueued, 500);
 }

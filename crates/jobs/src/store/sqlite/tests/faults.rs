@@ -11,7 +11,7 @@ fn kind_of(result: Result<()>) -> (StoreErrorKind, String) {
 }
 
 fn open(path: &Path) -> Box<dyn Store> {
-    let mut options = StoreOptions::new(format!("sqlite://{}", path.display()));
+    let mut options = StoreOptions::for_tests(format!("sqlite://{}", path.display()));
     options.lock_timeout = Duration::from_millis(50);
     factory(&options).unwrap().store()
 }
