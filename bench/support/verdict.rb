@@ -22,9 +22,10 @@ module Bench
       @slices = measured.group_by { |slice| slice["server"] }
     end
 
-    # @return [Hash{String => Hash{String => Float}}] medians by the server's label, in the order of the case
+    # @return [Hash{String => Hash{String => Float}}] medians by the server's label, in the order of the case. A server
+    #   that the case does not have here was measured on another Ruby, whose Rails has another number of threads.
     def medians
-      labels = a_case.servers.map(&:label)
+      labels = a_case.servers.map(&:label) | @slices.keys
       @medians ||= labels.filter_map { |label| [label, medians_of(label)] if @slices.key?(label) }.to_h
     end
 
@@ -62,8 +63,8 @@ module Bench
 
     def medians_of(label)
       slices = @slices.fetch(label)
-      metrics = slices.first.select { |_, value| value.is_a?(Numeric) }.keys - %w[round jobs]
-      metrics.to_h { |metric| [metric, Bench.median(slices.map { |slice| slice[metric] }).to_f] }
+      metrics = slices.flat_map { |slice| slice.select { |_, value| value.is_a?(Numeric) }.keys }.uniq - %w[round jobs]
+      metrics.to_h { |metric| [metric, Bench.median(slices.filter_map { |slice| slice[metric] }).to_f] }
     end
 
     # @return [Float] the median of the ratios of each round

@@ -13,9 +13,15 @@ module Bench
       # The rate by Little's law: connections divided by mean latency. Counting would miss the requests in flight at the
       # end of the slice, which matters when a response takes a good part of the slice.
       def steady_rps = (figures.fetch("connections") * 1e6 / [figures.fetch("mean_us"), 1].max).round(1)
-      def p50_ms = figures.fetch("p50_us") / 1000.0
-      def p99_ms = figures.fetch("p99_us") / 1000.0
+      def p50_ms = milliseconds("p50_us")
+      def p99_ms = milliseconds("p99_us")
       def errors = figures.sum { |name, count| name.end_with?("errors") || name == "timeouts" ? count : 0 }
+
+      private
+
+      # wrk prints 0 for a percentile it does not know: nothing was answered, or its correction for delayed requests,
+      # which does not expect pipelining, moved too many below the shortest one.
+      def milliseconds(name) = figures.fetch(name).zero? ? nil : figures.fetch(name) / 1000.0
     end
 
     # @param url [String]

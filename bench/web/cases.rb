@@ -21,7 +21,7 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *common, *sleeping, hog, *bodies, *responses, workers]
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *bodies, *responses, workers, *arena]
       end
 
       def hello
@@ -112,3 +112,6 @@ module Bench
     end
   end
 end
+
+require_relative "cases/arena"
+require_relative "cases/rails"

@@ -51,7 +51,8 @@ module Bench
 
       def line(a_case, figures, round)
         format("%d/%d  %-24s %9.1f req/s  p99 %8.2f ms  %7.1f µs CPU  %.3f waits  %d errors",
-               round + 1, a_case.rounds, *figures.values_at(:server, :rps, :p99_ms, :cpu_us, :waits, :errors))
+               round + 1, a_case.rounds, figures[:server], figures[:rps], figures[:p99_ms] || Float::NAN,
+               *figures.values_at(:cpu_us, :waits, :errors))
       end
     end
   end
