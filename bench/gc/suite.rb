@@ -38,7 +38,7 @@ module Bench
       module_function
 
       def name = "gc"
-      def programs = %w[puma wrk]
+      def programs = %w[wrk]
       def charts = CHARTS
       def cases = Cases.all
 

@@ -26,7 +26,7 @@ module Bench
       module_function
 
       def name = "jobs"
-      def programs = %w[sidekiq redis]
+      def programs = %w[redis]
       def charts = CHARTS
       def cases = Cases.all
       def summary(results) = Summary.new(results)

@@ -32,7 +32,7 @@ module Bench
       module_function
 
       def name = "memory"
-      def programs = %w[sidekiq redis]
+      def programs = %w[redis]
       def charts = CHARTS
       def cases = Cases.all
       def summary(results) = Report.new(results, title: "Memory", cases:, notes: NOTES)

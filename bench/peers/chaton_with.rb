@@ -13,7 +13,7 @@ module Bench
     # Requests to the first boot.
     FIRST_REQUESTS = 200
     # The bench's own environment must not affect allocation and collection.
-    CLEAN = { "LD_PRELOAD" => nil, "MALLOC_CONF" => nil, "MALLOC_ARENA_MAX" => nil, "RUBYOPT" => nil }.freeze
+    CLEAN = { "LD_PRELOAD" => nil, "MALLOC_CONF" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
 
     # @param settings [String] lines of a configuration file
     # @param note [String, nil] added to the label

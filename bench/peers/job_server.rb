@@ -2,6 +2,7 @@
 
 require "timeout"
 require_relative "../support/proc_tree"
+require_relative "../support/yjit"
 
 module Bench
   # A job server under measurement: one process that runs bench/jobs/apps/jobs.rb from the queue "default".
@@ -13,8 +14,8 @@ module Bench
     STOP_LIMIT_S = 15
     # Removes the variables from which either server would read settings.
     ENVIRONMENT = { "RACK_ENV" => "production", "RAILS_ENV" => nil, "APP_ENV" => nil, "REDIS_URL" => nil,
-                    "REDIS_PROVIDER" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil, "RUBYOPT" => nil,
-                    "CHATON_CONFIG" => nil, "CHATON_STORE" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
+                    "REDIS_PROVIDER" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil,
+                    "RUBYOPT" => RUBYOPT, "CHATON_CONFIG" => nil, "CHATON_STORE" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
 
     attr_reader :pid
 
@@ -29,7 +30,10 @@ module Bench
     def tree = ProcTree.new(pid)
 
     # @return [String] the command, for a reader to repeat
-    def command_line = [*pin, *command("FOLDER", "redis://127.0.0.1:PORT/0")].join(" ").gsub("#{ROOT}/", "")
+    def command_line
+      [*("RUBYOPT=#{RUBYOPT}" if RUBYOPT), *pin, *command("FOLDER", "redis://127.0.0.1:PORT/0")]
+        .join(" ").gsub("#{ROOT}/", "")
+    end
 
     # @param folder [String] for its files and its log
     # @param url [String] of Redis

@@ -3,7 +3,7 @@
 require_relative "sidekiq"
 
 module Bench
-  # Debian's Sidekiq with the C library's allocator, running the jobs of bench/memory.
+  # The installed Sidekiq with the C library's allocator, running the jobs of bench/memory.
   class PayloadSidekiq < Sidekiq
     SETUP = File.join(ROOT, "bench/memory/apps/sidekiq.rb")
 
@@ -18,7 +18,7 @@ module Bench
 
     private
 
-    def command(_folder, _url) = ["sidekiq", "-c", @threads.to_s, "-q", "default", "-e", "production", "-r", SETUP]
+    def setup = SETUP
     def environment(_folder, url) = { "REDIS_URL" => url, "MALLOC_ARENA_MAX" => @arenas&.to_s, "LD_PRELOAD" => nil }
   end
 end

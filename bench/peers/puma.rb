@@ -3,15 +3,15 @@
 require_relative "server"
 
 module Bench
-  # Debian's Puma. On an idle machine a Puma process is slower on several cores than on one, because Ruby's lock moves
-  # between them. It is measured pinned and unpinned, and the better result counts.
+  # The installed Puma. On an idle machine a Puma process is slower on several cores than on one, because Ruby's lock
+  # moves between them. It is measured pinned and unpinned, and the better result counts.
   class Puma < Server
     def name = "puma"
 
     private
 
     def command(rackup, port)
-      ["puma", "--quiet", "-C", "-", "-b", "tcp://127.0.0.1:#{port}", "-e", "production",
+      ["ruby", "-S", "puma", "--quiet", "-C", "-", "-b", "tcp://127.0.0.1:#{port}", "-e", "production",
        "-w", @workers.to_s, *(@threads ? ["-t", @threads] : []), rackup]
     end
   end

@@ -6,6 +6,7 @@ require "socket"
 require "timeout"
 require "tmpdir"
 require_relative "../support/proc_tree"
+require_relative "../support/yjit"
 
 module Bench
   # A web server under measurement: a process on a free port. Subclasses define its command.
@@ -17,7 +18,7 @@ module Bench
     PROBE_EVERY_S = 0.05
     # Removes the variables from which either server would read settings.
     ENVIRONMENT = { "RACK_ENV" => "production", "PORT" => nil, "WEB_CONCURRENCY" => nil, "RAILS_MAX_THREADS" => nil,
-                    "RAILS_MIN_THREADS" => nil }.freeze
+                    "RAILS_MIN_THREADS" => nil, "RUBYOPT" => RUBYOPT }.freeze
 
     attr_reader :port, :pid
 
@@ -40,7 +41,9 @@ module Bench
     def tree = ProcTree.new(pid)
 
     # @return [String] the command, for a reader to repeat
-    def command_line(rackup) = [*pin, *command(rackup, "PORT")].join(" ").gsub("#{ROOT}/", "")
+    def command_line(rackup)
+      [*("RUBYOPT=#{RUBYOPT}" if RUBYOPT), *pin, *command(rackup, "PORT")].join(" ").gsub("#{ROOT}/", "")
+    end
 
     # Starts the server and waits for its first response. The server has its own process group, so that Ctrl-C reaches
     # only this process, which then stops the server.

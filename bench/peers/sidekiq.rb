@@ -3,8 +3,8 @@
 require_relative "job_server"
 
 module Bench
-  # Debian's Sidekiq, logging errors only. Ruby's lock moves between cores, which costs time, so it is measured pinned
-  # and unpinned.
+  # The installed Sidekiq, logging errors only. Ruby's lock moves between cores, which costs time, so it is measured
+  # pinned and unpinned.
   class Sidekiq < JobServer
     SETUP = File.join(ROOT, "bench/jobs/apps/sidekiq.rb")
 
@@ -18,7 +18,11 @@ module Bench
 
     private
 
-    def command(_folder, _url) = ["sidekiq", "-c", @threads.to_s, "-q", "default", "-e", "production", "-r", SETUP]
+    def command(_folder, _url)
+      ["ruby", "-S", "sidekiq", "-c", @threads.to_s, "-q", "default", "-e", "production", "-r", setup]
+    end
+
+    def setup = SETUP
     def environment(_folder, url) = { "REDIS_URL" => url }
     def library = SETUP
   end

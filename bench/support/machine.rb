@@ -2,19 +2,21 @@
 
 require "digest"
 require "etc"
+require_relative "yjit"
 
 module Bench
   # The machine and the versions of the programs of a run.
   module Machine
     COMMANDS = {
-      "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "puma --version", "wrk" => "wrk -v",
-      "sidekiq" => "sidekiq --version", "redis" => "redis-server --version", "rust" => "rustc --version",
+      "kernel" => "uname -sr", "ruby" => "ruby -v", "puma" => "ruby -S puma --version", "wrk" => "wrk -v",
+      "sidekiq" => "ruby -S sidekiq --version", "redis" => "redis-server --version", "rust" => "rustc --version",
       "java" => "java -version",
+      "rails" => "ruby -rrails/version -e 'print Rails::VERSION::STRING'",
       "commit" => "git rev-parse --short HEAD"
     }.freeze
     ROOT = File.expand_path("../..", __dir__)
     # The programs that every suite reports.
-    COMMON = %w[kernel ruby rust commit].freeze
+    COMMON = %w[kernel ruby puma sidekiq rust commit].freeze
 
     module_function
 
@@ -22,8 +24,9 @@ module Bench
     # @return [Hash{String => Object}]
     def facts(programs)
       { "cores" => Etc.nprocessors, "processor" => processor, "memory_gib" => memory_gib, "system" => system_name,
-        "profile" => profile }
+        "profile" => profile, "yjit" => YJIT ? "yes" : "no" }
         .merge(COMMANDS.slice(*COMMON, *programs).transform_values { |command| first_line(command) })
+        .merge({ "commit" => ENV.fetch("CHATON_BENCH_COMMIT", nil) }.compact)
     end
 
     # @return [String] cargo's profile of the installed extension, as `rake compile` recorded it
@@ -46,7 +49,8 @@ module Bench
     def system_name = File.read("/etc/os-release")[/PRETTY_NAME="(.+)"/, 1]
 
     def first_line(command)
-      IO.popen(command, err: [:child, :out], &:read).to_s.lines.first.to_s.strip
+      line = IO.popen(command, err: [:child, :out], &:read).to_s.lines.first.to_s.strip
+      line.include?("LoadError") ? "not installed" : line
     rescue Errno::ENOENT
       "not installed"
     end

@@ -30,7 +30,7 @@ module Bench
       module_function
 
       def name = "web"
-      def programs = %w[puma wrk]
+      def programs = %w[rails wrk]
       def charts = CHARTS
       def cases = [*Cases.all, Idle::CASE]
       def summary(results) = Summary.new(results)

@@ -1,6 +1,6 @@
 # The Debian packages that Chaton's own commands need, and how the missing ones are installed. Sourced by bin/setup.
 
-# package | its purpose | the commands that need it (build: all of them)
+# package | its purpose | the commands that need it (build: all of them; bench: bin/bench web and the tests)
 packages_table() {
   cat <<'TABLE'
 ruby|runs everything|build
@@ -27,9 +27,9 @@ default-jre-headless|runs that broker|test
 openssl|makes the certificates of the TLS tests|test
 rubocop|checks the Ruby style|test
 yard|checks that the public API is documented|test
-ruby-railties|Rails example: boot|test
-ruby-activerecord|Rails example: model|test
-ruby-sqlite3|Rails example: database|test
+ruby-railties|Rails example and benchmark: boot|bench
+ruby-activerecord|Rails example and benchmark: model|bench
+ruby-sqlite3|Rails example and benchmark: database|bench
 ruby-nokogiri|a native gem whose objects are moved by compaction|test
 ruby-pg|another such gem|test
 libmimalloc2.0|the other allocator that can be chosen|test
@@ -39,7 +39,7 @@ TABLE
 
 packages_wanted() {
   packages_table | awk -F'|' -v level="$1" '
-    $3 == "build" || ($3 == "demo" && level != "build") || level == "test" { print $1 }'
+    $3 == "build" || ($3 == "demo" && level != "build") || $3 == level || level == "test" { print $1 }'
 }
 
 # Prints the names of the given packages that are not installed, one per line.
