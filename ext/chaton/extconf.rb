@@ -41,6 +41,7 @@ File.write("Makefile", <<~MAKEFILE)
   ROOT = #{Toolchain::ROOT.shellescape}
   export LIBCLANG_PATH = #{Toolchain.libclang_path}
   export RUBY = #{RbConfig.ruby}
+  export RUBY_VERSION = #{RUBY_VERSION}
   export CARGO_TARGET_DIR = $(ROOT)/target
 
   all:

@@ -53,8 +53,12 @@ module Toolchain
     nil
   end
 
+  # Names the Ruby to compile for. The build script of rb-sys runs anew when RUBY or RUBY_VERSION changes, so an output
+  # folder that was used with another Ruby is brought up to date by cargo: only what knows Ruby is compiled again.
   # @return [Hash{String => String}] environment variables for cargo
-  def env = { "LIBCLANG_PATH" => libclang_path }.compact
+  def env
+    { "LIBCLANG_PATH" => libclang_path, "RUBY" => RbConfig.ruby, "RUBY_VERSION" => RUBY_VERSION }.compact
+  end
 
   # @return [Boolean] whether the openssl-sys crate will find OpenSSL
   def openssl?

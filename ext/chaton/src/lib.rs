@@ -23,6 +23,7 @@ mod memory;
 mod names;
 mod pool;
 mod preempt;
+mod ruby_version;
 mod scoreboard;
 mod stack;
 #[cfg(feature = "streams")]
@@ -47,6 +48,7 @@ fn settle<T: TypedData>(ruby: &Ruby) {
 /// Called by Ruby when the shared object is loaded.
 #[magnus::init(name = "chaton_native")]
 fn init(ruby: &Ruby) -> Result<(), Error> {
+    ruby_version::check(ruby)?;
     handle::watch_forks();
     let chaton = ruby.define_module("Chaton")?;
     let native = chaton.define_module("Native")?;
