@@ -18,10 +18,11 @@ class JobsArgsTest < Minitest::Test
     { "é" => 1, "b\"\\\n" => nil }, (0..40).to_h { |n| ["key#{n}", n] }
   ].freeze
 
+  # A float is written as Float#to_s does; the json gem has done so up to its version 2.9.
   def test_arguments_are_written_as_by_json
     GOOD.each do |value|
-      payload = pushed([value])
-      assert_includes payload, %("args":#{JSON.generate([value])},), value.inspect
+      text = value.is_a?(Float) ? value.to_s : JSON.generate(value)
+      assert_includes pushed([value]), %("args":[#{text}],), value.inspect
     end
   end
 

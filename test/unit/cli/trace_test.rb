@@ -212,7 +212,7 @@ class CLITraceTest < CLICase
   def send_answer(request, text)
     if request["action"] == "report"
       header, = text.lines
-      text = "#{JSON.generate({ **JSON.parse(header), bytes: PROFILE.bytesize })}\n#{PROFILE}"
+      text = "#{JSON.generate(JSON.parse(header).merge("bytes" => PROFILE.bytesize))}\n#{PROFILE}"
     end
     UNIXSocket.open(request["reply_to"]) do |socket|
       socket.write(text.byteslice(0, 30)) if text

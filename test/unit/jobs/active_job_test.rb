@@ -34,7 +34,8 @@ class ActiveJobTest < JobsUnitCase
       run(row.payload)
     RUBY
     wrapper = "ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper"
-    assert_includes seen, %(["mail", {"wrapped"=>"Send", "class"=>"#{wrapper}", "retry"=>true}, true])
+    row = ["mail", { "wrapped" => "Send", "class" => wrapper, "retry" => true }, true]
+    assert_includes seen, row.inspect
     assert_includes seen, '["hello", "me", :plain, "'
     assert seen.end_with?("[[:ack]]"), seen
   end
