@@ -15,7 +15,8 @@ module Bench
     # Removes the variables from which either server would read settings.
     ENVIRONMENT = { "RACK_ENV" => "production", "RAILS_ENV" => nil, "APP_ENV" => nil, "REDIS_URL" => nil,
                     "REDIS_PROVIDER" => nil, "RAILS_MAX_THREADS" => nil, "RAILS_MIN_THREADS" => nil,
-                    "RUBYOPT" => RUBYOPT, "CHATON_CONFIG" => nil, "CHATON_STORE" => nil, "MALLOC_ARENA_MAX" => nil }.freeze
+                    "RUBYOPT" => RUBYOPT, "CHATON_CONFIG" => nil, "CHATON_STORE" => nil,
+                    "MALLOC_ARENA_MAX" => nil }.freeze
 
     attr_reader :pid
 

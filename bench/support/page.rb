@@ -1,117 +1,97 @@
 # frozen_string_literal: true
 
 require_relative "bar_chart"
-require_relative "chart_row"
-require_relative "results"
+require_relative "headlines"
+require_relative "page_section"
 
 module Bench
   # Writes docs/BENCHMARKS.md, its charts, and the headline figures of the README, from the raw results of bench/runs.
   class Page
     ROOT = File.expand_path("../..", __dir__)
-    PATH = File.join(ROOT, "docs/BENCHMARKS.md")
-    IMAGES = File.join(ROOT, "docs/images")
-    README = File.join(ROOT, "README.md")
-    TITLES = { "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams", "memory" => "Memory",
-               "gc" => "Garbage collection" }.freeze
-    VERSIONS = %w[ruby puma sidekiq redis commit].freeze
-    # The five figures of the README.
-    HEADLINES = {
-      "web" => [ChartRow.new(case_name: "hello-c100", title: "Web: hello world, 100 clients, 5 threads",
-                             metric: :rps, unit: " requests/s"),
-                ChartRow.new(case_name: "hog", title: "Web: p99 of hello while two clients send requests of 300 ms CPU",
-                             metric: :p99_ms, unit: " ms", better: :lower)],
-      "jobs" => [ChartRow.new(case_name: "drain-100000", title: "Jobs: no-op jobs on Redis", metric: :rate,
-                              unit: " jobs/s")],
-      "memory" => [ChartRow.new(case_name: "payloads", title: "Memory: peak with jobs of 10 KB to 2 MB, 25 threads",
-                                metric: :peak_mb, unit: " MB", better: :lower)],
-      "streams" => [ChartRow.new(case_name: "raw", title: "Streams: 1,000,000 messages read from Kafka",
-                                 metric: :mps, unit: " messages/s")]
-    }.freeze
 
-    # @param suites [Hash{String => Module}] as Bench::Run takes them
-    def initialize(suites)
-      @suites = suites
-      @results = suites.to_h { |name, _| [name, Results.of_suite(name)] }
-      @summaries = suites.to_h { |name, suite| [name, suite.summary(@results.fetch(name))] }
+    # @param suites [Hash{String => Module}] as Bench::Run takes them, in the page's order
+    # @param runs [String] the folder that holds all runs
+    # @param root [String] the folder of README.md and docs
+    def initialize(suites, runs: Results::RUNS, root: ROOT)
+      @root = root
+      @sections = suites.values.flat_map { |suite| PageSection.all_of(suite, runs:) }
+      # A chart of each suite, on the Ruby where most of its rows were measured, the newest of several.
+      @charted = @sections.group_by(&:suite)
+        .transform_values { |sections| sections.max_by { |section| [chart_rows(section).size, section.ruby] } }
     end
 
     # @return [Array<String>] the files that were written
     def write
-      charts = @suites.map { |name, suite| chart("bench-#{name}", TITLES.fetch(name), name => suite.charts) }
-      charts << chart("headlines", "Chaton beside its peers, in the same run on the same machine", HEADLINES)
-      File.write(PATH, page)
-      File.write(README, readme)
-      [PATH, README, *charts]
+      headlines = Headlines.new(@sections)
+      charts = @charted.map { |suite, section| chart("bench-#{suite.name}", section.heading, chart_rows(section)) }
+      charts << chart("headlines", "Chaton beside its peers, in the same run on the same machine", headlines.chart_rows)
+      page = File.join(@root, "docs/BENCHMARKS.md")
+      File.write(page, text)
+      [page, write_readme(headlines), *charts]
     end
 
     private
 
-    def page
+    def text
       <<~TEXT
         # Benchmarks
 
         Every figure was measured beside a named peer, on the same machine, in the same run, by `bin/bench`. Ratios travel to
-        other machines; rates do not. Each row shows the newest full run that measured it, or the newest quick run where there
-        is no full one. A row that misses its bar says **falls short**. This page is written by `bin/bench render`.
+        other machines; rates do not. The newest Ruby comes first. Each row shows the newest full run that measured it on that
+        Ruby, or the newest quick run where there is no full one. Both servers run with YJIT where a Ruby from 3.2 on has it. A
+        row that misses its bar says **falls short**. This page is written by `bin/bench render`.
 
-        #{@suites.keys.map { |name| "[#{TITLES.fetch(name)}](##{anchor(name)})" }.join(" · ")}
+        #{by_ruby.map { |sections| contents(sections) }.join("\n")}
 
-        #{@suites.keys.map { |name| section(name) }.join("\n")}
+        #{by_ruby.map { |sections| [ruby_heading(sections), *sections.map { |section| rendered(section) }] }.join("\n")}
       TEXT
     end
 
-    def anchor(name) = TITLES.fetch(name).downcase.tr(" ", "-")
+    # @return [Array<Array<PageSection>>] the sections of each Ruby, the newest first
+    def by_ruby = @sections.group_by(&:ruby).sort_by(&:first).reverse.map(&:last)
 
-    def section(name)
-      summary = @summaries.fetch(name)
-      reached = "#{summary.verdicts.count(&:met?)} of #{summary.verdicts.size} rows reached their bars."
-      [heading(name), picture("images/bench-#{name}", TITLES.fetch(name)), "", reached, "", summary.table, "",
-       summary.remarks, "", "Measured in:", "", *sources(name, summary), ""].join("\n")
+    def contents(sections)
+      links = sections.map { |section| "[#{section.title}](##{anchor(section.heading)})" }
+      "- #{title(sections)}: #{links.join(" · ")}"
     end
 
-    def heading(name) = "## #{TITLES.fetch(name)}\n"
-
-    def sources(name, summary)
-      @results.fetch(name).used(summary.verdicts.map { |verdict| verdict.a_case.name }).map do |source, cases|
-        machine = source.facts.fetch("machine")
-        versions = machine.slice(*VERSIONS).map { |key, value| "#{key} #{version(value)}" }
-        "- [#{source.name}](../#{source.path}/summary.md)#{", a quick run" if source.quick?} " \
-          "(#{versions.join(", ")}): #{cases.join(", ")}"
-      end
+    # "Ruby 3.3, Debian 13", after the newest of the runs
+    def title(sections)
+      newest = sections.first.newest
+      "Ruby #{newest.ruby}#{" with YJIT" if newest.yjit?}, #{newest.os}"
     end
 
-    # "ruby 3.1.2p20 (2022-…)" → "3.1.2p20"
-    def version(fact) = fact[/\d+(?:\.\w+)+/] || fact
+    def ruby_heading(sections) = "## #{title(sections)}\n"
 
-    def picture(path, title)
+    def rendered(section)
+      first = @sections.find { |other| other.suite == section.suite } == section
+      picture = [picture(section), ""] if @charted[section.suite] == section
+      ["### #{section.heading}", "", *picture, section.body(notes: first)].join("\n")
+    end
+
+    # As GitHub makes it of a heading.
+    def anchor(heading) = heading.downcase.gsub(/[^a-z0-9 -]/, "").tr(" ", "-")
+
+    def picture(section)
+      path = "images/bench-#{section.suite.name}"
       "<picture><source media=\"(prefers-color-scheme: dark)\" srcset=\"#{path}-dark.svg\">" \
-        "<img alt=\"#{title}\" src=\"#{path}-light.svg\"></picture>"
-    end
-
-    def chart(file, title, rows_of)
-      base = File.join(IMAGES, file)
-      BarChart.new(title, rows(rows_of)).write(base)
-      base
+        "<img alt=\"#{section.title}\" src=\"#{path}-light.svg\"></picture>"
     end
 
     # @return [Array<(ChartRow, Array)>] the rows that were measured
-    def rows(rows_of)
-      rows_of.flat_map do |suite, rows|
-        verdicts = @summaries.fetch(suite).verdicts.to_h { |verdict| [verdict.a_case.name, verdict] }
-        rows.filter_map do |row|
-          bars = verdicts[row.case_name]&.then { |verdict| row.bars(verdict) } || []
-          [row, bars] unless bars.empty?
-        end
-      end
+    def chart_rows(section)
+      section.suite.charts.map { |row| [row, section.bars(row)] }.reject { |_, bars| bars.empty? }
     end
 
-    def readme
-      lines = rows(HEADLINES).map do |row, ((_, mine), (label, other))|
-        advantage = row.advantage([[nil, mine], [nil, other]])
-        "| #{row.title} | **#{row.shown(mine)}** | #{row.shown(other)} (#{label}) | #{advantage} |"
-      end
-      table = ["| | Chaton | peer | better by |", "|---|---:|---:|---:|", *lines].join("\n")
-      File.read(README).sub(/(?<=<!-- bench -->\n).*?(?=<!-- end bench -->)/m) { "#{table}\n" }
+    def chart(file, title, rows)
+      File.join(@root, "docs/images", file).tap { |base| BarChart.new(title, rows).write(base) }
+    end
+
+    def write_readme(headlines)
+      path = File.join(@root, "README.md")
+      figures = "#{headlines.table}\n\n#{headlines.sentence}\n"
+      File.write(path, File.read(path).sub(/(?<=<!-- bench -->\n).*?(?=<!-- end bench -->)/m) { figures })
+      path
     end
   end
 end

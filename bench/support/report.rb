@@ -22,6 +22,9 @@ module Bench
       @appendix = appendix
     end
 
+    # @return [String] how it was measured
+    attr_reader :notes
+
     # @return [Array<Verdict>] of the cases that were run
     def verdicts
       @verdicts ||= @cases.filter_map { |a_case| @results.raw(a_case.name)&.then { |raw| verdict(a_case, raw) } }
@@ -30,8 +33,8 @@ module Bench
     # @return [String]
     def table = [*head, *verdicts.map { |verdict| row(verdict) }].join("\n")
 
-    # @return [String] the notes and the appendix
-    def remarks = [@notes, @appendix&.call(verdicts)].compact.join("\n")
+    # @return [String, nil] the text after the table
+    def appendix = @appendix&.call(verdicts)
 
     # @return [String] summary.md of a single run
     def to_s
@@ -48,7 +51,7 @@ module Bench
         #{table}
 
         #{verdicts.count(&:met?)} of #{verdicts.size} rows reached. Raw results: raw/*.json.
-        #{@appendix&.call(verdicts)}
+        #{appendix}
       TEXT
     end
 

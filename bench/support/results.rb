@@ -9,6 +9,14 @@ module Bench
     RUNS = File.expand_path("../runs", __dir__)
     # A folder of bench/runs and its run.json.
     Source = Struct.new(:folder, :facts) do
+      def self.read(folder) = new(folder, JSON.parse(File.read(File.join(folder, "run.json"))))
+      # @return [Hash{String => Object}] see Machine.facts
+      def machine = facts.fetch("machine")
+      # @return [Gem::Version, nil] of Ruby, without the patch level: 3.3
+      def ruby = machine["ruby"].to_s[/\d+\.\d+/]&.then { |version| Gem::Version.new(version) }
+      def yjit? = machine["yjit"] == "yes"
+      # @return [String] "Debian 13" for "Debian GNU/Linux 13 (trixie)"
+      def os = machine["system"].to_s.sub("GNU/Linux ", "").sub(/ \(.*/, "")
       def quick? = facts["quick"] ? true : false
       def name = File.basename(folder)
       # @return [String] relative to the repository
@@ -17,16 +25,17 @@ module Bench
 
     # @param folder [String] bench/runs/DATE-SUITE
     # @return [Results] of one run
-    def self.of_run(folder) = new([folder])
+    def self.of_run(folder) = new([Source.read(folder)])
 
     # @param suite [String]
     # @param runs [String] the folder that holds all runs
     # @return [Results] of all runs of a suite
-    def self.of_suite(suite, runs: RUNS) = new(Dir["#{runs}/*-#{suite}"] + Dir["#{runs}/*-#{suite}-[0-9]*"])
+    def self.of_suite(suite, runs: RUNS)
+      new((Dir["#{runs}/*-#{suite}"] + Dir["#{runs}/*-#{suite}-[0-9]*"]).map { |folder| Source.read(folder) })
+    end
 
-    # @param folders [Array<String>]
-    def initialize(folders)
-      sources = folders.map { |folder| Source.new(folder, JSON.parse(File.read(File.join(folder, "run.json")))) }
+    # @param sources [Array<Source>]
+    def initialize(sources)
       order = sources.sort_by { |source| [source.quick? ? 0 : 1, source.facts.fetch("date"), source.name] }
       @sources = order.reverse
     end
@@ -37,6 +46,11 @@ module Bench
 
     # @return [Source, nil] the run that {#raw} is from
     def source(name) = @sources.find { |source| File.exist?(file(source, name)) }
+
+    # @return [Hash{Gem::Version => Results}] those of each Ruby, the newest Ruby first
+    def by_ruby
+      @sources.group_by(&:ruby).sort_by(&:first).reverse.to_h.transform_values { |found| Results.new(found) }
+    end
 
     # @return [Source] the newest run
     def only = @sources.first

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "results"
+
+module Bench
+  # What was measured of one suite on one Ruby: a section of docs/BENCHMARKS.md.
+  class PageSection
+    TITLES = { "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams", "memory" => "Memory",
+               "gc" => "Garbage collection" }.freeze
+    VERSIONS = %w[ruby yjit puma sidekiq rails redis commit].freeze
+
+    # `ruby` is a Gem::Version.
+    attr_reader :suite, :ruby
+
+    # @param suite [Module] as Bench::Run takes it
+    # @param runs [String] the folder that holds all runs
+    # @return [Array<PageSection>] one for each Ruby, the newest Ruby first
+    def self.all_of(suite, runs:)
+      Results.of_suite(suite.name, runs:).by_ruby.map { |ruby, results| new(suite, ruby, results) }
+    end
+
+    # @param results [Results]
+    def initialize(suite, ruby, results)
+      @suite = suite
+      @ruby = ruby
+      @results = results
+      @summary = suite.summary(results)
+    end
+
+    # @return [String] of the suite
+    def title = TITLES.fetch(@suite.name)
+    def heading = "#{title}, Ruby #{@ruby}"
+
+    # @return [Results::Source] the newest run
+    def newest = @results.only
+
+    # @param row [ChartRow]
+    # @return [Array<(String, Float)>] its two bars; [] when it was not measured
+    def bars(row)
+      verdict = @summary.verdicts.find { |found| found.a_case.name == row.case_name }
+      verdict ? row.bars(verdict) : []
+    end
+
+    # @param row [ChartRow] measured
+    # @return [Results::Source]
+    def source(row) = @results.source(row.case_name)
+
+    # @param notes [Boolean] whether to say how it was measured
+    # @return [String] what follows the heading
+    def body(notes:)
+      reached = "#{@summary.verdicts.count(&:met?)} of #{@summary.verdicts.size} rows reached their bars."
+      # An appendix has headings for summary.md, where it stands one level higher.
+      [reached, "", @summary.table, *(["", @summary.notes.chomp] if notes),
+       *@summary.appendix&.gsub(/^## /, "#### "), "", "Measured in:", "", *sources, ""].join("\n")
+    end
+
+    private
+
+    def sources
+      @results.used(@summary.verdicts.map { |verdict| verdict.a_case.name }).map do |source, cases|
+        "- [#{source.name}](../#{source.path}/summary.md)#{", a quick run" if source.quick?} " \
+          "(#{versions(source.machine)}): #{cases.join(", ")}"
+      end
+    end
+
+    def versions(machine)
+      machine.slice(*VERSIONS).reject { |_, fact| fact == "not installed" }
+        .map { |name, fact| "#{name} #{fact[/\d+(?:\.\w+)+/] || fact}" }.join(", ")
+    end
+  end
+end
