@@ -66,7 +66,7 @@ module Chaton
 
       def respond(env)
         status, headers, body = @app.call(env)
-        body.each { |_chunk| nil } if body.respond_to?(:each)
+        body.each(&:itself) if body.respond_to?(:each)
         status = Integer(status)
       rescue Exception => e # rubocop:disable Lint/RescueException -- raised again
         error = e
