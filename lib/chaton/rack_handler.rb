@@ -2,6 +2,7 @@
 
 require_relative "../chaton"
 require_relative "config"
+require_relative "ruby_release"
 
 module Chaton
   # Chaton for `rackup -s chaton` and `rails server -u chaton`: one process with an application that is already loaded.
@@ -24,6 +25,7 @@ module Chaton
       plan = plan(options)
       log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level)
       plan.notes.each { |note| log.info(note) }
+      RubyRelease.warnings.each { |warning| log.warn(warning) }
       log.info("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")
       server = Single.new(plan, argv: arguments(options), app: app, log: log)
       yield server if block_given?

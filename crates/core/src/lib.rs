@@ -24,7 +24,7 @@
 //!
 //! let settings = PoolSettings {
 //!     threads_min: 1, threads_max: 4,
-//!     stall_ns: 200_000, preempt_ns: 5_000_000, thread_idle_ns: 10_000_000_000,
+//!     stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true, thread_idle_ns: 10_000_000_000,
 //!     slot: 0, orphan_exit: Duration::from_secs(30),
 //! };
 //! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap())).unwrap();

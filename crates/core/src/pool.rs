@@ -51,6 +51,8 @@ pub struct PoolSettings {
     /// Time without a take, while work waits, after which the VM is asked to yield (ns).
     #[serde(rename = "preempt_ms", deserialize_with = "millis_as_ns")]
     pub preempt_ns: u64,
+    /// Whether the VM may be asked to yield.
+    pub preempt: bool,
     /// A thread above the minimum leaves after this long without work (ns).
     #[serde(rename = "thread_idle_s", deserialize_with = "seconds_as_ns")]
     pub thread_idle_ns: u64,
@@ -69,6 +71,7 @@ impl PoolSettings {
             threads_max,
             stall_ns: 200_000,
             preempt_ns: 5_000_000,
+            preempt: true,
             thread_idle_ns: 1_000_000_000,
             slot: 0,
             orphan_exit: Duration::from_secs(1),

@@ -76,7 +76,7 @@ impl RbPool {
         let document = DocumentSections::new(&document)?;
         let settings: PoolSettings = document.section("pool")?;
         let several = settings.threads_max > 1;
-        let orphan_exit = settings.orphan_exit;
+        let (preempt, orphan_exit) = (settings.preempt, settings.orphan_exit);
         let pool =
             Pool::new(settings, scoreboard.0.clone()).map_err(|e| error::system("the pool", &e))?;
         let tracker = if several { GvlTracker::new(&pool) } else { None };
@@ -87,7 +87,7 @@ impl RbPool {
             channel.map(own_copy).transpose()?.map(|fd| Arc::new(SupervisorChannel::new(fd)));
         let hooks = SchedulerHooks {
             // A single thread has no other thread to yield to.
-            preempt: if several { preempt::preempter(ruby)? } else { None },
+            preempt: if several && preempt { preempt::preempter(ruby)? } else { None },
             channel: channel.clone(),
             orphan_exit,
         };

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../memory/launch"
+require_relative "../ruby_release"
 require_relative "command"
 require_relative "restart_arguments"
 
@@ -18,6 +19,7 @@ module Chaton
         log = log(plan)
         launch.go(plan, log)
         plan.notes.each { |note| log.info(note) }
+        RubyRelease.warnings.each { |warning| log.warn(warning) }
         server(plan, argv, log).run
       end
 

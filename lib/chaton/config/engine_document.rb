@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../ruby_release"
 require_relative "../version"
 require_relative "options"
 
@@ -35,7 +36,7 @@ module Chaton
 
       def pool
         { **of_plan(:threads_min, :threads_max, :stall_ms, :preempt_ms, :thread_idle_s),
-          orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
+          preempt: RubyRelease.unstable_calls?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 
       def memory

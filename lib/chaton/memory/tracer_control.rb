@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../errors"
 require_relative "../native"
+require_relative "../ruby_release"
 require_relative "trace_reply"
 
 module Chaton
@@ -37,7 +39,7 @@ module Chaton
 
       # Starts tracing if the configuration says so.
       def start_if_configured
-        @lock.synchronize { begin_with(@configured) } if @wanted
+        @lock.synchronize { begin_with(@configured) } if @wanted && RubyRelease.unstable_calls?
       end
 
       # Carries out a command. Called on the support thread, or on the main thread without workers.
@@ -71,6 +73,8 @@ module Chaton
       def running? = @tracer&.running? || false
 
       def start(command)
+        raise Chaton::Error, RubyRelease.no_tracer unless RubyRelease.unstable_calls?
+
         given = SETTINGS.filter_map { |name| [name.to_sym, command[name]] if command[name] }.to_h
         settings = { **@configured, **given }
         return { already: true } if running? && settings_kept?(given)

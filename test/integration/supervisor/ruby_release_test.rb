@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/server"
+
+# What a server says at boot about the Ruby it runs on.
+class RubyReleaseServerTest < Minitest::Test
+  include ServerTest
+
+  # Computes for a second, or responds at once.
+  APP = <<~RUBY
+    run lambda { |env|
+      ending = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 1
+      nil while env["PATH_INFO"] == "/compute" && Process.clock_gettime(Process::CLOCK_MONOTONIC) < ending
+      [200, { "content-type" => "text/plain" }, ["hello"]]
+    }
+  RUBY
+
+  # A server in a Ruby that calls itself a release of the future.
+  def boot_newer(env: {}, **rest)
+    boot(env: { "RUBYOPT" => "-r./newer", **env }, rackup: APP, **rest) do |server|
+      server.write("newer.rb", "Object.send(:remove_const, :RUBY_VERSION)\nRUBY_VERSION = \"9.9.0\"\n")
+    end
+  end
+
+  def pool(server) = server.status.dig("service", "pool")
+
+  # Requests while a thread computes.
+  def compete(server)
+    busy = Thread.new { server.get("/compute") }
+    server.eventually("it computes") { pool(server)["running"] == 1 }
+    assert_equal %w[hello hello], [server.get("/"), busy.value].map(&:body)
+  end
+
+  def test_a_ruby_newer_than_any_that_was_tried_gets_one_warning_and_serves_without_unstable_calls
+    server = boot_newer(config: "memory { trace true }")
+    assert_equal 1, server.log.scan("WARN  Ruby 9.9.0 is newer than").size
+    compete(server)
+    assert_equal 0, pool(server)["preemptions"]
+    refute_match(/tracing allocations/, server.log)
+    assert_equal 0, server.stop
+  end
+
+  def test_unstable_calls_can_be_switched_on
+    server = boot_newer(env: { "CHATON_UNTRIED_RUBY" => "1" })
+    refute_match(/WARN/, server.log)
+    compete(server)
+    assert_operator pool(server)["preemptions"], :>, 0
+    assert_equal 0, server.stop
+  end
+
+  def test_shared_native_threads_are_reported_and_work
+    server = boot(rackup: APP, env: { "RUBY_MN_THREADS" => "2" }, config: "workers 1")
+    warned = server.log.scan(/WARN  RUBY_MN_THREADS=2 makes/).size
+    assert_equal RUBY_VERSION < "3.3" ? 0 : 1, warned
+    busy = Array.new(4) { Thread.new { server.get("/compute") } }
+    assert_equal ["hello"] * 20, Array.new(20) { server.get("/").body }
+    assert_equal ["hello"] * 4, busy.map { |thread| thread.value.body }
+    assert_equal 0, server.stop
+  end
+end
