@@ -10,12 +10,69 @@ use rb_sys::{ID, VALUE};
 
 use crate::preempt::symbol;
 
+/// `rb_obj_gc_flags`, until Ruby 3.4.
 type GcFlags = unsafe extern "C" fn(VALUE, *mut ID, usize) -> usize;
+/// `rb_gc_object_metadata`, from Ruby 4.0 on: an array that ends with a zero name.
+type GcMetadata = unsafe extern "C" fn(VALUE) -> *const MetadataEntry;
 type Memsize = unsafe extern "C" fn(VALUE) -> usize;
 /// Called with the start and the end of a page of the heap.
 pub type PageCallback = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut c_void) -> c_int;
 /// `rb_objspace_each_objects`; finishes sweeping before it walks.
 pub type EachPage = unsafe extern "C" fn(PageCallback, *mut c_void);
+
+/// One entry of [`GcMetadata`].
+#[repr(C)]
+struct MetadataEntry {
+    name: ID,
+    value: VALUE,
+}
+
+/// The function that reports the flags of an object.
+enum FlagsOf {
+    Names(GcFlags),
+    Metadata(GcMetadata),
+}
+
+impl FlagsOf {
+    fn find() -> Option<Self> {
+        // SAFETY: signatures of Ruby's internal/gc.h.
+        unsafe {
+            if let Some(found) = symbol(c"rb_obj_gc_flags") {
+                return Some(Self::Names(std::mem::transmute::<*mut c_void, GcFlags>(found)));
+            }
+            let found = symbol(c"rb_gc_object_metadata")?;
+            Some(Self::Metadata(std::mem::transmute::<*mut c_void, GcMetadata>(found)))
+        }
+    }
+
+    /// Calls `each` with the name of each flag that is set.
+    ///
+    /// # Safety
+    /// An object that has not been swept, with the GVL. The first call must not happen in a
+    /// collection, because it creates the names' symbols.
+    unsafe fn each(&self, object: VALUE, mut each: impl FnMut(ID)) {
+        match self {
+            Self::Names(flags) => {
+                let mut names = [0 as ID; FLAGS_MAX];
+                // SAFETY: as the caller promises; an array of ours.
+                let count = unsafe { flags(object, names.as_mut_ptr(), FLAGS_MAX) };
+                names[..count.min(FLAGS_MAX)].iter().for_each(|name| each(*name));
+            }
+            Self::Metadata(metadata) => {
+                // SAFETY: as the caller promises; the array is Ruby's and valid until the next call.
+                unsafe {
+                    let mut entry = metadata(object);
+                    while (*entry).name != 0 {
+                        if (*entry).value != rb_sys::Qfalse as VALUE {
+                            each((*entry).name);
+                        }
+                        entry = entry.add(1);
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// Flags that Ruby may report for an object.
 const FLAGS_MAX: usize = 8;
@@ -25,7 +82,7 @@ const SIZED: [u8; 6] = [0x01, 0x05, 0x07, 0x08, 0x09, 0x0a];
 
 /// The functions, and the symbols they are called with.
 pub struct GcApi {
-    flags: GcFlags,
+    flags: FlagsOf,
     memsize: Memsize,
     marked: ID,
     old: ID,
@@ -57,12 +114,12 @@ impl GcApi {
         } else {
             None
         };
-        let flags = symbol(c"rb_obj_gc_flags")?;
+        let flags = FlagsOf::find()?;
         let memsize = symbol(c"rb_obj_memsize_of")?;
-        // SAFETY: signatures of Ruby's internal/gc.h, 3.1 to 3.4; with the GVL.
+        // SAFETY: the signature of Ruby's internal/gc.h; with the GVL.
         let api = unsafe {
             Self {
-                flags: std::mem::transmute::<*mut c_void, GcFlags>(flags),
+                flags,
                 memsize: std::mem::transmute::<*mut c_void, Memsize>(memsize),
                 marked: rb_sys::rb_intern(c"marked".as_ptr()),
                 old: rb_sys::rb_intern(c"old".as_ptr()),
@@ -71,10 +128,9 @@ impl GcApi {
             }
         };
         // Both create their symbols in the first call, which must not happen in a collection.
-        let mut flags = [0 as ID; FLAGS_MAX];
-        // SAFETY: a module, which is an object like any; an array of ours; a known key.
+        // SAFETY: a module, which is an object like any; a known key.
         unsafe {
-            (api.flags)(rb_sys::rb_mGC, flags.as_mut_ptr(), FLAGS_MAX);
+            api.flags.each(rb_sys::rb_mGC, |_| ());
             rb_sys::rb_gc_latest_gc_info(api.major_by);
         }
         Some(api)
@@ -94,16 +150,15 @@ impl GcApi {
     /// The state of an object that has not been swept. Unless it is `known_alive` it
     /// is alive if it is marked, which holds at the end of marking.
     pub fn state(&self, object: usize, known_alive: bool) -> ObjectState {
-        let mut flags = [0 as ID; FLAGS_MAX];
-        // SAFETY: an object that has not been swept; an array of ours.
-        let count = unsafe { (self.flags)(object as VALUE, flags.as_mut_ptr(), FLAGS_MAX) };
-        let flags = &flags[..count.min(FLAGS_MAX)];
-        ObjectState {
-            alive: known_alive || flags.contains(&self.marked),
-            old: flags.contains(&self.old),
-            bytes: self.size(object),
-            class: 0,
+        let (mut marked, mut old) = (false, false);
+        // SAFETY: an object that has not been swept; `find` made the first call.
+        unsafe {
+            self.flags.each(object as VALUE, |name| {
+                marked |= name == self.marked;
+                old |= name == self.old;
+            });
         }
+        ObjectState { alive: known_alive || marked, old, bytes: self.size(object), class: 0 }
     }
 
     /// Bytes of an object that has not been swept; 0 where computing it would call
