@@ -69,8 +69,10 @@ module Chaton
           value if value.is_a?(Integer)
         end
 
+        # NaN lies in no range; from Ruby 4.1 on, Range#cover? raises for it.
         def fraction(value)
-          Float(value, exception: false) if value.is_a?(String) || value.is_a?(Numeric)
+          number = Float(value, exception: false) if value.is_a?(String) || value.is_a?(Numeric)
+          number unless number&.nan?
         end
       end
 

@@ -50,7 +50,9 @@ module Chaton
         stat = GC.stat
         pages = stat.fetch(:heap_allocatable_pages, 0) * @reading.fetch(:slots_per_page)
         free = stat.fetch(:heap_available_slots) - stat.fetch(:heap_live_slots)
-        free + pages + stat.fetch(:heap_allocatable_slots, 0)
+        # Bytes in Ruby 4.1, of slots of any size.
+        bytes = stat.fetch(:heap_allocatable_bytes, 0) / @reading.fetch(:pools).first.first
+        free + pages + stat.fetch(:heap_allocatable_slots, 0) + bytes
       end
 
       def fill(count)

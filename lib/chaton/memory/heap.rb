@@ -25,6 +25,8 @@ module Chaton
       FREE_RATIO = (0.05..0.9)
       # Ruby's own start value for each slot size, for sizes that are hardly used.
       POOL_SLOTS_MIN = 10_000
+      # The same in bytes, for Ruby 4.1.
+      POOL_BYTES_MIN = 2560 << 10
 
       # The settings: eden (:auto, bytes or a multiple), growth (of old objects, for a full collection; nil if Ruby
       # decides), limit (bytes of a process, or nil).
@@ -104,8 +106,14 @@ module Chaton
         elsif (@version <=> [4, 1]).negative?
           of_pools
         else
-          { "RUBY_GC_HEAP_INIT_BYTES" => (live_bytes + eden_bytes).to_s }
+          of_largest_pool
         end
+      end
+
+      # The variable holds for each slot size alone: a pool that stays small does not take what the largest one needs.
+      def of_largest_pool
+        bytes = pools.map { |size, live| size * with_eden(live) }.max
+        { "RUBY_GC_HEAP_INIT_BYTES" => [bytes, POOL_BYTES_MIN].max.to_s }
       end
 
       def of_pools

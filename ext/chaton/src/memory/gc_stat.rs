@@ -41,10 +41,12 @@ pub struct Stats {
     pub live: GcStat,
     /// All slots.
     pub available: GcStat,
-    /// Pages and slots that may be added without a collection.
+    /// Pages (until 3.3), slots (until 4.0) or bytes that may be added without a collection.
     allocatable_pages: GcStat,
     allocatable_slots: GcStat,
+    allocatable_bytes: GcStat,
     slots_of_page: u64,
+    page_bytes: u64,
     /// Pages of the heap.
     pub pages: GcStat,
     /// Promoted objects.
@@ -63,9 +65,9 @@ impl Stats {
     /// Finds the counters of this Ruby.
     pub fn find(ruby: &Ruby) -> Self {
         let find = |names: &[&str]| GcStat::find(ruby, names);
-        let slots_of_page = ruby
-            .eval::<u64>("GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT) { 0 }")
-            .unwrap_or(0);
+        let constant = |name: &str| {
+            ruby.eval::<u64>(&format!("GC::INTERNAL_CONSTANTS.fetch(:{name}, 0)")).unwrap_or(0)
+        };
         Self {
             allocated: find(&["total_allocated_objects"]),
             freed: find(&["total_freed_objects"]),
@@ -73,7 +75,9 @@ impl Stats {
             available: find(&["heap_available_slots"]),
             allocatable_pages: find(&["heap_allocatable_pages"]),
             allocatable_slots: find(&["heap_allocatable_slots"]),
-            slots_of_page,
+            allocatable_bytes: find(&["heap_allocatable_bytes"]),
+            slots_of_page: constant("HEAP_PAGE_OBJ_LIMIT"),
+            page_bytes: constant("HEAP_PAGE_SIZE"),
             pages: find(&["heap_allocated_pages"]),
             old: find(&["old_objects"]),
             malloc: find(&["malloc_increase_bytes"]),
@@ -101,9 +105,12 @@ impl Stats {
     /// Slots that can be filled before Ruby collects, if all slot sizes are used in
     /// proportion to their number.
     pub fn room(&self) -> u64 {
-        let more =
-            self.allocatable_slots.read() + self.allocatable_pages.read() * self.slots_of_page;
-        self.available.read().saturating_sub(self.live.read()) + more
+        let available = self.available.read();
+        let heap_bytes = (self.pages.read() * self.page_bytes).max(1);
+        let more = self.allocatable_slots.read()
+            + self.allocatable_pages.read() * self.slots_of_page
+            + self.allocatable_bytes.read() * available / heap_bytes;
+        available.saturating_sub(self.live.read()) + more
     }
 }
 

@@ -73,7 +73,8 @@ module Chaton
         def cast(value)
           records, per_s = value.is_a?(Array) ? value : [value, 1.0]
           mismatch(value) unless records.is_a?(Integer) && RECORDS.cover?(records)
-          mismatch(value) unless per_s.is_a?(Numeric) && PER_S.cover?(per_s)
+          # Range#cover? raises for NaN from Ruby 4.1 on.
+          mismatch(value) unless per_s.is_a?(Numeric) && !per_s.to_f.nan? && PER_S.cover?(per_s)
           [records, per_s.to_f].freeze
         end
 
