@@ -16,7 +16,7 @@ class RubyVersionTest < Minitest::Test
       library = File.join(dir, "other_ruby.so")
       _, status = Open3.capture2e("cc", "-shared", "-fPIC", "-o", library, "-xc", "-", stdin_data: OTHER_RUBY)
       assert_predicate status, :success?
-      command = ["ruby", "-Ilib", "-r", library, "-e", "require 'chaton/native'"]
+      command = [RbConfig.ruby, "-Ilib", "-r", library, "-e", "require 'chaton/native'"]
       output, status = Open3.capture2e({ "LD_PRELOAD" => library }, *command)
       refute_predicate status, :success?
       assert_match(/compiled for Ruby #{RUBY_VERSION[/\d+\.\d+/]}, and this is 9\.8\).*`rake compile`/, output)

@@ -58,4 +58,15 @@ class RubyReleaseServerTest < Minitest::Test
     assert_equal ["hello"] * 4, busy.map { |thread| thread.value.body }
     assert_equal 0, server.stop
   end
+
+  # Ruby itself reports the sizes of its heap when it runs with -w.
+  def test_no_file_of_ours_gives_a_warning_of_ruby
+    config = "workers 1\njobs { }\nstreams { topic \"events\" }\nwarm_up { |client| client.get \"/\" }"
+    server = boot(rackup: APP, env: { "RUBYOPT" => "-w -W:deprecated" }, config: config)
+    assert_equal "hello", server.get.body
+    server.signal("USR1")
+    server.wait_line(/phased restart done/)
+    assert_equal 0, server.stop
+    assert_empty server.log.lines.grep(/#{Regexp.escape(Server::LIB)}.*warning:/)
+  end
 end
