@@ -14,7 +14,8 @@ SUITES = { "web" => Bench::Web::Suite, "jobs" => Bench::Jobs::Suite, "memory" =>
            "gc" => Bench::Gc::Suite, "streams" => Bench::Streams::Suite }.freeze
 
 options = { only: [], quick: false }
-typed = ["bin/bench", *ARGV].join(" ")
+# bin/matrix has its own way to call this.
+typed = [ENV.fetch("CHATON_BENCH_COMMAND", "bin/bench"), *ARGV].join(" ")
 list = false
 parser = OptionParser.new do |opts|
   opts.banner = "bin/bench web|jobs|streams|memory|gc [options] | bin/bench render [FOLDER]"
@@ -31,7 +32,7 @@ if list
   end
 elsif SUITES.key?(command)
   folder = Bench::Run.new(SUITES.fetch(command), **options, command: typed).call
-  puts "", File.read(File.join(folder, "summary.md")), "", folder
+  puts "", File.read(File.join(folder, "summary.md")), "", folder.delete_prefix("#{Bench::Page::ROOT}/")
 elsif command == "render" && rest.empty?
   puts Bench::Page.new(SUITES).write
 elsif command == "render" && File.directory?(rest.first)

@@ -159,6 +159,19 @@ matrix_test() {
   return "$status"
 }
 
+# Builds the extension and runs the program of bin/bench, whose results are then copied into this checkout.
+matrix_bench() {
+  local lane=$1 root=$2 profile=${CHATON_PROFILE:-release} status=0
+  shift 2
+  say "building the extension (profile $profile)"
+  matrix_run "$root" env CHATON_PROFILE="$profile" rake --silent compile ||
+    fail "the extension could not be built in $root"
+  matrix_run "$root" env CHATON_PROFILE="$profile" CHATON_BENCH_COMMIT="$(git rev-parse --short HEAD)" \
+    CHATON_BENCH_COMMAND="bin/matrix $lane bench" ruby bench/main.rb "$@" || status=$?
+  cp --recursive --no-clobber "$root$MATRIX_CHECKOUT/bench/runs/." bench/runs/
+  return "$status"
+}
+
 # Runs a command in the copy of the checkout. The Kafka broker of this checkout is used.
 matrix_run() {
   local root=$1

@@ -4,7 +4,7 @@ require_relative "tally"
 
 # Does nothing but count, which is one addition and one comparison.
 class Noop
-  include Sidekiq::Worker
+  include Sidekiq::Job
 
   def perform(_number)
     Tally.count
@@ -13,7 +13,7 @@ end
 
 # Waits, like a job that calls a database or another service.
 class Nap
-  include Sidekiq::Worker
+  include Sidekiq::Job
 
   def perform(seconds)
     sleep seconds
@@ -23,7 +23,7 @@ end
 
 # Reports the time from its enqueueing to its start.
 class Pulse
-  include Sidekiq::Worker
+  include Sidekiq::Job
 
   def perform(sent_ns)
     Tally.late(Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - sent_ns)

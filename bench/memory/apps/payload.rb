@@ -5,7 +5,7 @@ require "json"
 # A job like an importer's or a mailer's: it makes, parses, changes and writes a document, and packs some bytes. All
 # data comes from the seed, so that every server does the same work and Redis carries two numbers.
 class Payload
-  include Sidekiq::Worker
+  include Sidekiq::Job
   sidekiq_options retry: false
 
   # Seconds that a job waits while it holds its data, as for an upload.
