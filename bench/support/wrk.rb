@@ -19,8 +19,7 @@ module Bench
 
       private
 
-      # wrk prints 0 for a percentile it does not know: nothing was answered, or its correction for delayed requests,
-      # which does not expect pipelining, moved too many below the shortest one.
+      # It is 0 when nothing was answered, and when load.lua knows that wrk's figure is wrong.
       def milliseconds(name) = figures.fetch(name).zero? ? nil : figures.fetch(name) / 1000.0
     end
 

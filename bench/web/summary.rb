@@ -54,7 +54,9 @@ module Bench
       def pair(verdict, metric)
         others = verdict.peers.empty? ? verdict.medians.values.drop(1) : verdict.peers.values
         theirs = others.filter_map { |figures| figures[metric] }.min
-        [verdict.own[metric], theirs].compact.map { |value| Bench.short(value) }.join(" / ")
+        own = verdict.own[metric]
+        return "" unless own || theirs
+        [own ? Bench.short(own) : "?", *(Bench.short(theirs) if theirs)].join(" / ")
       end
 
       def error_count(verdict)
