@@ -2,8 +2,6 @@
 -- Called as: wrk ... -s load.lua URL -- MODE   (one of the modes below)
 
 local modes = {}
--- wrk corrects latencies for delayed requests, and takes a batch of pipelined ones for one that was delayed.
-local latencies_known = true
 
 -- The requests are made once, because building them would cost the load generator time.
 local function rotate(requests)
@@ -52,7 +50,6 @@ function modes.baseline()
 end
 
 function modes.pipelined()
-  latencies_known = false
   local raw = string.rep(wrk.format(), 16)
   wrk.format = function() return raw end
 end
@@ -104,11 +101,10 @@ function init(args) modes[args[1] or "get"]() end
 
 function done(summary, latency)
   local errors = summary.errors
-  local percentile = function(share) return latencies_known and latency:percentile(share) or 0 end
   io.write(string.format(
     'RESULT {"requests":%d,"duration_us":%d,"bytes":%d,"p50_us":%d,"p90_us":%d,"p99_us":%d,"max_us":%d,"mean_us":%d,' ..
     '"connect_errors":%d,"read_errors":%d,"write_errors":%d,"status_errors":%d,"timeouts":%d}\n',
     summary.requests, summary.duration, summary.bytes,
-    percentile(50), percentile(90), percentile(99), latency.max, latency.mean,
+    latency:percentile(50), latency:percentile(90), latency:percentile(99), latency.max, latency.mean,
     errors.connect, errors.read, errors.write, errors.status, errors.timeout))
 end
