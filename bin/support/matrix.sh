@@ -15,7 +15,7 @@ matrix_packages() {
 # A mirror may lag behind, and the indexes of suites that change daily expire soon.
 MATRIX_UPDATE="apt-get -o Acquire::Check-Valid-Until=false update -qq"
 # The copy of the checkout and the output of cargo, as paths inside the root directory.
-MATRIX_CHECKOUT=/srv/chaton
+export MATRIX_CHECKOUT=/srv/chaton
 MATRIX_TARGET=/var/tmp/chaton-target
 # A lane does not start with less time than this: with everything to build, and with a root directory that is kept.
 MATRIX_NEW_S_MIN=900
