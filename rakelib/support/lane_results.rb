@@ -25,6 +25,7 @@ class LaneResults
   # @param at [Hash{String => String}] commit and date
   def record(lane, versions:, result:, parts:, at:)
     ran = result["parts"].slice(*parts).transform_values { |part| part.merge(at) }
+    return if ran.empty?
     before = read(@fresh, lane) || read(@kept, lane) || {}
     # Results with other versions say nothing about these.
     earlier = before["versions"] == versions ? before["parts"] : {}

@@ -37,8 +37,10 @@ class LaneResultsTest < Minitest::Test
 
   def test_a_part_that_is_not_complete_does_not_count
     record("sid", { "unit" => part(9, 0), "some integration" => part(1, 0) }, "abc1234", parts: %w[unit])
+    record("trixie", { "some integration" => part(1, 0) }, "abc1234", parts: [])
     @results.keep
     assert_match(/\| unit 9 \|/, @results.table)
+    refute_match(/Debian 13/, @results.table)
   end
 
   def test_the_table_replaces_the_one_in_the_page
