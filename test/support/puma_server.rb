@@ -7,6 +7,8 @@ require_relative "output"
 # The installed Puma with an inline application, for comparison.
 class PumaServer
   WAIT_S = 30
+  # Since Puma 6 it refuses methods that it does not know, unless it is told otherwise.
+  CONFIG = "supported_http_methods :any if respond_to?(:supported_http_methods)"
 
   attr_reader :port
 
@@ -14,13 +16,14 @@ class PumaServer
   def initialize(rackup)
     @dir = Dir.mktmpdir("chaton-puma")
     File.write(File.join(@dir, "config.ru"), rackup)
+    File.write(File.join(@dir, "puma.rb"), CONFIG)
   end
 
   # @return [self] once it listens
   def start
     pipe, input = IO.pipe
     @pid = Process.spawn({ "RACK_ENV" => "production", "PORT" => nil, "WEB_CONCURRENCY" => nil },
-                         "puma", "-C", "-", "-w", "0", "-t", "1:32", "-b", "tcp://127.0.0.1:0", "config.ru",
+                         "puma", "-C", "puma.rb", "-w", "0", "-t", "1:32", "-b", "tcp://127.0.0.1:0", "config.ru",
                          chdir: @dir, out: input, err: input)
     input.close
     @output = Output.new(pipe)

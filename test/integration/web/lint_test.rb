@@ -21,6 +21,7 @@ class LintTest < Minitest::Test
 
     TEXT = { "content-type" => "text/plain" }.freeze
     File.write("file.txt", "f" * 100_000)
+    rack_3 = Rack.release.to_i > 2
     shapes = {
       "/array" => ->(_) { [200, TEXT.dup, %w[one two]] },
       "/empty_array" => ->(_) { [200, TEXT.dup, []] },
@@ -31,7 +32,7 @@ class LintTest < Minitest::Test
       "/file" => ->(env) { Rack::Files.new(Dir.pwd).call(env.merge("PATH_INFO" => "/file.txt")) },
       "/204" => ->(_) { [204, {}, []] },
       "/304" => ->(_) { [304, { "etag" => '"a"' }, []] },
-      "/repeated" => ->(_) { [200, TEXT.merge("set-cookie" => "a=b\\nc=d"), ["cookies"]] },
+      "/repeated" => ->(_) { [200, TEXT.merge("set-cookie" => rack_3 ? %w[a=b c=d] : "a=b\\nc=d"), ["cookies"]] },
       "/echo" => ->(env) { [200, TEXT.dup, [env["rack.input"].read]] },
       "/lines" => lambda { |env|
         count = 0
@@ -40,8 +41,9 @@ class LintTest < Minitest::Test
       },
       "/rewind" => lambda { |env|
         first = env["rack.input"].read
-        env["rack.input"].rewind
-        [200, TEXT.dup, [(env["rack.input"].read == first).to_s]]
+        # Lint of Rack 3 hides it.
+        env["rack.input"].rewind unless rack_3
+        [200, TEXT.dup, [(rack_3 || env["rack.input"].read == first).to_s]]
       },
       "/errors" => lambda { |env|
         env["rack.errors"].puts("a note to the log")
