@@ -1,12 +1,13 @@
 //! A job's arguments from JSON to Ruby objects, without calling Ruby.
 //!
-//! The result is that of `JSON.parse`. Integers beyond 64 bits, numbers beyond a
-//! Float, and text that serde_json refuses, are left to `JSON.parse` itself.
+//! The result is that of `JSON.parse`; of equal keys the last one is kept, as by json
+//! before its version 3. Integers beyond 64 bits, numbers beyond a Float, and text that
+//! serde_json refuses, are left to `JSON.parse` itself.
 
 use std::fmt;
 
 use magnus::rb_sys::FromRawValue;
-use magnus::{prelude::*, Error, RHash, Ruby, Value};
+use magnus::{kwargs, prelude::*, Error, Ruby, Value};
 use rb_sys::VALUE;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::Deserializer;
@@ -36,9 +37,7 @@ pub fn parse(ruby: &Ruby, json: &str) -> Result<Value, Error> {
 #[cold]
 fn parse_by_ruby(ruby: &Ruby, json: &str) -> Result<Value, Error> {
     let parser: Value = ruby.class_object().const_get("JSON")?;
-    let options: RHash = ruby.hash_new();
-    options.aset(ruby.to_symbol("max_nesting"), LEVELS_MAX)?;
-    parser.funcall("parse", (json, options))
+    parser.funcall("parse", (json, kwargs!(ruby, "max_nesting" => LEVELS_MAX)))
 }
 
 /// How many further levels may be nested.
