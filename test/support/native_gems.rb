@@ -19,7 +19,8 @@ module NativeGems
     CATALOGUE = ::Nokogiri::XML("<shop>#{ITEMS}</shop>")
     FOUND = CATALOGUE.xpath("//item").to_a
 
-    # A function for XPath.
+    # A function for XPath; newer versions want the prefix, older ones do not know it.
+    PREFIX = Gem::Version.new(::Nokogiri::VERSION) < Gem::Version.new("1.15") ? "" : "nokogiri:"
     class Shout
       def shout(nodes) = nodes.map { |node| node.text.upcase }.join
     end
@@ -31,7 +32,7 @@ module NativeGems
 
     def self.answer(number)
       list = ::Nokogiri::HTML("<ul>#{Array.new(50) { |at| "<li class='c#{at % 3}'>#{number}.#{at}</li>" }.join}</ul>")
-      shouted = CATALOGUE.xpath("shout(//item[@id='i#{number}']/name)", Shout.new)
+      shouted = CATALOGUE.xpath("#{PREFIX}shout(//item[@id='i#{number}']/name)", Shout.new)
       names = Names.new.tap { |seen| ::Nokogiri::XML::SAX::Parser.new(seen).parse("<a><b/><c/></a>") }.names
       [list.css("li.c1").map(&:text), shouted, FOUND[number].at("name").text, FOUND[number]["id"], names].inspect
     end

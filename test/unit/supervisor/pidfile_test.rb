@@ -51,7 +51,7 @@ class PidfileTest < Minitest::Test
   def test_a_running_server_keeps_its_own
     FileUtils.mkdir_p(File.dirname(@path))
     reader, writer = IO.pipe
-    pid = spawn(["cat", "chaton 0.1.0 supervisor"], in: reader, out: File::NULL)
+    pid = spawn(["sh", "chaton 0.1.0 supervisor"], "-c", "read line", in: reader, out: File::NULL)
     File.write(@path, pid.to_s)
     error = assert_raises(Chaton::Error) { pidfile.write }
     assert_match(/running process #{pid}/, error.message)
