@@ -35,6 +35,13 @@ class ReportTest < Minitest::Test
     assert_in_delta 0.5, found.figure(bar), 0.001, "the best of the peers counts"
   end
 
+  def test_a_slice_without_a_figure_is_left_out_of_its_median
+    raw = { "slices" => [{ "server" => "chaton", "round" => 0, "rps" => 0 },
+                         { "server" => "chaton", "round" => 1, "rps" => 10, "p99_ms" => 4.0 }] }
+    found = Bench::Verdict.new(Case.new(servers: [OURS], bars: []), raw)
+    assert_equal({ "rps" => 5.0, "p99_ms" => 4.0 }, found.own)
+  end
+
   def test_what_was_not_measured_falls_short_and_says_why
     Dir.mktmpdir do |folder|
       Dir.mkdir(File.join(folder, "raw"))
