@@ -48,8 +48,8 @@ module Bench
     # @return [String] "Measured on 2 cores: web and jobs with Ruby 3.3.8, Puma 6.6.0 and Sidekiq 7.3.2 on Debian 13; …"
     def sentence
       cores = @figures.map { |figure| figure.source.machine["cores"] }.uniq.join(" or ")
-      groups = @figures.group_by { |figure| environment(figure.source) }
-      parts = groups.map { |environment, figures| measured(*environment, figures, named: groups.size > 1) }
+      groups = @figures.group_by { |figure| versions(figure.source) }
+      parts = groups.map { |versions, figures| measured(*versions, figures, named: groups.size > 1) }
       "Measured on #{cores} cores#{":" if groups.size > 1} #{parts.join("; ")}."
         .gsub(/(.{1,#{WIDTH}})(?: |\z)/, "\\1\n").chomp
     end
@@ -62,13 +62,13 @@ module Bench
         bars = section.bars(row)
         Figure.new(row, bars, section, section.source(row)) unless bars.empty?
       end
-      recent = found.select { |figure| figure.section.ruby >= RUBY_MIN }
+      recent = found.select { |figure| figure.section.environment.ruby >= RUBY_MIN }
       found = recent unless recent.empty?
       found.find { |figure| !figure.source.quick? } || found.first
     end
 
     # @return [Array<String>] ["Ruby 3.3.8", "Debian 13"]
-    def environment(source)
+    def versions(source)
       version = source.machine["ruby"].to_s[/\d+\.\d+\.\d+(?:dev)?/]
       ["Ruby #{version}#{" with YJIT" if source.yjit?}", source.os]
     end

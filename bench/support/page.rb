@@ -17,7 +17,7 @@ module Bench
       @sections = suites.values.flat_map { |suite| PageSection.all_of(suite, runs:) }
       # A chart of each suite, on the Ruby where most of its rows were measured, the newest of several.
       @charted = @sections.group_by(&:suite)
-        .transform_values { |sections| sections.max_by { |section| [chart_rows(section).size, section.ruby] } }
+        .transform_values { |sections| sections.max_by { |section| [chart_rows(section).size, section.environment] } }
     end
 
     # @return [Array<String>] the files that were written
@@ -37,18 +37,19 @@ module Bench
         # Benchmarks
 
         Every figure was measured beside a named peer, on the same machine, in the same run, by `bin/bench`. Ratios travel to
-        other machines; rates do not. The newest Ruby comes first. Each row shows the newest full run that measured it on that
-        Ruby, or the newest quick run where there is no full one. Both servers run with YJIT where a Ruby from 3.2 on has it. A
-        row that misses its bar says **falls short**. This page is written by `bin/bench render`.
+        other machines; rates do not. The newest Ruby comes first, and for the same Ruby the newest Debian, which has newer
+        peers. Each row shows the newest full run that measured it there, or the newest quick run where there is no full one.
+        Both servers run with YJIT where a Ruby from 3.2 on has it. A row that misses its bar says **falls short**. This page is
+        written by `bin/bench render`.
 
-        #{by_ruby.map { |sections| contents(sections) }.join("\n")}
+        #{groups.map { |sections| contents(sections) }.join("\n")}
 
-        #{by_ruby.map { |sections| [ruby_heading(sections), *sections.map { |section| rendered(section) }] }.join("\n")}
+        #{groups.map { |sections| [heading(sections), *sections.map { |section| rendered(section) }] }.join("\n")}
       TEXT
     end
 
-    # @return [Array<Array<PageSection>>] the sections of each Ruby, the newest first
-    def by_ruby = @sections.group_by(&:ruby).sort_by(&:first).reverse.map(&:last)
+    # @return [Array<Array<PageSection>>] the sections of each environment, the newest Ruby first
+    def groups = @sections.group_by(&:environment).sort_by(&:first).reverse.map(&:last)
 
     def contents(sections)
       links = sections.map { |section| "[#{section.title}](##{anchor(section.heading)})" }
@@ -57,11 +58,11 @@ module Bench
 
     # "Ruby 3.3, Debian 13", after the newest of the runs
     def title(sections)
-      newest = sections.first.newest
-      "Ruby #{newest.ruby}#{" with YJIT" if newest.yjit?}, #{newest.os}"
+      environment = sections.first.environment
+      "Ruby #{environment.ruby}#{" with YJIT" if sections.first.newest.yjit?}, #{environment.os}"
     end
 
-    def ruby_heading(sections) = "## #{title(sections)}\n"
+    def heading(sections) = "## #{title(sections)}\n"
 
     def rendered(section)
       first = @sections.find { |other| other.suite == section.suite } == section

@@ -3,33 +3,32 @@
 require_relative "results"
 
 module Bench
-  # What was measured of one suite on one Ruby: a section of docs/BENCHMARKS.md.
+  # What was measured of one suite in one environment: a section of docs/BENCHMARKS.md.
   class PageSection
     TITLES = { "web" => "Web", "jobs" => "Background jobs", "streams" => "Streams", "memory" => "Memory",
                "gc" => "Garbage collection" }.freeze
     VERSIONS = %w[ruby yjit puma sidekiq rails redis commit].freeze
 
-    # `ruby` is a Gem::Version.
-    attr_reader :suite, :ruby
+    attr_reader :suite, :environment
 
     # @param suite [Module] as Bench::Run takes it
     # @param runs [String] the folder that holds all runs
-    # @return [Array<PageSection>] one for each Ruby, the newest Ruby first
+    # @return [Array<PageSection>] the newest Ruby first
     def self.all_of(suite, runs:)
-      Results.of_suite(suite.name, runs:).by_ruby.map { |ruby, results| new(suite, ruby, results) }
+      Results.of_suite(suite.name, runs:).by_environment.map { |environment, results| new(suite, environment, results) }
     end
 
     # @param results [Results]
-    def initialize(suite, ruby, results)
+    def initialize(suite, environment, results)
       @suite = suite
-      @ruby = ruby
+      @environment = environment
       @results = results
       @summary = suite.summary(results)
     end
 
     # @return [String] of the suite
     def title = TITLES.fetch(@suite.name)
-    def heading = "#{title}, Ruby #{@ruby}"
+    def heading = "#{title}, #{@environment}"
 
     # @return [Results::Source] the newest run
     def newest = @results.only

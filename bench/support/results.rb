@@ -7,16 +7,24 @@ module Bench
   # full run goes before a quick run.
   class Results
     RUNS = File.expand_path("../runs", __dir__)
+    # Where runs are comparable: `ruby` is a Gem::Version without the patch level, and `os` has the other versions.
+    Environment = Struct.new(:ruby, :os) do
+      include Comparable
+
+      def <=>(other) = order <=> other.order
+      # Debian sid has no number, and is newer than all that have one.
+      def order = [ruby, os[/\d+/]&.to_i || Float::INFINITY]
+      def to_s = "Ruby #{ruby}, #{os}"
+    end
     # A folder of bench/runs and its run.json.
     Source = Struct.new(:folder, :facts) do
       def self.read(folder) = new(folder, JSON.parse(File.read(File.join(folder, "run.json"))))
       # @return [Hash{String => Object}] see Machine.facts
       def machine = facts.fetch("machine")
-      # @return [Gem::Version, nil] of Ruby, without the patch level: 3.3
-      def ruby = machine["ruby"].to_s[/\d+\.\d+/]&.then { |version| Gem::Version.new(version) }
+      def environment = Environment.new(Gem::Version.new(machine.fetch("ruby")[/\d+\.\d+/]), os)
       def yjit? = machine["yjit"] == "yes"
-      # @return [String] "Debian 13" for "Debian GNU/Linux 13 (trixie)"
-      def os = machine["system"].to_s.sub("GNU/Linux ", "").sub(/ \(.*/, "")
+      # @return [String] "Debian 13" for "Debian GNU/Linux 13 (trixie)", "Debian sid" for "Debian GNU/Linux forky/sid"
+      def os = machine["system"].to_s.sub(%r{GNU/Linux (\w+/)?}, "").sub(/ \(.*/, "")
       def quick? = facts["quick"] ? true : false
       def name = File.basename(folder)
       # @return [String] relative to the repository
@@ -47,9 +55,9 @@ module Bench
     # @return [Source, nil] the run that {#raw} is from
     def source(name) = @sources.find { |source| File.exist?(file(source, name)) }
 
-    # @return [Hash{Gem::Version => Results}] those of each Ruby, the newest Ruby first
-    def by_ruby
-      @sources.group_by(&:ruby).sort_by(&:first).reverse.to_h.transform_values { |found| Results.new(found) }
+    # @return [Hash{Environment => Results}] the newest Ruby first
+    def by_environment
+      @sources.group_by(&:environment).sort_by(&:first).reverse.to_h.transform_values { |found| Results.new(found) }
     end
 
     # @return [Source] the newest run

@@ -28,16 +28,25 @@ class PageTest < Minitest::Test
     run_of("2026-01-02-0000-web", FLOOR, "hello-c100" => { "chaton -t 5:5" => 70_000, "puma -t 5:5" => 10_000 })
     run_of("2026-01-01-0000-web", TRIXIE, "hello-c100" => { "chaton -t 5:5" => 60_000, "puma -t 5:5" => 8_000 })
     page = render
-    assert_equal ["## Ruby 3.3, Debian 13", "### Web, Ruby 3.3", "## Ruby 3.1, Debian 12", "### Web, Ruby 3.1"],
+    assert_equal ["## Ruby 3.3, Debian 13", "### Web, Ruby 3.3, Debian 13",
+                  "## Ruby 3.1, Debian 12", "### Web, Ruby 3.1, Debian 12"],
                  page.scan(/^##+ .*/)
     newest, floor = page.split("## Ruby 3.1, Debian 12")
     assert_includes newest, "| 60,000 | 8,000 (-t 5:5) |"
     assert_includes newest, "[2026-01-01-0000-web](../bench/runs/2026-01-01-0000-web/summary.md) " \
                             "(ruby 3.3.8, yjit no, puma 6.6.0, sidekiq 7.3.2, commit aaa): hello-c100"
     assert_includes floor, "| 70,000 | 10,000 (-t 5:5) |"
-    assert_includes page, "- Ruby 3.1, Debian 12: [Web](#web-ruby-31)"
+    assert_includes page, "- Ruby 3.1, Debian 12: [Web](#web-ruby-31-debian-12)"
     assert_equal 1, page.scan("Each figure is the median").size, "it was measured the same way on all Rubies"
     assert_equal 1, page.scan("<picture>").size
+  end
+
+  def test_the_same_ruby_beside_newer_peers_has_a_section_of_its_own
+    sid = TRIXIE.merge("system" => "Debian GNU/Linux forky/sid", "puma" => "puma version 8.0.2")
+    run_of("2026-01-01-0000-web", sid, "hello-c100" => { "chaton -t 5:5" => 50_000, "puma -t 5:5" => 9_000 })
+    run_of("2026-01-02-0000-web", TRIXIE, "hello-c100" => { "chaton -t 5:5" => 60_000, "puma -t 5:5" => 8_000 })
+    assert_equal ["## Ruby 3.3, Debian sid", "## Ruby 3.3, Debian 13"], render.scan(/^## .*/)
+    assert_includes readme, "\nMeasured on 2 cores with Ruby 3.3.8 and Puma 8.0.2 on Debian sid.\n"
   end
 
   def test_the_chart_is_of_the_ruby_with_most_of_its_rows
