@@ -180,12 +180,14 @@ matrix_bench() {
   return "$status"
 }
 
-# Runs a command in the copy of the checkout. The Kafka broker of this checkout is used.
+# Runs a command in the copy of the checkout, with the variables of the lane.
+matrix_env=()
 matrix_run() {
   local root=$1
   shift
   # shellcheck disable=SC2016 # expanded inside
-  matrix_inside "$root" env CARGO_TARGET_DIR=$MATRIX_TARGET sh -c 'cd "$0" && exec "$@"' $MATRIX_CHECKOUT "$@"
+  matrix_inside "$root" env CARGO_TARGET_DIR=$MATRIX_TARGET "${matrix_env[@]}" sh -c 'cd "$0" && exec "$@"' \
+    $MATRIX_CHECKOUT "$@"
 }
 
 # Runs a command in the other root directory.

@@ -60,7 +60,10 @@ class LaneResults
     "| #{TITLES.fetch(lane, lane)} | #{versions} | #{passed} | #{at} |"
   end
 
-  def shown(part) = part["failed"].zero? ? part["passed"] : "#{part["passed"]} (#{part["failed"]} failed)"
+  def shown(part)
+    rest = %w[failed skipped].reject { |what| part.fetch(what, 0).zero? }
+    rest.empty? ? part["passed"] : "#{part["passed"]} (#{rest.map { |what| "#{part[what]} #{what}" }.join(", ")})"
+  end
 
   def read(folder, lane)
     JSON.parse(File.read(path(folder, lane))) if File.exist?(path(folder, lane))

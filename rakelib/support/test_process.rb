@@ -5,14 +5,14 @@
 class TestProcess
   # Closing lines of a Rust test program and of minitest.
   CARGO = /^test result: \w+\. (?<passed>\d+) passed; (?<failed>\d+) failed/
-  MINITEST = /^(?<runs>\d+) runs, \d+ assertions, (?<failures>\d+) failures, (?<errors>\d+) errors/
+  MINITEST = /^(?<runs>\d+) runs, \d+ assertions, (?<failures>\d+) failures, (?<errors>\d+) errors(?:, (?<skips>\d+))?/
   # A line of minitest's --verbose.
   TIMED = /^(?<name>\S+#\S.*?) = (?<seconds>\d+\.\d+) s = [.FES]$/
   # The shell measures the processor time of the command and of everything it waited for.
   MEASURED = ["bash", "-c", 'TIMEFORMAT="processor time %U %S"; time "$@"', "measured"].freeze
   CPU = /^processor time (?<user>\d+\.\d+) (?<system>\d+\.\d+)$/
 
-  attr_reader :part, :label, :passed, :failed, :seconds, :cpu_s, :output
+  attr_reader :part, :label, :passed, :failed, :skipped, :seconds, :cpu_s, :output
   # @return [Hash{String => Float}] seconds by name of test
   attr_reader :tests
 
@@ -34,7 +34,7 @@ class TestProcess
     @dir = dir
     @alone = alone
     @time_limit_s = time_limit_s
-    @passed = @failed = 0
+    @passed = @failed = @skipped = 0
     @cpu_s = 0.0
     @tests = {}
     @output = +""
@@ -58,7 +58,9 @@ class TestProcess
 
   def to_s
     result = failed.zero? ? "ok" : "FAILED"
-    format("%-6s %s: %s (%d passed, %.1f s, %.1f s of processor time)", result, part, label, passed, seconds, cpu_s)
+    skips = ", #{skipped} skipped" unless skipped.zero?
+    format("%-6s %s: %s (%d passed%s, %.1f s, %.1f s of processor time)", result, part, label, passed, skips, seconds,
+           cpu_s)
   end
 
   private
@@ -93,10 +95,14 @@ class TestProcess
       @passed += found[:passed].to_i
       @failed += found[:failed].to_i
     elsif (found = MINITEST.match(line))
-      failed = found[:failures].to_i + found[:errors].to_i
-      @passed += found[:runs].to_i - failed
-      @failed += failed
+      count(found[:runs].to_i, found[:failures].to_i + found[:errors].to_i, found[:skips].to_i)
     end
+  end
+
+  def count(runs, failed, skipped)
+    @passed += runs - failed - skipped
+    @failed += failed
+    @skipped += skipped
   end
 
   # Processes left behind would hold the output open.

@@ -94,6 +94,7 @@ class TestRun
     @done.group_by(&:part).each { |part, processes| @out.puts line(part, processes) }
     @out.puts line("all", @done), format("%.1f s from start to end", now - @started), ""
     @out.puts "left out, because the time was over: #{@left_out.map(&:label).join(", ")}" unless @left_out.empty?
+    @out.puts "#{skipped} skipped, because a gem is missing" if skipped.positive?
     @out.puts "#{passed} passed, #{failed} failed"
   end
 
@@ -106,7 +107,7 @@ class TestRun
   def write_result
     return unless @result_path
     parts = @done.group_by(&:part).transform_values do |processes|
-      %i[passed failed seconds].to_h { |figure| [figure, processes.sum(&figure).round] }
+      %i[passed failed skipped seconds].to_h { |figure| [figure, processes.sum(&figure).round] }
     end
     File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq))
   end
@@ -119,5 +120,6 @@ class TestRun
 
   def passed = @done.sum(&:passed)
   def failed = @done.sum(&:failed)
+  def skipped = @done.sum(&:skipped)
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

@@ -114,6 +114,7 @@ class PumaTest < ConfigCase
 
   # No option of the installed Puma is met with "not an option".
   def test_every_line_of_puma_is_known
+    needs_gems "nio4r", "puma"
     require "puma"
     require "puma/configuration"
     # What its own code calls, not what a file says.

@@ -21,6 +21,12 @@ class LaneResultsTest < Minitest::Test
                  @results.table.lines.last.chomp
   end
 
+  def test_skipped_tests_are_not_hidden
+    record("ruby-4.0", { "unit" => { **part(9, 1), "skipped" => 3 } }, "abc1234")
+    @results.keep
+    assert_match(/\| unit 9 \(1 failed, 3 skipped\) \|/, @results.table)
+  end
+
   def test_a_part_that_runs_again_replaces_its_result_only
     record("sid", { "unit" => part(9, 0), "boundary" => part(4, 0) }, "abc1234")
     record("sid", { "unit" => part(10, 0) }, "def5678")

@@ -13,6 +13,12 @@ class TestProcessTest < Minitest::Test
     assert_equal [10, 3], [process.passed, process.failed]
   end
 
+  def test_a_skipped_test_has_neither_passed_nor_failed
+    process = run_script("echo '10 runs, 20 assertions, 1 failures, 0 errors, 4 skips'")
+    assert_equal [5, 1, 4], [process.passed, process.failed, process.skipped]
+    assert_includes process.to_s, "(5 passed, 4 skipped, "
+  end
+
   def test_times_of_tests_are_read
     assert_equal({ "WebTest#test_hello_=_1" => 1.25 }, run_script("echo 'WebTest#test_hello_=_1 = 1.25 s = .'").tests)
   end

@@ -50,10 +50,17 @@ class TestRunTest < Minitest::Test
     assert_equal "1 passed, 0 failed", @out.string.lines.last.chomp
   end
 
+  def test_skipped_tests_are_reported
+    assert run_all(process("ruby", "echo '3 runs, 3 assertions, 0 failures, 0 errors, 2 skips'"))
+    assert_match(/^2 skipped, because a gem is missing$/, @out.string)
+    assert_equal "1 passed, 0 failed", @out.string.lines.last.chomp
+  end
+
   def test_the_result_has_the_numbers_of_each_part
     run_all(process("ruby", "echo '3 runs, 3 assertions, 1 failures, 0 errors'"))
     result = JSON.parse(File.read(File.join(@dir, "result.json")))
-    assert_equal({ "parts" => { "part" => { "passed" => 2, "failed" => 1, "seconds" => 0 } }, "cut" => [] }, result)
+    numbers = { "passed" => 2, "failed" => 1, "skipped" => 0, "seconds" => 0 }
+    assert_equal({ "parts" => { "part" => numbers }, "cut" => [] }, result)
   end
 
   private

@@ -3,6 +3,11 @@
 require_relative "support/jobs_unit_case"
 
 class ActiveJobTest < JobsUnitCase
+  def setup
+    super
+    needs_gems "bigdecimal"
+  end
+
   BEGINNING = <<~RUBY
     require "active_support"
     require "chaton"

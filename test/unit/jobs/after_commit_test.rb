@@ -3,6 +3,11 @@
 require_relative "support/jobs_unit_case"
 
 class AfterCommitTest < JobsUnitCase
+  def setup
+    super
+    needs_gems "bigdecimal", "sqlite3"
+  end
+
   # ActiveRecord would change what other tests see, so each of these runs by itself.
   BEGINNING = <<~RUBY
     require "active_record"
