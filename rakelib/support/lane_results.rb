@@ -57,7 +57,8 @@ class LaneResults
     versions = record["versions"].except("rustc").map { |pair| pair.join(" ") }.join(", ")
     passed = record["parts"].map { |name, part| "#{name} #{shown(part)}" }.join(", ")
     at = record["parts"].values.map { |part| "`#{part["commit"]}`, #{part["date"]}" }.uniq.join("; ")
-    "| #{TITLES.fetch(lane, lane)} | #{versions} | #{passed} | #{at} |"
+    title = TITLES.fetch(lane) { lane.start_with?("ruby-") ? "built from source" : lane }
+    "| #{title} | #{versions} | #{passed} | #{at} |"
   end
 
   def shown(part)
