@@ -44,8 +44,8 @@ class TestRunTest < Minitest::Test
   end
 
   def test_nothing_starts_after_the_time_limit_and_the_report_says_so
-    assert run_all(process("first", "echo '1 runs, 1 assertions, 0 failures, 0 errors'; sleep 0.1"),
-                   process("second", "exit 1"), slots: 1, seconds: 0.01)
+    assert run_all(process("first", "echo '1 runs, 1 assertions, 0 failures, 0 errors'; sleep 1.1"),
+                   process("second", "exit 1"), slots: 1, seconds: 1)
     assert_match(/^left out, because the time was over: second$/, @out.string)
     assert_equal "1 passed, 0 failed", @out.string.lines.last.chomp
   end

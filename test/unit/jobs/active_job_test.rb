@@ -92,6 +92,7 @@ class ActiveJobTest < JobsUnitCase
   end
 
   def test_inside_rails_jobs_run_in_its_executor
+    needs_gems "nokogiri"
     assert_equal "[run]hello[complete][[:ack]][run][complete]dead", in_process(<<~RUBY).lines.last
       require "logger"
       require "rails"
