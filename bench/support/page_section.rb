@@ -58,9 +58,11 @@ module Bench
     def sources
       @results.used(@summary.verdicts.map { |verdict| verdict.a_case.name }).map do |source, cases|
         "- [#{source.name}](../#{source.path}/summary.md)#{", a quick run" if source.quick?} " \
-          "(#{versions(source.machine)}): #{cases.join(", ")}"
+          "(#{versions(source.machine)}): #{[*cases, *not_measured(source)].join(", ")}"
       end
     end
+
+    def not_measured(source) = source.facts.fetch("not_measured", {}).keys.map { |name| "#{name} (not measured)" }
 
     def versions(machine)
       machine.slice(*VERSIONS).reject { |_, fact| fact == "not installed" }

@@ -31,9 +31,11 @@ module Bench
     def call
       folder = fresh_folder
       FileUtils.mkdir_p(File.join(folder, "raw"))
-      write(folder, "run.json", date: Time.now.strftime("%F %H:%M"), command: @command, quick: @quick,
-                                machine: Machine.facts(@suite.programs))
-      @cases.each { |a_case| write(folder, "raw/#{a_case.name}.json", measure(a_case)) }
+      facts = { date: Time.now.strftime("%F %H:%M"), command: @command, quick: @quick,
+                machine: Machine.facts(@suite.programs) }
+      write(folder, "run.json", facts)
+      failed = @cases.to_h { |a_case| [a_case.name, try(folder, a_case)] }.compact
+      write(folder, "run.json", { **facts, not_measured: failed }) unless failed.empty?
       File.write(File.join(folder, "summary.md"), @suite.summary(Results.of_run(folder)).to_s)
       folder
     end
@@ -43,6 +45,15 @@ module Bench
     def fresh_folder
       base = File.join(Results::RUNS, "#{Time.now.strftime("%F-%H%M")}-#{@suite.name}")
       [base, *(2..).lazy.map { |n| "#{base}-#{n}" }.first(TRIES)].find { |folder| !File.exist?(folder) }
+    end
+
+    # A server that does not start, as one whose application lacks a gem in a lane, does not end the run.
+    # @return [String, nil] why the case was not measured
+    def try(folder, a_case)
+      write(folder, "raw/#{a_case.name}.json", measure(a_case))
+      nil
+    rescue RuntimeError => e
+      e.message.tap { |message| puts "  not measured: #{message}" }
     end
 
     def measure(a_case)
