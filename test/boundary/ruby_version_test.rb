@@ -6,7 +6,7 @@ require "tmpdir"
 
 class RubyVersionTest < Minitest::Test
   # Replaces a constant of Ruby, and changes it when it is required: Ruby itself reads it at its start.
-  OTHER_RUBY = <<~C
+  OTHER_RUBY = <<~C.freeze
     int ruby_api_version[3] = { #{RbConfig::CONFIG["ruby_version"][/[\d.]+/].tr(".", ",")} };
     void Init_other_ruby(void) { ruby_api_version[0] = 9; ruby_api_version[1] = 8; }
   C

@@ -56,7 +56,7 @@ module Chaton
         before_worker_fork: "use before_fork, which runs once before the first, or on_worker_boot in each",
         after_worker_fork: "use on_worker_boot, which runs in the worker itself",
         after_worker_boot: "use on_worker_boot, which runs in the worker itself",
-        after_worker_shutdown: "the supervisor logs how each worker ended; on_worker_shutdown runs in the worker itself",
+        after_worker_shutdown: "the supervisor logs how each worker ended; on_worker_shutdown runs in the worker",
         single: "write its lines without the block, or under an `if` on an environment variable",
         cluster: "write its lines without the block, or under an `if` on an environment variable",
         after_refork: "workers are never forked from a worker; use on_worker_boot",
