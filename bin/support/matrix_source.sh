@@ -39,6 +39,29 @@ matrix_source_revision() {
   fi
 }
 
+# Gems with C code for a packaged Ruby that is newer than its suite's default: Debian has built none of them for it.
+MATRIX_NEWEST_GEMS="json:ruby-json mini_portile2:ruby-mini-portile2 nio4r:ruby-nio4r puma:puma sqlite3:ruby-sqlite3
+  websocket-driver:ruby-websocket-driver pg:ruby-pg nokogiri:ruby-nokogiri"
+MATRIX_NEWEST_PACKAGES="libsqlite3-dev libpq-dev libxml2-dev libxslt1-dev"
+
+# Builds them from CHATON_MATRIX_GEMS or Debian's sources, unless they are there.
+matrix_newest_gems() {
+  local root=$1 gem package missing=
+  matrix_prefix=/var/lib/gems
+  : >"$root.gems.log"
+  for gem in $MATRIX_NEWEST_GEMS; do
+    # A mirror without sources is asked only once.
+    package=${gem#*:}
+    [ -z "$missing" ] || package=
+    matrix_source_gem "$root" "${gem%%:*}" "$package" || missing="$missing ${gem%%:*}"
+  done
+  [ -n "$missing" ] || return 0
+  # Sidekiq 8 needs a newer json than Ruby 3.4 has.
+  [[ $missing != *json* ]] || missing="$missing sidekiq"
+  matrix_env+=("CHATON_TEST_WITHOUT=$missing")
+  say "without these gems, whose tests are skipped:$missing (the output is in $root.gems.log)"
+}
+
 # The rest of bin/matrix runs in this Ruby: sets the variables of matrix.sh.
 # shellcheck disable=SC2034
 matrix_source_use() {

@@ -8,6 +8,11 @@ require "support/sidekiq_server"
 class JobsBesideSidekiqTest < Minitest::Test
   include JobsTest
 
+  def setup
+    needs_gems "sidekiq"
+    super
+  end
+
   # The job classes of both; they differ in MIXIN only. Plain is the same on both sides.
   JOBS = <<~RUBY
     require "sidekiq"

@@ -8,6 +8,11 @@ require "support/jobs_test_case"
 class JobsSidekiqWebTest < Minitest::Test
   include JobsTest
 
+  def setup
+    needs_gems "sidekiq"
+    super
+  end
+
   # Since Rack 3 sessions are a gem of their own.
   RACKUP = <<~RUBY
     require "sidekiq/web"

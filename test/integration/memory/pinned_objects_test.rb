@@ -3,10 +3,12 @@
 require "test_helper"
 require "chaton/memory/pinned_objects"
 require "support/moving"
-require "support/native_gems"
+require "support/native_gems" unless NeedsGems::MISSING.intersect?(%w[nokogiri pg sqlite3])
 
 class PinnedObjectsTest < Minitest::Test
   PinnedObjects = Chaton::Memory::PinnedObjects
+
+  def setup = needs_gems("nokogiri", "pg", "sqlite3")
 
   def test_objects_that_sqlite_knows_by_address_are_not_moved
     before = Array.new(3) { |number| NativeGems.answer("callbacks", number) }

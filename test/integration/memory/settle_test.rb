@@ -2,7 +2,7 @@
 
 require "test_helper"
 require "net/http"
-require "support/native_gems"
+require "support/native_gems" unless NeedsGems::MISSING.intersect?(%w[nokogiri pg sqlite3])
 require "support/server"
 
 # The heap is put in order before the forks, and objects of native extensions are moved by it, too: what was made at
@@ -40,18 +40,21 @@ class SettleIntegrationTest < Minitest::Test
   RUBY
 
   def test_extensions_work_after_compaction_before_the_forks
+    needs_gems "nokogiri", "pg", "sqlite3"
     server = boot(rackup: GEMS, config: "workers 2")
     assert_match(/memory settled .* compact=on /, server.log)
     ask_all(server, [*NativeGems::NAMES, "callbacks"])
   end
 
   def test_extensions_work_with_compaction_while_serving
+    needs_gems "nokogiri", "pg", "sqlite3"
     server = boot(rackup: GEMS, config: AUTO_COMPACT)
     moved = ask_all(server, NativeGems::NAMES, "?compact")
     assert_operator moved.last, :>, moved.first
   end
 
   def test_rails_works_after_compaction
+    needs_gems "nokogiri", "sqlite3"
     ["workers 2", AUTO_COMPACT].each do |config|
       server = boot_rails(config)
       workers = server.workers

@@ -113,6 +113,7 @@ class EnvParityTest < Minitest::Test
   }.freeze
 
   def setup
+    needs_gems "nio4r", "puma"
     super
     @puma = PumaServer.new(APP).start
     @server = boot(rackup: APP, config: "workers 0\nthreads 1..32")

@@ -71,11 +71,13 @@ class SidekiqTest < JobsUnitCase
   RUBY
 
   def test_classes_run_unchanged_with_the_gem
+    needs_gems "sidekiq"
     seen = with_file("require 'sidekiq'\n#{FILE}") { |file| in_process("#{WORKER}boot(#{file.inspect})\n#{SERVED}") }
     assert_served seen.lines.last(4)
   end
 
   def test_a_job_handled_by_the_gems_middleware_is_acknowledged
+    needs_gems "sidekiq"
     file = <<~RUBY
       require "sidekiq"
       require "sidekiq/job_retry"
@@ -95,6 +97,7 @@ class SidekiqTest < JobsUnitCase
   end
 
   def test_a_gem_with_another_store_is_warned_of
+    needs_gems "sidekiq"
     seen = with_file("require 'sidekiq'") do |path|
       in_process("ENV['STORE'] = 'sqlite://x'\n#{WORKER.sub(":error", ":warn")}boot(#{path.inspect})")
     end
@@ -114,6 +117,7 @@ class SidekiqTest < JobsUnitCase
   end
 
   def test_with_the_gem_loaded_chatons_names_only_warn
+    needs_gems "sidekiq"
     seen = in_process(<<~RUBY)
       require "sidekiq"
       require "chaton/sidekiq"
