@@ -129,12 +129,12 @@ matrix_source_former() {
     done' "$matrix_prefix"
 }
 
-# Commands of gems begin with the path of Debian's Ruby.
+# Commands of gems begin with the path of Debian's Ruby. A Ruby without YJIT ignores the variable.
 matrix_source_paths() {
   local gems command
   gems=$(matrix_inside "$1" "$matrix_prefix/bin/ruby" -e 'print Gem.default_dir')
   matrix_env=("PATH=$matrix_prefix/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    "GEM_PATH=$gems:/usr/share/rubygems-integration/all")
+    "GEM_PATH=$gems:/usr/share/rubygems-integration/all" RUBY_YJIT_ENABLE=1)
   for command in rake yard; do
     printf '#!%s/bin/ruby\nload Gem.bin_path("%s", "%s")\n' "$matrix_prefix" $command $command \
       >"$1$matrix_prefix/bin/$command"
