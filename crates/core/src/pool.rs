@@ -299,6 +299,11 @@ impl Pool {
         self.slot()
     }
 
+    /// The thread with this index.
+    pub(crate) fn thread(&self, index: usize) -> Option<Arc<ThreadRecord>> {
+        self.state.lock().threads.get(index).cloned().flatten()
+    }
+
     /// The work that every thread is running now.
     pub fn running(&self) -> Vec<Running> {
         let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();

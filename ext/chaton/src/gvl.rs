@@ -7,11 +7,14 @@
 use std::ffi::c_void;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use magnus::rb_sys::protect;
 use magnus::Error;
 use rb_sys::Qnil;
+
+use crate::preempt::symbol;
 
 type Unblock<'a> = &'a (dyn Fn() + Sync);
 
@@ -75,6 +78,29 @@ pub fn run_whole(work: impl Fn()) -> Result<(), Error> {
         check_interrupts()?;
     }
     Ok(())
+}
+
+/// Time without the GVL in which a thread that waits for it takes it, before CRuby 3.3.
+const HAND_OVER: Duration = Duration::from_micros(100);
+
+/// Lets the threads that wait for the GVL run. It handles no interrupts; with one
+/// pending it does nothing.
+///
+/// From 3.3 on, the thread that has waited longest gets the GVL when it is released.
+/// Before, it is only woken, and the releasing thread would take the GVL back first. So
+/// it stays away until the other one has had time to take it.
+pub fn let_others_run() {
+    static FAIR: OnceLock<bool> = OnceLock::new();
+    let fair = *FAIR.get_or_init(|| symbol(c"rb_postponed_job_trigger").is_some());
+    release(
+        || {
+            if !fair {
+                std::thread::sleep(HAND_OVER)
+            }
+        },
+        None,
+        ptr::null_mut(),
+    );
 }
 
 fn release<F, R>(

@@ -9,13 +9,12 @@ use chaton_core::pool::{Pool, PoolSettings};
 use chaton_core::process::channel::SupervisorChannel;
 use chaton_core::process::events::SupportEvent;
 use chaton_core::work::{Role, Work};
-use magnus::rb_sys::protect;
 use magnus::{function, method, prelude::*, Error, IntoValue, RArray, RModule, Ruby, Value};
 use parking_lot::Mutex;
 
 use crate::convert::to_ruby;
 use crate::document_sections::DocumentSections;
-use crate::gvl::{check_interrupts, without_gvl};
+use crate::gvl::{check_interrupts, let_others_run, without_gvl};
 use crate::gvl_tracker::{GvlTracker, TrackedThread};
 use crate::handle::Handle;
 use crate::memory::collector::Collector;
@@ -240,11 +239,8 @@ impl RbPoolThread {
                 }
                 Take::Leave => return Ok(ruby.qnil().as_value()),
                 Take::Yield => {
-                    protect(|| {
-                        // SAFETY: the GVL is held; this frame owns nothing.
-                        unsafe { rb_sys::rb_thread_schedule() };
-                        rb_sys::Qnil as rb_sys::VALUE
-                    })?;
+                    let_others_run();
+                    check_interrupts()?;
                 }
                 Take::Wait => {
                     tracked.inspect(|tracked| tracked.parks());

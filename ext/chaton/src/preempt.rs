@@ -1,17 +1,21 @@
-//! Asks the VM to take the GVL from the thread that runs (a "preempter").
+//! Asks the VM to take the GVL from the thread that computes (a "preempter").
 //!
 //! CRuby lets a thread run for 100 ms before it switches to another one. While work
 //! waits, the scheduler asks earlier, through a postponed job: the VM runs it at its
-//! next safe point, and it only calls `rb_thread_schedule`.
+//! next safe point, and it lets the threads that wait for the GVL run. The job must not
+//! handle interrupts: the VM drops what a postponed job raises, so a `Timeout` would be
+//! lost.
 //!
-//! 3.3 and later have a call made for this. 3.3.0 runs such jobs on the main thread
-//! (Bug #20197), so there is no preempter on it. Before 3.3, registering from a foreign
-//! thread is a race: the index is raised before the function is written. The race is
-//! harmless once all 1,000 slots hold our own no-op, because a slot that is read too
-//! early then runs the no-op. Slots keep their function after a flush.
+//! CRuby 3.3 and later have a call for this that any thread may make. 3.3.0 runs such
+//! jobs on the main thread (Bug #20197), so there is no preempter on it. Before 3.3,
+//! registering a job without the GVL is a race (ruby/ruby#8856). So the scheduler sends
+//! the computing thread a signal, and its handler registers the job if the thread holds
+//! the GVL. The signal is SIGURG, as in Go's runtime: it is ignored by default, so it
+//! does no harm where it is not expected.
 
-use std::ffi::{c_uint, c_void, CStr};
+use std::ffi::{c_int, c_uint, c_void, CStr};
 use std::ptr;
+use std::sync::OnceLock;
 
 use magnus::{prelude::*, Error, Ruby};
 
@@ -20,19 +24,18 @@ use crate::gvl;
 type Job = unsafe extern "C-unwind" fn(*mut c_void);
 type Preregister = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_uint;
 type Trigger = unsafe extern "C" fn(c_uint);
-type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> i32;
+type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
+type HasGvl = unsafe extern "C" fn() -> c_int;
 
-/// Size of the VM's buffer of postponed jobs before 3.3.
-const SLOTS: usize = 1_000;
-
-/// Profilers that register their own jobs in the same buffer.
+/// Profilers that register jobs of their own, from any thread.
 const PROFILERS: [&str; 3] = ["StackProf", "Vernier", "Datadog"];
 
-/// A function that any thread may call; `None` when this Ruby has no safe way.
+/// A function that takes the kernel's id of the thread that computes; `None` when this
+/// Ruby has no safe way. Any thread may call it.
 ///
 /// # Errors
 /// What Ruby raised while pending interrupts were handled.
-pub fn preempter(ruby: &Ruby) -> Result<Option<Box<dyn Fn() + Send>>, Error> {
+pub fn preempter(ruby: &Ruby) -> Result<Option<Box<dyn Fn(i32) + Send>>, Error> {
     let version: String = ruby.eval("RUBY_VERSION")?;
     if version == "3.3.0" {
         return Ok(None);
@@ -48,49 +51,92 @@ pub fn preempter(ruby: &Ruby) -> Result<Option<Box<dyn Fn() + Send>>, Error> {
             )
         };
         // SAFETY: called with the GVL; the job takes no data.
-        let job = unsafe { preregister(0, let_others_run, ptr::null_mut()) };
+        let job = unsafe { preregister(0, hand_over, ptr::null_mut()) };
         // SAFETY: triggering is made for any thread and for signal handlers.
-        return Ok(Some(Box::new(move || unsafe { trigger(job) })));
+        return Ok(Some(Box::new(move |_| unsafe { trigger(job) })));
     }
     let profiler = PROFILERS
         .iter()
         .any(|name| ruby.class_object().const_get::<_, magnus::Value>(*name).is_ok());
-    match symbol(c"rb_postponed_job_register_one") {
-        Some(register_one) if !profiler => fill_slots(register_one).map(Some),
-        _ => Ok(None),
-    }
-}
-
-fn fill_slots(register_one: *mut c_void) -> Result<Box<dyn Fn() + Send>, Error> {
-    let Some(register) = symbol(c"rb_postponed_job_register") else {
-        return Ok(Box::new(|| {}));
-    };
-    // SAFETY: signatures of ruby/debug.h before 3.3.
-    let (register, register_one) = unsafe {
-        (
-            std::mem::transmute::<*mut c_void, Register>(register),
-            std::mem::transmute::<*mut c_void, Register>(register_one),
-        )
-    };
-    for _ in 0..SLOTS {
-        // SAFETY: called with the GVL; returns 0 when the buffer is full.
-        if unsafe { register(0, nothing, ptr::null_mut()) } == 0 {
-            break;
-        }
+    if profiler || !SIGNAL.get_or_init(Signal::find).as_ref().is_some_and(Signal::install) {
+        return Ok(None);
     }
     gvl::check_interrupts()?;
-    // SAFETY: see the head of this file.
-    Ok(Box::new(move || unsafe {
-        register_one(0, let_others_run, ptr::null_mut());
-    }))
+    Ok(Some(Box::new(signal_thread)))
 }
 
-unsafe extern "C-unwind" fn nothing(_: *mut c_void) {}
+/// What the signal handler calls, found before it is installed.
+struct Signal {
+    register: Register,
+    has_gvl: HasGvl,
+}
 
-unsafe extern "C-unwind" fn let_others_run(_: *mut c_void) {
-    // SAFETY: the VM runs jobs with the GVL held. What this raises passes
-    // through a frame that owns nothing.
-    unsafe { rb_sys::rb_thread_schedule() };
+static SIGNAL: OnceLock<Option<Signal>> = OnceLock::new();
+
+impl Signal {
+    fn find() -> Option<Self> {
+        let (register, has_gvl) =
+            (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
+        // SAFETY: signatures of ruby/debug.h and thread.c before 3.3.
+        Some(unsafe {
+            Self {
+                register: std::mem::transmute::<*mut c_void, Register>(register),
+                has_gvl: std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
+            }
+        })
+    }
+
+    /// Installs the handler unless the application has one; false when it has.
+    fn install(&self) -> bool {
+        if handler() == on_signal as *const () as usize {
+            return true;
+        }
+        if ![libc::SIG_DFL, libc::SIG_IGN].contains(&handler()) {
+            return false;
+        }
+        // The first use of a slot of the VM's buffer is made here, with the GVL.
+        // SAFETY: the job takes no data; the handler calls what was found.
+        unsafe {
+            (self.register)(0, hand_over, ptr::null_mut());
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGURG, &action, ptr::null_mut()) == 0
+        }
+    }
+}
+
+/// The present handler of the signal.
+fn handler() -> usize {
+    // SAFETY: reads into our own struct.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(libc::SIGURG, ptr::null(), &mut action);
+        action.sa_sigaction
+    }
+}
+
+fn signal_thread(tid: i32) {
+    // An application that traps the signal gets none of ours.
+    if handler() == on_signal as *const () as usize {
+        // SAFETY: a thread that has ended makes this an error.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGURG) };
+    }
+}
+
+extern "C" fn on_signal(_: c_int) {
+    let Some(Some(signal)) = SIGNAL.get() else { return };
+    // SAFETY: both functions may be called in a signal handler; the second one only by
+    // the thread that holds the GVL, so that it meets no other registration.
+    unsafe {
+        if (signal.has_gvl)() != 0 {
+            (signal.register)(0, hand_over, ptr::null_mut());
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn hand_over(_: *mut c_void) {
+    gvl::let_others_run();
 }
 
 /// The address of a function of this Ruby, if it has it.

@@ -50,9 +50,9 @@ pub(crate) struct SchedulerCounters {
 
 /// What the scheduler uses besides the pool. All of it is safe without the GVL.
 pub struct SchedulerHooks {
-    /// Asks the VM to take the GVL from the running thread; `None` when this Ruby
-    /// has no safe way.
-    pub preempt: Option<Box<dyn Fn() + Send>>,
+    /// Asks the VM to take the GVL from the thread with this kernel's id, which computes;
+    /// `None` when this Ruby has no safe way.
+    pub preempt: Option<Box<dyn Fn(i32) + Send>>,
     /// The connection to the supervisor, when there is one.
     pub channel: Option<Arc<SupervisorChannel>>,
     /// Time after the supervisor's end at which the process exits by force.
@@ -354,9 +354,10 @@ impl SchedulerLoop {
 
     fn preempt(&mut self, now: u64) {
         self.preempted_ns = now;
-        if let Some(preempt) = &self.hooks.preempt {
+        let runner = self.pool.thread(self.sampler.last_runner);
+        if let (Some(preempt), Some(runner)) = (&self.hooks.preempt, runner) {
             self.pool.counters.preemptions.fetch_add(1, Relaxed);
-            preempt();
+            preempt(runner.probe.tid());
         }
     }
 
