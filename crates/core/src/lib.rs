@@ -24,10 +24,11 @@
 //!
 //! let settings = PoolSettings {
 //!     threads_min: 1, threads_max: 4,
-//!     stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true, thread_idle_ns: 10_000_000_000,
+//!     blocked_ns: 100_000, stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true,
+//!     thread_idle_ns: 10_000_000_000,
 //!     slot: 0, orphan_exit: Duration::from_secs(30),
 //! };
-//! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap())).unwrap();
+//! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
 //! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
 //! pool.register(Role::Web, Priority::Interactive, limits);
 //! let thread = pool.enter();

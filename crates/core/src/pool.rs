@@ -6,19 +6,21 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
-mod growth;
+mod activity;
+mod clock_activity;
+mod cpu_meter;
+pub mod gvl_activity;
 mod idle_timer;
-mod interval;
 pub mod policy;
 pub mod probe;
+mod quantum;
 pub mod queue;
-mod sampler;
 pub mod scheduler;
 pub mod thread;
 pub mod thread_record;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -26,8 +28,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::event_fd::EventFd;
+use crate::pool::gvl_activity::GvlCounts;
 use crate::pool::idle_timer::IdleTimer;
 use crate::pool::policy::Decision;
+use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
 use crate::pool::thread::PoolThread;
 use crate::pool::thread_record::{Running, ThreadRecord};
@@ -44,11 +48,14 @@ pub struct PoolSettings {
     pub threads_min: usize,
     /// Threads at most.
     pub threads_max: usize,
-    /// Time between two observations of the scheduler while work waits: threads whose
-    /// CPU clocks stand still that long are blocked (ns).
+    /// After this time without a pool thread that can run, another one is woken (ns).
+    #[serde(rename = "blocked_ms", deserialize_with = "millis_as_ns")]
+    pub blocked_ns: u64,
+    /// Before CRuby 3.3: time between two readings of the threads' CPU clocks while work
+    /// waits (ns).
     #[serde(rename = "stall_ms", deserialize_with = "millis_as_ns")]
     pub stall_ns: u64,
-    /// Time without a take, while work waits, after which the VM is asked to yield (ns).
+    /// The least CPU time after which running work makes place for waiting work (ns).
     #[serde(rename = "preempt_ms", deserialize_with = "millis_as_ns")]
     pub preempt_ns: u64,
     /// Whether the VM may be asked to yield.
@@ -69,6 +76,7 @@ impl PoolSettings {
         Self {
             threads_min: 1,
             threads_max,
+            blocked_ns: 100_000,
             stall_ns: 200_000,
             preempt_ns: 5_000_000,
             preempt: true,
@@ -107,6 +115,8 @@ pub(crate) struct PoolState {
     pub leaving: usize,
     pub closing: bool,
     pub wakes: u64,
+    /// CPU times of recent work.
+    pub cpu_times: CpuTimes,
 }
 
 impl PoolState {
@@ -147,7 +157,7 @@ pub struct Stats {
     pub wakes: u64,
     /// Observations of the scheduler.
     pub observations: u64,
-    /// Observations that found a stall.
+    /// Observations that found work waiting and no thread that could run.
     pub stalls: u64,
     /// Times the VM was asked to yield.
     pub preemptions: u64,
@@ -159,31 +169,38 @@ pub struct Pool {
     scoreboard: Arc<Scoreboard>,
     pub(crate) state: Mutex<PoolState>,
     pub(crate) events: SupportEvents,
-    pub(crate) event_fd: EventFd,
+    pub(crate) event_fd: Arc<EventFd>,
+    /// Who holds and wants the GVL, where CRuby reports it.
+    pub(crate) gvl: Option<Arc<GvlCounts>>,
     /// The scheduler is observing, so new work need not notify it.
     pub(crate) armed: AtomicBool,
     pub(crate) idle_timer: IdleTimer,
     pub(crate) counters: crate::pool::scheduler::SchedulerCounters,
-    after_wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Pool {
     /// A pool without threads, whose gauges are published on this scoreboard.
+    /// `gvl_events` says whether [`Pool::gvl`] is fed with CRuby's events.
     ///
     /// # Errors
     /// When the operating system gives no event descriptor.
-    pub fn new(settings: PoolSettings, scoreboard: Arc<Scoreboard>) -> std::io::Result<Arc<Self>> {
+    pub fn new(
+        settings: PoolSettings,
+        scoreboard: Arc<Scoreboard>,
+        gvl_events: bool,
+    ) -> std::io::Result<Arc<Self>> {
+        let event_fd = Arc::new(EventFd::new()?);
         let state = PoolState { width: 1, last_take_ns: clock::now_ns(), ..PoolState::default() };
         Ok(Arc::new(Self {
             settings,
             scoreboard,
             state: Mutex::new(state),
             events: SupportEvents::default(),
-            event_fd: EventFd::new()?,
+            gvl: gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone()))),
+            event_fd,
             armed: AtomicBool::new(false),
             idle_timer: IdleTimer::default(),
             counters: crate::pool::scheduler::SchedulerCounters::default(),
-            after_wake: OnceLock::new(),
         }))
     }
 
@@ -202,9 +219,9 @@ impl Pool {
         self.state.lock().queue.register(role, priority, limits);
     }
 
-    /// Sets what runs after each [`Pool::wake_thread`]; only the first call counts.
-    pub fn set_after_wake(&self, hook: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.after_wake.set(hook);
+    /// Where CRuby's GVL events are counted; `None` where it has none.
+    pub fn gvl(&self) -> Option<&Arc<GvlCounts>> {
+        self.gvl.as_ref()
     }
 
     /// Puts work into the queue. The caller calls [`Pool::wake_thread`] when it has put
@@ -226,24 +243,25 @@ impl Pool {
     /// thread wakes the next one when it has taken work and more waits.
     pub fn wake_thread(&self) {
         let mut state = self.state.lock();
-        if !state.queue.is_empty() {
-            let woken = if state.awake < state.width { state.wake_one() } else { None };
-            // A thread that is awake alone will take the work. One of several may have
-            // to wait for the GVL behind a computing thread.
-            let arm = woken.is_none() || state.awake > 1;
-            self.publish(&state);
-            drop(state);
-            if let Some(thread) = woken {
-                thread.unparker.unpark();
-            }
-            if arm {
-                self.arm();
-            }
-        } else {
-            drop(state);
+        if state.queue.is_empty() {
+            return;
         }
-        if let Some(hook) = self.after_wake.get() {
-            hook();
+        let woken = if state.awake < state.width { state.wake_one() } else { None };
+        self.publish(&state);
+        let alone = state.awake == 1;
+        drop(state);
+        if let Some(thread) = &woken {
+            thread.unparker.unpark();
+        } else if self.gvl.as_ref().is_some_and(|counts| counts.none_wants()) {
+            // All threads have been blocked for a while, and the scheduler knows nothing
+            // of the new work.
+            self.armed.store(true, Ordering::Release);
+            self.event_fd.notify();
+        }
+        // A thread that is awake alone will take the work. One of several may have to
+        // wait for the GVL behind a computing thread.
+        if woken.is_none() || !alone {
+            self.arm();
         }
     }
 
@@ -299,11 +317,6 @@ impl Pool {
         self.slot()
     }
 
-    /// The thread with this index.
-    pub(crate) fn thread(&self, index: usize) -> Option<Arc<ThreadRecord>> {
-        self.state.lock().threads.get(index).cloned().flatten()
-    }
-
     /// The work that every thread is running now.
     pub fn running(&self) -> Vec<Running> {
         let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();
@@ -326,26 +339,6 @@ impl Pool {
             observations: self.counters.observations.load(Ordering::Relaxed),
             stalls: self.counters.stalls.load(Ordering::Relaxed),
             preemptions: self.counters.preemptions.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Wakes the next thread at once because a GVL event (CRuby 3.3 and later) reported
-    /// that the last runnable one has blocked. The scheduler would notice it later.
-    pub fn blocked(&self) {
-        let mut state = self.state.lock();
-        if state.queue.is_empty() || state.waking > 0 {
-            return;
-        }
-        // When all threads are awake, the scheduler decides.
-        let may = state.awake < self.settings.threads_max;
-        let woken = if may { state.wake_one() } else { None };
-        if woken.is_some() {
-            state.width = state.width.max(state.awake);
-        }
-        drop(state);
-        match woken {
-            Some(thread) => thread.unparker.unpark(),
-            None => self.arm(),
         }
     }
 

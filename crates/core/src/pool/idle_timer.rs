@@ -78,7 +78,7 @@ mod tests {
 
     fn pool() -> Arc<Pool> {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
-        let pool = Pool::new(PoolSettings::for_tests(1), scoreboard).unwrap();
+        let pool = Pool::new(PoolSettings::for_tests(1), scoreboard, false).unwrap();
         let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
         pool.register(Role::Web, Priority::Interactive, limits);
         pool

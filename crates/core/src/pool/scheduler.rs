@@ -1,11 +1,11 @@
 //! The scheduler: one Rust thread that watches the pool from outside.
 //!
-//! It sleeps until work is queued and no thread is woken for it. Then it observes
-//! the pool every `stall_ns` (0.2 ms), less often while threads make quick progress,
-//! all threads are awake or jobs compute. After a few observations of an empty queue
-//! it sleeps again. It also preempts threads that keep the CPU, releases work that is
-//! too old, ends unneeded threads, answers the supervisor's pings and writes the
-//! reports that Ruby could not write.
+//! It sleeps until work is queued and no thread is woken for it. Then it observes the
+//! pool, as often as [`crate::pool::activity`] needs to see threads block or compute,
+//! and carries out what [`crate::pool::policy`] decides. After a few observations of an
+//! empty queue it sleeps again. It also releases work that is too old, ends unneeded
+//! threads, answers the supervisor's pings and writes the reports that Ruby could not
+//! write.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,27 +14,22 @@ use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::pool::growth::Growth;
-use crate::pool::interval::{interval_factor, INTERVAL_FACTOR_MAX};
-use crate::pool::policy::{decide, Readings, Tuning};
-use crate::pool::sampler::ThreadSampler;
-use crate::pool::thread_record::{Running, ThreadRecord};
-use crate::pool::Pool;
+use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
+use crate::pool::clock_activity::ClockActivity;
+use crate::pool::gvl_activity::GvlActivity;
+use crate::pool::policy::{decide, Decision, Facts, Rule, Tuning};
+use crate::pool::thread_record::Running;
+use crate::pool::{Pool, PoolState};
 use crate::process::channel::{ChannelMessage, SupervisorChannel};
 use crate::process::events::SupportEvent;
+use crate::work::Role;
 use crate::{clock, log};
 
 /// Observations of an empty queue before the scheduler sleeps again.
 const EMPTY_OBSERVATIONS: u32 = 4;
-/// Threads that use less than this share of one CPU together count as blocked.
-const UNUSED: f64 = 0.25;
-/// From this share of one CPU on it counts as saturated.
-const CPU_SATURATED: f64 = 0.875;
-/// Stalls are ignored while a woken thread has not taken work, for this long at most (ns).
-const ARRIVAL_NS: u64 = 1_000_000;
-/// Time without a stall after which the width is reduced (ns). A stall after a
+/// Time of calm after which the width is reduced (ns). A starved pool after a
 /// reduction doubles this time, up to the maximum, so that a steady load keeps the
-/// width it needs. A reduction that causes no stall halves it again.
+/// width it needs. A reduction that starves nobody halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
 /// Time after which Rust writes a report that the support thread has not fetched (ns).
@@ -90,66 +85,56 @@ impl Drop for Scheduler {
     }
 }
 
-/// What one observation read.
-struct Observation {
-    readings: Readings,
-    /// Threads that may be using the CPU.
-    sample: Vec<Arc<ThreadRecord>>,
-    /// Units of work taken since the last observation.
-    takes: u64,
-    /// Units of work finished since the start.
-    finished: u64,
-    /// Age in ns of the oldest waiting work.
-    oldest_ns: u64,
-    /// Time in ns since a thread was last woken.
-    since_wake_ns: u64,
-}
-
 struct SchedulerLoop {
     pool: Arc<Pool>,
     hooks: SchedulerHooks,
     stop: Arc<AtomicBool>,
-    growth: Growth,
-    interval_ns: u64,
-    observed_ns: u64,
+    activity: Box<dyn Activity>,
+    pause_ns: u64,
     taken: u64,
+    /// Units of work that had finished when the pool last starved.
+    finished: u64,
+    starved_in_row: u32,
     empty_observations: u32,
-    stalls_in_row: u32,
+    observed_ns: u64,
     calm_since_ns: u64,
     narrow_ns: u64,
-    /// The width was reduced and no stall has followed.
+    /// The width was reduced and the pool has not starved since.
     narrowed: bool,
     preempted_ns: u64,
     admitted_ns: u64,
-    /// Recent average share of one CPU in use, from 0 to 1.
-    cpu_share: f64,
+    /// When threads were last woken or requested.
+    widened_ns: u64,
     shrink_at_ns: Option<u64>,
     orphan_at_ns: Option<u64>,
-    sampler: ThreadSampler,
 }
 
 impl SchedulerLoop {
     fn new(pool: Arc<Pool>, hooks: SchedulerHooks, stop: Arc<AtomicBool>) -> Self {
         let now = clock::now_ns();
+        let activity: Box<dyn Activity> = match &pool.gvl {
+            Some(counts) => Box::new(GvlActivity::new(counts.clone(), pool.settings.blocked_ns)),
+            None => Box::new(ClockActivity::new(pool.settings.stall_ns, now)),
+        };
         Self {
-            interval_ns: pool.settings.stall_ns,
-            growth: Growth::new(now),
+            pause_ns: pool.settings.stall_ns,
+            activity,
             pool,
             hooks,
             stop,
-            observed_ns: now,
             taken: 0,
+            finished: 0,
+            starved_in_row: 0,
             empty_observations: 0,
-            stalls_in_row: 0,
+            observed_ns: now,
             calm_since_ns: now,
             narrow_ns: NARROW_NS,
             narrowed: false,
             preempted_ns: 0,
             admitted_ns: 0,
-            cpu_share: 0.0,
+            widened_ns: 0,
             shrink_at_ns: None,
             orphan_at_ns: None,
-            sampler: ThreadSampler::default(),
         }
     }
 
@@ -159,6 +144,9 @@ impl SchedulerLoop {
             let (notified, received) = self.sleep(timeout);
             if notified {
                 self.pool.event_fd.clear();
+                if self.pool.gvl.as_ref().is_some_and(|counts| counts.outsiders_want()) {
+                    self.pool.armed.store(true, Ordering::Release);
+                }
             }
             if received {
                 self.receive();
@@ -173,7 +161,7 @@ impl SchedulerLoop {
     /// Time in ns until something is due; `None` while nothing is.
     fn timeout(&self) -> Option<u64> {
         if self.pool.armed.load(Ordering::Acquire) {
-            return Some(self.interval_ns);
+            return Some(self.pause_ns);
         }
         let now = clock::now_ns();
         let unfetched = self.pool.events.next_unfetched_ns(UNFETCHED_NS);
@@ -230,153 +218,145 @@ impl SchedulerLoop {
     fn observe(&mut self) {
         let now = clock::now_ns();
         self.pool.counters.observations.fetch_add(1, Relaxed);
-        let elapsed = now.saturating_sub(self.observed_ns);
-        self.observed_ns = now;
-        let Observation { mut readings, sample, takes, finished, oldest_ns, since_wake_ns } =
-            self.read(now);
-        if readings.waiting == 0 {
-            self.observe_empty(elapsed);
-            return;
+        let elapsed_ns = now.saturating_sub(std::mem::replace(&mut self.observed_ns, now));
+        let mut expired = Vec::new();
+        let observed = {
+            let pool = self.pool.clone();
+            let mut state = pool.state.lock();
+            state.queue.expire_all(now, &mut expired);
+            self.read(&mut state, elapsed_ns, now)
+        };
+        expired.into_iter().for_each(|work| work.release());
+        let (facts, reading, takes, quantum_ns) = observed;
+        if facts.waiting == 0 {
+            self.observe_empty(&facts, elapsed_ns, now);
+        } else {
+            self.empty_observations = 0;
         }
-        self.empty_observations = 0;
-        let none_on_its_way = readings.waking == 0 || since_wake_ns >= ARRIVAL_NS;
-        // Time was lost only if some work waited during all of it.
-        let waited = oldest_ns >= elapsed;
-        let used = self.cpu_used(&sample, elapsed);
-        let lost = used < UNUSED && elapsed >= self.pool.settings.stall_ns / 2;
-        // A runnable thread has not blocked: it lost its CPU to another process.
-        let wanted = (used < if readings.interactive_waiting { UNUSED } else { CPU_SATURATED })
-            && sample.iter().any(|thread| thread.probe.is_runnable());
-        readings.stalled = lost && !wanted && none_on_its_way && waited;
-        readings.cpu_saturated =
-            !readings.interactive_waiting && self.is_cpu_saturated(used, wanted, elapsed);
-        self.note_stall(readings.stalled, now);
-        readings.stalls_in_row = self.stalls_in_row;
-        readings.same_runner_ns = now.saturating_sub(self.sampler.runner_since_ns);
-        readings.calm_ns = now.saturating_sub(self.calm_since_ns);
-        let max = self.pool.settings.threads_max;
-        readings.max = self.growth.limit(now, finished, readings.awake, readings.stalled, max);
-        let tuning =
-            Tuning { preempt_ns: self.pool.settings.preempt_ns, narrow_ns: self.narrow_ns };
-        let decision = decide(&readings, &tuning);
-        if decision.narrowed {
-            self.calm_since_ns = now;
-            if std::mem::replace(&mut self.narrowed, true) {
-                self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
-            }
-        }
-        if decision.admit_one && !readings.interactive_waiting {
-            // The width stays for a while: the work that waits next may be quick.
-            (self.admitted_ns, self.calm_since_ns) = (now, now);
-        }
+        let tuning = Tuning {
+            blocked_ns: self.pool.settings.blocked_ns,
+            quantum_ns,
+            narrow_ns: self.narrow_ns,
+        };
+        let decision = decide(&facts, &tuning);
+        self.note(decision.rule, &facts, now);
         self.pool.slot().hogged.store(u32::from(decision.preempt), Relaxed);
-        if decision.width != readings.width || decision.wake + decision.spawn > 0 {
+        if decision.width != facts.width || decision.wake + decision.spawn > 0 {
             self.pool.apply(&decision);
+            self.widened_ns = now;
         }
         if decision.preempt {
-            self.preempt(now);
+            self.preempt(&reading, now);
         }
-        self.slow_down(interval_factor(
-            &readings,
-            takes,
-            self.pool.settings.stall_ns,
-            tuning.preempt_ns,
-        ));
+        let facts = after(&facts, &decision);
+        let due_ns = if decision.preempt { quantum_ns } else { quantum_ns - facts.turn_ns };
+        self.pause_ns = self.activity.pause_ns(&facts, decision.rule, takes, due_ns);
     }
 
-    /// Reads the pool under one lock and picks the threads to examine.
-    fn read(&mut self, now: u64) -> Observation {
-        let mut expired = Vec::new();
-        let mut state = self.pool.state.lock();
-        state.queue.expire_all(now, &mut expired);
-        self.pool.publish(&state);
+    /// Reads the pool under its lock: the facts, who runs, the units of work taken since
+    /// the last observation, and the quantum of the running work.
+    fn read(
+        &mut self,
+        state: &mut PoolState,
+        elapsed_ns: u64,
+        now: u64,
+    ) -> (Facts, Reading, u64, u64) {
+        self.pool.publish(state);
         let oldest_ns = state.queue.oldest_age_ns(now);
         self.pool.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
-        let takes = state.taken - self.taken;
-        self.taken = state.taken;
-        let readings = Readings {
+        let takes = state.taken - std::mem::replace(&mut self.taken, state.taken);
+        if state.finished != self.finished {
+            self.starved_in_row = 0;
+        }
+        let mut facts = Facts {
             waiting: state.queue.len(),
             interactive_waiting: state.queue.interactive_len() > 0,
-            since_admit_ns: now.saturating_sub(self.admitted_ns),
+            starved_in_row: self.starved_in_row + 1,
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
+            since_admit_ns: now.saturating_sub(self.admitted_ns),
+            calm_ns: now.saturating_sub(self.calm_since_ns),
             awake: state.awake,
             waking: state.waking,
             idle: state.idle.len(),
             spawning: state.spawning,
             width: state.width,
-            ..Readings::default()
+            max: self.pool.settings.threads_max,
+            ..Facts::default()
         };
-        let sample =
-            if readings.waiting > 0 { self.sampler.pick(&state.threads) } else { Vec::new() };
-        let finished = state.finished;
-        let since_wake_ns = now.saturating_sub(state.last_wake_ns);
-        drop(state);
-        expired.into_iter().for_each(|work| work.release());
-        Observation { readings, sample, takes, finished, oldest_ns, since_wake_ns }
-    }
-
-    /// The share of one CPU that the sampled threads used since the last observation.
-    fn cpu_used(&mut self, sample: &[Arc<ThreadRecord>], elapsed_ns: u64) -> f64 {
-        let mut used = 0;
-        let (mut most, mut runner) = (0, self.sampler.last_runner);
-        for thread in sample {
-            let cpu = thread.cpu_since_last_read_ns().min(elapsed_ns);
-            used += cpu;
-            if cpu > most {
-                (most, runner) = (cpu, thread.index);
-            }
+        let reading = self.activity.read(&state.threads, &facts, now);
+        let woken_ns = state.last_wake_ns.max(self.widened_ns);
+        let on_its_way =
+            state.waking + state.spawning > 0 && now.saturating_sub(woken_ns) < ARRIVAL_NS;
+        // Time was lost only if some work waited during all of it.
+        if !on_its_way && oldest_ns >= reading.blocked_ns.min(elapsed_ns) {
+            facts.blocked_ns = reading.blocked_ns;
         }
-        self.sampler.note(runner, most, used, self.observed_ns);
-        used as f64 / elapsed_ns.max(1) as f64
+        facts.outsider_waiting = reading.outsider_waiting;
+        let quantum_ns = self.quantum_ns(state, &reading, facts.interactive_waiting);
+        if let Some((runner, since_ns)) = reading.runner.as_ref().filter(|(r, _)| r.has_work()) {
+            let since_ns = (*since_ns).max(runner.work_since_ns.load(Relaxed));
+            facts.turn_ns = now.saturating_sub(since_ns.max(self.preempted_ns)).min(quantum_ns);
+        }
+        facts.one_is_quick = self.activity.one_is_quick(&state.threads, &facts, quantum_ns, now);
+        (facts, reading, takes, quantum_ns)
     }
 
-    /// Whether the CPU was used, or `wanted`, nearly all the time, averaged over
-    /// about `preempt_ns`.
-    fn is_cpu_saturated(&mut self, used: f64, wanted: bool, elapsed_ns: u64) -> bool {
-        let share = if wanted || used >= CPU_SATURATED { 1.0 } else { used };
-        let weight = elapsed_ns as f64 / self.pool.settings.preempt_ns as f64;
-        self.cpu_share += (share - self.cpu_share) * weight.min(1.0);
-        self.cpu_share >= CPU_SATURATED
-    }
-
-    fn note_stall(&mut self, stalled: bool, now: u64) {
-        if stalled {
-            self.stalls_in_row += 1;
-            self.calm_since_ns = now;
-            if std::mem::take(&mut self.narrowed) {
-                self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
-            }
-            self.pool.counters.stalls.fetch_add(1, Relaxed);
+    /// The quantum of the running work; that of requests if it is shorter and one waits.
+    fn quantum_ns(&self, state: &PoolState, reading: &Reading, interactive: bool) -> u64 {
+        let least_ns = self.pool.settings.preempt_ns;
+        let running = reading.runner.as_ref().and_then(|(runner, _)| runner.role());
+        let of = |role| state.cpu_times.quantum_ns(role, least_ns);
+        let own_ns = running.map_or(least_ns, of);
+        if interactive {
+            own_ns.min(of(Role::Web))
         } else {
-            self.stalls_in_row = 0;
+            own_ns
         }
     }
 
-    fn preempt(&mut self, now: u64) {
+    /// Keeps what the next decision compares with.
+    fn note(&mut self, rule: Rule, facts: &Facts, now: u64) {
+        match rule {
+            Rule::None | Rule::Hogged => return,
+            Rule::Starved => {
+                self.pool.counters.stalls.fetch_add(1, Relaxed);
+                (self.starved_in_row, self.finished) = (facts.starved_in_row, self.finished_now());
+                if std::mem::take(&mut self.narrowed) {
+                    self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
+                }
+            }
+            Rule::Admitted => self.admitted_ns = now,
+            Rule::Calm => {
+                if std::mem::replace(&mut self.narrowed, true) {
+                    self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
+                }
+            }
+        }
+        self.calm_since_ns = now;
+    }
+
+    fn finished_now(&self) -> u64 {
+        self.pool.state.lock().finished
+    }
+
+    fn preempt(&mut self, reading: &Reading, now: u64) {
         self.preempted_ns = now;
-        let runner = self.pool.thread(self.sampler.last_runner);
-        if let (Some(preempt), Some(runner)) = (&self.hooks.preempt, runner) {
+        if let Some(preempt) = &self.hooks.preempt {
             self.pool.counters.preemptions.fetch_add(1, Relaxed);
-            preempt(runner.probe.tid());
+            // 0 when a thread outside the pool has the GVL.
+            preempt(reading.runner.as_ref().map_or(0, |(runner, _)| runner.probe.tid()));
         }
     }
 
-    fn slow_down(&mut self, factor_max: u64) {
-        self.interval_ns = (self.interval_ns * 2).min(self.pool.settings.stall_ns * factor_max);
-    }
-
-    fn observe_empty(&mut self, elapsed_ns: u64) {
-        self.stalls_in_row = 0;
-        // Time with nothing to do does not count as time without a stall.
-        self.calm_since_ns += elapsed_ns.min(clock::now_ns() - self.calm_since_ns);
+    fn observe_empty(&mut self, facts: &Facts, elapsed_ns: u64, now: u64) {
+        self.starved_in_row = 0;
+        // Time with nothing to do does not count as calm.
+        self.calm_since_ns += elapsed_ns.min(now.saturating_sub(self.calm_since_ns));
         self.empty_observations += 1;
-        self.slow_down(INTERVAL_FACTOR_MAX);
-        if self.empty_observations < EMPTY_OBSERVATIONS {
+        if self.empty_observations < EMPTY_OBSERVATIONS || facts.outsider_waiting {
             return;
         }
         self.empty_observations = 0;
-        self.interval_ns = self.pool.settings.stall_ns;
-        self.pool.slot().hogged.store(0, Relaxed);
         self.pool.armed.store(false, Ordering::Release);
         // Work queued before the store did not notify the scheduler.
         if !self.pool.state.lock().queue.is_empty() {
@@ -428,5 +408,15 @@ impl SchedulerLoop {
             };
             log::warn(&line);
         }
+    }
+}
+
+/// The facts after a decision was carried out.
+fn after(facts: &Facts, decision: &Decision) -> Facts {
+    Facts {
+        waking: facts.waking + decision.wake,
+        awake: facts.awake + decision.wake,
+        spawning: facts.spawning + decision.spawn,
+        ..*facts
     }
 }

@@ -1,19 +1,23 @@
 //! A Ruby thread's handle of the pool: takes work and waits for it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crossbeam_utils::sync::{Parker, Unparker};
 
 use crate::clock;
+use crate::pool::cpu_meter::CpuMeter;
 use crate::pool::thread_record::ThreadRecord;
 use crate::pool::{Pool, PoolState};
 use crate::work::Work;
 
 /// A thread that takes work without a pause yields the GVL after this long (ns) to
-/// threads that wait for the GVL in the middle of their work.
+/// threads that wait for it.
 const SLICE_NS: u64 = 2_000_000;
+/// Without GVL events nobody knows which threads wait: a thread that has computed for
+/// this long (ns) yields to threads outside the pool.
+const LONG_SLICE_NS: u64 = 20_000_000;
 /// A thread that did not use the CPU for this much of its time slice (ns) has blocked
 /// in it. Other threads have run meanwhile, so it need not yield.
 const BLOCKED_NS: u64 = 500_000;
@@ -32,8 +36,7 @@ pub enum Take {
     Work(Arc<dyn Work>),
     /// Nothing to do: call [`PoolThread::wait`] without the GVL, then take again.
     Wait,
-    /// Other threads are in the middle of their work and have waited for the GVL for a
-    /// while: let the VM switch threads, then take again.
+    /// Other threads have waited for the GVL for a while: let them run, then take again.
     Yield,
     /// The thread is no longer needed and ends.
     Leave,
@@ -50,6 +53,7 @@ pub struct PoolThread {
     /// Begins at the first take with the GVL after a wait or a yield, so that
     /// the time spent waiting for the GVL does not count.
     slice: Cell<Option<TimeSlice>>,
+    meter: RefCell<CpuMeter>,
     left: Cell<bool>,
 }
 
@@ -74,6 +78,7 @@ impl PoolThread {
             parker,
             waking: Cell::new(true),
             slice: Cell::new(None),
+            meter: RefCell::default(),
             left: Cell::new(false),
         }
     }
@@ -96,14 +101,17 @@ impl PoolThread {
     /// Counts the work taken before, if any, as finished and takes the next.
     /// Never blocks.
     pub fn take(&self) -> Take {
-        let finished = self.thread.current.lock().take();
+        let finished = self.thread.run(None);
         let now = clock::now_ns();
         let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
-        if finished.is_some() {
+        if let Some((work, since_ns)) = &finished {
             state.finished += 1;
             state.running -= 1;
             state.last_finish_ns = now;
+            let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
+            let times = &mut state.cpu_times;
+            self.meter.borrow_mut().ended(times, work.role(), *since_ns, now, cpu_ns);
         }
         self.arrive(&mut state);
         let taken = self.next(&mut state, now, &mut expired);
@@ -121,7 +129,7 @@ impl PoolThread {
             self.pool.arm();
         }
         if let Take::Work(work) = &taken {
-            *self.thread.current.lock() = Some((work.clone(), now));
+            self.thread.run(Some((work.clone(), now)));
         }
         if let Some(thread) = woken {
             thread.unparker.unpark();
@@ -154,8 +162,7 @@ impl PoolThread {
     }
 
     fn next(&self, state: &mut PoolState, now: u64, expired: &mut Vec<Arc<dyn Work>>) -> Take {
-        let others_at_work = state.running > 0 && !state.queue.is_empty();
-        if self.slice_is_over(now) && others_at_work {
+        if self.must_yield(state, now) {
             self.slice.set(None);
             return Take::Yield;
         }
@@ -181,12 +188,21 @@ impl PoolThread {
         Take::Wait
     }
 
+    fn must_yield(&self, state: &PoolState, now: u64) -> bool {
+        if let Some(counts) = &self.pool.gvl {
+            let held_ns = now.saturating_sub(self.thread.held_since_ns.load(Relaxed));
+            return held_ns >= SLICE_NS && counts.others_want();
+        }
+        let others_at_work = state.running > 0 && !state.queue.is_empty();
+        self.slice_is_over(now, if others_at_work { SLICE_NS } else { LONG_SLICE_NS })
+    }
+
     /// Whether this thread has used the CPU for a whole time slice without blocking.
-    fn slice_is_over(&self, now: u64) -> bool {
+    fn slice_is_over(&self, now: u64, slice_ns: u64) -> bool {
         let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
         self.slice.set(Some(slice));
         let wall_ns = now.saturating_sub(slice.wall_ns);
-        if wall_ns < SLICE_NS {
+        if wall_ns < slice_ns {
             return false;
         }
         let cpu = self.thread.probe.cpu_ns().unwrap_or(0);
@@ -216,7 +232,7 @@ impl PoolThread {
 
 impl Drop for PoolThread {
     fn drop(&mut self) {
-        let unfinished = self.thread.current.lock().take();
+        let unfinished = self.thread.run(None);
         if self.left.get() {
             return;
         }
@@ -255,7 +271,7 @@ mod tests {
 
     fn pool(threads_max: usize) -> Arc<Pool> {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
-        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard).unwrap();
+        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard, false).unwrap();
         let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
         pool.register(Role::Web, Priority::Interactive, limits);
         pool

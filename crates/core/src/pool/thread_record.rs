@@ -1,6 +1,6 @@
 //! One Ruby thread of the pool, as Rust sees it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
 use crossbeam_utils::sync::Unparker;
@@ -8,7 +8,50 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::pool::probe::ThreadProbe;
-use crate::work::Work;
+use crate::work::{Role, Work};
+
+/// Whether a thread can run, as CRuby's GVL events say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GvlState {
+    /// It waits for something else: for work, IO, a lock.
+    Blocked,
+    /// It waits for the GVL.
+    Wants,
+    /// It has the GVL.
+    Holds,
+}
+
+impl GvlState {
+    /// Whether the thread holds or wants the GVL.
+    pub fn can_run(self) -> bool {
+        self != Self::Blocked
+    }
+
+    fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Blocked,
+            1 => Self::Wants,
+            _ => Self::Holds,
+        }
+    }
+}
+
+/// A [`GvlState`] that any thread may change.
+#[derive(Default)]
+pub struct AtomicGvlState(AtomicU8);
+
+impl AtomicGvlState {
+    /// The state now.
+    pub fn get(&self) -> GvlState {
+        GvlState::of(self.0.load(SeqCst))
+    }
+
+    /// Sets it; returns the one before.
+    pub fn swap(&self, state: GvlState) -> GvlState {
+        GvlState::of(self.0.swap(state as u8, SeqCst))
+    }
+}
 
 /// One thread. Shared by the thread itself, the pool and the scheduler.
 pub struct ThreadRecord {
@@ -20,10 +63,19 @@ pub struct ThreadRecord {
     pub unparker: Unparker,
     /// The work it runs now, and since when (ns of the clock).
     pub current: Mutex<Option<(Arc<dyn Work>, u64)>>,
+    /// Since when it runs its work (ns of the clock); 0 while it runs none.
+    pub work_since_ns: AtomicU64,
+    /// CRuby 3.3 and later: how long it held the GVL for its work, until it last gave it
+    /// up (ns).
+    pub used_ns: AtomicU64,
     /// Whether it waits for work.
     pub parked: AtomicBool,
-    /// CPU clock in ns when the scheduler last read it.
-    pub cpu_read_ns: AtomicU64,
+    /// CRuby 3.3 and later: whether it can run, and since when it holds the GVL.
+    pub gvl: AtomicGvlState,
+    /// When it last got the GVL (ns of the clock).
+    pub held_since_ns: AtomicU64,
+    /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
+    cpu_read_ns: AtomicU64,
 }
 
 impl ThreadRecord {
@@ -34,15 +86,50 @@ impl ThreadRecord {
             probe: ThreadProbe::current(),
             unparker,
             current: Mutex::new(None),
+            work_since_ns: AtomicU64::new(0),
+            used_ns: AtomicU64::new(0),
             parked: AtomicBool::new(false),
+            gvl: AtomicGvlState::default(),
+            held_since_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
+    }
+
+    /// Sets the work that the thread runs now, if any.
+    pub fn run(&self, work: Option<(Arc<dyn Work>, u64)>) -> Option<(Arc<dyn Work>, u64)> {
+        self.work_since_ns.store(work.as_ref().map_or(0, |(_, since)| *since), Relaxed);
+        self.used_ns.store(0, Relaxed);
+        std::mem::replace(&mut *self.current.lock(), work)
+    }
+
+    /// How long it has held the GVL for its work (ns); 0 while it does not.
+    pub fn held_ns(&self, now_ns: u64) -> u64 {
+        if self.gvl.get() != GvlState::Holds {
+            return 0;
+        }
+        let since = self.held_since_ns.load(Relaxed).max(self.work_since_ns.load(Relaxed));
+        now_ns.saturating_sub(since)
+    }
+
+    /// How long it has held the GVL for its work so far (ns).
+    pub fn used_ns(&self, now_ns: u64) -> u64 {
+        self.used_ns.load(Relaxed) + self.held_ns(now_ns)
     }
 
     /// CPU time in ns used since the last call.
     pub fn cpu_since_last_read_ns(&self) -> u64 {
         let Some(now) = self.probe.cpu_ns() else { return 0 };
         now.saturating_sub(self.cpu_read_ns.swap(now, Relaxed))
+    }
+
+    /// Whether it runs work.
+    pub fn has_work(&self) -> bool {
+        self.work_since_ns.load(Relaxed) != 0
+    }
+
+    /// The engine of the work that it runs.
+    pub fn role(&self) -> Option<Role> {
+        self.current.lock().as_ref().map(|(work, _)| work.role())
     }
 
     /// The work that the thread runs; `None` while it runs nothing.

@@ -1,0 +1,52 @@
+//! What the scheduler can see of the pool threads.
+//!
+//! CRuby 3.3 and later report which thread holds the GVL and which ones want it
+//! ([`crate::pool::gvl_activity`]). On older ones the threads' CPU clocks are read from
+//! outside ([`crate::pool::clock_activity`]).
+
+use std::sync::Arc;
+
+use crate::pool::policy::{Facts, Rule};
+use crate::pool::thread_record::ThreadRecord;
+
+/// A woken or requested thread is expected to take work within this time (ns). Until
+/// then the pool does not count as starved.
+pub const ARRIVAL_NS: u64 = 1_000_000;
+
+/// What the threads do at one moment.
+#[derive(Clone, Default)]
+pub struct Reading {
+    /// Time in ns for which no pool thread has held or wanted the GVL; 0 while one does.
+    pub blocked_ns: u64,
+    /// The thread that runs, and since when (ns of the clock) it has run without a
+    /// break.
+    pub runner: Option<(Arc<ThreadRecord>, u64)>,
+    /// Whether a thread outside the pool wants the GVL.
+    pub outsider_waiting: bool,
+}
+
+/// Reads the threads. It also keeps [`ThreadRecord::used_ns`] of the threads that hold
+/// work up to date.
+pub trait Activity: Send {
+    /// Reads them now.
+    fn read(
+        &mut self,
+        threads: &[Option<Arc<ThreadRecord>>],
+        facts: &Facts,
+        now_ns: u64,
+    ) -> Reading;
+
+    /// Whether an awake thread will end its work soon, because that has used less than
+    /// the quantum so far.
+    fn one_is_quick(
+        &self,
+        threads: &[Option<Arc<ThreadRecord>>],
+        facts: &Facts,
+        quantum_ns: u64,
+        now_ns: u64,
+    ) -> bool;
+
+    /// Time in ns until the next reading, when nothing notifies the scheduler sooner.
+    /// `due_ns` is the time until the quantum of the running work is used up.
+    fn pause_ns(&mut self, facts: &Facts, rule: Rule, takes: u64, due_ns: u64) -> u64;
+}

@@ -1,0 +1,214 @@
+//! What the threads do, by their CPU clocks (before CRuby 3.3).
+//!
+//! While work waits, the clocks are read every `stall_ms`, less often while that could
+//! not help. Threads that used less than a quarter of one CPU together have blocked,
+//! unless one of them is runnable: it lost its CPU to another process.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+use crate::pool::activity::{Activity, Reading};
+use crate::pool::policy::{Facts, Rule};
+use crate::pool::thread_record::ThreadRecord;
+
+/// Threads read at once: few enough to be cheap, always with the one that ran last.
+const SAMPLE_MAX: usize = 24;
+/// Threads that use less than this share of one CPU together count as blocked.
+const UNUSED: f64 = 0.25;
+/// The time between two readings grows up to this many times `stall_ms`.
+const PAUSE_FACTOR_MAX: u64 = 8;
+/// The same bound while work takes longer but nothing blocks: a block is then seen
+/// within twice `stall_ms`, at half the cost.
+const CALM_FACTOR_MAX: u64 = 2;
+/// Units of work taken between two readings that count as quick progress.
+const QUICK_TAKES: u64 = 8;
+/// Readings within one quantum while only background work waits.
+const READINGS_PER_QUANTUM: u64 = 5;
+
+/// Reads the clocks.
+pub struct ClockActivity {
+    stall_ns: u64,
+    pause_ns: u64,
+    read_at_ns: u64,
+    /// The thread that used the CPU most at the last reading, and since when it alone
+    /// has.
+    last_runner: usize,
+    runner_since_ns: u64,
+    next: usize,
+}
+
+impl ClockActivity {
+    /// Reads every `stall_ns` at most.
+    pub fn new(stall_ns: u64, now_ns: u64) -> Self {
+        Self {
+            stall_ns,
+            pause_ns: stall_ns,
+            read_at_ns: now_ns,
+            last_runner: usize::MAX,
+            runner_since_ns: 0,
+            next: 0,
+        }
+    }
+
+    /// The thread that ran last, and others that are not parked. When there are too
+    /// many for one reading, the next one continues with the rest.
+    fn pick<'a>(&mut self, threads: &'a [Option<Arc<ThreadRecord>>]) -> Vec<&'a Arc<ThreadRecord>> {
+        let last = threads.get(self.last_runner).into_iter().flatten();
+        let (front, back) = threads.split_at(self.next.min(threads.len()));
+        let others = back.iter().chain(front).flatten();
+        let others = others.filter(|e| !e.parked.load(Relaxed) && e.index != self.last_runner);
+        let sample: Vec<_> = last.chain(others).take(SAMPLE_MAX).collect();
+        self.next = sample.last().map_or(0, |thread| thread.index + 1);
+        sample
+    }
+
+    /// Notes which thread used the CPU most: `most` of the `used` ns of all. When
+    /// nothing was used (the kernel ran other processes), the last one is still the
+    /// runner.
+    fn note_runner(&mut self, runner: usize, most: u64, used: u64, now_ns: u64) {
+        if runner != self.last_runner || most * 4 < used * 3 {
+            self.runner_since_ns = now_ns;
+        }
+        self.last_runner = runner;
+    }
+}
+
+impl Activity for ClockActivity {
+    fn read(
+        &mut self,
+        threads: &[Option<Arc<ThreadRecord>>],
+        facts: &Facts,
+        now_ns: u64,
+    ) -> Reading {
+        let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.read_at_ns, now_ns));
+        if facts.waiting == 0 {
+            return Reading::default();
+        }
+        let sample = self.pick(threads);
+        let (mut used, mut most, mut runner) = (0, 0, self.last_runner);
+        for thread in &sample {
+            let cpu_ns = thread.cpu_since_last_read_ns().min(elapsed_ns);
+            used += cpu_ns;
+            if cpu_ns > most {
+                (most, runner) = (cpu_ns, thread.index);
+            }
+        }
+        self.note_runner(runner, most, used, now_ns);
+        let unused = (used as f64) < UNUSED * elapsed_ns as f64;
+        let blocked = unused
+            && elapsed_ns >= self.stall_ns / 2
+            && !sample.iter().any(|thread| thread.probe.is_runnable());
+        let runner = threads.get(self.last_runner).cloned().flatten();
+        Reading {
+            blocked_ns: if blocked { elapsed_ns } else { 0 },
+            runner: runner.map(|thread| (thread, self.runner_since_ns)),
+            outsider_waiting: false,
+        }
+    }
+
+    /// The clocks do not tell a thread that waits for the GVL from one that waits for
+    /// IO. So work counts as quick while it was taken within the quantum.
+    fn one_is_quick(
+        &self,
+        _: &[Option<Arc<ThreadRecord>>],
+        facts: &Facts,
+        quantum_ns: u64,
+        _: u64,
+    ) -> bool {
+        facts.since_take_ns < quantum_ns
+    }
+
+    fn pause_ns(&mut self, facts: &Facts, rule: Rule, takes: u64, due_ns: u64) -> u64 {
+        let full = facts.waking == 0 && facts.awake + facts.spawning >= facts.max;
+        let factor_max = match rule {
+            // All threads are awake: there is nothing to decide until one finishes.
+            Rule::Starved if full => PAUSE_FACTOR_MAX,
+            Rule::Starved => 1,
+            _ if facts.waiting == 0 || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
+            _ if facts.interactive_waiting => CALM_FACTOR_MAX,
+            _ => (due_ns / READINGS_PER_QUANTUM / self.stall_ns.max(1))
+                .clamp(CALM_FACTOR_MAX, PAUSE_FACTOR_MAX),
+        };
+        self.pause_ns = (self.pause_ns * 2).min(self.stall_ns * factor_max);
+        self.pause_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_utils::sync::Parker;
+
+    fn threads(parked: &[bool]) -> Vec<Option<Arc<ThreadRecord>>> {
+        let thread = |(index, parked): (usize, &bool)| {
+            let record = ThreadRecord::current(index, Parker::new().unparker().clone());
+            record.parked.store(*parked, Relaxed);
+            Some(Arc::new(record))
+        };
+        parked.iter().enumerate().map(thread).collect()
+    }
+
+    fn activity() -> ClockActivity {
+        ClockActivity::new(200_000, 0)
+    }
+
+    #[test]
+    fn picks_the_last_runner_first_and_no_parked_threads() {
+        let all = threads(&[false, true, false, false]);
+        let mut activity = ClockActivity { last_runner: 3, ..activity() };
+        let seen: Vec<usize> = activity.pick(&all).iter().map(|e| e.index).collect();
+        assert_eq!(seen, [3, 0, 2]);
+    }
+
+    #[test]
+    fn picks_every_thread_in_turn() {
+        let all = threads(&[false; 100]);
+        let mut activity = activity();
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100_usize.div_ceil(SAMPLE_MAX - 1) {
+            seen.extend(activity.pick(&all).iter().map(|e| e.index));
+        }
+        assert_eq!(seen.len(), 100);
+    }
+
+    #[test]
+    fn a_runner_counts_from_when_it_alone_used_the_cpu() {
+        let mut activity = activity();
+        for (runner, most, used, now, since) in [
+            (1, 9, 9, 10, 10),
+            (1, 8, 9, 20, 10),
+            (1, 0, 0, 25, 10),
+            (1, 5, 9, 30, 30),
+            (2, 9, 9, 40, 40),
+        ] {
+            activity.note_runner(runner, most, used, now);
+            assert_eq!(activity.runner_since_ns, since);
+        }
+    }
+
+    #[test]
+    fn reads_often_only_when_that_could_help() {
+        let waiting =
+            Facts { waiting: 3, interactive_waiting: true, awake: 4, max: 8, ..Facts::default() };
+        let jobs = Facts { interactive_waiting: false, ..waiting };
+        for (name, facts, rule, takes, factor) in [
+            ("a block while threads can be woken", waiting, Rule::Starved, 99, 1),
+            ("all threads are awake", Facts { awake: 8, ..waiting }, Rule::Starved, 0, 8),
+            (
+                "one of them waits for the GVL",
+                Facts { awake: 8, waking: 1, ..waiting },
+                Rule::Starved,
+                0,
+                1,
+            ),
+            ("quick work", waiting, Rule::None, 8, 8),
+            ("slow work", waiting, Rule::None, 7, 2),
+            ("nobody waits for the work", jobs, Rule::None, 7, 4),
+        ] {
+            let mut activity = activity();
+            let pauses: Vec<_> =
+                (0..5).map(|_| activity.pause_ns(&facts, rule, takes, 4_000_000)).collect();
+            assert_eq!(pauses[4], factor * 200_000, "{name}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Who holds and who wants the GVL, by CRuby's GVL events (3.3 and later).
+//!
+//! An event may arrive on a thread other than the one it is about, and without the GVL.
+//! So all of this is atomic, takes no lock and does not call Ruby.
+
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::Arc;
+
+use crate::clock;
+use crate::event_fd::EventFd;
+use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
+use crate::pool::policy::{Facts, Rule};
+use crate::pool::thread_record::{GvlState, ThreadRecord};
+
+/// The longest time between two readings while work waits (ns).
+const PAUSE_NS_MAX: u64 = 10_000_000;
+/// The same while no work waits, until the scheduler sleeps.
+const EMPTY_PAUSE_NS: u64 = 1_600_000;
+
+/// Counts the threads that hold or want the GVL.
+pub struct GvlCounts {
+    /// Pool threads that hold or want it.
+    wanting: AtomicUsize,
+    /// Other threads that want it.
+    outsiders: AtomicUsize,
+    /// When a pool thread last gave it up (ns of the clock).
+    released_ns: AtomicU64,
+    /// The scheduler asks to be notified when no pool thread is left that can run.
+    watches_blocks: AtomicBool,
+    /// It asks to be notified when a thread outside the pool wants the GVL while a pool
+    /// thread may have it.
+    watches_outsiders: AtomicBool,
+    event_fd: Arc<EventFd>,
+}
+
+impl GvlCounts {
+    /// `event_fd` wakes the scheduler.
+    pub fn new(event_fd: Arc<EventFd>) -> Self {
+        Self {
+            wanting: AtomicUsize::new(0),
+            outsiders: AtomicUsize::new(0),
+            released_ns: AtomicU64::new(clock::now_ns()),
+            watches_blocks: AtomicBool::new(false),
+            watches_outsiders: AtomicBool::new(true),
+            event_fd,
+        }
+    }
+
+    /// Whether more threads than the calling one, which holds the GVL, want it.
+    pub fn others_want(&self) -> bool {
+        self.wanting.load(Relaxed) > 1 || self.outsiders.load(Relaxed) > 0
+    }
+
+    /// Whether no pool thread holds or wants it.
+    pub fn none_wants(&self) -> bool {
+        self.wanting.load(SeqCst) == 0
+    }
+
+    /// The thread wants the GVL.
+    pub fn ready(&self, thread: &ThreadRecord) {
+        if !thread.gvl.swap(GvlState::Wants).can_run() {
+            self.wanting.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// The thread has got the GVL.
+    pub fn resumed(&self, thread: &ThreadRecord) {
+        thread.held_since_ns.store(clock::now_ns(), Relaxed);
+        if !thread.gvl.swap(GvlState::Holds).can_run() {
+            self.wanting.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// The thread has given up the GVL, and waits for something or ends.
+    pub fn suspended(&self, thread: &ThreadRecord) {
+        let now = clock::now_ns();
+        thread.used_ns.fetch_add(thread.held_ns(now), Relaxed);
+        // Stored before the count falls: who sees no thread sees since when.
+        self.released_ns.store(now, SeqCst);
+        if thread.gvl.swap(GvlState::Blocked).can_run() && self.wanting.fetch_sub(1, SeqCst) == 1 {
+            self.notify(&self.watches_blocks);
+        }
+    }
+
+    /// A thread outside the pool wants the GVL.
+    pub fn outsider_ready(&self) {
+        self.outsiders.fetch_add(1, SeqCst);
+        if self.wanting.load(SeqCst) > 0 {
+            self.notify(&self.watches_outsiders);
+        }
+    }
+
+    /// A thread outside the pool has got the GVL.
+    pub fn outsider_resumed(&self) {
+        // A thread may have wanted it since before the events were counted.
+        let fewer = |count: usize| count.checked_sub(1);
+        let _ = self.outsiders.fetch_update(SeqCst, SeqCst, fewer);
+    }
+
+    /// Whether a thread outside the pool wants it.
+    pub fn outsiders_want(&self) -> bool {
+        self.outsiders.load(SeqCst) > 0
+    }
+
+    fn notify(&self, asked: &AtomicBool) {
+        if asked.load(SeqCst) && asked.swap(false, SeqCst) {
+            self.event_fd.notify();
+        }
+    }
+}
+
+/// Reads the counts for the scheduler.
+pub struct GvlActivity {
+    counts: Arc<GvlCounts>,
+    /// After this time without a thread that can run, the pool is starved (ns).
+    blocked_ns: u64,
+}
+
+impl GvlActivity {
+    /// `blocked_ns` is the time after which a pool is starved.
+    pub fn new(counts: Arc<GvlCounts>, blocked_ns: u64) -> Self {
+        Self { counts, blocked_ns }
+    }
+
+    fn none_since_ns(&self) -> Option<u64> {
+        let none = self.counts.none_wants();
+        none.then(|| self.counts.released_ns.load(SeqCst))
+    }
+}
+
+impl Activity for GvlActivity {
+    fn read(&mut self, threads: &[Option<Arc<ThreadRecord>>], _: &Facts, now: u64) -> Reading {
+        let runner = threads.iter().flatten().find(|thread| thread.gvl.get() == GvlState::Holds);
+        Reading {
+            blocked_ns: self.none_since_ns().map_or(0, |since| now.saturating_sub(since)),
+            runner: runner.map(|thread| (thread.clone(), thread.held_since_ns.load(Relaxed))),
+            outsider_waiting: self.counts.outsiders_want(),
+        }
+    }
+
+    fn one_is_quick(
+        &self,
+        threads: &[Option<Arc<ThreadRecord>>],
+        _: &Facts,
+        quantum_ns: u64,
+        now: u64,
+    ) -> bool {
+        let can_run = threads.iter().flatten().filter(|thread| thread.gvl.get().can_run());
+        can_run.filter(|thread| thread.has_work()).any(|thread| thread.used_ns(now) < quantum_ns)
+    }
+
+    fn pause_ns(&mut self, facts: &Facts, _: Rule, _: u64, due_ns: u64) -> u64 {
+        self.counts.watches_outsiders.store(true, SeqCst);
+        self.counts.watches_blocks.store(facts.waiting > 0, SeqCst);
+        if facts.waiting == 0 {
+            return if facts.outsider_waiting { due_ns } else { EMPTY_PAUSE_NS };
+        }
+        // The last thread may have blocked before the flag was set.
+        let starves_ns = match self.none_since_ns() {
+            _ if facts.awake + facts.spawning >= facts.max => PAUSE_NS_MAX,
+            _ if facts.waking + facts.spawning > 0 => ARRIVAL_NS,
+            Some(since) => (since + self.blocked_ns).saturating_sub(clock::now_ns()),
+            None => PAUSE_NS_MAX,
+        };
+        due_ns.min(starves_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossbeam_utils::sync::Parker;
+
+    fn thread(index: usize) -> ThreadRecord {
+        ThreadRecord::current(index, Parker::new().unparker().clone())
+    }
+
+    fn counts() -> GvlCounts {
+        GvlCounts::new(Arc::new(EventFd::new().unwrap()))
+    }
+
+    #[test]
+    fn counts_threads_once_whatever_the_order_of_events() {
+        let (counts, a, b) = (counts(), thread(0), thread(1));
+        counts.ready(&a);
+        counts.resumed(&a);
+        counts.resumed(&b);
+        assert!(counts.others_want());
+        counts.suspended(&a);
+        counts.suspended(&a);
+        assert!(!counts.others_want() && !counts.none_wants());
+        counts.suspended(&b);
+        assert!(counts.none_wants());
+        counts.outsider_resumed();
+        counts.outsider_ready();
+        assert!(counts.others_want());
+    }
+
+    #[test]
+    fn notifies_the_scheduler_once_when_the_last_thread_blocks() {
+        let (counts, a, b) = (counts(), thread(0), thread(1));
+        for thread in [&a, &b] {
+            counts.resumed(thread);
+        }
+        counts.watches_blocks.store(true, SeqCst);
+        counts.suspended(&a);
+        assert!(!counts.event_fd.clear(), "another one can run");
+        counts.suspended(&b);
+        assert!(counts.event_fd.clear());
+        counts.resumed(&b);
+        counts.suspended(&b);
+        assert!(!counts.event_fd.clear(), "not watched any more");
+    }
+
+    #[test]
+    fn work_is_charged_for_the_time_it_held_the_gvl() {
+        let (counts, a) = (counts(), thread(0));
+        counts.resumed(&a);
+        a.held_since_ns.store(clock::now_ns() - 5_000_000, Relaxed);
+        counts.suspended(&a);
+        let used = a.used_ns.load(Relaxed);
+        assert!(used >= 5_000_000, "{used}");
+        counts.ready(&a);
+        assert_eq!(a.used_ns(clock::now_ns()), used, "not while it waits for the GVL");
+        counts.resumed(&a);
+        a.held_since_ns.store(clock::now_ns() - 5_000_000, Relaxed);
+        assert!(a.used_ns(clock::now_ns()) >= used + 5_000_000);
+    }
+}

@@ -1,0 +1,129 @@
+//! How long work may compute before it makes place for other work.
+//!
+//! Taking turns helps short work that waits behind long work. It only costs where all
+//! work is equal: every unit then ends later. So the quantum is three times the CPU time
+//! of the quicker quarter of recent work: equal work is never interrupted, and long work
+//! is as soon as a quarter of the load is short. It ends at CRuby's own time slice,
+//! after which the VM switches by itself.
+
+use crate::work::Role;
+
+/// CRuby's time slice in ns (`TIME_QUANTUM_MSEC` in thread_pthread.c).
+const TIME_SLICE_NS: u64 = 100_000_000;
+/// The quantum in units of the CPU time that a quarter of the work stays below.
+const FACTOR: u64 = 3;
+/// Buckets of the histogram: four for each doubling, from 1 µs on.
+const BUCKETS: usize = 80;
+const BUCKET_NS: f64 = 1_000.0;
+const PER_DOUBLING: f64 = 4.0;
+/// Above this number of units of work all counts are halved, so that recent work counts.
+const COUNT_MAX: u32 = 512;
+/// Below this number the quantum stays at its lower bound.
+const COUNT_MIN: u32 = 4;
+
+/// CPU times of recent work of one engine.
+struct Histogram {
+    counts: [u32; BUCKETS],
+    total: u32,
+}
+
+impl Histogram {
+    fn record(&mut self, cpu_ns: u64, count: u32) {
+        let doublings = (cpu_ns as f64 / BUCKET_NS).max(1.0).log2();
+        let bucket = ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 1);
+        let count = count.min(COUNT_MAX);
+        self.counts[bucket] += count;
+        self.total += count;
+        if self.total > COUNT_MAX {
+            self.counts.iter_mut().for_each(|count| *count -= *count / 2);
+            self.total = self.counts.iter().sum();
+        }
+    }
+
+    /// The CPU time in ns that a quarter of the work stays below; 0 while too little is
+    /// known.
+    fn quarter_ns(&self) -> u64 {
+        if self.total < COUNT_MIN {
+            return 0;
+        }
+        let mut below = 0;
+        let bucket = self.counts.iter().position(|count| {
+            below += count;
+            below * 4 >= self.total
+        });
+        let doublings = bucket.map_or(0.0, |bucket| (bucket + 1) as f64 / PER_DOUBLING);
+        (BUCKET_NS * doublings.exp2()) as u64
+    }
+}
+
+/// CPU times of recent work.
+pub struct CpuTimes([Histogram; Role::ALL.len()]);
+
+impl Default for CpuTimes {
+    fn default() -> Self {
+        Self(Role::ALL.map(|_| Histogram { counts: [0; BUCKETS], total: 0 }))
+    }
+}
+
+impl CpuTimes {
+    /// Records that `count` units of work used `cpu_ns` each.
+    pub fn record(&mut self, role: Role, cpu_ns: u64, count: u32) {
+        self.0[role as usize].record(cpu_ns, count);
+    }
+
+    /// The quantum of work of this engine, at least `min_ns`.
+    pub fn quantum_ns(&self, role: Role, min_ns: u64) -> u64 {
+        let quantum_ns = self.0[role as usize].quarter_ns() * FACTOR;
+        quantum_ns.clamp(min_ns, TIME_SLICE_NS.max(min_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn quantum_ms(times: &[(u64, u32)]) -> u64 {
+        let mut recent = CpuTimes::default();
+        for _ in 0..400 {
+            for (us, count) in times {
+                recent.record(Role::Web, us * 1_000, *count);
+            }
+        }
+        recent.quantum_ns(Role::Web, 4 * MS) / MS
+    }
+
+    #[test]
+    fn equal_work_gets_more_than_it_needs() {
+        for ms in [2, 5, 20, 30] {
+            let quantum = quantum_ms(&[(ms * 1_000, 1)]);
+            assert!(quantum > 2 * ms && quantum <= (4 * ms).max(4), "{ms}: {quantum}");
+        }
+        assert_eq!(quantum_ms(&[(300_000, 1)]), 100, "no more than CRuby's own slice");
+    }
+
+    #[test]
+    fn a_quarter_of_short_work_sets_the_lower_bound() {
+        for (short, long, expected) in [(1, 9, 100), (3, 7, 4), (5, 5, 4), (9, 1, 4), (100, 1, 4)] {
+            assert_eq!(quantum_ms(&[(100, short), (300_000, long)]), expected, "{short}:{long}");
+        }
+    }
+
+    #[test]
+    fn old_work_is_forgotten() {
+        let mut recent = CpuTimes::default();
+        recent.record(Role::Web, 300 * MS, 10_000);
+        recent.record(Role::Web, MS / 10, 2_000);
+        assert_eq!(recent.quantum_ns(Role::Web, 4 * MS), 4 * MS);
+    }
+
+    #[test]
+    fn engines_are_counted_apart_and_few_units_say_nothing() {
+        let mut recent = CpuTimes::default();
+        recent.record(Role::Jobs, 20 * MS, 50);
+        recent.record(Role::Web, 20 * MS, COUNT_MIN - 1);
+        assert!(recent.quantum_ns(Role::Jobs, 4 * MS) >= 60 * MS);
+        assert_eq!(recent.quantum_ns(Role::Web, 4 * MS), 4 * MS);
+    }
+}
