@@ -16,6 +16,8 @@ pub mod probe;
 mod quantum;
 pub mod queue;
 pub mod scheduler;
+#[cfg(test)]
+mod simulation;
 pub mod thread;
 pub mod thread_record;
 
@@ -414,6 +416,9 @@ impl Pool {
     }
 
     pub(crate) fn publish(&self, state: &PoolState) {
+        if let Some(counts) = &self.gvl {
+            counts.note_waiting(!state.queue.is_empty());
+        }
         let slot = self.slot();
         // Siblings compare this before they accept a connection. Jobs do not count:
         // those claimed ahead would otherwise wait in the store.

@@ -1,109 +1,69 @@
-//! Notices at once when no pool thread can run, on a Ruby whose GVL events name
+//! Tells the pool which threads hold or want the GVL, on a Ruby whose GVL events name
 //! their thread (CRuby 3.3 and later).
-//!
-//! Before 3.3 the scheduler notices a block by the threads' CPU clocks. The events do
-//! not tell a thread that blocks from one that ends its time slice. So the tracker
-//! counts the threads that hold or want the GVL, and wakes the next one only when none
-//! is left: when a time slice ends, another thread is ready.
 //!
 //! The hook may run on a thread other than the one it is about, and without the GVL.
 //! Of Ruby it only calls the read of a thread's slot.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
+use std::sync::{Arc, OnceLock};
 
+use chaton_core::pool::gvl_activity::GvlCounts;
+use chaton_core::pool::thread_record::ThreadRecord;
 use chaton_core::pool::Pool;
 
-use crate::gvl_events::{add_hook, EventData, ThreadSlot, READY, SUSPENDED};
+use crate::gvl_events::{add_hook, EventData, ThreadSlot, READY, RESUMED, SUSPENDED};
 use crate::handle::generation;
-
-/// The thread has nothing to do.
-const PARKED: u8 = 0;
-/// The thread holds the GVL or wants it.
-const RUNNABLE: u8 = 1;
-/// The thread is in the middle of its work and waits for something else.
-const BLOCKED: u8 = 2;
 
 /// The slot in which a Ruby thread keeps its [`TrackedThread`].
 static SLOT: OnceLock<Option<ThreadSlot>> = OnceLock::new();
+/// The counts of the newest pool, for threads outside of pools, and the process that
+/// made it. The counts are leaked: a hook may read them at any time.
+static OUTSIDERS: AtomicPtr<GvlCounts> = AtomicPtr::new(ptr::null_mut());
+static MADE_IN: AtomicU32 = AtomicU32::new(0);
 
-/// Counts the threads of a pool that hold the GVL or want it.
-pub struct GvlTracker {
-    runnable: AtomicUsize,
-    pool: Weak<Pool>,
+/// Whether this Ruby's events name their thread. Call with the GVL.
+pub fn is_available() -> bool {
+    SLOT.get_or_init(install).is_some()
 }
 
-impl GvlTracker {
-    /// `None` where Ruby's events do not name their thread. Call with the GVL.
-    pub fn new(pool: &Arc<Pool>) -> Option<Arc<Self>> {
-        SLOT.get_or_init(install).as_ref()?;
-        Some(Arc::new(Self { runnable: AtomicUsize::new(0), pool: Arc::downgrade(pool) }))
-    }
-
-    /// Tracks the calling Ruby thread.
-    pub fn enter(self: &Arc<Self>) -> Arc<TrackedThread> {
-        let thread = Arc::new(TrackedThread {
-            tracker: self.clone(),
-            made_in: generation(),
-            state: AtomicU8::new(PARKED),
-        });
-        bind(Arc::into_raw(thread.clone()));
-        thread
-    }
-
-    /// Wakes a thread if work waits and no thread can run.
-    pub fn wake_if_none_runs(&self) {
-        if self.runnable.load(SeqCst) > 0 {
-            return;
-        }
-        if let Some(pool) = self.pool.upgrade() {
-            pool.blocked();
-        }
+/// Counts the threads outside of `pool` for it.
+pub fn track_outsiders(pool: &Pool) {
+    if let Some(counts) = pool.gvl() {
+        MADE_IN.store(generation(), Relaxed);
+        OUTSIDERS.store(Arc::into_raw(counts.clone()).cast_mut(), SeqCst);
     }
 }
 
-/// A pool thread with its state.
+/// A pool thread in the slot of its Ruby thread.
 pub struct TrackedThread {
-    tracker: Arc<GvlTracker>,
+    counts: Arc<GvlCounts>,
+    record: Arc<ThreadRecord>,
     made_in: u32,
-    state: AtomicU8,
 }
 
 impl TrackedThread {
-    /// The thread tries to take work or runs it.
-    pub fn runs(&self) {
-        if self.state.swap(RUNNABLE, SeqCst) != RUNNABLE {
-            self.tracker.runnable.fetch_add(1, SeqCst);
-        }
-    }
-
-    /// The thread is about to wait for work.
-    pub fn parks(&self) {
-        if self.state.swap(PARKED, SeqCst) == RUNNABLE {
-            self.tracker.runnable.fetch_sub(1, SeqCst);
-        }
-        self.tracker.wake_if_none_runs();
+    /// Tracks the calling Ruby thread, which holds the GVL; `None` where the pool has no
+    /// events.
+    pub fn enter(pool: &Pool, record: &Arc<ThreadRecord>) -> Option<Arc<Self>> {
+        let counts = pool.gvl()?.clone();
+        let thread = Arc::new(Self { counts, record: record.clone(), made_in: generation() });
+        thread.counts.resumed(&thread.record);
+        bind(Arc::into_raw(thread.clone()));
+        Some(thread)
     }
 
     /// The calling thread leaves the pool.
     pub fn leaves(&self) {
-        self.parks();
         bind(ptr::null());
+        self.is_gone();
     }
 
-    fn blocks(&self) {
-        if self.state.compare_exchange(RUNNABLE, BLOCKED, SeqCst, SeqCst).is_ok() {
-            self.tracker.runnable.fetch_sub(1, SeqCst);
-            self.tracker.wake_if_none_runs();
-        }
-    }
-
-    fn returns(&self) {
-        if self.state.compare_exchange(BLOCKED, RUNNABLE, SeqCst, SeqCst).is_ok() {
-            self.tracker.runnable.fetch_add(1, SeqCst);
-        }
+    /// The thread has ended, perhaps without leaving.
+    pub fn is_gone(&self) {
+        self.counts.suspended(&self.record);
     }
 }
 
@@ -126,7 +86,7 @@ fn install() -> Option<ThreadSlot> {
     let add = add_hook()?;
     let slot = ThreadSlot::new()?;
     // SAFETY: the GVL is held; the hook stays for good and needs no data.
-    unsafe { add(happened, READY | SUSPENDED, ptr::null_mut()) };
+    unsafe { add(happened, READY | RESUMED | SUSPENDED, ptr::null_mut()) };
     Some(slot)
 }
 
@@ -135,11 +95,27 @@ unsafe extern "C" fn happened(event: c_uint, data: *const EventData, _: *mut c_v
     // SAFETY: Ruby passes a live thread. Its slot is empty or holds a reference
     // that is dropped only while the thread runs.
     let thread = unsafe { slot.get((*data).thread).cast::<TrackedThread>().as_ref() };
+    let Some(thread) = thread else { return outsider(event) };
     // A forked child has copies of the parent's threads and of locks that stay locked.
-    let Some(thread) = thread.filter(|thread| thread.made_in == generation()) else { return };
-    if event == SUSPENDED {
-        thread.blocks();
-    } else {
-        thread.returns();
+    if thread.made_in != generation() {
+        return;
+    }
+    match event {
+        READY => thread.counts.ready(&thread.record),
+        RESUMED => thread.counts.resumed(&thread.record),
+        _ => thread.counts.suspended(&thread.record),
+    }
+}
+
+fn outsider(event: c_uint) {
+    // SAFETY: null or leaked.
+    let Some(counts) = (unsafe { OUTSIDERS.load(SeqCst).as_ref() }) else { return };
+    if MADE_IN.load(Relaxed) != generation() {
+        return;
+    }
+    match event {
+        READY => counts.outsider_ready(),
+        RESUMED => counts.outsider_resumed(),
+        _ => {}
     }
 }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::convert::to_ruby;
 use crate::document_sections::DocumentSections;
 use crate::gvl::{check_interrupts, let_others_run, without_gvl};
-use crate::gvl_tracker::{GvlTracker, TrackedThread};
+use crate::gvl_tracker::{self, TrackedThread};
 use crate::handle::Handle;
 use crate::memory::collector::Collector;
 use crate::memory::gc_monitor;
@@ -38,7 +38,6 @@ pub struct PoolInner {
     pub collector: OnceLock<&'static Collector>,
     scheduler: Mutex<Option<Scheduler>>,
     channel: Option<Arc<SupervisorChannel>>,
-    tracker: Option<Arc<GvlTracker>>,
 }
 
 impl PoolInner {
@@ -77,11 +76,9 @@ impl RbPool {
         let several = settings.threads_max > 1;
         let (preempt, orphan_exit) = (settings.preempt, settings.orphan_exit);
         let pool =
-            Pool::new(settings, scoreboard.0.clone()).map_err(|e| error::system("the pool", &e))?;
-        let tracker = if several { GvlTracker::new(&pool) } else { None };
-        if let Some(tracker) = tracker.clone() {
-            pool.set_after_wake(Box::new(move || tracker.wake_if_none_runs()));
-        }
+            Pool::new(settings, scoreboard.0.clone(), several && gvl_tracker::is_available())
+                .map_err(|e| error::system("the pool", &e))?;
+        gvl_tracker::track_outsiders(&pool);
         let channel =
             channel.map(own_copy).transpose()?.map(|fd| Arc::new(SupervisorChannel::new(fd)));
         let hooks = SchedulerHooks {
@@ -99,15 +96,14 @@ impl RbPool {
             collector: OnceLock::new(),
             scheduler: Mutex::new(Some(scheduler)),
             channel,
-            tracker,
         }))))
     }
 
     fn enter(&self) -> Result<RbPoolThread, Error> {
         let inner = self.0.get()?.clone();
-        let tracked = inner.tracker.as_ref().map(GvlTracker::enter);
-        let thread = Handle::new(RefCell::new(Some(inner.pool.enter())));
-        Ok(RbPoolThread { inner, thread, tracked })
+        let thread = inner.pool.enter();
+        let tracked = TrackedThread::enter(&inner.pool, thread.thread());
+        Ok(RbPoolThread { inner, thread: Handle::new(RefCell::new(Some(thread))), tracked })
     }
 
     /// Waits for the next event: `[name, argument]`.
@@ -212,7 +208,7 @@ impl Drop for RbPoolThread {
     /// The thread may have been killed before it could leave.
     fn drop(&mut self) {
         if self.thread.is_ours() {
-            self.tracked.as_ref().inspect(|tracked| tracked.parks());
+            self.tracked.as_ref().inspect(|tracked| tracked.is_gone());
         }
     }
 }
@@ -222,14 +218,12 @@ impl RbPoolThread {
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let thread = rb_self.thread.get()?.borrow();
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
-        let tracked = rb_self.tracked.as_deref();
         if gc_monitor::work_ends() {
             if let Some(collector) = rb_self.inner.collector.get() {
                 collector.after_unit()?;
             }
         }
         loop {
-            tracked.inspect(|tracked| tracked.runs());
             match thread.take() {
                 Take::Work(work) => {
                     if let Some(work) = rb_self.inner.wrap(ruby, work, thread.index()) {
@@ -243,7 +237,6 @@ impl RbPoolThread {
                     check_interrupts()?;
                 }
                 Take::Wait => {
-                    tracked.inspect(|tracked| tracked.parks());
                     let unparker = thread.unparker();
                     stack::wipe();
                     without_gvl(|| thread.wait(), &|| unparker.unpark());

@@ -35,7 +35,7 @@ module Chaton
       private
 
       def pool
-        { **of_plan(:threads_min, :threads_max, :stall_ms, :preempt_ms, :thread_idle_s),
+        { **of_plan(:threads_min, :threads_max, :blocked_ms, :stall_ms, :preempt_ms, :thread_idle_s),
           preempt: RubyRelease.unstable_calls?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 

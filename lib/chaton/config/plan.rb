@@ -29,7 +29,7 @@ module Chaton
       # @return [Integer]
       attr_reader :threads_min, :threads_max
       # @return [Float]
-      attr_reader :thread_idle_s, :stall_ms, :preempt_ms
+      attr_reader :thread_idle_s, :blocked_ms, :stall_ms, :preempt_ms
       # @return [Integer]
       attr_reader :queue_limit, :queue_bytes_max, :retry_after_s
       # @return [Float]

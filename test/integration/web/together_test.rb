@@ -29,6 +29,29 @@ class TogetherTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # Each request waits until all of them run. It gives up long before the pool would start the rest because others end.
+  MEETING = 40
+  MEETING_APP = <<~RUBY.freeze
+    lock = Mutex.new
+    all_here = ConditionVariable.new
+    here = 0
+    run(lambda do |_env|
+      lock.synchronize do
+        all_here.broadcast if (here += 1) == #{MEETING}
+        all_here.wait(lock, 4) if here < #{MEETING}
+        [200, { "content-type" => "text/plain" }, [here == #{MEETING} ? "met" : "alone"]]
+      end
+    end)
+  RUBY
+
+  def test_long_requests_all_begin_at_once_on_a_cold_server
+    server = boot(rackup: MEETING_APP, config: "threads 1..64")
+    clients = Array.new(MEETING) { RawClient.new(server.port).write("GET / HTTP/1.1\r\nHost: h\r\n\r\n") }
+    assert_equal ["met"], clients.map { |client| client.read_response.body }.uniq
+    clients.each(&:close)
+    assert_equal 0, server.stop
+  end
+
   private
 
   # A stopped process finds everything at once when it goes on.

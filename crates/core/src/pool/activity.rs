@@ -9,8 +9,7 @@ use std::sync::Arc;
 use crate::pool::policy::{Facts, Rule};
 use crate::pool::thread_record::ThreadRecord;
 
-/// A woken or requested thread is expected to take work within this time (ns). Until
-/// then the pool does not count as starved.
+/// A requested thread is expected to take work within this time (ns).
 pub const ARRIVAL_NS: u64 = 1_000_000;
 
 /// What the threads do at one moment.
@@ -18,9 +17,8 @@ pub const ARRIVAL_NS: u64 = 1_000_000;
 pub struct Reading {
     /// Time in ns for which no pool thread has held or wanted the GVL; 0 while one does.
     pub blocked_ns: u64,
-    /// The thread that runs, and since when (ns of the clock) it has run without a
-    /// break.
-    pub runner: Option<(Arc<ThreadRecord>, u64)>,
+    /// The thread that runs.
+    pub runner: Option<Arc<ThreadRecord>>,
     /// Whether a thread outside the pool wants the GVL.
     pub outsider_waiting: bool,
 }
@@ -35,6 +33,20 @@ pub trait Activity: Send {
         facts: &Facts,
         now_ns: u64,
     ) -> Reading;
+
+    /// Whether threads were woken or requested and have not taken work yet. Until they
+    /// have, the pool is not starved.
+    fn on_their_way(&self, facts: &Facts, woken_ago_ns: u64) -> bool;
+
+    /// CPU time in ns that the runner has used for its work since it last got the GVL
+    /// or `since_ns` (of the clock), at most `quantum_ns`.
+    fn turn_ns(
+        &mut self,
+        runner: &ThreadRecord,
+        since_ns: u64,
+        quantum_ns: u64,
+        now_ns: u64,
+    ) -> u64;
 
     /// Whether an awake thread will end its work soon, because that has used less than
     /// the quantum so far.

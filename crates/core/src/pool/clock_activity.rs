@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::pool::activity::{Activity, Reading};
+use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
 use crate::pool::policy::{Facts, Rule};
 use crate::pool::thread_record::ThreadRecord;
 
@@ -101,9 +101,17 @@ impl Activity for ClockActivity {
         let runner = threads.get(self.last_runner).cloned().flatten();
         Reading {
             blocked_ns: if blocked { elapsed_ns } else { 0 },
-            runner: runner.map(|thread| (thread, self.runner_since_ns)),
+            runner,
             outsider_waiting: false,
         }
+    }
+
+    fn on_their_way(&self, facts: &Facts, woken_ago_ns: u64) -> bool {
+        facts.waking > 0 && woken_ago_ns < ARRIVAL_NS
+    }
+
+    fn turn_ns(&mut self, _: &ThreadRecord, since_ns: u64, quantum_ns: u64, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(since_ns.max(self.runner_since_ns)).min(quantum_ns)
     }
 
     /// The clocks do not tell a thread that waits for the GVL from one that waits for

@@ -17,6 +17,11 @@ use crate::pool::thread_record::{GvlState, ThreadRecord};
 const PAUSE_NS_MAX: u64 = 10_000_000;
 /// The same while no work waits, until the scheduler sleeps.
 const EMPTY_PAUSE_NS: u64 = 1_600_000;
+/// The least time to wait for the end of a quantum (ns): the kernel may run other
+/// processes meanwhile.
+const DUE_NS_MIN: u64 = 200_000;
+/// A computing thread must use this much of the CPU (ns) while it is watched.
+const CONFIRM_NS: u64 = 500_000;
 
 /// Counts the threads that hold or want the GVL.
 pub struct GvlCounts {
@@ -26,7 +31,10 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
-    /// The scheduler asks to be notified when no pool thread is left that can run.
+    /// Work waits for a thread.
+    work_waits: AtomicBool,
+    /// The scheduler asks to be notified when no pool thread is left that can run,
+    /// although work waits.
     watches_blocks: AtomicBool,
     /// It asks to be notified when a thread outside the pool wants the GVL while a pool
     /// thread may have it.
@@ -41,6 +49,7 @@ impl GvlCounts {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
             released_ns: AtomicU64::new(clock::now_ns()),
+            work_waits: AtomicBool::new(false),
             watches_blocks: AtomicBool::new(false),
             watches_outsiders: AtomicBool::new(true),
             event_fd,
@@ -55,6 +64,11 @@ impl GvlCounts {
     /// Whether no pool thread holds or wants it.
     pub fn none_wants(&self) -> bool {
         self.wanting.load(SeqCst) == 0
+    }
+
+    /// Notes whether work waits for a thread.
+    pub fn note_waiting(&self, waits: bool) {
+        self.work_waits.store(waits, SeqCst);
     }
 
     /// The thread wants the GVL.
@@ -110,9 +124,21 @@ impl GvlCounts {
     }
 }
 
+/// One thread's time with the GVL.
+#[derive(Default)]
+struct Turn {
+    thread: usize,
+    since_ns: u64,
+    /// The time before the first reading of the turn.
+    unread_ns: u64,
+    /// The thread's CPU clock at the first reading.
+    cpu_ns: u64,
+}
+
 /// Reads the counts for the scheduler.
 pub struct GvlActivity {
     counts: Arc<GvlCounts>,
+    turn: Turn,
     /// After this time without a thread that can run, the pool is starved (ns).
     blocked_ns: u64,
 }
@@ -120,7 +146,7 @@ pub struct GvlActivity {
 impl GvlActivity {
     /// `blocked_ns` is the time after which a pool is starved.
     pub fn new(counts: Arc<GvlCounts>, blocked_ns: u64) -> Self {
-        Self { counts, blocked_ns }
+        Self { counts, turn: Turn::default(), blocked_ns }
     }
 
     fn none_since_ns(&self) -> Option<u64> {
@@ -134,9 +160,33 @@ impl Activity for GvlActivity {
         let runner = threads.iter().flatten().find(|thread| thread.gvl.get() == GvlState::Holds);
         Reading {
             blocked_ns: self.none_since_ns().map_or(0, |since| now.saturating_sub(since)),
-            runner: runner.map(|thread| (thread.clone(), thread.held_since_ns.load(Relaxed))),
+            runner: runner.cloned(),
             outsider_waiting: self.counts.outsiders_want(),
         }
+    }
+
+    /// A woken thread wants the GVL as soon as the kernel lets it run.
+    fn on_their_way(&self, facts: &Facts, woken_ago_ns: u64) -> bool {
+        facts.waking > 0 || (facts.spawning > 0 && woken_ago_ns < ARRIVAL_NS)
+    }
+
+    /// By the CPU clock from the first reading of the turn on: a thread may hold the GVL
+    /// for long only because the kernel runs other processes.
+    fn turn_ns(
+        &mut self,
+        runner: &ThreadRecord,
+        since_ns: u64,
+        quantum_ns: u64,
+        now_ns: u64,
+    ) -> u64 {
+        let since_ns = since_ns.max(runner.held_since_ns.load(Relaxed));
+        let cpu_ns = runner.probe.cpu_ns().unwrap_or(0);
+        if (self.turn.thread, self.turn.since_ns) != (runner.index, since_ns) {
+            let unread_ns = now_ns.saturating_sub(since_ns);
+            self.turn = Turn { thread: runner.index, since_ns, unread_ns, cpu_ns };
+        }
+        let unread_ns = self.turn.unread_ns.min(quantum_ns.saturating_sub(CONFIRM_NS));
+        (unread_ns + cpu_ns.saturating_sub(self.turn.cpu_ns)).min(quantum_ns)
     }
 
     fn one_is_quick(
@@ -154,6 +204,7 @@ impl Activity for GvlActivity {
         self.counts.watches_outsiders.store(true, SeqCst);
         self.counts.watches_blocks.store(facts.waiting > 0, SeqCst);
         if facts.waiting == 0 {
+            let due_ns = due_ns.max(DUE_NS_MIN);
             return if facts.outsider_waiting { due_ns } else { EMPTY_PAUSE_NS };
         }
         // The last thread may have blocked before the flag was set.
@@ -163,7 +214,7 @@ impl Activity for GvlActivity {
             Some(since) => (since + self.blocked_ns).saturating_sub(clock::now_ns()),
             None => PAUSE_NS_MAX,
         };
-        due_ns.min(starves_ns)
+        due_ns.max(DUE_NS_MIN).min(starves_ns)
     }
 }
 
@@ -204,6 +255,7 @@ mod tests {
             counts.resumed(thread);
         }
         counts.watches_blocks.store(true, SeqCst);
+        counts.note_waiting(true);
         counts.suspended(&a);
         assert!(!counts.event_fd.clear(), "another one can run");
         counts.suspended(&b);

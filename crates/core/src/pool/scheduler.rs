@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
+use crate::pool::activity::{Activity, Reading};
 use crate::pool::clock_activity::ClockActivity;
 use crate::pool::gvl_activity::GvlActivity;
 use crate::pool::policy::{decide, Decision, Facts, Rule, Tuning};
@@ -284,18 +284,17 @@ impl SchedulerLoop {
             ..Facts::default()
         };
         let reading = self.activity.read(&state.threads, &facts, now);
-        let woken_ns = state.last_wake_ns.max(self.widened_ns);
-        let on_its_way =
-            state.waking + state.spawning > 0 && now.saturating_sub(woken_ns) < ARRIVAL_NS;
+        let woken_ago_ns = now.saturating_sub(state.last_wake_ns.max(self.widened_ns));
+        let on_their_way = self.activity.on_their_way(&facts, woken_ago_ns);
         // Time was lost only if some work waited during all of it.
-        if !on_its_way && oldest_ns >= reading.blocked_ns.min(elapsed_ns) {
+        if !on_their_way && oldest_ns >= reading.blocked_ns.min(elapsed_ns) {
             facts.blocked_ns = reading.blocked_ns;
         }
         facts.outsider_waiting = reading.outsider_waiting;
         let quantum_ns = self.quantum_ns(state, &reading, facts.interactive_waiting);
-        if let Some((runner, since_ns)) = reading.runner.as_ref().filter(|(r, _)| r.has_work()) {
-            let since_ns = (*since_ns).max(runner.work_since_ns.load(Relaxed));
-            facts.turn_ns = now.saturating_sub(since_ns.max(self.preempted_ns)).min(quantum_ns);
+        if let Some(runner) = reading.runner.as_ref().filter(|runner| runner.has_work()) {
+            let since_ns = runner.work_since_ns.load(Relaxed).max(self.preempted_ns);
+            facts.turn_ns = self.activity.turn_ns(runner, since_ns, quantum_ns, now);
         }
         facts.one_is_quick = self.activity.one_is_quick(&state.threads, &facts, quantum_ns, now);
         (facts, reading, takes, quantum_ns)
@@ -304,7 +303,7 @@ impl SchedulerLoop {
     /// The quantum of the running work; that of requests if it is shorter and one waits.
     fn quantum_ns(&self, state: &PoolState, reading: &Reading, interactive: bool) -> u64 {
         let least_ns = self.pool.settings.preempt_ns;
-        let running = reading.runner.as_ref().and_then(|(runner, _)| runner.role());
+        let running = reading.runner.as_ref().and_then(|runner| runner.role());
         let of = |role| state.cpu_times.quantum_ns(role, least_ns);
         let own_ns = running.map_or(least_ns, of);
         if interactive {
@@ -344,7 +343,7 @@ impl SchedulerLoop {
         if let Some(preempt) = &self.hooks.preempt {
             self.pool.counters.preemptions.fetch_add(1, Relaxed);
             // 0 when a thread outside the pool has the GVL.
-            preempt(reading.runner.as_ref().map_or(0, |(runner, _)| runner.probe.tid()));
+            preempt(reading.runner.as_ref().map_or(0, |runner| runner.probe.tid()));
         }
     }
 

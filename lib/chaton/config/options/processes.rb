@@ -42,14 +42,19 @@ module Chaton
           says: "A thread above the minimum ends after it has been idle for this long."
         ),
         Option.new(
-          name: :stall_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.2,
-          says: "While requests wait, a running thread whose CPU clock stands still for this long counts as blocked " \
-                "and another one is woken (Ruby 3.1; later versions report blocked threads)."
+          name: :blocked_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.1,
+          says: "While work waits, another thread is woken or started when no thread of the pool has run Ruby code or " \
+                "wanted to for this long, because all of them wait for something else."
         ),
         Option.new(
-          name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..1000.0, unit: "milliseconds"), default: 4.0,
-          says: "While requests wait, a thread that has used the CPU for this long lets the next one run. Jobs and " \
-                "records switch as often, but a further one is started only after 4 to 32 times as long."
+          name: :stall_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.2,
+          says: "Ruby 3.1 and 3.2 do not report which threads are blocked: while work waits, the threads' CPU clocks " \
+                "are read this often."
+        ),
+        Option.new(
+          name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..100.0, unit: "milliseconds"), default: 4.0,
+          says: "While work waits, a thread that has used the CPU for its quantum lets the next one run. The quantum is " \
+                "three times the CPU time of the quicker quarter of recent work, at least this and at most 100 ms."
         ),
         Option.new(
           name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],
