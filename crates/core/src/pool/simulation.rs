@@ -22,7 +22,7 @@ const NARROW: u64 = 50 * MS;
 type Unit = Vec<(u64, u64)>;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Thread {
+enum SimulatedThread {
     Parked,
     /// Woken or started; it wants the GVL from then on.
     Coming(u64),
@@ -32,7 +32,7 @@ enum Thread {
     Waits(u64),
 }
 
-struct Running {
+struct SimulatedWork {
     unit: Unit,
     at: usize,
     left: u64,
@@ -41,11 +41,11 @@ struct Running {
 }
 
 #[derive(Default)]
-struct Pool {
+struct SimulatedPool {
     now: u64,
     max: usize,
-    threads: Vec<Thread>,
-    work: Vec<Option<Running>>,
+    threads: Vec<SimulatedThread>,
+    work: Vec<Option<SimulatedWork>>,
     fifo: VecDeque<usize>,
     queue: VecDeque<(usize, Unit)>,
     width: usize,
@@ -67,26 +67,34 @@ struct Pool {
     done: Vec<usize>,
 }
 
-impl Pool {
+impl SimulatedPool {
     fn new(max: usize) -> Self {
-        Self { max, width: 1, threads: vec![Thread::Parked], work: vec![None], ..Self::default() }
+        Self {
+            max,
+            width: 1,
+            threads: vec![SimulatedThread::Parked],
+            work: vec![None],
+            ..Self::default()
+        }
     }
 
     fn awake(&self) -> usize {
-        self.threads.iter().filter(|thread| **thread != Thread::Parked).count()
+        self.threads.iter().filter(|thread| **thread != SimulatedThread::Parked).count()
     }
 
     fn coming(&self) -> usize {
-        self.threads.iter().filter(|thread| matches!(thread, Thread::Coming(_))).count()
+        self.threads.iter().filter(|thread| matches!(thread, SimulatedThread::Coming(_))).count()
     }
 
     fn can_run(&self) -> bool {
-        self.threads.iter().any(|thread| matches!(thread, Thread::Wants | Thread::Runs))
+        self.threads
+            .iter()
+            .any(|thread| matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs))
     }
 
     fn wake(&mut self) {
-        let at = Thread::Coming(self.now + ARRIVAL);
-        match self.threads.iter().position(|thread| *thread == Thread::Parked) {
+        let at = SimulatedThread::Coming(self.now + ARRIVAL);
+        match self.threads.iter().position(|thread| *thread == SimulatedThread::Parked) {
             Some(index) => self.threads[index] = at,
             None => {
                 self.threads.push(at);
@@ -105,9 +113,9 @@ impl Pool {
     fn step(&mut self) {
         self.now += STEP;
         for index in 0..self.threads.len() {
-            if matches!(self.threads[index], Thread::Coming(at) | Thread::Waits(at) if at <= self.now)
+            if matches!(self.threads[index], SimulatedThread::Coming(at) | SimulatedThread::Waits(at) if at <= self.now)
             {
-                self.threads[index] = Thread::Wants;
+                self.threads[index] = SimulatedThread::Wants;
                 self.fifo.push_back(index);
             }
         }
@@ -124,10 +132,10 @@ impl Pool {
     }
 
     fn holder(&mut self) -> Option<usize> {
-        let holder = self.threads.iter().position(|thread| *thread == Thread::Runs);
+        let holder = self.threads.iter().position(|thread| *thread == SimulatedThread::Runs);
         holder.or_else(|| {
             let next = self.fifo.pop_front()?;
-            self.threads[next] = Thread::Runs;
+            self.threads[next] = SimulatedThread::Runs;
             self.turn = 0;
             Some(next)
         })
@@ -160,7 +168,7 @@ impl Pool {
             self.work[index] = None;
         }
         if waits > 0 {
-            self.threads[index] = Thread::Waits(self.now + waits);
+            self.threads[index] = SimulatedThread::Waits(self.now + waits);
         }
         used
     }
@@ -171,11 +179,11 @@ impl Pool {
         }
         let over = self.awake() > self.width && self.awake() > 1;
         let Some((client, unit)) = (if over { None } else { self.queue.pop_front() }) else {
-            self.threads[index] = Thread::Parked;
+            self.threads[index] = SimulatedThread::Parked;
             return;
         };
         let left = unit[0].0;
-        self.work[index] = Some(Running { unit, at: 0, left, used: 0, client });
+        self.work[index] = Some(SimulatedWork { unit, at: 0, left, used: 0, client });
         self.begun += 1;
         self.last_take = self.now;
         if !self.queue.is_empty() && self.awake() < self.width {
@@ -186,7 +194,7 @@ impl Pool {
     fn switch(&mut self, index: usize) {
         self.turn = 0;
         if !self.fifo.is_empty() {
-            self.threads[index] = Thread::Wants;
+            self.threads[index] = SimulatedThread::Wants;
             self.fifo.push_back(index);
         }
     }
@@ -200,9 +208,9 @@ impl Pool {
         if self.finished != self.finished_at_starving {
             self.row = 0;
         }
-        let running = self.threads.iter().position(|thread| *thread == Thread::Runs);
+        let running = self.threads.iter().position(|thread| *thread == SimulatedThread::Runs);
         let quick = self.threads.iter().zip(&self.work).any(|(thread, work)| {
-            matches!(thread, Thread::Wants | Thread::Runs)
+            matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs)
                 && work.as_ref().is_some_and(|work| work.used < quantum)
         });
         let facts = Facts {
@@ -259,7 +267,7 @@ fn computing(ms: u64) -> Unit {
 #[test]
 fn bursts_of_long_waits_all_begin_at_once() {
     for (count, seconds) in [(24, 1), (60, 6), (200, 30), (500, 10)] {
-        let mut pool = Pool::new(512);
+        let mut pool = SimulatedPool::new(512);
         (0..count).for_each(|client| pool.submit(client, vec![(US * 100, seconds * 1_000 * MS)]));
         while pool.begun < count {
             pool.step();
@@ -270,7 +278,7 @@ fn bursts_of_long_waits_all_begin_at_once() {
 
 #[test]
 fn a_short_request_passes_any_number_of_waiting_ones() {
-    let mut pool = Pool::new(512);
+    let mut pool = SimulatedPool::new(512);
     let mut waits = Vec::new();
     for tick in 0..400 {
         pool.submit(tick, vec![(100 * US, 6_000 * MS)]);
@@ -291,7 +299,7 @@ fn no_work_waits_while_nothing_can_run() {
     for case in 0..60 {
         let (cpu, io) = (random.u64(1..40) * 100 * US, random.u64(0..40) * 100 * US);
         let (clients, parts) = (random.usize(1..120), random.usize(1..6));
-        let mut pool = Pool::new(64);
+        let mut pool = SimulatedPool::new(64);
         pool.serve(clients, 400, |_| (0..parts).map(|_| (cpu, io)).collect());
         let bound = BLOCKED + ARRIVAL + 3 * STEP;
         assert!(pool.lost_max <= bound, "{case}: {} µs", pool.lost_max / US);
@@ -303,7 +311,7 @@ fn no_work_waits_while_nothing_can_run() {
 fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
     for ms in [1, 5, 20, 30] {
         for clients in [10, 100] {
-            let mut pool = Pool::new(32);
+            let mut pool = SimulatedPool::new(32);
             pool.serve(clients, 3_000, |_| computing(ms));
             let before = pool.preemptions;
             pool.serve(0, 3_000, |_| computing(ms));
@@ -315,7 +323,7 @@ fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
 
 #[test]
 fn short_work_passes_hogs() {
-    let mut pool = Pool::new(32);
+    let mut pool = SimulatedPool::new(32);
     pool.serve(12, 5_000, |client| if client < 2 { computing(300) } else { vec![(100 * US, 0)] });
     assert!(pool.finished > 5_000, "{}", pool.finished);
 }
@@ -326,7 +334,7 @@ fn mixes_reach_the_same_quantum_from_either_side() {
         let quanta: Vec<u64> = [US, 200 * MS]
             .map(|past| {
                 let mut random = fastrand::Rng::with_seed(share);
-                let mut pool = Pool::new(32);
+                let mut pool = SimulatedPool::new(32);
                 pool.times.record(Role::Web, past, 500);
                 let mix = |_| computing(if random.u64(0..10) < share { 1 } else { 40 });
                 pool.serve(20, 60_000, mix);
