@@ -8,7 +8,7 @@ class LoaderTest < ConfigCase
     assert_equal ["tcp://0.0.0.0:9292"], plan.binds.map(&:to_s)
     assert_equal [0, [], [:web]], [plan.workers, plan.roles_by_worker, plan.roles]
     assert_equal [1, 32, false], [plan.threads_min, plan.threads_max, plan.threads_max_given?]
-    assert_equal [1024, 64 << 20, 5.0, 1],
+    assert_equal [1024, 64 << 20, 15.0, 1],
                  [plan.queue_limit, plan.queue_bytes_max, plan.queue_age_s, plan.retry_after_s]
     assert_equal File.join(@root, "config.ru"), plan.rackup
     assert_equal File.join(@root, "tmp/chaton.sock"), plan.control_socket

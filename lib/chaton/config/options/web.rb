@@ -20,7 +20,7 @@ module Chaton
         Option.keyword(:queue, :bytes, Types::Bytes.new(65_536..(1 << 40)), 64 << 20,
                        "Bytes in memory of the requests that wait, at most; the next one is answered 503.",
                        name: :queue_bytes_max),
-        Option.keyword(:queue, :age, Types::Number.new(0.01..3600.0, unit: "seconds"), 5.0,
+        Option.keyword(:queue, :age, Types::Number.new(0.01..3600.0, unit: "seconds"), 15.0,
                        "A request that has waited this long is answered 503 instead of being started; a worker whose " \
                        "queue is that old is not ready.", name: :queue_age_s),
         Option.keyword(:queue, :retry_after, Types::Number.new(0..86_400), 1,
