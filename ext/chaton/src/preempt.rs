@@ -30,12 +30,14 @@ type HasGvl = unsafe extern "C" fn() -> c_int;
 /// Profilers that register jobs of their own, from any thread.
 const PROFILERS: [&str; 3] = ["StackProf", "Vernier", "Datadog"];
 
-/// A function that takes the kernel's id of the thread that computes; `None` when this
-/// Ruby has no safe way. Any thread may call it.
+/// Takes the kernel's id of the thread that computes. Any thread may call it.
+pub type Preempter = Box<dyn Fn(i32) + Send>;
+
+/// The preempter; `None` when this Ruby has no safe way.
 ///
 /// # Errors
 /// What Ruby raised while pending interrupts were handled.
-pub fn preempter(ruby: &Ruby) -> Result<Option<Box<dyn Fn(i32) + Send>>, Error> {
+pub fn preempter(ruby: &Ruby) -> Result<Option<Preempter>, Error> {
     let version: String = ruby.eval("RUBY_VERSION")?;
     if version == "3.3.0" {
         return Ok(None);
