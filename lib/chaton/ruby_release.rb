@@ -38,8 +38,8 @@ module Chaton
       return if unstable_calls?(version, env)
 
       "Ruby #{version} is newer than #{TRIED.last}, the newest that Chaton was tried with. Switched off, because " \
-        "they call functions outside of Ruby's stable interface: the tracer (chaton trace) and the preempter, so that " \
-        "a thread that computes lets others run after Ruby's own 100 ms, not after preempt_ms. " \
+        "they call functions outside of Ruby's stable interface: the tracer (chaton trace) and the preempter, so " \
+        "that a thread that computes lets others run after Ruby's own 100 ms, not after preempt_ms. " \
         "#{TRY_VARIABLE}=1 switches them on"
     end
 

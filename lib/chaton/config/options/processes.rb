@@ -43,8 +43,8 @@ module Chaton
         ),
         Option.new(
           name: :blocked_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.1,
-          says: "While work waits, another thread is woken or started when no thread of the pool has run Ruby code or " \
-                "wanted to for this long, because all of them wait for something else."
+          says: "While work waits, another thread is woken or started when no thread of the pool has run Ruby code " \
+                "or wanted to for this long, because all of them wait for something else."
         ),
         Option.new(
           name: :stall_ms, group: :threads, type: Types::Number.new(0.01..1000.0, unit: "milliseconds"), default: 0.2,
@@ -53,8 +53,8 @@ module Chaton
         ),
         Option.new(
           name: :preempt_ms, group: :threads, type: Types::Number.new(1.0..100.0, unit: "milliseconds"), default: 4.0,
-          says: "While work waits, a thread that has used the CPU for its quantum lets the next one run. The quantum is " \
-                "three times the CPU time of the quicker quarter of recent work, at least this and at most 100 ms."
+          says: "While work waits, a thread that has used the CPU for its quantum lets the next one run. The quantum " \
+                "is three times the CPU time of the quicker quarter of recent work, at least this and at most 100 ms."
         ),
         Option.new(
           name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],
