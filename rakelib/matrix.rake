@@ -27,7 +27,8 @@ namespace :matrix do
   task :record, [:lane, :versions, :result] do |_, args|
     next unless File.exist?(args[:result])
     result = JSON.parse(File.read(args[:result]))
-    commit = IO.popen(%w[git describe --always --abbrev=7 --dirty=+], &:read).chomp
+    commit = IO.popen(["git", "-c", "safe.directory=#{Dir.pwd}", "describe", "--always", "--abbrev=7", "--dirty=+"],
+                      &:read).chomp
     at = { "commit" => commit, "date" => Time.now.utc.strftime("%F") }
     parts = (result["parts"].keys & TEST_PARTS) - result["cut"]
     results.record(args[:lane], versions: JSON.parse(File.read(args[:versions])), result: result, parts: parts, at: at)

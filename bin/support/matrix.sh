@@ -137,7 +137,7 @@ matrix_missing() {
 # Copies the sources, committed or not. An unchanged file stays as it is, so that cargo builds only what changed.
 matrix_copy_checkout() {
   local copy=$1$MATRIX_CHECKOUT allocator=lib/chaton/libchaton_jemalloc.so
-  git ls-files -z --cached --others --exclude-standard | rake --silent "matrix:copy[$copy]"
+  git -c safe.directory="$PWD" ls-files -z --cached --others --exclude-standard | rake --silent "matrix:copy[$copy]"
   # It knows no Ruby, so one that was built here with the same or an older C library need not be built again.
   if [ -e $allocator ] && [ ! -e "$copy/$allocator" ] &&
     dpkg --compare-versions "$(matrix_libc /)" le "$(matrix_libc "$1")"; then
