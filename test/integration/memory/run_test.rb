@@ -15,7 +15,7 @@ class RunTest < Minitest::Test
   # Our variables of an environment.
   SHOW = 'puts (ENV.keys + IO.popen(["env"], &:readlines))' \
          '.grep(/\A(?:CHATON_(?:RUN|WAS)|LD_PRELOAD|MALLOC_|RUBYOPT|RUBY_GC_)/)'
-  BUSY = "kept = Array.new(60_000) { |i| i.to_s }; 100.times { Array.new(5000) { Object.new } }; 4.times { GC.start }"
+  BUSY = "kept = Array.new(60_000) { |i| i.to_s }; 100.times { Array.new(5000) { Object.new } }; 6.times { GC.start }"
 
   def setup
     @dir = File.realpath(Dir.mktmpdir("chaton-run"))
