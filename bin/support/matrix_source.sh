@@ -5,8 +5,9 @@
 # they have no C code.
 MATRIX_SOURCE_PACKAGES="autoconf libyaml-dev libffi-dev libgmp-dev libreadline-dev libsqlite3-dev dpkg-dev"
 # Gems with C code that the tests need, and the Debian source packages from which they are built, in the order of their
-# needs. CHATON_MATRIX_GEMS may name a folder with the source of some (DIR/puma); Debian has none of bigdecimal.
-MATRIX_SOURCE_GEMS="bigdecimal: nio4r:ruby-nio4r puma:puma sqlite3:ruby-sqlite3"
+# needs. CHATON_MATRIX_GEMS may name a folder with the source of some (DIR/puma); Debian has none of bigdecimal and of
+# fiddle.
+MATRIX_SOURCE_GEMS="bigdecimal: nio4r:ruby-nio4r puma:puma sqlite3:ruby-sqlite3 fiddle:"
 # Others, which unit and boundary tests hardly need.
 MATRIX_SOURCE_WITHOUT="nokogiri pg websocket-driver"
 # Gems that were part of Ruby until 3.4: files of Debian's Ruby 3.3.

@@ -7,6 +7,8 @@ require "support/server"
 class HealthTest < Minitest::Test
   include ServerTest
 
+  def setup = needs_gems("fiddle")
+
   ALIVE_TIMEOUT_S = 1
 
   # `/hog` calls sleep(3) of the C library without letting go of the GVL.

@@ -9,6 +9,8 @@ require "support/server"
 class AppMisbehaviourTest < Minitest::Test
   include ServerTest
 
+  def setup = needs_gems("fiddle")
+
   # `/native` stays in C without letting go of the GVL; the pipe that it reads is written to by the test.
   APP = <<~RUBY
     require "fiddle"
