@@ -56,20 +56,40 @@ module NativeGems
     end
   end
 
-  module Sqlite3
-    DATABASE = SQLite3::Database.new(":memory:")
-    DATABASE.execute("CREATE TABLE items (id INTEGER, name TEXT)")
-    DATABASE.prepare("INSERT INTO items VALUES (?, ?)") do |insert|
-      COUNT.times { |number| insert.execute(number, "item #{number}") }
+  # An object that is made at boot. Newer versions of sqlite3 refuse a database that was opened before a fork, so with
+  # them it is made again in each process.
+  class OfProcess
+    def initialize(&make)
+      @make = make
+      @pid = Process.pid
+      @object = make.call
     end
-    PICK = DATABASE.prepare("SELECT name FROM items WHERE id = ?")
+
+    def get
+      if defined?(SQLite3::ForkSafety) && @pid != Process.pid
+        @pid = Process.pid
+        @object = @make.call
+      end
+      @object
+    end
+  end
+
+  module Sqlite3
+    PICK = OfProcess.new do
+      database = SQLite3::Database.new(":memory:")
+      database.execute("CREATE TABLE items (id INTEGER, name TEXT)")
+      database.prepare("INSERT INTO items VALUES (?, ?)") do |insert|
+        COUNT.times { |number| insert.execute(number, "item #{number}") }
+      end
+      database.prepare("SELECT name FROM items WHERE id = ?")
+    end
 
     def self.answer(number)
       SQLite3::Database.new(":memory:", results_as_hash: true) do |other|
         other.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (#{number}); INSERT INTO t VALUES (2)")
         sum = other.execute("SELECT sum(a) AS total, count(*) AS many FROM t").first
         rows = other.prepare("SELECT a FROM t WHERE a = :a") { |made| made.execute("a" => number).to_a }
-        return [PICK.execute(number).to_a, sum.values_at("total", "many"), rows].inspect
+        return [PICK.get.execute(number).to_a, sum.values_at("total", "many"), rows].inspect
       end
     end
   end
@@ -85,18 +105,21 @@ module NativeGems
       def compare(left, right) = right <=> left
     end
 
-    DATABASE = SQLite3::Database.new(":memory:")
-    DATABASE.create_function("twice", 1) { |call, value| call.result = value.to_i * 2 }
-    DATABASE.define_aggregator("total_of", Total.new)
-    DATABASE.collation("backwards", Backwards.new)
-    DATABASE.busy_handler { |tries| tries < 3 }
-    DATABASE.execute("CREATE TABLE items (id INTEGER, name TEXT)")
-    COUNT.times { |number| DATABASE.execute("INSERT INTO items VALUES (?, ?)", [number, "item #{number}"]) }
+    DATABASE = OfProcess.new do
+      database = SQLite3::Database.new(":memory:")
+      database.create_function("twice", 1) { |call, value| call.result = value.to_i * 2 }
+      database.define_aggregator("total_of", Total.new)
+      database.collation("backwards", Backwards.new)
+      database.busy_handler { |tries| tries < 3 }
+      database.execute("CREATE TABLE items (id INTEGER, name TEXT)")
+      COUNT.times { |number| database.execute("INSERT INTO items VALUES (?, ?)", [number, "item #{number}"]) }
+      database
+    end
 
     def self.answer(number)
       ["SELECT twice(id) FROM items WHERE id = ?", "SELECT total_of(id) FROM items WHERE id <= ?",
        "SELECT name FROM items WHERE id < 9 ORDER BY id < ?, name COLLATE backwards"].map do |query|
-        DATABASE.execute(query, [number])
+        DATABASE.get.execute(query, [number])
       end.inspect
     end
   end
