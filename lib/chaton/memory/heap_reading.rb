@@ -10,7 +10,7 @@ module Chaton
         stat = GC.stat
         { ruby: RUBY_VERSION, live_slots: stat.fetch(:heap_live_slots), old_objects: stat.fetch(:old_objects),
           heap_pages: stat.fetch(:heap_allocated_pages) { stat.fetch(:heap_eden_pages, 0) },
-          slots_per_page: GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT, 0), pools: pools(stat) }
+          slots_per_page: GC::INTERNAL_CONSTANTS.fetch(:HEAP_PAGE_OBJ_LIMIT) { average(stat) }, pools: pools(stat) }
       end
 
       # Ruby 3.1 has one slot size. Before 3.4 a pool has no count of live slots.
@@ -26,7 +26,10 @@ module Chaton
           [pool.fetch(:slot_size), live]
         end
       end
-      private_class_method :pools
+
+      # Ruby 4.1 has pages of several numbers of slots.
+      def self.average(stat) = stat.fetch(:heap_available_slots) / [stat.fetch(:heap_eden_pages), 1].max
+      private_class_method :pools, :average
     end
   end
 end
