@@ -25,7 +25,7 @@ class EngineDocumentTest < Minitest::Test
 
   def test_the_sections_are_the_pool_and_those_of_the_roles
     assert_equal %i[pool memory web], document.keys
-    assert_equal [1024, 64 << 20, 5000], document[:web][:queue].values_at(:count_max, :bytes_max, :age_max_ms)
+    assert_equal [1024, 64 << 20, 15_000], document[:web][:queue].values_at(:count_max, :bytes_max, :age_max_ms)
     assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
   end
 
