@@ -5,9 +5,12 @@ require "open3"
 require "tmpdir"
 
 class RubyVersionTest < Minitest::Test
+  # A Ruby that is not released asks a library for the version of its binary interface.
+  ABI = RbConfig::CONFIG["ruby_version"][/\+(\d+)/, 1]
   # Replaces a constant of Ruby, and changes it when it is required: Ruby itself reads it at its start.
   OTHER_RUBY = <<~C.freeze
     int ruby_api_version[3] = { #{RbConfig::CONFIG["ruby_version"][/[\d.]+/].tr(".", ",")} };
+    #{"unsigned long long ruby_abi_version(void) { return #{ABI}; }" if ABI}
     void Init_other_ruby(void) { ruby_api_version[0] = 9; ruby_api_version[1] = 8; }
   C
 
