@@ -11,6 +11,7 @@ class ReadingTest < Minitest::Test
     assert_operator reading[:live_slots], :>, reading[:old_objects]
     assert_operator reading[:heap_pages] * reading[:slots_per_page], :>, reading[:live_slots] / 4
     assert_in_delta reading[:live_slots], reading[:pools].sum(&:last), reading[:live_slots] * 0.2
-    assert_equal [40], reading[:pools].map(&:first).first(1)
+    # The smallest slot, from Ruby 4.1 on and before.
+    assert_includes [32, 40], reading[:pools].first.first
   end
 end
