@@ -4,8 +4,8 @@ module Chaton
   # Waits for a locked SQLite database without the GVL.
   #
   # Before Rails 8, the `timeout:` of `config/database.yml` is SQLite's own busy timeout, which sleeps with the GVL
-  # held. When the lock's owner is another thread of this process, it cannot run to release the lock, and the write fails with
-  # `SQLite3::BusyException` after the whole time-out. This handler sleeps in Ruby, as the one of Rails 8 does.
+  # held. When the lock's owner is another thread of this process, it cannot run to release the lock, and the write
+  # fails with `SQLite3::BusyException` after the whole time-out. This handler sleeps in Ruby, as that of Rails 8 does.
   module SqliteBusyHandler
     # Time between two tries. Rails 8 takes the same.
     PAUSE_S = 0.001
