@@ -20,6 +20,7 @@
 //!     fn describe(&self) -> String { format!("request {}", self.0) }
 //!     fn bytes(&self) -> usize { 8 }
 //!     fn release(self: Arc<Self>) {}
+//!     fn abandon(self: Arc<Self>) {}
 //! }
 //!
 //! let settings = PoolSettings {

@@ -56,6 +56,10 @@ pub trait Work: Any + Send + Sync {
     /// The work will not be run: a request is answered 503, a job goes back to
     /// its queue, a batch is read again.
     fn release(self: Arc<Self>);
+
+    /// The thread that ran it has ended. Work without an outcome gets one: a request is
+    /// answered 500, a job goes back to its queue, a batch is read again.
+    fn abandon(self: Arc<Self>);
 }
 
 /// The concrete type behind `work`; `None` when it is another one.
@@ -119,11 +123,13 @@ impl AtomicWorkState {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use std::sync::atomic::AtomicBool;
 
     pub struct TestWork {
         pub role: Role,
         pub id: u64,
         pub bytes: usize,
+        pub abandoned: AtomicBool,
     }
 
     impl Work for TestWork {
@@ -140,11 +146,19 @@ pub(crate) mod testing {
             self.bytes
         }
         fn release(self: Arc<Self>) {}
+        fn abandon(self: Arc<Self>) {
+            self.abandoned.store(true, Ordering::Release);
+        }
     }
 
     /// A request of one byte.
     pub fn request(id: u64) -> Arc<TestWork> {
-        Arc::new(TestWork { role: Role::Web, id, bytes: 1 })
+        work(Role::Web, id, 1)
+    }
+
+    /// Work of this engine and size.
+    pub fn work(role: Role, id: u64, bytes: usize) -> Arc<TestWork> {
+        Arc::new(TestWork { role, id, bytes, abandoned: AtomicBool::new(false) })
     }
 }
 

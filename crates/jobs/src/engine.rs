@@ -123,7 +123,7 @@ impl Engine {
         let waiting = self.state.feed.take_waiting();
         let count = suspects.len() + waiting.len();
         let suspects = suspects.iter().map(|(job, _)| job);
-        suspects.chain(&waiting).for_each(|job| job.abandon());
+        suspects.chain(&waiting).for_each(|job| job.give_back());
         count
     }
 

@@ -397,4 +397,8 @@ impl Work for Batch {
     fn release(self: Arc<Self>) {
         self.finish(BatchOutcome::Abandoned);
     }
+
+    fn abandon(self: Arc<Self>) {
+        self.finish(BatchOutcome::Abandoned);
+    }
 }

@@ -459,6 +459,10 @@ impl Work for Exchange {
         self.head.bytes.len() + body
     }
 
+    fn abandon(self: Arc<Self>) {
+        Exchange::abandon(self);
+    }
+
     fn release(self: Arc<Self>) {
         self.shed();
     }

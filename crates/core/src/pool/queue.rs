@@ -156,7 +156,7 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::work::testing::TestWork;
+    use crate::work::testing::work;
 
     const MS: u64 = 1_000_000;
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn push(queue: &mut WorkQueue, role: Role, id: u64, bytes: usize, at_ns: u64) -> bool {
-        queue.push(Arc::new(TestWork { role, id, bytes }), at_ns).is_ok()
+        queue.push(work(role, id, bytes), at_ns).is_ok()
     }
 
     fn ids(works: &[Arc<dyn Work>]) -> Vec<u64> {

@@ -335,9 +335,9 @@ fn mixes_reach_the_same_quantum_from_either_side() {
             .map(|past| {
                 let mut random = fastrand::Rng::with_seed(share);
                 let mut pool = SimulatedPool::new(32);
-                pool.times.record(Role::Web, past, 500);
+                pool.times.record(Role::Web, past, 100);
                 let mix = |_| computing(if random.u64(0..10) < share { 1 } else { 40 });
-                pool.serve(20, 60_000, mix);
+                pool.serve(20, 20_000, mix);
                 pool.quantum()
             })
             .to_vec();

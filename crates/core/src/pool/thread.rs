@@ -254,6 +254,9 @@ impl Drop for PoolThread {
         } else if replace {
             self.pool.replace_one();
         }
+        if let Some((work, _)) = unfinished {
+            work.abandon();
+        }
     }
 }
 
@@ -352,6 +355,26 @@ mod tests {
         );
         let third = pool.enter();
         assert!(matches!(third.take(), Take::Work(work) if work.id() == 1));
+    }
+
+    #[test]
+    fn work_is_abandoned_when_its_thread_ends() {
+        let pool = pool(2);
+        let (killed, left) = (pool.enter(), pool.enter());
+        let works = [request(1), request(2)];
+        for work in &works {
+            pool.enqueue(work.clone()).ok().unwrap();
+        }
+        drop(killed);
+        assert!(matches!(left.take(), Take::Work(_)));
+        assert!(matches!(left.take(), Take::Work(_)));
+        assert!(works
+            .iter()
+            .all(|work| !work.abandoned.load(std::sync::atomic::Ordering::Acquire)));
+        drop(left);
+        let abandoned = works.map(|work| work.abandoned.load(std::sync::atomic::Ordering::Acquire));
+        assert_eq!(abandoned, [false, true], "the first one was finished by the second take");
+        assert_eq!(pool.stats().running, 0);
     }
 
     #[test]

@@ -154,13 +154,13 @@ impl Admission {
         drop(locked);
         // It was claimed before the engine became quiet.
         if refused {
-            job.abandon();
+            job.give_back();
             return false;
         }
         match self.state.feed.submit(job) {
             Ok(()) => true,
             Err(job) => {
-                job.abandon();
+                job.give_back();
                 self.state.counters.given_back.fetch_add(1, Ordering::Relaxed);
                 false
             }
@@ -186,7 +186,7 @@ impl Admission {
                 // The limiters may have granted slots though the reply was lost.
                 jobs.iter().for_each(|job| {
                     job.grant();
-                    job.abandon();
+                    job.give_back();
                 });
                 return Err(error);
             }

@@ -309,7 +309,7 @@ impl Fetcher {
     fn return_unstarted(&self) {
         let waiting = self.state.feed.take_waiting();
         let count = waiting.len() as u64;
-        waiting.into_iter().for_each(|job| job.abandon());
+        waiting.into_iter().for_each(|job| job.give_back());
         self.state.counters.given_back.fetch_add(count, Ordering::Relaxed);
     }
 

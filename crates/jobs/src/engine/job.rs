@@ -118,7 +118,7 @@ impl Job {
     }
 
     /// Puts it back to the front of its queue, uncounted, unless it has ended.
-    pub fn abandon(&self) {
+    pub fn give_back(&self) {
         self.finish(Outcome::requeue());
     }
 
@@ -200,7 +200,11 @@ impl Work for Job {
         self.doc.payload().len()
     }
 
+    fn abandon(self: Arc<Self>) {
+        self.give_back();
+    }
+
     fn release(self: Arc<Self>) {
-        self.abandon();
+        self.give_back();
     }
 }

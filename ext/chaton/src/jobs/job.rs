@@ -80,7 +80,7 @@ impl Drop for RbJob {
         }
         if !self.ended.get() {
             self.slot.end(self.thread, &self.job);
-            self.job.abandon();
+            self.job.give_back();
         }
         // SAFETY: dropped once, here, and not used after.
         unsafe { ManuallyDrop::drop(&mut self.job) };
@@ -96,7 +96,7 @@ impl RbJob {
         job: Arc<Job>,
     ) -> Option<Value> {
         if !job.may_start() {
-            job.abandon();
+            job.give_back();
             return None;
         }
         slot.start(thread, &job);

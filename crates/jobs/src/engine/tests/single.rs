@@ -95,7 +95,7 @@ fn a_death_counts_against_started_jobs_only() {
         let mut running = crashed.start_one().unwrap();
         if death == 3 {
             assert_eq!(running.document().jid(), "innocent", "a suspect waits to be alone");
-            running.abandon();
+            running.give_back();
             crashed.fetch();
             crashed.fetch();
             running = crashed.start_one().unwrap();

@@ -81,7 +81,7 @@ impl SteppedEngine {
     pub fn start_one(&self) -> Option<Arc<Job>> {
         let job = self.feed.jobs.lock().pop_front()?;
         if !job.may_start() {
-            job.abandon();
+            job.give_back();
             return None;
         }
         job.start(0);

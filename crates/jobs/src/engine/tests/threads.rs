@@ -63,7 +63,7 @@ impl TestPool {
             let job = jobs.remove(0);
             drop(jobs);
             if !job.may_start() {
-                job.abandon();
+                job.give_back();
                 continue;
             }
             *self.running.lock() += 1;
