@@ -337,7 +337,7 @@ fn mixes_reach_the_same_quantum_from_either_side() {
                 let mut pool = SimulatedPool::new(32);
                 pool.times.record(Role::Web, past, 100);
                 let mix = |_| computing(if random.u64(0..10) < share { 1 } else { 40 });
-                pool.serve(20, 20_000, mix);
+                pool.serve(20, 40_000, mix);
                 pool.quantum()
             })
             .to_vec();
