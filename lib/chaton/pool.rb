@@ -53,7 +53,7 @@ module Chaton
     ensure
       # Also when user code killed the thread. The native pool then asks for another one.
       @threads.delete(index) if @threads[index].equal?(Thread.current)
-      pool_thread&.leave
+      pool_thread ? pool_thread.leave : @native_pool.spawn_failed(1)
     end
 
     def serve(pool_thread)

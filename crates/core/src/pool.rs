@@ -251,10 +251,11 @@ impl Pool {
         let woken = if state.awake < state.width { state.wake_one() } else { None };
         self.publish(&state);
         let alone = state.awake == 1;
+        let room = state.awake + state.spawning < self.settings.threads_max;
         drop(state);
         if let Some(thread) = &woken {
             thread.unparker.unpark();
-        } else if self.gvl.as_ref().is_some_and(|counts| counts.none_wants()) {
+        } else if room && self.gvl.as_ref().is_some_and(|counts| counts.none_wants()) {
             // All threads have been blocked for a while, and the scheduler knows nothing
             // of the new work.
             self.armed.store(true, Ordering::Release);
@@ -377,7 +378,9 @@ impl Pool {
                 let index = state.idle.remove(0);
                 state.awake += 1;
                 state.waking += 1;
-                state.threads[index].clone()
+                let thread = state.threads[index].clone()?;
+                thread.leaving.store(true, Ordering::Relaxed);
+                Some(thread)
             })
             .collect();
         state.idle_low = state.idle.len();
@@ -417,7 +420,8 @@ impl Pool {
 
     pub(crate) fn publish(&self, state: &PoolState) {
         if let Some(counts) = &self.gvl {
-            counts.note_waiting(!state.queue.is_empty());
+            let room = state.awake + state.spawning < self.settings.threads_max;
+            counts.note_wakeable(room && !state.queue.is_empty());
         }
         let slot = self.slot();
         // Siblings compare this before they accept a connection. Jobs do not count:

@@ -116,6 +116,6 @@ fn outsider(event: c_uint) {
     match event {
         READY => counts.outsider_ready(),
         RESUMED => counts.outsider_resumed(),
-        _ => {}
+        _ => counts.outsider_suspended(),
     }
 }

@@ -7,11 +7,15 @@
 //! lost.
 //!
 //! CRuby 3.3 and later have a call for this that any thread may make. 3.3.0 runs such
-//! jobs on the main thread (Bug #20197), so there is no preempter on it. Before 3.3,
-//! registering a job without the GVL is a race (ruby/ruby#8856). So the scheduler sends
-//! the computing thread a signal, and its handler registers the job if the thread holds
-//! the GVL. The signal is SIGURG, as in Go's runtime: it is ignored by default, so it
-//! does no harm where it is not expected.
+//! jobs on the main thread (Bug #20197), so there is no preempter on it.
+//!
+//! Before 3.3, registering a job without the GVL is a race (ruby/ruby#8856): the index is
+//! raised before the function is written. So the scheduler sends the computing thread a
+//! signal, and its handler registers the job. The handler cannot be sure that its thread
+//! has the GVL: it may have lost it a moment ago. The race is then harmless because all
+//! 1,000 slots of the VM's buffer hold functions of ours that need no data: a slot that
+//! is read too early runs one of them. The signal is SIGURG, as in Go's runtime: it is
+//! ignored by default, so it does no harm where it is not expected.
 
 use std::ffi::{c_int, c_uint, c_void, CStr};
 use std::ptr;
@@ -27,11 +31,15 @@ type Trigger = unsafe extern "C" fn(c_uint);
 type Register = unsafe extern "C" fn(c_uint, Job, *mut c_void) -> c_int;
 type HasGvl = unsafe extern "C" fn() -> c_int;
 
+/// Size of the VM's buffer of postponed jobs before 3.3.
+const SLOTS: usize = 1_000;
+
 /// Profilers that register jobs of their own, from any thread.
 const PROFILERS: [&str; 3] = ["StackProf", "Vernier", "Datadog"];
 
-/// Takes the kernel's id of the thread that computes. Any thread may call it.
-pub type Preempter = Box<dyn Fn(i32) + Send>;
+/// Takes the kernel's id of the thread that computes; returns whether the VM was asked.
+/// Any thread may call it.
+pub type Preempter = Box<dyn Fn(i32) -> bool + Send>;
 
 /// The preempter; `None` when this Ruby has no safe way.
 ///
@@ -55,7 +63,10 @@ pub fn preempter(ruby: &Ruby) -> Result<Option<Preempter>, Error> {
         // SAFETY: called with the GVL; the job takes no data.
         let job = unsafe { preregister(0, hand_over, ptr::null_mut()) };
         // SAFETY: triggering is made for any thread and for signal handlers.
-        return Ok(Some(Box::new(move |_| unsafe { trigger(job) })));
+        return Ok(Some(Box::new(move |_| {
+            unsafe { trigger(job) };
+            true
+        })));
     }
     let profiler = PROFILERS
         .iter()
@@ -70,6 +81,7 @@ pub fn preempter(ruby: &Ruby) -> Result<Option<Preempter>, Error> {
 /// What the signal handler calls, found before it is installed.
 struct Signal {
     register: Register,
+    register_one: Register,
     has_gvl: HasGvl,
 }
 
@@ -77,12 +89,14 @@ static SIGNAL: OnceLock<Option<Signal>> = OnceLock::new();
 
 impl Signal {
     fn find() -> Option<Self> {
-        let (register, has_gvl) =
-            (symbol(c"rb_postponed_job_register_one")?, symbol(c"ruby_thread_has_gvl_p")?);
+        let register = symbol(c"rb_postponed_job_register")?;
+        let register_one = symbol(c"rb_postponed_job_register_one")?;
+        let has_gvl = symbol(c"ruby_thread_has_gvl_p")?;
         // SAFETY: signatures of ruby/debug.h and thread.c before 3.3.
         Some(unsafe {
             Self {
                 register: std::mem::transmute::<*mut c_void, Register>(register),
+                register_one: std::mem::transmute::<*mut c_void, Register>(register_one),
                 has_gvl: std::mem::transmute::<*mut c_void, HasGvl>(has_gvl),
             }
         })
@@ -96,13 +110,17 @@ impl Signal {
         if ![libc::SIG_DFL, libc::SIG_IGN].contains(&handler()) {
             return false;
         }
-        // The first use of a slot of the VM's buffer is made here, with the GVL.
-        // SAFETY: the job takes no data; the handler calls what was found.
+        for _ in 0..SLOTS {
+            // SAFETY: called with the GVL; returns 0 when the buffer is full.
+            if unsafe { (self.register)(0, nothing, ptr::null_mut()) } == 0 {
+                break;
+            }
+        }
+        // SAFETY: the handler has the signature that SA_SIGINFO asks for.
         unsafe {
-            (self.register)(0, hand_over, ptr::null_mut());
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+            action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_SIGINFO;
             libc::sigaction(libc::SIGURG, &action, ptr::null_mut()) == 0
         }
     }
@@ -118,24 +136,28 @@ fn handler() -> usize {
     }
 }
 
-fn signal_thread(tid: i32) {
+fn signal_thread(tid: i32) -> bool {
     // An application that traps the signal gets none of ours.
-    if handler() == on_signal as *const () as usize {
+    handler() == on_signal as *const () as usize
         // SAFETY: a thread that has ended makes this an error.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGURG) };
-    }
+        && unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, libc::SIGURG) } == 0
 }
 
-extern "C" fn on_signal(_: c_int) {
+extern "C" fn on_signal(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     let Some(Some(signal)) = SIGNAL.get() else { return };
-    // SAFETY: both functions may be called in a signal handler; the second one only by
-    // the thread that holds the GVL, so that it meets no other registration.
+    // SAFETY: the kernel passes a valid `info`. A signal of another process is not ours.
+    // Both functions may be called in a signal handler.
     unsafe {
-        if (signal.has_gvl)() != 0 {
-            (signal.register)(0, hand_over, ptr::null_mut());
+        if (*info).si_code == libc::SI_TKILL
+            && (*info).si_pid() == libc::getpid()
+            && (signal.has_gvl)() != 0
+        {
+            (signal.register_one)(0, hand_over, ptr::null_mut());
         }
     }
 }
+
+unsafe extern "C-unwind" fn nothing(_: *mut c_void) {}
 
 unsafe extern "C-unwind" fn hand_over(_: *mut c_void) {
     gvl::let_others_run();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::pool::policy::{Facts, Rule};
+use crate::pool::policy::{Decision, Facts};
 use crate::pool::thread_record::ThreadRecord;
 
 /// A requested thread is expected to take work within this time (ns).
@@ -60,5 +60,5 @@ pub trait Activity: Send {
 
     /// Time in ns until the next reading, when nothing notifies the scheduler sooner.
     /// `due_ns` is the time until the quantum of the running work is used up.
-    fn pause_ns(&mut self, facts: &Facts, rule: Rule, takes: u64, due_ns: u64) -> u64;
+    fn pause_ns(&mut self, facts: &Facts, decision: &Decision, takes: u64, due_ns: u64) -> u64;
 }

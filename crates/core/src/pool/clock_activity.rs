@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
-use crate::pool::policy::{Facts, Rule};
+use crate::pool::policy::{Decision, Facts, Rule};
 use crate::pool::thread_record::ThreadRecord;
 
 /// Threads read at once: few enough to be cheap, always with the one that ran last.
@@ -73,6 +73,14 @@ impl ClockActivity {
     }
 }
 
+/// Whether the threads used less than this much of the CPU since each was last read.
+/// Called only when a part of the threads has used too little: one of the rest may be the
+/// one that computes.
+fn unused(threads: &[Option<Arc<ThreadRecord>>], enough_ns: u64) -> bool {
+    let awake = threads.iter().flatten().filter(|thread| !thread.parked.load(Relaxed));
+    awake.map(|thread| thread.cpu_since_last_read_ns()).sum::<u64>() < enough_ns
+}
+
 impl Activity for ClockActivity {
     fn read(
         &mut self,
@@ -94,10 +102,11 @@ impl Activity for ClockActivity {
             }
         }
         self.note_runner(runner, most, used, now_ns);
-        let unused = (used as f64) < UNUSED * elapsed_ns as f64;
-        let blocked = unused
+        let enough_ns = (UNUSED * elapsed_ns as f64) as u64;
+        let blocked = used < enough_ns
             && elapsed_ns >= self.stall_ns / 2
-            && !sample.iter().any(|thread| thread.probe.is_runnable());
+            && !sample.iter().any(|thread| thread.probe.is_runnable())
+            && (facts.awake <= sample.len() || unused(threads, enough_ns - used));
         let runner = threads.get(self.last_runner).cloned().flatten();
         Reading {
             blocked_ns: if blocked { elapsed_ns } else { 0 },
@@ -126,13 +135,14 @@ impl Activity for ClockActivity {
         facts.since_take_ns < quantum_ns
     }
 
-    fn pause_ns(&mut self, facts: &Facts, rule: Rule, takes: u64, due_ns: u64) -> u64 {
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision, takes: u64, due_ns: u64) -> u64 {
         let full = facts.waking == 0 && facts.awake + facts.spawning >= facts.max;
-        let factor_max = match rule {
-            // All threads are awake: there is nothing to decide until one finishes.
-            Rule::Starved if full => PAUSE_FACTOR_MAX,
-            Rule::Starved => 1,
-            _ if facts.waiting == 0 || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
+        let woken = made.wake + made.spawn > 0;
+        let factor_max = match made.rule {
+            Rule::Starved if woken => 1,
+            // There is nothing to decide until a thread ends its work.
+            Rule::Starved => PAUSE_FACTOR_MAX,
+            _ if full || facts.waiting == 0 || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
             _ if facts.interactive_waiting => CALM_FACTOR_MAX,
             _ => (due_ns / READINGS_PER_QUANTUM / self.stall_ns.max(1))
                 .clamp(CALM_FACTOR_MAX, PAUSE_FACTOR_MAX),
@@ -199,24 +209,20 @@ mod tests {
         let waiting =
             Facts { waiting: 3, interactive_waiting: true, awake: 4, max: 8, ..Facts::default() };
         let jobs = Facts { interactive_waiting: false, ..waiting };
-        for (name, facts, rule, takes, factor) in [
-            ("a block while threads can be woken", waiting, Rule::Starved, 99, 1),
-            ("all threads are awake", Facts { awake: 8, ..waiting }, Rule::Starved, 0, 8),
-            (
-                "one of them waits for the GVL",
-                Facts { awake: 8, waking: 1, ..waiting },
-                Rule::Starved,
-                0,
-                1,
-            ),
-            ("quick work", waiting, Rule::None, 8, 8),
-            ("slow work", waiting, Rule::None, 7, 2),
-            ("nobody waits for the work", jobs, Rule::None, 7, 4),
+        let starved = Decision { rule: Rule::Starved, ..Decision::default() };
+        let none = Decision::default();
+        for (name, facts, made, takes, factor) in [
+            ("threads were woken", waiting, Decision { wake: 1, ..starved }, 99, 1),
+            ("threads were started", waiting, Decision { spawn: 1, ..starved }, 0, 1),
+            ("none is left to wake", waiting, starved, 0, 8),
+            ("all threads are awake", Facts { awake: 8, ..waiting }, none, 0, 8),
+            ("quick work", waiting, none, 8, 8),
+            ("slow work", waiting, none, 7, 2),
+            ("nobody waits for the work", jobs, none, 7, 4),
         ] {
             let mut activity = activity();
-            let pauses: Vec<_> =
-                (0..5).map(|_| activity.pause_ns(&facts, rule, takes, 4_000_000)).collect();
-            assert_eq!(pauses[4], factor * 200_000, "{name}");
+            let pauses = (0..5).map(|_| activity.pause_ns(&facts, &made, takes, 4_000_000));
+            assert_eq!(pauses.last(), Some(factor * 200_000), "{name}");
         }
     }
 }

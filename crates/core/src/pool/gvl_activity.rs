@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::clock;
 use crate::event_fd::EventFd;
 use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
-use crate::pool::policy::{Facts, Rule};
+use crate::pool::policy::{Decision, Facts};
 use crate::pool::thread_record::{GvlState, ThreadRecord};
 
 /// The longest time between two readings while work waits (ns).
@@ -31,8 +31,10 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
-    /// Work waits for a thread.
-    work_waits: AtomicBool,
+    /// A thread outside the pool has the GVL.
+    outsider_holds: AtomicBool,
+    /// Work waits, and a thread is left that may be woken or started for it.
+    is_wakeable: AtomicBool,
     /// The scheduler asks to be notified when no pool thread is left that can run,
     /// although work waits.
     watches_blocks: AtomicBool,
@@ -49,7 +51,8 @@ impl GvlCounts {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
             released_ns: AtomicU64::new(clock::now_ns()),
-            work_waits: AtomicBool::new(false),
+            outsider_holds: AtomicBool::new(false),
+            is_wakeable: AtomicBool::new(false),
             watches_blocks: AtomicBool::new(false),
             watches_outsiders: AtomicBool::new(true),
             event_fd,
@@ -66,9 +69,9 @@ impl GvlCounts {
         self.wanting.load(SeqCst) == 0
     }
 
-    /// Notes whether work waits for a thread.
-    pub fn note_waiting(&self, waits: bool) {
-        self.work_waits.store(waits, SeqCst);
+    /// Notes whether work waits and a thread is left that may be woken for it.
+    pub fn note_wakeable(&self, wakeable: bool) {
+        self.is_wakeable.store(wakeable, SeqCst);
     }
 
     /// The thread wants the GVL.
@@ -76,11 +79,15 @@ impl GvlCounts {
         if !thread.gvl.swap(GvlState::Wants).can_run() {
             self.wanting.fetch_add(1, SeqCst);
         }
+        if self.outsider_holds.load(SeqCst) {
+            self.notify(&self.watches_outsiders);
+        }
     }
 
     /// The thread has got the GVL.
     pub fn resumed(&self, thread: &ThreadRecord) {
         thread.held_since_ns.store(clock::now_ns(), Relaxed);
+        self.outsider_holds.store(false, SeqCst);
         if !thread.gvl.swap(GvlState::Holds).can_run() {
             self.wanting.fetch_add(1, SeqCst);
         }
@@ -92,7 +99,8 @@ impl GvlCounts {
         thread.used_ns.fetch_add(thread.held_ns(now), Relaxed);
         // Stored before the count falls: who sees no thread sees since when.
         self.released_ns.store(now, SeqCst);
-        if thread.gvl.swap(GvlState::Blocked).can_run() && self.wanting.fetch_sub(1, SeqCst) == 1 {
+        let could_run = thread.gvl.swap(GvlState::Blocked).can_run();
+        if could_run && self.wanting.fetch_sub(1, SeqCst) == 1 && self.is_wakeable.load(SeqCst) {
             self.notify(&self.watches_blocks);
         }
     }
@@ -110,6 +118,22 @@ impl GvlCounts {
         // A thread may have wanted it since before the events were counted.
         let fewer = |count: usize| count.checked_sub(1);
         let _ = self.outsiders.fetch_update(SeqCst, SeqCst, fewer);
+        self.outsider_holds.store(true, SeqCst);
+        if !self.none_wants() {
+            self.notify(&self.watches_outsiders);
+        }
+    }
+
+    /// A thread outside the pool has given up the GVL.
+    pub fn outsider_suspended(&self) {
+        self.outsider_holds.store(false, SeqCst);
+    }
+
+    /// Whether a thread outside the pool and one of the pool compete for it. Asks for
+    /// the next notification about that.
+    pub fn compete(&self) -> bool {
+        self.watches_outsiders.store(true, SeqCst);
+        !self.none_wants() && (self.outsiders_want() || self.outsider_holds.load(SeqCst))
     }
 
     /// Whether a thread outside the pool wants it.
@@ -200,12 +224,11 @@ impl Activity for GvlActivity {
         can_run.filter(|thread| thread.has_work()).any(|thread| thread.used_ns(now) < quantum_ns)
     }
 
-    fn pause_ns(&mut self, facts: &Facts, _: Rule, _: u64, due_ns: u64) -> u64 {
-        self.counts.watches_outsiders.store(true, SeqCst);
+    fn pause_ns(&mut self, facts: &Facts, _: &Decision, _: u64, due_ns: u64) -> u64 {
         self.counts.watches_blocks.store(facts.waiting > 0, SeqCst);
+        let compete = self.counts.compete();
         if facts.waiting == 0 {
-            let due_ns = due_ns.max(DUE_NS_MIN);
-            return if facts.outsider_waiting { due_ns } else { EMPTY_PAUSE_NS };
+            return if compete { due_ns.max(DUE_NS_MIN) } else { EMPTY_PAUSE_NS };
         }
         // The last thread may have blocked before the flag was set.
         let starves_ns = match self.none_since_ns() {
@@ -255,7 +278,7 @@ mod tests {
             counts.resumed(thread);
         }
         counts.watches_blocks.store(true, SeqCst);
-        counts.note_waiting(true);
+        counts.note_wakeable(true);
         counts.suspended(&a);
         assert!(!counts.event_fd.clear(), "another one can run");
         counts.suspended(&b);

@@ -32,6 +32,8 @@ pub struct Facts {
     pub one_is_quick: bool,
     /// Time in ns since work was last taken or the VM was last asked to switch.
     pub since_take_ns: u64,
+    /// Time in ns since a thread was last woken or the VM was last asked to switch.
+    pub since_wake_ns: u64,
     /// Time in ns since one more unit of work began beside a computing one.
     pub since_admit_ns: u64,
     /// Time in ns since the pool starved, a unit of work was admitted, or the width was
@@ -108,7 +110,7 @@ pub fn decide(now: &Facts, tuning: &Tuning) -> Decision {
     }
     // A woken thread that cannot take work waits for the GVL, which a thread outside
     // the pool holds.
-    let held_up = now.waking > 0 && now.since_take_ns >= tuning.quantum_ns;
+    let held_up = now.waking > 0 && now.since_take_ns.min(now.since_wake_ns) >= tuning.quantum_ns;
     if now.blocked_ns >= tuning.blocked_ns && !held_up {
         let step = 1 << now.starved_in_row.saturating_sub(1).min(6);
         return Decision { rule: Rule::Starved, ..widen(now, step) };
@@ -119,7 +121,9 @@ pub fn decide(now: &Facts, tuning: &Tuning) -> Decision {
             if admits { (widen(now, 1), Rule::Admitted) } else { (keep, Rule::Hogged) };
         return Decision { preempt: true, rule, ..next };
     }
-    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && now.waking + now.spawning == 0 {
+    // A thread that was admitted for a job must not find itself one too many.
+    let admitted = !now.interactive_waiting && now.waking + now.spawning > 0;
+    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !admitted {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, rule: Rule::Calm, ..keep };
     }

@@ -46,8 +46,8 @@ pub(crate) struct SchedulerCounters {
 /// What the scheduler uses besides the pool. All of it is safe without the GVL.
 pub struct SchedulerHooks {
     /// Asks the VM to take the GVL from the thread with this kernel's id, which computes;
-    /// `None` when this Ruby has no safe way.
-    pub preempt: Option<Box<dyn Fn(i32) + Send>>,
+    /// returns whether it was asked. `None` when this Ruby has no safe way.
+    pub preempt: Option<Box<dyn Fn(i32) -> bool + Send>>,
     /// The connection to the supervisor, when there is one.
     pub channel: Option<Arc<SupervisorChannel>>,
     /// Time after the supervisor's end at which the process exits by force.
@@ -144,7 +144,7 @@ impl SchedulerLoop {
             let (notified, received) = self.sleep(timeout);
             if notified {
                 self.pool.event_fd.clear();
-                if self.pool.gvl.as_ref().is_some_and(|counts| counts.outsiders_want()) {
+                if self.pool.gvl.as_ref().is_some_and(|counts| counts.compete()) {
                     self.pool.armed.store(true, Ordering::Release);
                 }
             }
@@ -250,7 +250,7 @@ impl SchedulerLoop {
         }
         let facts = after(&facts, &decision);
         let due_ns = if decision.preempt { quantum_ns } else { quantum_ns - facts.turn_ns };
-        self.pause_ns = self.activity.pause_ns(&facts, decision.rule, takes, due_ns);
+        self.pause_ns = self.activity.pause_ns(&facts, &decision, takes, due_ns);
     }
 
     /// Reads the pool under its lock: the facts, who runs, the units of work taken since
@@ -273,6 +273,7 @@ impl SchedulerLoop {
             interactive_waiting: state.queue.interactive_len() > 0,
             starved_in_row: self.starved_in_row + 1,
             since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
+            since_wake_ns: now.saturating_sub(state.last_wake_ns.max(self.preempted_ns)),
             since_admit_ns: now.saturating_sub(self.admitted_ns),
             calm_ns: now.saturating_sub(self.calm_since_ns),
             awake: state.awake,
@@ -340,10 +341,16 @@ impl SchedulerLoop {
 
     fn preempt(&mut self, reading: &Reading, now: u64) {
         self.preempted_ns = now;
-        if let Some(preempt) = &self.hooks.preempt {
+        // Without events the runner is a guess: a thread that sleeps is left alone. Where
+        // a thread outside the pool computes, there is no runner.
+        let guessed = self.pool.gvl.is_none();
+        let runner = reading.runner.as_ref();
+        if guessed && !runner.is_some_and(|runner| runner.probe.is_runnable()) {
+            return;
+        }
+        let tid = runner.map_or(0, |runner| runner.probe.tid());
+        if self.hooks.preempt.as_ref().is_some_and(|preempt| preempt(tid)) {
             self.pool.counters.preemptions.fetch_add(1, Relaxed);
-            // 0 when a thread outside the pool has the GVL.
-            preempt(reading.runner.as_ref().map_or(0, |runner| runner.probe.tid()));
         }
     }
 

@@ -54,6 +54,7 @@ struct SimulatedPool {
     row: u32,
     calm_since: u64,
     last_take: u64,
+    last_wake: u64,
     times: CpuTimes,
     begun: usize,
     finished: usize,
@@ -93,6 +94,7 @@ impl SimulatedPool {
     }
 
     fn wake(&mut self) {
+        self.last_wake = self.now;
         let at = SimulatedThread::Coming(self.now + ARRIVAL);
         match self.threads.iter().position(|thread| *thread == SimulatedThread::Parked) {
             Some(index) => self.threads[index] = at,
@@ -223,6 +225,7 @@ impl SimulatedPool {
                 .map_or(0, |work| work.used.min(self.turn)),
             one_is_quick: quick,
             since_take_ns: self.now - self.last_take,
+            since_wake_ns: self.now - self.last_wake,
             calm_ns: self.now - self.calm_since,
             awake: self.awake(),
             waking: self.coming(),
@@ -319,6 +322,19 @@ fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
             assert_eq!(pool.width, 1, "{ms} ms");
         }
     }
+}
+
+#[test]
+fn the_width_of_a_burst_does_not_stay() {
+    let mut pool = SimulatedPool::new(512);
+    (0..60).for_each(|client| pool.submit(client, vec![(100 * US, 1_000 * MS)]));
+    while pool.finished < 60 {
+        pool.step();
+    }
+    pool.done.clear();
+    assert!(pool.width >= 60);
+    pool.serve(10, 3_000, |_| vec![(100 * US, 0)]);
+    assert!(pool.width <= 2, "{}", pool.width);
 }
 
 #[test]

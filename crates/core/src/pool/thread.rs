@@ -176,8 +176,7 @@ impl PoolThread {
                 return Take::Work(work);
             }
         }
-        if state.closing || state.leaving > 0 {
-            state.leaving = state.leaving.saturating_sub(1);
+        if state.closing || self.thread.leaving.load(Relaxed) {
             self.leave_pool(state);
             return Take::Leave;
         }
@@ -216,6 +215,9 @@ impl PoolThread {
 
     fn leave_pool(&self, state: &mut PoolState) {
         self.left.set(true);
+        if self.thread.leaving.load(Relaxed) {
+            state.leaving = state.leaving.saturating_sub(1);
+        }
         if let Some(at) = state.idle.iter().position(|i| *i == self.thread.index) {
             state.idle.remove(at);
             state.idle_low = state.idle_low.min(state.idle.len());
@@ -244,11 +246,14 @@ impl Drop for PoolThread {
         // If this thread was woken for work, another one is woken in its place.
         let wanted = !state.queue.is_empty() && state.awake < state.width;
         let woken = if wanted { state.wake_one() } else { None };
-        let replace = !state.closing
-            && woken.is_none()
-            && (state.alive() < self.pool.settings.threads_min || !state.queue.is_empty());
+        let left = !state.queue.is_empty();
+        let few = state.alive() < self.pool.settings.threads_min;
+        let replace = !state.closing && woken.is_none() && (few || left);
         self.pool.publish(&state);
         drop(state);
+        if left {
+            self.pool.arm();
+        }
         if let Some(thread) = woken {
             thread.unparker.unpark();
         } else if replace {

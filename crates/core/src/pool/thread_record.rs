@@ -70,6 +70,8 @@ pub struct ThreadRecord {
     pub used_ns: AtomicU64,
     /// Whether it waits for work.
     pub parked: AtomicBool,
+    /// Whether it ends when it finds no work.
+    pub leaving: AtomicBool,
     /// CRuby 3.3 and later: whether it can run, and since when it holds the GVL.
     pub gvl: AtomicGvlState,
     /// When it last got the GVL (ns of the clock).
@@ -89,6 +91,7 @@ impl ThreadRecord {
             work_since_ns: AtomicU64::new(0),
             used_ns: AtomicU64::new(0),
             parked: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             gvl: AtomicGvlState::default(),
             held_since_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),

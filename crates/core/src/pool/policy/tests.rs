@@ -62,7 +62,7 @@ fn a_starved_pool_becomes_wider() {
 
 #[test]
 fn work_that_used_its_quantum_makes_place() {
-    let hogged = Facts { turn_ns: 5 * MS, since_take_ns: 5 * MS, ..busy() };
+    let hogged = Facts { turn_ns: 5 * MS, since_take_ns: 5 * MS, since_wake_ns: 5 * MS, ..busy() };
     let switch = |width| Decision { preempt: true, rule: Rule::Hogged, ..keep(width) };
     let admit = |width| Decision { wake: 1, rule: Rule::Admitted, ..switch(width) };
     let outside = Facts { waiting: 0, outsider_waiting: true, ..hogged };
@@ -72,6 +72,11 @@ fn work_that_used_its_quantum_makes_place() {
         ("another thread is quick", Facts { one_is_quick: true, awake: 2, ..hogged }, switch(1)),
         ("another thread is waking", Facts { waking: 1, awake: 2, ..hogged }, switch(1)),
         ("another thread is starting", Facts { spawning: 1, ..hogged }, switch(1)),
+        (
+            "a thread was woken just now",
+            Facts { turn_ns: 0, waking: 1, awake: 2, since_wake_ns: MS, ..hogged },
+            keep(1),
+        ),
         (
             "a woken thread cannot take work",
             Facts { turn_ns: 0, blocked_ns: MS, waking: 1, awake: 2, ..hogged },
@@ -118,13 +123,15 @@ fn each_further_job_waits_longer_beside_computing_ones() {
 #[test]
 fn calm_reduces_the_width() {
     let calm = |width| Facts { width, max: 512, calm_ns: 50 * MS, ..busy() };
+    let job = Facts { interactive_waiting: false, ..calm(4) };
     let narrower = |width| Decision { rule: Rule::Calm, ..keep(width) };
     check(&[
         ("by one", calm(4), narrower(3)),
         ("a wide pool faster", calm(300), narrower(263)),
         ("never below one", Facts { calm_ns: u64::MAX, ..calm(1) }, keep(1)),
-        ("not while a thread is waking", Facts { waking: 1, ..calm(4) }, keep(4)),
-        ("not while a thread is starting", Facts { spawning: 1, ..calm(4) }, keep(4)),
+        ("also while threads are woken for requests", Facts { waking: 1, ..calm(4) }, narrower(3)),
+        ("not while one is woken for a job", Facts { waking: 1, ..job }, keep(4)),
+        ("not while one is started for a job", Facts { spawning: 1, ..job }, keep(4)),
     ]);
 }
 
