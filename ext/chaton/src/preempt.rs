@@ -62,8 +62,8 @@ pub fn preempter(ruby: &Ruby) -> Result<Option<Preempter>, Error> {
         };
         // SAFETY: called with the GVL; the job takes no data.
         let job = unsafe { preregister(0, hand_over, ptr::null_mut()) };
-        // SAFETY: triggering is made for any thread and for signal handlers.
         return Ok(Some(Box::new(move |_| {
+            // SAFETY: triggering is made for any thread and for signal handlers.
             unsafe { trigger(job) };
             true
         })));
