@@ -24,12 +24,10 @@ namespace :matrix do
     CheckoutCopy.new(Dir.pwd, args[:to]).call($stdin.read.split("\0"))
   end
 
-  task :record, [:lane, :versions, :result] do |_, args|
+  task :record, [:lane, :versions, :result, :commit] do |_, args|
     next unless File.exist?(args[:result])
     result = JSON.parse(File.read(args[:result]))
-    commit = IO.popen(["git", "-c", "safe.directory=#{Dir.pwd}", "describe", "--always", "--abbrev=7", "--dirty=+"],
-                      &:read).chomp
-    at = { "commit" => commit, "date" => Time.now.utc.strftime("%F") }
+    at = { "commit" => args[:commit], "date" => Time.now.utc.strftime("%F") }
     parts = (result["parts"].keys & TEST_PARTS) - result["cut"]
     results.record(args[:lane], versions: JSON.parse(File.read(args[:versions])), result: result, parts: parts, at: at)
   end

@@ -137,6 +137,8 @@ matrix_missing() {
 # Copies the sources, committed or not. An unchanged file stays as it is, so that cargo builds only what changed.
 matrix_copy_checkout() {
   local copy=$1$MATRIX_CHECKOUT allocator=lib/chaton/libchaton_jemalloc.so
+  # This is what will be tested, even if there is a new commit before the tests have ended.
+  matrix_commit=$(git -c safe.directory="$PWD" describe --always --abbrev=7 --dirty=+)
   git -c safe.directory="$PWD" ls-files -z --cached --others --exclude-standard | rake --silent "matrix:copy[$copy]"
   # It knows no Ruby, so one that was built here with the same or an older C library need not be built again.
   if [ -e $allocator ] && [ ! -e "$copy/$allocator" ] &&
@@ -163,7 +165,7 @@ matrix_test() {
   rm -f "$root$MATRIX_CHECKOUT/tmp/test_result.json"
   matrix_run "$root" env CHATON_TEST_SECONDS="${seconds:+$(matrix_seconds_left)}" \
     rake --silent "test[$(matrix_join "$@")]" || status=$?
-  rake --silent "matrix:record[$lane,$root.versions,$root$MATRIX_CHECKOUT/tmp/test_result.json]"
+  rake --silent "matrix:record[$lane,$root.versions,$root$MATRIX_CHECKOUT/tmp/test_result.json,$matrix_commit]"
   return "$status"
 }
 
