@@ -163,6 +163,8 @@ impl PoolThread {
 
     fn next(&self, state: &mut PoolState, now: u64, expired: &mut Vec<Arc<dyn Work>>) -> Take {
         if self.must_yield(state, now) {
+            // A new slice begins, even if the VM does not switch.
+            self.thread.held_since_ns.store(now, Relaxed);
             self.slice.set(None);
             return Take::Yield;
         }
