@@ -56,10 +56,12 @@ class JobsInFlightTableTest < Minitest::Test
 
   def run_two_and_end_one(table)
     native_pool = new_pool
-    threads = Array.new(2) { native_pool.enter }
+    taken = Queue.new
+    # Each runs its job until the process ends.
+    2.times { Thread.new { native_pool.enter.then { |thread| taken << thread.take and sleep } } }
     engine = Chaton::Native::Jobs.start(native_pool, table, [], false)
     client.push_args("q", head, [[1], [2]], nil)
-    first, second = threads.map(&:take)
+    first, second = Array.new(2) { taken.pop }
     first.ack
     yield engine.identity, second.ticket, second.jid
   end

@@ -14,6 +14,8 @@ pub const READY: c_uint = 1 << 1;
 pub const RESUMED: c_uint = 1 << 2;
 /// The thread has given up the GVL.
 pub const SUSPENDED: c_uint = 1 << 3;
+/// The thread has ended, which gives up the GVL too.
+pub const EXITED: c_uint = 1 << 4;
 
 /// `rb_internal_thread_event_data_t` of 3.3; 3.2 passes no data.
 #[repr(C)]

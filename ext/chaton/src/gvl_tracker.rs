@@ -14,7 +14,7 @@ use chaton_core::pool::gvl_activity::GvlCounts;
 use chaton_core::pool::thread_record::ThreadRecord;
 use chaton_core::pool::Pool;
 
-use crate::gvl_events::{add_hook, EventData, ThreadSlot, READY, RESUMED, SUSPENDED};
+use crate::gvl_events::{add_hook, EventData, ThreadSlot, EXITED, READY, RESUMED, SUSPENDED};
 use crate::handle::generation;
 
 /// The slot in which a Ruby thread keeps its [`TrackedThread`].
@@ -86,7 +86,7 @@ fn install() -> Option<ThreadSlot> {
     let add = add_hook()?;
     let slot = ThreadSlot::new()?;
     // SAFETY: the GVL is held; the hook stays for good and needs no data.
-    unsafe { add(happened, READY | RESUMED | SUSPENDED, ptr::null_mut()) };
+    unsafe { add(happened, READY | RESUMED | SUSPENDED | EXITED, ptr::null_mut()) };
     Some(slot)
 }
 
