@@ -3,6 +3,7 @@
 require_relative "service"
 require_relative "service/code"
 require_relative "worker/drain"
+require_relative "worker/forked_child"
 require_relative "worker/hooks"
 require_relative "worker/signal_queue"
 require_relative "telemetry/backtraces"
@@ -52,6 +53,7 @@ module Chaton
       @plan = context.plan.of_process(@roles)
       handled, ignored = fetches_work? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
       @signals = SignalQueue.new(handled, ignored: ignored, inherited: inherited)
+      ForkedChild.reset_signals([*handled, *ignored], @signals)
       # Ruby's own handler reaps the children of system() and IO.popen.
       trap("CHLD", "DEFAULT")
       @context = context

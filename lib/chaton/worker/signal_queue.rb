@@ -18,7 +18,9 @@ module Chaton
         @io, @wake = IO.pipe
         @queue = []
         names.each { |name| trap(name) { push(name) } }
-        ignored.each { |name| trap(name, "IGNORE") }
+        # A program that the application starts inherits an ignored signal, but not a block. These two stay ignored, or
+        # the kernel would send them again and again.
+        ignored.each { |name| %w[TTIN TTOU].include?(name) ? trap(name, "IGNORE") : trap(name) { nil } }
         take_over(inherited) if inherited
       end
 

@@ -22,6 +22,28 @@ class SignalsTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # Reports which signal ended a child of the application.
+  CHILDREN_APP = <<~RUBY
+    run(lambda do |env|
+      signal = env["PATH_INFO"] == "/fork" ? :TERM : :INT
+      ready, go = IO.pipe
+      pid = signal == :TERM ? fork { go.write("."); sleep } : spawn("echo; exec sleep 100", out: go)
+      ready.readpartial(1)
+      Process.kill(signal, pid)
+      Process.wait(pid)
+      [200, { "content-type" => "text/plain" }, [$?.termsig.to_s]]
+    end)
+  RUBY
+
+  ["workers 0", "workers 1"].each do |config|
+    define_method("test_children_of_the_application_get_signals_with_#{config}") do
+      server = boot(rackup: CHILDREN_APP, config: config)
+      assert_equal Signal.list.fetch("TERM").to_s, server.get("/fork").body
+      assert_equal Signal.list.fetch("INT").to_s, server.get("/spawn").body
+      assert_equal 0, server.stop
+    end
+  end
+
   def test_ttin_and_ttou_change_the_number
     server = boot(config: "workers 1")
     server.signal("TTIN")
