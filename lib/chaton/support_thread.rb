@@ -23,12 +23,14 @@ module Chaton
 
     # @return [self]
     def start
-      @thread = Thread.new { watch }
-      @thread.name = "chaton support"
+      # Ruby kills all threads at its exit and would wait for one that starts then.
+      at_exit { @stopping = true }
+      start_thread
       self
     end
 
     def stop
+      @stopping = true
       @native_pool.stop_events
       @thread&.join
     end
@@ -41,6 +43,22 @@ module Chaton
     end
 
     private
+
+    def start_thread
+      @thread = Thread.new { run }
+      @thread.name = "chaton support"
+    end
+
+    # Code of the application may kill all threads that it did not start. Without this one no further pool thread would
+    # ever start.
+    def run
+      watch
+    ensure
+      unless @stopping
+        @log.warn("the support thread was killed; another one takes its place")
+        start_thread
+      end
+    end
 
     def watch
       loop do

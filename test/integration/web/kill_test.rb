@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/raw_client"
 require "support/server"
 
 # Shutdowns and kills under load: surviving workers respond to all requests they have accepted.
@@ -56,6 +57,30 @@ class KillTest < Minitest::Test
     def note(response)
       raise IOError, "status #{response.status}" unless response.status == 200
       response.body.to_i.tap { |pid| @lock.synchronize { @answered[pid] += 1 } }
+    end
+  end
+
+  # Kills all threads but its own and the main one, as a careless application does.
+  CARELESS_APP = <<~RUBY
+    run(lambda do |env|
+      (Thread.list - [Thread.main, Thread.current]).each(&:kill) if env["PATH_INFO"] == "/kill"
+      sleep 0.01 until env["PATH_INFO"] != "/wait" || File.exist?("open")
+      [200, { "content-type" => "text/plain" }, ["done"]]
+    end)
+  RUBY
+
+  ["workers 0", "workers 1"].each do |processes|
+    define_method("test_an_application_that_kills_all_threads_with_#{processes}") do
+      server = boot(rackup: CARELESS_APP, config: "#{processes}\nthreads 1..8")
+      assert_equal "done", server.get("/kill").body
+      server.wait_line(/the support thread was killed/)
+      clients = Array.new(5) { RawClient.new(server.port).write("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n") }
+      # The last one needs a thread that was started since.
+      assert_equal "done", server.get("/quick").body
+      server.write("open", "")
+      assert_equal ["done"], clients.map { |client| client.read_response.body }.uniq
+      clients.each(&:close)
+      assert_equal 0, server.stop
     end
   end
 
