@@ -21,8 +21,6 @@ pub struct Reading {
     pub runner: Option<Arc<ThreadRecord>>,
     /// Whether a thread outside the pool wants the GVL.
     pub outsider_waiting: bool,
-    /// Whether fewer awake threads would do: some always wait for the CPU.
-    pub crowded: bool,
 }
 
 /// Reads the threads. It also keeps [`ThreadRecord::used_ns`] of the threads that hold

@@ -15,9 +15,6 @@ use crate::pool::thread_record::ThreadRecord;
 const SAMPLE_MAX: usize = 24;
 /// Threads that use less than this share of one CPU together count as blocked.
 const UNUSED: f64 = 0.25;
-/// From this share of one CPU on, more awake threads do not help.
-const CROWDED: f64 = 0.9;
-const SHARE_NS: f64 = 10_000_000.0;
 /// The time between two readings grows up to this many times `stall_ms`.
 const PAUSE_FACTOR_MAX: u64 = 8;
 /// The same bound while work takes longer but nothing blocks: a block is then seen
@@ -33,8 +30,6 @@ pub struct ClockActivity {
     stall_ns: u64,
     pause_ns: u64,
     read_at_ns: u64,
-    /// The share of one CPU that the threads used, averaged over about `SHARE_NS`.
-    cpu_share: f64,
     /// The thread that used the CPU most at the last reading, and since when it alone
     /// has.
     last_runner: usize,
@@ -49,7 +44,6 @@ impl ClockActivity {
             stall_ns,
             pause_ns: stall_ns,
             read_at_ns: now_ns,
-            cpu_share: 0.0,
             last_runner: usize::MAX,
             runner_since_ns: 0,
             next: 0,
@@ -108,8 +102,6 @@ impl Activity for ClockActivity {
             }
         }
         self.note_runner(runner, most, used, now_ns);
-        let share = used as f64 / elapsed_ns.max(1) as f64;
-        self.cpu_share += (share - self.cpu_share) * (elapsed_ns as f64 / SHARE_NS).min(1.0);
         let enough_ns = (UNUSED * elapsed_ns as f64) as u64;
         let blocked = used < enough_ns
             && elapsed_ns >= self.stall_ns / 2
@@ -120,7 +112,6 @@ impl Activity for ClockActivity {
             blocked_ns: if blocked { elapsed_ns } else { 0 },
             runner,
             outsider_waiting: false,
-            crowded: self.cpu_share >= CROWDED,
         }
     }
 

@@ -20,8 +20,6 @@ const EMPTY_PAUSE_NS: u64 = 1_600_000;
 /// The least time to wait for the end of a quantum (ns): the kernel may run other
 /// processes meanwhile.
 const DUE_NS_MIN: u64 = 200_000;
-/// One thread that has the GVL, and one that waits to use it next, are enough.
-const CROWD: usize = 2;
 /// A computing thread must use this much of the CPU (ns) while it is watched.
 const CONFIRM_NS: u64 = 500_000;
 
@@ -188,7 +186,6 @@ impl Activity for GvlActivity {
             blocked_ns: self.none_since_ns().map_or(0, |since| now.saturating_sub(since)),
             runner: runner.cloned(),
             outsider_waiting: self.counts.outsiders_want(),
-            crowded: self.counts.wanting.load(SeqCst) > CROWD,
         }
     }
 

@@ -32,9 +32,6 @@ const EMPTY_OBSERVATIONS: u32 = 4;
 /// width it needs. A reduction that starves nobody halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
-/// The same while fewer threads would do. Being starved for a moment in this time costs
-/// less than threads that compete for the GVL.
-const CROWDED_NARROW_NS: u64 = 10_000_000;
 /// Time after which Rust writes a report that the support thread has not fetched (ns).
 pub const UNFETCHED_NS: u64 = 1_000_000_000;
 
@@ -239,7 +236,7 @@ impl SchedulerLoop {
         let tuning = Tuning {
             blocked_ns: self.pool.settings.blocked_ns,
             quantum_ns,
-            narrow_ns: if reading.crowded { CROWDED_NARROW_NS } else { self.narrow_ns },
+            narrow_ns: self.narrow_ns,
         };
         let decision = decide(&facts, &tuning);
         self.note(decision.rule, &facts, now);
