@@ -1,9 +1,14 @@
 # frozen_string_literal: true
 
+require_relative "shutdown"
+
 module Chaton
   # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
   # one more is started and when one ends.
   class Pool
+    # For `Thread.handle_interrupt`: only {WorkHandler} lets these through, while it runs work.
+    HELD_BACK = { Shutdown => :never }.freeze
+
     # @param native_pool [Native::Pool]
     # @param handler [#call] runs one unit of work, and rescues errors of user code
     # @param log [Telemetry::Log]
@@ -18,7 +23,7 @@ module Chaton
     def spawn(count)
       started = 0
       count.times do
-        Thread.new { run }
+        Thread.new { Thread.handle_interrupt(HELD_BACK) { run } }
         started += 1
       end
     rescue ThreadError => e

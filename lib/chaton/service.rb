@@ -125,7 +125,7 @@ module Chaton
       when :web then WebRole.new(@plan, app: @app, sockets: @sockets, **common)
       when :jobs
         require_relative "service/jobs_role"
-        JobsRole.new(@plan, running: method(:running), **common)
+        JobsRole.new(@plan, **common)
       when :streams
         require_relative "service/streams_role"
         StreamsRole.new(@plan, **common)
@@ -147,12 +147,6 @@ module Chaton
       web = handlers.delete(:web)
       by_class = handlers.transform_keys { |role| Native.const_get(WORK_CLASSES.fetch(role)) }
       ->(work) { (by_class[work.class] || web).call(work) }
-    end
-
-    # The running work of a role, each with its thread.
-    def running(role, ids)
-      works = @native_pool.running.select { |work| work[:role] == role && ids.include?(work[:id]) }
-      works.to_h { |work| [work, @pool.thread(work[:thread])] }.compact
     end
 
     # @return [Boolean] whether all pool threads have ended

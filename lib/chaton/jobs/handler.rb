@@ -16,6 +16,7 @@ module Chaton
     class Handler < WorkHandler
       # Thread-local key of the running job's batch: a batch made in the job is nested in it.
       PARENT = :chaton_parent_batch
+      SHUTDOWN = Shutdown
       # Logged in a child that a job forked.
       CHILD_FAILED = "a child that a job forked failed; the job itself goes on"
 
@@ -98,6 +99,9 @@ module Chaton
 
         fail_work(job, Killed.new("the thread was killed while it ran the job"), nil, started_s)
       end
+
+      # The engine has given it its outcome.
+      def given_up?(job) = !job.open?
 
       def facts(job) = { class: job.class_name, jid: job.jid, queue: job.queue }
 

@@ -12,14 +12,8 @@ module Chaton
       # Time for jobs that were interrupted to end.
       SHUTDOWN_S = 3.0
 
-      # @param running [#call] role and ids → the work that runs now, each with its thread
-      def initialize(plan, context:, running:, log:)
-        super(plan, context: context, log: log)
-        @running = running
-      end
-
-      # @return [#call] runs one job
-      def handler = Jobs::Handler.new(log: @log, plan: @plan)
+      # @return [Jobs::Handler] runs one job
+      def handler = @handler ||= Jobs::Handler.new(log: @log, plan: @plan)
 
       # Takes jobs from its return on.
       #
@@ -35,10 +29,8 @@ module Chaton
       # Sends running jobs back, in the store first, so that none is lost; then interrupts them.
       def give_up
         _, ids = @engine.give_up
-        running = @running.call("jobs", ids)
-        running.each_value { |thread| thread.raise(Jobs::Shutdown) }
+        names = handler.interrupt.map(&:describe).join("; ")
         done = @engine.wait_idle(SHUTDOWN_S)
-        names = running.keys.map { |job| job[:what] }.join("; ")
         @log.warn("interrupted jobs went back to the front of their queues", count: ids.size, jobs: names,
                                                                              all_ended: done)
       end

@@ -30,7 +30,7 @@ module Chaton
       # Gives up the partitions of running batches, so that others consume them; then interrupts them.
       def give_up
         _, ids = @engine.give_up
-        handler.running.each { |thread| thread.raise(Streams::Shutdown) }
+        handler.interrupt
         done = @engine.wait_idle(SHUTDOWN_S)
         @log.warn("interrupted batches are read again, except for marked records", count: ids.size, all_ended: done)
       end

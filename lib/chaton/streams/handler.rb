@@ -11,6 +11,7 @@ module Chaton
     class Handler < WorkHandler
       # The hook of each kind of notice.
       HOOKS = { revoked: :revoked, shutdown: :shutdown, end: :eof }.freeze
+      SHUTDOWN = Shutdown
       # Logged in a child that a consumer forked.
       CHILD_FAILED = "a child that a consumer forked failed; the batch itself goes on"
 
@@ -25,19 +26,7 @@ module Chaton
         @failures = Failures.new(log: log)
         @factories = {}
         @instances = Instances.new
-        @running = {}.compare_by_identity
       end
-
-      # @param batch [Native::Batch]
-      def call(batch)
-        @running[Thread.current] = true
-        super
-      ensure
-        @running.delete(Thread.current)
-      end
-
-      # @return [Array<Thread>] threads that run a consumer
-      def running = @running.keys
 
       # @return [Array<Integer>] routes whose consumers define `eof`
       def of_eof = @routes.each_index.select { |route| factory(route).eof? }
@@ -99,6 +88,9 @@ module Chaton
         @log.warn("a thread was killed while it ran a batch, which is handed out again", **facts(batch))
         batch.abandon
       end
+
+      # Notices still run.
+      def given_up?(batch) = batch.kind == :records
 
       def facts(batch) = { consumer: name_of(batch), batch: batch.describe }
 

@@ -28,7 +28,7 @@ class ServiceTest < Minitest::Test
     end
 
     def perform(_number)
-      self.class.began << true
+      self.class.began << Thread.current
       self.class.gate.pop
       self.class.ended << :done
     rescue Chaton::Jobs::Shutdown
@@ -82,6 +82,21 @@ class ServiceTest < Minitest::Test
     refute_match(/retry_count|error/, waiting.first[2])
     assert_match(/still running at the end of the graceful stop.*GateJob jid=#{jid}/, @output.string)
     assert_match(/went back to the front of their queues/, @output.string)
+  end
+
+  # The job ends just before it is interrupted, and its thread would begin the waiting request.
+  def test_an_interrupt_of_a_job_never_hits_the_request_that_follows
+    gate = Queue.new
+    start(%i[web jobs], threads: "1:1") { gate.pop }
+    GateJob.perform_async(1)
+    thread = popped(GateJob.began)
+    end_job_before_interrupt(thread)
+    client = Thread.new { HttpClient.open(@server.addr[1]) { |http| http.get("/").body } }
+    eventually { @service.status.dig(:queue, :waiting) == 1 }
+    @service.instance_variable_get(:@roles).fetch(:jobs).give_up
+    gate << true
+    assert_equal "hello", client.value
+    refute_match(/ERROR/, @output.string)
   end
 
   # A request is not waited for after its answer has been sent.
@@ -141,10 +156,21 @@ class ServiceTest < Minitest::Test
 
   private
 
-  def start(roles, &seen)
+  # Defines that an exception raised in the thread comes when its job has ended and it runs or waits for something else.
+  def end_job_before_interrupt(thread)
+    test = self
+    thread.define_singleton_method(:raise) do |*arguments|
+      GateJob.gate << true
+      test.popped(GateJob.ended)
+      test.eventually { stop? }
+      super(*arguments)
+    end
+  end
+
+  def start(roles, threads: "1:3", &seen)
     @stopped = false
     plan = Chaton::Config.load({ config_file: "-", store: "sqlite://#{ROOT}/#{name}.db", web: roles.include?(:web),
-                                 jobs: roles.include?(:jobs), threads: "1:3" }, env: {}, root: ROOT)
+                                 jobs: roles.include?(:jobs), threads: threads }, env: {}, root: ROOT)
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
     Chaton::Service::Code.follow(plan, roles, log: @log)
@@ -166,7 +192,13 @@ class ServiceTest < Minitest::Test
     @service.stop(deadline_s)
   end
 
+  public
+
   def popped(queue)
     Timeout.timeout(WAIT_S) { queue.pop }
+  end
+
+  def eventually
+    Timeout.timeout(WAIT_S) { sleep 0.001 until yield }
   end
 end
