@@ -248,6 +248,23 @@ fn a_commit_of_a_removed_member_fails() {
 }
 
 #[test]
+fn a_commit_before_the_assignment_fails() {
+    let log = kafka_support::log();
+    let topic = topic(&*log, 1);
+    let settings = group("early", &topic, Protocol::Classic);
+    let event_fd = Arc::new(chaton_core::event_fd::EventFd::new().unwrap());
+    let mut member = log.member(&settings, &event_fd).unwrap();
+    // The group is empty, so that the broker itself would accept the commit.
+    let error = member.commit(&[commit(&topic, 0, 1, "")], true).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Fenced, "{error}");
+    member.commit(&[commit(&topic, 0, 1, "")], false).unwrap();
+    let mut events = Vec::new();
+    member.poll(&mut events);
+    assert!(matches!(&events[..], [MemberEvent::CommitFailed(_)]), "{events:?}");
+    assert_eq!(log.admin().unwrap().committed(&settings.name).unwrap(), []);
+}
+
+#[test]
 fn a_broker_without_the_consumer_protocol_is_reported() {
     let broker = Broker::set("group.coordinator.rebalance.protocols=classic");
     let log = broker.log();

@@ -238,6 +238,19 @@ impl KafkaMember {
         })
     }
 
+    /// Returns the error of a commit of partitions that are not this member's, or
+    /// reports it with the next events when nobody waits for the commit.
+    fn report_fenced(&mut self, fenced: Result<()>, wait: bool) -> Result<()> {
+        match fenced {
+            Err(error) if !wait => {
+                self.reported_later.push(MemberEvent::CommitFailed(error));
+                self.notifier.notify();
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
     /// Confirms revocations until the group is left.
     fn close(&mut self, until: Instant) {
         if self.queue.close_consumer().is_err() {
@@ -306,15 +319,28 @@ impl GroupMember for KafkaMember {
             return Ok(());
         }
         let mut list = TopicPartitionList::new();
+        let mut fenced = Ok(());
         for commit in commits {
+            // A broker accepts the commit of a client that is out of its group
+            // while the group is empty, so the member refuses it itself.
+            let partition =
+                Partition { topic: commit.topic.as_str().into(), number: commit.partition };
+            if let Err(error) = self.queue(&partition) {
+                fenced = Err(error);
+                continue;
+            }
             list.add(&commit.topic, commit.partition, commit.offset, &commit.metadata)?;
+        }
+        if list.partitions().is_empty() {
+            return self.report_fenced(fenced, wait);
         }
         let end = if wait {
             self.commits.commit_sync(&list, self.answer_timeout)
         } else {
             self.commits.start(&list, &self.queue)
         };
-        end.map_err(|error| explain(&self.name, &error))
+        end.map_err(|error| explain(&self.name, &error))?;
+        self.report_fenced(fenced, wait)
     }
 
     fn release(&mut self, partitions: &[Partition]) {
