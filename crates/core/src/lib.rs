@@ -51,4 +51,5 @@ pub mod process;
 pub mod settings;
 mod shared_mapping;
 pub mod thread;
+pub mod thread_probe;
 pub mod work;

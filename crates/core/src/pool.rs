@@ -12,7 +12,6 @@ mod cpu_meter;
 pub mod gvl_activity;
 mod idle_timer;
 pub mod policy;
-pub mod probe;
 mod quantum;
 pub mod queue;
 pub mod scheduler;
@@ -36,11 +35,11 @@ use crate::pool::policy::Decision;
 use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
 use crate::pool::thread::PoolThread;
-use crate::pool::thread_record::{Running, ThreadRecord};
+use crate::pool::thread_record::ThreadRecord;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
-use crate::work::{Priority, Role, Work};
+use crate::work::{Priority, Role, Running, Work};
 
 /// Settings of a pool: the section `pool` of the document.
 #[derive(Clone, Debug, Deserialize)]

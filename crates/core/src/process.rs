@@ -4,4 +4,6 @@
 pub mod channel;
 pub mod events;
 pub mod in_flight;
+pub mod late_reports;
 pub mod scoreboard;
+pub mod supervisor_watch;

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
+use serde::Serialize;
+
 /// Which engine a unit of work belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -66,6 +68,27 @@ pub trait Work: Any + Send + Sync {
 pub fn downcast<W: Work>(work: Arc<dyn Work>) -> Option<Arc<W>> {
     let any: Arc<dyn Any + Send + Sync> = work;
     any.downcast().ok()
+}
+
+/// One entry of the list of what is running.
+#[derive(Clone, Debug, Serialize)]
+pub struct Running {
+    /// The engine it belongs to: `web`, `jobs` or `streams`.
+    pub role: &'static str,
+    /// Its number, unique within its engine.
+    pub id: u64,
+    /// A short description for people, such as `GET /orders`.
+    pub what: String,
+    /// How long it has been running, in ms.
+    pub age_ms: u64,
+    /// The thread's index.
+    pub thread: usize,
+    /// The kernel's id of the thread.
+    pub tid: i32,
+    /// CPU time in ms that the thread has used since it started.
+    pub cpu_ms: u64,
+    /// The kernel function in which it sleeps, if the kernel shows it.
+    pub wait_channel: Option<String>,
 }
 
 /// How far a unit of work has come.

@@ -8,6 +8,7 @@ use chaton_core::pool::thread::{PoolThread, Take};
 use chaton_core::pool::{Pool, PoolSettings};
 use chaton_core::process::channel::SupervisorChannel;
 use chaton_core::process::events::SupportEvent;
+use chaton_core::process::supervisor_watch::SupervisorWatch;
 use chaton_core::work::{Role, Work};
 use magnus::{function, method, prelude::*, Error, IntoValue, RArray, RModule, Ruby, Value};
 use parking_lot::Mutex;
@@ -84,8 +85,7 @@ impl RbPool {
         let hooks = SchedulerHooks {
             // A single thread has no other thread to yield to.
             preempt: if several && preempt { preempt::preempter(ruby)? } else { None },
-            channel: channel.clone(),
-            orphan_exit,
+            supervisor: SupervisorWatch::new(channel.clone(), orphan_exit),
         };
         let scheduler = Scheduler::start(&pool, hooks)
             .map_err(|e| error::system("the scheduler thread", &e))?;

@@ -10,20 +10,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
+use crate::clock;
 use crate::pool::activity::{Activity, Reading};
 use crate::pool::clock_activity::ClockActivity;
 use crate::pool::gvl_activity::GvlActivity;
 use crate::pool::policy::{decide, Decision, Facts, Rule, Tuning};
-use crate::pool::thread_record::Running;
 use crate::pool::{Pool, PoolState};
-use crate::process::channel::{ChannelMessage, SupervisorChannel};
-use crate::process::events::SupportEvent;
+use crate::process::late_reports;
+use crate::process::supervisor_watch::SupervisorWatch;
 use crate::work::Role;
-use crate::{clock, log};
 
 /// Observations of an empty queue before the scheduler sleeps again.
 const EMPTY_OBSERVATIONS: u32 = 4;
@@ -32,8 +30,6 @@ const EMPTY_OBSERVATIONS: u32 = 4;
 /// width it needs. A reduction that starves nobody halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
-/// Time after which Rust writes a report that the support thread has not fetched (ns).
-pub const UNFETCHED_NS: u64 = 1_000_000_000;
 
 /// The scheduler's counters, see [`crate::pool::Stats`].
 #[derive(Default)]
@@ -48,10 +44,8 @@ pub struct SchedulerHooks {
     /// Asks the VM to take the GVL from the thread with this kernel's id, which computes;
     /// returns whether it was asked. `None` when this Ruby has no safe way.
     pub preempt: Option<Box<dyn Fn(i32) -> bool + Send>>,
-    /// The connection to the supervisor, when there is one.
-    pub channel: Option<Arc<SupervisorChannel>>,
-    /// Time after the supervisor's end at which the process exits by force.
-    pub orphan_exit: Duration,
+    /// The connection to the supervisor, which the scheduler's thread reads.
+    pub supervisor: SupervisorWatch,
 }
 
 /// The running scheduler. Dropping it stops and joins the thread.
@@ -106,7 +100,6 @@ struct SchedulerLoop {
     /// When threads were last woken or requested.
     widened_ns: u64,
     shrink_at_ns: Option<u64>,
-    orphan_at_ns: Option<u64>,
 }
 
 impl SchedulerLoop {
@@ -134,7 +127,6 @@ impl SchedulerLoop {
             admitted_ns: 0,
             widened_ns: 0,
             shrink_at_ns: None,
-            orphan_at_ns: None,
         }
     }
 
@@ -149,7 +141,7 @@ impl SchedulerLoop {
                 }
             }
             if received {
-                self.receive();
+                self.hooks.supervisor.receive(&self.pool.events);
             }
             if self.pool.armed.load(Ordering::Acquire) {
                 self.observe();
@@ -164,8 +156,9 @@ impl SchedulerLoop {
             return Some(self.pause_ns);
         }
         let now = clock::now_ns();
-        let unfetched = self.pool.events.next_unfetched_ns(UNFETCHED_NS);
-        let due = [self.shrink_at_ns, self.orphan_at_ns, unfetched, self.pool.idle_due_ns()];
+        let late_report = late_reports::due_ns(&self.pool.events);
+        let exit = self.hooks.supervisor.exit_at_ns();
+        let due = [self.shrink_at_ns, exit, late_report, self.pool.idle_due_ns()];
         due.into_iter().flatten().min().map(|at| at.saturating_sub(now))
     }
 
@@ -176,42 +169,17 @@ impl SchedulerLoop {
             tv_nsec: (ns % 1_000_000_000) as i64,
         });
         // An interrupted wait counts as one that ended early: nothing is ready.
-        match (&self.hooks.channel, self.orphan_at_ns) {
-            (Some(channel), None) => {
-                let mut fds = [event_fd, PollFd::new(&**channel, PollFlags::IN)];
+        match self.hooks.supervisor.channel() {
+            Some(channel) => {
+                let mut fds = [event_fd, PollFd::new(channel, PollFlags::IN)];
                 let _ = poll(&mut fds, timeout.as_ref());
                 (!fds[0].revents().is_empty(), !fds[1].revents().is_empty())
             }
-            _ => {
+            None => {
                 let mut fds = [event_fd];
                 let _ = poll(&mut fds, timeout.as_ref());
                 (!fds[0].revents().is_empty(), false)
             }
-        }
-    }
-
-    fn receive(&mut self) {
-        let Some(channel) = &self.hooks.channel else { return };
-        let received = channel.receive();
-        if received.ping {
-            self.pool.events.post(SupportEvent::Ping);
-        }
-        for line in received.lines {
-            self.pool.events.post(match line {
-                ChannelMessage::Recover(text) => SupportEvent::Recover(text),
-                ChannelMessage::Order(text) => SupportEvent::Order(text),
-            });
-        }
-        if received.lost > 0 {
-            log::warn(
-                "a message from the supervisor could not be read: the jobs of a worker that died are \
-                 recovered when its lease ends",
-            );
-        }
-        if received.end {
-            let grace_ns = self.hooks.orphan_exit.as_nanos() as u64;
-            self.orphan_at_ns = Some(clock::now_ns() + grace_ns);
-            self.pool.events.post(SupportEvent::Orphan);
         }
     }
 
@@ -373,13 +341,9 @@ impl SchedulerLoop {
     /// Does what is due by the clock.
     fn keep_time(&mut self) {
         let now = clock::now_ns();
-        self.report_unfetched();
+        late_reports::log_unfetched(&self.pool.events, || self.pool.running());
         self.pool.post_idle_if_due(now);
-        if self.orphan_at_ns.is_some_and(|at| now >= at) {
-            log::warn("the supervisor is gone and this worker did not finish in time: exiting");
-            // SAFETY: ends the process at once, as intended.
-            unsafe { libc::_exit(1) };
-        }
+        self.hooks.supervisor.exit_if_due(now);
         match self.shrink_at_ns {
             None => {
                 let state = self.pool.state.lock();
@@ -392,27 +356,6 @@ impl SchedulerLoop {
                 self.shrink_at_ns = more.then_some(now + self.pool.settings.thread_idle_ns);
             }
             Some(_) => {}
-        }
-    }
-
-    fn report_unfetched(&self) {
-        for (role, id) in self.pool.events.take_unfetched(UNFETCHED_NS) {
-            let found = |running: &Running| running.id == id && running.role == role.name();
-            let running = self.pool.running().into_iter().find(found);
-            let line = match running {
-                Some(r) => format!(
-                    "late: {} has been running for {} ms in thread {} (tid {}); no backtrace, because \
-                     the GVL was not free within 1 s; CPU {} ms, sleeps in {}",
-                    r.what,
-                    r.age_ms,
-                    r.thread,
-                    r.tid,
-                    r.cpu_ms,
-                    r.wait_channel.as_deref().unwrap_or("nothing (it runs)"),
-                ),
-                None => format!("late: request {id} ended before it could be reported"),
-            };
-            log::warn(&line);
         }
     }
 }

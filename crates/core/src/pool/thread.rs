@@ -275,6 +275,7 @@ mod tests {
     use crate::pool::PoolSettings;
     use crate::process::events::SupportEvent;
     use crate::process::scoreboard::Scoreboard;
+    use crate::process::supervisor_watch::SupervisorWatch;
     use crate::work::testing::request;
     use crate::work::{Priority, Role};
     use std::time::Duration;
@@ -288,8 +289,8 @@ mod tests {
     }
 
     fn start_scheduler(pool: &Arc<Pool>) -> Scheduler {
-        let hooks =
-            SchedulerHooks { preempt: None, channel: None, orphan_exit: Duration::from_secs(1) };
+        let supervisor = SupervisorWatch::new(None, Duration::from_secs(1));
+        let hooks = SchedulerHooks { preempt: None, supervisor };
         Scheduler::start(pool, hooks).unwrap()
     }
 

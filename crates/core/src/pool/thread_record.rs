@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use crossbeam_utils::sync::Unparker;
 use parking_lot::Mutex;
-use serde::Serialize;
 
-use crate::pool::probe::ThreadProbe;
-use crate::work::{Role, Work};
+use crate::thread_probe::ThreadProbe;
+use crate::work::{Role, Running, Work};
 
 /// Whether a thread can run, as CRuby's GVL events say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,25 +149,4 @@ impl ThreadRecord {
             wait_channel: self.probe.wait_channel(),
         })
     }
-}
-
-/// One entry of the list of what is running.
-#[derive(Clone, Debug, Serialize)]
-pub struct Running {
-    /// The engine it belongs to: `web`, `jobs` or `streams`.
-    pub role: &'static str,
-    /// Its number, unique within its engine.
-    pub id: u64,
-    /// A short description for people, such as `GET /orders`.
-    pub what: String,
-    /// How long it has been running, in ms.
-    pub age_ms: u64,
-    /// The thread's index.
-    pub thread: usize,
-    /// The kernel's id of the thread.
-    pub tid: i32,
-    /// CPU time in ms that the thread has used since it started.
-    pub cpu_ms: u64,
-    /// The kernel function in which it sleeps, if the kernel shows it.
-    pub wait_channel: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Observes a pool thread from outside: its CPU clock and its state in the
+//! Observes a thread from outside: its CPU clock and its state in the
 //! kernel.
 //!
 //! The CPU clock of a Ruby thread stands still while the thread waits for IO. On
