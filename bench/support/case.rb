@@ -8,7 +8,7 @@ module Bench
   Case = Struct.new(
     :name,        # for --case and file names
     :title,       # for people
-    :kind,        # how it is measured; the suite's CaseRun lists the kinds
+    :kind,        # how it is measured; web: a class, nil for CaseRun; else the suite's CaseRun lists the kinds
     :group,       # rows that are also judged together
     :servers,     # all servers under measurement
     :scouts,      # so many of the peers are measured in full, chosen by one short slice each; nil: all

@@ -21,7 +21,7 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *bodies, *responses, workers, *arena]
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, workers, *arena]
       end
 
       def hello
@@ -45,8 +45,9 @@ module Bench
 
       # Chaton with its defaults, against the fastest of Puma's usual settings.
       def common
-        pumas = %w[3:3 5:5 16:16].flat_map { |threads| pumas(threads) }
-        { "/page" => "3 × 2 ms IO + 3 ms CPU", "/quick" => "1 ms IO + 0.2 ms CPU" }.flat_map do |path, work|
+        pumas = USUAL_THREADS.flat_map { |threads| pumas(threads) }
+        { "/page" => "3 × 2 ms IO + 3 ms CPU", "/quick" => "1 ms IO + 0.2 ms CPU",
+          "/records" => "10 × 0.5 ms IO + 2.3 ms CPU" }.flat_map do |path, work|
           [10, 100].map do |connections|
             Case.new(name: "common#{path.tr("/", "-")}-c#{connections}", title: "#{work}, c=#{connections}, defaults",
                      group: "common", rackup: WORK, path:, connections:, servers: [Chaton.new, *pumas], scouts: 2,
@@ -115,3 +116,4 @@ end
 
 require_relative "cases/arena"
 require_relative "cases/rails"
+require_relative "cases/shares"

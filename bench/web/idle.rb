@@ -9,7 +9,8 @@ module Bench
   module Web
     # Measures an idle server: its memory after some load, and its wake-ups.
     class Idle
-      CASE = Case.new(name: "idle", title: "idle after load: Sinatra example, each server's default threads",
+      CASE = Case.new(name: "idle", kind: self,
+                      title: "idle after load: Sinatra example, each server's default threads",
                       rackup: SINATRA, path: "/", connections: 4, seconds: 2, rounds: 3,
                       servers: [Chaton.new, Puma.new],
                       bars: [Bar.at_most(:pss_mb, 1.05), Bar.at_most(:idle_waits, 0.0, against: nil)])

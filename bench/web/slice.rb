@@ -24,8 +24,8 @@ module Bench
         before = @server.tree.read
         result = load(@case.path, @case.connections, mode: @case.mode).run
         after = @server.tree.read
-        neighbour&.join
-        figures(result, before, after)
+        beside = neighbour&.value
+        figures(result, before, after).merge(beside ? { beside_rps: beside.rps } : {})
       end
 
       private

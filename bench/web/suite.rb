@@ -2,6 +2,7 @@
 
 require_relative "../support/chart_row"
 require_relative "cases"
+require_relative "burst"
 require_relative "case_run"
 require_relative "idle"
 require_relative "summary"
@@ -27,19 +28,20 @@ module Bench
                      metric: :p99_ms, unit: " ms", better: :lower)
       ].freeze
 
+      CASES = [*Cases.all, *Burst::CASES, Idle::CASE].freeze
+
       module_function
 
       def name = "web"
       def programs = %w[rails wrk]
       def charts = CHARTS
-      def cases = [*Cases.all, Idle::CASE]
+      def cases = CASES
       def summary(results) = Summary.new(results)
 
       # @return [Hash{Symbol => Object}] the raw results
       def measure(a_case, quick:, progress:)
         a_case = shortened(a_case) if quick
-        kind = a_case.name == "idle" ? Idle : CaseRun
-        kind.new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
+        (a_case.kind || CaseRun).new(a_case, ->(*slice) { progress.call(line(*slice)) }).run
       end
 
       def shortened(a_case)

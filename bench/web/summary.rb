@@ -2,7 +2,6 @@
 
 require_relative "../support/report"
 require_relative "cases"
-require_relative "idle"
 require_relative "load_verdict"
 
 module Bench
@@ -21,7 +20,7 @@ module Bench
       TEXT
 
       # @param results [Results]
-      def initialize(results) = super(results, title: "Web", cases: [*Cases.all, Idle::CASE], notes: NOTES)
+      def initialize(results) = super(results, title: "Web", cases: Suite::CASES, notes: NOTES)
 
       # @return [String]
       def table = [super, common_row].compact.join("\n")

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rack/files"
+require "timeout"
 require "tmpdir"
 
 # Typical work of applications, one path for each kind.
@@ -20,9 +21,9 @@ class Work
 
   def call(env)
     case env["PATH_INFO"]
-    when "/page" then page
-    when "/quick" then quick
+    when "/page", "/quick", "/records", "/time-out" then send(env["PATH_INFO"].delete_prefix("/").tr("-", "_"))
     when "/sleep" then pause(env["QUERY_STRING"].to_f)
+    when "/compute" then burn_ms(env["QUERY_STRING"].to_f) && respond("computed")
     when "/burn" then burn_ms(300) && respond("burnt")
     when "/post" then respond(env["rack.input"].read.bytesize.to_s)
     when "/big" then respond(BIG)
@@ -50,9 +51,29 @@ class Work
     respond("quick")
   end
 
+  # Ten queries of 0.5 ms each, as an object mapper sends them.
+  def records
+    10.times do
+      sleep 0.0005
+      burn_ms(0.2)
+    end
+    burn_ms(0.3)
+    respond("records")
+  end
+
+  # Responds with the time at which it began.
   def pause(seconds)
+    began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     sleep seconds
-    respond("slept")
+    respond(began.to_s)
+  end
+
+  # Computes for 6 s unless the time-out arrives.
+  def time_out
+    Timeout.timeout(1) { burn_ms(6000) }
+    [500, TYPE.dup, ["the time-out did not arrive"]]
+  rescue Timeout::Error
+    respond("timed out")
   end
 
   # Spends this thread's processor time, so that waiting for Ruby's lock does not count as work.

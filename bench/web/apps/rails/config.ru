@@ -74,6 +74,7 @@ end
 
 Rails.application.routes.draw do
   root "posts#index"
+  get "/hello", to: ->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] }
   resources :posts
 end
 
