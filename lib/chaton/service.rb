@@ -62,6 +62,12 @@ module Chaton
       self
     end
 
+    # @return [Boolean] whether it accepts connections
+    def accepting? = @context.scoreboard.read(@context.slot).fetch(:accepting, false)
+
+    # Closes the listening sockets in a forked child.
+    def close_in_child = @roles&.dig(:web)&.close_in_child
+
     # Takes no more work; work it has is finished.
     def quiet
       @roles.each_value(&:quiet)

@@ -66,7 +66,7 @@ module Chaton
       signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
         @controller.handle_signal(name)
       end
-      Worker::ForkedChild.reset_signals(Supervisor::SignalCommands.signals(@plan), signals)
+      Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) { @service.close_in_child }
       @service.start
       @resources.open_control_socket(@controller)
       @controller.become_ready

@@ -53,7 +53,10 @@ module Chaton
       @plan = context.plan.of_process(@roles)
       handled, ignored = fetches_work? ? [[*SIGNALS, TSTP], IGNORED] : [SIGNALS, [*IGNORED, TSTP]]
       @signals = SignalQueue.new(handled, ignored: ignored, inherited: inherited)
-      ForkedChild.reset_signals([*handled, *ignored], @signals)
+      ForkedChild.prepare([*handled, *ignored], @signals) do
+        @service&.close_in_child
+        close_sockets
+      end
       # Ruby's own handler reaps the children of system() and IO.popen.
       trap("CHLD", "DEFAULT")
       @context = context
@@ -71,6 +74,7 @@ module Chaton
       return 1 unless boot
 
       deadline_s = serve
+      close_sockets
       @complete = drain(deadline_s)
       @hooks.run_all(:on_worker_shutdown, @index)
       0
@@ -127,6 +131,9 @@ module Chaton
     rescue SystemCallError => e
       @log.exception(e, "an output file cannot be reopened; output goes on into the old file", worker: @index)
     end
+
+    # The engine has its own copies.
+    def close_sockets = @context.sockets.each(&:close)
 
     # @return [Boolean] whether all work was finished
     def drain(deadline_s)

@@ -52,8 +52,13 @@ impl Acceptor {
             if decision == AcceptDecision::Defer || !self.shared.is_accepting() {
                 continue;
             }
-            if let Err(error) = self.accept_batch(decision == AcceptDecision::AcceptAll) {
-                self.pause(&error).await;
+            match self.accept_batch(decision == AcceptDecision::AcceptAll) {
+                // The supervisor has shut the sockets down.
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+                    self.shared.pause_accept();
+                }
+                Err(error) => self.pause(&error).await,
+                Ok(()) => {}
             }
             tokio::task::yield_now().await;
         }

@@ -18,6 +18,7 @@ use crate::exchange::Exchange;
 use crate::read_buffer::ReadBuffer;
 use crate::send_buffer::Segment;
 use crate::server_state::ServerState;
+use crate::socket;
 use crate::stats::add;
 
 use client_socket::ClientSocket;
@@ -151,7 +152,11 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // Before the socket is closed: a hijack checks the phase under the lock.
-        self.exchange.close();
+        if self.exchange.close() {
+            // A child that the application forked may have a copy of the socket,
+            // which would keep the connection open.
+            socket::shutdown_write(self.socket.fd());
+        }
         self.shared.registry.remove(self.key);
     }
 }

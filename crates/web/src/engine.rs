@@ -92,8 +92,8 @@ impl Engine {
 }
 
 impl chaton_core::engine::Engine for Engine {
-    /// Stops accepting. Responses from now on end their connection, and idle
-    /// connections are closed after `drain_idle`.
+    /// Stops accepting. Responses from now on end their connection, and an idle
+    /// connection is closed `drain_idle` after its last response.
     fn quiet(&self) -> usize {
         self.shared.start_drain();
         0
@@ -181,23 +181,15 @@ fn prepare(listener: Listener) -> io::Result<AsyncFd<OwnedFd>> {
     socket::watch(listener.fd, Interest::READABLE)
 }
 
-/// The IO thread's own task, which other threads wake to drain or stop the engine.
+/// The IO thread's own task, which other threads wake to stop the engine.
 async fn supervise(shared: &Arc<ServerState>) {
-    let mut drain_started = false;
     poll_fn(|cx| {
         shared.exchanges.set_io_waker(Some(cx.waker().clone()));
         if shared.is_stopping() {
-            return Poll::Ready(());
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
-        if shared.exchanges.is_draining() && !drain_started {
-            drain_started = true;
-            let shared = Arc::clone(shared);
-            tokio::spawn(async move {
-                tokio::time::sleep(shared.config.timeouts.drain_idle).await;
-                shared.end_idle();
-            });
-        }
-        Poll::Pending
     })
     .await;
 }

@@ -429,11 +429,16 @@ impl Exchange {
         self.capacity.notify_all();
     }
 
-    /// The connection closes: later output is refused.
-    pub(crate) fn close(&self) {
-        let rest = self.response.lock().close();
+    /// The connection closes: later output is refused. Returns whether the socket
+    /// is still the connection's own.
+    pub(crate) fn close(&self) -> bool {
+        let mut response = self.response.lock();
+        let rest = response.close();
+        let own = response.phase() != ResponsePhase::Hijacked;
+        drop(response);
         self.capacity.notify_all();
         drop(rest);
+        own
     }
 }
 

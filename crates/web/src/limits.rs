@@ -23,6 +23,9 @@ pub struct Limits {
     /// Bytes of a request body kept in memory; a larger one is spooled to an
     /// unlinked temporary file.
     pub body_memory_bytes_max: usize,
+    /// Bytes a second of a request body, on average over each
+    /// [`Timeouts::body`]; 0 is one byte in that time.
+    pub body_rate_min: u64,
     /// Connections open at once.
     pub connections_max: usize,
     /// Requests answered on one connection before it is closed; 0 is no limit.
@@ -44,6 +47,7 @@ impl Limits {
             uri_bytes_max: 8 * 1024,
             body_bytes_max: 1 << 30,
             body_memory_bytes_max: 256 * 1024,
+            body_rate_min: 0,
             connections_max: 10_000,
             requests_per_connection_max: 0,
             reply_memory_bytes_max: 1 << 20,
@@ -59,7 +63,8 @@ pub struct Timeouts {
     /// From the first byte of a request head to its last.
     #[serde(rename = "header_timeout_s", deserialize_with = "seconds")]
     pub header: Duration,
-    /// Without one byte of progress while a request body arrives.
+    /// A request body is complete within it, or brings `body_rate_min` bytes for
+    /// each second of it; then it has as long again.
     #[serde(rename = "body_timeout_s", deserialize_with = "seconds")]
     pub body: Duration,
     /// Without one byte of progress while a response is sent.
@@ -72,7 +77,7 @@ pub struct Timeouts {
     /// client gets 503. `None` is off.
     #[serde(rename = "request_timeout_s", deserialize_with = "seconds_or_off")]
     pub request: Option<Duration>,
-    /// How long an idle connection stays open once the server drains.
+    /// A kept-alive connection without a request, once the server drains.
     #[serde(rename = "drain_idle_s", deserialize_with = "seconds")]
     pub drain_idle: Duration,
 }
@@ -87,7 +92,7 @@ impl Timeouts {
             write: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             request: None,
-            drain_idle: Duration::from_secs(5),
+            drain_idle: Duration::from_secs(1),
         }
     }
 }

@@ -36,8 +36,6 @@ pub(crate) struct ServerState {
     submitted: AtomicU32,
     request_ids: AtomicU64,
     accepting: AtomicBool,
-    /// The time that a drain leaves to idle connections has passed.
-    idle_over: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<usize>,
     /// Waits until no connection is left.
@@ -59,7 +57,6 @@ impl ServerState {
             submitted: AtomicU32::new(0),
             request_ids: AtomicU64::new(0),
             accepting: AtomicBool::new(true),
-            idle_over: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             all_closed: IdleWait::default(),
@@ -176,16 +173,7 @@ impl ServerState {
     pub fn start_drain(&self) {
         self.exchanges.start_drain();
         self.pause_accept();
-        self.exchanges.wake_io();
-    }
-
-    pub fn is_idle_over(&self) -> bool {
-        self.idle_over.load(Relaxed)
-    }
-
-    /// Closes idle connections, now and later.
-    pub fn end_idle(&self) {
-        self.idle_over.store(true, Relaxed);
+        // Idle ones close, now or in a moment.
         self.registry.wake_all();
     }
 

@@ -3,14 +3,15 @@
 mod support;
 
 use chaton_core::engine::Engine as _;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::process::scoreboard::Scoreboard;
 use chaton_web::Config;
-use support::{echo, listener, Client, Server};
+use support::{echo, eventually, listener, Client, Server};
 
 /// Two engines on one socket, as two workers have after a fork.
 fn pair(scoreboard: &Arc<Scoreboard>, set: impl Fn(&mut Config)) -> [Server; 2] {
@@ -89,4 +90,26 @@ fn a_paused_worker_takes_nothing() {
         assert_eq!(Client::connect(servers[0].at).get("/").reply().status, 200);
     }
     assert_eq!(servers[0].engine.stats().accepted_total, 0);
+}
+
+#[test]
+fn a_socket_that_the_supervisor_shuts_down_accepts_nothing_more() {
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut server = Server::with(
+        |config| {
+            config.listeners = vec![listener(socket.try_clone().unwrap())];
+            config.scoreboard = Some(Arc::clone(&scoreboard));
+        },
+        echo,
+    );
+    server.at = socket.local_addr().unwrap();
+    let mut client = server.connect();
+    assert_eq!(client.get("/").reply().status, 200);
+    // SAFETY: the descriptor is open during the call.
+    assert_eq!(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) }, 0);
+    assert!(TcpStream::connect(server.at).is_err());
+    eventually("accepting ends", || scoreboard.slot(0).accepting.load(SeqCst) == 0);
+    assert_eq!(client.get("/").reply().status, 200);
+    assert!(server.threads.warnings.lock().unwrap().is_empty());
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use chaton_web::{Capacity, ResponseFraming};
+use chaton_web::{Capacity, Config, ResponseFraming};
 use support::{answer, echo, eventually, ok_head, Server, PATIENCE};
 
 const SHORT: Duration = Duration::from_millis(80);
@@ -74,6 +74,47 @@ fn a_body_without_progress() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
     assert_eq!(client.reply().status, 408);
     assert!(client.is_ended());
+}
+
+#[test]
+fn a_body_that_drips() {
+    let set = |config: &mut Config| {
+        config.timeouts.body = SHORT;
+        config.limits.body_rate_min = 1 << 20;
+    };
+    let server = Server::with(set, echo);
+    let mut client = server.connect();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    client.socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let (mut text, until) = (Vec::new(), Instant::now() + PATIENCE);
+    while text.is_empty() {
+        assert!(Instant::now() < until, "it goes on");
+        // Fails once the server has closed; what it said is read then.
+        let _ = std::io::Write::write(&mut client.socket, b"a");
+        let mut part = [0; 100];
+        if let Ok(len) = std::io::Read::read(&mut client.socket, &mut part) {
+            text.extend_from_slice(&part[..len]);
+        }
+    }
+    assert!(text.starts_with(b"HTTP/1.1 408 "), "{}", text.escape_ascii());
+}
+
+#[test]
+fn a_body_that_is_slow_but_fast_enough() {
+    let time = Duration::from_secs(2);
+    let set = move |config: &mut Config| {
+        config.timeouts.body = time;
+        config.limits.body_rate_min = 2;
+    };
+    let server = Server::with(set, echo);
+    let (mut client, start, mut sent) = (server.connect(), Instant::now(), 0);
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
+    while start.elapsed() < time * 5 / 2 {
+        client.send("a");
+        sent += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(client.send(vec![b'a'; 10_000 - sent]).reply().status, 200);
 }
 
 #[test]

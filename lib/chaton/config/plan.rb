@@ -43,7 +43,7 @@ module Chaton
       # @return [StreamsSettings, nil] nil where streams are neither read nor written
       attr_reader :streams
       # @return [Float]
-      attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s
+      attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s, :stop_delay_s
       # @return [Float]
       attr_reader :restart_delay_s, :restart_delay_max_s, :crash_loop_window_s
       # @return [Integer]

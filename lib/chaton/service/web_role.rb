@@ -43,14 +43,27 @@ module Chaton
         @log.warn("released requests that had not begun", count: released) if released.positive?
       end
 
+      # Closes the listening sockets in a forked child. The engine may have closed its own, and the system may have given
+      # their numbers to other files.
+      def close_in_child
+        @sockets.zip(@copies || []).each do |socket, copy|
+          next if socket.closed?
+
+          copy.autoclose = true if copy && File.identical?(socket, copy)
+          [socket, copy].compact.each(&:close)
+        end
+      end
+
       private
 
       # Takes no more connections; responses say `Connection: close`.
       def quiet_engine = @engine.quiet
 
+      # The engine owns these descriptors and closes them.
       def listeners
-        @sockets.zip(@plan.binds).map do |socket, bind|
-          [socket.fileno, bind.scheme == "unix" ? :unix : :tcp, bind.to_s]
+        @copies = @sockets.map { |socket| socket.dup.tap { |copy| copy.autoclose = false } }
+        @copies.zip(@plan.binds).map do |copy, bind|
+          [copy.fileno, bind.scheme == "unix" ? :unix : :tcp, bind.to_s]
         end
       end
 

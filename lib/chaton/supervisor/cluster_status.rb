@@ -24,7 +24,7 @@ module Chaton
           pid: Process.pid, mode: "cluster", state: state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (now_s - @started_at_s).round(3), listen: listen, restart: restart, store: @plan.jobs&.store_shown,
           memory: @ceilings.to_h(now_s),
-          workers: worker_set.children.sort_by(&:index).map { |child| worker(child, now_s) },
+          workers: worker_set.children.sort_by(&:index).map { |child| worker(child, state, now_s) },
           given_up: worker_set.worker_slots.filter_map { |slot| given_up(slot) if slot.given_up }
         }
       end
@@ -33,11 +33,11 @@ module Chaton
 
       def given_up(slot) = { worker: slot.index, reason: slot.given_up }
 
-      def worker(child, now_s)
+      def worker(child, state, now_s)
         gauges = @scoreboard.read(child.scoreboard_slot)
         gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
                      generation: child.forker.generation, age_s: (now_s - child.forked_at_s).round(3),
-                     ready: child.ready? && ready?(child, gauges), memory: @ceilings.of(child, now_s))
+                     ready: state != :stopping && child.ready? && ready?(child, gauges), memory: @ceilings.of(child, now_s))
       end
 
       # A worker with an old queue is busy, not dead: a load balancer should prefer others.

@@ -51,7 +51,9 @@ module Chaton
       # Lets every worker finish its running work, then exits.
       def stop
         @resources.notify.stopping
-        wind_down(:stopping)
+        @state = :stopping
+        @resources.delayed_stop.request(method(:accepting?)) { wind_down(:stopping) }
+        nil
       end
 
       # Ends every worker without letting it finish, then exits.
@@ -147,6 +149,10 @@ module Chaton
         @resources.ready(**facts)
       end
 
+      def accepting?
+        @worker_set.children.any? { |child| @memory.scoreboard.read(child.scoreboard_slot).fetch(:accepting, false) }
+      end
+
       def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }
 
       def forward_hang_up
@@ -166,8 +172,12 @@ module Chaton
       end
 
       def wind_down(state, at_once: false)
-        @log.info(at_once ? "stopping at once" : "stopping when running work is finished") if @state != state || at_once
+        @log.info(at_once ? "stopping at once" : "stopping when running work is finished")
         @state = state
+        if state == :stopping
+          @resources.delayed_stop.cancel
+          @resources.listeners.close
+        end
         @worker_set.stop(at_once: at_once)
         @forkers.retire
         nil

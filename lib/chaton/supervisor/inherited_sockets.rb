@@ -10,6 +10,8 @@ module Chaton
     class InheritedSockets
       # JSON object: bind → descriptor.
       VARIABLE = "CHATON_FDS"
+      # JSON array: the binds among them whose sockets belong to the service manager.
+      ACTIVATED = "CHATON_ACTIVATED"
       # The number of the first descriptor, by sd_listen_fds(3).
       SYSTEMD_FIRST_FD = 3
 
@@ -24,12 +26,16 @@ module Chaton
       #
       # @param env [ENV, Hash]
       def initialize(env = ENV, pid: Process.pid)
-        @passed = parse(env.delete(VARIABLE))
+        @passed = parse(env.delete(VARIABLE), {})
+        @activated = parse(env.delete(ACTIVATED), [])
         listen_pid, listen_fds = %w[LISTEN_PID LISTEN_FDS].map { |name| env.delete(name) }
         env.delete("LISTEN_FDNAMES")
         count = listen_pid.to_i == pid ? listen_fds.to_i : 0
         @systemd = Array.new(count) { |number| server(SYSTEMD_FIRST_FD + number) }.compact
       end
+
+      # @return [Array<String>] the binds whose sockets belong to the service manager
+      attr_reader :activated
 
       # @return [TCPServer, UNIXServer, nil] passed by the process that started this one
       def passed(bind)
@@ -38,8 +44,9 @@ module Chaton
       end
 
       # @return [TCPServer, UNIXServer, nil] passed by the service manager
-      def activated(bind)
+      def from_service_manager(bind)
         found = @systemd.find { |socket| same?(socket, bind) }
+        @activated |= [bind.to_s] if found
         @systemd.delete(found)
       end
 
@@ -50,8 +57,8 @@ module Chaton
 
       private
 
-      def parse(json)
-        json ? JSON.parse(json) : {}
+      def parse(json, none)
+        json ? JSON.parse(json) : none
       end
 
       def server(fd)

@@ -15,7 +15,7 @@ module Chaton
       # Set by the service manager for one process.
       ONE_TIME = %w[LISTEN_PID LISTEN_FDS LISTEN_FDNAMES].freeze
       # Set by the process that started this one.
-      INHERITED = [InheritedSockets::VARIABLE, MemoryRestarts::VARIABLE].freeze
+      INHERITED = [InheritedSockets::VARIABLE, InheritedSockets::ACTIVATED, MemoryRestarts::VARIABLE].freeze
       # A process beside the main one must not report to the service manager.
       OF_MAIN_PROCESS = %w[NOTIFY_SOCKET WATCHDOG_USEC WATCHDOG_PID].freeze
 

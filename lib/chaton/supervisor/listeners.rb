@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "json"
 require "socket"
 require_relative "../errors"
 require_relative "inherited_sockets"
@@ -17,8 +18,6 @@ module Chaton
         @log = log
         @inherited = inherited
         @sockets = {}
-        # Unix sockets to unlink at the end.
-        @paths = []
         @owner = Process.pid
       end
 
@@ -49,25 +48,38 @@ module Chaton
       end
 
       # @return [Array<String>] addresses for clients, with the port that the kernel chose
-      def addresses = @sockets.values.map { |socket| address(socket) }
+      def addresses = @sockets.values.reject(&:closed?).map { |socket| address(socket) }
 
-      # Closes all sockets. The process that opened them also removes the files of Unix sockets.
+      # @return [Boolean] whether the kernel holds connections that no process has accepted. Those on a socket of the
+      #   service manager wait for the next start.
+      def waiting? = !IO.select(own, nil, nil, 0).nil?
+
+      # Closes all sockets, and removes the files of Unix sockets. New clients are refused at once, also if another
+      # process has copies of the sockets; those of the service manager stay open there.
       def close
+        own.each { |socket| refuse_clients(socket) }
         @sockets.each_value { |socket| socket.close unless socket.closed? }
-        return unless Process.pid == @owner
-
-        @paths.each { |path| File.unlink(path) if File.socket?(path) }
       end
+
+      # @return [Hash{String=>String}] environment of a new start of this process, which gets the sockets too
+      def environment = { InheritedSockets::ACTIVATED => JSON.generate(@inherited.activated) }
 
       private
 
-      def take_over(bind)
-        if (socket = @inherited.passed(bind))
-          @paths << bind.path if bind.scheme == "unix"
-          return socket
-        end
-        @inherited.activated(bind)
+      # @return [Array<TCPServer, UNIXServer>] open ones that do not belong to the service manager
+      def own = @sockets.except(*@inherited.activated).values.reject(&:closed?)
+
+      # What is shut down is shut down in every process. A Unix socket refuses when its file is gone.
+      def refuse_clients(socket)
+        return unless Process.pid == @owner
+        return socket.shutdown unless socket.is_a?(UNIXServer)
+
+        File.unlink(socket.path) if File.socket?(socket.path)
+      rescue SystemCallError => e
+        @log.exception(e, "a listening socket cannot be shut down", address: address(socket))
       end
+
+      def take_over(bind) = @inherited.passed(bind) || @inherited.from_service_manager(bind)
 
       def bind_anew(bind)
         bind.scheme == "unix" ? unix(bind) : tcp(bind)
@@ -90,7 +102,6 @@ module Chaton
         server = with_umask(bind.umask) { UNIXServer.new(bind.path) }
         File.chmod(bind.mode, bind.path) if bind.mode
         server.listen(bind.backlog || BACKLOG)
-        @paths << bind.path
         server
       end
 

@@ -4,6 +4,7 @@ require_relative "../telemetry/redirect"
 require_relative "../worker/hooks"
 require_relative "control_commands"
 require_relative "control_server"
+require_relative "delayed_stop"
 require_relative "launch_command"
 require_relative "listeners"
 require_relative "pidfile"
@@ -18,6 +19,8 @@ module Chaton
       attr_reader :listeners
       # @return [LaunchCommand]
       attr_reader :launch_command
+      # @return [DelayedStop]
+      attr_reader :delayed_stop
       # @return [SystemdNotify]
       attr_reader :notify
       # @return [Worker::Hooks]
@@ -31,13 +34,14 @@ module Chaton
         @redirect = Telemetry::Redirect.of(plan.stdout_redirect)
         @pidfile = plan.pidfile && Pidfile.new(plan.pidfile, log: log)
         @listeners = Listeners.new(plan.binds, log: log)
+        @delayed_stop = DelayedStop.new(@listeners, plan.stop_delay_s, log: log)
         @control = ControlServer.new(plan.control_socket, log: log)
         @notify = SystemdNotify.new
         @hooks = Worker::Hooks.new(plan.hooks, log: log)
       end
 
       # @return [Array<Object>] sources of the event loop
-      def sources = [@control, @notify]
+      def sources = [@control, @notify, @delayed_stop]
 
       # Opens the output files and writes the pidfile.
       #
@@ -89,7 +93,7 @@ module Chaton
         @hooks.run_all(:on_restart)
         @control.close
         @log.info("starting again in place")
-        @launch_command.exec(@listeners.sockets, environment: environment)
+        @launch_command.exec(@listeners.sockets, environment: @listeners.environment.merge(environment))
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
         release

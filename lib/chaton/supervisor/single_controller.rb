@@ -59,7 +59,9 @@ module Chaton
 
       def stop
         @resources.notify.stopping
-        drain(:stopping, @plan.shutdown_timeout_s)
+        @state = :stopping
+        @resources.delayed_stop.request(@service.method(:accepting?)) { drain(:stopping, @plan.shutdown_timeout_s) }
+        nil
       end
 
       def stop_now
@@ -129,6 +131,10 @@ module Chaton
       def drain(state, deadline_s)
         @log.info(deadline_s.zero? ? "stopping at once" : "stopping when running work is finished")
         @state = state
+        if state == :stopping
+          @resources.delayed_stop.cancel
+          @resources.listeners.close
+        end
         @drain ||= Worker::Drain.new(@service, deadline_s)
         nil
       end

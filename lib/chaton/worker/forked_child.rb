@@ -2,18 +2,20 @@
 
 module Chaton
   class Worker
-    # Gives signals their default meaning in the children that the application forks. Such a child inherits the traps of
-    # the worker, which only write to the worker's pipe: nobody would read it, and the child could not be ended by TERM.
+    # Frees the children that the application forks from what they inherit. The traps of the worker only write to its
+    # pipe: nobody would read it, and the child could not be ended by TERM. A listening socket would keep its port taken
+    # after the server has gone.
     module ForkedChild
-      # The signals of the process that the application forks from.
-      Inherited = Struct.new(:signals, :queue)
+      # What the process has that the application forks from.
+      Inherited = Struct.new(:signals, :queue, :close)
 
       # Call in a process that forks no workers.
       #
       # @param signals [Array<String>] those with a trap, without "SIG"
       # @param queue [SignalQueue] that the traps write to
-      def self.reset_signals(signals, queue)
-        @inherited = Inherited.new(signals, queue)
+      # @yield closes the listening sockets, in the child
+      def self.prepare(signals, queue, &close)
+        @inherited = Inherited.new(signals, queue, close)
         Process.singleton_class.prepend(self)
       end
 
@@ -24,6 +26,7 @@ module Chaton
 
         inherited.signals.each { |name| trap(name, "DEFAULT") }
         inherited.queue.close
+        inherited.close.call
       end
 
       # Ruby calls this for each `fork`, in the parent and in the child.

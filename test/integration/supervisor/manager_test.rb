@@ -3,7 +3,7 @@
 require "test_helper"
 require "socket"
 require "tmpdir"
-require "support/server"
+require "support/activated_server"
 
 # Under a service manager: systemd's notifications and socket activation.
 class ManagerTest < Minitest::Test
@@ -45,7 +45,6 @@ class ManagerTest < Minitest::Test
   def test_an_activated_socket_is_served
     socket = TCPServer.new("127.0.0.1", 0)
     port = socket.addr[1]
-    # LISTEN_PID has to name the process itself: a shell sets it before its exec.
     server = ActivatedServer.new(socket, config: "workers 1\nbind \"tcp://127.0.0.1:#{port}\"")
     (@servers ||= []) << server.start.ready
     assert_equal port, server.port
@@ -54,17 +53,6 @@ class ManagerTest < Minitest::Test
     assert_equal 0, server.stop
   ensure
     socket.close
-  end
-
-  # Started as systemd does it: the socket is descriptor 3.
-  class ActivatedServer < Server
-    SHELL = 'export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"'
-
-    def initialize(socket, **options)
-      super(**options, inherit: { 3 => socket })
-    end
-
-    def command = ["sh", "-c", SHELL, "sh", *super]
   end
 
   private

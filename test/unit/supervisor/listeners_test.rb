@@ -85,6 +85,37 @@ class ListenersTest < Minitest::Test
     assert_match(/restart in full/, assert_raises(Chaton::BindError) { second.inherit }.message)
   end
 
+  def test_closing_refuses_new_clients_although_another_process_has_the_socket
+    one = listeners(tcp).tap(&:open)
+    socket = one.sockets.values.first
+    port = socket.addr[1]
+    copy = socket.dup
+    refute_predicate one, :waiting?
+    client = TCPSocket.new("127.0.0.1", port)
+    assert_predicate one, :waiting?
+    one.close
+    assert_raises(Errno::ECONNREFUSED) { TCPSocket.new("127.0.0.1", port) }
+    assert_empty one.addresses
+    assert_equal port, listeners(tcp(port)).tap(&:open).sockets.values.first.addr[1]
+  ensure
+    [client, copy].compact.each(&:close)
+  end
+
+  def test_a_socket_of_the_service_manager_is_left_open
+    theirs = listeners(tcp).tap(&:open).sockets.values.first
+    bind = tcp(theirs.addr[1])
+    activated = { "CHATON_ACTIVATED" => JSON.generate([bind.to_s]) }
+    env = Inherited.to_env(bind.to_s => theirs.dup.tap { |copy| copy.autoclose = false })
+    one = listeners(bind, env: { **env, **activated }).tap(&:open)
+    assert_equal activated, one.environment
+    client = TCPSocket.new("127.0.0.1", bind.port)
+    refute_predicate one, :waiting?
+    one.close
+    theirs.accept.close
+  ensure
+    client&.close
+  end
+
   def test_an_inherited_socket_without_a_bind_is_logged
     first = listeners(tcp).tap(&:open)
     listeners(env: environment(first)).open

@@ -106,6 +106,13 @@ impl ClientSocket {
         }
     }
 
+    /// Whether the next read has something to return, also what no event has
+    /// announced yet.
+    pub fn has_arrived(&mut self) -> bool {
+        self.unannounced = socket::is_readable(self.fd());
+        self.unannounced
+    }
+
     /// Whether the peer can neither send nor receive any more; if not, the task
     /// is woken when that changes. Data that arrives meanwhile stays in the
     /// kernel. A peer that only ended its own side still waits for its response.

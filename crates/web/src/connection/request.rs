@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error_response::ErrorResponse;
 use crate::head::{self, BodyFraming, HeadError, Parsed};
@@ -45,7 +45,9 @@ impl Connection {
                 Poll::Ready(Err(end)) => return Poll::Ready(Err(end)),
                 Poll::Pending if self.unread.is_empty() => {
                     ready!(self.poll_idle_over(cx));
-                    return Poll::Ready(Err(Closing::Now));
+                    if !self.socket.has_arrived() {
+                        return Poll::Ready(Err(Closing::Now));
+                    }
                 }
                 Poll::Pending if self.socket.poll_expired(cx) => {
                     let text = "The request's head did not arrive in time.";
@@ -58,9 +60,11 @@ impl Connection {
 
     /// Ready when a connection without a request has idled long enough.
     fn poll_idle_over(&mut self, cx: &mut Context) -> Poll<()> {
-        let until = self.since + self.shared.config.timeouts.idle;
-        if self.shared.is_idle_over() {
-            return Poll::Ready(());
+        let timeouts = &self.shared.config.timeouts;
+        let mut until = self.since + timeouts.idle;
+        if self.shared.exchanges.is_draining() {
+            until = until.min(self.since + timeouts.drain_idle);
+            self.socket.set_deadline(until);
         }
         while self.socket.poll_expired(cx) {
             if Instant::now() >= until {
@@ -153,7 +157,8 @@ impl Connection {
             self.send().await?;
         }
         self.socket.set_timeout(self.shared.config.timeouts.body);
-        poll_fn(|cx| self.poll_body(cx, &mut reader)).await?;
+        let mut arrived = 0;
+        poll_fn(|cx| self.poll_body(cx, &mut reader, &mut arrived)).await?;
         let body = reader.finish().map_err(|error| self.body_end(&error))?;
         self.exchange_mut().body = body;
         Ok(())
@@ -163,6 +168,7 @@ impl Connection {
         &mut self,
         cx: &mut Context,
         reader: &mut BodyReader,
+        arrived: &mut u64,
     ) -> Poll<Result<(), Closing>> {
         loop {
             let shared = &*self.shared;
@@ -185,13 +191,19 @@ impl Connection {
                 Poll::Ready(Ok(len)) => len,
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Closing::Now)),
                 Poll::Pending if self.socket.poll_expired(cx) => {
-                    let text = "The request's body did not arrive in time.";
-                    return Poll::Ready(Err(refuse_request(408, text)));
+                    let time = shared.config.timeouts.body;
+                    if *arrived < body_bytes_min(limits.body_rate_min, time) {
+                        let text = "The request's body did not arrive in time.";
+                        return Poll::Ready(Err(refuse_request(408, text)));
+                    }
+                    *arrived = 0;
+                    self.socket.set_timeout(time);
+                    continue;
                 }
                 Poll::Pending => return Poll::Pending,
             };
+            *arrived += len as u64;
             add(&shared.counters.read_bytes, len as u64);
-            self.socket.set_timeout(shared.config.timeouts.body);
             let (taken, done) =
                 reader.feed(&scratch[..len], limits).map_err(|e| self.body_end(&e))?;
             if taken < len {
@@ -217,6 +229,11 @@ impl Connection {
             }
         }
     }
+}
+
+/// Bytes of a request body that must arrive within `time`.
+fn body_bytes_min(rate: u64, time: Duration) -> u64 {
+    ((rate as f64 * time.as_secs_f64()) as u64).max(1)
 }
 
 fn malformed(error: HeadError) -> Closing {

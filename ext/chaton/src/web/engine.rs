@@ -1,6 +1,6 @@
 //! `Chaton::Native::Web`: the web engine as a Ruby object.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
@@ -23,7 +23,8 @@ pub struct RbWeb(Handle<Engine>);
 
 impl RbWeb {
     /// `Web.start(pool, listeners, templates)`. `listeners` is an Array of
-    /// `[fd, :tcp or :unix, label]`, `templates` an Array of env Hashes in the same order.
+    /// `[fd, :tcp or :unix, label]`, `templates` an Array of env Hashes in the same order. The
+    /// engine owns and closes the descriptors.
     fn start(
         ruby: &Ruby,
         pool: &RbPool,
@@ -68,9 +69,8 @@ impl EngineObject for RbWeb {
 fn own_listeners(list: RArray) -> Result<Vec<Listener>, Error> {
     let own = |listener: Value| {
         let (fd, kind, label) = <(i32, Symbol, String)>::try_convert(listener)?;
-        // SAFETY: Ruby holds the descriptor open during this call.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let fd = fd.try_clone_to_owned().map_err(|e| error::system("a listening socket", &e))?;
+        // SAFETY: the caller gives the descriptor away.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let kind = match &*kind.name()? {
             "unix" => ListenerKind::Unix,
             _ => ListenerKind::Tcp,

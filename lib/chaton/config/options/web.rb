@@ -39,6 +39,9 @@ module Chaton
                   "Bytes of a request's body; above it 413.", puma: %i[http_content_length_limit]),
         Option.in(:web, :body_memory_bytes_max, :limits, Types::Bytes.new(0..(1 << 32)), 256 << 10,
                   "Bytes of a request's body kept in memory; a larger one goes to an unlinked temporary file."),
+        Option.in(:web, :body_rate_min, :limits, Types::Number.new(1..(1 << 30), off: true), 240,
+                  "Bytes a second of a request's body, on average over each body_timeout_s; a slower one is answered " \
+                  "408. Off: one byte in that time is enough."),
         Option.in(:web, :connections_max, :limits, Types::Number.new(1..1_000_000), 10_000,
                   "Connections open at once in one process."),
         Option.in(:web, :requests_per_connection_max, :limits, Types::Number.new(1..(1 << 40), off: true), 0,
@@ -59,13 +62,15 @@ module Chaton
         Option.in(:web, :header_timeout_s, :timeouts, TIME, 30.0,
                   "Time from the first byte of a request's head to its last.", puma: %i[first_data_timeout]),
         Option.in(:web, :body_timeout_s, :timeouts, TIME, 30.0,
-                  "Time without a byte while a request's body arrives."),
+                  "A request's body that is not complete after this time, and then each time it has passed again, " \
+                  "must have brought body_rate_min bytes a second meanwhile; else it is answered 408."),
         Option.in(:web, :write_timeout_s, :timeouts, TIME, 30.0,
                   "Time without a byte taken by the client while an answer is sent."),
         Option.in(:web, :idle_timeout_s, :timeouts, TIME, 60.0, "Time of a kept-alive connection without a request.",
                   puma: %i[persistent_timeout]),
-        Option.in(:web, :drain_idle_s, :timeouts, Types::Number.new(0.0..3600.0, unit: "seconds"), 5.0,
-                  "How long an idle connection stays open after its process is asked to stop.")
+        Option.in(:web, :drain_idle_s, :timeouts, Types::Number.new(0.0..3600.0, unit: "seconds"), 1.0,
+                  "While its process stops, a connection is closed when its last answer is this old; its client may " \
+                  "have sent the next request meanwhile.")
       ].freeze
 
       # How connections are taken and logged.
