@@ -8,7 +8,8 @@ class FakeService
   def initialize(plan, app:, sockets:, context:, log: nil)
     @plan = plan
     @app = app
-    @sockets = sockets
+    # The engine has its own copies, too.
+    @sockets = sockets.map(&:dup)
     @scoreboard = context.scoreboard
     @slot = context.slot
     @channel = context.channel

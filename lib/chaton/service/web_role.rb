@@ -43,8 +43,8 @@ module Chaton
         @log.warn("released requests that had not begun", count: released) if released.positive?
       end
 
-      # Closes the listening sockets in a forked child. The engine may have closed its own, and the system may have given
-      # their numbers to other files.
+      # Closes the listening sockets in a forked child. The engine may have closed its own, and the system may have
+      # given their numbers to other files.
       def close_in_child
         @sockets.zip(@copies || []).each do |socket, copy|
           next if socket.closed?

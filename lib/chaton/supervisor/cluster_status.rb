@@ -37,7 +37,8 @@ module Chaton
         gauges = @scoreboard.read(child.scoreboard_slot)
         gauges.merge(worker: child.index, roles: child.roles, pid: child.pid, state: child.state,
                      generation: child.forker.generation, age_s: (now_s - child.forked_at_s).round(3),
-                     ready: state != :stopping && child.ready? && ready?(child, gauges), memory: @ceilings.of(child, now_s))
+                     ready: state != :stopping && child.ready? && ready?(child, gauges),
+                     memory: @ceilings.of(child, now_s))
       end
 
       # A worker with an old queue is busy, not dead: a load balancer should prefer others.

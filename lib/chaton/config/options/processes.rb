@@ -77,8 +77,8 @@ module Chaton
         Option.new(
           name: :stop_delay_s, group: :health, default: 0.0, also: %i[stop_delay],
           type: Types::Number.new(0.0..3600.0, unit: "seconds"),
-          says: "A server that serves web requests and is asked to stop goes on serving for this long before it does, " \
-                "so that load balancers notice: it is not ready in `chaton status`."
+          says: "A server that serves web requests and is asked to stop goes on serving for this long first, so that " \
+                "load balancers notice: it is not ready in `chaton status`."
         ),
         Option.new(
           name: :restart_delay_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"), default: 0.5,
