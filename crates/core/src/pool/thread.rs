@@ -191,8 +191,11 @@ impl PoolThread {
 
     fn must_yield(&self, state: &PoolState, now: u64) -> bool {
         if let Some(counts) = &self.pool.gvl {
-            let held_ns = now.saturating_sub(self.thread.held_since_ns.load(Relaxed));
-            return held_ns >= SLICE_NS && counts.others_want();
+            // The time in which the work itself blocked counts too. Otherwise a thread
+            // that waits for a lock gets the GVL only then, while the lock is held.
+            let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
+            self.slice.set(Some(slice));
+            return now.saturating_sub(slice.wall_ns) >= SLICE_NS && counts.others_want();
         }
         let others_at_work = state.running > 0 && !state.queue.is_empty();
         self.slice_is_over(now, if others_at_work { SLICE_NS } else { LONG_SLICE_NS })
@@ -281,8 +284,12 @@ mod tests {
     use std::time::Duration;
 
     fn pool(threads_max: usize) -> Arc<Pool> {
+        pool_with(threads_max, false)
+    }
+
+    fn pool_with(threads_max: usize, gvl_events: bool) -> Arc<Pool> {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
-        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard, false).unwrap();
+        let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard, gvl_events).unwrap();
         let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
         pool.register(Role::Web, Priority::Interactive, limits);
         pool
@@ -315,8 +322,14 @@ mod tests {
     /// Takes work and calls `between` after each take, while another thread is in the
     /// middle of its work; returns whether one of the takes was a yield.
     fn yields_among(takes: usize, between: impl Fn(&PoolThread)) -> bool {
-        let pool = pool(2);
+        yields_in(&pool(2), takes, between)
+    }
+
+    fn yields_in(pool: &Arc<Pool>, takes: usize, between: impl Fn(&PoolThread)) -> bool {
         let (other, thread) = (pool.enter(), pool.enter());
+        if let Some(counts) = &pool.gvl {
+            counts.ready(&other.thread);
+        }
         pool.apply(&crate::pool::policy::Decision { width: 2, ..Default::default() });
         (0..2).for_each(|id| pool.enqueue(request(id)).ok().unwrap());
         assert!(matches!(other.take(), Take::Work(_)));
@@ -343,6 +356,18 @@ mod tests {
     fn a_thread_that_blocks_by_itself_does_not_yield() {
         let block = |_: &PoolThread| std::thread::sleep(Duration::from_nanos(2 * SLICE_NS));
         assert!(!yields_among(20, block));
+    }
+
+    #[test]
+    fn a_thread_whose_work_blocks_yields_to_a_thread_that_wants_the_gvl() {
+        let pool = pool_with(2, true);
+        let counts = pool.gvl.clone().unwrap();
+        let block = |thread: &PoolThread| {
+            counts.suspended(&thread.thread);
+            std::thread::sleep(Duration::from_nanos(SLICE_NS / 2));
+            counts.resumed(&thread.thread);
+        };
+        assert!(yields_in(&pool, 50, block));
     }
 
     #[test]
