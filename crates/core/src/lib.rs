@@ -44,6 +44,7 @@ pub mod clock;
 pub mod engine;
 pub mod event_fd;
 pub mod file_lock;
+pub mod forks;
 pub mod idle_wait;
 pub mod log;
 pub mod pool;

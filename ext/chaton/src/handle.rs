@@ -5,33 +5,11 @@
 //! leaked instead of dropped.
 
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::Once;
 
+pub use chaton_core::forks::count as generation;
 use magnus::Error;
 
 use crate::error;
-
-/// Counts the forks this process descends from since the extension was loaded.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-static WATCH: Once = Once::new();
-
-extern "C" fn forked() {
-    GENERATION.fetch_add(1, Relaxed);
-}
-
-/// Counts forks from now on. A stale handle is then recognised by one relaxed load.
-pub fn watch_forks() {
-    // SAFETY: the handler only adds to an atomic.
-    WATCH.call_once(|| unsafe {
-        libc::pthread_atfork(None, None, Some(forked));
-    });
-}
-
-/// The number of forks between the first process and this one.
-pub fn generation() -> u32 {
-    GENERATION.load(Relaxed)
-}
 
 /// A value that is valid only in the process that made it.
 pub struct Handle<T> {

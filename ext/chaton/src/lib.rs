@@ -49,7 +49,7 @@ fn settle<T: TypedData>(ruby: &Ruby) {
 #[magnus::init(name = "chaton_native")]
 fn init(ruby: &Ruby) -> Result<(), Error> {
     ruby_version::check(ruby)?;
-    handle::watch_forks();
+    chaton_core::forks::watch();
     let chaton = ruby.define_module("Chaton")?;
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;

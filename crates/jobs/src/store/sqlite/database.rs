@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use chaton_core::file_lock::FileLock;
+use chaton_core::file_lock::{FileLock, Held};
+use chaton_core::forks;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -48,8 +49,8 @@ struct WriteQueue {
 pub(super) struct Database {
     path: PathBuf,
     settings: ConnectionSettings,
-    /// The process that opened it; a forked child must not use it.
-    pub pid: u32,
+    /// The count of forks in the process that opened it; a forked child must not use it.
+    pub made_in: u32,
     queue: Mutex<WriteQueue>,
     leader_done: Condvar,
     connections: Arc<FileConnections>,
@@ -64,7 +65,7 @@ impl Database {
         open_files::shared(path, |connections| Self {
             path: path.to_path_buf(),
             settings,
-            pid: std::process::id(),
+            made_in: forks::count(),
             queue: Mutex::default(),
             leader_done: Condvar::new(),
             connections,
@@ -144,11 +145,12 @@ impl Database {
     }
 
     fn transact(&self, writes: Vec<PendingWrite>) -> Result<()> {
+        let _held = self.acquire_file_lock()?;
         let mut writer = self.connections.writer.lock();
         self.open(&mut writer)?;
         let Some(open) = writer.as_mut() else { return Err(panicked(&self.path)) };
         self.set_syncs(open, writes.iter().any(|write| write.durable))?;
-        let result = self.locked(open, writes);
+        let result = self.commit(&open.conn, writes);
         let unchanged = inode(&self.path) == Some(open.inode);
         match &result {
             // The commit went into a file that nobody will find.
@@ -176,22 +178,28 @@ impl Database {
         Ok(())
     }
 
-    /// Holds the lock between processes for one transaction.
-    fn locked(&self, open: &WriteConnection, writes: Vec<PendingWrite>) -> Result<()> {
+    /// Takes the lock between processes. The connection is not locked meanwhile, because a fork
+    /// waits for it.
+    fn acquire_file_lock(&self) -> Result<Held> {
+        let mut writer = self.connections.writer.lock();
+        self.open(&mut writer)?;
+        let Some(lock) = writer.as_ref().map(|open| open.lock.clone()) else {
+            return Err(panicked(&self.path));
+        };
+        drop(writer);
         let wait = self.settings.lock_timeout;
-        let lock = open.lock.acquire(wait);
-        let lock = lock.map_err(|error| errors::of_io(&self.path, "its lock file", &error))?;
-        let Some(_held) = lock else {
-            return Err(StoreError::new(
+        let held = lock.acquire(wait);
+        let held = held.map_err(|error| errors::of_io(&self.path, "its lock file", &error))?;
+        held.ok_or_else(|| {
+            StoreError::new(
                 StoreErrorKind::Busy,
                 format!(
                     "jobs database {}: another process of Chaton held its lock for {wait:?}; \
                      it may be stopped or stuck, or the disk is very slow",
                     self.path.display(),
                 ),
-            ));
-        };
-        self.commit(&open.conn, writes)
+            )
+        })
     }
 
     fn commit(&self, conn: &Connection, writes: Vec<PendingWrite>) -> Result<()> {
@@ -228,6 +236,14 @@ impl Database {
 
     /// Opens the file, or checks that it is still the opened one.
     fn open(&self, writer: &mut Option<WriteConnection>) -> Result<()> {
+        if !open_files::is_usable() {
+            return Err(StoreError::refused(format!(
+                "jobs database {}: this process was forked while another thread of its parent \
+                 used SQLite, which cannot be used in it any more; fork again, or enqueue in the \
+                 parent",
+                self.path.display(),
+            )));
+        }
         match writer.as_ref().map(|open| open.inode) {
             Some(then) if inode(&self.path) == Some(then) => return Ok(()),
             Some(_) => return Err(self.replaced(writer)),
@@ -294,8 +310,8 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // After a fork nothing is open, and locks may be held for ever.
-        if self.pid != std::process::id() {
+        // In a forked child locks may be held for ever.
+        if self.made_in != forks::count() {
             return;
         }
         open_files::close(&self.connections);

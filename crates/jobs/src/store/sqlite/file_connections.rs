@@ -2,6 +2,7 @@
 //! knows them as long as they may be open, also while the last user goes.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use chaton_core::file_lock::FileLock;
 use parking_lot::Mutex;
@@ -34,23 +35,32 @@ impl FileConnections {
         *self.writer.lock() = None;
     }
 
-    /// Closes the connections before a fork and keeps them locked until
-    /// [`FileConnections::after_fork`]. SQLite lists a process's open files and their locks; a
-    /// child with the parent's list would believe that it holds locks which it does not hold.
-    pub fn before_fork(&self) {
-        let mut reader = self.reader.lock();
-        let mut writer = self.writer.lock();
-        *reader = None;
-        *writer = None;
+    /// Locks both for a fork, unless another thread uses one until the deadline.
+    pub fn lock_until(&self, deadline: Instant) -> bool {
+        let Some(reader) = self.reader.try_lock_until(deadline) else { return false };
+        let Some(writer) = self.writer.try_lock_until(deadline) else { return false };
         std::mem::forget((reader, writer));
+        true
     }
 
-    /// Unlocks them after the fork.
+    /// Closes both before a fork. SQLite lists a process's open files and their locks; a child
+    /// with the parent's list would believe that it holds locks which it does not hold.
     ///
     /// # Safety
-    /// After [`FileConnections::before_fork`] on the same thread.
-    pub unsafe fn after_fork(&self) {
-        // SAFETY: locked by `before_fork`, whose guards were forgotten.
+    /// After [`FileConnections::lock_until`] on the same thread.
+    pub unsafe fn close_locked(&self) {
+        // SAFETY: locked, and the guards were forgotten.
+        let (reader, writer) =
+            unsafe { (&mut *self.reader.data_ptr(), &mut *self.writer.data_ptr()) };
+        (*reader, *writer) = (None, None);
+    }
+
+    /// Unlocks both.
+    ///
+    /// # Safety
+    /// After [`FileConnections::lock_until`] on the same thread.
+    pub unsafe fn unlock(&self) {
+        // SAFETY: locked, and the guards were forgotten.
         unsafe {
             self.writer.force_unlock();
             self.reader.force_unlock();

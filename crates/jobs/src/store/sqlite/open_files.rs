@@ -3,15 +3,22 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
+use chaton_core::forks;
 use parking_lot::Mutex;
 
 use super::file_connections::FileConnections;
 
+/// Longest wait (ms) of a fork, which holds the GVL, for transactions of other threads. A
+/// transaction takes milliseconds, unless the disk is stuck.
+pub(super) static FORK_WAIT_MAX_MS: AtomicU64 =
+    AtomicU64::new(if cfg!(test) { 30_000 } else { 1_000 });
+
 struct OpenFiles {
-    pid: u32,
+    made_in: u32,
     files: Mutex<FileList>,
 }
 
@@ -25,22 +32,27 @@ struct FileList {
 /// The process's registry. A forked child makes its own: the parent's may have
 /// been locked by a thread that the child does not have.
 static OPEN_FILES: AtomicPtr<OpenFiles> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether `before_fork` has closed and locked everything.
+static CLOSED: AtomicBool = AtomicBool::new(true);
+/// Whether this process was forked while SQLite was in use.
+static INHERITED_IN_USE: AtomicBool = AtomicBool::new(false);
 
 fn registry() -> &'static OpenFiles {
     let seen = OPEN_FILES.load(Ordering::Acquire);
-    let pid = std::process::id();
+    let made_in = forks::count();
     // SAFETY: registries are never freed.
-    if let Some(registry) = unsafe { seen.as_ref() }.filter(|registry| registry.pid == pid) {
+    if let Some(registry) = unsafe { seen.as_ref() }.filter(|one| one.made_in == made_in) {
         return registry;
     }
-    let made = Box::new(OpenFiles { pid, files: Mutex::default() });
-    let made = Box::into_raw(made);
+    let made = Box::into_raw(Box::new(OpenFiles { made_in, files: Mutex::default() }));
     match OPEN_FILES.compare_exchange(seen, made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => {
             if seen.is_null() {
                 // Once for a process and its children, which inherit handlers.
+                forks::watch();
+                let (parent, child) = (after_fork_in_parent, after_fork_in_child);
                 // SAFETY: functions that live as long as the program.
-                unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), None) };
+                unsafe { libc::pthread_atfork(Some(before_fork), Some(parent), Some(child)) };
             }
             // SAFETY: made above, never freed.
             unsafe { &*made }
@@ -53,25 +65,52 @@ fn registry() -> &'static OpenFiles {
     }
 }
 
-/// Prevents that a thread opens, uses or closes a SQLite file during the fork:
-/// SQLite's own locks would stay held for ever in the child. The lock of the list
-/// keeps out opening and closing, those of the connections keep out use. (A
-/// backup has its own connections: it is for processes that do not fork.)
+/// Closes all connections and keeps them locked, so that no thread opens, uses or closes a
+/// SQLite file during the fork: SQLite's own locks would stay held for ever in the child.
+/// Where another thread does not finish in time, nothing is closed, and the child must not
+/// use SQLite. (A backup has its own connections: it is for processes that do not fork.)
 extern "C" fn before_fork() {
-    let files = registry().files.lock();
-    files.open.iter().for_each(|one| one.before_fork());
-    std::mem::forget(files);
+    let wait = Duration::from_millis(FORK_WAIT_MAX_MS.load(Ordering::Relaxed));
+    CLOSED.store(close_for_fork(registry(), Instant::now() + wait), Ordering::SeqCst);
 }
 
-extern "C" fn after_fork() {
+fn close_for_fork(registry: &OpenFiles, deadline: Instant) -> bool {
+    let Some(files) = registry.files.try_lock_until(deadline) else { return false };
+    let locked = files.open.iter().take_while(|one| one.lock_until(deadline)).count();
+    if locked < files.open.len() {
+        // SAFETY: locked above, on this thread.
+        files.open[..locked].iter().for_each(|one| unsafe { one.unlock() });
+        return false;
+    }
+    // SAFETY: as above.
+    files.open.iter().for_each(|one| unsafe { one.close_locked() });
+    std::mem::forget(files);
+    true
+}
+
+extern "C" fn after_fork_in_parent() {
+    if !CLOSED.load(Ordering::SeqCst) {
+        return;
+    }
     let registry = registry();
     // SAFETY: `before_fork` locked it on this thread and forgot the guard, so that
     // no other thread has it.
     let files = unsafe { &*registry.files.data_ptr() };
-    // SAFETY: `before_fork` closed each on this thread; the list is unchanged.
-    files.open.iter().for_each(|one| unsafe { one.after_fork() });
+    // SAFETY: `before_fork` locked each on this thread; the list is unchanged.
+    files.open.iter().for_each(|one| unsafe { one.unlock() });
     // SAFETY: as above.
     unsafe { registry.files.force_unlock() };
+}
+
+extern "C" fn after_fork_in_child() {
+    if !CLOSED.load(Ordering::SeqCst) {
+        INHERITED_IN_USE.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Whether this process may call SQLite.
+pub(super) fn is_usable() -> bool {
+    !INHERITED_IN_USE.load(Ordering::SeqCst)
 }
 
 /// Closes a file's connections for good, while this process does not fork.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::forks;
 use rusqlite::Connection;
 
 use super::database::Database;
@@ -37,9 +38,8 @@ impl SqliteStore {
 
     /// The database as opened by this process: a forked child opens its own.
     fn database(&mut self) -> Arc<Database> {
-        let pid = std::process::id();
         match &self.database {
-            Some(database) if database.pid == pid => database.clone(),
+            Some(database) if database.made_in == forks::count() => database.clone(),
             _ => {
                 let settings = ConnectionSettings::of(&self.options);
                 let database = Database::shared(&self.path, settings);

@@ -4,6 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Barrier;
 use std::time::Instant;
 
+use chaton_core::file_lock::FileLock;
+
+use super::open_files::FORK_WAIT_MAX_MS;
 use super::*;
 
 /// Longest wait of these tests for anything.
@@ -178,6 +181,58 @@ fn forks_while_others_open_and_close() {
         ends
     });
     assert_eq!(ends, [0; 50]);
+}
+
+#[test]
+fn a_fork_does_not_wait_for_the_lock_between_processes() {
+    let _alone = ALONE.lock();
+    let place = TemporaryStore::new(|options| options.lock_timeout = Duration::from_secs(20));
+    push(&mut *place.store(), "a").unwrap();
+    let file = std::fs::File::options().read(true).write(true);
+    let lock = FileLock::open(&file.open(place.path().with_extension("db-lock")).unwrap()).unwrap();
+    let held = lock.acquire(TIMEOUT).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let pushed = scope.spawn(|| push(&mut *place.store(), "b"));
+        // Time to begin its wait for the lock.
+        std::thread::sleep(Duration::from_millis(200));
+        let child = in_child(|| place.store().stats().is_ok_and(|stats| stats.enqueued == 1));
+        assert_eq!(child.ended(), 0);
+        drop(held);
+        pushed.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_child_forked_during_a_long_transaction_refuses_to_use_sqlite() {
+    let _alone = ALONE.lock();
+    let place = TemporaryStore::new(|_| {});
+    let mut store = place.store();
+    push(&mut *store, "a").unwrap();
+    let database =
+        Database::shared(&place.path(), ConnectionSettings { durable: true, lock_timeout: TIMEOUT });
+    let (begun, end) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            database.write(true, |_| {
+                begun.wait();
+                end.wait();
+                Ok(())
+            })
+        });
+        begun.wait();
+        let wait = FORK_WAIT_MAX_MS.swap(10, Ordering::Relaxed);
+        let child = in_child(|| {
+            let refused = |result: Result<()>| {
+                result.is_err_and(|error| error.message.contains("was forked while"))
+            };
+            refused(push(&mut *store, "b")) && refused(push(&mut *place.store(), "c"))
+        });
+        FORK_WAIT_MAX_MS.store(wait, Ordering::Relaxed);
+        end.wait();
+        assert_eq!(child.ended(), 0);
+    });
+    assert_eq!(in_child(|| push(&mut *store, "d").is_ok()).ended(), 0);
+    assert_eq!(store.stats().unwrap().enqueued, 2);
 }
 
 /// Claims and acknowledges until it is killed or everything is done.
