@@ -72,6 +72,21 @@ class CollectorTest < Minitest::Test
     assert_equal 0, memory[:trims]
   end
 
+  def test_nothing_is_collected_while_the_application_has_disabled_it
+    port = serve { allocate { Array.new(OBJECTS) { Object.new } } }
+    get(port)
+    GC.disable
+    collected = GC.count
+    # Far more than eden, and a full collection on demand.
+    200.times { get(port) }
+    @service.run_command('{"do":"trim"}')
+    assert_equal [collected, true], [GC.count, GC.disable]
+    GC.enable
+    eventually { get(port) && GC.count > collected }
+  ensure
+    GC.enable
+  end
+
   def test_trimming_on_demand
     port = serve { [200, {}, ["ok"]] }
     get(port)

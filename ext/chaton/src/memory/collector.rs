@@ -176,6 +176,9 @@ impl Collector {
     /// Sweeps lazily, page by page as slots are needed: an immediate sweep takes
     /// several times as long as marking.
     fn collect_young(&self) -> Result<(), Error> {
+        if is_disabled() {
+            return Ok(());
+        }
         let minor = self.minor;
         self.monitor.book(true);
         protect(|| {
@@ -191,6 +194,9 @@ impl Collector {
     }
 
     fn collect_all(&self) -> Result<(), Error> {
+        if is_disabled() {
+            return Ok(());
+        }
         self.monitor.book(true);
         protect(|| {
             // SAFETY: a full collection, swept at once.
@@ -331,6 +337,18 @@ impl Collector {
             // SAFETY: with the GVL; subtracts from a counter.
             unsafe { rb_sys::rb_gc_adjust_memory_usage(-(bytes as i64)) };
         }
+    }
+}
+
+/// Whether the application has called `GC.disable`. Ruby has no call that only reads it.
+fn is_disabled() -> bool {
+    // SAFETY: with the GVL, which both calls keep, so that no thread sees the state between.
+    unsafe {
+        let disabled = rb_sys::rb_gc_enable() == rb_sys::Qtrue as VALUE;
+        if disabled {
+            rb_sys::rb_gc_disable();
+        }
+        disabled
     }
 }
 
