@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "errors"
+
 module Chaton
   # The releases of Ruby that the tests ran with, and what is switched off in a newer one.
   #
@@ -25,8 +27,10 @@ module Chaton
     # @param version [String]
     # @param env [ENV, Hash{String=>String}]
     # @return [Array<String>] sentences for the log at boot
+    # @raise [ConfigError] when a variable asks for what cannot be served with
     def self.warnings(version = RUBY_VERSION, env = ENV)
-      [untried(version, env), mn_threads(version, env)].compact
+      check_mn_threads(version, env)
+      [untried(version, env)].compact
     end
 
     # @return [String] why the tracer does not run
@@ -43,16 +47,18 @@ module Chaton
         "#{TRY_VARIABLE}=1 switches them on"
     end
 
-    # Ruby's own test: a number other than 0.
-    def self.mn_threads(version, env)
+    # Pool threads keep a native thread each, where Ruby has a function for that (from 3.4 on). Ruby's own test of the
+    # variable is: a number other than 0.
+    def self.check_mn_threads(version, env)
       value = env[MN_VARIABLE]
-      return if value.to_i.zero? || (series(version) <=> [3, 3]).negative?
+      return if value.to_i.zero? || series(version) != [3, 3]
 
-      "#{MN_VARIABLE}=#{value} makes Ruby threads share native threads, whose CPU clocks the scheduler reads: it " \
-        "preempts long computations later and less exactly. Unset the variable unless your application needs it"
+      raise ConfigError, "#{MN_VARIABLE}=#{value} cannot be used with Ruby #{version}: its threads change their native " \
+                         "threads, so the scheduler cannot see which one computes, and one long computation keeps all " \
+                         "other requests waiting. Unset the variable, or use Ruby 3.4 or newer"
     end
 
     def self.series(version) = version.split(".").first(2).map(&:to_i)
-    private_class_method :untried, :mn_threads, :series
+    private_class_method :untried, :check_mn_threads, :series
   end
 end

@@ -30,11 +30,12 @@ class RubyReleaseTest < Minitest::Test
     assert_empty release.warnings(NEWER, { "CHATON_UNTRIED_RUBY" => "1" })
   end
 
-  def test_shared_native_threads_give_a_warning_where_ruby_has_them
-    warning, = warnings = release.warnings("3.3.8", { "RUBY_MN_THREADS" => "1" })
-    assert_equal 1, warnings.size
-    assert_match(/RUBY_MN_THREADS=1 .* less exactly\. Unset the variable/, warning)
+  def test_threads_that_share_native_threads_are_refused_where_they_cannot_be_kept_apart
+    error = assert_raises(Chaton::ConfigError) { release.warnings("3.3.8", { "RUBY_MN_THREADS" => "1" }) }
+    assert_match(/RUBY_MN_THREADS=1 cannot be used with Ruby 3.3.8: .* Unset the variable/, error.message)
     assert_empty release.warnings("3.3.8", { "RUBY_MN_THREADS" => "0" })
-    assert_empty release.warnings("3.1.2", { "RUBY_MN_THREADS" => "1" })
+    ["3.1.2", "3.4.1", "4.0.5"].each do |version|
+      assert_empty release.warnings(version, { "RUBY_MN_THREADS" => "1" }), version
+    end
   end
 end

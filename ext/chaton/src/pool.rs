@@ -1,6 +1,7 @@
 //! `Chaton::Native::Pool` and `Chaton::Native::PoolThread`: how Ruby threads get work.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use chaton_core::pool::scheduler::{Scheduler, SchedulerHooks};
@@ -101,6 +102,7 @@ impl RbPool {
 
     fn enter(&self) -> Result<RbPoolThread, Error> {
         let inner = self.0.get()?.clone();
+        keep_native_thread();
         let thread = inner.pool.enter();
         let tracked = TrackedThread::enter(&inner.pool, thread.thread());
         Ok(RbPoolThread { inner, thread: Handle::new(RefCell::new(Some(thread))), tracked })
@@ -182,6 +184,15 @@ impl RbPool {
     /// The work that is running now: an Array of Hashes.
     fn running(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         to_ruby(ruby, &rb_self.0.get()?.pool.running())
+    }
+}
+
+/// With `RUBY_MN_THREADS`, Ruby threads move between native threads. The calling one
+/// stays on its own from now on: CPU clocks and thread-locals belong to native threads.
+fn keep_native_thread() {
+    if let Some(keep) = preempt::symbol(c"rb_thread_lock_native_thread") {
+        // SAFETY: signature of ruby/thread.h, 3.4 and later; called by a Ruby thread.
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> bool>(keep)() };
     }
 }
 

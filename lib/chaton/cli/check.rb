@@ -3,6 +3,7 @@
 require "json"
 require_relative "../active_record_pool"
 require_relative "../memory/launch"
+require_relative "../ruby_release"
 require_relative "command"
 require_relative "memory_report"
 require_relative "plan_report"
@@ -15,6 +16,7 @@ module Chaton
 
       def run
         plan = load_plan
+        plan = plan.with(notes: [*plan.notes, *RubyRelease.warnings].freeze)
         require_rackup(plan)
         enter(plan)
         # Like the server, before the application is loaded.

@@ -46,6 +46,17 @@ class CheckTest < CLICase
     assert_equal [["tcp://127.0.0.1:1"], 0], plan.values_at("binds", "workers")
   end
 
+  def test_what_is_off_in_a_ruby_that_was_never_tried_is_a_note
+    text = in_ruby("9.9.0") { chaton("check")[1] }
+    assert_match(/^Notes\n.*  Ruby 9.9.0 is newer than .*CHATON_UNTRIED_RUBY=1 switches them on$/m, text)
+  end
+
+  def test_threads_that_share_native_threads_are_refused_on_ruby_33
+    status, out, errors = in_ruby("3.3.8", "RUBY_MN_THREADS" => "1") { chaton("check") }
+    assert_equal [1, ""], [status, out]
+    assert_match(/\Achaton: RUBY_MN_THREADS=1 cannot be used with Ruby 3.3.8: /, errors)
+  end
+
   def test_an_application_that_does_not_load
     File.write("config.ru", "run Nonsense\n")
     status, out, errors = chaton("check")
@@ -83,5 +94,15 @@ class CheckTest < CLICase
     File.rename("config.ru", "other.ru")
     assert_equal 0, chaton("check", "other.ru")[0]
     assert_match(/one argument too many: more.ru/, chaton("check", "other.ru", "more.ru")[2])
+  end
+
+  private
+
+  def in_ruby(version, env = {})
+    ENV.update(env)
+    Chaton::RubyRelease.const_set(:RUBY_VERSION, version)
+    yield
+  ensure
+    Chaton::RubyRelease.send(:remove_const, :RUBY_VERSION)
   end
 end
