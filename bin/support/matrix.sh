@@ -212,6 +212,9 @@ matrix_mounts() {
   mkdir -p "$root$MATRIX_CHECKOUT/$kafka" && mount --bind "$kafka" "$root$MATRIX_CHECKOUT/$kafka"
 }
 
-# Runs a command in namespaces of its own, so that its mounts and processes always end with it.
+# Runs a command in namespaces of its own, so that its mounts and processes always end with it, and it with bin/matrix.
 matrix_limit=()
-matrix_alone() { "${matrix_limit[@]}" unshare --mount --pid --fork --kill-child "$@"; }
+matrix_alone() {
+  setpriv --pdeathsig KILL "${matrix_limit[@]}" \
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child "$@"
+}

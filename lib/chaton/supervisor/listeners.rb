@@ -84,11 +84,18 @@ module Chaton
       def bind_anew(bind)
         bind.scheme == "unix" ? unix(bind) : tcp(bind)
       rescue Errno::EADDRINUSE
-        raise BindError, "#{bind} is in use by another process; stop that one or choose another bind (-b)"
+        raise BindError, "#{bind} #{in_use(bind)}"
       rescue Errno::EACCES, Errno::EPERM
         raise BindError, "#{bind}: permission denied; choose a port above 1023 or a directory this user may write"
       rescue SocketError, SystemCallError, ArgumentError => e
         raise BindError, "#{bind} cannot be bound: #{e.message}"
+      end
+
+      def in_use(bind)
+        own = @binds.find { |one| bind.port && one.port == bind.port && @sockets.key?(one.to_s) }
+        return "is in use by another process; stop that one or choose another bind (-b)" unless own
+
+        "has the same port as #{own}; each -b, -p and `bind` adds an address, so remove one of the two"
       end
 
       def tcp(bind)

@@ -2,6 +2,7 @@
 
 require "test_helper"
 require "open3"
+require "timeout"
 require "tmpdir"
 
 # What bin/matrix says before it has a root directory. The commands that would change the machine are replaced.
@@ -13,6 +14,7 @@ class MatrixTest < Minitest::Test
     packages_system() { echo debian; }
     packages_install() { :; }
     id() { echo 0; }
+    setpriv() { "${@:3}"; }
     unshare() { :; }
     . bin/support/matrix.sh
   BASH
@@ -61,6 +63,20 @@ class MatrixTest < Minitest::Test
     assert_equal ["started\n", 0], run_bash("seconds=400; matrix_check_time #{@root}; echo started")
   end
 
+  def test_what_runs_in_a_lane_ends_with_bin_matrix
+    File.write("#{@root}/unshare", "#!/bin/sh\necho $$ >#{@root}/new && mv #{@root}/new #{@root}/pid\nexec sleep 600\n")
+    File.chmod(0o755, "#{@root}/unshare")
+    bash = spawn({ "PATH" => "#{@root}:#{ENV.fetch("PATH")}" }, "bash", "-c",
+                 ". bin/support/matrix.sh; matrix_alone true; echo")
+    eventually { File.exist?("#{@root}/pid") }
+    inside = File.read("#{@root}/pid").to_i
+    Process.kill("TERM", bash)
+    Process.wait(bash)
+    eventually { over?(inside) }
+  ensure
+    Process.kill("KILL", inside) if inside && !over?(inside)
+  end
+
   def test_unknown_lanes_and_parts_are_named_before_anything_is_installed
     output, status = run_bash("seconds=; matrix_check_words trixi unit; echo started")
     assert_equal ["matrix: there is no lane 'trixi'; did you mean 'trixie'?\n", 1], [output, status]
@@ -69,6 +85,17 @@ class MatrixTest < Minitest::Test
   end
 
   private
+
+  # A process that nobody has waited for has no command line any more.
+  def over?(pid)
+    File.read("/proc/#{pid}/cmdline").empty?
+  rescue Errno::ENOENT, Errno::ESRCH
+    true
+  end
+
+  def eventually
+    Timeout.timeout(30) { sleep 0.01 until yield }
+  end
 
   def run_bash(script)
     output, status = Open3.capture2e("bash", "-c", REPLACED + script)

@@ -56,6 +56,14 @@ class ListenersTest < Minitest::Test
     assert_match(/tcp:\S+:#{port} is in use/, error.message)
   end
 
+  def test_two_binds_with_the_same_port_are_named
+    # No other test uses this address.
+    host = "127.0.93.7"
+    port = TCPServer.open(host, 0) { |server| server.addr[1] }
+    error = assert_raises(Chaton::BindError) { listeners(tcp(port, host), tcp(port, "0.0.0.0")).open }
+    assert_match(%r{\Atcp://0.0.0.0:#{port} has the same port as tcp://#{host}:#{port}; }, error.message)
+  end
+
   def test_a_served_unix_socket_is_not_taken
     Dir.mktmpdir do |dir|
       bind = Bind.new(scheme: "unix", path: "#{dir}/a.sock")
