@@ -134,6 +134,7 @@ module Chaton
         return if over?
 
         @quiet_mode.signal_new_workers
+        load_without_compaction if @forkers.compact && @worker_set.compaction_suspected?
 
         # A worker that is being recycled comes to its end before a phased restart goes on.
         @phased_restart&.tick(EventLoop.now_s) unless @ceilings.busy?
@@ -151,6 +152,12 @@ module Chaton
 
       def accepting?
         @worker_set.children.any? { |child| @memory.scoreboard.read(child.scoreboard_slot).fetch(:accepting, false) }
+      end
+
+      # A crashed worker's successors are forked from memory in which no object was moved.
+      def load_without_compaction
+        @forkers.compact = false unless @phased_restart&.running?
+        phased_restart unless @forkers.compact
       end
 
       def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }

@@ -10,6 +10,9 @@ module Chaton
     # in use; during a phased restart the old one stays until it is clear which of the two is kept. A source of the
     # event loop.
     class Forkers
+      # @return [Boolean] whether the next generations may compact the heap
+      attr_accessor :compact
+
       # @param in_child [Proc] see {InProcessForker#initialize}
       def initialize(plan, launch_command, log:, in_child:)
         @plan = plan
@@ -17,6 +20,7 @@ module Chaton
         @log = log
         @in_child = in_child
         @generation = 0
+        @compact = true
         @preloaders = []
       end
 
@@ -33,7 +37,8 @@ module Chaton
         return InProcessForker.new(generation: @generation, &@in_child) unless @plan.preload?
 
         preloader = Preloader.new(@launch_command, generation: @generation, sockets: sockets, memory: memory,
-                                                   load_timeout_s: @plan.boot_timeout_s, log: @log, &fork_failed)
+                                                   load_timeout_s: @plan.boot_timeout_s, compact: @compact,
+                                                   log: @log, &fork_failed)
         @preloaders << preloader
         preloader.start
       end

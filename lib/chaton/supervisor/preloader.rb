@@ -20,8 +20,8 @@ module Chaton
     #
     # A preloader that dies is started again when the next worker is needed.
     class Preloader
-      # The environment variable of a preloader's process; JSON: generation, and the descriptors of the socket and of
-      # the shared memory.
+      # The environment variable of a preloader's process; JSON: generation, whether it may compact the heap, and the
+      # descriptors of the socket and of the shared memory.
       VARIABLE = "CHATON_PRELOADER"
       # A longer message is a bug.
       MESSAGE_BYTES_MAX = 65_536
@@ -39,9 +39,10 @@ module Chaton
 
       # @param sockets [Hash{String=>IO}] listening sockets by bind
       # @yield [child, reason] a worker that will never be forked
-      def initialize(launch_command, generation:, sockets:, memory:, load_timeout_s:, log:, &fork_failed)
+      def initialize(launch_command, generation:, sockets:, memory:, load_timeout_s:, log:, compact: true, &fork_failed)
         @launch_command = launch_command
         @generation = generation
+        @compact = compact
         @sockets = sockets
         @memory = memory
         @load_timeout_s = load_timeout_s
@@ -153,7 +154,8 @@ module Chaton
       def shared_io(descriptor) = IO.for_fd(descriptor, autoclose: false)
 
       def variables(socket, descriptors)
-        { VARIABLE => JSON.generate({ generation: @generation, socket: socket.fileno, memory: descriptors }) }
+        { VARIABLE => JSON.generate({ generation: @generation, compact: @compact, socket: socket.fileno,
+                                      memory: descriptors }) }
       end
 
       def take(message)

@@ -21,9 +21,9 @@ module Chaton
 
       # @param plan [Chaton::Config::Plan] the new one
       def initialize(plan, log:)
-        @plan = plan
         @log = log
         settings = JSON.parse(ENV.delete(Preloader::VARIABLE), symbolize_names: true)
+        @plan = settings.fetch(:compact) ? plan : without_compaction(plan)
         @generation = settings.fetch(:generation)
         @socket = UNIXSocket.for_fd(settings.fetch(:socket))
         @socket.close_on_exec = true
@@ -55,6 +55,8 @@ module Chaton
       end
 
       private
+
+      def without_compaction(plan) = plan.with(memory: plan.memory.dup.tap { |memory| memory.compact = false })
 
       def context
         raise ConfigError, "preload is off in the new configuration; restart in full (SIGUSR2)" unless @plan.preload?

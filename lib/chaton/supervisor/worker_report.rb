@@ -22,10 +22,18 @@ module Chaton
       # Ends that a native extension may cause if it keeps the address of an object that compaction moved.
       CRASHES = /SIG(?:SEGV|BUS|ABRT)/
 
+      # A worker that crashes within this time after its fork (seconds) may have used an object that was moved: what an
+      # application uses at all, it uses in its first requests. Later crashes have other causes more often than not.
+      EARLY_S = 60.0
+
+      # @return [Boolean] whether the code should be loaded again without compaction
+      attr_reader :compaction_suspected
+
       # @param compacted [Boolean] whether the heap was compacted before the first fork
       def initialize(log, compacted: false)
         @log = log
         @compacted = compacted && GC.respond_to?(:compact)
+        @compaction_suspected = false
       end
 
       def ready(child)
@@ -59,13 +67,15 @@ module Chaton
         verdict.is_a?(RestartPolicy::RestartAfter) ? { restart_in_s: verdict.delay_s } : {}
       end
 
-      # Logged once: repeating the advice with every crash adds nothing.
+      # Once: repeating it with every crash adds nothing.
       def suspect_compaction(child)
         return unless @compacted
 
         @compacted = false
-        @log.warn("if the line above names no other cause, a native extension may not support heap compaction; " \
-                  "try `memory { compact false }`", **facts(child))
+        @compaction_suspected = EventLoop.now_s - child.forked_at_s <= EARLY_S
+        what = @compaction_suspected ? "The code is loaded again without it; to start so, write" : "Try"
+        @log.warn("if the line above names no other cause, a native extension may not support heap compaction. " \
+                  "#{what} `memory { compact false }`", **facts(child))
       end
 
       def give_up(child, verdict, reason)

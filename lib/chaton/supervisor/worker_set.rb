@@ -32,7 +32,7 @@ module Chaton
         @forker = forker
         @scoreboard = scoreboard
         @job_recovery = job_recovery
-        @report = WorkerReport.new(log, compacted: plan.memory.compact)
+        @report = WorkerReport.new(log, compacted: plan.preload? && plan.memory.compact)
         @worker_slots = []
         @children = []
         @free_scoreboard_slots = (0...self.class.scoreboard_slots(plan.workers)).to_a
@@ -100,6 +100,9 @@ module Chaton
 
       # @return [Boolean] whether its child has to be gone before the successor starts
       def retires_first?(slot) = @plan.retires_first?(slot.index)
+
+      # @return [Boolean] whether compaction may have crashed a worker
+      def compaction_suspected? = @report.compaction_suspected
 
       # @return [Boolean] whether one more process may exist
       def room? = !@free_scoreboard_slots.empty?

@@ -11,7 +11,8 @@ class SettleIntegrationTest < Minitest::Test
   include ServerTest
 
   RAILS = File.expand_path("../../../examples/rails/config.ru", __dir__)
-  AUTO_COMPACT = "workers 2\non_worker_boot { GC.auto_compact = true }"
+  COMPACT = "workers 2\nmemory { compact true }"
+  AUTO_COMPACT = "#{COMPACT}\non_worker_boot { GC.auto_compact = true }".freeze
   NUMBERS = 40
 
   GEMS = <<~RUBY.freeze
@@ -41,7 +42,7 @@ class SettleIntegrationTest < Minitest::Test
 
   def test_extensions_work_after_compaction_before_the_forks
     needs_gems "nokogiri", "pg", "sqlite3"
-    server = boot(rackup: GEMS, config: "workers 2")
+    server = boot(rackup: GEMS, config: COMPACT)
     assert_match(/memory settled .* compact=on /, server.log)
     ask_all(server, [*NativeGems::NAMES, "callbacks"])
   end
@@ -55,7 +56,7 @@ class SettleIntegrationTest < Minitest::Test
 
   def test_rails_works_after_compaction
     needs_gems "nokogiri", "sqlite3"
-    ["workers 2", AUTO_COMPACT].each do |config|
+    [COMPACT, AUTO_COMPACT].each do |config|
       server = boot_rails(config)
       workers = server.workers
       8.times { |number| assert_equal "201", post_message(server, "message #{number}").code }
@@ -72,9 +73,23 @@ class SettleIntegrationTest < Minitest::Test
     assert_equal "hello", server.get("/").body
   end
 
+  def test_after_an_early_crash_the_code_is_loaded_without_compaction
+    server = boot(config: COMPACT)
+    assert_match(/memory settled .* compact=on /, server.log)
+    server.signal("SEGV", server.workers.first)
+    server.wait_line(/may not support heap compaction. The code is loaded again without it/)
+    server.wait_line(/memory settled .* compact="off \(memory { compact false }\)"/)
+    server.wait_line(/phased restart done/)
+    assert_equal "hello", server.get("/").body
+    # The next generations, too.
+    server.signal("USR1")
+    server.wait_line(/memory settled .* compact="off/, count: 2)
+  end
+
   def test_without_compaction_the_rest_of_settling_is_done
     server = boot(config: <<~RUBY)
       workers 1
+      memory { compact true }
       GC.define_singleton_method(:compact) { raise NotImplementedError, "compact() is unimplemented on this machine" }
       Process.singleton_class.undef_method(:warmup) if Process.respond_to?(:warmup)
     RUBY

@@ -36,9 +36,11 @@ class SettleTest < Minitest::Test
     end
   end
 
+  COMPACT = "memory { compact true }\n"
+
   def test_objects_are_compacted_and_made_old
     gc = Compacting.new
-    settle("workers 2", gc: gc)
+    settle("workers 2\n#{COMPACT}", gc: gc)
     assert_equal %i[start compact start start], gc.calls
     facts = /memory settled  ms=\d+ live_slots=\d+ old_objects=\d+ heap_pages_before=\d+ heap_pages=\d+ compact=on /
     assert_match(facts, @output.string)
@@ -46,7 +48,7 @@ class SettleTest < Minitest::Test
 
   def test_objects_are_made_old_where_compaction_is_not_available
     [FakeGC.new, Refusing.new].each do |gc|
-      settle("workers 2", gc: gc)
+      settle("workers 2\n#{COMPACT}", gc: gc)
       assert_equal %i[start] * 4, gc.calls
       assert_match(/compact="off \(not on this platform\)"/, @output.string)
     end
@@ -61,17 +63,17 @@ class SettleTest < Minitest::Test
 
   def test_without_forks_objects_are_not_compacted
     gc = Compacting.new
-    settle("workers 0\nenvironment \"production\"", gc: gc)
+    settle("workers 0\nenvironment \"production\"\n#{COMPACT}", gc: gc)
     assert_equal %i[start] * 4, gc.calls
     assert_match(/no workers are forked/, @output.string)
   end
 
   def test_process_warmup_is_used_where_available
     gc = Compacting.new
-    settle("workers 2", gc: gc, process: Warming.new(gc.calls))
+    settle("workers 2\n#{COMPACT}", gc: gc, process: Warming.new(gc.calls))
     assert_equal %i[start warmup], gc.calls
     assert_match(/compact=on /, @output.string)
-    settle("workers 2", gc: gc = FakeGC.new, process: Warming.new(gc.calls))
+    settle("workers 2\n#{COMPACT}", gc: gc = FakeGC.new, process: Warming.new(gc.calls))
     assert_equal %i[start warmup], gc.calls
     assert_match(/not on this platform/, @output.string)
   end

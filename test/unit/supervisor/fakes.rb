@@ -10,6 +10,7 @@ module SupervisorFakes
   Plan = Struct.new(:workers, :boot_timeout_s, :shutdown_timeout_s, :alive_timeout_s, :restart_delay_s,
                     :restart_delay_max_s, :crash_loop_count, :crash_loop_window_s, :roles, :memory, :retiring,
                     keyword_init: true) do
+    def preload? = true
     def retires_first?(index) = Array(retiring).include?(index)
 
     def roles_of(index) = roles.fetch(index, roles.first)

@@ -138,6 +138,18 @@ class WorkerSetTest < Minitest::Test
     refute_match(/compact/, @output.string)
   end
 
+  def test_only_an_early_crash_makes_the_code_be_loaded_without_compaction
+    build_worker_set(workers: 1)
+    @worker_set.children.first.forked(nil, Chaton::Supervisor::EventLoop.now_s - 61)
+    crash(0, "killed by SIGSEGV")
+    refute_predicate @worker_set, :compaction_suspected?
+    assert_match(/Try `memory/, @output.string)
+    build_worker_set(workers: 1)
+    crash(0, "killed by SIGSEGV")
+    assert_predicate @worker_set, :compaction_suspected?
+    assert_match(/loaded again without it/, @output.string)
+  end
+
   def crash(index, how)
     child = @worker_set.children.find { |one| one.index == index }
     make_ready(child)

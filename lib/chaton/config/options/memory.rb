@@ -21,8 +21,11 @@ module Chaton
         Option.in(:memory, :longlife, :memory, Types::LonglifeGrowth.new, :settle,
                   "By what share the old objects may grow before a full collection; settle is 1.0, twice as many as " \
                   "after boot. off: Ruby's own limits."),
-        Option.in(:memory, :compact, :memory, Types::Switch.new, true,
-                  "Compact the heap before workers are forked, so that they share more of it."),
+        Option.in(:memory, :compact, :memory, Types::Switch.new, Process.respond_to?(:warmup),
+                  "Compact the heap before workers are forked, so that they share more of it. Off before Ruby 3.3, " \
+                  "whose native extensions were written when few servers moved objects: one that keeps the address " \
+                  "of an object crashes. When a worker crashes in its first minute, the code is loaded again without " \
+                  "compaction.", default_text: "on with Ruby 3.3 and later, else off"),
         Option.in(:memory, :collect, :memory, Types::OneOf.new(:between, :off), :between,
                   "When garbage is collected: between requests and jobs, or (off) when Ruby decides."),
         Option.in(:memory, :idle_full_ms, :memory, Types::Number.new(0.0..3_600_000.0, unit: "milliseconds"), 50.0,
