@@ -140,7 +140,9 @@ module Chaton
         @phased_restart&.tick(EventLoop.now_s) unless @ceilings.busy?
         return become_ready if @state == :starting && @worker_set.complete? && !@ceilings.pending?
 
-        give_up("no worker could be started", @worker_set.worker_slots.first.given_up) if @worker_set.all_given_up?
+        return if @phased_restart&.running? || !@worker_set.all_given_up?
+
+        give_up("no worker could be started", @worker_set.worker_slots.first.given_up)
       end
 
       private
