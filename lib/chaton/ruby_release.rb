@@ -53,9 +53,9 @@ module Chaton
       value = env[MN_VARIABLE]
       return if value.to_i.zero? || series(version) != [3, 3]
 
-      raise ConfigError, "#{MN_VARIABLE}=#{value} cannot be used with Ruby #{version}: its threads change their native " \
-                         "threads, so the scheduler cannot see which one computes, and one long computation keeps all " \
-                         "other requests waiting. Unset the variable, or use Ruby 3.4 or newer"
+      raise ConfigError, "#{MN_VARIABLE}=#{value} cannot be used with Ruby #{version}: its threads change their " \
+                         "native threads, so the scheduler cannot see which one computes, and one long computation " \
+                         "keeps all other requests waiting. Unset the variable, or use Ruby 3.4 or newer"
     end
 
     def self.series(version) = version.split(".").first(2).map(&:to_i)

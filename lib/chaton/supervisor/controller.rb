@@ -134,15 +134,13 @@ module Chaton
         return if over?
 
         @quiet_mode.signal_new_workers
-        load_without_compaction if @forkers.compact && @worker_set.compaction_suspected?
+        load_without_compaction
 
         # A worker that is being recycled comes to its end before a phased restart goes on.
         @phased_restart&.tick(EventLoop.now_s) unless @ceilings.busy?
         return become_ready if @state == :starting && @worker_set.complete? && !@ceilings.pending?
 
-        return if @phased_restart&.running? || !@worker_set.all_given_up?
-
-        give_up("no worker could be started", @worker_set.worker_slots.first.given_up)
+        give_up("no worker could be started", @worker_set.worker_slots.first.given_up) if nothing_follows?
       end
 
       private
@@ -158,9 +156,13 @@ module Chaton
 
       # A crashed worker's successors are forked from memory in which no object was moved.
       def load_without_compaction
-        @forkers.compact = false unless @phased_restart&.running?
-        phased_restart unless @forkers.compact
+        return if !@forkers.compact || !@worker_set.compaction_suspected? || @phased_restart&.running?
+
+        @forkers.compact = false
+        phased_restart
       end
+
+      def nothing_follows? = @worker_set.all_given_up? && !@phased_restart&.running?
 
       def facts = { mode: "cluster", workers: @worker_set.worker_slots.size }
 
