@@ -16,6 +16,16 @@ class RubyReleaseServerTest < Minitest::Test
     }
   RUBY
 
+  # Computes until another request ends it.
+  ENDLESS = <<~RUBY
+    over = false
+    run lambda { |env|
+      over = true if env["PATH_INFO"] == "/end"
+      nil until over || env["PATH_INFO"] != "/compute"
+      [200, { "content-type" => "text/plain" }, ["hello"]]
+    }
+  RUBY
+
   # A server in a Ruby that calls itself a release of the future.
   def boot_newer(env: {}, **rest)
     boot(env: { "RUBYOPT" => "-r./newer", "CHATON_UNTRIED_RUBY" => nil, **env }, rackup: APP, **rest) do |server|
@@ -50,14 +60,15 @@ class RubyReleaseServerTest < Minitest::Test
   end
 
   # Ruby 3.3 cannot keep a thread on its native thread; before, the variable means nothing.
-  def test_requests_are_served_beside_long_ones_when_ruby_threads_share_native_threads
-    server = launch(rackup: APP, env: { "RUBY_MN_THREADS" => "1" })
+  def test_requests_are_served_beside_an_endless_one_when_ruby_threads_share_native_threads
+    server = launch(rackup: ENDLESS, env: { "RUBY_MN_THREADS" => "1" })
     return server.wait_line(/RUBY_MN_THREADS=1 cannot be used with Ruby 3\.3/) if RUBY_VERSION.start_with?("3.3.")
 
-    compete(server.ready)
-    busy = Array.new(4) { Thread.new { server.get("/compute") } }
-    assert_equal ["hello"] * 20, Array.new(20) { server.get("/").body }
-    assert_equal ["hello"] * 4, busy.map { |thread| thread.value.body }
+    server.ready
+    busy = Thread.new { server.get("/compute") }
+    server.eventually("it computes") { pool(server)["running"] == 1 }
+    bodies = Array.new(20) { server.get("/").body }
+    assert_equal ["hello"] * 22, [*bodies, server.get("/end").body, busy.value.body]
     assert_equal 0, server.stop
   end
 
