@@ -188,8 +188,9 @@ fn a_fork_does_not_wait_for_the_lock_between_processes() {
     let _alone = ALONE.lock();
     let place = TemporaryStore::new(|options| options.lock_timeout = Duration::from_secs(20));
     push(&mut *place.store(), "a").unwrap();
-    let file = std::fs::File::options().read(true).write(true);
-    let lock = FileLock::open(&file.open(place.path().with_extension("db-lock")).unwrap()).unwrap();
+    let path = place.path().with_extension("db-lock");
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let lock = FileLock::open(&file).unwrap();
     let held = lock.acquire(TIMEOUT).unwrap().unwrap();
     std::thread::scope(|scope| {
         let pushed = scope.spawn(|| push(&mut *place.store(), "b"));
@@ -208,8 +209,10 @@ fn a_child_forked_during_a_long_transaction_refuses_to_use_sqlite() {
     let place = TemporaryStore::new(|_| {});
     let mut store = place.store();
     push(&mut *store, "a").unwrap();
-    let database =
-        Database::shared(&place.path(), ConnectionSettings { durable: true, lock_timeout: TIMEOUT });
+    let database = Database::shared(
+        &place.path(),
+        ConnectionSettings { durable: true, lock_timeout: TIMEOUT },
+    );
     let (begun, end) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
