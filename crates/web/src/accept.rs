@@ -44,6 +44,12 @@ pub(crate) struct Acceptor {
     pub failing: bool,
 }
 
+impl Drop for Acceptor {
+    fn drop(&mut self) {
+        self.shared.acceptor_ended();
+    }
+}
+
 impl Acceptor {
     /// Accepts until accepting ends, then closes the listening socket.
     pub async fn run(mut self) {
@@ -104,7 +110,7 @@ impl Acceptor {
     /// Leaves the connection to freer siblings for `accept_defer` at most.
     async fn decide(&self) -> AcceptDecision {
         let until = Instant::now() + self.shared.config.accept_defer;
-        while self.sibling_is_freer() {
+        while self.shared.is_accepting() && self.sibling_is_freer() {
             if Instant::now() >= until {
                 return AcceptDecision::AcceptAll;
             }

@@ -99,9 +99,9 @@ impl chaton_core::engine::Engine for Engine {
         0
     }
 
-    /// Waits until no connection is left.
+    /// Waits until no connection is left, and none will come.
     fn wait_idle(&self, timeout: Duration) -> bool {
-        self.shared.all_closed.wait(timeout, || self.shared.connections() == 0)
+        self.shared.all_closed.wait(timeout, || self.shared.is_idle())
     }
 
     fn interrupt_wait(&self) {
@@ -162,6 +162,7 @@ fn acceptors(
         let label = listener.label.clone();
         let socket =
             prepare(listener).map_err(|error| Error::new(format!("can't serve {label}"), error))?;
+        shared.acceptor_started();
         acceptors.push(Acceptor {
             shared: Arc::clone(shared),
             index,

@@ -1,6 +1,8 @@
 //! What the engine's handle, its IO thread and its connections share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::sync::Arc;
 
 use chaton_core::engine::Feed;
@@ -38,7 +40,9 @@ pub(crate) struct ServerState {
     accepting: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<usize>,
-    /// Waits until no connection is left.
+    /// Acceptors that may still take a connection.
+    acceptors: AtomicUsize,
+    /// Waits until no connection is left, and none will come.
     pub all_closed: IdleWait,
 }
 
@@ -59,6 +63,7 @@ impl ServerState {
             accepting: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
+            acceptors: AtomicUsize::new(0),
             all_closed: IdleWait::default(),
         }
     }
@@ -146,6 +151,21 @@ impl ServerState {
 
     pub fn connections(&self) -> usize {
         *self.connections.lock()
+    }
+
+    pub fn acceptor_started(&self) {
+        self.acceptors.fetch_add(1, SeqCst);
+    }
+
+    pub fn acceptor_ended(&self) {
+        self.acceptors.fetch_sub(1, SeqCst);
+        self.all_closed.changed();
+    }
+
+    /// Whether no connection is left and none will come.
+    pub fn is_idle(&self) -> bool {
+        // In this order: an acceptor counts its connections before it ends.
+        self.acceptors.load(SeqCst) == 0 && self.connections() == 0
     }
 
     /// Whether `connections_max` allows another connection.

@@ -16,7 +16,7 @@ module Chaton
       # @return [Float, nil] (monotonic s)
       attr_reader :due_at
 
-      # @param listeners [#sockets, #waiting?]
+      # @param listeners [#sockets, #close_empty]
       # @param delay_s [Float]
       def initialize(listeners, delay_s, log:)
         @listeners = listeners
@@ -50,7 +50,7 @@ module Chaton
 
       def tick(now_s)
         return unless @due_at && now_s >= @due_at
-        return wait(now_s) if now_s < @until_s && @listeners.waiting? && @accepting.call
+        return wait(now_s) if now_s < @until_s && !@listeners.close_empty && @accepting.call
 
         @due_at = nil
         @begin_stop.call

@@ -50,9 +50,14 @@ module Chaton
       # @return [Array<String>] addresses for clients, with the port that the kernel chose
       def addresses = @sockets.values.reject(&:closed?).map { |socket| address(socket) }
 
-      # @return [Boolean] whether the kernel holds connections that no process has accepted. Those on a socket of the
-      #   service manager wait for the next start.
-      def waiting? = !IO.select(own, nil, nil, 0).nil?
+      # Closes the sockets for which the kernel holds no connection that is still to be accepted. Those on a socket of
+      # the service manager wait for the next start.
+      #
+      # @return [Boolean] whether all are closed
+      def close_empty
+        own.each { |socket| refuse_clients(socket) unless waiting?(socket) }
+        own.empty?
+      end
 
       # Closes all sockets, and removes the files of Unix sockets. New clients are refused at once, also if another
       # process has copies of the sockets; those of the service manager stay open there.
@@ -69,6 +74,14 @@ module Chaton
       # @return [Array<TCPServer, UNIXServer>] open ones that do not belong to the service manager
       def own = @sockets.except(*@inherited.activated).values.reject(&:closed?)
 
+      # Of a listening TCP socket, `tcpi_unacked` is the length of its queue. To ask for it does not give up the GVL: a
+      # connection that arrived between this look and the shutdown would be reset.
+      def waiting?(socket)
+        return !socket.wait_readable(0).nil? if socket.is_a?(UNIXServer)
+
+        socket.getsockopt(:TCP, :INFO).data.unpack1("@24L").to_i.positive?
+      end
+
       # What is shut down is shut down in every process. A Unix socket refuses when its file is gone.
       def refuse_clients(socket)
         return unless Process.pid == @owner
@@ -77,6 +90,8 @@ module Chaton
         File.unlink(socket.path) if File.socket?(socket.path)
       rescue SystemCallError => e
         @log.exception(e, "a listening socket cannot be shut down", address: address(socket))
+      ensure
+        socket.close
       end
 
       def take_over(bind) = @inherited.passed(bind) || @inherited.from_service_manager(bind)

@@ -7,7 +7,7 @@ require "chaton/telemetry/log"
 
 class DelayedStopTest < Minitest::Test
   Listeners = Struct.new(:sockets, :waiting) do
-    def waiting? = waiting
+    def close_empty = !waiting
   end
 
   def setup

@@ -98,15 +98,28 @@ class ListenersTest < Minitest::Test
     socket = one.sockets.values.first
     port = socket.addr[1]
     copy = socket.dup
-    refute_predicate one, :waiting?
     client = TCPSocket.new("127.0.0.1", port)
-    assert_predicate one, :waiting?
-    one.close
+    refute one.close_empty
+    copy.accept.close
+    assert one.close_empty
     assert_raises(Errno::ECONNREFUSED) { TCPSocket.new("127.0.0.1", port) }
     assert_empty one.addresses
     assert_equal port, listeners(tcp(port)).tap(&:open).sockets.values.first.addr[1]
   ensure
     [client, copy].compact.each(&:close)
+  end
+
+  def test_a_unix_socket_is_removed_when_no_connection_waits
+    Dir.mktmpdir do |dir|
+      one = listeners(Bind.new(scheme: "unix", path: "#{dir}/a.sock")).tap(&:open)
+      client = UNIXSocket.new("#{dir}/a.sock")
+      refute one.close_empty
+      one.sockets.values.first.accept.close
+      assert one.close_empty
+      refute_path_exists "#{dir}/a.sock"
+    ensure
+      client&.close
+    end
   end
 
   def test_a_socket_of_the_service_manager_is_left_open
@@ -117,7 +130,7 @@ class ListenersTest < Minitest::Test
     one = listeners(bind, env: { **env, **activated }).tap(&:open)
     assert_equal activated, one.environment
     client = TCPSocket.new("127.0.0.1", bind.port)
-    refute_predicate one, :waiting?
+    assert one.close_empty
     one.close
     theirs.accept.close
   ensure
