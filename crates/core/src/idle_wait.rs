@@ -1,9 +1,9 @@
 //! Waiting, with a deadline, until an engine has nothing left to do.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use crate::sync::{Condvar, Mutex};
 
 /// A wait for a condition whose state lives elsewhere. While no thread waits,
 /// [`IdleWait::changed`] costs one atomic load.

@@ -40,17 +40,24 @@
 //! ```
 
 pub mod backoff;
+#[cfg_attr(loom, path = "../loom/clock.rs")]
 pub mod clock;
 pub mod engine;
+#[cfg_attr(loom, path = "../loom/event_fd.rs")]
 pub mod event_fd;
 pub mod file_lock;
 pub mod forks;
 pub mod idle_wait;
 pub mod log;
+#[cfg(all(test, loom))]
+#[path = "../loom/models.rs"]
+mod models;
 pub mod pool;
 pub mod process;
 pub mod settings;
 mod shared_mapping;
+#[cfg_attr(loom, path = "../loom/sync.rs")]
+mod sync;
 pub mod thread;
 pub mod thread_probe;
 pub mod work;

@@ -6,7 +6,7 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
-mod activity;
+pub(crate) mod activity;
 mod clock_activity;
 mod cpu_meter;
 pub mod gvl_activity;
@@ -20,11 +20,9 @@ mod simulation;
 pub mod thread;
 pub mod thread_record;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
@@ -39,6 +37,8 @@ use crate::pool::thread_record::ThreadRecord;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::Mutex;
 use crate::work::{Priority, Role, Running, Work};
 
 /// Settings of a pool: the section `pool` of the document.
@@ -410,6 +410,15 @@ impl Pool {
         // The load keeps the cache line shared while the scheduler observes anyway.
         if !self.armed.load(Ordering::Acquire) && !self.armed.swap(true, Ordering::AcqRel) {
             self.event_fd.notify();
+        }
+    }
+
+    /// Lets the scheduler sleep until [`Pool::arm`], unless work waits.
+    pub(crate) fn disarm(&self) {
+        self.armed.store(false, Ordering::Release);
+        // Work queued before the store did not notify the scheduler.
+        if !self.state.lock().queue.is_empty() {
+            self.armed.store(true, Ordering::Release);
         }
     }
 

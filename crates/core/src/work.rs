@@ -1,10 +1,11 @@
 //! A unit of work: what an engine hands to a Ruby thread.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
 use serde::Serialize;
+
+use crate::sync::atomic::{AtomicU8, Ordering};
 
 /// Which engine a unit of work belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,6 @@
 //! An event may arrive on a thread other than the one it is about, and without the GVL.
 //! So all of this is atomic, takes no lock and does not call Ruby.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::Arc;
 
 use crate::clock;
@@ -12,6 +10,8 @@ use crate::event_fd::EventFd;
 use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts};
 use crate::pool::thread_record::{GvlState, ThreadRecord};
+use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// The longest time between two readings while work waits (ns).
 const PAUSE_NS_MAX: u64 = 10_000_000;
@@ -244,7 +244,7 @@ impl Activity for GvlActivity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossbeam_utils::sync::Parker;
+    use crate::sync::Parker;
 
     fn thread(index: usize) -> ThreadRecord {
         ThreadRecord::current(index, Parker::new().unparker().clone())

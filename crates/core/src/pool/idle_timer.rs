@@ -1,14 +1,11 @@
 //! The idle timer: garbage collection and trimming can be put off until the pool has
 //! been idle for a while. The timer costs nothing while it is not set.
 
-use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
-};
-
 use crate::clock;
 use crate::pool::Pool;
 use crate::process::events::SupportEvent;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::{Acquire, Release};
 
 /// When the pool is next checked for idleness.
 #[derive(Default)]
@@ -59,8 +56,9 @@ impl Pool {
         if now < due {
             return self.idle_timer.due_ns.store(due, Release);
         }
-        self.events.post(SupportEvent::Idle);
+        // Before the event, whose receiver may set the timer again.
         self.idle_timer.delay_ns.store(0, Release);
+        self.events.post(SupportEvent::Idle);
     }
 }
 

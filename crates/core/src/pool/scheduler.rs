@@ -331,11 +331,7 @@ impl SchedulerLoop {
             return;
         }
         self.empty_observations = 0;
-        self.pool.armed.store(false, Ordering::Release);
-        // Work queued before the store did not notify the scheduler.
-        if !self.pool.state.lock().queue.is_empty() {
-            self.pool.armed.store(true, Ordering::Release);
-        }
+        self.pool.disarm();
     }
 
     /// Does what is due by the clock.

@@ -1,15 +1,14 @@
 //! A Ruby thread's handle of the pool: takes work and waits for it.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
-
-use crossbeam_utils::sync::{Parker, Unparker};
 
 use crate::clock;
 use crate::pool::cpu_meter::CpuMeter;
 use crate::pool::thread_record::ThreadRecord;
 use crate::pool::{Pool, PoolState};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Parker, Unparker};
 use crate::work::Work;
 
 /// A thread that takes work without a pause yields the GVL after this long (ns) to

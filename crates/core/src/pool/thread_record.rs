@@ -1,11 +1,9 @@
 //! One Ruby thread of the pool, as Rust sees it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::Arc;
 
-use crossbeam_utils::sync::Unparker;
-use parking_lot::Mutex;
-
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::{Mutex, Unparker};
 use crate::thread_probe::ThreadProbe;
 use crate::work::{Role, Running, Work};
 

@@ -2,11 +2,10 @@
 //! of what Rust asks of Ruby besides running work.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Condvar, Mutex};
 use crate::work::Role;
 
 /// Events kept at most; when the list is full, the oldest late report is dropped.
@@ -112,8 +111,8 @@ impl SupportEvents {
 
     /// Ends a [`SupportEvents::wait`] early; kept for the next one when none waits.
     pub fn interrupt(&self) {
-        self.interrupted.store(true, Ordering::Release);
         let _held = self.events.lock();
+        self.interrupted.store(true, Ordering::Release);
         self.posted.notify_all();
     }
 
