@@ -6,7 +6,7 @@ CHECK_MEMORY_PAGE=docs/MEMORY_CHECKS.md
 CHECK_MEMORY_TARGET=${CARGO_TARGET_DIR:-$PWD/target}/check-memory
 CHECK_MEMORY_HOST=$(rustc -vV | sed -n 's/^host: //p')
 # The tests of unsafe code that makes system calls which miri does not know.
-CHECK_MEMORY_SYSTEM_CALLS=(file_lock:: pool::probe:: process:: shared_mapping::)
+CHECK_MEMORY_SYSTEM_CALLS=(file_lock:: process:: shared_mapping:: thread_probe::)
 
 # Runs a part, shows its output and writes its result into the page. A failing command does not end a part by itself,
 # because bin/check-memory goes on with the next one.

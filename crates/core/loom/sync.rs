@@ -77,6 +77,8 @@ pub mod atomic {
             #[derive(Debug, Default)]
             pub struct $name(loom::sync::atomic::$name);
 
+            // Not each of them is used with each type.
+            #[allow(dead_code)]
             impl $name {
                 pub fn new(value: $value) -> Self {
                     Self(loom::sync::atomic::$name::new(value))
@@ -117,6 +119,7 @@ pub mod atomic {
 
     macro_rules! counters {
         ($($name:ident: $value:ty),*) => { $(
+            #[allow(dead_code)]
             impl $name {
                 pub fn fetch_add(&self, more: $value, order: Ordering) -> $value {
                     fence_if_seq_cst(order);
