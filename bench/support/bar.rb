@@ -5,7 +5,8 @@ module Bench
   METRIC_NAMES = { rps: "requests/s", steady_rps: "steady requests/s",
                    beside_rps: "requests/s of the second load", begin_ms: "latest begin", late_ms: "latest end",
                    p99_ms: "p99", cpu_us: "CPU per request",
-                   waits: "waits per request", pss_mb: "memory", idle_waits: "idle wake-ups", rate: "jobs/s",
+                   waits: "waits per request", pss_mb: "memory", waiting_kb: "memory of each",
+                   idle_waits: "idle wake-ups", rate: "jobs/s",
                    worker_cpu_us: "CPU per job", rss_mb: "resident memory", start_p99_ms: "start p99",
                    ideal: "of the ideal", threads_created: "threads created", fibers_created: "fibers created",
                    fiber_switches: "fiber switches", jobs_per_s: "jobs/s", work_per_cpu_s: "jobs per CPU-second",
@@ -28,7 +29,7 @@ module Bench
                    burst_2_mb: " MB", burst_10_mb: " MB", private_mb: " MB", shared_mb: " MB", full_rate: "/s",
                    full_rss_mb: " MB", gc_us: " µs", p999_ms: " ms", cpu_s_per_m: " s", single_p50_ms: " ms",
                    single_p99_ms: " ms", disk_p50_ms: " ms", latency_p50_ms: " ms", latency_p99_ms: " ms",
-                   read_ahead_mb: " MB" }.freeze
+                   read_ahead_mb: " MB", waiting_kb: " KB" }.freeze
 
   # One requirement of a case: a figure of Chaton's, alone or as a ratio to the figure of another server.
   #

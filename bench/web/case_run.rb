@@ -43,8 +43,10 @@ module Bench
       end
 
       def slice(server, round)
-        Slice.new(@case, server).measure.merge(round:).tap { |figures| @progress.call(@case, figures, round) }
+        measure(server).merge(round:).tap { |figures| @progress.call(@case, figures, round) }
       end
+
+      def measure(server) = Slice.new(@case, server).measure
     end
   end
 end

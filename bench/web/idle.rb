@@ -9,14 +9,17 @@ module Bench
   module Web
     # Measures an idle server: its memory after some load, and its wake-ups.
     class Idle
-      CASE = Case.new(name: "idle", kind: self,
-                      title: "idle after load: Sinatra example, each server's default threads",
-                      rackup: SINATRA, path: "/", connections: 4, seconds: 2, rounds: 3,
-                      servers: [Chaton.new, Puma.new],
-                      bars: [Bar.at_most(:pss_mb, 1.05), Bar.at_most(:idle_waits, 0.0, against: nil)])
       # Time for the server to end threads that it no longer needs.
       SETTLE_S = 12
-      WATCH_S = 5
+      WATCH_S = 30
+      # Wake-ups of all threads together: none in one process, a heartbeat each second with a supervisor.
+      CASES = { "idle" => [0, 0.0], "idle-workers" => [2, 1.0 * WATCH_S] }.map do |name, (workers, most)|
+        Case.new(name:, kind: self,
+                 title: "idle after load: Sinatra example, each server's default threads, #{workers} workers",
+                 rackup: SINATRA, path: "/", connections: 4, seconds: 2, rounds: 3,
+                 servers: [Chaton.new(workers:), Puma.new(workers:)],
+                 bars: [Bar.at_most(:pss_mb, 1.05), Bar.at_most(:idle_waits, most, against: nil)])
+      end.freeze
 
       def initialize(a_case, progress)
         @case = a_case

@@ -6,6 +6,7 @@ require_relative "burst"
 require_relative "case_run"
 require_relative "idle"
 require_relative "summary"
+require_relative "waiting"
 
 module Bench
   module Web
@@ -28,7 +29,7 @@ module Bench
                      metric: :p99_ms, unit: " ms", better: :lower)
       ].freeze
 
-      CASES = [*Cases.all, *Burst::CASES, Idle::CASE].freeze
+      CASES = [*Cases.all, *Burst::CASES, Waiting::CASE, *Idle::CASES].freeze
 
       module_function
 

@@ -10,6 +10,7 @@ pub mod gc_stat;
 pub mod gvl_timer;
 pub mod readings;
 pub mod render;
+pub mod thread_memory;
 pub mod tracer;
 pub mod tracer_hooks;
 pub mod tracer_state;

@@ -20,7 +20,7 @@ use crate::gvl::{check_interrupts, let_others_run, without_gvl};
 use crate::gvl_tracker::{self, TrackedThread};
 use crate::handle::Handle;
 use crate::memory::collector::Collector;
-use crate::memory::gc_monitor;
+use crate::memory::{gc_monitor, thread_memory};
 use crate::scoreboard::RbScoreboard;
 use crate::{error, preempt, stack};
 
@@ -105,6 +105,7 @@ impl RbPool {
         keep_native_thread();
         let thread = inner.pool.enter();
         let tracked = TrackedThread::enter(&inner.pool, thread.thread());
+        thread_memory::reduce(thread.index());
         Ok(RbPoolThread { inner, thread: Handle::new(RefCell::new(Some(thread))), tracked })
     }
 

@@ -171,6 +171,21 @@ pub fn release_free() {
     }
 }
 
+/// Ends the calling thread's cache of free memory. Its allocations then go to the arena,
+/// each with a lock.
+pub fn end_thread_cache() {
+    if let Allocator::Jemalloc(mallctl) = allocator() {
+        set(mallctl, c"thread.tcache.enabled", false);
+    }
+}
+
+/// Sets a switch of jemalloc; returns whether it was possible.
+fn set(mallctl: Mallctl, name: &CStr, mut on: bool) -> bool {
+    let value = (&raw mut on).cast();
+    // SAFETY: one byte of ours, read by the call.
+    unsafe { mallctl(name.as_ptr(), ptr::null_mut(), ptr::null_mut(), value, 1) == 0 }
+}
+
 /// `Native::Memory.purge`.
 pub fn purge() {
     without_gvl(release_free, &|| {});
@@ -180,18 +195,7 @@ pub fn purge() {
 /// survive a fork. Returns whether it now runs.
 pub fn background(on: bool) -> bool {
     let Allocator::Jemalloc(mallctl) = allocator() else { return false };
-    let mut wanted = on;
-    // SAFETY: one byte of ours, read by the call.
-    let failed = unsafe {
-        mallctl(
-            c"background_thread".as_ptr(),
-            ptr::null_mut(),
-            ptr::null_mut(),
-            (&raw mut wanted).cast(),
-            1,
-        )
-    };
-    on && failed == 0
+    set(mallctl, c"background_thread", on) && on
 }
 
 /// `Native::Memory.allocator`.
