@@ -9,8 +9,8 @@ module Bench
   module Web
     # Measures an idle server: its memory after some load, and its wake-ups.
     class Idle
-      # Time for the server to end threads that it no longer needs.
-      SETTLE_S = 12
+      # Time for the server to end threads that it no longer needs, and for the allocator to give back free memory.
+      SETTLE_S = 45
       WATCH_S = 30
       # Wake-ups of all threads together: none in one process, a heartbeat each second with a supervisor.
       CASES = { "idle" => [0, 0.0], "idle-workers" => [2, 1.0 * WATCH_S] }.map do |name, (workers, most)|
