@@ -10,6 +10,7 @@ pub mod gc_stat;
 pub mod gvl_timer;
 pub mod readings;
 pub mod render;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 pub mod thread_memory;
 pub mod tracer;
 pub mod tracer_hooks;
