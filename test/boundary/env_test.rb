@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "service_case"
+require "rack"
 
 # The Rack env of a request.
 class EnvTest < Minitest::Test
@@ -29,8 +30,34 @@ class EnvTest < Minitest::Test
                  "Cookie: a=1\r\nCookie: b=2\r\nX_Under: 1\r\nX-Dash: 2\r\nX_Dash: 3\r\nVersion: 9\r\n\r\n")
     expected = { "HTTP_HOST" => "example.org:81", "SERVER_NAME" => "example.org", "SERVER_PORT" => "81",
                  "HTTP_X_MADE_UP" => "1", "HTTP_ACCEPT" => "a, b", "HTTP_COOKIE" => "a=1; b=2", "HTTP_X_UNDER" => "1",
-                 "HTTP_X_DASH" => "2", "HTTP_VERSION" => "HTTP/1.1" }
+                 "HTTP_X_DASH" => "2" }
     assert_equal expected, env.slice(*expected.keys)
+  end
+
+  def test_http_version_is_the_protocol_before_rack_3_1_and_then_a_header
+    header = "GET / HTTP/1.1\r\nHost: x\r\nVersion: 9\r\n\r\n"
+    none = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+    protocol = %w[HTTP/1.1 HTTP/1.1]
+    { "2.2.9" => protocol, "3.0.18" => protocol, "3.1.0" => ["9", nil] }.each do |rack, versions|
+      seen = Rack.stub(:release, rack) { [header, none].map { |request| env_of(request)["HTTP_VERSION"] } }
+      assert_equal versions, seen, rack
+    end
+  end
+
+  def test_two_content_types_are_joined
+    env = env_of("POST / HTTP/1.1\r\nHost: x\r\nContent-Type: a/b\r\ncontent-type: c/d\r\nContent-Length: 0\r\n\r\n")
+    assert_equal "a/b, c/d", env["CONTENT_TYPE"]
+  end
+
+  def test_an_empty_host_is_as_none
+    env = env_of("GET / HTTP/1.1\r\nHost:\r\n\r\n")
+    refute env.key?("HTTP_HOST")
+    assert_equal "127.0.0.1", env["SERVER_NAME"]
+  end
+
+  def test_a_newer_minor_version_is_read_as_1_1
+    env = env_of("GET /a HTTP/1.2\r\nHost: x\r\n\r\n")
+    assert_equal ["HTTP/1.1", "/a"], env.values_at("SERVER_PROTOCOL", "PATH_INFO")
   end
 
   def test_strings_may_be_changed_in_place

@@ -194,6 +194,26 @@ class ResponseTest < Minitest::Test
     assert_equal [:after, [200, nil]], [seen.pop, seen.pop]
   end
 
+  def test_callbacks_after_an_error_get_the_response_that_was_sent
+    seen = Queue.new
+    app = lambda do |env|
+      env["rack.response_finished"] << ->(*arguments) { seen << arguments.drop(1) }
+      raise "no luck"
+    end
+    assert_equal 500, get(serve(&app)).status
+    *response, error = seen.pop
+    assert_equal [[500, {}], "no luck"], [response, error.message]
+    handled = serve(hooks: { lowlevel_error_handler: -> { [418, { "x-a" => "b" }, []] } }, &app)
+    assert_equal 418, get(handled).status
+    assert_equal [418, { "x-a" => "b" }], seen.pop.first(2)
+  end
+
+  def test_a_length_that_contradicts_the_body_is_named_in_the_log
+    port = serve { [200, { "content-length" => "9" }, ["hello"]] }
+    assert_equal 500, get(port).status
+    assert_match(/Content-Length is 9 but the body has 5 bytes; correct it or leave the header out/, @output.string)
+  end
+
   def test_an_application_that_survives_rack_lint
     app = Rack::Lint.new(->(env) { [200, { "content-type" => "text/plain" }, [env["rack.input"].read]] })
     # Lint is not what is tested: under stress it alone takes minutes.

@@ -59,6 +59,11 @@ class Server
     File.write(full, text)
   end
 
+  # Loads a library of the test into the process. Call it before {#start}.
+  def preload(library)
+    @env["LD_PRELOAD"] = library
+  end
+
   def read(path)
     File.read(File.join(@dir, path))
   end

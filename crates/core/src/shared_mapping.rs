@@ -9,6 +9,26 @@ use rustix::fs::{fstat, ftruncate, memfd_create, MemfdFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
+/// Bytes before the elements, which keep their alignment.
+const HEADER_BYTES: usize = 128;
+
+/// What the elements of a mapping are. It stands at the beginning of the file, because a phased
+/// restart may bring another version of Chaton, which maps the file of this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Names the kind of the elements.
+    pub magic: [u8; 8],
+    /// Changes with the meaning or the place of anything in an element.
+    pub version: u64,
+    pub element_bytes: usize,
+}
+
+impl Layout {
+    fn header(self) -> [u64; 3] {
+        [u64::from_ne_bytes(self.magic), self.version, self.element_bytes as u64]
+    }
+}
+
 /// A shared mapping of a file. It outlives `fork`: parent and children see the
 /// same memory. Dropping it unmaps the file in this process only.
 pub(crate) struct SharedMapping {
@@ -36,44 +56,58 @@ impl SharedMapping {
         Ok(Self { at, bytes })
     }
 
-    /// Makes and maps an anonymous file of zeros. Its descriptor is closed when
-    /// another program is executed.
+    /// Makes and maps an anonymous file: the layout and `count` elements of zeros. Its descriptor
+    /// is closed when another program is executed.
     ///
     /// # Errors
     /// The operating system's error.
-    pub fn create(name: &CStr, bytes: usize) -> io::Result<(Self, OwnedFd)> {
+    pub fn create(name: &CStr, layout: Layout, count: usize) -> io::Result<(Self, OwnedFd)> {
+        let bytes = HEADER_BYTES + count * layout.element_bytes;
         let fd = memfd_create(name, MemfdFlags::CLOEXEC)?;
         ftruncate(&fd, bytes as u64)?;
-        Ok((Self::of(&fd, bytes)?, fd))
+        let mapping = Self::of(&fd, bytes)?;
+        // SAFETY: aligned and in bounds; nobody else has the mapping yet.
+        unsafe { mapping.at.cast::<[u64; 3]>().write(layout.header()) };
+        Ok((mapping, fd))
     }
 
-    /// Maps the whole file behind an inherited descriptor, which stays the
-    /// caller's. Its size must be a multiple of `element_bytes`.
+    /// Maps the whole file behind an inherited descriptor, which stays the caller's.
     ///
     /// # Errors
-    /// `InvalidInput` when the file is not of `what`, else the operating system's error.
-    pub fn open(inherited: RawFd, element_bytes: usize, what: &str) -> io::Result<(Self, OwnedFd)> {
+    /// `InvalidInput` when the file has another layout, else the operating system's error.
+    pub fn open(inherited: RawFd, layout: Layout) -> io::Result<(Self, OwnedFd)> {
         if inherited < 0 {
             return Err(rustix::io::Errno::BADF.into());
         }
         // SAFETY: the descriptor is only duplicated; a closed one is an error.
         let fd = fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(inherited) }, 0)?;
         let bytes = fstat(&fd)?.st_size as usize;
-        if bytes == 0 || !bytes.is_multiple_of(element_bytes) {
-            let message = format!("descriptor {inherited} is no {what}: {bytes} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        if bytes > HEADER_BYTES && (bytes - HEADER_BYTES).is_multiple_of(layout.element_bytes) {
+            let mapping = Self::of(&fd, bytes)?;
+            // SAFETY: aligned and in bounds; written before another process could map it.
+            if unsafe { mapping.at.cast::<[u64; 3]>().read() } == layout.header() {
+                return Ok((mapping, fd));
+            }
         }
-        Ok((Self::of(&fd, bytes)?, fd))
+        let message = "it was made by another version of Chaton, whose layout differs; \
+                       restart the server in full (SIGUSR2, `chaton restart --full`)";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
+
+    /// Where the elements begin.
+    pub fn elements(&self) -> NonNull<u8> {
+        // SAFETY: made by `create` or `open`, the mapping is longer than its header.
+        unsafe { self.at.add(HEADER_BYTES) }
+    }
+
+    /// The number of elements of this size.
+    pub fn count(&self, element_bytes: usize) -> usize {
+        (self.bytes - HEADER_BYTES) / element_bytes
     }
 
     /// Where the mapping begins.
     pub fn start(&self) -> NonNull<u8> {
         self.at
-    }
-
-    /// The size of the mapping.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

@@ -1,9 +1,10 @@
 //! The access log: lines are gathered while the IO thread works and written to
-//! descriptor 1 before it sleeps.
+//! standard output before it sleeps.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chaton_core::log::{self, Output};
 use parking_lot::Mutex;
 
 use crate::config::AccessLog;
@@ -69,16 +70,11 @@ impl LogBuffer {
     }
 }
 
-/// Lines that can't be written are dropped, so that requests go on.
 fn write_all(lines: &mut Vec<u8>) {
-    let mut rest = lines.as_slice();
-    while !rest.is_empty() {
-        match rustix::io::write(rustix::stdio::stdout(), rest) {
-            Ok(written) if written > 0 => rest = &rest[written..],
-            _ => break,
-        }
+    if !lines.is_empty() {
+        log::write(Output::Stdout, lines);
+        lines.clear();
     }
-    lines.clear();
 }
 
 fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {

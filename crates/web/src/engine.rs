@@ -108,9 +108,11 @@ impl chaton_core::engine::Engine for Engine {
         self.shared.all_closed.interrupt();
     }
 
-    /// Answers 503 to requests that wait; those that run go on.
+    /// Answers 503 to requests whose response has not begun; the threads of those
+    /// that run go on.
     fn give_up(&self) -> Released {
         let waiting = self.shared.feed.take_waiting();
+        self.shared.give_up();
         let released = Released { waiting: waiting.len(), running: Vec::new() };
         waiting.into_iter().for_each(Exchange::shed);
         released

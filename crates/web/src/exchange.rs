@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chaton_core::work::{Role, Work};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::body_part::BodyPart;
 use crate::config::{AccessLog, Config};
@@ -19,6 +19,7 @@ use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePha
 use crate::ready_queue::ReadyQueue;
 use crate::request_body::RequestBody;
 use crate::response_head::{head_len, ResponseFraming};
+use crate::send_buffer::SpoolWrite;
 use crate::stats::Counters;
 
 /// Longest text [`Exchange::describe`] gives.
@@ -196,7 +197,7 @@ impl Exchange {
         }
     }
 
-    /// Adds bytes to a streamed body. They are taken even without capacity; after
+    /// Adds bytes to a streamed body. They are taken even without capacity, into memory; after
     /// [`Capacity::Full`] call [`Exchange::wait_for_capacity`] before the next write.
     ///
     /// # Errors
@@ -226,16 +227,22 @@ impl Exchange {
         Ok(capacity)
     }
 
-    /// Blocks the calling thread until there is capacity again, `timeout` has
-    /// passed or [`Exchange::interrupt`] was called.
+    /// Moves output from memory to the temporary file, or blocks the calling thread until there
+    /// is capacity again, `timeout` has passed or [`Exchange::interrupt`] was called. The disk is
+    /// only written here, without the lock: call it without any lock that others wait for.
     ///
     /// # Errors
     /// [`ClientGone`] when nobody will read more.
-    pub fn wait_for_capacity(&self, timeout: Duration) -> Result<Capacity, ClientGone> {
+    pub fn wait_for_capacity(self: &Arc<Self>, timeout: Duration) -> Result<Capacity, ClientGone> {
         let limits = &self.context.config.limits;
         let until = Instant::now() + timeout;
         let mut response = self.response.lock();
         loop {
+            if let Some(mut write) = response.begin_spool(limits) {
+                MutexGuard::unlocked(&mut response, || write.run());
+                self.end_spool(&mut response, write);
+                continue;
+            }
             match response.phase() {
                 ResponsePhase::Closed | ResponsePhase::TimedOut => return Err(ClientGone),
                 // Another thread ended the response: later writes are dropped.
@@ -252,6 +259,18 @@ impl Exchange {
                 return Ok(response.capacity(limits));
             }
         }
+    }
+
+    fn end_spool(self: &Arc<Self>, response: &mut MutexGuard<PendingResponse>, write: SpoolWrite) {
+        let (spooled, wake) = response.end_spool(write);
+        MutexGuard::unlocked(response, || {
+            drop(spooled);
+            // Another producer may wait for the end of this write.
+            self.notify_capacity();
+            if wake {
+                Arc::clone(self).wake();
+            }
+        });
     }
 
     /// Ends a [`Exchange::wait_for_capacity`] of another thread early, or the next one.

@@ -23,11 +23,12 @@
 //! * The target may hold raw bytes above 0x7f if they are UTF-8, and incomplete
 //!   percent escapes, as Puma allows. `#`, `"`, `<` and `>` are refused; browsers
 //!   never send them.
-//! * HTTP/1.2 and above is answered 505 and not read as 1.1.
+//! * HTTP/1.2 to 1.9 is read as 1.1 (RFC 9110 2.5); another major version is answered 505.
 //! * `CONNECT` is answered 501, also a transfer coding before chunked. A
 //!   `Transfer-Encoding` that does not end in one chunked is 400 (section 6.3).
-//! * Two `Content-Length` lines are refused even if they agree.
-//! * `Host` must be there once and not be empty: no http URI lacks a host.
+//! * `Content-Length` lines that are all the same count as one; a list is refused.
+//! * Empty members before chunked are ignored in `Transfer-Encoding`; one behind it is refused.
+//! * HTTP/1.1 needs one `Host`. It may be empty (section 3.2); health checkers send that.
 //! * The connection answers an unknown `Expect` with 417.
 //!
 //! Header names with `_` are legal and kept: `Foo_Bar` and `Foo-Bar` are two
@@ -73,9 +74,17 @@ pub fn parse(buf: &[u8], limits: &Limits, out: &mut RequestHead) -> Result<Parse
     let Some(bytes) = out.scan.run(buf, limits)? else {
         return Ok(Parsed::Partial);
     };
-    let start = out.scan.head_start();
+    let (start, minor) = (out.scan.head_start(), out.scan.newer_minor());
     out.scan = HeadScan::default();
-    quick::fill(&buf[start..bytes], limits, out).ok_or(HeadError::Malformed)?;
+    let filled = match minor {
+        None => quick::fill(&buf[start..bytes], limits, out),
+        Some(at) => {
+            let mut head = buf[start..bytes].to_vec();
+            head[at - start] = b'1';
+            quick::fill(&head, limits, out)
+        }
+    };
+    filled.ok_or(HeadError::Malformed)?;
     interpret(limits, out).map(|()| Parsed::Complete(bytes))
 }
 

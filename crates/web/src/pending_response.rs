@@ -9,7 +9,7 @@ use crate::body_part::BodyPart;
 use crate::limits::Limits;
 use crate::read_buffer::ReadBuffer;
 use crate::response_head::{status_of, ResponseFraming};
-use crate::send_buffer::{chunk_size_line, Segment, SendBuffer};
+use crate::send_buffer::{chunk_size_line, Segment, SendBuffer, SpoolWrite};
 
 /// While small writes are gathered, this much output is sent without waiting.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
@@ -41,7 +41,7 @@ pub(crate) enum ResponsePhase {
     Ended,
     /// The application owns the socket.
     Hijacked,
-    /// The engine answered 503 because the request timeout passed.
+    /// The engine answered 503: the request timeout passed, or the server stops.
     TimedOut,
     /// The connection is closed.
     Closed,
@@ -220,7 +220,7 @@ impl PendingResponse {
     pub fn write(&mut self, bytes: &[u8], limits: &Limits) -> Result<(Capacity, bool), ClientGone> {
         let len = self.admit(bytes.len() as u64)? as usize;
         if len > 0 {
-            self.frame(len as u64, |send_buffer| send_buffer.stream(&bytes[..len], limits));
+            self.frame(len as u64, |send_buffer| send_buffer.append(&bytes[..len]));
         }
         Ok((self.capacity(limits), self.needs_wake()))
     }
@@ -233,7 +233,7 @@ impl PendingResponse {
     ) -> Result<(Capacity, bool), ClientGone> {
         let len = self.admit(part.len())?;
         if len > 0 {
-            self.frame(len, |send_buffer| send_buffer.stream_part(part, len, limits));
+            self.frame(len, |send_buffer| send_buffer.push_part(part, len));
         }
         Ok((self.capacity(limits), self.needs_wake()))
     }
@@ -305,6 +305,16 @@ impl PendingResponse {
         }
     }
 
+    /// See [`SendBuffer::begin_spool`].
+    pub fn begin_spool(&mut self, limits: &Limits) -> Option<SpoolWrite> {
+        self.send_buffer.begin_spool(limits)
+    }
+
+    /// See [`SendBuffer::end_spool`]; also returns whether to wake the IO thread.
+    pub fn end_spool(&mut self, write: SpoolWrite) -> (VecDeque<Segment>, bool) {
+        (self.send_buffer.end_spool(write), self.needs_wake())
+    }
+
     /// Marks that the producer waits; false when it was interrupted.
     pub fn start_wait(&mut self) -> bool {
         let interrupted = mem::take(&mut self.interrupted);
@@ -349,7 +359,8 @@ impl PendingResponse {
             self.task = TaskState::Gathering;
             return NextOutput::Pending { streaming };
         }
-        let last = self.phase == ResponsePhase::Ended;
+        // What is being spooled comes after all that can be taken now.
+        let last = self.phase == ResponsePhase::Ended && !self.send_buffer.is_spooling();
         if !self.send_buffer.is_empty() {
             self.send_buffer.take(into);
             return NextOutput::Send { last };
@@ -358,7 +369,7 @@ impl PendingResponse {
             return NextOutput::Done;
         }
         self.task = TaskState::Parked;
-        NextOutput::Pending { streaming }
+        NextOutput::Pending { streaming: self.phase != ResponsePhase::Waiting }
     }
 
     /// Notes the bytes sent; true when a waiting producer should be woken.
@@ -378,7 +389,7 @@ impl PendingResponse {
         self.phase == ResponsePhase::Waiting
     }
 
-    /// The request timeout has passed; true when the engine must answer instead.
+    /// The request timeout has passed, or the server stops; true when the engine must answer instead.
     pub fn time_out(&mut self) -> bool {
         let waiting = self.phase == ResponsePhase::Waiting;
         if waiting {

@@ -16,7 +16,7 @@
 //!   connection ends the body.
 //! * `Connection: close` is honoured, `keep-alive` is set by the server alone,
 //!   other options (`upgrade`) pass through.
-//! * Names that begin with `rack.` are for the server and are left out.
+//! * Names that begin with `rack.` are for the server and are left out, as is `status`.
 //!
 //! HTTP/1.0 clients get an HTTP/1.0 status line, a body of unknown size ended by
 //! the connection, and `Connection: keep-alive` where they asked for it.
@@ -151,6 +151,8 @@ impl<'a> ResponseHead<'a> {
     fn line(&mut self, name: &[u8], value: &[u8]) -> Result<(), ResponseError> {
         // Most names already differ in length.
         match name.len() {
+            // Rack's old name for the status, which is no header.
+            6 if name.eq_ignore_ascii_case(b"status") => return Ok(()),
             4 if name.eq_ignore_ascii_case(b"date") => self.dated = true,
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 self.connection(value);

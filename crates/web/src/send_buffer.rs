@@ -27,19 +27,70 @@ pub(crate) enum Segment {
     Spool { file: Arc<File>, offset: u64, left: u64 },
 }
 
+/// Output is gathered to this size before it is written to the temporary file.
+const SPOOL_BYTES_MIN: usize = 64 * 1024;
+
 /// The temporary file of a response whose client is slow.
 struct SpoolFile {
     file: Arc<File>,
     /// Where the next byte goes.
     end: u64,
-    /// Bytes not yet sent.
+    /// Bytes not yet sent, those being written included.
     outstanding: u64,
+}
+
+/// Output on its way from memory to the temporary file. [`SpoolWrite::run`] belongs on a thread
+/// that may wait for the disk, without the lock of the [`SendBuffer`].
+pub(crate) struct SpoolWrite {
+    segments: VecDeque<Segment>,
+    /// None before the first write.
+    file: Option<Arc<File>>,
+    offset: u64,
+    len: u64,
+    result: io::Result<()>,
+}
+
+impl SpoolWrite {
+    /// Writes the bytes; [`SendBuffer::end_spool`] takes the result.
+    pub fn run(&mut self) {
+        self.result = self.write();
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(Arc::new(tempfile::tempfile()?)),
+        };
+        if self.offset == 0 {
+            // All that was written before has been sent: this frees its blocks.
+            file.set_len(0)?;
+        }
+        let mut offset = self.offset;
+        for bytes in self.segments.iter().filter_map(Segment::unsent_memory) {
+            file.write_all_at(bytes, offset)?;
+            offset += bytes.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    /// The unsent bytes of a segment in memory.
+    pub fn unsent_memory(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes { bytes, at } => Some(&bytes[*at..]),
+            Self::Pinned { memory, at, end } => (**memory).as_ref().get(*at..*end),
+            Self::File { .. } | Self::Spool { .. } => None,
+        }
+    }
 }
 
 /// The segments to be sent, and the memory they occupy.
 #[derive(Default)]
 pub(crate) struct SendBuffer {
     segments: VecDeque<Segment>,
+    /// What was added while a [`SpoolWrite`] is under way; it comes after that.
+    behind_spool: Option<VecDeque<Segment>>,
     /// Bytes in memory that were not sent yet, those being sent included.
     memory: usize,
     spool: Option<SpoolFile>,
@@ -50,8 +101,14 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
+    /// Whether nothing can be taken now.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
+    }
+
+    /// Whether output is being written to the temporary file; it can be taken afterwards.
+    pub fn is_spooling(&self) -> bool {
+        self.behind_spool.is_some()
     }
 
     /// Bytes in memory that were not sent yet.
@@ -60,7 +117,8 @@ impl SendBuffer {
     }
 
     pub fn has_capacity(&self, limits: &Limits) -> bool {
-        self.memory < limits.reply_memory_bytes_max || self.can_spool(limits)
+        self.memory < limits.reply_memory_bytes_max
+            || (self.can_spool(limits) && self.unspooled() < spool_bytes_min(limits))
     }
 
     /// Whether a waiting producer should be woken: a little later than
@@ -78,11 +136,22 @@ impl SendBuffer {
         self.spool.as_ref().map_or(0, |spool| spool.outstanding)
     }
 
+    /// Bytes in memory behind what was spooled or taken.
+    fn unspooled(&self) -> usize {
+        let segments = self.behind_spool.as_ref().unwrap_or(&self.segments);
+        segments.iter().rev().map_while(Segment::unsent_memory).map(<[u8]>::len).sum()
+    }
+
+    /// Where output is added.
+    fn back(&mut self) -> &mut VecDeque<Segment> {
+        self.behind_spool.as_mut().unwrap_or(&mut self.segments)
+    }
+
     /// Adds a whole buffer as it is.
     pub fn push_buffer(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.memory += bytes.len();
-            self.segments.push_back(Segment::Bytes { bytes, at: 0 });
+            self.back().push_back(Segment::Bytes { bytes, at: 0 });
         }
     }
 
@@ -99,50 +168,18 @@ impl SendBuffer {
             }
             BodyPart::Pinned(memory) => {
                 self.memory += len as usize;
-                self.segments.push_back(Segment::Pinned { memory, at: 0, end: len as usize });
+                self.back().push_back(Segment::Pinned { memory, at: 0, end: len as usize });
             }
             BodyPart::File { file, offset, .. } => {
-                self.segments.push_back(Segment::File { file, offset, left: len });
+                self.back().push_back(Segment::File { file, offset, left: len });
             }
         }
-    }
-
-    /// Adds a streamed part within the bounds: memory is kept while it fits, else
-    /// copied to the temporary file and released.
-    pub fn stream_part(&mut self, part: BodyPart, len: u64, limits: &Limits) {
-        let in_memory = match &part {
-            BodyPart::Bytes(bytes) => Some(bytes.as_slice()),
-            BodyPart::Pinned(memory) => Some((**memory).as_ref()),
-            BodyPart::File { .. } => None,
-        };
-        match in_memory {
-            Some(bytes) if !self.fits(bytes.len(), limits) => {
-                let len = usize::try_from(len).unwrap_or(usize::MAX).min(bytes.len());
-                self.stream(&bytes[..len], limits);
-            }
-            _ => self.push_part(part, len),
-        }
-    }
-
-    /// Adds streamed bytes within the bounds, gathering them into the last buffer.
-    pub fn stream(&mut self, bytes: &[u8], limits: &Limits) {
-        if self.fits(bytes.len(), limits) || self.spool(bytes).is_err() {
-            self.append(bytes);
-        }
-    }
-
-    /// Whether the next write stays in memory. An empty buffer takes any size; so
-    /// does a full one, whose producer then waits.
-    fn fits(&self, len: usize, limits: &Limits) -> bool {
-        self.memory == 0
-            || self.memory + len <= limits.reply_memory_bytes_max
-            || !self.can_spool(limits)
     }
 
     /// Appends to the last buffer.
     pub fn append(&mut self, bytes: &[u8]) {
         self.memory += bytes.len();
-        if let Some(Segment::Bytes { bytes: last, .. }) = self.segments.back_mut() {
+        if let Some(Segment::Bytes { bytes: last, .. }) = self.back().back_mut() {
             if last.len() + bytes.len() <= SEGMENT_BYTES_MAX {
                 last.extend_from_slice(bytes);
                 return;
@@ -150,38 +187,80 @@ impl SendBuffer {
         }
         let mut buffer = mem::take(&mut self.recycled);
         buffer.extend_from_slice(bytes);
-        self.segments.push_back(Segment::Bytes { bytes: buffer, at: 0 });
+        self.back().push_back(Segment::Bytes { bytes: buffer, at: 0 });
     }
 
-    /// Writes to the temporary file. After an error nothing was added.
-    fn spool(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let result = self.spool_at_end(bytes);
-        self.spool_broken |= result.is_err();
-        result
-    }
-
-    fn spool_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.spool.is_none() {
-            let file = Arc::new(tempfile::tempfile()?);
-            self.spool = Some(SpoolFile { file, end: 0, outstanding: 0 });
+    /// Takes the newest output out of memory for the temporary file when there is no capacity.
+    /// None when there is some, or another write is under way, or the file is full or broken.
+    pub fn begin_spool(&mut self, limits: &Limits) -> Option<SpoolWrite> {
+        if self.has_capacity(limits) || !self.can_spool(limits) || self.is_spooling() {
+            return None;
         }
-        let Some(spool) = &mut self.spool else { return Ok(()) };
-        spool.file.write_all_at(bytes, spool.end)?;
-        let (offset, len) = (spool.end, bytes.len() as u64);
-        spool.end += len;
-        spool.outstanding += len;
+        let excess = (self.memory - limits.reply_memory_bytes_max) as u64;
+        let wanted = excess.max(spool_bytes_min(limits) as u64);
+        let (mut segments, mut len) = (VecDeque::new(), 0);
+        while let Some(bytes) = self.segments.back().and_then(Segment::unsent_memory) {
+            if len >= wanted {
+                break;
+            }
+            len += bytes.len() as u64;
+            segments.extend(self.segments.pop_back());
+        }
+        segments.make_contiguous().reverse();
+        self.behind_spool = Some(VecDeque::new());
+        let (file, offset) = match &mut self.spool {
+            Some(spool) => {
+                if spool.outstanding == 0 {
+                    spool.end = 0;
+                }
+                let offset = spool.end;
+                spool.end += len;
+                spool.outstanding += len;
+                (Some(Arc::clone(&spool.file)), offset)
+            }
+            None => (None, 0),
+        };
+        Some(SpoolWrite { segments, file, offset, len, result: Ok(()) })
+    }
+
+    /// Puts what was written, or on an error what was in memory, back in its place. Returns memory
+    /// to be dropped outside the lock.
+    pub fn end_spool(&mut self, write: SpoolWrite) -> VecDeque<Segment> {
+        let SpoolWrite { mut segments, file, offset, len, result } = write;
+        // None when the connection was closed meanwhile.
+        let Some(mut behind) = self.behind_spool.take() else { return segments };
+        match file {
+            Some(file) if result.is_ok() => {
+                self.memory = self.memory.saturating_sub(len as usize);
+                if self.spool.is_none() {
+                    let file = Arc::clone(&file);
+                    self.spool = Some(SpoolFile { file, end: len, outstanding: len });
+                }
+                self.push_spooled(file, offset, len);
+            }
+            _ => {
+                self.spool_broken = true;
+                if let Some(spool) = &mut self.spool {
+                    spool.outstanding -= len;
+                }
+                self.segments.append(&mut segments);
+            }
+        }
+        self.segments.append(&mut behind);
+        segments
+    }
+
+    fn push_spooled(&mut self, file: Arc<File>, offset: u64, len: u64) {
         if let Some(Segment::Spool { offset: start, left, .. }) = self.segments.back_mut() {
             if *start + *left == offset {
                 *left += len;
-                return Ok(());
+                return;
             }
         }
-        let file = Arc::clone(&spool.file);
         self.segments.push_back(Segment::Spool { file, offset, left: len });
-        Ok(())
     }
 
-    /// Moves all segments to `into`, which must be empty.
+    /// Moves all segments but those behind a [`SpoolWrite`] to `into`, which must be empty.
     pub fn take(&mut self, into: &mut VecDeque<Segment>) {
         mem::swap(&mut self.segments, into);
     }
@@ -194,19 +273,15 @@ impl SendBuffer {
             mem::swap(&mut self.recycled, recycled);
             self.recycled.clear();
         }
-        let Some(spool) = &mut self.spool else { return };
-        spool.outstanding = spool.outstanding.saturating_sub(spooled);
-        if spool.outstanding == 0 && spool.end > 0 {
-            // Frees the disk blocks now; on failure they go with the file.
-            if spool.file.set_len(0).is_ok() {
-                spool.end = 0;
-            }
+        if let Some(spool) = &mut self.spool {
+            spool.outstanding = spool.outstanding.saturating_sub(spooled);
         }
     }
 
     /// Forgets everything but the capacities.
     pub fn clear(&mut self) {
         self.segments.clear();
+        self.behind_spool = None;
         self.memory = 0;
         self.spool = None;
         self.spool_broken = false;
@@ -217,6 +292,10 @@ impl SendBuffer {
         self.recycled = Vec::new();
         self.segments.shrink_to_fit();
     }
+}
+
+fn spool_bytes_min(limits: &Limits) -> usize {
+    SPOOL_BYTES_MIN.min(limits.reply_memory_bytes_max).max(1)
 }
 
 /// Writes the size line of a chunk of `len` bytes (RFC 9112 section 7.1).
@@ -238,6 +317,15 @@ mod tests {
             reply_memory_bytes_max: memory,
             reply_spool_bytes_max: spool,
             ..Limits::for_tests()
+        }
+    }
+
+    /// Adds bytes, and spools as a producer does that finds no capacity.
+    fn stream(send_buffer: &mut SendBuffer, bytes: &[u8], limits: &Limits) {
+        send_buffer.append(bytes);
+        if let Some(mut write) = send_buffer.begin_spool(limits) {
+            write.run();
+            send_buffer.end_spool(write);
         }
     }
 
@@ -273,8 +361,8 @@ mod tests {
             for i in 0..200u8 {
                 let part = vec![i ^ round; 1 + usize::from(i % 60)];
                 expected.extend_from_slice(&part);
-                send_buffer.stream(&part, &limits);
-                assert!(send_buffer.memory() <= 100 && send_buffer.has_capacity(&limits));
+                stream(&mut send_buffer, &part, &limits);
+                assert!(send_buffer.memory() < 200 && send_buffer.has_capacity(&limits));
             }
             assert!(send_buffer.spooled() > 0);
             assert_eq!(drain(&mut send_buffer), std::mem::take(&mut expected));
@@ -288,7 +376,7 @@ mod tests {
         let mut send_buffer = SendBuffer::default();
         let mut writes = 0;
         while send_buffer.has_capacity(&limits) {
-            send_buffer.stream(&[7; 60], &limits);
+            stream(&mut send_buffer, &[7; 60], &limits);
             writes += 1;
         }
         // 60 in memory, 240 in the file, 60 more in memory.
@@ -302,22 +390,60 @@ mod tests {
     fn without_a_file_memory_is_the_bound() {
         let limits = limits(100, 0);
         let mut send_buffer = SendBuffer::default();
-        send_buffer.stream(&[1; 99], &limits);
+        stream(&mut send_buffer, &[1; 99], &limits);
         assert!(send_buffer.has_capacity(&limits));
-        send_buffer.stream(&[1; 99], &limits);
+        stream(&mut send_buffer, &[1; 99], &limits);
         assert!(!send_buffer.has_capacity(&limits));
     }
 
     #[test]
-    fn the_file_is_emptied_after_all_was_sent() {
+    fn the_file_begins_anew_after_all_was_sent() {
         let limits = limits(10, 1_000);
         let mut send_buffer = SendBuffer::default();
-        send_buffer.stream(&[1; 10], &limits);
-        send_buffer.stream(&[2; 500], &limits);
+        stream(&mut send_buffer, &[1; 500], &limits);
         let file = Arc::clone(&send_buffer.spool.as_ref().unwrap().file);
         assert_eq!(file.metadata().unwrap().len(), 500);
         drain(&mut send_buffer);
-        assert_eq!(file.metadata().unwrap().len(), 0);
+        stream(&mut send_buffer, &[2; 20], &limits);
+        assert_eq!(file.metadata().unwrap().len(), 20);
+        assert_eq!(drain(&mut send_buffer), [2; 20]);
+    }
+
+    #[test]
+    fn output_added_while_the_disk_writes_comes_after_it() {
+        for broken in [false, true] {
+            let limits = limits(10, 1_000);
+            let mut send_buffer = SendBuffer::default();
+            stream(&mut send_buffer, &[1; 30], &limits);
+            send_buffer.append(&[2; 30]);
+            let mut write = send_buffer.begin_spool(&limits).unwrap();
+            send_buffer.append(&[3; 30]);
+            // A second producer waits for the first one.
+            assert!(send_buffer.begin_spool(&limits).is_none());
+            // What was there before can be sent meanwhile.
+            assert_eq!(drain(&mut send_buffer), [1; 30]);
+            assert!(send_buffer.is_empty() && send_buffer.is_spooling());
+            write.run();
+            if broken {
+                write.result = Err(io::ErrorKind::StorageFull.into());
+            }
+            send_buffer.end_spool(write);
+            assert_eq!(send_buffer.memory(), if broken { 60 } else { 30 });
+            assert_eq!(drain(&mut send_buffer), [[2; 30], [3; 30]].concat());
+            assert_eq!((send_buffer.memory(), send_buffer.spooled()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_connection_closed_while_the_disk_writes_keeps_nothing() {
+        let limits = limits(10, 1_000);
+        let mut send_buffer = SendBuffer::default();
+        send_buffer.append(&[1; 30]);
+        let mut write = send_buffer.begin_spool(&limits).unwrap();
+        send_buffer = SendBuffer::default();
+        write.run();
+        assert_eq!(send_buffer.end_spool(write).len(), 1);
+        assert!(send_buffer.is_empty() && send_buffer.memory() == 0);
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct ServerState {
     submitted: AtomicU32,
     request_ids: AtomicU64,
     accepting: AtomicBool,
+    /// Requests whose response has not begun are answered 503.
+    giving_up: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<usize>,
     /// Acceptors that may still take a connection.
@@ -61,6 +63,7 @@ impl ServerState {
             submitted: AtomicU32::new(0),
             request_ids: AtomicU64::new(0),
             accepting: AtomicBool::new(true),
+            giving_up: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             acceptors: AtomicUsize::new(0),
@@ -194,6 +197,16 @@ impl ServerState {
         self.exchanges.start_drain();
         self.pause_accept();
         // Idle ones close, now or in a moment.
+        self.registry.wake_all();
+    }
+
+    pub fn is_giving_up(&self) -> bool {
+        self.giving_up.load(Relaxed)
+    }
+
+    /// Answers 503 to every request whose response has not begun, now and later.
+    pub fn give_up(&self) {
+        self.giving_up.store(true, Relaxed);
         self.registry.wake_all();
     }
 

@@ -52,6 +52,35 @@ fn a_full_queue_sheds_with_retry_after() {
 }
 
 #[test]
+fn requests_given_up_are_answered_503_unless_their_response_has_begun() {
+    let (go, wait) = mpsc::channel::<()>();
+    let (wait, begun) = (Mutex::new(wait), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&begun);
+    let server = Server::start(move |exchange: Arc<chaton_web::Exchange>| {
+        if exchange.head().get(exchange.head().path) == b"/stream" {
+            let head = ok_head(&exchange, "Transfer-Encoding: chunked");
+            exchange.begin(head, ResponseFraming::Chunked, true);
+        }
+        count.fetch_add(1, SeqCst);
+        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        if exchange.write(b"streamed").is_ok() {
+            exchange.end(true);
+        }
+    });
+    let (mut streaming, mut running) = (server.connect(), server.connect());
+    streaming.get("/stream");
+    running.get("/run");
+    eventually("both run", || begun.load(SeqCst) == 2);
+    server.engine.give_up();
+    let reply = running.reply();
+    assert_eq!((reply.status, reply.header("connection")), (503, Some("close")));
+    assert!(running.is_ended());
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(streaming.reply().text(), "streamed");
+}
+
+#[test]
 fn past_the_places_connections_wait_for_one() {
     let server = Server::with(|config| config.limits.connections_max = 2, echo);
     let (mut a, mut b) = (server.connect(), server.connect());

@@ -40,7 +40,6 @@ where
 /// Like [`without_gvl`], for work that takes a bounded time and cannot be interrupted.
 /// CRuby 3.1 would otherwise start a thread to interrupt it in a process that has only
 /// one, at ten times the cost.
-#[cfg(any(feature = "jobs", feature = "streams"))]
 pub fn without_gvl_to_the_end<F, R>(work: F) -> Option<R>
 where
     F: FnOnce() -> R,

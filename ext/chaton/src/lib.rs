@@ -30,12 +30,25 @@ mod stack;
 mod streams;
 mod web;
 
-use magnus::{function, prelude::*, Error, Ruby, TypedData};
+use chaton_core::log::{self, Output};
+use magnus::{function, prelude::*, Error, RString, Ruby, TypedData};
 
 /// Makes this process the parent of descendants whose own parent died (Linux).
 fn become_subreaper() -> bool {
     // SAFETY: prctl with a plain flag.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0 }
+}
+
+/// Writes lines of the log to standard output, or to standard error. Only a file's disk is waited
+/// for, without the GVL.
+fn write_log(lines: RString, to_stderr: bool) {
+    // SAFETY: copied before any Ruby code runs.
+    let lines = unsafe { lines.as_slice() }.to_vec();
+    let output = if to_stderr { Output::Stderr } else { Output::Stdout };
+    if gvl::without_gvl_to_the_end(|| log::write(output, &lines)).is_none() {
+        // An interrupt is pending; the line is not lost for that.
+        log::write(output, &lines);
+    }
 }
 
 /// Looks up a wrapped type's class while there is only one thread. Two threads that
@@ -53,6 +66,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let chaton = ruby.define_module("Chaton")?;
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
+    native.define_singleton_method("write_log", function!(write_log, 2))?;
     scoreboard::define(ruby, native)?;
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;

@@ -36,7 +36,7 @@ module Chaton
         @engine = Native::Web.start(native_pool, listeners, envs)
       end
 
-      # Answers waiting requests with 503; running ones go on.
+      # Answers requests whose response has not begun with 503; the threads of running ones go on.
       def give_up
         released, = @engine.give_up
         @engine.wait_idle(RELEASE_S)

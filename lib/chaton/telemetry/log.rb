@@ -8,8 +8,9 @@ module Chaton
   module Telemetry
     # The server's log: one line per event, for people or as JSON.
     #
-    # A line is one `write` on an unbuffered IO, so lines of several threads and processes never mix, and no lock is
-    # needed: the same Log works in a forked worker.
+    # A line is one `write`, so lines of several threads and processes never mix, and no lock is needed: the same Log
+    # works in a forked worker. Standard output and error are written by Rust, which waits for no reader
+    # (`crates/core/src/log.rs`).
     #
     # @example
     #   log = Chaton::Telemetry::Log.new(format: :human)
@@ -32,6 +33,7 @@ module Chaton
         @rank = LEVELS.fetch(@level)
         @io = io
         @io.sync = true if @io.respond_to?(:sync=)
+        @descriptor = @io.fileno if @io.is_a?(IO) && @io.fileno.between?(1, 2)
       end
 
       LEVELS.each_key do |level|
@@ -55,11 +57,19 @@ module Chaton
       def write(level, message, fields, backtrace = nil)
         return if LEVELS.fetch(level) < @rank
 
-        @io.write(@json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace))
+        put(@json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace))
         nil
       rescue IOError, SystemCallError
         # The reader of the output has gone, which must not stop the server.
         nil
+      end
+
+      def put(lines)
+        return @io.write(lines) unless @descriptor
+
+        # Not before the first line: a process that executes itself again does not need it.
+        require_relative "../native"
+        Native.write_log(lines, @descriptor == 2)
       end
 
       def human(level, message, fields, backtrace)

@@ -11,15 +11,18 @@ module Chaton
       # Keys that the extension sets, present here so that the copied Hash need not grow.
       SET_PER_REQUEST = %w[
         REQUEST_METHOD SCRIPT_NAME PATH_INFO QUERY_STRING REQUEST_PATH REQUEST_URI SERVER_PROTOCOL
-        HTTP_VERSION REMOTE_ADDR rack.hijack rack.after_reply rack.response_finished
+        REMOTE_ADDR rack.hijack rack.after_reply rack.response_finished
       ].freeze
+      # The first Rack whose HTTP_VERSION is a header of the client. Before, it is the protocol.
+      HEADER_VERSION = Gem::Version.new("3.1")
+      private_constant :HEADER_VERSION
 
       # @param plan [Config::Plan]
       # @param bind [Config::Bind]
       # @param port [Integer] the port that clients connect to
       # @return [Hash{String => Object}] frozen
       def self.build(plan, bind, port)
-        places = SET_PER_REQUEST.to_h { |key| [key, nil] }
+        places = [*SET_PER_REQUEST, *("HTTP_VERSION" if legacy_version?)].to_h { |key| [key, nil] }
         places.merge(
           "rack.version" => [1, 6].freeze,
           "rack.errors" => $stderr,
@@ -35,6 +38,11 @@ module Chaton
           "SERVER_PORT" => port.to_s
         ).freeze
       end
+
+      def self.legacy_version?
+        !defined?(::Rack.release) || Gem::Version.new(::Rack.release) < HEADER_VERSION
+      end
+      private_class_method :legacy_version?
     end
   end
 end

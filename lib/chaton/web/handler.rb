@@ -35,25 +35,34 @@ module Chaton
       # The client has disconnected.
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in an app must not end the server
         failed = e
-        answer_error(request, env, e)
+        status, headers = answer_error(request, env, e) || [status, headers]
       ensure
         # Still open only if the thread was killed.
-        answer_killed(request, env) if request.open?
+        status, headers = answer_killed(request, env) if request.open?
         finish_up(request, env, status, headers, failed) if request.after_reply?
       end
 
       private
 
+      # @return [Array(Integer, Hash), nil] status and headers as `rack.response_finished` gets them; nil when the
+      #   application's were sent
       def answer_error(request, env, error)
         @log.exception(error, "the application failed", request: name_of(request, env))
         # The head of a streamed body has been sent: the connection is closed.
         return unless request.open?
+        return answer_500(request) unless @error_handler
 
-        status, headers, body = @error_handler ? custom_error(error, env) : [500, ERROR_HEADERS, ERROR_BODY]
+        status, headers, body = custom_error(error, env)
         request.finish(status, headers, body) || Response.new(request, env, status, headers, body, @log).deliver
+        [status, headers]
       rescue Exception => e # rubocop:disable Lint/RescueException
         @log.exception(e, "answering an error failed")
-        request.finish(500, ERROR_HEADERS, ERROR_BODY) if request.open?
+        answer_500(request) if request.open?
+      end
+
+      def answer_500(request)
+        request.finish(500, ERROR_HEADERS, ERROR_BODY)
+        [500, {}]
       end
 
       def custom_error(error, env)
@@ -64,7 +73,7 @@ module Chaton
       def answer_killed(request, env)
         @log.error("the thread was killed while it ran a request; a new one is started",
                    request: name_of(request, env))
-        request.finish(500, ERROR_HEADERS, ERROR_BODY)
+        answer_500(request)
       end
 
       def name_of(request, env)

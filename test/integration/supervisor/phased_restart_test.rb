@@ -30,6 +30,19 @@ class PhasedRestartTest < Minitest::Test
     server.wait_all_gone
   end
 
+  # The new code may come with a Chaton that lays the shared memory out differently.
+  def test_memory_of_another_layout_is_refused_and_the_old_code_serves_on
+    server = boot(rackup: app("old"), config: "workers 1")
+    server.write("config.ru", app("new"))
+    files = Dir["/proc/#{server.pid}/fd/*"].select { |path| File.readlink(path).include?("chaton-scoreboard") }
+    files.each { |path| File.open(path, "r+b") { |file| file.pwrite("\xFF" * 8, 8) } }
+    server.signal("USR1")
+    line = server.wait_line(/phased restart abandoned/)
+    assert_match(/another version of Chaton.*restart the server in full \(SIGUSR2, `chaton restart --full`\)/, line)
+    assert_equal "old", server.get.body
+    assert_equal 0, server.stop
+  end
+
   def test_the_preloader_serves_later_respawns
     server = boot(rackup: app("old"), config: "workers 1")
     server.write("config.ru", app("new"))

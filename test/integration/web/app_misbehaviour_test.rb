@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "support/process_figures"
 require "support/raw_client"
 require "support/server"
 
@@ -108,6 +109,26 @@ class AppMisbehaviourTest < Minitest::Test
       assert_equal "fine", server.get.body
       assert_equal 0, server.stop
     end
+  end
+
+  NO_STRING_IO = <<~RUBY
+    StringIO.prepend(Module.new { def initialize(text = "", *) = text.start_with?("no") ? raise("no input") : super })
+    run ->(_) { [200, {}, ["fine"]] }
+  RUBY
+
+  def test_a_body_that_ruby_can_not_wrap_is_answered_500_and_its_memory_freed
+    server = boot(rackup: NO_STRING_IO, config: "workers 0")
+    before = ProcessFigures.resident_kib(server.pid)
+    body = "no" * 100_000
+    RawClient.open(server.port) do |client|
+      400.times do
+        client.write("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: #{body.size}\r\n\r\n#{body}")
+        assert_equal 500, client.read_response.status
+      end
+    end
+    grown_kib = ProcessFigures.resident_kib(server.pid) - before
+    assert_operator grown_kib, :<, 50_000, "the bodies of 78,000 KiB must not stay"
+    assert_match(/no input/, server.log)
   end
 
   # In single mode there is nobody to go on.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::shared_mapping::SharedMapping;
+use crate::shared_mapping::{Layout, SharedMapping};
 
 /// Longest identity in bytes; the rest is cut off.
 pub const IDENTITY_BYTES_MAX: usize = 128;
@@ -71,6 +71,11 @@ const fn slot_bytes(threads: usize) -> usize {
     size_of::<SlotHeader>() + threads * size_of::<SlotEntry>()
 }
 
+/// Raise the version with every change of [`SlotHeader`] or [`SlotEntry`].
+const fn layout(threads: usize) -> Layout {
+    Layout { magic: *b"chatjobs", version: 1, element_bytes: slot_bytes(threads) }
+}
+
 /// Shared memory with a slot per worker and an entry per thread.
 ///
 /// It outlives `fork`. A process that was executed anew maps it by its inherited
@@ -89,8 +94,7 @@ impl InFlightTable {
     /// The operating system's error when the mapping is refused.
     pub fn new(slots: usize, threads: usize) -> io::Result<Self> {
         let (slots, threads) = (slots.max(1), threads.max(1));
-        let (mapping, fd) =
-            SharedMapping::create(c"chaton-in-flight", slots * slot_bytes(threads))?;
+        let (mapping, fd) = SharedMapping::create(c"chaton-in-flight", layout(threads), slots)?;
         Ok(Self { mapping, threads, fd })
     }
 
@@ -98,11 +102,10 @@ impl InFlightTable {
     /// `threads` must be the number it was made with.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no such table, else the operating system's error.
+    /// `InvalidInput` when it is not a table of this layout, else the operating system's error.
     pub fn open(inherited: RawFd, threads: usize) -> io::Result<Self> {
         let threads = threads.max(1);
-        let what = format!("in-flight table of {threads} threads");
-        let (mapping, fd) = SharedMapping::open(inherited, slot_bytes(threads), &what)?;
+        let (mapping, fd) = SharedMapping::open(inherited, layout(threads))?;
         Ok(Self { mapping, threads, fd })
     }
 
@@ -113,7 +116,7 @@ impl InFlightTable {
 
     /// Number of slots.
     pub fn slots(&self) -> usize {
-        self.mapping.bytes() / slot_bytes(self.threads)
+        self.mapping.count(slot_bytes(self.threads))
     }
 
     /// Entries of a slot.
@@ -186,7 +189,7 @@ impl InFlightTable {
         // SAFETY: in bounds and aligned (both sizes are multiples of 64), mapped
         // until drop; all-zero bytes are valid atomics.
         unsafe {
-            let start = self.mapping.start().add(slot * slot_bytes(self.threads));
+            let start = self.mapping.elements().add(slot * slot_bytes(self.threads));
             start.cast::<SlotHeader>().as_ref()
         }
     }
@@ -262,6 +265,7 @@ mod tests {
         assert_eq!(table.started(2)[0].ticket, 9);
         let wrong = InFlightTable::open(table.fd(), 400).err().unwrap();
         assert_eq!(wrong.kind(), io::ErrorKind::InvalidInput);
+        assert!(wrong.to_string().contains("chaton restart --full"), "{wrong}");
         assert!(InFlightTable::open(-1, 5).is_err());
     }
 

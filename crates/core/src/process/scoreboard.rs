@@ -9,7 +9,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::shared_mapping::SharedMapping;
+use crate::shared_mapping::{Layout, SharedMapping};
+
+/// Raise the version with every change of [`WorkerGauges`].
+const LAYOUT: Layout =
+    Layout { magic: *b"chatscor", version: 1, element_bytes: size_of::<WorkerGauges>() };
 
 /// The gauges of one worker. Padded so that two workers never share a cache line.
 #[repr(C, align(128))]
@@ -44,6 +48,7 @@ pub struct WorkerGauges {
 }
 
 /// A worker's garbage collections, heap and allocator.
+#[repr(C)]
 #[derive(Default)]
 pub struct HeapGauges {
     /// Minor collections.
@@ -141,18 +146,16 @@ impl Scoreboard {
     /// # Errors
     /// The operating system's error when the mapping is refused.
     pub fn new(len: usize) -> io::Result<Self> {
-        let (mapping, fd) =
-            SharedMapping::create(c"chaton-scoreboard", len.max(1) * size_of::<WorkerGauges>())?;
+        let (mapping, fd) = SharedMapping::create(c"chaton-scoreboard", LAYOUT, len.max(1))?;
         Ok(Self { mapping, fd })
     }
 
     /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
     ///
     /// # Errors
-    /// `InvalidInput` when it is no scoreboard, else the operating system's error.
+    /// `InvalidInput` when it is not a scoreboard of this layout, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
-        let (mapping, fd) =
-            SharedMapping::open(inherited, size_of::<WorkerGauges>(), "scoreboard")?;
+        let (mapping, fd) = SharedMapping::open(inherited, LAYOUT)?;
         Ok(Self { mapping, fd })
     }
 
@@ -164,7 +167,7 @@ impl Scoreboard {
     /// Number of slots.
     #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
     pub fn len(&self) -> usize {
-        self.mapping.bytes() / size_of::<WorkerGauges>()
+        self.mapping.count(LAYOUT.element_bytes)
     }
 
     /// The slot of worker `index`.
@@ -174,7 +177,7 @@ impl Scoreboard {
     pub fn slot(&self, index: usize) -> &WorkerGauges {
         assert!(index < self.len(), "scoreboard has {} slots, asked for {index}", self.len());
         // SAFETY: in bounds, aligned, mapped until drop; zeros are valid atomics.
-        unsafe { self.mapping.start().cast::<WorkerGauges>().add(index).as_ref() }
+        unsafe { self.mapping.elements().cast::<WorkerGauges>().add(index).as_ref() }
     }
 
     /// The slots of the other workers that are alive.
@@ -217,11 +220,46 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_size_is_refused() {
-        let (_, file) = SharedMapping::create(c"no-scoreboard", 5).unwrap();
-        let error = Scoreboard::open(file.as_raw_fd()).err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    fn a_scoreboard_of_another_layout_is_refused() {
+        let others = [
+            Layout { version: LAYOUT.version + 1, ..LAYOUT },
+            Layout { magic: *b"chatothr", ..LAYOUT },
+            Layout { element_bytes: LAYOUT.element_bytes / 2, ..LAYOUT },
+            Layout { element_bytes: 5, ..LAYOUT },
+        ];
+        for other in others {
+            let (_, file) = SharedMapping::create(c"no-scoreboard", other, 2).unwrap();
+            let error = Scoreboard::open(file.as_raw_fd()).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("chaton restart --full"), "{error}");
+        }
         assert!(Scoreboard::open(-1).is_err());
+    }
+
+    /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
+    #[test]
+    fn version_1_of_the_layout_is_this_one() {
+        let gauges = WorkerGauges::default();
+        let start = &raw const gauges as usize;
+        let at = |gauge: usize| gauge - start;
+        let places = [
+            at(&raw const gauges.pid as usize),
+            at(&raw const gauges.connections as usize),
+            at(&raw const gauges.queued as usize),
+            at(&raw const gauges.running as usize),
+            at(&raw const gauges.threads as usize),
+            at(&raw const gauges.queue_age_ms as usize),
+            at(&raw const gauges.hogged as usize),
+            at(&raw const gauges.taken_at_ms as usize),
+            at(&raw const gauges.accepting as usize),
+            at(&raw const gauges.requests_total as usize),
+            at(&raw const gauges.shed_total as usize),
+            at(&raw const gauges.finished_total as usize),
+        ];
+        assert_eq!((LAYOUT.version, LAYOUT.element_bytes), (1, 256));
+        assert_eq!(places, [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64]);
+        let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
+        assert_eq!(heap, std::array::from_fn(|i| 72 + 8 * i));
     }
 
     #[test]

@@ -89,6 +89,12 @@ impl Connection {
                 NextOutput::Hijacked => return Poll::Ready(Err(Closing::Now)),
                 next => return Poll::Ready(Ok(next)),
             };
+            if !streaming
+                && self.shared.is_giving_up()
+                && self.exchange.response().lock().time_out()
+            {
+                return Poll::Ready(Err(self.unavailable("The server is stopping; try again.")));
+            }
             if self.socket.poll_hung_up(cx) {
                 return Poll::Ready(Err(Closing::Now));
             }
@@ -108,8 +114,12 @@ impl Connection {
     fn request_timed_out(&mut self) -> Closing {
         add(&self.shared.counters.late, 1);
         self.shared.feed.report_late(self.exchange.id());
-        let response = ErrorResponse::new(503, "The request took too long; try again.")
-            .retry_after(self.shared.config.retry_after_s);
+        self.unavailable("The request took too long; try again.")
+    }
+
+    fn unavailable(&self, text: &'static str) -> Closing {
+        let retry_after_s = self.shared.config.retry_after_s;
+        let response = ErrorResponse::new(503, text).retry_after(retry_after_s);
         Closing::Error { response, has_head: true }
     }
 

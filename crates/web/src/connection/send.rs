@@ -153,25 +153,16 @@ fn send_range(
 
 /// Sends the memory segments at the front in one call.
 fn send_memory(socket: BorrowedFd, segments: &VecDeque<Segment>) -> io::Result<usize> {
-    if let (1, Some(bytes)) = (segments.len(), segments.front().and_then(memory)) {
+    if let (1, Some(bytes)) = (segments.len(), segments.front().and_then(Segment::unsent_memory)) {
         return socket::send(socket, bytes);
     }
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let mut count = 0;
-    for bytes in segments.iter().map_while(memory).take(SLICES_MAX) {
+    for bytes in segments.iter().map_while(Segment::unsent_memory).take(SLICES_MAX) {
         slices[count] = IoSlice::new(bytes);
         count += 1;
     }
     socket::send_slices(socket, &slices[..count], count < segments.len())
-}
-
-/// The unsent bytes of a segment in memory.
-fn memory(segment: &Segment) -> Option<&[u8]> {
-    match segment {
-        Segment::Bytes { bytes, at } => Some(&bytes[*at..]),
-        Segment::Pinned { memory, at, end } => (**memory).as_ref().get(*at..*end),
-        Segment::File { .. } | Segment::Spool { .. } => None,
-    }
 }
 
 /// Removes `len` sent bytes from the memory segments at the front.

@@ -30,7 +30,7 @@ pub enum HeadError {
     NoVersion,
     /// Something that is no HTTP version where one belongs.
     Version,
-    /// A version other than 1.0 and 1.1.
+    /// A major version other than 1.
     VersionUnsupported,
     /// A line feed without a carriage return.
     BareLf,
@@ -58,7 +58,7 @@ pub enum HeadError {
     HostTwice,
     /// A `Host` that is no host and port.
     Host,
-    /// More than one `Content-Length`, be they equal or not.
+    /// Several `Content-Length` that differ.
     LengthTwice,
     /// A `Content-Length` that is no number of at most 64 bits.
     Length,
@@ -101,7 +101,7 @@ impl HeadError {
             Self::Authority => (400, "the authority of the request target is invalid"),
             Self::NoVersion => (400, "the request line has no version"),
             Self::Version => (400, "the HTTP version is malformed"),
-            Self::VersionUnsupported => (505, "the HTTP version is not 1.0 or 1.1"),
+            Self::VersionUnsupported => (505, "the major HTTP version is not 1"),
             Self::BareLf => (400, "a line ends with LF alone"),
             Self::BareCr => (400, "a CR is not followed by LF"),
             Self::Folded => (400, "a header line begins with white space"),
@@ -115,7 +115,7 @@ impl HeadError {
             Self::NoHost => (400, "an HTTP/1.1 request without Host"),
             Self::HostTwice => (400, "more than one Host"),
             Self::Host => (400, "Host is not a host and port"),
-            Self::LengthTwice => (400, "more than one Content-Length"),
+            Self::LengthTwice => (400, "several Content-Length that differ"),
             Self::Length => (400, "Content-Length is not a number"),
             Self::BodyTooLarge => (413, "Content-Length is above the limit"),
             Self::LengthWithCoding => (400, "Content-Length together with Transfer-Encoding"),

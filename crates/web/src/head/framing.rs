@@ -4,7 +4,7 @@
 
 use super::class::trim;
 use super::error::HeadError;
-use super::request_head::{BodyFraming, RequestHead, Version};
+use super::request_head::{BodyFraming, RequestHead, Span, Version};
 use super::target;
 use crate::limits::Limits;
 
@@ -15,6 +15,9 @@ struct FramingHeaders {
     host_valid: bool,
     lengths: u8,
     length: Option<u64>,
+    /// The first `Content-Length`; another one must be the same.
+    length_span: Span,
+    lengths_differ: bool,
     codings: TransferCodings,
     close: bool,
     keep_alive: bool,
@@ -27,7 +30,7 @@ struct TransferCodings {
     seen: bool,
     /// chunked was the last member.
     ends_chunked: bool,
-    /// Something followed chunked, or a member was empty.
+    /// Something followed chunked, if only an empty member.
     broken: bool,
     unknown: bool,
 }
@@ -36,7 +39,12 @@ impl TransferCodings {
     fn add_line(&mut self, value: &[u8]) {
         self.seen = true;
         for member in value.split(|&b| b == b',').map(trim) {
-            self.broken |= member.is_empty() || self.ends_chunked;
+            self.broken |= self.ends_chunked;
+            // RFC 9110 5.6.1.2: empty members of a list are ignored. One behind chunked is refused,
+            // because other readers do not see that chunked is the last.
+            if member.is_empty() {
+                continue;
+            }
             self.ends_chunked = member.eq_ignore_ascii_case(b"chunked");
             self.unknown |= !self.ends_chunked;
         }
@@ -66,13 +74,14 @@ pub(super) fn check(head: &mut RequestHead, limits: &Limits) -> Result<(), HeadE
 
 fn gather(head: &RequestHead) -> FramingHeaders {
     let mut found = FramingHeaders::default();
-    for &(name, value) in &head.headers {
+    for &(name, span) in &head.headers {
         // Most names already differ in length.
-        let (name, value) = (head.get(name), head.get(value));
+        let (name, value) = (head.get(name), head.get(span));
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
                 found.hosts = found.hosts.saturating_add(1);
-                found.host_valid = target::is_authority(value);
+                // An empty one says that the target has no authority (RFC 9112 3.2).
+                found.host_valid = value.is_empty() || target::is_authority(value);
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
                 found.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
@@ -84,8 +93,11 @@ fn gather(head: &RequestHead) -> FramingHeaders {
                 }
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
+                if found.lengths == 0 {
+                    (found.length, found.length_span) = (parse_length(value), span);
+                }
+                found.lengths_differ |= head.get(found.length_span) != value;
                 found.lengths = found.lengths.saturating_add(1);
-                found.length = parse_length(value);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 found.codings.add_line(value);
@@ -113,10 +125,10 @@ fn framing(
     }
     match (headers.lengths, headers.length) {
         (0, _) => Ok(BodyFraming::None),
-        (1, None) => Err(HeadError::Length),
-        (1, Some(length)) if length > limits.body_bytes_max => Err(HeadError::BodyTooLarge),
-        (1, Some(length)) => Ok(BodyFraming::Length(length)),
-        _ => Err(HeadError::LengthTwice),
+        _ if headers.lengths_differ => Err(HeadError::LengthTwice),
+        (_, None) => Err(HeadError::Length),
+        (_, Some(length)) if length > limits.body_bytes_max => Err(HeadError::BodyTooLarge),
+        (_, Some(length)) => Ok(BodyFraming::Length(length)),
     }
 }
 
@@ -179,8 +191,14 @@ mod tests {
             (&["chunked;q=1"], Err(Coding)),
             (&["xchunked"], Err(Coding)),
             (&["\"chunked\""], Err(Coding)),
-            (&[", chunked"], Err(Coding)),
+            (&[", chunked"], Ok(BodyFraming::Chunked)),
+            (&["", " ,, chunked"], Ok(BodyFraming::Chunked)),
             (&["chunked,"], Err(Coding)),
+            (&["chunked", ""], Err(Coding)),
+            (&["chunked, , gzip"], Err(Coding)),
+            (&["chunked, , chunked"], Err(Coding)),
+            (&[", gzip, chunked"], Err(CodingUnknown)),
+            (&[","], Err(Coding)),
             (&[""], Err(Coding)),
         ] {
             assert_eq!(judge(lines), expected, "{lines:?}");

@@ -36,6 +36,8 @@ pub(crate) struct HeadScan {
     mark: usize,
     /// Where the request line begins, behind empty lines.
     head_start: usize,
+    /// Where the minor version stands if it is above 1.
+    newer_minor: Option<usize>,
     blank_lines: u8,
 }
 
@@ -43,6 +45,11 @@ impl HeadScan {
     /// Where the request line begins.
     pub(crate) fn head_start(&self) -> usize {
         self.head_start
+    }
+
+    /// Where the minor version stands if it is above 1, which is read as 1.
+    pub(crate) fn newer_minor(&self) -> Option<usize> {
+        self.newer_minor
     }
 
     /// True before the first byte.
@@ -140,6 +147,10 @@ impl HeadScan {
             _ if fits && length < 7 => Ok(()),
             7 if fits => match &buf[self.mark..=self.at] {
                 b"HTTP/1.0" | b"HTTP/1.1" => Ok(()),
+                [.., b'1', b'.', _] => {
+                    self.newer_minor = Some(self.at);
+                    Ok(())
+                }
                 _ => Err(HeadError::VersionUnsupported),
             },
             8 if fits => {

@@ -88,8 +88,15 @@ pub(super) fn is_authority(value: &[u8]) -> bool {
         [b'[', address @ .., b']'] => {
             std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
         }
-        _ => !host.is_empty() && host.iter().all(|&b| is_host(b)),
+        _ => !host.is_empty() && host.iter().all(|&b| is_host(b)) && has_whole_escapes(host),
     }
+}
+
+/// True if two hexadecimal digits follow every percent sign.
+fn has_whole_escapes(name: &[u8]) -> bool {
+    let mut parts = name.split(|&b| b == b'%');
+    parts.next();
+    parts.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
 /// An empty port is legal: `example.com:`.
@@ -194,7 +201,8 @@ mod tests {
         }
         for invalid in [
             "", ":", ":80", "a:b", "a:65536", "a:080080", "a b", "a,b", "a/b", "u@a", "[::1",
-            "::1", "[]", "[::1]x", "[::1]:x", "[v1.a]", "a:80:80", "\u{e9}", "a\\b", "a#", "a?",
+            "::1", "a%", "%4", "a%4g", "%%41", "[]", "[::1]x", "[::1]:x", "[v1.a]", "a:80:80",
+            "\u{e9}", "a\\b", "a#", "a?",
         ] {
             assert!(!is_authority(invalid.as_bytes()), "{invalid}");
         }

@@ -65,6 +65,13 @@ fn the_framing_follows_the_body() {
 }
 
 #[test]
+fn headers_for_the_server_are_not_sent() {
+    let headers = [("Status", "404 Not Found"), ("rack.hijack", "x"), ("status-code", "1")];
+    let (text, ..) = get(200, &headers, BodySize::Empty);
+    assert_eq!(text, "HTTP/1.1 200 OK|status-code: 1|Content-Length: 0||");
+}
+
+#[test]
 fn an_unknown_coding_is_ended_by_the_close() {
     let (text, framing, keep_alive) = get(200, &[("Transfer-Encoding", "gzip")], BodySize::Unknown);
     assert_eq!(text, "HTTP/1.1 200 OK|Transfer-Encoding: gzip|Connection: close||");

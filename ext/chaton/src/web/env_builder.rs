@@ -20,6 +20,8 @@ pub struct EnvBuilder {
     keys: EnvKeys,
     methods: Vec<(&'static [u8], VALUE)>,
     string_io: VALUE,
+    /// HTTP_VERSION is the protocol, as it was before Rack 3.1, and not a header.
+    legacy_version: bool,
     /// The last Host, and its SERVER_NAME and SERVER_PORT.
     host: Mutex<(Vec<u8>, VALUE, VALUE)>,
 }
@@ -97,8 +99,16 @@ impl EnvBuilder {
         };
         let methods = METHODS.iter().map(|m| (m.as_bytes(), constant(m.as_bytes()))).collect();
         let localhost = constant(b"localhost");
+        let legacy_version = templates.iter().any(|hash| {
+            // SAFETY: a Hash and a registered key, with the GVL held.
+            unsafe {
+                rb_hash_lookup2(hash.as_raw(), keys.http_version, Qundef as VALUE)
+                    != Qundef as VALUE
+            }
+        });
         Ok(Self {
             headers: HeaderKeys::new(),
+            legacy_version,
             templates: templates.iter().map(|hash| hash.as_raw()).collect(),
             keys,
             methods,
@@ -109,7 +119,10 @@ impl EnvBuilder {
 
     /// The env of one request, with `request` as its `rack.hijack`. A spooled
     /// body is not in it: see [`crate::web::request`]. Call with the GVL.
-    pub fn build(&self, exchange: &Exchange, request: VALUE) -> VALUE {
+    ///
+    /// # Errors
+    /// What `StringIO.new` raises, which the application may have changed.
+    pub fn build(&self, exchange: &Exchange, request: VALUE) -> Result<VALUE, Error> {
         let head = exchange.head();
         let keys = &self.keys;
         let template = self.templates[exchange.listener().min(self.templates.len() - 1)];
@@ -128,15 +141,17 @@ impl EnvBuilder {
             rb_hash_aset(env, keys.query_string, string(head.get(head.query)));
             rb_hash_aset(env, keys.script_name, string(b""));
             rb_hash_aset(env, keys.server_protocol, protocol);
-            rb_hash_aset(env, keys.http_version, protocol);
+            if self.legacy_version {
+                rb_hash_aset(env, keys.http_version, protocol);
+            }
             rb_hash_aset(env, keys.remote_addr, string(exchange.remote_addr().as_bytes()));
             rb_hash_aset(env, keys.rack_hijack, request);
             rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
             rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
             self.put_headers(env, exchange);
             self.put_server(env, exchange);
-            self.put_body(env, exchange);
-            env
+            self.put_body(env, exchange)?;
+            Ok(env)
         }
     }
 
@@ -160,15 +175,16 @@ impl EnvBuilder {
             let (name, value) = (head.get(*name_span), head.get(*value));
             match name {
                 // The engine has read the whole body, so the client's framing headers
-                // no longer apply. A header "Version" would overwrite HTTP_VERSION.
-                _ if is(name, "content-length")
-                    || is(name, "transfer-encoding")
-                    || is(name, "version") => {}
+                // no longer apply.
+                _ if is(name, "content-length") || is(name, "transfer-encoding") => {}
+                _ if self.legacy_version && is(name, "version") => {}
+                // As if it were not there: an authority is never empty.
+                _ if value.is_empty() && is(name, "host") => {}
                 // `Foo_Bar` and `Foo-Bar` are one key; the one with a dash wins.
                 _ if name.contains(&b'_') && head.is_shadowed(*name_span) => {}
                 // SAFETY: as in `build`.
                 _ if is(name, "content-type") => unsafe {
-                    rb_hash_aset(env, self.keys.content_type, string(value));
+                    join(env, self.keys.content_type, value, false);
                 },
                 // SAFETY: as in `build`.
                 _ => unsafe { join(env, self.headers.key(name), value, is(name, "cookie")) },
@@ -206,10 +222,10 @@ impl EnvBuilder {
         }
     }
 
-    unsafe fn put_body(&self, env: VALUE, exchange: &Exchange) {
+    unsafe fn put_body(&self, env: VALUE, exchange: &Exchange) -> Result<(), Error> {
         let had_length = exchange.head().header("content-length").is_some();
         let len = exchange.body().body_len();
-        // SAFETY: as in `build`. StringIO.new on a fresh String does not raise.
+        // SAFETY: as in `build`.
         unsafe {
             if len > 0 || had_length {
                 let text = len.to_string();
@@ -217,10 +233,12 @@ impl EnvBuilder {
             }
             if let RequestBody::Memory(bytes) = exchange.body() {
                 let content = string(bytes);
-                let io = rb_sys::rb_class_new_instance(1, &content, self.string_io);
+                let make = || rb_sys::rb_class_new_instance(1, &content, self.string_io);
+                let io = magnus::rb_sys::protect(make)?;
                 rb_hash_aset(env, self.keys.rack_input, io);
             }
         }
+        Ok(())
     }
 }
 

@@ -4,13 +4,14 @@
 //! a response, the client gets a 500.
 
 use std::cell::{Cell, RefCell};
+use std::fs::{File, OpenOptions};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_web::response_head::{BodySize, EncodedHead, ResponseFraming};
-use chaton_web::{BodyPart, Capacity, Exchange, RequestBody};
+use chaton_web::{BodyPart, Capacity, ClientGone, Exchange, RequestBody};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -107,7 +108,7 @@ impl Request {
             return Ok(unsafe { Value::from_raw(made) });
         }
         let exchange = rb_self.open()?;
-        let env = rb_self.env_builder.build(&exchange, rb_self.as_raw());
+        let env = rb_self.env_builder.build(&exchange, rb_self.as_raw())?;
         rb_self.env.set(env);
         // SAFETY: the Hash just made.
         let env = unsafe { Value::from_raw(env) };
@@ -135,28 +136,27 @@ impl Request {
             return Ok(false);
         }
         let Some(body) = RArray::from_value(body) else { return Ok(false) };
-        let Some((parts, total)) = response::strings(ruby, &body) else { return Ok(false) };
+        let Some(total) = response::strings_len(ruby, body) else { return Ok(false) };
         let exchange = rb_self.open()?;
         let Some(head) = response::head(&exchange, status, headers, BodySize::Known(total))? else {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
-        send_parts(exchange, head, parts, total);
+        send_parts(exchange, head, body, total);
         Ok(true)
     }
 
     /// Sends a file. False when the head or the file is not of the common kind.
     fn finish_file(&self, status: Value, headers: Value, path: String) -> Result<bool, Error> {
-        // A blocking open of a FIFO would wait for its writer with the GVL held.
-        let open =
-            std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
-        let Ok(file) = open else { return Ok(false) };
-        let Ok(about) = file.metadata() else { return Ok(false) };
-        if !about.is_file() {
-            return Ok(false);
-        }
         let exchange = self.open()?;
-        let len = about.len();
+        // The file may be on a mount that does not respond.
+        let opened = loop {
+            match without_gvl(|| open_file(&path), &|| {}) {
+                Some(opened) => break opened,
+                None => check_interrupts()?,
+            }
+        };
+        let Some((file, len)) = opened else { return Ok(false) };
         let Some(head) = response::head(&exchange, status, headers, BodySize::Known(len))? else {
             return Ok(false);
         };
@@ -195,13 +195,7 @@ impl Request {
     fn write(&self, chunk: RString) -> Result<usize, Error> {
         let exchange = self.open()?;
         let len = chunk.len();
-        let room = if len as u64 >= PIN_BYTES_MIN {
-            exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(chunk.as_raw()))))
-        } else {
-            // SAFETY: copied before any Ruby code runs.
-            exchange.write(unsafe { chunk.as_slice() })
-        };
-        let mut room = room.map_err(|_| error::client_gone())?;
+        let mut room = write(&exchange, chunk).map_err(|_| error::client_gone())?;
         while matches!(room, Capacity::Full) {
             let waited =
                 without_gvl(|| exchange.wait_for_capacity(ROOM_WAIT), &|| exchange.interrupt());
@@ -254,14 +248,6 @@ impl Request {
         self.exchange.borrow().is_some()
     }
 
-    fn is_gone(&self) -> bool {
-        self.exchange.borrow().as_ref().is_none_or(|exchange| exchange.is_gone())
-    }
-
-    fn is_late(&self) -> bool {
-        self.exchange.borrow().as_ref().is_some_and(|exchange| exchange.timed_out())
-    }
-
     fn describe(&self) -> String {
         self.exchange.borrow().as_ref().map_or_else(String::new, |exchange| exchange.describe())
     }
@@ -286,33 +272,53 @@ impl Request {
     }
 }
 
-fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, parts: &[Value], total: u64) {
+/// A regular file and its length.
+fn open_file(path: &str) -> Option<(File, u64)> {
+    // A blocking open of a FIFO would wait for its writer.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    let about = file.metadata().ok()?;
+    about.is_file().then(|| (file, about.len()))
+}
+
+fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u64) {
     let EncodedHead { bytes: mut out, framing, keep_alive } = head;
-    let strings = || parts.iter().filter_map(|part| RString::from_value(*part));
+    let part = |index| body.entry::<Value>(index).ok().and_then(RString::from_value);
+    let mut parts = (0..body.len() as isize).map_while(part);
     if framing == ResponseFraming::None {
         exchange.complete(out, None, keep_alive);
     } else if total < PIN_BYTES_MIN {
-        for part in strings() {
+        for part in parts {
             // SAFETY: copied at once.
             out.extend_from_slice(unsafe { part.as_slice() });
         }
         exchange.complete(out, None, keep_alive);
-    } else if parts.len() == 1 {
-        let tail = strings().next().map(|part| pinned_strings::pin(part.as_raw()));
+    } else if body.len() == 1 {
+        let tail = parts.next().map(|part| pinned_strings::pin(part.as_raw()));
         let tail = tail.map(|pinned| BodyPart::Pinned(Box::new(pinned)));
         exchange.complete(out, tail, keep_alive);
     } else {
         exchange.begin(out, framing, keep_alive);
-        let gone = strings().any(|part| {
-            let sent = if part.len() as u64 >= PIN_BYTES_MIN {
-                exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(part.as_raw()))))
-            } else {
-                // SAFETY: copied at once.
-                exchange.write(unsafe { part.as_slice() })
-            };
-            sent.is_err()
-        });
-        exchange.end(!gone);
+        let sent = parts.all(|part| send_part(&exchange, part));
+        exchange.end(sent);
+    }
+}
+
+/// Moves to the temporary file what is too much for memory. The Array may change meanwhile: the
+/// announced length then cuts the body, or closes the connection behind it.
+fn send_part(exchange: &Arc<Exchange>, part: RString) -> bool {
+    let sent = write(exchange, part);
+    if sent == Ok(Capacity::Full) {
+        without_gvl(|| exchange.wait_for_capacity(Duration::ZERO), &|| exchange.interrupt());
+    }
+    sent.is_ok()
+}
+
+fn write(exchange: &Arc<Exchange>, part: RString) -> Result<Capacity, ClientGone> {
+    if part.len() as u64 >= PIN_BYTES_MIN {
+        exchange.write_part(BodyPart::Pinned(Box::new(pinned_strings::pin(part.as_raw()))))
+    } else {
+        // SAFETY: copied before any Ruby code runs.
+        exchange.write(unsafe { part.as_slice() })
     }
 }
 
@@ -332,8 +338,6 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("detach", method!(Request::detach, 0))?;
     class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
-    class.define_method("gone?", method!(Request::is_gone, 0))?;
-    class.define_method("late?", method!(Request::is_late, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;
     class.define_method("listener", method!(Request::listener, 0))?;
     class.define_method("input", method!(Request::input, 0))?;

@@ -114,17 +114,13 @@ fn refused(why: ResponseError) -> Error {
     error::named("ResponseError", why.to_string())
 }
 
-/// The Strings of a body that is an Array of Strings, and their total size.
-pub fn strings<'a>(ruby: &Ruby, body: &'a RArray) -> Option<(&'a [Value], u64)> {
+/// The size of a body that is an Array of Strings.
+pub fn strings_len(ruby: &Ruby, body: RArray) -> Option<u64> {
     // A subclass may have an `each` of its own.
     if !body.class().equal(ruby.class_array()).unwrap_or(false) {
         return None;
     }
-    // SAFETY: the caller uses the slice at once, without running Ruby code.
-    let parts = unsafe { body.as_slice() };
-    let mut total = 0;
-    for part in parts {
-        total += RString::from_value(*part)?.len() as u64;
-    }
-    Some((parts, total))
+    // SAFETY: nothing changes the Array meanwhile.
+    let mut parts = unsafe { body.as_slice() }.iter();
+    parts.try_fold(0, |total, part| Some(total + RString::from_value(*part)?.len() as u64))
 }

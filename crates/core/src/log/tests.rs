@@ -1,0 +1,138 @@
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn output_on(fd: RawFd) -> &'static LogOutput {
+    Box::leak(Box::new(LogOutput::new(fd)))
+}
+
+/// Writes numbered lines, more than reader and buffer hold, on a thread that must not block.
+fn overfill(output: &'static LogOutput, lines: usize) {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        for i in 0..lines {
+            output.write(format!("{i:099}\n").as_bytes());
+        }
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(PATIENCE).expect("a line waited for the reader");
+}
+
+/// Reads to the note about dropped lines; returns the lines before it and the number in it.
+fn read_to_note(reader: impl Read + Send + 'static) -> (Vec<String>, usize) {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for line in io::BufRead::lines(io::BufReader::new(reader)) {
+            let line = line.unwrap();
+            if line.contains("dropped") {
+                done.send((lines, line)).unwrap();
+                return;
+            }
+            lines.push(line);
+        }
+    });
+    let (lines, note) = ended.recv_timeout(PATIENCE).expect("no note");
+    let count = note.split("WARN  ").nth(1).unwrap().split(' ').next().unwrap();
+    (lines, count.parse().unwrap())
+}
+
+fn assert_keeps_order_and_counts(fd: RawFd, reader: impl Read + Send + 'static) {
+    overfill(output_on(fd), 40_000);
+    let (lines, dropped) = read_to_note(reader);
+    assert!(dropped > 0);
+    assert_eq!(lines.len() + dropped, 40_000);
+    for (i, line) in lines.iter().enumerate() {
+        assert_eq!(line, &format!("{i:099}"));
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_reader_of_a_pipe() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    assert_keeps_order_and_counts(writer.as_raw_fd(), File::from(reader));
+}
+
+#[test]
+fn nobody_waits_for_the_reader_of_a_socket() {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    assert_keeps_order_and_counts(writer.as_raw_fd(), reader);
+}
+
+#[test]
+fn a_pipe_that_can_not_be_opened_again_is_written_when_it_has_room() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let output = output_on(writer.as_raw_fd());
+    let about = fstat(&writer).unwrap();
+    *lock(&output.target) = (about.st_dev as u64, about.st_ino as u64);
+    overfill(output, 40_000);
+    assert_eq!(output.opened.load(Ordering::Relaxed), -1);
+    let (lines, dropped) = read_to_note(File::from(reader));
+    assert_eq!(lines.len() + dropped, 40_000);
+}
+
+#[test]
+fn after_the_reader_has_caught_up_lines_are_written_directly() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let output = output_on(writer.as_raw_fd());
+    overfill(output, 40_000);
+    read_to_note(File::from(rustix::io::dup(&reader).unwrap()));
+    let mut reader = File::from(reader);
+    let until = std::time::Instant::now() + PATIENCE;
+    while lock(&output.waiting).writing {
+        assert!(std::time::Instant::now() < until);
+        std::thread::yield_now();
+    }
+    output.write(b"next\n");
+    let mut line = [0; 5];
+    reader.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"next\n");
+}
+
+#[test]
+fn lines_follow_a_redirected_descriptor() {
+    let (_first, writer) = rustix::pipe::pipe().unwrap();
+    let (second, other) = rustix::pipe::pipe().unwrap();
+    let output = output_on(writer.as_raw_fd());
+    output.write(b"one\n");
+    let mut writer = writer;
+    rustix::io::dup2(&other, &mut writer).unwrap();
+    output.write(b"two\n");
+    let mut line = [0; 4];
+    File::from(second).read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"two\n");
+}
+
+#[test]
+fn a_file_gets_its_lines_at_once() {
+    let file = tempfile::tempfile().unwrap();
+    let output = output_on(file.as_raw_fd());
+    output.write(b"one\n");
+    output.write(b"two\n");
+    assert_eq!(file.metadata().unwrap().len(), 8);
+}
+
+#[test]
+fn a_closed_output_stops_nobody() {
+    let (reader, writer) = UnixStream::pair().unwrap();
+    drop(reader);
+    let output = output_on(writer.as_raw_fd());
+    output.write(b"one\n");
+    assert!(lock(&output.waiting).bytes.is_empty());
+}
+
+#[test]
+fn a_warning_has_a_time_stamp() {
+    let line = String::from_utf8(warning("it is late")).unwrap();
+    let (time, rest) = line.split_once(" [").unwrap();
+    let digits: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(digits, "0000-00-00 00:00:00.000");
+    assert_eq!(rest, format!("{}] WARN  it is late\n", std::process::id()));
+}
