@@ -16,9 +16,16 @@ module ActiveJob
       class JobWrapper
         include Chaton::Job
 
+        # Fiber-local key of the running job: its job_id and jid.
+        RUNNING = :chaton_active_job
+
         # @param data [Hash] a serialized ActiveJob
         def perform(data)
+          outer = Thread.current[RUNNING]
+          Thread.current[RUNNING] = [data["job_id"], jid]
           ActiveJob::Base.execute(data.merge("provider_job_id" => jid))
+        ensure
+          Thread.current[RUNNING] = outer
         end
       end
 
@@ -45,9 +52,11 @@ module ActiveJob
 
       private
 
+      # ActiveJob enqueues a retry as a further job with the same job_id, while the failed one runs.
       def push(job, at)
-        jid = Chaton::Jobs.client.one(declared(job), [job.serialize], at)
-        job.provider_job_id = jid
+        job_id, running = Thread.current[JobWrapper::RUNNING]
+        retry_of = running if job_id == job.job_id
+        job.provider_job_id = Chaton::Jobs.client.one(declared(job), [job.serialize], at, retry_of: retry_of)
       end
 
       def mark(job, jid)

@@ -39,11 +39,12 @@ module Chaton
       # Enqueues one job of a class.
       #
       # @param at [Float, nil] when it is due; nil: now
+      # @param retry_of [String, nil] jid of the running job that it continues and whose lock it takes over
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
-      def one(declared, args, at = nil)
+      def one(declared, args, at = nil, retry_of: nil)
         return @native.push_args(declared.queue, declared.head, [args], at).first if plain?(declared)
 
-        submit([declared.item(args)], [at], declared).first
+        submit([declared.item(args)], [at], declared, retry_of).first
       end
 
       # Enqueues many jobs of a class.
@@ -111,25 +112,37 @@ module Chaton
       end
 
       # @return [Array<String, nil>] a jid for each item
-      def submit(items, times, declared)
+      def submit(items, times, declared, retry_of = nil)
         now = Clock.now_s
         pushes = items.each_with_index.map do |item, index|
           at = times.size > 1 ? times[index] : times.first
           prepare(declared.klass, item, at, now)
         end
         wanted = pushes.compact
-        locked = wanted.empty? ? [] : store(wanted, declared.after_commit?)
+        locked = wanted.empty? ? [] : store(wanted, declared.after_commit?, retry_of)
         pushes.map { |push| push.jid if push && !locked.include?(push) }
       end
 
       # @return [Array<Push>] those that were not stored because their locks are held
-      def store(pushes, after_commit)
-        return AfterCommit.run { store_now(pushes) } || [] if after_commit && AfterCommit.waiting?
+      def store(pushes, after_commit, retry_of)
+        return AfterCommit.run { store_now(pushes, retry_of) } || [] if after_commit && AfterCommit.waiting?
 
-        store_now(pushes)
+        store_now(pushes, retry_of)
       end
 
-      def store_now(pushes)
+      def store_now(pushes, retry_of = nil)
+        pushes.each { |push| @native.unlock(push.lock.first, retry_of) if push.lock } if retry_of
+        locked = refused(pushes)
+        # A retry is stored also without the lock, as those in the retry set are.
+        retry_of ? refused(locked.each(&:drop_lock)) : locked
+      end
+
+      # Stores the pushes.
+      #
+      # @return [Array<Push>] as of {#store}
+      def refused(pushes)
+        return pushes if pushes.empty?
+
         answers = @native.push_many(pushes.map { |push| push.to_a(@format) })
         pushes.zip(answers).filter_map { |push, holder| push if holder }
       end

@@ -8,6 +8,8 @@ module Chaton
     # objects during a transaction. Only `enqueued_at` is added when it is stored.
     class Push
       attr_reader :jid
+      # @return [Array(String, String, Float), nil] see {Extra#apply}
+      attr_reader :lock
 
       # @param item [Hash{String=>Object}] the document
       # @param bid [String, nil] the batch to count it in
@@ -18,6 +20,10 @@ module Chaton
         @lock = lock
         @bid = bid
         @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
+      end
+
+      def drop_lock
+        @lock = nil
       end
 
       # @return [Array] the arguments of the native client's `push`

@@ -51,6 +51,15 @@ class ClientTest < JobsUnitCase
     assert_equal [nil, nil], times.last(2)
   end
 
+  def test_a_retry_takes_over_the_lock_of_its_job_and_is_stored_also_without_it
+    first = Unique.perform_async(1)
+    second = client.one(Unique.declared, [1], retry_of: first)
+    # By now another job has it.
+    third = client.one(Unique.declared, [1], retry_of: first)
+    assert_equal [first, second, third], @native.items.map { |item| item["jid"] }
+    assert_equal [first, second, nil], @native.rows.map { |row| row.lock&.fetch(1) }
+  end
+
   def test_set_changes_options_for_one_push
     Plain.set(queue: "high", retry: false).perform_async(1)
     Plain.set(wait: 60).set("queue" => "other").perform_async(1)
