@@ -4,6 +4,7 @@ module Bench
   # The metrics' names in tables.
   METRIC_NAMES = { rps: "requests/s", steady_rps: "steady requests/s",
                    beside_rps: "requests/s of the second load", begin_ms: "latest begin", late_ms: "latest end",
+                   max_ms: "slowest", jobs_kept: "of the jobs' pace alone",
                    p99_ms: "p99", cpu_us: "CPU per request",
                    waits: "waits per request", pss_mb: "memory", waiting_kb: "memory of each",
                    idle_waits: "idle wake-ups", rate: "jobs/s",
@@ -24,7 +25,8 @@ module Bench
                    single_p50_ms: "single durable p50", single_p99_ms: "p99", disk_p50_ms: "disk's sync p50",
                    latency_p50_ms: "produce to consume p50", latency_p99_ms: "produce to consume p99",
                    read_ahead_mb: "over idle" }.freeze
-  METRIC_UNITS = { p99_ms: " ms", begin_ms: " ms", late_ms: " ms", cpu_us: " µs", pss_mb: " MB", rss_mb: " MB",
+  METRIC_UNITS = { p99_ms: " ms", begin_ms: " ms", max_ms: " ms", late_ms: " ms", cpu_us: " µs",
+                   pss_mb: " MB", rss_mb: " MB",
                    worker_cpu_us: " µs", start_p99_ms: " ms", peak_mb: " MB", last_mb: " MB", after_mb: " MB",
                    burst_2_mb: " MB", burst_10_mb: " MB", private_mb: " MB", shared_mb: " MB", full_rate: "/s",
                    full_rss_mb: " MB", gc_us: " µs", p999_ms: " ms", cpu_s_per_m: " s", single_p50_ms: " ms",

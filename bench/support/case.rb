@@ -22,7 +22,7 @@ module Bench
     :path,
     :mode,        # how the path is requested, see load.lua
     :connections,
-    :beside,      # [path, connections] of a second load at the same time
+    :beside,      # [path, connections, mode] of a second load at the same time; no mode: get
     :factor,      # from one step of the curve to the next
     :requests,    # to each worker
     # Jobs.

@@ -15,6 +15,7 @@ module Bench
       def steady_rps = (figures.fetch("connections") * 1e6 / [figures.fetch("mean_us"), 1].max).round(1)
       def p50_ms = milliseconds("p50_us")
       def p99_ms = milliseconds("p99_us")
+      def max_ms = milliseconds("max_us")
       def errors = figures.sum { |name, count| name.end_with?("errors") || name == "timeouts" ? count : 0 }
 
       private

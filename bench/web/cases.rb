@@ -21,7 +21,8 @@ module Bench
 
       # @return [Array<Case>]
       def all
-        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, workers, *arena]
+        [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, workers, balance,
+         *arena]
       end
 
       def hello
@@ -101,6 +102,16 @@ module Bench
         Case.new(name: "workers", title: "hello, c=100, 2 workers of 5 threads", rackup: HELLO, path: "/",
                  connections: 100, seconds: 2, bars: [Bar.at_least(:rps, 2.5)],
                  servers: [Chaton.new(threads: "5:5", workers: 2), Puma.new(threads: "5:5", workers: 2)])
+      end
+
+      # Three of four workers are busy all the time (https://github.com/puma/puma/issues/3961).
+      def balance
+        Case.new(name: "balance", title: "hello, c=1, one request per connection, beside 3 clients that wait 300 ms; " \
+                                         "4 workers of 1 thread",
+                 rackup: WORK, path: "/", mode: "close", connections: 1, seconds: 5, warmup_s: 1,
+                 beside: ["/sleep?0.3", 3, "close"],
+                 bars: [Bar.at_most(:max_ms, 100.0, against: nil), Bar.at_most(:p99_ms, 20.0, against: nil)],
+                 servers: [Chaton.new(threads: "1:1", workers: 4), Puma.new(threads: "1:1", workers: 4)])
       end
 
       # The usual row: both servers have five threads, and Puma is measured pinned and unpinned.

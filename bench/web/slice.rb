@@ -20,7 +20,7 @@ module Bench
       # @return [Hash{Symbol => Object}] figures, and wrk's output under :wrk
       def measure
         warm_up
-        neighbour = @case.beside && load(*@case.beside, seconds: @seconds + 1).start
+        neighbour = @case.beside && second_load(*@case.beside).start
         before = @server.tree.read
         result = load(@case.path, @case.connections, mode: @case.mode).run
         after = @server.tree.read
@@ -34,6 +34,8 @@ module Bench
         load(@case.path, @case.connections, mode: @case.mode, seconds: @warmup_s).run unless @warmup_s.zero?
       end
 
+      def second_load(path, connections, mode = "get") = load(path, connections, mode:, seconds: @seconds + 1)
+
       def load(path, connections, mode: "get", seconds: @seconds)
         Wrk.new(@server.url(path), connections:, seconds:, mode:)
       end
@@ -42,7 +44,7 @@ module Bench
         requests = [result.requests, 1].max.to_f
         { server: @server.label,
           rps: result.rps, steady_rps: result.steady_rps,
-          p50_ms: result.p50_ms, p99_ms: result.p99_ms, errors: result.errors,
+          p50_ms: result.p50_ms, p99_ms: result.p99_ms, max_ms: result.max_ms, errors: result.errors,
           cpu_us: (after.cpu_s_since(before) * 1e6 / requests).round(2),
           waits: (after.waits_since(before) / requests).round(4),
           **@server.tree.memory_mb, wrk: { command: result.command, output: result.output, figures: result.figures } }

@@ -5,6 +5,7 @@ require_relative "cases"
 require_relative "burst"
 require_relative "case_run"
 require_relative "idle"
+require_relative "jobs_beside"
 require_relative "summary"
 require_relative "waiting"
 
@@ -29,7 +30,7 @@ module Bench
                      metric: :p99_ms, unit: " ms", better: :lower)
       ].freeze
 
-      CASES = [*Cases.all, *Burst::CASES, Waiting::CASE, *Idle::CASES].freeze
+      CASES = [*Cases.all, *Burst::CASES, *JobsBeside::CASES, Waiting::CASE, *Idle::CASES].freeze
 
       module_function
 

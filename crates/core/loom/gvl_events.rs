@@ -20,9 +20,10 @@ fn counts(pool: &Pool) -> Arc<GvlCounts> {
 
 /// The pause after an observation with one busy thread and one unit of work that waits.
 fn pause_ns(pool: &Pool) -> u64 {
-    let facts = Facts { waiting: 1, awake: 1, width: 1, max: 2, ..Facts::default() };
+    let waits = Facts { waiting: 1, awake: 1, width: 1, max: 2, ..Facts::default() };
+    let facts = Facts { quantum_ns: u64::MAX, ..waits };
     let mut activity = GvlActivity::new(counts(pool), pool.settings.blocked_ns);
-    activity.pause_ns(&facts, &Decision::default(), 0, u64::MAX)
+    activity.pause_ns(&facts, &Decision::default(), 0)
 }
 
 #[test]

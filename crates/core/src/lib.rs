@@ -25,7 +25,7 @@
 //!
 //! let settings = PoolSettings {
 //!     threads_min: 1, threads_max: 4,
-//!     blocked_ns: 100_000, stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true,
+//!     blocked_ns: 100_000, stall_ns: 200_000, preempt_ns: 5_000_000, preempt: true, background_share: 10,
 //!     thread_idle_ns: 10_000_000_000,
 //!     slot: 0, orphan_exit: Duration::from_secs(30),
 //! };

@@ -10,6 +10,7 @@ pub(crate) mod activity;
 mod clock_activity;
 mod cpu_meter;
 pub mod gvl_activity;
+mod history;
 mod idle_timer;
 pub mod policy;
 mod quantum;
@@ -17,6 +18,7 @@ pub mod queue;
 pub mod scheduler;
 #[cfg(test)]
 mod simulation;
+mod state;
 pub mod thread;
 pub mod thread_record;
 
@@ -32,8 +34,8 @@ use crate::pool::idle_timer::IdleTimer;
 use crate::pool::policy::Decision;
 use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
+use crate::pool::state::PoolState;
 use crate::pool::thread::PoolThread;
-use crate::pool::thread_record::ThreadRecord;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
@@ -61,6 +63,8 @@ pub struct PoolSettings {
     pub preempt_ns: u64,
     /// Whether the VM may be asked to yield.
     pub preempt: bool,
+    /// Percent of the time with the GVL that jobs and batches get while requests wait too.
+    pub background_share: u8,
     /// A thread above the minimum leaves after this long without work (ns).
     #[serde(rename = "thread_idle_s", deserialize_with = "seconds_as_ns")]
     pub thread_idle_ns: u64,
@@ -81,6 +85,7 @@ impl PoolSettings {
             stall_ns: 200_000,
             preempt_ns: 5_000_000,
             preempt: true,
+            background_share: 10,
             thread_idle_ns: 1_000_000_000,
             slot: 0,
             orphan_exit: Duration::from_secs(1),
@@ -88,56 +93,7 @@ impl PoolSettings {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct PoolState {
-    pub queue: WorkQueue,
-    pub threads: Vec<Option<Arc<ThreadRecord>>>,
-    /// Parked threads. The one that parked last is at the end and is woken
-    /// first: its caches are warm.
-    pub idle: Vec<usize>,
-    /// Smallest number of parked threads since the last shrink.
-    pub idle_low: usize,
-    /// Threads that are not parked.
-    pub awake: usize,
-    /// Those of them that were woken or started and have not taken work yet.
-    pub waking: usize,
-    /// Threads that were requested and have not started.
-    pub spawning: usize,
-    /// Threads that may be awake.
-    pub width: usize,
-    pub taken: u64,
-    pub finished: u64,
-    pub running: usize,
-    pub last_take_ns: u64,
-    pub last_finish_ns: u64,
-    /// When a parked thread was last woken.
-    pub last_wake_ns: u64,
-    /// Threads that leave at their next take.
-    pub leaving: usize,
-    pub closing: bool,
-    pub wakes: u64,
-    /// CPU times of recent work.
-    pub cpu_times: CpuTimes,
-}
-
-impl PoolState {
-    pub fn alive(&self) -> usize {
-        self.idle.len() + self.awake
-    }
-
-    /// Takes the parked thread that parked last and counts it as awake.
-    pub fn wake_one(&mut self) -> Option<Arc<ThreadRecord>> {
-        let index = self.idle.pop()?;
-        self.idle_low = self.idle_low.min(self.idle.len());
-        self.awake += 1;
-        self.waking += 1;
-        self.wakes += 1;
-        self.last_wake_ns = clock::now_ns();
-        self.threads[index].clone()
-    }
-}
-
-/// SchedulerCounters of a pool.
+/// The counters of a pool.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Stats {
     /// Units of work that wait.
@@ -191,7 +147,8 @@ impl Pool {
         gvl_events: bool,
     ) -> std::io::Result<Arc<Self>> {
         let event_fd = Arc::new(EventFd::new()?);
-        let state = PoolState { width: 1, last_take_ns: clock::now_ns(), ..PoolState::default() };
+        let queue = WorkQueue::new(settings.background_share);
+        let state = PoolState::new(queue, CpuTimes::new(settings.preempt_ns), clock::now_ns());
         Ok(Arc::new(Self {
             settings,
             scoreboard,
@@ -247,7 +204,7 @@ impl Pool {
         if state.queue.is_empty() {
             return;
         }
-        let woken = if state.awake < state.width { state.wake_one() } else { None };
+        let woken = state.wake_for_work(clock::now_ns);
         self.publish(&state);
         let alone = state.awake == 1;
         let room = state.awake + state.spawning < self.settings.threads_max;
@@ -285,9 +242,10 @@ impl Pool {
 
     /// Closes the queue; threads leave when it is empty.
     pub fn close(&self) {
+        let now = clock::now_ns();
         let mut state = self.state.lock();
         state.closing = true;
-        let woken: Vec<_> = std::iter::from_fn(|| state.wake_one()).collect();
+        let woken: Vec<_> = std::iter::from_fn(|| state.wake_one(now)).collect();
         drop(state);
         for thread in woken {
             thread.unparker.unpark();
@@ -303,9 +261,12 @@ impl Pool {
         waiting
     }
 
-    /// Threads that run nothing, including those that may still be started.
+    /// Threads that run nothing, including those that may still be started. Where all of
+    /// them run requests, one counts: a job must wait in the queue to get its share.
     pub fn idle_threads(&self) -> usize {
-        self.settings.threads_max.saturating_sub(self.state.lock().running)
+        let state = self.state.lock();
+        let idle = self.settings.threads_max.saturating_sub(state.running);
+        idle.max(usize::from(state.running_background == 0))
     }
 
     /// Units of work that wait, and units that are being run.
@@ -321,7 +282,7 @@ impl Pool {
 
     /// The work that every thread is running now.
     pub fn running(&self) -> Vec<Running> {
-        let threads: Vec<_> = self.state.lock().threads.iter().flatten().cloned().collect();
+        let threads: Vec<_> = self.state.lock().records().cloned().collect();
         let now = clock::now_ns();
         threads.iter().filter_map(|thread| thread.running(now)).collect()
     }
@@ -364,39 +325,16 @@ impl Pool {
     /// Ends threads that were not needed since the last call; returns whether any above
     /// the minimum are left.
     pub(crate) fn shrink(&self) -> bool {
-        let mut state = self.state.lock();
-        // Threads that are already leaving do not count.
-        let staying = state.alive().saturating_sub(state.leaving);
-        let spare = staying.saturating_sub(self.settings.threads_min);
-        let unused = policy::unneeded(state.idle_low, staying, self.settings.threads_min);
-        let unused = unused.min(state.idle.len());
-        state.leaving += unused;
-        // The thread parked longest leaves first: its caches are the coldest.
-        let leavers: Vec<_> = (0..unused)
-            .filter_map(|_| {
-                let index = state.idle.remove(0);
-                state.awake += 1;
-                state.waking += 1;
-                let thread = state.threads[index].clone()?;
-                thread.leaving.store(true, Ordering::Relaxed);
-                Some(thread)
-            })
-            .collect();
-        state.idle_low = state.idle.len();
-        drop(state);
+        let (leavers, more) = self.state.lock().shrink(self.settings.threads_min);
         for thread in leavers {
             thread.unparker.unpark();
         }
-        spare > unused
+        more
     }
 
     /// Carries out a decision.
     pub(crate) fn apply(&self, decision: &Decision) {
-        let mut state = self.state.lock();
-        state.width = decision.width.max(1);
-        let woken: Vec<_> = (0..decision.wake).map_while(|_| state.wake_one()).collect();
-        state.spawning += decision.spawn;
-        drop(state);
+        let woken = self.state.lock().apply(decision, clock::now_ns());
         for thread in woken {
             thread.unparker.unpark();
         }
@@ -424,6 +362,10 @@ impl Pool {
 
     pub(crate) fn slot(&self) -> &WorkerGauges {
         self.scoreboard.slot(self.settings.slot)
+    }
+
+    pub(crate) fn publish_threads(&self, state: &PoolState) {
+        self.slot().threads.store(state.alive() as u32, Ordering::Relaxed);
     }
 
     pub(crate) fn publish(&self, state: &PoolState) {

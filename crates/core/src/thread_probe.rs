@@ -6,12 +6,14 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 /// Reads a thread's CPU clock and state without its help.
 pub struct ThreadProbe {
     tid: i32,
     clock: libc::clockid_t,
-    stat: Option<File>,
+    /// Opened when it is first read.
+    stat: OnceLock<Option<File>>,
 }
 
 impl ThreadProbe {
@@ -21,7 +23,7 @@ impl ThreadProbe {
         let mut clock: libc::clockid_t = 0;
         // SAFETY: the calling thread exists; `clock` is ours.
         unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &mut clock) };
-        Self { tid, clock, stat: File::open(format!("/proc/self/task/{tid}/stat")).ok() }
+        Self { tid, clock, stat: OnceLock::new() }
     }
 
     /// The kernel's id of the thread.
@@ -40,7 +42,8 @@ impl ThreadProbe {
     /// Whether the thread is on a CPU or waits for one. The CPU clock of a thread
     /// that lost its CPU to another process stands still, but it has not blocked.
     pub fn is_runnable(&self) -> bool {
-        let Some(stat) = &self.stat else { return false };
+        let open = || File::open(format!("/proc/self/task/{}/stat", self.tid)).ok();
+        let Some(stat) = self.stat.get_or_init(open) else { return false };
         let mut buf = [0u8; 128];
         let Ok(n) = stat.read_at(&mut buf, 0) else { return false };
         // "tid (name) S ...": the name may contain parentheses, so the last one counts.

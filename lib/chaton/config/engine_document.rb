@@ -35,7 +35,8 @@ module Chaton
       private
 
       def pool
-        { **of_plan(:threads_min, :threads_max, :blocked_ms, :stall_ms, :preempt_ms, :thread_idle_s),
+        { **of_plan(:threads_min, :threads_max, :blocked_ms, :stall_ms, :preempt_ms, :background_share,
+                    :thread_idle_s),
           preempt: RubyRelease.unstable_calls?, orphan_exit_s: @plan.shutdown_timeout_s + ORPHAN_GRACE_S, slot: @slot }
       end
 

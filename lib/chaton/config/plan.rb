@@ -31,7 +31,7 @@ module Chaton
       # @return [Float]
       attr_reader :thread_idle_s, :blocked_ms, :stall_ms, :preempt_ms
       # @return [Integer]
-      attr_reader :queue_limit, :queue_bytes_max, :retry_after_s
+      attr_reader :background_share, :queue_limit, :queue_bytes_max, :retry_after_s
       # @return [Float]
       attr_reader :queue_age_s, :accept_grace_ms, :accept_defer_ms
       # @return [WebSettings]

@@ -7,8 +7,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
+use crate::pool::activity::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts, Rule};
+use crate::pool::state::{Member, PoolState};
 use crate::pool::thread_record::ThreadRecord;
 
 /// Threads read at once: few enough to be cheap, always with the one that ran last.
@@ -22,11 +23,9 @@ const PAUSE_FACTOR_MAX: u64 = 8;
 const CALM_FACTOR_MAX: u64 = 2;
 /// Units of work taken between two readings that count as quick progress.
 const QUICK_TAKES: u64 = 8;
-/// Readings within one quantum while only background work waits.
-const READINGS_PER_QUANTUM: u64 = 5;
 
 /// Reads the clocks.
-pub struct ClockActivity {
+pub(crate) struct ClockActivity {
     stall_ns: u64,
     pause_ns: u64,
     read_at_ns: u64,
@@ -52,12 +51,13 @@ impl ClockActivity {
 
     /// The thread that ran last, and others that are not parked. When there are too
     /// many for one reading, the next one continues with the rest.
-    fn pick<'a>(&mut self, threads: &'a [Option<Arc<ThreadRecord>>]) -> Vec<&'a Arc<ThreadRecord>> {
+    fn pick<'a>(&mut self, threads: &'a [Option<Member>]) -> Vec<&'a Arc<ThreadRecord>> {
         let last = threads.get(self.last_runner).into_iter().flatten();
         let (front, back) = threads.split_at(self.next.min(threads.len()));
-        let others = back.iter().chain(front).flatten();
-        let others = others.filter(|e| !e.parked.load(Relaxed) && e.index != self.last_runner);
-        let sample: Vec<_> = last.chain(others).take(SAMPLE_MAX).collect();
+        let others = back.iter().chain(front).flatten().filter(|member| !member.is_parked());
+        let others = others.filter(|member| member.record.index != self.last_runner);
+        let sample = last.chain(others).map(|member| &member.record);
+        let sample: Vec<_> = sample.take(SAMPLE_MAX).collect();
         self.next = sample.last().map_or(0, |thread| thread.index + 1);
         sample
     }
@@ -76,23 +76,26 @@ impl ClockActivity {
 /// Whether the threads used less than this much of the CPU since each was last read.
 /// Called only when a part of the threads has used too little: one of the rest may be the
 /// one that computes.
-fn unused(threads: &[Option<Arc<ThreadRecord>>], enough_ns: u64) -> bool {
-    let awake = threads.iter().flatten().filter(|thread| !thread.parked.load(Relaxed));
-    awake.map(|thread| thread.cpu_since_last_read_ns()).sum::<u64>() < enough_ns
+fn unused(threads: &[Option<Member>], enough_ns: u64) -> bool {
+    let awake = threads.iter().flatten().filter(|member| !member.is_parked());
+    awake.map(|member| member.record.cpu_since_last_read_ns()).sum::<u64>() < enough_ns
 }
 
 impl Activity for ClockActivity {
-    fn read(
+    /// The clocks do not tell a thread that waits for the GVL from one that waits for
+    /// IO. So work counts as quick while it was taken within the quantum.
+    fn observe(
         &mut self,
-        threads: &[Option<Arc<ThreadRecord>>],
-        facts: &Facts,
+        state: &PoolState,
+        facts: &mut Facts,
         now_ns: u64,
-    ) -> Reading {
+    ) -> Option<Arc<ThreadRecord>> {
         let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.read_at_ns, now_ns));
         if facts.waiting == 0 {
-            return Reading::default();
+            facts.quantum_ns = state.quantum_ns(None);
+            return None;
         }
-        let sample = self.pick(threads);
+        let sample = self.pick(&state.threads);
         let (mut used, mut most, mut runner) = (0, 0, self.last_runner);
         for thread in &sample {
             let cpu_ns = thread.cpu_since_last_read_ns().min(elapsed_ns);
@@ -103,49 +106,34 @@ impl Activity for ClockActivity {
         }
         self.note_runner(runner, most, used, now_ns);
         let enough_ns = (UNUSED * elapsed_ns as f64) as u64;
+        let woken_ago_ns = now_ns.saturating_sub(state.last_wake_ns);
         let blocked = used < enough_ns
             && elapsed_ns >= self.stall_ns / 2
+            && !(facts.waking > 0 && woken_ago_ns < ARRIVAL_NS)
             && !sample.iter().any(|thread| thread.probe.is_runnable())
-            && (facts.awake <= sample.len() || unused(threads, enough_ns - used));
-        let runner = threads.get(self.last_runner).cloned().flatten();
-        Reading {
-            blocked_ns: if blocked { elapsed_ns } else { 0 },
-            runner,
-            outsider_waiting: false,
+            && (facts.awake <= sample.len() || unused(&state.threads, enough_ns - used));
+        facts.blocked_ns = if blocked { elapsed_ns } else { 0 };
+        let runner = state.threads.get(self.last_runner).and_then(Option::as_ref);
+        let runner = runner.map(|member| member.record.clone());
+        facts.quantum_ns = state.quantum_ns(runner.as_ref().and_then(|runner| runner.role()));
+        facts.one_is_quick = facts.since_take_ns < facts.quantum_ns;
+        if let Some(runner) = runner.as_ref().filter(|runner| runner.has_work()) {
+            let since_ns = runner.work_since_ns.load(Relaxed).max(facts.switched_ns);
+            let turn_ns = now_ns.saturating_sub(since_ns.max(self.runner_since_ns));
+            facts.turn_ns = turn_ns.min(facts.quantum_ns);
         }
+        runner
     }
 
-    fn on_their_way(&self, facts: &Facts, woken_ago_ns: u64) -> bool {
-        facts.waking > 0 && woken_ago_ns < ARRIVAL_NS
-    }
-
-    fn turn_ns(&mut self, _: &ThreadRecord, since_ns: u64, quantum_ns: u64, now_ns: u64) -> u64 {
-        now_ns.saturating_sub(since_ns.max(self.runner_since_ns)).min(quantum_ns)
-    }
-
-    /// The clocks do not tell a thread that waits for the GVL from one that waits for
-    /// IO. So work counts as quick while it was taken within the quantum.
-    fn one_is_quick(
-        &self,
-        _: &[Option<Arc<ThreadRecord>>],
-        facts: &Facts,
-        quantum_ns: u64,
-        _: u64,
-    ) -> bool {
-        facts.since_take_ns < quantum_ns
-    }
-
-    fn pause_ns(&mut self, facts: &Facts, made: &Decision, takes: u64, due_ns: u64) -> u64 {
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision, takes: u64) -> u64 {
         let full = facts.waking == 0 && facts.awake + facts.spawning >= facts.max;
         let woken = made.wake + made.spawn > 0;
         let factor_max = match made.rule {
             Rule::Starved if woken => 1,
             // There is nothing to decide until a thread ends its work.
             Rule::Starved => PAUSE_FACTOR_MAX,
-            _ if full || facts.waiting == 0 || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
-            _ if facts.interactive_waiting => CALM_FACTOR_MAX,
-            _ => (due_ns / READINGS_PER_QUANTUM / self.stall_ns.max(1))
-                .clamp(CALM_FACTOR_MAX, PAUSE_FACTOR_MAX),
+            _ if full || !facts.interactive_waiting || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
+            _ => CALM_FACTOR_MAX,
         };
         self.pause_ns = (self.pause_ns * 2).min(self.stall_ns * factor_max);
         self.pause_ns
@@ -155,15 +143,21 @@ impl Activity for ClockActivity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crossbeam_utils::sync::Parker;
+    use crate::pool::quantum::CpuTimes;
+    use crate::pool::queue::WorkQueue;
+    use crate::pool::state::Take;
+    use crate::sync::Parker;
 
-    fn threads(parked: &[bool]) -> Vec<Option<Arc<ThreadRecord>>> {
-        let thread = |(index, parked): (usize, &bool)| {
-            let record = ThreadRecord::current(index, Parker::new().unparker().clone());
-            record.parked.store(*parked, Relaxed);
-            Some(Arc::new(record))
-        };
-        parked.iter().enumerate().map(thread).collect()
+    fn threads(parked: &[bool]) -> PoolState {
+        let mut state = PoolState::new(WorkQueue::new(10), CpuTimes::new(0), 0);
+        for parked in parked {
+            let unparker = Parker::new().unparker().clone();
+            let record = state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+            if *parked {
+                assert!(matches!(state.take(record.index, 0, &mut vec![]), Take::Wait));
+            }
+        }
+        state
     }
 
     fn activity() -> ClockActivity {
@@ -174,7 +168,7 @@ mod tests {
     fn picks_the_last_runner_first_and_no_parked_threads() {
         let all = threads(&[false, true, false, false]);
         let mut activity = ClockActivity { last_runner: 3, ..activity() };
-        let seen: Vec<usize> = activity.pick(&all).iter().map(|e| e.index).collect();
+        let seen: Vec<usize> = activity.pick(&all.threads).iter().map(|e| e.index).collect();
         assert_eq!(seen, [3, 0, 2]);
     }
 
@@ -184,7 +178,7 @@ mod tests {
         let mut activity = activity();
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..100_usize.div_ceil(SAMPLE_MAX - 1) {
-            seen.extend(activity.pick(&all).iter().map(|e| e.index));
+            seen.extend(activity.pick(&all.threads).iter().map(|e| e.index));
         }
         assert_eq!(seen.len(), 100);
     }
@@ -208,7 +202,6 @@ mod tests {
     fn reads_often_only_when_that_could_help() {
         let waiting =
             Facts { waiting: 3, interactive_waiting: true, awake: 4, max: 8, ..Facts::default() };
-        let jobs = Facts { interactive_waiting: false, ..waiting };
         let starved = Decision { rule: Rule::Starved, ..Decision::default() };
         let none = Decision::default();
         for (name, facts, made, takes, factor) in [
@@ -218,10 +211,16 @@ mod tests {
             ("all threads are awake", Facts { awake: 8, ..waiting }, none, 0, 8),
             ("quick work", waiting, none, 8, 8),
             ("slow work", waiting, none, 7, 2),
-            ("nobody waits for the work", jobs, none, 7, 4),
+            (
+                "nobody waits for the work",
+                Facts { interactive_waiting: false, ..waiting },
+                none,
+                0,
+                8,
+            ),
         ] {
             let mut activity = activity();
-            let pauses = (0..5).map(|_| activity.pause_ns(&facts, &made, takes, 4_000_000));
+            let pauses = (0..5).map(|_| activity.pause_ns(&facts, &made, takes));
             assert_eq!(pauses.last(), Some(factor * 200_000), "{name}");
         }
     }

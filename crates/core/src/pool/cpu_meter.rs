@@ -54,7 +54,7 @@ mod tests {
 
     /// Runs units of work of so many µs of CPU time, 100 µs apart; returns the quantum in ms.
     fn quantum_ms(units: &[u64]) -> u64 {
-        let (mut meter, mut times) = (CpuMeter::default(), CpuTimes::default());
+        let (mut meter, mut times) = (CpuMeter::default(), CpuTimes::new(1_000));
         let (mut now, mut cpu) = (MS, 0);
         for us in units {
             let since = now;
@@ -63,7 +63,7 @@ mod tests {
             meter.ended(&mut times, Role::Web, since, now, || cpu);
             now += 100_000;
         }
-        times.quantum_ns(Role::Web, 1_000) / 100_000
+        times.quantum_ns(Some(Role::Web)) / 100_000
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::event_fd::EventFd;
-use crate::pool::activity::{Activity, Reading, ARRIVAL_NS};
+use crate::pool::activity::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts};
-use crate::pool::thread_record::{GvlState, ThreadRecord};
+use crate::pool::state::PoolState;
+use crate::pool::thread_record::ThreadRecord;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -71,12 +72,16 @@ impl GvlCounts {
 
     /// Notes whether work waits and a thread is left that may be woken for it.
     pub fn note_wakeable(&self, wakeable: bool) {
-        self.is_wakeable.store(wakeable, SeqCst);
+        // The pool's lock is held. Most takes change nothing and need no fence.
+        if self.is_wakeable.load(Relaxed) != wakeable {
+            self.is_wakeable.store(wakeable, SeqCst);
+        }
     }
 
     /// The thread wants the GVL.
     pub fn ready(&self, thread: &ThreadRecord) {
-        if !thread.gvl.swap(GvlState::Wants).can_run() {
+        thread.held_since_ns.store(0, Relaxed);
+        if !thread.can_run.swap(true, SeqCst) {
             self.wanting.fetch_add(1, SeqCst);
         }
         if self.outsider_holds.load(SeqCst) {
@@ -88,7 +93,7 @@ impl GvlCounts {
     pub fn resumed(&self, thread: &ThreadRecord) {
         thread.held_since_ns.store(clock::now_ns(), Relaxed);
         self.outsider_holds.store(false, SeqCst);
-        if !thread.gvl.swap(GvlState::Holds).can_run() {
+        if !thread.can_run.swap(true, SeqCst) {
             self.wanting.fetch_add(1, SeqCst);
         }
     }
@@ -97,9 +102,10 @@ impl GvlCounts {
     pub fn suspended(&self, thread: &ThreadRecord) {
         let now = clock::now_ns();
         thread.used_ns.fetch_add(thread.held_ns(now), Relaxed);
+        thread.held_since_ns.store(0, Relaxed);
         // Stored before the count falls: who sees no thread sees since when.
         self.released_ns.store(now, SeqCst);
-        let could_run = thread.gvl.swap(GvlState::Blocked).can_run();
+        let could_run = thread.can_run.swap(false, SeqCst);
         if could_run && self.wanting.fetch_sub(1, SeqCst) == 1 && self.is_wakeable.load(SeqCst) {
             self.notify(&self.watches_blocks);
         }
@@ -160,7 +166,7 @@ struct Turn {
 }
 
 /// Reads the counts for the scheduler.
-pub struct GvlActivity {
+pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
     turn: Turn,
     /// After this time without a thread that can run, the pool is starved (ns).
@@ -177,54 +183,49 @@ impl GvlActivity {
         let none = self.counts.none_wants();
         none.then(|| self.counts.released_ns.load(SeqCst))
     }
-}
 
-impl Activity for GvlActivity {
-    fn read(&mut self, threads: &[Option<Arc<ThreadRecord>>], _: &Facts, now: u64) -> Reading {
-        let runner = threads.iter().flatten().find(|thread| thread.gvl.get() == GvlState::Holds);
-        Reading {
-            blocked_ns: self.none_since_ns().map_or(0, |since| now.saturating_sub(since)),
-            runner: runner.cloned(),
-            outsider_waiting: self.counts.outsiders_want(),
-        }
-    }
-
-    /// A woken thread wants the GVL as soon as the kernel lets it run.
-    fn on_their_way(&self, facts: &Facts, woken_ago_ns: u64) -> bool {
-        facts.waking > 0 || (facts.spawning > 0 && woken_ago_ns < ARRIVAL_NS)
-    }
-
-    /// By the CPU clock from the first reading of the turn on: a thread may hold the GVL
-    /// for long only because the kernel runs other processes.
-    fn turn_ns(
-        &mut self,
-        runner: &ThreadRecord,
-        since_ns: u64,
-        quantum_ns: u64,
-        now_ns: u64,
-    ) -> u64 {
+    /// The time that the runner has used for its work since it last got the GVL or
+    /// `since_ns` (of the clock), at most its quantum. By the CPU clock from the first
+    /// reading of the turn on: a thread may hold the GVL for long only because the kernel
+    /// runs other processes.
+    fn turn_ns(&mut self, runner: &ThreadRecord, since_ns: u64, quantum_ns: u64, now: u64) -> u64 {
         let since_ns = since_ns.max(runner.held_since_ns.load(Relaxed));
         let cpu_ns = runner.probe.cpu_ns().unwrap_or(0);
         if (self.turn.thread, self.turn.since_ns) != (runner.index, since_ns) {
-            let unread_ns = now_ns.saturating_sub(since_ns);
+            let unread_ns = now.saturating_sub(since_ns);
             self.turn = Turn { thread: runner.index, since_ns, unread_ns, cpu_ns };
         }
         let unread_ns = self.turn.unread_ns.min(quantum_ns.saturating_sub(CONFIRM_NS));
         (unread_ns + cpu_ns.saturating_sub(self.turn.cpu_ns)).min(quantum_ns)
     }
+}
 
-    fn one_is_quick(
-        &self,
-        threads: &[Option<Arc<ThreadRecord>>],
-        _: &Facts,
-        quantum_ns: u64,
+impl Activity for GvlActivity {
+    fn observe(
+        &mut self,
+        state: &PoolState,
+        facts: &mut Facts,
         now: u64,
-    ) -> bool {
-        let can_run = threads.iter().flatten().filter(|thread| thread.gvl.get().can_run());
-        can_run.filter(|thread| thread.has_work()).any(|thread| thread.used_ns(now) < quantum_ns)
+    ) -> Option<Arc<ThreadRecord>> {
+        let runner = state.records().find(|thread| thread.holds_gvl());
+        facts.outsider_waiting = self.counts.outsiders_want();
+        // A woken thread wants the GVL as soon as the kernel lets it run.
+        let starting = facts.spawning > 0 && now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
+        if facts.waking == 0 && !starting {
+            facts.blocked_ns = self.none_since_ns().map_or(0, |since| now.saturating_sub(since));
+        }
+        facts.quantum_ns = state.quantum_ns(runner.and_then(|runner| runner.role()));
+        if let Some(runner) = runner.filter(|runner| runner.has_work()) {
+            let since_ns = runner.work_since_ns.load(Relaxed).max(facts.switched_ns);
+            facts.turn_ns = self.turn_ns(runner, since_ns, facts.quantum_ns, now);
+        }
+        let mut at_work = state.records().filter(|t| t.can_run.load(SeqCst) && t.has_work());
+        facts.one_is_quick = at_work.any(|thread| thread.used_ns(now) < facts.quantum_ns);
+        runner.cloned()
     }
 
-    fn pause_ns(&mut self, facts: &Facts, _: &Decision, _: u64, due_ns: u64) -> u64 {
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision, _: u64) -> u64 {
+        let due_ns = facts.quantum_ns - if made.preempt { 0 } else { facts.turn_ns };
         self.counts.watches_blocks.store(facts.waiting > 0, SeqCst);
         let compete = self.counts.compete();
         if facts.waiting == 0 {

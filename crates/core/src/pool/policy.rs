@@ -39,6 +39,8 @@ pub struct Facts {
     /// Time in ns since the pool starved, a unit of work was admitted, or the width was
     /// reduced.
     pub calm_ns: u64,
+    /// Units of work that have finished since the start.
+    pub finished: u64,
     /// Threads that are not parked.
     pub awake: usize,
     /// Those of them that were woken and have not taken work yet.
@@ -51,17 +53,24 @@ pub struct Facts {
     pub width: usize,
     /// Threads that the pool may have.
     pub max: usize,
+    /// When the VM was last asked to switch (ns of the clock).
+    pub switched_ns: u64,
+    /// After this time (ns) without a thread that can run, the pool is starved.
+    pub starved_after_ns: u64,
+    /// CPU time in ns after which running work makes place.
+    pub quantum_ns: u64,
+    /// Time of calm in ns after which the width is reduced.
+    pub narrow_ns: u64,
 }
 
-/// The times that the decision compares with, in ns.
-#[derive(Clone, Copy, Debug)]
-pub struct Tuning {
-    /// After this time without a thread that can run, the pool is starved.
-    pub blocked_ns: u64,
-    /// CPU time after which running work makes place.
-    pub quantum_ns: u64,
-    /// Time of calm after which the width is reduced.
-    pub narrow_ns: u64,
+impl Facts {
+    /// The facts once a decision was carried out.
+    pub fn after(mut self, decision: &Decision) -> Self {
+        self.waking += decision.wake;
+        self.awake += decision.wake;
+        self.spawning += decision.spawn;
+        self
+    }
 }
 
 /// The result of [`decide`].
@@ -100,9 +109,9 @@ pub enum Rule {
 const ADMIT_QUANTA_MAX: u64 = 8;
 
 /// Decides from one set of facts.
-pub fn decide(now: &Facts, tuning: &Tuning) -> Decision {
+pub fn decide(now: &Facts) -> Decision {
     let keep = Decision { width: now.width.min(now.max.max(1)), ..Decision::default() };
-    let used_up = now.turn_ns >= tuning.quantum_ns;
+    let used_up = now.turn_ns >= now.quantum_ns;
     if now.waiting == 0 {
         let preempt = now.outsider_waiting && used_up;
         let rule = if preempt { Rule::Hogged } else { Rule::None };
@@ -110,20 +119,20 @@ pub fn decide(now: &Facts, tuning: &Tuning) -> Decision {
     }
     // A woken thread that cannot take work waits for the GVL, which a thread outside
     // the pool holds.
-    let held_up = now.waking > 0 && now.since_take_ns.min(now.since_wake_ns) >= tuning.quantum_ns;
-    if now.blocked_ns >= tuning.blocked_ns && !held_up {
+    let held_up = now.waking > 0 && now.since_take_ns.min(now.since_wake_ns) >= now.quantum_ns;
+    if now.blocked_ns >= now.starved_after_ns && !held_up {
         let step = 1 << now.starved_in_row.saturating_sub(1).min(6);
         return Decision { rule: Rule::Starved, ..widen(now, step) };
     }
     if used_up || held_up {
-        let admits = may_admit(now, tuning);
+        let admits = may_admit(now);
         let (next, rule) =
             if admits { (widen(now, 1), Rule::Admitted) } else { (keep, Rule::Hogged) };
         return Decision { preempt: true, rule, ..next };
     }
     // A thread that was admitted for a job must not find itself one too many.
     let admitted = !now.interactive_waiting && now.waking + now.spawning > 0;
-    if now.calm_ns >= tuning.narrow_ns && keep.width > 1 && !admitted {
+    if now.calm_ns >= now.narrow_ns && keep.width > 1 && !admitted {
         let width = keep.width - (keep.width / 8).max(1);
         return Decision { width, rule: Rule::Calm, ..keep };
     }
@@ -133,18 +142,12 @@ pub fn decide(now: &Facts, tuning: &Tuning) -> Decision {
 /// Whether one more unit of work begins beside the ones that compute. A job or batch
 /// would delay the others and hold memory meanwhile, and nobody waits for it: the more
 /// threads are awake, the longer the next one waits.
-fn may_admit(now: &Facts, tuning: &Tuning) -> bool {
+fn may_admit(now: &Facts) -> bool {
     if now.one_is_quick || now.waking + now.spawning > 0 {
         return false;
     }
     let quanta = (now.awake as u64).min(ADMIT_QUANTA_MAX);
-    now.interactive_waiting || now.since_admit_ns >= tuning.quantum_ns * quanta
-}
-
-/// How many threads to end: those that were parked for the whole window, down to the
-/// minimum. `idle_low` is the smallest number of parked threads in the window.
-pub fn unneeded(idle_low: usize, alive: usize, min: usize) -> usize {
-    idle_low.min(alive.saturating_sub(min))
+    now.interactive_waiting || now.since_admit_ns >= now.quantum_ns * quanta
 }
 
 fn widen(now: &Facts, step: usize) -> Decision {

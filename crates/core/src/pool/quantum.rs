@@ -57,24 +57,32 @@ impl Histogram {
 }
 
 /// CPU times of recent work.
-pub struct CpuTimes([Histogram; Role::ALL.len()]);
+pub struct CpuTimes {
+    engines: [Histogram; Role::ALL.len()],
+    least_ns: u64,
+}
 
 impl Default for CpuTimes {
     fn default() -> Self {
-        Self(Role::ALL.map(|_| Histogram { counts: [0; BUCKETS], total: 0 }))
+        Self::new(0)
     }
 }
 
 impl CpuTimes {
-    /// Records that `count` units of work used `cpu_ns` each.
-    pub fn record(&mut self, role: Role, cpu_ns: u64, count: u32) {
-        self.0[role as usize].record(cpu_ns, count);
+    /// No quantum is shorter than `least_ns`.
+    pub fn new(least_ns: u64) -> Self {
+        Self { engines: Role::ALL.map(|_| Histogram { counts: [0; BUCKETS], total: 0 }), least_ns }
     }
 
-    /// The quantum of work of this engine, at least `min_ns`.
-    pub fn quantum_ns(&self, role: Role, min_ns: u64) -> u64 {
-        let quantum_ns = self.0[role as usize].quarter_ns() * FACTOR;
-        quantum_ns.clamp(min_ns, TIME_SLICE_NS.max(min_ns))
+    /// Records that `count` units of work used `cpu_ns` each.
+    pub fn record(&mut self, role: Role, cpu_ns: u64, count: u32) {
+        self.engines[role as usize].record(cpu_ns, count);
+    }
+
+    /// The quantum of work of this engine; `None` stands for a thread outside the pool.
+    pub fn quantum_ns(&self, role: Option<Role>) -> u64 {
+        let quarter_ns = role.map_or(0, |role| self.engines[role as usize].quarter_ns());
+        (quarter_ns * FACTOR).clamp(self.least_ns, TIME_SLICE_NS.max(self.least_ns))
     }
 }
 
@@ -85,13 +93,13 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn quantum_ms(times: &[(u64, u32)]) -> u64 {
-        let mut recent = CpuTimes::default();
+        let mut recent = CpuTimes::new(4 * MS);
         for _ in 0..400 {
             for (us, count) in times {
                 recent.record(Role::Web, us * 1_000, *count);
             }
         }
-        recent.quantum_ns(Role::Web, 4 * MS) / MS
+        recent.quantum_ns(Some(Role::Web)) / MS
     }
 
     #[test]
@@ -112,18 +120,18 @@ mod tests {
 
     #[test]
     fn old_work_is_forgotten() {
-        let mut recent = CpuTimes::default();
+        let mut recent = CpuTimes::new(4 * MS);
         recent.record(Role::Web, 300 * MS, 10_000);
         recent.record(Role::Web, MS / 10, 2_000);
-        assert_eq!(recent.quantum_ns(Role::Web, 4 * MS), 4 * MS);
+        assert_eq!(recent.quantum_ns(Some(Role::Web)), 4 * MS);
     }
 
     #[test]
     fn engines_are_counted_apart_and_few_units_say_nothing() {
-        let mut recent = CpuTimes::default();
+        let mut recent = CpuTimes::new(4 * MS);
         recent.record(Role::Jobs, 20 * MS, 50);
         recent.record(Role::Web, 20 * MS, COUNT_MIN - 1);
-        assert!(recent.quantum_ns(Role::Jobs, 4 * MS) >= 60 * MS);
-        assert_eq!(recent.quantum_ns(Role::Web, 4 * MS), 4 * MS);
+        assert!(recent.quantum_ns(Some(Role::Jobs)) >= 60 * MS);
+        assert_eq!(recent.quantum_ns(Some(Role::Web)), 4 * MS);
     }
 }

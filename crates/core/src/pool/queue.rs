@@ -1,5 +1,8 @@
-//! The bounded queue: one part per engine, each bounded by count, bytes and
-//! age. Takes rotate between the parts, so that no engine starves another.
+//! The bounded queue: one part per engine, each bounded by count, bytes and age.
+//!
+//! Requests go before jobs and batches. While both compete, jobs and batches are owed a
+//! share of the time with the GVL: when they have had less, they go first. Engines of the
+//! same class take turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +22,12 @@ pub struct QueueLimits {
     /// Age in ms past which waiting work is released; 0 for no bound.
     pub age_max_ms: u64,
 }
+
+/// Jobs and batches are never owed more than the first (ns) and never owe more than the
+/// second, so that old times do not count: requests that begin to wait all the time keep
+/// them out for no longer than one second.
+const OWED_NS_MAX: i64 = 10_000_000;
+const OWING_NS_MAX: i64 = 100_000_000;
 
 struct Waiting {
     since_ns: u64,
@@ -50,15 +59,31 @@ pub struct WorkQueue {
     engines: [EngineQueue; Role::ALL.len()],
     last_served: usize,
     len: usize,
+    /// The share of jobs and batches in percent.
+    background_share: i64,
+    /// The time (ns) that they are still owed; below 0 they have had more than their share.
+    owed_ns: i64,
 }
 
 impl Default for WorkQueue {
     fn default() -> Self {
-        Self { engines: Role::ALL.map(|_| EngineQueue::closed()), last_served: 0, len: 0 }
+        Self::new(0)
     }
 }
 
 impl WorkQueue {
+    /// An empty queue. Jobs and batches get `background_share` percent of the time with
+    /// the GVL while requests wait too.
+    pub fn new(background_share: u8) -> Self {
+        Self {
+            engines: Role::ALL.map(|_| EngineQueue::closed()),
+            last_served: 0,
+            len: 0,
+            background_share: i64::from(background_share),
+            owed_ns: 0,
+        }
+    }
+
     /// Opens an engine's part of the queue.
     pub fn register(&mut self, role: Role, priority: Priority, limits: QueueLimits) {
         let engine = &mut self.engines[role as usize];
@@ -82,6 +107,31 @@ impl WorkQueue {
         interactive.map(|engine| engine.waiting.len()).sum()
     }
 
+    /// The class of the engine's work.
+    pub fn priority(&self, role: Role) -> Priority {
+        self.engines[role as usize].priority
+    }
+
+    /// Charges time with the GVL (ns) to the class that had it while the other one waited.
+    pub fn charge(&mut self, ran: Priority, ns: u64) {
+        let ns = ns as i64;
+        self.owed_ns += match ran {
+            Priority::Interactive => ns * self.background_share / 100,
+            Priority::Background => -ns * (100 - self.background_share) / 100,
+        };
+        self.owed_ns = self.owed_ns.clamp(-OWING_NS_MAX, OWED_NS_MAX);
+    }
+
+    /// Whether jobs and batches have had less than their share.
+    pub fn background_is_due(&self) -> bool {
+        self.owed_ns > 0
+    }
+
+    /// Jobs and batches that wait.
+    pub fn background_len(&self) -> usize {
+        self.len - self.interactive_len()
+    }
+
     /// Appends work to its engine's part.
     ///
     /// # Errors
@@ -101,13 +151,31 @@ impl WorkQueue {
         Ok(())
     }
 
-    /// The next unit of work; the engines take turns. Work past its age goes to
-    /// `expired` instead.
+    /// The next unit of work. Work past its age goes to `expired` instead.
     pub fn pop(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) -> Option<Arc<dyn Work>> {
-        for _ in 0..self.engines.len() {
-            self.last_served = (self.last_served + 1) % self.engines.len();
-            self.expire(self.last_served, now_ns, expired);
-            if let Some(work) = self.remove_first(self.last_served) {
+        let (first, second) = if self.background_is_due() {
+            (Priority::Background, Priority::Interactive)
+        } else {
+            (Priority::Interactive, Priority::Background)
+        };
+        let work = self.pop_of(first, now_ns, expired);
+        work.or_else(|| self.pop_of(second, now_ns, expired))
+    }
+
+    fn pop_of(
+        &mut self,
+        priority: Priority,
+        now_ns: u64,
+        expired: &mut Vec<Arc<dyn Work>>,
+    ) -> Option<Arc<dyn Work>> {
+        for turn in 1..=self.engines.len() {
+            let engine = (self.last_served + turn) % self.engines.len();
+            if self.engines[engine].priority != priority {
+                continue;
+            }
+            self.expire(engine, now_ns, expired);
+            if let Some(work) = self.remove_first(engine) {
+                self.last_served = engine;
                 return Some(work);
             }
         }
@@ -161,7 +229,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64) -> WorkQueue {
-        let mut queue = WorkQueue::default();
+        let mut queue = WorkQueue::new(10);
         let limits = QueueLimits { count_max, bytes_max, age_max_ms };
         queue.register(Role::Web, Priority::Interactive, limits);
         queue.register(Role::Jobs, Priority::Background, limits);
@@ -222,14 +290,48 @@ mod tests {
         assert_eq!((q.len(), q.interactive_len()), (1, 1));
     }
 
+    fn order(queue: &mut WorkQueue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.pop(0, &mut vec![])).map(|work| work.id()).collect()
+    }
+
     #[test]
-    fn engines_take_turns() {
+    fn engines_of_one_class_take_turns() {
         let mut q = queue(10, 100, 0);
-        (0..3).for_each(|id| assert!(push(&mut q, Role::Web, id, 1, 0)));
-        assert!(push(&mut q, Role::Jobs, 10, 1, 0));
-        let order: Vec<u64> =
-            std::iter::from_fn(|| q.pop(0, &mut vec![])).map(|work| work.id()).collect();
-        assert!(order.iter().position(|id| *id == 10).unwrap() <= 1, "{order:?}");
-        assert_eq!(q.len(), 0);
+        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
+        q.register(Role::Streams, Priority::Background, limits);
+        (0..3).for_each(|id| assert!(push(&mut q, Role::Jobs, id, 1, 0)));
+        (10..13).for_each(|id| assert!(push(&mut q, Role::Streams, id, 1, 0)));
+        assert_eq!(order(&mut q), [0, 10, 1, 11, 2, 12]);
+    }
+
+    #[test]
+    fn requests_go_first_unless_jobs_are_owed_time() {
+        for (name, charges, expected) in [
+            ("nothing is known", vec![], [1, 2, 8, 9]),
+            ("requests had the GVL", vec![(Priority::Interactive, 10)], [8, 9, 1, 2]),
+            (
+                "jobs had more than a tenth",
+                vec![(Priority::Interactive, 10), (Priority::Background, 2)],
+                [1, 2, 8, 9],
+            ),
+            (
+                "jobs had less than a tenth",
+                vec![(Priority::Background, 2), (Priority::Interactive, 20)],
+                [8, 9, 1, 2],
+            ),
+            (
+                "old times do not count",
+                vec![(Priority::Background, 1_000_000), (Priority::Interactive, 1_010)],
+                [8, 9, 1, 2],
+            ),
+        ] {
+            let mut q = queue(10, 100, 0);
+            for (class, ms) in charges {
+                q.charge(class, ms * MS);
+            }
+            [1, 2].iter().for_each(|id| assert!(push(&mut q, Role::Web, *id, 1, 0)));
+            [8, 9].iter().for_each(|id| assert!(push(&mut q, Role::Jobs, *id, 1, 0)));
+            assert_eq!(order(&mut q), expected, "{name}");
+        }
     }
 }

@@ -14,22 +14,21 @@ use std::sync::Arc;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::clock;
-use crate::pool::activity::{Activity, Reading};
+use crate::pool::activity::Activity;
 use crate::pool::clock_activity::ClockActivity;
 use crate::pool::gvl_activity::GvlActivity;
-use crate::pool::policy::{decide, Decision, Facts, Rule, Tuning};
-use crate::pool::{Pool, PoolState};
+use crate::pool::history::History;
+use crate::pool::policy::{Facts, Rule};
+use crate::pool::state::PoolState;
+use crate::pool::thread_record::ThreadRecord;
+use crate::pool::Pool;
 use crate::process::late_reports;
 use crate::process::supervisor_watch::SupervisorWatch;
-use crate::work::Role;
 
 /// Observations of an empty queue before the scheduler sleeps again.
 const EMPTY_OBSERVATIONS: u32 = 4;
-/// Time of calm after which the width is reduced (ns). A starved pool after a
-/// reduction doubles this time, up to the maximum, so that a steady load keeps the
-/// width it needs. A reduction that starves nobody halves it again.
-const NARROW_NS: u64 = 50_000_000;
-const NARROW_NS_MAX: u64 = 1_600_000_000;
+/// One observation charges no more than this (ns): the scheduler may have slept before.
+const CHARGE_NS_MAX: u64 = 10_000_000;
 
 /// The scheduler's counters, see [`crate::pool::Stats`].
 #[derive(Default)]
@@ -86,19 +85,9 @@ struct SchedulerLoop {
     activity: Box<dyn Activity>,
     pause_ns: u64,
     taken: u64,
-    /// Units of work that had finished when the pool last starved.
-    finished: u64,
-    starved_in_row: u32,
     empty_observations: u32,
     observed_ns: u64,
-    calm_since_ns: u64,
-    narrow_ns: u64,
-    /// The width was reduced and the pool has not starved since.
-    narrowed: bool,
-    preempted_ns: u64,
-    admitted_ns: u64,
-    /// When threads were last woken or requested.
-    widened_ns: u64,
+    history: History,
     shrink_at_ns: Option<u64>,
 }
 
@@ -116,16 +105,9 @@ impl SchedulerLoop {
             hooks,
             stop,
             taken: 0,
-            finished: 0,
-            starved_in_row: 0,
             empty_observations: 0,
             observed_ns: now,
-            calm_since_ns: now,
-            narrow_ns: NARROW_NS,
-            narrowed: false,
-            preempted_ns: 0,
-            admitted_ns: 0,
-            widened_ns: 0,
+            history: History::new(now),
             shrink_at_ns: None,
         }
     }
@@ -188,131 +170,56 @@ impl SchedulerLoop {
         self.pool.counters.observations.fetch_add(1, Relaxed);
         let elapsed_ns = now.saturating_sub(std::mem::replace(&mut self.observed_ns, now));
         let mut expired = Vec::new();
-        let observed = {
-            let pool = self.pool.clone();
-            let mut state = pool.state.lock();
-            state.queue.expire_all(now, &mut expired);
-            self.read(&mut state, elapsed_ns, now)
-        };
+        let pool = self.pool.clone();
+        let mut state = pool.state.lock();
+        state.queue.expire_all(now, &mut expired);
+        let (facts, runner) = self.read(&mut state, elapsed_ns, now);
+        let takes = state.taken - std::mem::replace(&mut self.taken, state.taken);
+        drop(state);
         expired.into_iter().for_each(|work| work.release());
-        let (facts, reading, takes, quantum_ns) = observed;
-        if facts.waiting == 0 {
-            self.observe_empty(&facts, elapsed_ns, now);
-        } else {
-            self.empty_observations = 0;
-        }
-        let tuning = Tuning {
-            blocked_ns: self.pool.settings.blocked_ns,
-            quantum_ns,
-            narrow_ns: self.narrow_ns,
-        };
-        let decision = decide(&facts, &tuning);
-        self.note(decision.rule, &facts, now);
+        self.count_empty(&facts);
+        let decision = self.history.decide(&facts, elapsed_ns, now);
         self.pool.slot().hogged.store(u32::from(decision.preempt), Relaxed);
+        if decision.rule == Rule::Starved {
+            self.pool.counters.stalls.fetch_add(1, Relaxed);
+        }
         if decision.width != facts.width || decision.wake + decision.spawn > 0 {
             self.pool.apply(&decision);
-            self.widened_ns = now;
         }
         if decision.preempt {
-            self.preempt(&reading, now);
+            self.preempt(runner.as_deref());
         }
-        let facts = after(&facts, &decision);
-        let due_ns = if decision.preempt { quantum_ns } else { quantum_ns - facts.turn_ns };
-        self.pause_ns = self.activity.pause_ns(&facts, &decision, takes, due_ns);
+        self.pause_ns = self.activity.pause_ns(&facts.after(&decision), &decision, takes);
     }
 
-    /// Reads the pool under its lock: the facts, who runs, the units of work taken since
-    /// the last observation, and the quantum of the running work.
+    /// Reads the pool under its lock: the facts, and the thread that runs.
     fn read(
         &mut self,
         state: &mut PoolState,
         elapsed_ns: u64,
         now: u64,
-    ) -> (Facts, Reading, u64, u64) {
+    ) -> (Facts, Option<Arc<ThreadRecord>>) {
         self.pool.publish(state);
         let oldest_ns = state.queue.oldest_age_ns(now);
         self.pool.slot().queue_age_ms.store((oldest_ns / 1_000_000) as u32, Relaxed);
-        let takes = state.taken - std::mem::replace(&mut self.taken, state.taken);
-        if state.finished != self.finished {
-            self.starved_in_row = 0;
-        }
-        let mut facts = Facts {
-            waiting: state.queue.len(),
-            interactive_waiting: state.queue.interactive_len() > 0,
-            starved_in_row: self.starved_in_row + 1,
-            since_take_ns: now.saturating_sub(state.last_take_ns.max(self.preempted_ns)),
-            since_wake_ns: now.saturating_sub(state.last_wake_ns.max(self.preempted_ns)),
-            since_admit_ns: now.saturating_sub(self.admitted_ns),
-            calm_ns: now.saturating_sub(self.calm_since_ns),
-            awake: state.awake,
-            waking: state.waking,
-            idle: state.idle.len(),
-            spawning: state.spawning,
-            width: state.width,
-            max: self.pool.settings.threads_max,
-            ..Facts::default()
-        };
-        let reading = self.activity.read(&state.threads, &facts, now);
-        let woken_ago_ns = now.saturating_sub(state.last_wake_ns.max(self.widened_ns));
-        let on_their_way = self.activity.on_their_way(&facts, woken_ago_ns);
+        let mut facts = self.history.facts(state, now);
+        facts.max = self.pool.settings.threads_max;
+        facts.starved_after_ns = self.pool.settings.blocked_ns;
+        let runner = self.activity.observe(state, &mut facts, now);
         // Time was lost only if some work waited during all of it.
-        if !on_their_way && oldest_ns >= reading.blocked_ns.min(elapsed_ns) {
-            facts.blocked_ns = reading.blocked_ns;
+        if oldest_ns < facts.blocked_ns.min(elapsed_ns) {
+            facts.blocked_ns = 0;
         }
-        facts.outsider_waiting = reading.outsider_waiting;
-        let quantum_ns = self.quantum_ns(state, &reading, facts.interactive_waiting);
-        if let Some(runner) = reading.runner.as_ref().filter(|runner| runner.has_work()) {
-            let since_ns = runner.work_since_ns.load(Relaxed).max(self.preempted_ns);
-            facts.turn_ns = self.activity.turn_ns(runner, since_ns, quantum_ns, now);
+        if let Some(role) = runner.as_ref().and_then(|runner| runner.role()) {
+            state.charge(state.queue.priority(role), elapsed_ns.min(CHARGE_NS_MAX));
         }
-        facts.one_is_quick = self.activity.one_is_quick(&state.threads, &facts, quantum_ns, now);
-        (facts, reading, takes, quantum_ns)
+        (facts, runner)
     }
 
-    /// The quantum of the running work; that of requests if it is shorter and one waits.
-    fn quantum_ns(&self, state: &PoolState, reading: &Reading, interactive: bool) -> u64 {
-        let least_ns = self.pool.settings.preempt_ns;
-        let running = reading.runner.as_ref().and_then(|runner| runner.role());
-        let of = |role| state.cpu_times.quantum_ns(role, least_ns);
-        let own_ns = running.map_or(least_ns, of);
-        if interactive {
-            own_ns.min(of(Role::Web))
-        } else {
-            own_ns
-        }
-    }
-
-    /// Keeps what the next decision compares with.
-    fn note(&mut self, rule: Rule, facts: &Facts, now: u64) {
-        match rule {
-            Rule::None | Rule::Hogged => return,
-            Rule::Starved => {
-                self.pool.counters.stalls.fetch_add(1, Relaxed);
-                (self.starved_in_row, self.finished) = (facts.starved_in_row, self.finished_now());
-                if std::mem::take(&mut self.narrowed) {
-                    self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
-                }
-            }
-            Rule::Admitted => self.admitted_ns = now,
-            Rule::Calm => {
-                if std::mem::replace(&mut self.narrowed, true) {
-                    self.narrow_ns = (self.narrow_ns / 2).max(NARROW_NS);
-                }
-            }
-        }
-        self.calm_since_ns = now;
-    }
-
-    fn finished_now(&self) -> u64 {
-        self.pool.state.lock().finished
-    }
-
-    fn preempt(&mut self, reading: &Reading, now: u64) {
-        self.preempted_ns = now;
+    fn preempt(&mut self, runner: Option<&ThreadRecord>) {
         // Without events the runner is a guess: a thread that sleeps is left alone. Where
         // a thread outside the pool computes, there is no runner.
         let guessed = self.pool.gvl.is_none();
-        let runner = reading.runner.as_ref();
         if guessed && !runner.is_some_and(|runner| runner.probe.is_runnable()) {
             return;
         }
@@ -322,11 +229,9 @@ impl SchedulerLoop {
         }
     }
 
-    fn observe_empty(&mut self, facts: &Facts, elapsed_ns: u64, now: u64) {
-        self.starved_in_row = 0;
-        // Time with nothing to do does not count as calm.
-        self.calm_since_ns += elapsed_ns.min(now.saturating_sub(self.calm_since_ns));
-        self.empty_observations += 1;
+    /// Stops observing after a few observations of an empty queue.
+    fn count_empty(&mut self, facts: &Facts) {
+        self.empty_observations = if facts.waiting == 0 { self.empty_observations + 1 } else { 0 };
         if self.empty_observations < EMPTY_OBSERVATIONS || facts.outsider_waiting {
             return;
         }
@@ -353,15 +258,5 @@ impl SchedulerLoop {
             }
             Some(_) => {}
         }
-    }
-}
-
-/// The facts after a decision was carried out.
-fn after(facts: &Facts, decision: &Decision) -> Facts {
-    Facts {
-        waking: facts.waking + decision.wake,
-        awake: facts.awake + decision.wake,
-        spawning: facts.spawning + decision.spawn,
-        ..*facts
     }
 }

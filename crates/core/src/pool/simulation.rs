@@ -1,22 +1,32 @@
-//! A simulation of a pool under one GVL: the policy is tried with many arrivals, lengths
-//! and shares of IO, from any state, in a few milliseconds.
+//! A simulation of a pool under one GVL: its state and its decisions, which are the real
+//! ones, are tried with many arrivals, lengths and shares of IO in a few milliseconds.
 //!
 //! Time passes in steps of [`STEP`]. CRuby's part is a queue of threads that want the
-//! GVL, and a time slice of 100 ms.
+//! GVL, and a time slice of 100 ms. The scheduler observes in every step, as with GVL
+//! events, or as often as the clocks are read.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use crate::pool::policy::{decide, Facts, Rule, Tuning};
+use crate::sync::Parker;
+
+use crate::pool::activity::Activity;
+use crate::pool::clock_activity::ClockActivity;
+use crate::pool::history::History;
 use crate::pool::quantum::CpuTimes;
-use crate::work::Role;
+use crate::pool::queue::{QueueLimits, WorkQueue};
+use crate::pool::state::{PoolState, Take};
+use crate::pool::thread_record::ThreadRecord;
+use crate::work::testing::work;
+use crate::work::{Priority, Role};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const STEP: u64 = 50 * US;
 const BLOCKED: u64 = 100 * US;
+const STALL: u64 = 200 * US;
 const LEAST: u64 = 4 * MS;
 const ARRIVAL: u64 = 50 * US;
-const NARROW: u64 = 50 * MS;
 
 /// Work as (CPU time, then waiting time) in ns.
 type Unit = Vec<(u64, u64)>;
@@ -33,6 +43,7 @@ enum SimulatedThread {
 }
 
 struct SimulatedWork {
+    role: Role,
     unit: Unit,
     at: usize,
     left: u64,
@@ -40,76 +51,115 @@ struct SimulatedWork {
     client: usize,
 }
 
-#[derive(Default)]
 struct SimulatedPool {
     now: u64,
     max: usize,
+    state: PoolState,
+    history: History,
     threads: Vec<SimulatedThread>,
     work: Vec<Option<SimulatedWork>>,
+    /// Threads that want the GVL.
     fifo: VecDeque<usize>,
-    queue: VecDeque<(usize, Unit)>,
-    width: usize,
+    /// Work that waits, by number.
+    units: HashMap<u64, SimulatedWork>,
     turn: u64,
     blocked: u64,
-    row: u32,
-    calm_since: u64,
-    last_take: u64,
-    last_wake: u64,
-    times: CpuTimes,
+    /// With clocks: how the next reading is timed, when it is due, and the CPU time used
+    /// since the last one.
+    clocks: Option<ClockActivity>,
+    observe_at: u64,
+    observed: u64,
+    ran: u64,
+    taken: u64,
+    observations: usize,
     begun: usize,
     finished: usize,
-    finished_at_starving: usize,
     preemptions: usize,
+    /// CPU time of each engine's work.
+    used: [u64; 3],
+    last_role: Option<Role>,
     /// The longest time in a row for which work waited, nothing could run, and a thread
-    /// was left to wake.
+    /// was left to wake; and the sum of such times.
     lost: u64,
     lost_max: u64,
+    lost_sum: u64,
     /// Clients whose unit has ended.
     done: Vec<usize>,
 }
 
 impl SimulatedPool {
     fn new(max: usize) -> Self {
-        Self {
+        let mut queue = WorkQueue::new(10);
+        let limits = QueueLimits { count_max: 9_999, bytes_max: 9_999, age_max_ms: 0 };
+        queue.register(Role::Web, Priority::Interactive, limits);
+        queue.register(Role::Jobs, Priority::Background, limits);
+        let mut pool = Self {
+            now: 0,
             max,
-            width: 1,
-            threads: vec![SimulatedThread::Parked],
-            work: vec![None],
-            ..Self::default()
-        }
+            state: PoolState::new(queue, CpuTimes::new(LEAST), 0),
+            history: History::new(0),
+            threads: Vec::new(),
+            work: Vec::new(),
+            fifo: VecDeque::new(),
+            units: HashMap::new(),
+            turn: 0,
+            blocked: 0,
+            clocks: None,
+            observe_at: 0,
+            observed: 0,
+            ran: 0,
+            taken: 0,
+            observations: 0,
+            begun: 0,
+            finished: 0,
+            preemptions: 0,
+            used: [0; 3],
+            last_role: None,
+            lost: 0,
+            lost_max: 0,
+            lost_sum: 0,
+            done: Vec::new(),
+        };
+        pool.spawn();
+        pool
     }
 
-    fn awake(&self) -> usize {
-        self.threads.iter().filter(|thread| **thread != SimulatedThread::Parked).count()
-    }
-
-    fn coming(&self) -> usize {
-        self.threads.iter().filter(|thread| matches!(thread, SimulatedThread::Coming(_))).count()
+    /// Before CRuby 3.3.
+    fn with_clocks(max: usize) -> Self {
+        Self { clocks: Some(ClockActivity::new(STALL, 0)), ..Self::new(max) }
     }
 
     fn can_run(&self) -> bool {
-        self.threads
-            .iter()
-            .any(|thread| matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs))
+        let can_run =
+            |t: &SimulatedThread| matches!(t, SimulatedThread::Wants | SimulatedThread::Runs);
+        self.threads.iter().any(can_run)
     }
 
-    fn wake(&mut self) {
-        self.last_wake = self.now;
-        let at = SimulatedThread::Coming(self.now + ARRIVAL);
-        match self.threads.iter().position(|thread| *thread == SimulatedThread::Parked) {
-            Some(index) => self.threads[index] = at,
-            None => {
-                self.threads.push(at);
-                self.work.push(None);
-            }
+    fn spawn(&mut self) {
+        let unparker = Parker::new().unparker().clone();
+        self.state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+        self.threads.push(SimulatedThread::Coming(self.now + ARRIVAL));
+        self.work.push(None);
+    }
+
+    fn woken(&mut self, records: impl IntoIterator<Item = Arc<ThreadRecord>>) {
+        for record in records {
+            self.threads[record.index] = SimulatedThread::Coming(self.now + ARRIVAL);
         }
     }
 
     fn submit(&mut self, client: usize, unit: Unit) {
-        self.queue.push_back((client, unit));
-        if self.awake() < self.width {
-            self.wake();
-        }
+        self.submit_to(Role::Web, client, unit);
+    }
+
+    fn submit_to(&mut self, role: Role, client: usize, unit: Unit) {
+        let id = client as u64;
+        assert!(self.state.queue.push(work(role, id, 1), self.now).is_ok());
+        let left = unit[0].0;
+        self.units.insert(id, SimulatedWork { role, unit, at: 0, left, used: 0, client });
+        let now = self.now;
+        let woken = self.state.wake_for_work(|| now);
+        self.woken(woken);
     }
 
     fn step(&mut self) {
@@ -126,11 +176,16 @@ impl SimulatedPool {
             let Some(index) = self.holder() else { break };
             left -= self.run(index, left);
         }
-        let lost = !self.queue.is_empty() && !self.can_run() && self.awake() < self.max;
+        self.ran += STEP - left;
+        let room = self.state.awake + self.state.spawning < self.max;
+        let lost = !self.state.queue.is_empty() && !self.can_run() && room;
         self.lost = if lost { self.lost + STEP } else { 0 };
+        self.lost_sum += if lost { STEP } else { 0 };
         self.lost_max = self.lost_max.max(self.lost);
         self.blocked = if self.can_run() { 0 } else { self.blocked + STEP };
-        self.decide();
+        if self.now >= self.observe_at {
+            self.observe();
+        }
     }
 
     fn holder(&mut self) -> Option<usize> {
@@ -153,6 +208,8 @@ impl SimulatedPool {
         work.left -= used;
         work.used += used;
         self.turn += used;
+        self.used[work.role as usize] += used;
+        self.last_role = Some(work.role);
         if work.left > 0 {
             if self.turn >= 100 * MS {
                 self.switch(index);
@@ -164,7 +221,8 @@ impl SimulatedPool {
         if let Some((cpu, _)) = work.unit.get(work.at) {
             work.left = *cpu;
         } else {
-            self.times.record(Role::Web, work.used, 1);
+            self.state.cpu_times.record(work.role, work.used, 1);
+            self.state.finish(work.role, self.now);
             self.finished += 1;
             self.done.push(work.client);
             self.work[index] = None;
@@ -176,20 +234,21 @@ impl SimulatedPool {
     }
 
     fn take(&mut self, index: usize) {
-        if self.turn >= 2 * MS && !self.fifo.is_empty() {
+        let request_wants =
+            |index: &usize| self.work[*index].as_ref().is_none_or(|work| work.role == Role::Web);
+        let wanted = self.fifo.iter().any(request_wants) || !self.state.requests_go_first();
+        if self.turn >= 2 * MS && !self.fifo.is_empty() && wanted {
             return self.switch(index);
         }
-        let over = self.awake() > self.width && self.awake() > 1;
-        let Some((client, unit)) = (if over { None } else { self.queue.pop_front() }) else {
-            self.threads[index] = SimulatedThread::Parked;
-            return;
-        };
-        let left = unit[0].0;
-        self.work[index] = Some(SimulatedWork { unit, at: 0, left, used: 0, client });
-        self.begun += 1;
-        self.last_take = self.now;
-        if !self.queue.is_empty() && self.awake() < self.width {
-            self.wake();
+        match self.state.take(index, self.now, &mut vec![]) {
+            Take::Work(work) => {
+                self.work[index] = self.units.remove(&work.id());
+                self.begun += 1;
+                let now = self.now;
+                let woken = self.state.wake_for_work(|| now);
+                self.woken(woken);
+            }
+            _ => self.threads[index] = SimulatedThread::Parked,
         }
     }
 
@@ -202,51 +261,48 @@ impl SimulatedPool {
     }
 
     fn quantum(&self) -> u64 {
-        self.times.quantum_ns(Role::Web, LEAST)
+        self.state.quantum_ns(Some(Role::Web))
     }
 
-    fn decide(&mut self) {
-        let quantum = self.quantum();
-        if self.finished != self.finished_at_starving {
-            self.row = 0;
+    fn observe(&mut self) {
+        self.observations += 1;
+        let elapsed = self.now - std::mem::replace(&mut self.observed, self.now);
+        let runner = self.threads.iter().position(|thread| *thread == SimulatedThread::Runs);
+        let running = runner.and_then(|index| self.work[index].as_ref());
+        let mut facts = self.history.facts(&self.state, self.now);
+        facts.max = self.max;
+        facts.quantum_ns = self.state.quantum_ns(running.map(|work| work.role));
+        facts.turn_ns = running.map_or(0, |work| work.used.min(self.turn).min(facts.quantum_ns));
+        if self.clocks.is_some() {
+            let unused = std::mem::take(&mut self.ran) * 4 < elapsed && !self.can_run();
+            facts.blocked_ns = if unused && facts.waking == 0 { elapsed } else { 0 };
+            facts.starved_after_ns = BLOCKED;
+            facts.one_is_quick = facts.since_take_ns < facts.quantum_ns;
+        } else {
+            facts.blocked_ns = if facts.waking > 0 { 0 } else { self.blocked };
+            facts.starved_after_ns = BLOCKED;
+            let at_work = self.threads.iter().zip(&self.work);
+            let can_run = at_work.filter(|(thread, _)| {
+                matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs)
+            });
+            let mut works = can_run.filter_map(|(_, work)| work.as_ref());
+            facts.one_is_quick = works.any(|work| work.used < facts.quantum_ns);
         }
-        let running = self.threads.iter().position(|thread| *thread == SimulatedThread::Runs);
-        let quick = self.threads.iter().zip(&self.work).any(|(thread, work)| {
-            matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs)
-                && work.as_ref().is_some_and(|work| work.used < quantum)
-        });
-        let facts = Facts {
-            waiting: self.queue.len(),
-            interactive_waiting: !self.queue.is_empty(),
-            blocked_ns: if self.coming() > 0 { 0 } else { self.blocked },
-            starved_in_row: self.row + 1,
-            turn_ns: running
-                .and_then(|index| self.work[index].as_ref())
-                .map_or(0, |work| work.used.min(self.turn)),
-            one_is_quick: quick,
-            since_take_ns: self.now - self.last_take,
-            since_wake_ns: self.now - self.last_wake,
-            calm_ns: self.now - self.calm_since,
-            awake: self.awake(),
-            waking: self.coming(),
-            idle: self.threads.len() - self.awake(),
-            width: self.width,
-            max: self.max,
-            ..Facts::default()
-        };
-        let tuning = Tuning { blocked_ns: BLOCKED, quantum_ns: quantum, narrow_ns: NARROW };
-        let decision = decide(&facts, &tuning);
-        self.width = decision.width;
-        (0..decision.wake + decision.spawn).for_each(|_| self.wake());
-        if decision.rule == Rule::Starved {
-            (self.row, self.finished_at_starving) = (facts.starved_in_row, self.finished);
+        if let Some(role) = self.last_role {
+            self.state.charge(self.state.queue.priority(role), elapsed);
         }
-        if matches!(decision.rule, Rule::Starved | Rule::Admitted | Rule::Calm) {
-            self.calm_since = self.now;
-        }
-        if let (true, Some(index)) = (decision.preempt, running) {
+        let decision = self.history.decide(&facts, elapsed, self.now);
+        let woken = self.state.apply(&decision, self.now);
+        self.woken(woken);
+        (0..decision.spawn).for_each(|_| self.spawn());
+        if let (true, Some(index)) = (decision.preempt, runner) {
             self.preemptions += 1;
             self.switch(index);
+        }
+        if let Some(clocks) = &mut self.clocks {
+            let takes = self.state.taken - std::mem::replace(&mut self.taken, self.state.taken);
+            let facts = facts.after(&decision);
+            self.observe_at = self.now + clocks.pause_ns(&facts, &decision, takes);
         }
     }
 
@@ -284,9 +340,9 @@ fn a_short_request_passes_any_number_of_waiting_ones() {
     let mut pool = SimulatedPool::new(512);
     let mut waits = Vec::new();
     for tick in 0..400 {
-        pool.submit(tick, vec![(100 * US, 6_000 * MS)]);
-        let (began, at) = (pool.begun + pool.queue.len(), pool.now);
-        pool.submit(1_000 + tick, computing(1));
+        pool.submit(2 * tick, vec![(100 * US, 6_000 * MS)]);
+        let (began, at) = (pool.begun + pool.state.queue.len(), pool.now);
+        pool.submit(2 * tick + 1, computing(1));
         while pool.begun <= began {
             pool.step();
         }
@@ -319,7 +375,7 @@ fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
             let before = pool.preemptions;
             pool.serve(0, 3_000, |_| computing(ms));
             assert_eq!(pool.preemptions, before, "{ms} ms");
-            assert_eq!(pool.width, 1, "{ms} ms");
+            assert_eq!(pool.state.width, 1, "{ms} ms");
         }
     }
 }
@@ -332,9 +388,10 @@ fn the_width_of_a_burst_does_not_stay() {
         pool.step();
     }
     pool.done.clear();
-    assert!(pool.width >= 60);
-    pool.serve(10, 3_000, |_| vec![(100 * US, 0)]);
-    assert!(pool.width <= 2, "{}", pool.width);
+    assert!(pool.state.width >= 60);
+    // The pauses between two reductions have become long while the width was needed.
+    pool.serve(10, 6_000, |_| vec![(100 * US, 0)]);
+    assert!(pool.state.width <= 2, "{}", pool.state.width);
 }
 
 #[test]
@@ -351,7 +408,7 @@ fn mixes_reach_the_same_quantum_from_either_side() {
             .map(|past| {
                 let mut random = fastrand::Rng::with_seed(share);
                 let mut pool = SimulatedPool::new(32);
-                pool.times.record(Role::Web, past, 100);
+                pool.state.cpu_times.record(Role::Web, past, 100);
                 let mix = |_| computing(if random.u64(0..10) < share { 1 } else { 40 });
                 pool.serve(20, 40_000, mix);
                 pool.quantum()
@@ -359,4 +416,72 @@ fn mixes_reach_the_same_quantum_from_either_side() {
             .to_vec();
         assert_eq!(quanta[0], quanta[1], "{share} of 10 are short");
     }
+}
+
+/// Requests of `cpu_us` that always wait, beside `jobs` jobs of `job_ms`; returns the share
+/// of the jobs in percent.
+fn share_of_jobs(mut pool: SimulatedPool, cpu_us: u64, jobs: usize, job_ms: u64) -> f64 {
+    let request = move || vec![(cpu_us * US, 0)];
+    (0..20).for_each(|client| pool.submit(client, request()));
+    (20..20 + jobs).for_each(|client| pool.submit_to(Role::Jobs, client, computing(job_ms)));
+    while pool.now < 20_000 * MS {
+        pool.step();
+        for client in std::mem::take(&mut pool.done) {
+            match client {
+                0..20 => pool.submit(client, request()),
+                _ => pool.submit_to(Role::Jobs, client, computing(job_ms)),
+            }
+        }
+    }
+    let [web, jobs, _] = pool.used;
+    100.0 * jobs as f64 / (web + jobs) as f64
+}
+
+#[test]
+fn jobs_get_their_share_beside_requests_that_always_wait() {
+    for (cpu_us, jobs, job_ms) in [
+        (100, 1, 1),
+        (100, 20, 1),
+        (100, 20, 20),
+        (100, 4, 300),
+        (1_000, 4, 300),
+        (5_000, 10, 5),
+        (5_000, 4, 300),
+    ] {
+        for pool in [SimulatedPool::new(8), SimulatedPool::with_clocks(8)] {
+            let clocks = pool.clocks.is_some();
+            let share = share_of_jobs(pool, cpu_us, jobs, job_ms);
+            let case = format!("{cpu_us} us, {jobs} jobs of {job_ms} ms, clocks {clocks}");
+            // Long jobs that have begun are not held back, so they get a little more.
+            assert!((9.0..16.0).contains(&share), "{case}: {share:.1} %");
+        }
+    }
+}
+
+#[test]
+fn the_clocks_show_a_block_soon_whatever_arrives() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut lost, mut observations) = (0, 0);
+    for case in 0..60 {
+        let (cpu, io) = (random.u64(1..40) * 50 * US, random.u64(0..40) * 100 * US);
+        let (clients, parts) = (random.usize(1..120), random.usize(1..6));
+        let mut pool = SimulatedPool::with_clocks(64);
+        pool.serve(clients, 400, |_| (0..parts).map(|_| (cpu, io)).collect());
+        lost += pool.lost_sum;
+        observations += pool.observations;
+        let bound = 8 * STALL + ARRIVAL + 3 * STEP;
+        assert!(pool.lost_max <= bound, "{case}: {} us", pool.lost_max / US);
+        assert!(pool.finished > 0, "{case}");
+    }
+    // Reading twice as often halves the loss and doubles the readings.
+    let all = 60 * 400 * MS;
+    assert!(lost < all / 6, "{} ms", lost / MS);
+    assert!(observations < (all / STALL / 2) as usize, "{observations}");
+}
+
+#[test]
+fn the_clocks_are_read_rarely_while_work_is_quick() {
+    let mut pool = SimulatedPool::with_clocks(64);
+    pool.serve(100, 1_000, |_| vec![(25 * US, 0)]);
+    assert!(pool.observations < 800, "{}", pool.observations);
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::pool::cpu_meter::CpuMeter;
+pub use crate::pool::state::Take;
 use crate::pool::thread_record::ThreadRecord;
 use crate::pool::{Pool, PoolState};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Parker, Unparker};
-use crate::work::Work;
+use crate::work::{Priority, Role};
 
 /// A thread that takes work without a pause yields the GVL after this long (ns) to
 /// threads that wait for it.
@@ -29,56 +30,35 @@ struct TimeSlice {
     cpu_ns: Option<u64>,
 }
 
-/// The result of [`PoolThread::take`].
-pub enum Take {
-    /// Work to run.
-    Work(Arc<dyn Work>),
-    /// Nothing to do: call [`PoolThread::wait`] without the GVL, then take again.
-    Wait,
-    /// Other threads have waited for the GVL for a while: let them run, then take again.
-    Yield,
-    /// The thread is no longer needed and ends.
-    Leave,
-}
-
 /// Not shared: only its own thread takes and waits. Dropping it removes the thread
 /// from the pool, also when user code killed the thread.
 pub struct PoolThread {
     pool: Arc<Pool>,
     thread: Arc<ThreadRecord>,
     parker: Parker,
-    /// Counted in `PoolState::waking` until its first take after a wake.
-    waking: Cell<bool>,
+    /// The work it runs: its engine and since when.
+    current: Cell<Option<(Role, u64)>>,
     /// Begins at the first take with the GVL after a wait or a yield, so that
     /// the time spent waiting for the GVL does not count.
     slice: Cell<Option<TimeSlice>>,
     meter: RefCell<CpuMeter>,
-    left: Cell<bool>,
 }
 
 impl PoolThread {
     pub(crate) fn enter(pool: &Arc<Pool>) -> Self {
         let parker = Parker::new();
+        let unparker = parker.unparker().clone();
         let mut state = pool.state.lock();
-        let index = state.threads.iter().position(Option::is_none).unwrap_or_else(|| {
-            state.threads.push(None);
-            state.threads.len() - 1
-        });
-        let thread = Arc::new(ThreadRecord::current(index, parker.unparker().clone()));
-        state.threads[index] = Some(thread.clone());
-        state.awake += 1;
-        state.waking += 1;
-        state.spawning = state.spawning.saturating_sub(1);
-        pool.slot().threads.store(state.alive() as u32, Relaxed);
+        let thread = state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+        pool.publish_threads(&state);
         drop(state);
         Self {
             pool: pool.clone(),
             thread,
             parker,
-            waking: Cell::new(true),
+            current: Cell::new(None),
             slice: Cell::new(None),
             meter: RefCell::default(),
-            left: Cell::new(false),
         }
     }
 
@@ -100,36 +80,44 @@ impl PoolThread {
     /// Counts the work taken before, if any, as finished and takes the next.
     /// Never blocks.
     pub fn take(&self) -> Take {
-        let finished = self.thread.run(None);
         let now = clock::now_ns();
         let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
-        if let Some((work, since_ns)) = &finished {
-            state.finished += 1;
-            state.running -= 1;
-            state.last_finish_ns = now;
+        if let Some((role, since_ns)) = self.current.take() {
+            state.finish(role, now);
             let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
             let times = &mut state.cpu_times;
-            self.meter.borrow_mut().ended(times, work.role(), *since_ns, now, cpu_ns);
+            self.meter.borrow_mut().ended(times, role, since_ns, now, cpu_ns);
         }
-        self.arrive(&mut state);
-        let taken = self.next(&mut state, now, &mut expired);
-        let woken = match &taken {
-            Take::Work(_) if !state.queue.is_empty() && state.awake < state.width => {
-                state.wake_one()
-            }
-            _ => None,
+        let taken = if self.must_yield(&state, now) {
+            // A new slice begins, even if the VM does not switch.
+            self.thread.held_since_ns.store(now, Relaxed);
+            self.slice.set(None);
+            Take::Yield
+        } else {
+            state.take(self.thread.index, now, &mut expired)
         };
+        let works = matches!(taken, Take::Work(_));
+        let woken = works.then(|| state.wake_for_work(|| now)).flatten();
         // Work is left and no thread was woken for it: the scheduler must observe.
         let arm = !state.queue.is_empty() && woken.is_none();
         self.pool.publish(&state);
+        match &taken {
+            Take::Work(_) => self.pool.slot().taken_at_ms.store(now / 1_000_000, Relaxed),
+            Take::Leave => self.pool.publish_threads(&state),
+            _ => {}
+        }
         drop(state);
         if arm {
             self.pool.arm();
         }
-        if let Take::Work(work) = &taken {
-            self.thread.run(Some((work.clone(), now)));
-        }
+        let finished = match &taken {
+            Take::Work(work) => {
+                self.current.set(Some((work.role(), now)));
+                self.thread.run(Some((work.clone(), now)))
+            }
+            _ => self.thread.run(None),
+        };
         if let Some(thread) = woken {
             thread.unparker.unpark();
         }
@@ -145,59 +133,34 @@ impl PoolThread {
         self.slice.set(None);
     }
 
-    /// Updates the counts for a thread that was woken or started.
-    fn arrive(&self, state: &mut PoolState) {
-        let index = self.thread.index;
-        self.thread.parked.store(false, Relaxed);
-        if let Some(at) = state.idle.iter().position(|i| *i == index) {
-            // An interrupt, not a wake, ended its wait.
-            state.idle.remove(at);
-            state.idle_low = state.idle_low.min(state.idle.len());
-            state.awake += 1;
-            self.waking.set(false);
-        } else if self.waking.replace(false) {
-            state.waking = state.waking.saturating_sub(1);
-        }
-    }
-
-    fn next(&self, state: &mut PoolState, now: u64, expired: &mut Vec<Arc<dyn Work>>) -> Take {
-        if self.must_yield(state, now) {
-            // A new slice begins, even if the VM does not switch.
-            self.thread.held_since_ns.store(now, Relaxed);
-            self.slice.set(None);
-            return Take::Yield;
-        }
-        let over_width = state.awake > state.width && state.awake > 1;
-        if !over_width || state.closing {
-            if let Some(work) = state.queue.pop(now, expired) {
-                state.taken += 1;
-                state.running += 1;
-                state.last_take_ns = now;
-                self.pool.slot().taken_at_ms.store(now / 1_000_000, Relaxed);
-                return Take::Work(work);
-            }
-        }
-        if state.closing || self.thread.leaving.load(Relaxed) {
-            self.leave_pool(state);
-            return Take::Leave;
-        }
-        state.idle.push(self.thread.index);
-        self.thread.parked.store(true, Relaxed);
-        state.awake -= 1;
-        self.waking.set(true);
-        Take::Wait
-    }
-
+    /// Whether threads that wait for the GVL get it before this one takes work. Where the
+    /// next work is a request, jobs and batches wait until their share is due.
     fn must_yield(&self, state: &PoolState, now: u64) -> bool {
+        let request_next = state.requests_go_first();
         if let Some(counts) = &self.pool.gvl {
             // The time in which the work itself blocked counts too. Otherwise a thread
             // that waits for a lock gets the GVL only then, while the lock is held.
             let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
             self.slice.set(Some(slice));
-            return now.saturating_sub(slice.wall_ns) >= SLICE_NS && counts.others_want();
+            return now.saturating_sub(slice.wall_ns) >= SLICE_NS
+                && counts.others_want()
+                && (!request_next || counts.outsiders_want() || self.request_wants(state));
         }
-        let others_at_work = state.running > 0 && !state.queue.is_empty();
-        self.slice_is_over(now, if others_at_work { SLICE_NS } else { LONG_SLICE_NS })
+        let background = if request_next { state.running_background } else { 0 };
+        let others_at_work = state.running > background && !state.queue.is_empty();
+        match (others_at_work, background > 0) {
+            (true, _) => self.slice_is_over(now, SLICE_NS),
+            (false, false) => self.slice_is_over(now, LONG_SLICE_NS),
+            (false, true) => false,
+        }
+    }
+
+    /// Whether a thread that runs a request, or is about to take work, wants the GVL.
+    fn request_wants(&self, state: &PoolState) -> bool {
+        let others = state.records().filter(|thread| thread.index != self.thread.index);
+        let mut wanting = others.filter(|thread| thread.can_run.load(Relaxed));
+        let background = |role| state.queue.priority(role) == Priority::Background;
+        wanting.any(|thread| !thread.role().is_some_and(background))
     }
 
     /// Whether this thread has used the CPU for a whole time slice without blocking.
@@ -216,44 +179,26 @@ impl PoolThread {
         }
         over
     }
-
-    fn leave_pool(&self, state: &mut PoolState) {
-        self.left.set(true);
-        if self.thread.leaving.load(Relaxed) {
-            state.leaving = state.leaving.saturating_sub(1);
-        }
-        if let Some(at) = state.idle.iter().position(|i| *i == self.thread.index) {
-            state.idle.remove(at);
-            state.idle_low = state.idle_low.min(state.idle.len());
-        } else {
-            state.awake -= 1;
-            if self.waking.replace(false) {
-                state.waking = state.waking.saturating_sub(1);
-            }
-        }
-        state.threads[self.thread.index] = None;
-        self.pool.slot().threads.store(state.alive() as u32, Relaxed);
-    }
 }
 
 impl Drop for PoolThread {
     fn drop(&mut self) {
         let unfinished = self.thread.run(None);
-        if self.left.get() {
+        let mut state = self.pool.state.lock();
+        if !state.has(&self.thread) {
             return;
         }
-        let mut state = self.pool.state.lock();
-        if unfinished.is_some() {
-            state.running -= 1;
+        if let Some((role, _)) = self.current.take() {
+            state.abandon(role);
         }
-        self.leave_pool(&mut state);
+        state.leave(self.thread.index);
         // If this thread was woken for work, another one is woken in its place.
-        let wanted = !state.queue.is_empty() && state.awake < state.width;
-        let woken = if wanted { state.wake_one() } else { None };
+        let woken = state.wake_for_work(clock::now_ns);
         let left = !state.queue.is_empty();
         let few = state.alive() < self.pool.settings.threads_min;
         let replace = !state.closing && woken.is_none() && (few || left);
         self.pool.publish(&state);
+        self.pool.publish_threads(&state);
         drop(state);
         if left {
             self.pool.arm();
@@ -279,7 +224,6 @@ mod tests {
     use crate::process::scoreboard::Scoreboard;
     use crate::process::supervisor_watch::SupervisorWatch;
     use crate::work::testing::request;
-    use crate::work::{Priority, Role};
     use std::time::Duration;
 
     fn pool(threads_max: usize) -> Arc<Pool> {

@@ -2,53 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, Unparker};
 use crate::thread_probe::ThreadProbe;
 use crate::work::{Role, Running, Work};
-
-/// Whether a thread can run, as CRuby's GVL events say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum GvlState {
-    /// It waits for something else: for work, IO, a lock.
-    Blocked,
-    /// It waits for the GVL.
-    Wants,
-    /// It has the GVL.
-    Holds,
-}
-
-impl GvlState {
-    /// Whether the thread holds or wants the GVL.
-    pub fn can_run(self) -> bool {
-        self != Self::Blocked
-    }
-
-    fn of(number: u8) -> Self {
-        match number {
-            0 => Self::Blocked,
-            1 => Self::Wants,
-            _ => Self::Holds,
-        }
-    }
-}
-
-/// A [`GvlState`] that any thread may change.
-#[derive(Default)]
-pub struct AtomicGvlState(AtomicU8);
-
-impl AtomicGvlState {
-    /// The state now.
-    pub fn get(&self) -> GvlState {
-        GvlState::of(self.0.load(SeqCst))
-    }
-
-    /// Sets it; returns the one before.
-    pub fn swap(&self, state: GvlState) -> GvlState {
-        GvlState::of(self.0.swap(state as u8, SeqCst))
-    }
-}
 
 /// One thread. Shared by the thread itself, the pool and the scheduler.
 pub struct ThreadRecord {
@@ -65,13 +22,10 @@ pub struct ThreadRecord {
     /// CRuby 3.3 and later: how long it held the GVL for its work, until it last gave it
     /// up (ns).
     pub used_ns: AtomicU64,
-    /// Whether it waits for work.
-    pub parked: AtomicBool,
-    /// Whether it ends when it finds no work.
-    pub leaving: AtomicBool,
-    /// CRuby 3.3 and later: whether it can run, and since when it holds the GVL.
-    pub gvl: AtomicGvlState,
-    /// When it last got the GVL (ns of the clock).
+    /// CRuby 3.3 and later: whether it holds or wants the GVL.
+    pub can_run: AtomicBool,
+    /// CRuby 3.3 and later: since when it holds the GVL (ns of the clock); 0 while it does
+    /// not.
     pub held_since_ns: AtomicU64,
     /// Before CRuby 3.3: its CPU clock when the scheduler last read it (ns).
     cpu_read_ns: AtomicU64,
@@ -87,9 +41,7 @@ impl ThreadRecord {
             current: Mutex::new(None),
             work_since_ns: AtomicU64::new(0),
             used_ns: AtomicU64::new(0),
-            parked: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
-            gvl: AtomicGvlState::default(),
+            can_run: AtomicBool::new(false),
             held_since_ns: AtomicU64::new(0),
             cpu_read_ns: AtomicU64::new(0),
         }
@@ -104,11 +56,15 @@ impl ThreadRecord {
 
     /// How long it has held the GVL for its work (ns); 0 while it does not.
     pub fn held_ns(&self, now_ns: u64) -> u64 {
-        if self.gvl.get() != GvlState::Holds {
-            return 0;
+        match self.held_since_ns.load(Relaxed) {
+            0 => 0,
+            since => now_ns.saturating_sub(since.max(self.work_since_ns.load(Relaxed))),
         }
-        let since = self.held_since_ns.load(Relaxed).max(self.work_since_ns.load(Relaxed));
-        now_ns.saturating_sub(since)
+    }
+
+    /// Whether it holds the GVL.
+    pub fn holds_gvl(&self) -> bool {
+        self.held_since_ns.load(Relaxed) != 0
     }
 
     /// How long it has held the GVL for its work so far (ns).

@@ -57,6 +57,11 @@ module Chaton
                 "is three times the CPU time of the quicker quarter of recent work, at least this and at most 100 ms."
         ),
         Option.new(
+          name: :background_share, group: :threads, type: Types::Number.new(1..99, unit: "percent"), default: 10,
+          says: "Requests go before jobs and records of the same process. While requests wait all the time, jobs and " \
+                "records get this share of the time."
+        ),
+        Option.new(
           name: :alive_timeout_s, group: :health, default: 60.0, development: 0.0, puma: %i[worker_timeout],
           type: Types::Number.new(1.0..86_400.0, unit: "seconds", off: true),
           says: "A worker in which no Ruby code could run for this long is killed and replaced; a busy one is not."

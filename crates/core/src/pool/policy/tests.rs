@@ -3,7 +3,6 @@
 use super::*;
 
 const MS: u64 = 1_000_000;
-const TUNING: Tuning = Tuning { blocked_ns: MS / 10, quantum_ns: 5 * MS, narrow_ns: 50 * MS };
 
 fn busy() -> Facts {
     Facts {
@@ -14,8 +13,13 @@ fn busy() -> Facts {
         idle: 4,
         width: 1,
         max: 32,
-        ..Facts::default()
+        ..times()
     }
+}
+
+fn times() -> Facts {
+    let (starved_after_ns, quantum_ns, narrow_ns) = (MS / 10, 5 * MS, 50 * MS);
+    Facts { starved_after_ns, quantum_ns, narrow_ns, ..Facts::default() }
 }
 
 fn keep(width: usize) -> Decision {
@@ -24,7 +28,7 @@ fn keep(width: usize) -> Decision {
 
 fn check(cases: &[(&str, Facts, Decision)]) {
     for (name, facts, expected) in cases {
-        assert_eq!(decide(facts, &TUNING), *expected, "{name}");
+        assert_eq!(decide(facts), *expected, "{name}");
     }
 }
 
@@ -136,14 +140,6 @@ fn calm_reduces_the_width() {
 }
 
 #[test]
-fn threads_that_were_parked_for_the_whole_window_are_unneeded() {
-    for (idle_low, alive, min, expected) in [(0, 8, 1, 0), (3, 8, 1, 3), (8, 8, 1, 7), (2, 2, 5, 0)]
-    {
-        assert_eq!(unneeded(idle_low, alive, min), expected);
-    }
-}
-
-#[test]
 fn decisions_stay_within_their_bounds() {
     for case in 0..4_usize * 5 * 4 * 9 * 5 * 2 {
         let mut rest = case;
@@ -162,9 +158,9 @@ fn decisions_stay_within_their_bounds() {
             idle,
             width: awake.max(1).min(max),
             max,
-            ..Facts::default()
+            ..times()
         };
-        let d = decide(&now, &TUNING);
+        let d = decide(&now);
         assert!(d.width >= 1 && d.width <= max, "{now:?} {d:?}");
         assert!(d.wake <= idle && d.wake + d.spawn <= waiting, "{now:?} {d:?}");
         assert!(awake >= max || awake + d.wake + d.spawn <= max, "{now:?}");
