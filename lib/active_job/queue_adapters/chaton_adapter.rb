@@ -32,6 +32,11 @@ module ActiveJob
       # Rails 7.2 calls this, and then waits for the end of transactions itself.
       def enqueue_after_transaction_commit? = true
 
+      # Rails 8.1 asks between two steps of an ActiveJob::Continuable.
+      #
+      # @return [Boolean] whether a long job should end soon and be enqueued again
+      def stopping? = Chaton::Jobs.stopping?
+
       # @return [String] its jid
       def enqueue(job) = push(job, nil)
 
@@ -65,9 +70,17 @@ module ActiveJob
       end
 
       def declared(job)
+        warn_of_priority(job) if job.priority && !@warned
         changes = { "queue" => job.queue_name.to_s, "wrapped" => job.class.name }
         changes = job.class.get_sidekiq_options.merge(changes) if job.class.respond_to?(:get_sidekiq_options)
         JobWrapper.declared.with(changes)
+      end
+
+      def warn_of_priority(job)
+        @warned = true
+        Chaton::Jobs.logger.warn("the priority of ActiveJob has no effect with Chaton (here #{job.priority} of " \
+                                 "#{job.class}; said once): jobs of a queue run in their order. Use a queue for " \
+                                 "each priority, such as jobs { queues urgent: 5, default: 1 }")
       end
     end
   end

@@ -57,6 +57,25 @@ class ActiveJobTest < JobsUnitCase
     assert_equal "[[true, 3], [nil, nil, Float], 3]", seen
   end
 
+  def test_a_priority_is_warned_of_once
+    assert_equal "[1, \"the priority of ActiveJob has no effect with Chaton (here 7 of Send\"]", printed(<<~RUBY)
+      lines = []
+      logger = Object.new
+      logger.define_singleton_method(:warn) { |line| lines << line }
+      Chaton::Jobs.logger = logger
+      Send.perform_later("a")
+      2.times { Send.set(priority: 7).perform_later("a") }
+      print [lines.size, lines.first[/.*Send/]].inspect
+    RUBY
+  end
+
+  def test_jobs_that_can_be_continued_learn_that_their_worker_stops
+    assert_equal "[false, true]", printed(<<~RUBY)
+      asked = -> { ActiveJob::Base.queue_adapter.stopping? }
+      print [asked.call, (Chaton::Jobs.stopping = true) && asked.call].inspect
+    RUBY
+  end
+
   def test_jobs_of_the_adapter_for_sidekiq_run_without_the_gem
     %w[ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper Sidekiq::ActiveJob::Wrapper].each do |wrapper|
       assert_equal '["x", "all", :plain, "j"][[:ack]]nil', printed(<<~RUBY)
