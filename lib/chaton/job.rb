@@ -128,9 +128,10 @@ module Chaton
       # @param lists [Enumerable<Array>] the arguments of each
       # @param at [Numeric, Array<Numeric>, nil] when they are due: one time for all, or one for each
       # @param batch_size [Integer] jobs in one round trip
+      # @param more [Hash] `spread_interval:` (seconds): each is due at a random time within it
       # @return [Array<String>] jids of the stored jobs
-      def perform_bulk(lists, at: nil, batch_size: Jobs::Client::BATCH_SIZE)
-        Jobs.client.many(declared, lists, at: at, batch_size: batch_size)
+      def perform_bulk(lists, at: nil, batch_size: Jobs::Client::BATCH_SIZE, **more)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more)
       end
 
       # Runs the job at once in this thread, inside all middleware.

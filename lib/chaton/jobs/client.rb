@@ -6,6 +6,7 @@ require_relative "arguments"
 require_relative "clock"
 require_relative "declaration"
 require_relative "extra"
+require_relative "job_hash"
 require_relative "push"
 
 module Chaton
@@ -17,6 +18,8 @@ module Chaton
       BATCH_SIZE = 1_000
       # Random bytes of a jid, written as two digits each.
       JID_BYTES = 12
+      # Members of the Hash of {#push_bulk} that are not in the documents.
+      BULK = %w[at spread_interval batch_size].freeze
       # Thread-local key of the batch whose `jobs` block runs.
       BATCH = :chaton_batch
 
@@ -50,16 +53,11 @@ module Chaton
       # Enqueues many jobs of a class.
       #
       # @param lists [Enumerable<Array>] the arguments of each
+      # @param spread_interval [Numeric, nil] see {JobHash.times}
       # @return [Array<String>] jids of those that were stored
-      def many(declared, lists, at: nil, batch_size: BATCH_SIZE)
-        times = times_of(at, lists)
-        first = 0
-        jids = lists.each_slice(batch_size).flat_map do |slice|
-          due = times.is_a?(Array) ? times[first, slice.size] : times
-          first += slice.size
-          slice_of(declared, slice, due)
-        end
-        jids.is_a?(Enumerator::Lazy) ? jids.force : jids
+      def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil)
+        times = JobHash.times(at, spread_interval, lists)
+        each_slice(lists, times, batch_size) { |slice, due| slice_of(declared, slice, due) }
       end
 
       # Enqueues a Hash with class, args and any options, as Sidekiq::Client does.
@@ -67,19 +65,25 @@ module Chaton
       # @return [String, nil] as {#one}
       def push(item)
         declared, rest = declared_of(item)
-        submit([declared.item(item["args"]).merge(rest)], [item["at"]], declared).first
+        at = JobHash.time(item["at"]) if item.key?("at")
+        submit([declared.item(item["args"]).merge(rest)], [at], declared).first
       end
 
       # As {#push}, with an Array of argument lists.
       #
-      # @param items [Hash{String=>Object}] its `at` may be an Array
+      # @param items [Hash{String=>Object}] its `at` may be an Array; see {#many} for `batch_size` and
+      #   `spread_interval`
       def push_bulk(items)
         declared, rest = declared_of(items)
-        rest.delete("jid")
+        at, spread, batch_size = BULK.map { |name| items[name] || items[name.to_sym] }
+        rest = rest.except(*BULK, *BULK.map(&:to_sym))
         lists = items["args"]
-        times = Array(times_of(items["at"], lists))
-        times *= lists.size if times.size == 1
-        submit(lists.map { |args| declared.item(args).merge(rest) }, times, declared).compact
+        raise ArgumentError, "several jobs cannot have the same jid: #{items.inspect}" if rest["jid"] && lists.size != 1
+
+        times = JobHash.times(at, spread, lists)
+        each_slice(lists, times, batch_size || BATCH_SIZE) do |slice, due|
+          submit(slice.map { |args| declared.item(args).merge(rest) }, Array(due), declared).compact
+        end
       end
 
       # Runs client middleware on a due job and moves it to its queue. Its lock and its batch already count it.
@@ -102,10 +106,20 @@ module Chaton
         declared.plain? && !middleware? && !Thread.current[BATCH] && !(declared.after_commit? && AfterCommit.waiting?)
       end
 
+      # @yieldparam due [Array<Float>, Float, nil] the slice's times
+      def each_slice(lists, times, size)
+        first = 0
+        jids = lists.each_slice(size).flat_map do |slice|
+          due = times.is_a?(Array) ? times[first, slice.size] : times
+          first += slice.size
+          yield slice, due
+        end
+        jids.is_a?(Enumerator::Lazy) ? jids.force : jids
+      end
+
       def slice_of(declared, slice, due)
         unless plain?(declared)
-          times = due.is_a?(Array) ? due : [due]
-          return submit(slice.map { |args| declared.item(args) }, times, declared).compact
+          return submit(slice.map { |args| declared.item(args) }, Array(due), declared).compact
         end
 
         @native.push_args(declared.queue, declared.head, slice, due)
@@ -158,6 +172,8 @@ module Chaton
 
         item["class"] = item["class"].to_s
         item["queue"] = item["queue"].to_s
+        raise ArgumentError, "#{item["class"]}: a job must have the name of a queue" if item["queue"].empty?
+
         Arguments.check(item["class"], item["args"])
         lock = Extra.new(item, now).apply
         Push.new(item, item.delete("at"), lock, bid)
@@ -177,25 +193,13 @@ module Chaton
 
       # @return [Array(Declaration, Hash)] the declaration, and the members that are no options of the class
       def declared_of(item)
-        unless item.is_a?(Hash) && item["class"] && item["args"].is_a?(Array)
-          raise ArgumentError, "a job must be a Hash with class and args (an Array), under Strings: #{item.inspect}"
-        end
-
-        klass = item["class"]
+        klass = JobHash.check(item)["class"]
         options = Options.of(klass)
         wrapped = item["wrapped"]
         options = options.merge(wrapped.get_sidekiq_options) if wrapped.respond_to?(:get_sidekiq_options)
         rest = item.except("class", "args", "at")
         rest["wrapped"] = wrapped.to_s if wrapped
         [Declaration.new(klass, options.merge(rest.slice("queue", *Options::CLIENT))), rest.except(*Options::CLIENT)]
-      end
-
-      def times_of(at, lists)
-        return if at.nil?
-        return at.to_f unless at.is_a?(Array)
-        return at.map(&:to_f) if at.size == lists.size
-
-        raise ArgumentError, "at has #{at.size} times for #{lists.size} jobs; it must have one for each"
       end
     end
   end

@@ -27,14 +27,14 @@ module Chaton
         @queue = options["queue"].to_s.freeze
         @options = options.frozen? ? options : options.dup.freeze
         @public_options = @options.except(*Options::CLIENT).freeze
-        @plain = (options.keys & Options::EXTRA).empty?
+        @plain = (options.keys & Options::EXTRA).empty? && !@queue.empty?
         @after_commit = options["enqueue_after_commit"] ? true : false
         document = options.except(*Options::EXTRA, *Options::CLIENT)
         @head = JSON.generate(document.merge("queue" => @queue, "class" => @class_name)).chop.freeze
         @variants = {}
       end
 
-      # @return [Boolean] whether its documents need no lock, limit or time
+      # @return [Boolean] whether its documents need no lock, limit or time, and no check
       def plain? = @plain
 
       # @return [Boolean] whether a push waits for open transactions

@@ -43,8 +43,8 @@ module Chaton
       alias perform_at perform_in
 
       # @return [Array<String>] as of the class
-      def perform_bulk(lists, at: @at, batch_size: Client::BATCH_SIZE)
-        Jobs.client.many(declared, lists, at: at, batch_size: batch_size)
+      def perform_bulk(lists, at: @at, batch_size: Client::BATCH_SIZE, **more)
+        Jobs.client.many(declared, lists, at: at, batch_size: batch_size, **more)
       end
 
       # @return [true, nil] as of the class

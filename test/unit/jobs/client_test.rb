@@ -143,6 +143,39 @@ class ClientTest < JobsUnitCase
     assert_raises(ArgumentError) { client.push("class" => Plain, "args" => [:x]) }
   end
 
+  # As in Sidekiq: what no worker could run is not stored.
+  def test_jobs_that_could_never_run_are_refused
+    good = { "class" => Plain, "args" => [1] }
+    [{ "queue" => "" }, { "queue" => nil }, { "at" => "2027-01-01" }, { "at" => nil }, { "at" => Float::NAN },
+     { "class" => 42 }, { "class" => Plain.new }, { "class" => String }, { "class" => "" }, { "args" => 1 },
+     { "args" => [Time.now] }, { "tags" => "x" }, { "retry_for" => Time.now.to_i }].each do |wrong|
+      assert_raises(ArgumentError, wrong.inspect) { client.push(good.merge(wrong)) }
+    end
+    bulk = { "class" => Plain, "args" => [[1], [2]] }
+    [{ "queue" => "" }, { "at" => "5" }, { "at" => [1, "2"] }, { "at" => [1] }, { "at" => 1, "spread_interval" => 9 },
+     { "spread_interval" => 0 }, { "args" => [1, 2] }, { "jid" => "j" }, { "class" => 42 }].each do |wrong|
+      assert_raises(ArgumentError, wrong.inspect) { client.push_bulk(bulk.merge(wrong)) }
+    end
+    assert_raises(ArgumentError) { Plain.set("queue" => "").perform_async(1) }
+    assert_empty @native.rows
+  end
+
+  def test_jobs_are_spread_over_an_interval
+    client.push_bulk("class" => Plain, "args" => [[1]] * 20, "spread_interval" => 100)
+    Plain.perform_bulk([[1]] * 20, spread_interval: 100)
+    now = Time.now.to_f
+    times = @native.rows.map(&:at)
+    assert_equal 40, times.uniq.size
+    assert(times.all? { |at| at.between?(now - 60, now + 100) })
+    refute @native.items.first.key?("spread_interval")
+  end
+
+  def test_arguments_of_a_bulk_push_may_be_lazy
+    jids = client.push_bulk("class" => Plain, "args" => (1..5).lazy.map { |number| [number] }, "batch_size" => 2)
+    assert_equal [5, 3], [jids.uniq.size, @native.calls.count(:push_many)]
+    refute @native.items.first.key?("batch_size")
+  end
+
   def test_times_follow_the_generation_of_the_format
     client(format: 8).push("class" => Plain, "args" => [])
     client(format: 7).push("class" => Plain, "args" => [])
