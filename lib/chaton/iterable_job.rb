@@ -61,10 +61,13 @@ module Chaton
     # @return [Object, nil] cursor of the current item
     attr_reader :cursor
 
-    # Cancels this job; it stops before the next item.
+    # Cancels this job; it stops before the next item. An object with only the `jid` of a job cancels that one, which
+    # may run in any process, and stops within some seconds.
     def cancel!
       @cancelled = true
-      @progress&.cancel
+      # Without a worker nothing is stored.
+      jid = @progress ? @native_job&.jid : self.jid
+      IterationProgress.cancel(jid) if jid
     end
 
     def cancelled? = @cancelled || super

@@ -17,6 +17,15 @@ module Chaton
         new(native, "it-#{jid}", native ? native.load("it-#{jid}") : {})
       end
 
+      # Cancels a job, whatever process runs it.
+      #
+      # @return [Integer] the time, in seconds
+      def self.cancel(jid)
+        now = Time.now.to_i
+        Jobs.client.native.save("it-#{jid}", { "cancelled" => now.to_s }, TTL_S)
+        now
+      end
+
       attr_reader :cursor
 
       def initialize(native, key, state)
@@ -51,10 +60,6 @@ module Chaton
         @saved_s = now_s
         @native&.save(@key, { "ex" => @runs.to_s, "c" => JSON.generate(cursor, max_nesting: false),
                               "rt" => (@runtime_s + @saved_s - @began_s).round(3).to_s }, TTL_S)
-      end
-
-      def cancel
-        @native&.save(@key, { "cancelled" => Time.now.to_i.to_s }, TTL_S)
       end
 
       def forget

@@ -38,5 +38,10 @@ module Sidekiq
 
     # @return [Array<String>]
     def push_bulk(items) = self.class.push_bulk(items)
+
+    # Cancels an iterable job.
+    #
+    # @return [Integer] the time, in seconds
+    def cancel!(jid) = Chaton::IterableJob::IterationProgress.cancel(jid)
   end
 end

@@ -146,6 +146,19 @@ class JobsBatchTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  each_store def test_an_iteration_is_cancelled_by_its_jid_in_another_process
+    server = boot_jobs(JOBS)
+    console = console(server)
+    jid = console.run("Count.perform_async(20_000)")
+    server.eventually("some") { server.record.count > 5 }
+    console.run("Count.new.tap { |job| job.jid = #{jid.dump} }.cancel!")
+    server.eventually("the job sees that it is cancelled") { server.record.of("cancel").any? }
+    drained(server, console)
+    assert_equal [0, 0, 0], stats(console).values_at("dead", "failed", "retries")
+    assert_operator server.record.count, :<, 20_000
+    assert_equal 0, server.stop
+  end
+
   private
 
   def batch(name) = "Chaton::Batch.new#{ALL.gsub("NAME", name.dump)}"

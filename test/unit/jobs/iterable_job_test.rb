@@ -62,6 +62,11 @@ class IterableJobTest < JobsUnitCase
     assert_equal [:start, 1, 2, :resume, 2, 3, :stop, :complete], Each.seen
   end
 
+  def test_a_job_is_cancelled_by_its_jid_from_another_process
+    Each.new.tap { |other| other.jid = "j" }.cancel!
+    assert_in_delta Time.now.to_i, @native.hashes["it-j"]["cancelled"].to_i, 5
+  end
+
   def test_an_iteration_can_be_cancelled_by_itself_the_engine_and_the_store
     Each.at = ->(item, job) { job.cancel! if item == 2 }
     assert_equal [[:ack]], run_job(Each, 9).outcomes
