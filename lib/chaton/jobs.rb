@@ -34,6 +34,7 @@ module Chaton
     autoload :Setter, "chaton/jobs/setter"
     autoload :Setup, "chaton/jobs/setup"
     autoload :Shutdown, "chaton/jobs/shutdown"
+    autoload :SidekiqBoot, "chaton/jobs/sidekiq_boot"
     autoload :SidekiqGem, "chaton/jobs/sidekiq_gem"
     autoload :Stats, "chaton/jobs/stats"
     autoload :Testing, "chaton/testing"

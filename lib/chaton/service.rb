@@ -45,6 +45,8 @@ module Chaton
     #
     # @return [self]
     def start
+      # The application, which may name them, is loaded by now.
+      @plan = Jobs::SidekiqBoot.apply(@plan, @context.roles) if @context.roles.include?(:jobs)
       @plan = @plan.with(threads_max: threads_max)
       document = @plan.engine_document(roles: @context.roles, slot: @context.slot, index: @context.index || 0)
       @native_pool = Native::Pool.new(document, @context.scoreboard, @context.channel&.fileno)

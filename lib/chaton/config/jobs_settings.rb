@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../errors"
 require_relative "options"
 
 module Chaton
@@ -25,6 +26,21 @@ module Chaton
         store = store_settings.merge(url: store_shown,
                                      password: Options[:password].type.show(store_settings[:password]))
         super.merge(store_settings: store, crons: crons.map(&:to_h), threads: threads&.to_s)
+      end
+
+      # @return [Boolean] whether no source names queues
+      def queues_default? = queues.equal?(QueueSelection::DEFAULT.queues)
+
+      # @param weights [Hash{String=>Integer}] as in Sidekiq: 0 where the order counts, 1 everywhere for a random order
+      # @return [JobsSettings] with these queues
+      # @raise [ConfigError]
+      def with_queues(weights)
+        list = weights.values.all?(0) ? weights.keys : weights.to_a
+        list = [{ random: weights.keys }] if weights.values.all?(1)
+        selection = Types::QueueList.new.cast(*list)
+        dup.tap { |copy| copy.queues, copy.mode = selection.queues, selection.mode }.freeze
+      rescue Types::Mismatch => e
+        raise ConfigError, "the queues that the application sets for Sidekiq #{e.message}"
       end
 
       # An error message must not contain a password.

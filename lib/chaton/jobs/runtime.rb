@@ -42,6 +42,7 @@ module Chaton
           SidekiqGem.be_server if SidekiqGem.loaded?
           JobFiles.new(plan, log).load
           unwatch
+          SidekiqBoot.check(plan, log)
           warn_of_two_stores(plan, log) if SidekiqGem.loaded?
         end
 

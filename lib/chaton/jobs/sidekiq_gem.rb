@@ -35,6 +35,32 @@ module Chaton
 
         def blocks(event) = loaded? ? Array(settings[:lifecycle_events]&.fetch(event, nil)) : []
 
+        # @return [Hash{String=>Integer}, nil] weights by queue, 0 where the order counts; nil when Ruby code sets none
+        def queues
+          return unless configurable?
+          return tally(settings[:queues]) unless config.respond_to?(:capsules)
+
+          capsule = config.capsules["default"] or return
+          weights = capsule.respond_to?(:weights) ? capsule.weights : tally(capsule.queues)
+          weights unless weights.keys == ["default"]
+        end
+
+        # @return [Array<(String, Array<String>)>] name and queues of each further capsule, since version 7
+        def capsules
+          return [] unless loaded? && config.respond_to?(:capsules)
+
+          config.capsules.except("default").map { |name, capsule| [name, capsule.queues.uniq] }
+        end
+
+        # @return [Integer, nil] nil when it is Sidekiq's default
+        def concurrency
+          return unless configurable?
+
+          capsule = config.capsules["default"] if config.respond_to?(:capsules)
+          number = capsule ? capsule.concurrency : settings[:concurrency]
+          number unless number == default_concurrency
+        end
+
         # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.
         def be_server
           ::Sidekiq.const_set(:CLI, Class.new) unless ::Sidekiq.const_defined?(:CLI, false)
@@ -50,6 +76,23 @@ module Chaton
 
           found = config.public_send(name)
           found.any? ? found : nil
+        end
+
+        # Without the gem its names may still be there.
+        def configurable? = loaded? || !defined?(::Sidekiq::CHATON).nil?
+
+        def default_concurrency
+          return ::Sidekiq::Config::DEFAULTS[:concurrency] if defined?(::Sidekiq::Config::DEFAULTS)
+
+          ::Sidekiq::DEFAULTS[:concurrency] if defined?(::Sidekiq::DEFAULTS)
+        end
+
+        # Version 6 repeats the name of a queue as often as it weighs.
+        def tally(names)
+          return if names.nil? || names.empty?
+
+          weights = names.map(&:to_s).tally
+          weights.values.all?(1) ? weights.transform_values { 0 } : weights
         end
 
         def settings

@@ -31,7 +31,7 @@ module Sidekiq
   @options = {}
 
   class << self
-    # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton does not read them
+    # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton reads queues and concurrency
     attr_reader :options
 
     # @return [Boolean] whether this process runs jobs
@@ -88,6 +88,16 @@ module Sidekiq
     # @return [Object]
     def []=(name, value)
       @options[name] = value
+    end
+
+    # @param names [Array<String>] repeated by their weight
+    def queues=(names)
+      @options[:queues] = names
+    end
+
+    # @param number [Integer] of threads
+    def concurrency=(number)
+      @options[:concurrency] = number
     end
 
     # Warns that it has no effect.

@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# What an application sets in Sidekiq's initializer, with the gem loaded.
+class JobsSidekiqBootTest < Minitest::Test
+  include JobsTest
+
+  PLAIN = <<~RUBY
+    require "sidekiq"
+    class Plain
+      include Sidekiq::Worker
+      sidekiq_options queue: "low"
+      def perform(id) = Recorder.note(id)
+    end
+  RUBY
+
+  def setup
+    needs_gems "sidekiq"
+    super
+  end
+
+  def kind = :redis
+
+  def time_limit_s = 90
+
+  def test_queues_that_the_initializer_names_are_run
+    server = boot_jobs("#{PLAIN}Sidekiq.configure_server { |config| config.options[:queues] = %w[low high high] }",
+                       env: env)
+    server.wait_line(/jobs are run .*queues=low,high/)
+    console(server, env: env).run('Plain.perform_async("a")')
+    server.eventually("it ran") { server.record.ids == ["a"] }
+    assert_equal 0, server.stop
+  end
+
+  private
+
+  def env = { "REDIS_URL" => redis.url }
+end
