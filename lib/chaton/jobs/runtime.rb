@@ -8,6 +8,9 @@ module Chaton
   module Jobs
     # Prepares a process for jobs: before and after the application is loaded, and when a worker starts and stops.
     module Runtime
+      # Seconds between two :beat events.
+      BEAT_S = 10
+
       class << self
         # Called before the application is loaded, also when it is loaded once for all workers. From now on jobs are
         # enqueued with this plan, and `Sidekiq.server?` is true if one of the processes runs jobs.
@@ -62,6 +65,25 @@ module Chaton
         # Runs the blocks for :startup, before a worker claims jobs.
         def startup(log) = fire(:startup, log)
 
+        # Runs the blocks for :heartbeat and :beat on a thread, if there are any, from now on until {ended}.
+        def start_beats(log)
+          return if [:heartbeat, :beat].all? { |event| blocks(event).empty? }
+
+          @beats = Thread.new do
+            fire(:heartbeat, log)
+            loop do
+              fire(:beat, log)
+              sleep BEAT_S
+            end
+          end
+        end
+
+        # Runs the blocks for :exit, when all jobs have ended.
+        def ended(log)
+          @beats&.kill
+          fire(:exit, log, backwards: true)
+        end
+
         # Runs the blocks for :quiet, once, when a worker claims no more jobs.
         def quiet(log)
           return if Jobs.stopping?
@@ -87,9 +109,10 @@ module Chaton
                    "\"chaton/sidekiq\"")
         end
 
+        def blocks(event) = Jobs.setup.blocks(event) + SidekiqGem.blocks(event)
+
         def fire(event, log, backwards: false)
-          blocks = Jobs.setup.blocks(event) + SidekiqGem.blocks(event)
-          (backwards ? blocks.reverse : blocks).each do |block|
+          (backwards ? blocks(event).reverse : blocks(event)).each do |block|
             block.call
           rescue Exception => e # rubocop:disable Lint/RescueException -- a broken block must not stop the worker
             log.exception(e, "a block for the event #{event} failed")

@@ -6,8 +6,8 @@ module Chaton
   module Jobs
     # What an application has registered: client and server middleware, handlers, and blocks for events.
     class Setup
-      # Events of a worker.
-      EVENTS = %i[startup quiet shutdown].freeze
+      # Events of a worker, as in Sidekiq: heartbeat once, after the start; beat every 10 s.
+      EVENTS = %i[startup heartbeat beat quiet shutdown exit].freeze
 
       # @return [Array<#call>] called with `(error, context)`, and with this setup if they take three arguments
       attr_reader :error_handlers
@@ -40,7 +40,7 @@ module Chaton
         @server_middleware
       end
 
-      # @param event [Symbol] :startup, :quiet or :shutdown
+      # @param event [Symbol] one of {EVENTS}
       def on(event, &block)
         @events.fetch(event) do
           raise ArgumentError, "there is no event #{event.inspect}; there are #{EVENTS.map(&:inspect).join(", ")}"

@@ -5,13 +5,22 @@ require_relative "sidekiq_gem"
 
 module Chaton
   module Jobs
-    # What an application has set in `Sidekiq.configure_server` is known once it is loaded: its queues and
-    # its concurrency.
+    # What an application has set in `Sidekiq.configure_server` is known once it is loaded: its queues, its
+    # concurrency, and gems that hook into Sidekiq's own processes.
     module SidekiqBoot
+      # Constants of gems whose schedules do not fire here => their names, and what holds instead.
+      SCHEDULERS = {
+        "Sidekiq::Cron" => ["sidekiq-cron", "its schedules do not fire here"],
+        "SidekiqScheduler" => ["sidekiq-scheduler", "the schedule in config/sidekiq.yml is not read here, and only " \
+                                                    "that which the application sets itself fires"],
+        "Sidekiq::Periodic" => ["Sidekiq Enterprise", "its periodic jobs do not fire here"]
+      }.freeze
+
       class << self
         # @param plan [Config::Plan] of a process that has loaded its application
         # @raise [ConfigError] for queues that cannot be run as the application wants
         def check(plan, log)
+          warn_of_schedulers(log)
           check_queues(plan, log)
         end
 
@@ -43,6 +52,15 @@ module Chaton
           warn_of_other_queues(plan, [*queues&.keys, *capsules.flat_map(&:last)], log)
           capsules.each do |name, names|
             log.warn("a capsule of Sidekiq has no threads of its own here", capsule: name, queues: names.join(","))
+          end
+        end
+
+        def warn_of_schedulers(log)
+          SCHEDULERS.each do |constant, (name, what)|
+            next unless Object.const_defined?(constant)
+
+            log.warn("#{name} is loaded: #{what}; write them as jobs { cron \"name\", \"0 3 * * *\", \"SomeJob\" }, " \
+                     "or leave one sidekiq process running for them")
           end
         end
 

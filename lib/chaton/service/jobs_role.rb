@@ -24,6 +24,7 @@ module Chaton
                                      Jobs::Runtime.claims_due?)
         @log.info("jobs are run", store: @plan.jobs.store_shown, identity: @engine.identity,
                                   queues: @plan.jobs.queues.map(&:first).join(","))
+        Jobs::Runtime.start_beats(@log)
       end
 
       # Sends running jobs back, in the store first, so that none is lost; then interrupts them.
@@ -38,6 +39,7 @@ module Chaton
       def stop
         Jobs::Runtime.shutdown(@log)
         super
+        Jobs::Runtime.ended(@log)
       end
 
       # Sends back the jobs of a sibling that died.

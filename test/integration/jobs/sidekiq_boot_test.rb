@@ -34,6 +34,26 @@ class JobsSidekiqBootTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_events_fire_in_sidekiqs_order
+    server = boot_jobs(<<~RUBY, env: env)
+      #{PLAIN}
+      %i[startup heartbeat beat quiet shutdown exit].each do |event|
+        Chaton::Jobs.setup.on(event) { Recorder.note(event) }
+      end
+      Sidekiq.configure_server { |config| config.on(:heartbeat) { Recorder.note("heartbeat", "gem") } }
+    RUBY
+    server.eventually("beat") { server.record.of("beat").any? }
+    assert_equal 0, server.stop
+    assert_equal %w[startup heartbeat beat quiet shutdown exit], server.record.ids.uniq
+    assert_equal ["heartbeat"], server.record.ids("gem")
+  end
+
+  def test_gems_whose_schedules_do_not_fire_are_warned_of
+    server = boot_jobs("#{PLAIN}module Sidekiq::Cron; end", env: env)
+    server.wait_line(/sidekiq-cron is loaded: its schedules do not fire here; write them as jobs { cron/)
+    assert_equal 0, server.stop
+  end
+
   private
 
   def env = { "REDIS_URL" => redis.url }

@@ -69,19 +69,31 @@ class RuntimeTest < JobsUnitCase
   def test_blocks_of_events_run_once_and_in_order
     seen = []
     own = Chaton::Jobs.setup
-    %i[startup quiet shutdown].each { |event| own.on(event) { seen << event } }
+    Chaton::Jobs::Setup::EVENTS.each { |event| own.on(event) { seen << event } }
     own.on(:startup) { raise "no" }
     runtime.startup(log)
     refute_predicate Chaton::Jobs, :stopping?
     runtime.quiet(log)
     assert_predicate Chaton::Jobs, :stopping?
     runtime.shutdown(log)
-    assert_equal %i[startup quiet shutdown], seen
+    runtime.ended(log)
+    assert_equal %i[startup quiet shutdown exit], seen
     assert_includes logged, "a block for the event startup failed"
-    assert_raises(ArgumentError) { own.on(:beat) { nil } }
+    assert_raises(ArgumentError) { own.on(:sunrise) { nil } }
   ensure
-    %i[startup quiet shutdown].each { |event| own.blocks(event).clear }
+    Chaton::Jobs::Setup::EVENTS.each { |event| own.blocks(event).clear }
     Chaton::Jobs.stopping = false
+  end
+
+  def test_beats_run_on_a_thread_until_the_end
+    seen = Queue.new
+    own = Chaton::Jobs.setup
+    %i[heartbeat beat].each { |event| own.on(event) { seen << event } }
+    runtime.start_beats(log)
+    assert_equal %i[heartbeat beat], [seen.pop, seen.pop]
+  ensure
+    runtime.ended(log)
+    %i[heartbeat beat].each { |event| own.blocks(event).clear }
   end
 
   def test_reloaded_classes_are_looked_up_again
