@@ -46,7 +46,6 @@ module Chaton
           JobFiles.new(plan, log).load
           unwatch
           SidekiqBoot.check(plan, log)
-          warn_of_two_stores(plan, log) if SidekiqGem.loaded?
         end
 
         # @return [Boolean] whether due jobs go through client middleware
@@ -99,15 +98,6 @@ module Chaton
         end
 
         private
-
-        # The gem's classes push to Redis only.
-        def warn_of_two_stores(plan, log)
-          return if plan.jobs.store_settings[:url].to_s.start_with?("redis", "valkey", "unix")
-
-          log.warn("the sidekiq gem is loaded: its classes enqueue to its own Redis, and jobs are claimed " \
-                   "from another store; write jobs { store \"redis://…\" }, or take the gem out and require " \
-                   "\"chaton/sidekiq\"")
-        end
 
         def blocks(event) = Jobs.setup.blocks(event) + SidekiqGem.blocks(event)
 

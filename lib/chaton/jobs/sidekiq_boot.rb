@@ -1,12 +1,13 @@
 # frozen_string_literal: true
 
+require "securerandom"
 require_relative "../errors"
 require_relative "sidekiq_gem"
 
 module Chaton
   module Jobs
     # What an application has set in `Sidekiq.configure_server` is known once it is loaded: its queues, its
-    # concurrency, and gems that hook into Sidekiq's own processes.
+    # concurrency, its Redis, and gems that hook into Sidekiq's own processes.
     module SidekiqBoot
       # Constants of gems whose schedules do not fire here => their names, and what holds instead.
       SCHEDULERS = {
@@ -15,13 +16,19 @@ module Chaton
                                                     "that which the application sets itself fires"],
         "Sidekiq::Periodic" => ["Sidekiq Enterprise", "its periodic jobs do not fire here"]
       }.freeze
+      # Seconds after which a written mark of {.compare_stores} is gone.
+      MARK_TTL_S = 60.0
 
       class << self
         # @param plan [Config::Plan] of a process that has loaded its application
-        # @raise [ConfigError] for queues that cannot be run as the application wants
+        # @raise [ConfigError] for queues that cannot be run as the application wants, and when the gem's classes
+        #   enqueue to another Redis than jobs are claimed from
         def check(plan, log)
           warn_of_schedulers(log)
           check_queues(plan, log)
+          return unless SidekiqGem.loaded?
+
+          redis?(plan) ? compare_stores(plan, log) : warn_of_two_stores(log)
         end
 
         # @param roles [Array<Symbol>] of the process
@@ -62,6 +69,39 @@ module Chaton
             log.warn("#{name} is loaded: #{what}; write them as jobs { cron \"name\", \"0 3 * * *\", \"SomeJob\" }, " \
                      "or leave one sidekiq process running for them")
           end
+        end
+
+        def redis?(plan) = plan.jobs.store_settings[:url].to_s.start_with?("redis", "valkey", "unix")
+
+        # The gem's classes push to Redis only.
+        def warn_of_two_stores(log)
+          log.warn("the sidekiq gem is loaded: its classes enqueue to its own Redis, and jobs are claimed " \
+                   "from another store; write jobs { store \"redis://…\" }, or take the gem out and require " \
+                   "\"chaton/sidekiq\"")
+        end
+
+        # A mark that is written through one client has to be seen by the other. That compares server, database and
+        # namespace at once, whatever names and proxies lead to them.
+        def compare_stores(plan, log)
+          native = Client.for(plan.jobs.store_settings).native
+          key = "chaton:mark:#{SecureRandom.hex(Client::JID_BYTES)}"
+          native.save(key, { "at" => Clock.now_s.to_s }, MARK_TTL_S)
+          seen = SidekiqGem.read(key, "at")
+          native.remove_hash(key)
+          refuse_other_store(plan) unless seen
+        rescue ConfigError
+          raise
+        rescue StandardError => e
+          log.warn("it is unknown whether the sidekiq gem uses the same Redis as Chaton", error: e.class.name,
+                                                                                          reason: e.message)
+        ensure
+          native&.close
+        end
+
+        def refuse_other_store(plan)
+          raise ConfigError, "jobs are claimed from #{plan.jobs.store_shown}, but the sidekiq gem enqueues to " \
+                             "another Redis, database or namespace, where they would not be run: give Sidekiq.redis " \
+                             "and jobs { store … } the same address"
         end
 
         def refuse(capsule)

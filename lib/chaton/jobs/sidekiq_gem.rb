@@ -61,6 +61,15 @@ module Chaton
           number unless number == default_concurrency
         end
 
+        # Reads a member of a Hash through the gem's own connection, which is closed: processes are forked later.
+        def read(key, member)
+          ::Sidekiq.redis do |connection|
+            connection.hget(key, member)
+          ensure
+            connection.close
+          end
+        end
+
         # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.
         def be_server
           ::Sidekiq.const_set(:CLI, Class.new) unless ::Sidekiq.const_defined?(:CLI, false)

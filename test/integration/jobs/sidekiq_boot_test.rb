@@ -54,6 +54,18 @@ class JobsSidekiqBootTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_gem_with_another_database_is_refused
+    server = launch_jobs(PLAIN, env: { "REDIS_URL" => "#{redis.url.sub(%r{/\d+\z}, "")}/1" })
+    refute_equal 0, server.wait_exit
+    assert_match(/the sidekiq gem enqueues to another Redis, database or namespace/, server.log)
+  end
+
+  def test_a_gem_whose_redis_cannot_be_asked_is_warned_of
+    server = boot_jobs(PLAIN, env: { "REDIS_URL" => "redis://127.0.0.1:1/0" })
+    server.wait_line(/it is unknown whether the sidekiq gem uses the same Redis as Chaton/)
+    assert_equal 0, server.stop
+  end
+
   private
 
   def env = { "REDIS_URL" => redis.url }
