@@ -4,8 +4,8 @@
 //! It has three threads, each with its own connection: the *fetcher*
 //! acknowledges and claims in batches, the *maintenance* thread sends heartbeats
 //! and does what is due by the clock, the *watcher* waits for changes of the
-//! store. None of them polls: each waits to be woken, or for the next time at
-//! which something is due.
+//! store. Each waits to be woken, or for the next time at which something is
+//! due. Only where the store cannot be watched do they ask it every second.
 
 mod admission;
 mod config;

@@ -312,10 +312,14 @@ fn a_job_goes_to_one_of_many_claimers() {
 #[test]
 fn an_eviction_policy_causes_a_warning() {
     let server = TestRedis::start(&["--maxmemory-policy", "allkeys-lru"]);
-    let warning = chaton_jobs::store::redis::warning(&server.options()).unwrap().unwrap();
-    assert!(warning.contains("allkeys-lru"), "{warning}");
+    let warning = || {
+        let mut store = server.store();
+        store.stats().unwrap();
+        store.warning()
+    };
+    assert!(warning().unwrap().contains("allkeys-lru"));
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    assert_eq!(chaton_jobs::store::redis::warning(&server.options()).unwrap(), None);
+    assert_eq!(warning(), None);
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct Maintenance {
     healthy_since_ns: u64,
     /// Counts (processed, failed) that are written to the store.
     written: (u64, u64),
+    /// The store's warning that was logged last.
+    warning: Option<String>,
 }
 
 impl Maintenance {
@@ -63,6 +65,7 @@ impl Maintenance {
             ticks: state.config.crons.iter().map(|cron| cron.next(now_s)).collect(),
             healthy_since_ns: 0,
             written: (0, 0),
+            warning: None,
             state: state.clone(),
             store,
         }
@@ -183,6 +186,11 @@ impl Maintenance {
         let sent_ns = boot_ns();
         let reply = self.store.heartbeat(&report)?;
         self.written = totals;
+        let warning = self.store.warning();
+        if warning != self.warning {
+            self.state.warn(warning.as_ref().map(|line| format!("jobs: {line}")));
+            self.warning = warning;
+        }
         counters.rtt_us.store((boot_ns() - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);
         let held = state.holds_lease();

@@ -11,8 +11,10 @@ use super::store_retry::StoreRetry;
 use crate::store::{Result, StoreEvent, StoreWatch};
 use fastrand::Rng;
 
-/// Longest wait for a change; then the connection is checked.
+/// Longest wait for a change. Then the store is asked, whatever the watch says.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// The store is asked at least this often while it cannot be watched.
+const POLL: Duration = Duration::from_secs(1);
 /// Least time between two rounds while the store changes all the time.
 const GAP: Duration = Duration::from_micros(500);
 
@@ -29,7 +31,7 @@ impl Watcher {
         let config = &state.config;
         Self {
             order: QueueOrder::new(&config.queues, config.mode, Rng::new()),
-            store_retry: StoreRetry::new(config.retry_max),
+            store_retry: StoreRetry::new(config.retry_max.min(POLL)),
             state: state.clone(),
             watch,
         }
@@ -42,7 +44,9 @@ impl Watcher {
                 Ok(()) => self.state.warn(self.store_retry.succeeded("watch")),
                 Err(error) => {
                     let (pause, line) = self.store_retry.failed("watch", &error);
-                    self.state.warn(line);
+                    self.state
+                        .warn(line.map(|line| format!("{line}, and asking for jobs as often")));
+                    self.poll();
                     self.pause(pause);
                 }
             }
@@ -62,15 +66,26 @@ impl Watcher {
         }
         let event = self.watch.wait(WAIT_MAX)?;
         self.state.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
-        if let StoreEvent::Changed { queues: changed, other } = event {
-            if !queues.is_empty() && (!changed.is_empty() || other) {
-                self.request_fetch(empty);
+        match event {
+            StoreEvent::Changed { queues: changed, other } => {
+                if !queues.is_empty() && (!changed.is_empty() || other) {
+                    self.request_fetch(empty);
+                }
+                if !empty {
+                    self.pause(GAP);
+                }
             }
-            if !empty {
-                self.pause(GAP);
-            }
+            StoreEvent::Timeout => self.poll(),
+            StoreEvent::Interrupted => {}
         }
         Ok(())
+    }
+
+    /// Makes the fetcher claim and the maintenance thread look at the schedule. The watch may be on
+    /// another server than they are, or it cannot be made at all.
+    fn poll(&self) {
+        self.state.wake_fetcher();
+        self.note_due(Some(0.0));
     }
 
     /// The queues to watch: all when they were empty, else those that come

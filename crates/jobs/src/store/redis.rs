@@ -35,8 +35,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use super::options::StoreOptions;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use connection::{RedisConnection, ServerHandle};
@@ -52,9 +50,8 @@ struct RedisFactory {
 
 impl RedisFactory {
     fn new(options: &StoreOptions) -> Result<Self> {
-        let server =
-            ServerHandle { address: RedisAddress::read(options)?, warning: Mutex::new(None) };
-        Ok(Self { server: Arc::new(server), options: Arc::new(options.clone()) })
+        let server = Arc::new(ServerHandle::new(RedisAddress::read(options)?));
+        Ok(Self { server, options: Arc::new(options.clone()) })
     }
 }
 
@@ -64,18 +61,6 @@ impl RedisFactory {
 /// [`super::StoreErrorKind::Refused`] naming what is wrong with the address.
 pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
     Ok(Arc::new(RedisFactory::new(options)?))
-}
-
-/// Connects once and returns a warning about the server's settings, such as an
-/// eviction policy that drops jobs when memory is full.
-///
-/// # Errors
-/// When the server cannot be reached or is not supported.
-pub fn warning(options: &StoreOptions) -> Result<Option<String>> {
-    let server = RedisFactory::new(options)?.server;
-    RedisConnection::new(server.clone(), false).ensure()?;
-    let warning = server.warning.lock().clone();
-    Ok(warning)
 }
 
 impl StoreFactory for RedisFactory {

@@ -152,6 +152,11 @@ pub trait Store: Send {
     /// Leaves a signal (TSTP, TERM, TTIN) for a process's next heartbeat.
     fn signal(&mut self, identity: &str, signal: &str) -> Result<()>;
 
+    /// What is wrong with the settings of the server, as its last connection found them.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Copies the store into a file and calls `progress(pages done, pages)` on
     /// the way. Stores that have a tool of their own refuse and name it.
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()>;

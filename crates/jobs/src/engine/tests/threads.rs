@@ -13,7 +13,7 @@ use crate::cron::Cron;
 use crate::engine::job::Job;
 use crate::engine::{Config, Engine};
 use crate::outcome::Outcome;
-use crate::store::JobLocation;
+use crate::store::*;
 use chaton_core::engine::{Engine as _, Feed};
 
 /// Longest wait for a condition.
@@ -27,6 +27,7 @@ struct TestPool {
     threads: usize,
     running: Mutex<usize>,
     done: Mutex<Vec<String>>,
+    lines: Mutex<Vec<String>>,
 }
 
 impl TestPool {
@@ -41,6 +42,7 @@ impl TestPool {
             threads,
             running: Mutex::new(0),
             done: Mutex::default(),
+            lines: Mutex::default(),
         });
         let body = Arc::new(body);
         let spawn = |index| {
@@ -99,7 +101,9 @@ impl Feed<Job> for TestPool {
     fn idle_threads(&self) -> usize {
         self.threads - *self.running.lock()
     }
-    fn warn(&self, _: &str) {}
+    fn warn(&self, line: &str) {
+        self.lines.lock().push(line.to_string());
+    }
     fn signal(&self, _: &str) {}
 }
 
@@ -150,6 +154,73 @@ fn an_idle_engine_wakes_for_a_push_and_for_the_schedule() {
     assert!(chaton_core::clock::wall_s() >= soon);
     engine.stop();
     pool.end(handles);
+}
+
+/// A store whose watch cannot be made, or misses every change.
+struct UnwatchedStore {
+    inner: Arc<dyn StoreFactory>,
+    fails: bool,
+}
+
+impl StoreFactory for UnwatchedStore {
+    fn store(&self) -> Box<dyn Store> {
+        self.inner.store()
+    }
+    fn watch(&self) -> Box<dyn StoreWatch> {
+        Box::new(DeafWatch(self.fails))
+    }
+    fn address(&self) -> &str {
+        self.inner.address()
+    }
+}
+
+struct DeafWatch(bool);
+
+impl StoreWatch for DeafWatch {
+    fn arm(&mut self, _: &[Arc<str>]) -> crate::store::Result<Availability> {
+        if self.0 {
+            return Err(StoreError::unavailable("no inotify instance is left"));
+        }
+        Ok(Availability { ready: false, next_at: None })
+    }
+    fn wait(&mut self, timeout: Duration) -> crate::store::Result<StoreEvent> {
+        assert!(timeout <= Duration::from_secs(30), "{timeout:?}");
+        // The time flies.
+        std::thread::sleep(Duration::from_millis(5));
+        Ok(StoreEvent::Timeout)
+    }
+    fn interrupter(&self) -> Arc<dyn Interrupt> {
+        struct Ignored;
+        impl Interrupt for Ignored {
+            fn interrupt(&self) {}
+        }
+        Arc::new(Ignored)
+    }
+}
+
+#[test]
+fn an_idle_engine_asks_for_jobs_when_the_watch_fails_or_misses_them() {
+    for fails in [true, false] {
+        let inner = factory(&format!("threads-unwatched-{fails}"));
+        let mut store = inner.store();
+        let (pool, handles) = TestPool::start(2, |_| Outcome::Ack);
+        let factory: Arc<dyn StoreFactory> = Arc::new(UnwatchedStore { inner, fails });
+        let settings = Config { retry_max: Duration::from_millis(20), ..config() };
+        let engine = Engine::start(settings, &factory, pool.clone()).unwrap();
+        until("the queues were seen empty", || engine.stats().empty_claims > 0);
+        for n in 0..3 {
+            push(&mut *store, "low", "a", "", None);
+            until("the pushed job ran", || pool.done.lock().len() == 2 * n + 1);
+            let soon = chaton_core::clock::wall_s() + 0.05;
+            push(&mut *store, "low", "b", "", Some(soon));
+            until("the scheduled job ran", || pool.done.lock().len() == 2 * n + 2);
+        }
+        engine.stop();
+        pool.end(handles);
+        let lines = pool.lines.lock();
+        assert_eq!(lines.len(), usize::from(fails), "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("inotify")), "{lines:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! a pipeline of commands and reads their replies.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
@@ -29,6 +30,35 @@ pub struct ServerHandle {
     pub address: RedisAddress,
     /// A warning about the server's settings, set by each connect.
     pub warning: Mutex<Option<String>>,
+    /// How often the server said that it cannot be used now: it is a replica, or it loads. Connections
+    /// that were made before are closed, so that the next ones look the address up anew.
+    departures: AtomicU64,
+    /// Ends the waits of watches when the server is left.
+    watches: Mutex<Vec<Weak<EventFd>>>,
+}
+
+impl ServerHandle {
+    /// The server at this address.
+    pub fn new(address: RedisAddress) -> Self {
+        let (warning, departures) = (Mutex::new(None), AtomicU64::new(0));
+        Self { address, warning, departures, watches: Mutex::default() }
+    }
+
+    /// Leaving the server ends the waits for this event, too.
+    pub fn add_watch(&self, interrupt: &Arc<EventFd>) {
+        let mut watches = self.watches.lock();
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Arc::downgrade(interrupt));
+    }
+
+    /// Ends all connections that were made since `departures` departures. If another thread was
+    /// first, they have ended already.
+    fn leave(&self, departures: u64) {
+        let (all, next) = (&self.departures, departures + 1);
+        if all.compare_exchange(departures, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.watches.lock().iter().filter_map(Weak::upgrade).for_each(|watch| watch.notify());
+        }
+    }
 }
 
 /// One connection.
@@ -41,6 +71,8 @@ pub struct RedisConnection {
 struct OpenConnection {
     stream: RespStream,
     used: Instant,
+    /// [`ServerHandle::departures`] when it was made.
+    departures: u64,
     /// Names of [`SCRIPTS`], in their order.
     shas: Vec<Vec<u8>>,
     scripts: Vec<String>,
@@ -58,16 +90,24 @@ impl RedisConnection {
         &self.server.address
     }
 
+    /// A warning about the server's settings, such as an eviction policy that drops jobs.
+    pub fn warning(&self) -> Option<String> {
+        self.server.warning.lock().clone()
+    }
+
     /// Whether it is connected.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Connects if it is not connected, or if the server closed the idle
-    /// connection (a restart, or its `timeout`): nothing was in flight then.
+    /// Connects if it is not connected, if the server closed the idle connection (a restart, or its
+    /// `timeout`), or if the server was left since. Nothing is in flight then.
     pub fn ensure(&mut self) -> Result<()> {
-        let idle = self.open.as_ref().filter(|open| open.used.elapsed() > FRESH);
-        if idle.is_some_and(|open| open.stream.is_closed()) {
+        let departures = self.server.departures.load(Ordering::Relaxed);
+        let is_over = |open: &OpenConnection| {
+            open.departures != departures || open.used.elapsed() > FRESH && open.stream.is_closed()
+        };
+        if self.open.as_ref().is_some_and(is_over) {
             self.open = None;
         }
         if self.open.is_none() {
@@ -89,12 +129,34 @@ impl RedisConnection {
         Ok(pipeline.begin(args + 3).word("EVALSHA").word(&open.shas[script as usize]).word("0"))
     }
 
-    /// Sends the commands and returns their replies, which may be errors. A script that the server
-    /// has forgotten did not run: it is loaded and called again.
+    /// Sends the commands and returns their replies, which may be errors. A server that cannot be used
+    /// now (a replica, or one that loads) is left. If it ran nothing, the commands are sent once more,
+    /// to the server that the address stands for by then.
     ///
     /// # Errors
     /// When the connection failed; it is not known which commands ran.
     pub fn pipeline(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
+        let replies = self.send_all(pipeline)?;
+        if !self.leave_unusable(&replies) || !nothing_ran(&replies) {
+            return Ok(replies);
+        }
+        let replies = self.send_all(pipeline)?;
+        self.leave_unusable(&replies);
+        Ok(replies)
+    }
+
+    /// Closes this connection, and at their next use all others to the server, if a reply says that
+    /// the server cannot be used now.
+    fn leave_unusable(&mut self, replies: &[RespValue]) -> bool {
+        let unusable = replies.iter().any(is_unusable);
+        if let Some(open) = self.open.take_if(|_| unusable) {
+            self.server.leave(open.departures);
+        }
+        unusable
+    }
+
+    /// A script that the server has forgotten did not run: it is loaded and called again.
+    fn send_all(&mut self, pipeline: &Pipeline) -> Result<Vec<RespValue>> {
         self.ensure()?;
         let mut replies = self.exchange(pipeline.bytes(), pipeline.len())?;
         let forgotten: Vec<usize> = (0..replies.len())
@@ -202,10 +264,13 @@ impl RedisConnection {
 
     fn connect(&self) -> Result<OpenConnection> {
         let address = &self.server.address;
+        // Read before connecting: a departure in between closes this connection, too.
+        let departures = self.server.departures.load(Ordering::Relaxed);
         let unreachable = |e: io::Error| super::errors::unreachable(address, &e);
         let link = Transport::connect(address).map_err(unreachable)?;
         let (stream, used) = (RespStream::new(link), Instant::now());
-        let mut open = OpenConnection { stream, used, shas: Vec::new(), scripts: Vec::new() };
+        let (shas, scripts) = (Vec::new(), Vec::new());
+        let mut open = OpenConnection { stream, used, departures, shas, scripts };
         let hello = self.hello();
         let timeout = address.answer_timeout.min(address.connect_timeout);
         let mut replies = open
@@ -253,7 +318,7 @@ impl RedisConnection {
         pipeline
     }
 
-    /// The server's version, if it is supported.
+    /// The server's version, if it is supported and takes writes.
     fn check_hello(&self, hello: RespValue) -> Result<(u32, u32)> {
         let shown = &self.server.address.shown;
         if let RespValue::Error(error) = &hello {
@@ -263,6 +328,10 @@ impl RedisConnection {
         for (key, value) in hello.pairs() {
             match key.text().as_str() {
                 "version" => version = value.text(),
+                // HELLO says what ROLE says, and every user may send it.
+                "role" if value == RespValue::Bulk(b"replica".to_vec()) => {
+                    return Err(super::errors::replica(&self.server.address))
+                }
                 "mode" if value == RespValue::Bulk(b"cluster".to_vec()) => {
                     return Err(StoreError::refused(format!(
                         "{shown}: Redis Cluster is not supported, since a job moves between \
@@ -295,6 +364,23 @@ impl RedisConnection {
             )),
         };
     }
+}
+
+/// Whether the server refused a command because it cannot be used now. The reply to EXEC has its
+/// errors within.
+fn is_unusable(reply: &RespValue) -> bool {
+    match reply {
+        RespValue::Error(error) => super::errors::is_unusable(error),
+        RespValue::Array(items) => items.iter().any(is_unusable),
+        _ => false,
+    }
+}
+
+/// Whether no command ran: all were refused, or EXEC was, for what came after MULTI.
+fn nothing_ran(replies: &[RespValue]) -> bool {
+    let is_error = |reply: &RespValue| matches!(reply, RespValue::Error(_));
+    let aborted = |reply: &RespValue| matches!(reply, RespValue::Error(error) if error.starts_with("EXECABORT"));
+    replies.last().is_some_and(aborted) || replies.iter().all(is_error)
 }
 
 fn load_commands(scripts: &[String]) -> Pipeline {

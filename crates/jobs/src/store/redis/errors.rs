@@ -54,12 +54,31 @@ pub fn hello(address: &RedisAddress, error: &str) -> StoreError {
     server(address, error)
 }
 
+/// The server is a replica.
+pub fn replica(address: &RedisAddress) -> StoreError {
+    StoreError::unavailable(format!(
+        "{}: the server is a replica and takes no jobs; waiting for the primary at this address",
+        address.shown
+    ))
+}
+
+/// Whether the error says that the server cannot be used now, though its connection works.
+pub fn is_unusable(error: &str) -> bool {
+    ["READONLY", "LOADING", "MASTERDOWN"].iter().any(|code| has_code(error, code))
+}
+
+/// Whether the error has this code. Before Redis 7 the error of a script, and always that of EXEC,
+/// has its cause in the text.
+fn has_code(error: &str, code: &str) -> bool {
+    error.split(' ').next() == Some(code)
+        || error.contains(&format!("-{code} "))
+        || error.contains(&format!("because of: {code} "))
+}
+
 /// An error reply of the server.
 pub fn server(address: &RedisAddress, error: &str) -> StoreError {
     let shown = &address.shown;
-    let code = error.split(' ').next().unwrap_or_default();
-    // Before Redis 7 the error of a script has its cause in the text.
-    let is = |name: &str| code == name || error.contains(&format!("-{name} "));
+    let is = |code: &str| has_code(error, code);
     if is("OOM") || error.contains("OOM command not allowed") {
         return StoreError::new(
             StoreErrorKind::Full,
@@ -87,9 +106,7 @@ pub fn server(address: &RedisAddress, error: &str) -> StoreError {
         ));
     }
     if is("READONLY") {
-        return StoreError::unavailable(format!(
-            "{shown}: it is a replica and takes no jobs; name the primary"
-        ));
+        return replica(address);
     }
     if is("MISCONF") || is("NOREPLICAS") {
         return StoreError::unavailable(format!("{shown}: writes are stopped: {error}"));

@@ -213,6 +213,10 @@ impl Store for RedisStore {
         self.conn.atomic(&pipeline).map(|_| ())
     }
 
+    fn warning(&self) -> Option<String> {
+        self.conn.warning()
+    }
+
     fn backup(&mut self, _: &str, _: &mut dyn FnMut(u64, u64)) -> Result<()> {
         Err(StoreError::refused(format!(
             "{}: Redis has its own tool for a copy: redis-cli --rdb FILE",

@@ -31,6 +31,7 @@ impl RedisWatch {
     /// Does not connect yet.
     pub fn new(server: Arc<ServerHandle>) -> Self {
         let interrupt = EventFd::new().ok().map(Arc::new);
+        interrupt.iter().for_each(|interrupt| server.add_watch(interrupt));
         Self { conn: RedisConnection::new(server, true), interrupt, queues: Vec::new() }
     }
 

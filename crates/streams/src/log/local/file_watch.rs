@@ -1,19 +1,27 @@
 //! Watches files for changes through inotify: this wakes readers and members in all processes.
 
+use std::cell::OnceCell;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 
 use super::errors;
-use crate::log::Result;
+use crate::log::{ErrorKind, LogError, Result};
 
 /// The content of a file changes.
 pub(super) const MODIFIED: WatchFlags = WatchFlags::MODIFY;
 /// Names appear in a folder or vanish by renaming: everything that others
 /// should notice is renamed into its place.
 pub(super) const RENAMED: WatchFlags = WatchFlags::MOVED_TO.union(WatchFlags::MOVED_FROM);
+
+/// The files are looked at this often while some of them cannot be watched.
+const POLL: Duration = Duration::from_secs(1);
+/// And this often even if nothing is reported.
+const POLL_WATCHED: Duration = Duration::from_secs(30);
 
 /// Identifies a watched path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,31 +34,67 @@ pub(super) enum WatchEvent {
     Overflow,
 }
 
-pub(super) struct FileWatch(OwnedFd);
+pub(super) struct FileWatch {
+    inotify: Option<OwnedFd>,
+    /// Why some files are not watched.
+    failure: OnceCell<LogError>,
+}
 
 impl FileWatch {
-    pub fn new() -> Result<Self> {
-        inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map(Self).map_err(|error| {
-            let doing = "opening (fs.inotify.max_user_instances may be too low)";
-            errors::io(Path::new("inotify"), doing, &error.into())
-        })
+    pub fn new() -> Self {
+        let mut watch = Self { inotify: None, failure: OnceCell::new() };
+        match init() {
+            Ok(inotify) => watch.inotify = Some(inotify),
+            Err(error) => watch.failed("instance", "instances", error),
+        }
+        watch
     }
 
-    pub fn add(&self, path: &Path, flags: WatchFlags) -> Result<WatchId> {
-        inotify::add_watch(&self.0, path, flags)
-            .map(WatchId)
-            .map_err(|error| errors::io(path, "watching", &error.into()))
+    /// Watches a path, unless the limits of inotify are reached.
+    pub fn add(&self, path: &Path, flags: WatchFlags) -> Result<Option<WatchId>> {
+        let Some(inotify) = &self.inotify else { return Ok(None) };
+        match inotify::add_watch(inotify, path, flags) {
+            Ok(id) => Ok(Some(WatchId(id))),
+            Err(error @ (Errno::NOSPC | Errno::NOMEM)) => {
+                self.failed("watch", "watches", error);
+                Ok(None)
+            }
+            Err(error) => Err(errors::io(path, "watching", &error.into())),
+        }
+    }
+
+    fn failed(&self, what: &str, limit: &str, error: Errno) {
+        let message = format!(
+            "no inotify {what} is left ({error}), and new records are looked for every {POLL:?}; \
+             raise fs.inotify.max_user_{limit} or the limit of open files"
+        );
+        let _ = self.failure.set(LogError::new(ErrorKind::Unreachable, message));
+    }
+
+    /// Why some files are not watched.
+    pub fn failure(&self) -> Option<&LogError> {
+        self.failure.get()
+    }
+
+    /// The longest time between two looks at the files.
+    pub fn poll_interval(&self) -> Duration {
+        if self.failure.get().is_some() {
+            POLL
+        } else {
+            POLL_WATCHED
+        }
     }
 
     pub fn remove(&self, id: WatchId) {
         // It fails if the watched file is gone, and its watch with it.
-        let _ = inotify::remove_watch(&self.0, id.0);
+        let _ = self.inotify.as_ref().map(|inotify| inotify::remove_watch(inotify, id.0));
     }
 
     /// Passes on all events since the last call.
     pub fn read_events(&self, mut each: impl FnMut(WatchEvent)) {
+        let Some(inotify) = &self.inotify else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = inotify::Reader::new(&self.0, &mut buffer);
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
         while let Ok(event) = reader.next() {
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 each(WatchEvent::Overflow);
@@ -59,18 +103,29 @@ impl FileWatch {
             }
         }
     }
+
+    /// The descriptor that becomes readable with the next event.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inotify.as_ref().map(AsFd::as_fd)
+    }
 }
 
-impl AsFd for FileWatch {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+fn init() -> rustix::io::Result<OwnedFd> {
+    #[cfg(test)]
+    if USED_UP.get() {
+        return Err(Errno::MFILE);
     }
+    inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// This thread gets no inotify instance.
+    pub(super) static USED_UP: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::poll::wait_readable;
 
@@ -79,14 +134,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("head");
         std::fs::write(&file, "1").unwrap();
-        let watch = FileWatch::new().unwrap();
-        let modified = watch.add(&file, MODIFIED).unwrap();
-        let renamed = watch.add(folder.path(), RENAMED).unwrap();
-        assert_eq!(wait_readable(&[watch.as_fd()], Duration::ZERO), [false]);
+        let watch = FileWatch::new();
+        let modified = watch.add(&file, MODIFIED).unwrap().unwrap();
+        let renamed = watch.add(folder.path(), RENAMED).unwrap().unwrap();
+        let wait = |time| wait_readable(&[watch.descriptor().unwrap()], time);
+        assert_eq!(wait(Duration::ZERO), [false]);
         std::fs::write(&file, "2").unwrap();
         std::fs::write(folder.path().join("tmp"), "").unwrap();
         std::fs::rename(folder.path().join("tmp"), folder.path().join("new")).unwrap();
-        assert_eq!(wait_readable(&[watch.as_fd()], Duration::from_secs(30)), [true]);
+        assert_eq!(wait(Duration::from_secs(30)), [true]);
         let mut changed = Vec::new();
         watch.read_events(|event| match event {
             WatchEvent::Changed(id) => changed.push(id),
@@ -96,6 +152,6 @@ mod tests {
         watch.remove(modified);
         watch.read_events(|_| panic!("there is no event left"));
         std::fs::write(&file, "3").unwrap();
-        assert_eq!(wait_readable(&[watch.as_fd()], Duration::ZERO), [false]);
+        assert_eq!(wait(Duration::ZERO), [false]);
     }
 }

@@ -42,6 +42,10 @@ pub(super) struct LocalMember {
     notifier: Arc<EventFd>,
     watch: FileWatch,
     processes: ProcessWatch,
+    /// When the files were looked at last though nothing was reported.
+    polled: Instant,
+    /// The reported reason why some files are not watched.
+    unwatched: Option<LogError>,
     member_lock: Option<MemberLock>,
     owned: OwnedPartitions,
     /// The group or its topics may have changed.
@@ -73,18 +77,17 @@ impl LocalMember {
             check_name(topic)?;
         }
         let files = GroupFiles::open(dir, &settings.name)?;
-        let watch = FileWatch::new()?;
-        watch.add(&files.folder, RENAMED)?;
-        watch.add(&dir.topics(), RENAMED)?;
         let id = format!("{}-{}", escaped(&dir.settings.client_id), files::unique_name());
         let member_lock = Some(MemberLock::acquire(&files.folder.join("members"), &id)?);
         Ok(Self {
             id,
             settings: settings.clone(),
             owned: OwnedPartitions::new(dir),
+            watch: watch(&files)?,
             files,
             notifier: notifier.clone(),
-            watch,
+            polled: Instant::now(),
+            unwatched: None,
             processes: ProcessWatch::default(),
             member_lock,
             group_changed: true,
@@ -96,6 +99,29 @@ impl LocalMember {
             unknown_topics: BTreeSet::new(),
             pending: Vec::new(),
         })
+    }
+
+    /// Looks at the group and its records though nothing was reported, and tries again to watch what
+    /// could not be watched.
+    fn look_anew(&mut self) {
+        self.polled = Instant::now();
+        (self.group_changed, self.records_written) = (true, true);
+        if self.watch.failure().is_some() {
+            match watch(&self.files) {
+                Ok(watch) => self.watch = watch,
+                Err(error) => return self.sync_failed(error),
+            }
+            self.owned.watch_anew(&self.watch);
+        }
+    }
+
+    /// Reports once that some files cannot be watched.
+    fn report_unwatched(&mut self) {
+        let failure = self.watch.failure();
+        if failure != self.unwatched.as_ref() {
+            self.unwatched = failure.cloned();
+            self.pending.extend(self.unwatched.clone().map(MemberEvent::Error));
+        }
     }
 
     fn read_file_events(&mut self) {
@@ -241,14 +267,21 @@ impl GroupMember for LocalMember {
         }
         let timeout =
             if self.processes.has_unwatched { timeout.min(UNWATCHED_CHECK) } else { timeout };
-        let mut fds = vec![self.watch.as_fd(), self.notifier.as_fd()];
+        let poll_at = self.polled + self.watch.poll_interval();
+        let timeout = timeout.min(poll_at.saturating_duration_since(Instant::now()));
+        let mut fds = vec![self.notifier.as_fd()];
+        fds.extend(self.watch.descriptor());
+        let others = fds.len();
         fds.extend(self.processes.descriptors());
         let ready = wait_readable(&fds, timeout);
-        if ready[1] {
+        if ready[0] {
             self.notifier.clear();
         }
-        self.group_changed |= ready[2..].contains(&true);
+        self.group_changed |= ready[others..].contains(&true);
         self.read_file_events();
+        if Instant::now() >= poll_at {
+            self.look_anew();
+        }
         let written = std::mem::take(&mut self.records_written);
         self.notified = written || self.group_changed || ready.contains(&true);
     }
@@ -273,6 +306,7 @@ impl GroupMember for LocalMember {
                 Err(error) => self.sync_failed(error),
             }
         }
+        self.report_unwatched();
         events.append(&mut self.pending);
     }
 
@@ -367,6 +401,14 @@ impl Drop for LocalMember {
     fn drop(&mut self) {
         self.leave(self.files.dir.answer_timeout());
     }
+}
+
+/// Watches the group and the names of topics. What is in the topics is added when it is known.
+fn watch(files: &GroupFiles) -> Result<FileWatch> {
+    let watch = FileWatch::new();
+    watch.add(&files.folder, RENAMED)?;
+    watch.add(&files.dir.topics(), RENAMED)?;
+    Ok(watch)
 }
 
 /// Moves a commit behind the end to the end. Its records are gone, for example

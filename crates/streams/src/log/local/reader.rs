@@ -63,17 +63,15 @@ impl PartitionReader for LocalReader {
             }
             let Some(watch) = &self.watch else {
                 // Fetches once more: earlier changes are not reported.
-                let watch = FileWatch::new()?;
+                let watch = FileWatch::new();
                 watch.add(&self.watermark_path, file_watch::MODIFIED)?;
                 self.watch = Some(watch);
                 continue;
             };
-            let ready = wait_readable(&[watch.as_fd(), self.interrupter.as_fd()], left);
-            if ready[1] {
+            let mut fds = vec![self.interrupter.as_fd()];
+            fds.extend(watch.descriptor());
+            if wait_readable(&fds, left.min(watch.poll_interval()))[0] {
                 self.interrupter.clear();
-                return Ok(None);
-            }
-            if !ready[0] {
                 return Ok(None);
             }
         }

@@ -95,7 +95,7 @@ impl OwnedPartitions {
         if owned.cursor.is_none() {
             let folder = self.dir.partition(&partition.topic, partition.number);
             let cursor = PartitionCursor::open(&self.dir, partition, owned.from)?;
-            owned.watch_id = Some(watch.add(&high_watermark::path(&folder), MODIFIED)?);
+            owned.watch_id = watch.add(&high_watermark::path(&folder), MODIFIED)?;
             owned.inode = inode(&folder);
             owned.cursor = Some(cursor);
         }
@@ -161,6 +161,14 @@ impl OwnedPartitions {
                 owned.from = Position::Earliest;
                 owned.watch_id.take().into_iter().for_each(|id| watch.remove(id));
             }
+        }
+    }
+
+    /// Watches what is read by this watch instead of the former one.
+    pub fn watch_anew(&mut self, watch: &FileWatch) {
+        for (partition, owned) in self.all.iter_mut().filter(|(_, owned)| owned.cursor.is_some()) {
+            let folder = self.dir.partition(&partition.topic, partition.number);
+            owned.watch_id = watch.add(&high_watermark::path(&folder), MODIFIED).ok().flatten();
         }
     }
 

@@ -1,8 +1,10 @@
 //! Members of groups where the local log has its own way.
 
+use std::time::Instant;
+
 use super::*;
 use crate::log::conformance::fixture::*;
-use crate::log::local::segment;
+use crate::log::local::{file_watch, segment};
 use crate::log::ErrorKind;
 
 #[test]
@@ -18,6 +20,44 @@ fn a_topic_created_later_is_found() {
     fill(&*log, "t", 0, 0..5);
     member.read(5);
     assert_eq!(member.has.len(), 3);
+}
+
+#[test]
+fn records_are_read_without_inotify_and_it_is_said_once() {
+    let place = TempLog::new();
+    let log = place.open(&|_| {});
+    log.admin().unwrap().create(&new_topic("t", 1, &[])).unwrap();
+    file_watch::USED_UP.set(true);
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("g", &["t"]));
+    let mut reader = log.reader(&partition("t", 0), Position::Earliest).unwrap();
+    member.has(1);
+    let mut read = 0;
+    for records in [5, 10] {
+        member.fetch();
+        fill(&*log, "t", 0, records - 5..records);
+        until("the member is notified", || {
+            member.step(MOMENT);
+            member.member.was_notified() && member.fetch() > 0
+        });
+        assert_eq!(member.values.len(), records);
+        until("the reader has read", || {
+            let chunk = reader.next(LIMITS, MOMENT).unwrap();
+            read += chunk.map_or(0, |chunk| chunk.len());
+            read == records
+        });
+    }
+    log.admin().unwrap().grow("t", 3).unwrap();
+    member.has(3);
+    assert_eq!(member.errors.len(), 1, "{:?}", member.errors);
+    assert!(member.errors[0].message.contains("max_user_instances"), "{}", member.errors[0]);
+    // It watches again as soon as an instance is left.
+    file_watch::USED_UP.set(false);
+    until("a wait that no poll ends", || {
+        let began = Instant::now();
+        member.step(Duration::from_secs(3));
+        began.elapsed() >= Duration::from_secs(3)
+    });
+    assert_eq!(member.errors.len(), 1, "{:?}", member.errors);
 }
 
 #[test]
