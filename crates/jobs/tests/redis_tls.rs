@@ -21,7 +21,7 @@ fn openssl(dir: &Path, words: &[&str]) {
     assert!(done.unwrap().success(), "openssl {words:?}");
 }
 
-/// An authority (`ca.pem`) and a certificate of it for `localhost`.
+/// An authority (`ca.pem`) and a certificate of it for `localhost`, which also serves clients.
 fn certificates(dir: &Path) {
     let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
     let ca = ["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ours", "-days", "2"];
@@ -34,11 +34,10 @@ fn certificates(dir: &Path) {
     openssl(dir, &[&sign[..], &out[..]].concat());
 }
 
-#[test]
-fn connects_with_the_authority_only() {
-    let dir = tempfile::tempdir().unwrap();
-    certificates(dir.path());
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
+/// A server with TLS on the port. It asks clients for a certificate or not (`yes`, `no`).
+fn start_tls(dir: &Path, auth_clients: &str) -> (TestRedis, u16) {
+    certificates(dir);
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_string();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = TestRedis::start(&[
         "--tls-port",
@@ -50,8 +49,51 @@ fn connects_with_the_authority_only() {
         "--tls-ca-cert-file",
         &path("ca.pem"),
         "--tls-auth-clients",
-        "no",
+        auth_clients,
     ]);
+    (server, port)
+}
+
+#[test]
+fn shows_its_certificate_to_a_server_that_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, port) = start_tls(dir.path(), "yes");
+    let path = |name: &str| Some(dir.path().join(name).to_str().unwrap().to_string());
+    let mut options = StoreOptions::for_tests(format!("rediss://localhost:{port}/0"));
+    options.tls_ca_file = path("ca.pem");
+    assert!(open(&options).unwrap().store().stats().is_err(), "no certificate was shown");
+    options.tls_cert_file = path("s.pem");
+    let error = open(&options).unwrap_err();
+    assert!(error.message.contains("tls_key_file"), "{error}");
+    options.tls_key_file = path("s.key");
+    push(&mut *open(&options).unwrap().store(), "q", &[b"{}"]);
+    for (cert, key, setting) in
+        [("s.key", "s.key", "tls_cert_file"), ("s.pem", "s.pem", "tls_key_file")]
+    {
+        (options.tls_cert_file, options.tls_key_file) = (path(cert), path(key));
+        let error = open(&options).unwrap().store().stats().unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+        assert!(error.message.contains(setting), "{error}");
+    }
+}
+
+#[test]
+fn accepts_any_certificate_when_verification_is_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, port) = start_tls(dir.path(), "no");
+    // Its authority is not known.
+    let mut options = StoreOptions::for_tests(format!("rediss://127.0.0.1:{port}/0"));
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+    options.tls_verify = false;
+    push(&mut *open(&options).unwrap().store(), "q", &[b"{}"]);
+}
+
+#[test]
+fn connects_with_the_authority_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, port) = start_tls(dir.path(), "no");
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_string();
     for host in ["localhost", "127.0.0.1"] {
         let mut options = StoreOptions::for_tests(format!("rediss://{host}:{port}/0"));
         options.tls_ca_file = Some(path("ca.pem"));

@@ -54,8 +54,8 @@ module Chaton
       # Options that go into {JobsSettings} unchanged.
       PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s].freeze
       # Options that go into the store's settings unchanged.
-      OF_STORE = %i[username password connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s dead_max
-                    dead_age_s].freeze
+      OF_STORE = %i[username password tls_verify connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s
+                    dead_max dead_age_s].freeze
 
       # @param root [String] the application's directory
       # @param sidekiq_file [String, nil] the file that was read
@@ -83,7 +83,8 @@ module Chaton
 
       def store
         @store ||= {
-          url: StoreAddress.under(@value.call(:store), @root), tls_ca_file: absolute(@value.call(:tls_ca_file)),
+          url: StoreAddress.under(@value.call(:store), @root),
+          **%i[tls_ca_file tls_cert_file tls_key_file].to_h { |name| [name, absolute(@value.call(name))] },
           format: @value.call(:format), **OF_STORE.to_h { |name| [name, @value.call(name)] }
         }.freeze
       end

@@ -23,6 +23,14 @@ pub struct StoreOptions {
     /// `None` for those of the system.
     #[serde(deserialize_with = "nullable")]
     pub tls_ca_file: Option<String>,
+    /// PEM file with the client's certificate, and those that lead to its authority.
+    #[serde(deserialize_with = "nullable")]
+    pub tls_cert_file: Option<String>,
+    /// PEM file with its key.
+    #[serde(deserialize_with = "nullable")]
+    pub tls_key_file: Option<String>,
+    /// Whether the server's certificate is checked.
+    pub tls_verify: bool,
     /// Time to make a connection.
     #[serde(rename = "connect_timeout_s", deserialize_with = "seconds")]
     pub connect_timeout: Duration,
@@ -63,6 +71,9 @@ impl StoreOptions {
             username: None,
             password: None,
             tls_ca_file: None,
+            tls_cert_file: None,
+            tls_key_file: None,
+            tls_verify: true,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(5),
             durable: true,

@@ -30,6 +30,7 @@ mod scripts;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod watch;
 

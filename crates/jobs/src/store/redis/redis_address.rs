@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::tls::TlsOptions;
 use crate::store::error::StoreError;
 use crate::store::options::{without_password, StoreOptions};
 use crate::store::traits::Result;
@@ -35,10 +36,10 @@ pub struct RedisAddress {
     pub username: Option<String>,
     /// Password.
     pub password: Option<String>,
-    /// File with the authorities that may sign the server's certificate.
-    pub ca_file: Option<String>,
-    /// TLS settings with these authorities and the cache of TLS sessions; made
-    /// by the first connection.
+    /// Files and switches for TLS.
+    pub tls_options: TlsOptions,
+    /// TLS settings read from these files, and the cache of TLS sessions; made by the first
+    /// connection.
     pub tls: OnceLock<Arc<rustls::ClientConfig>>,
     /// Time to make a connection.
     pub connect_timeout: Duration,
@@ -65,12 +66,22 @@ impl RedisAddress {
         if options.connect_timeout.is_zero() || options.answer_timeout.is_zero() {
             return Err(refused("connect_timeout and answer_timeout must be above 0"));
         }
+        let client = match (&options.tls_cert_file, &options.tls_key_file) {
+            (Some(cert_file), Some(key_file)) => Some((cert_file.clone(), key_file.clone())),
+            (None, None) => None,
+            _ => {
+                return Err(StoreError::refused(format!(
+                    "store {shown:?}: tls_cert_file and tls_key_file need each other"
+                )))
+            }
+        };
+        let (ca_file, verify) = (options.tls_ca_file.clone(), options.tls_verify);
         Ok(Self {
             endpoint: parts.endpoint,
             db: parts.db,
             username: options.username.clone().or(parts.username),
             password: options.password.clone().or(parts.password),
-            ca_file: options.tls_ca_file.clone(),
+            tls_options: TlsOptions { ca_file, client, verify },
             tls: OnceLock::new(),
             connect_timeout: options.connect_timeout,
             answer_timeout: options.answer_timeout,
@@ -103,7 +114,7 @@ impl UrlParts {
         let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(a, b)| (a, Some(b)));
         match fragment {
             Some("insecure") => {
-                return Err("#insecure is not supported, name the authority by tls_ca_file instead")
+                return Err("#insecure is not supported, use tls_ca_file or tls_verify false")
             }
             Some(_) => return Err("it contains a #, which a password writes as %23"),
             None => {}

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use chaton_core::event_fd::EventFd;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt;
-use rustls::pki_types::{pem::PemObject, CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls::pki_types::ServerName;
+use rustls::ClientConnection;
 
 use super::redis_address::{Endpoint, RedisAddress};
+use super::tls;
 use crate::store::poll::wait_for_any;
 
 /// Silence after which the kernel probes the peer.
@@ -61,7 +62,7 @@ impl Transport {
                 let config = match address.tls.get() {
                     Some(config) => config.clone(),
                     None => {
-                        let config = Arc::new(tls_config(address.ca_file.as_deref())?);
+                        let config = Arc::new(tls::config(&address.tls_options)?);
                         address.tls.get_or_init(|| config).clone()
                     }
                 };
@@ -218,34 +219,4 @@ fn keep_alive(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     Ok(())
-}
-
-/// Trusts the authorities of the file, or those of the system.
-fn tls_config(ca_file: Option<&str>) -> io::Result<ClientConfig> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let named = |e: &dyn std::fmt::Display| {
-                io::Error::new(io::ErrorKind::InvalidInput, format!("tls_ca_file {path:?}: {e}"))
-            };
-            let certificates = CertificateDer::pem_file_iter(path).map_err(|e| named(&e))?;
-            for certificate in certificates {
-                roots.add(certificate.map_err(|e| named(&e))?).map_err(|e| named(&e))?;
-            }
-            if roots.is_empty() {
-                return Err(named(&"no certificate in it"));
-            }
-        }
-        None => {
-            // An unreadable certificate is skipped: the server may not need it.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    // Named here, so that no process-wide default provider is needed.
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
 }
