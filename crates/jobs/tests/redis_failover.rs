@@ -1,4 +1,4 @@
-//! Servers that turn into replicas and back, and servers that cannot be watched. The engine goes
+//! Servers that turn into replicas and back, that cannot be watched or lose jobs. The engine goes
 //! on by itself, and no job that was pushed is lost.
 
 #![cfg(feature = "redis")]
@@ -318,4 +318,13 @@ fn jobs_run_where_the_user_may_not_track_keys() {
 fn jobs_run_where_the_server_knows_no_tracking() {
     let server = TestRedis::start(&["--rename-command", "CLIENT", ""]);
     runs_unwatched(&server, &server.url(), "unknown command");
+}
+
+#[test]
+fn an_eviction_policy_that_loses_jobs_is_warned_of_once() {
+    let server = TestRedis::start(&["--maxmemory-policy", "allkeys-lru"]);
+    let (engine, feed) = start(server.options());
+    feed.wait_for("two heartbeats", || engine.stats().heartbeats >= 2);
+    engine.stop();
+    assert_eq!(feed.lines_with("allkeys-lru"), 1);
 }
