@@ -13,7 +13,9 @@ use crate::cron::Cron;
 use crate::engine::job::Job;
 use crate::engine::{Config, Engine};
 use crate::outcome::Outcome;
-use crate::store::*;
+use crate::store::{
+    Availability, Interrupt, JobLocation, Store, StoreError, StoreEvent, StoreFactory, StoreWatch,
+};
 use chaton_core::engine::{Engine as _, Feed};
 
 /// Longest wait for a condition.
