@@ -21,7 +21,7 @@ class JobsInFlightTableTest < Minitest::Test
   def test_other_files_are_refused
     File.open(__FILE__) do |file|
       error = assert_raises(Chaton::Error) { Chaton::Native::InFlightTable.open(file.fileno, 4) }
-      assert_match(/is no in-flight table of 4 threads/, error.message)
+      assert_match(/in-flight table: it was made by another version of Chaton/, error.message)
     end
   end
 

@@ -27,7 +27,9 @@ class UnreadLogTest < Minitest::Test
     server.eventually("the worker is replaced") { server.workers.size == 2 && (server.workers & before).size == 1 }
     assert_equal "hello", HttpClient.open(port) { |client| client.get("/").body }
     log = Output.new(unread.first.dup)
-    log.wait_line(/worker died/, count: 1, timeout_s: Server::WAIT_S)
+    # It may have been killed before it was ready, which is another sentence.
+    killed = /pid=#{before.first} status="killed by SIGKILL"/
+    log.wait_line(killed, count: 1, timeout_s: Server::WAIT_S)
     assert_equal 0, server.stop
   ensure
     unread&.each(&:close)
