@@ -277,7 +277,7 @@ fn open_file(path: &str) -> Option<(File, u64)> {
     // A blocking open of a FIFO would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let about = file.metadata().ok()?;
-    about.is_file().then(|| (file, about.len()))
+    about.is_file().then_some((file, about.len()))
 }
 
 fn send_parts(exchange: Arc<Exchange>, head: EncodedHead, body: RArray, total: u64) {
