@@ -26,8 +26,13 @@ class JobsSidekiqBootTest < Minitest::Test
   def time_limit_s = 90
 
   def test_queues_that_the_initializer_names_are_run
-    server = boot_jobs("#{PLAIN}Sidekiq.configure_server { |config| config.options[:queues] = %w[low high high] }",
-                       env: env)
+    server = boot_jobs(<<~RUBY, env: env)
+      #{PLAIN}
+      Sidekiq.configure_server do |config|
+        queues = %w[low high high]
+        config.respond_to?(:queues=) ? config.queues = queues : config.options[:queues] = queues
+      end
+    RUBY
     server.wait_line(/jobs are run .*queues=low,high/)
     console(server, env: env).run('Plain.perform_async("a")')
     server.eventually("it ran") { server.record.ids == ["a"] }

@@ -86,7 +86,7 @@ class SidekiqBootTest < JobsUnitCase
   end
 
   def test_queues_are_read_without_the_gem
-    assert_equal '[{"b"=>1, "a"=>2}, 3, []]', in_process(<<~RUBY)
+    assert_equal [{ "b" => 1, "a" => 2 }, 3, []].inspect, in_process(<<~RUBY)
       require "chaton/sidekiq"
       Chaton::Jobs::Runtime.instance_variable_set(:@server, true)
       Sidekiq.configure_server do |config|
