@@ -8,7 +8,8 @@ require "support/server"
 class BesideRequestsTest < Minitest::Test
   include ServerTest
 
-  CLIENTS = 8
+  # Enough that requests wait also while the kernel runs something else than the clients.
+  CLIENTS = 24
   # Each unit of work computes 5 ms. A job enqueues the next one.
   APP = <<~RUBY
     class Burn
@@ -47,8 +48,7 @@ class BesideRequestsTest < Minitest::Test
     server.eventually("jobs run alone") { counts(server).last >= 20 }
     web, jobs = saturated(server)
     share = jobs.fdiv(web + jobs)
-    # On a busy machine the clients leave pauses, in which jobs run beyond their share.
-    assert_includes 0.03..0.25, share, "#{jobs} jobs beside #{web} requests"
+    assert_in_delta 0.1, share, 0.05, "#{jobs} jobs beside #{web} requests"
     server.eventually("jobs run alone again") { counts(server).last > jobs }
     server.stop
   end
