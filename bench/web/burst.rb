@@ -3,12 +3,12 @@
 require "socket"
 require_relative "cases"
 require_relative "../support/bar"
-require_relative "../support/machine"
+require_relative "../support/case_run"
 
 module Bench
   module Web
     # Long requests that arrive at once at a server that has just started, and short ones beside them.
-    class Burst
+    class Burst < Bench::CaseRun
       DELAYS_S = [1, 3, 6, 10, 30].freeze
       # Of --quick.
       QUICK_DELAYS_S = [1, 3].freeze
@@ -23,34 +23,34 @@ module Bench
                         Bar.at_most(:p99_ms, 20.0, against: nil)])
       end
 
-      def initialize(a_case, progress)
-        @case = a_case
-        @progress = progress
-      end
-
-      # @return [Hash{Symbol => Object}] the raw results
-      def run
-        load_before = Machine.load_average
-        delays = @case.seconds < DELAYS_S.max ? QUICK_DELAYS_S : DELAYS_S
-        slices = @case.servers.product(delays.each_with_index.to_a)
-          .map { |server, (delay_s, round)| slice(server, delay_s, round) }
-        { case: @case.name, title: @case.title, path: @case.path, connections: @case.connections, delays_s: delays,
-          commands: @case.servers.to_h { |server| [server.label, server.command_line(@case.rackup)] },
-          machine_load: [load_before, Machine.load_average], slices: }
-      end
-
       private
 
-      def slice(server, delay_s, round)
+      def facts
+        { path: @case.path, connections: @case.connections, delays_s:,
+          commands: @case.servers.to_h { |server| [server.label, server.command_line(@case.rackup)] } }
+      end
+
+      def delays_s = @case.seconds < DELAYS_S.max ? QUICK_DELAYS_S : DELAYS_S
+
+      # The worst burst counts: none may be late.
+      def measure(server)
+        bursts = delays_s.map { |delay_s| burst(server, delay_s) }
+        worst = %i[begin_ms late_ms p99_ms cpu_us].to_h { |name| [name, bursts.map { |one| one[name] }.max] }
+        { **worst, rps: bursts.map { |one| one[:rps] }.min, waits: 0.0, errors: bursts.sum { |one| one[:errors] },
+                   bursts: }
+      end
+
+      def burst(server, delay_s)
         server.start(@case.rackup)
         done = false
         short = Thread.new { short_requests(server.port) { done } }
         before = server.tree.read
         long = long_requests(server.port, delay_s)
+        cpu_s = server.tree.read.cpu_s_since(before)
         done = true
-        figures(server, delay_s, long, short.value, server.tree.read.cpu_s_since(before)).merge(round:)
-          .tap { |figures| @progress.call(@case, figures, round) }
+        figures(delay_s, long, short.value, cpu_s)
       ensure
+        done = true
         server.stop
       end
 
@@ -98,13 +98,13 @@ module Bench
         [text[9, 3], text.split("\r\n\r\n", 2).last.to_f]
       end
 
-      def figures(server, delay_s, long, short, cpu_s)
+      def figures(delay_s, long, short, cpu_s)
         latencies = short.map(&:last).sort
-        { server: server.label, delay_s:, rps: (long.size / long.map(&:last).max).round(1),
+        { delay_s:, rps: (long.size / long.map(&:last).max).round(1),
           begin_ms: milliseconds(long.map { |_, began, _| began }.max),
           late_ms: milliseconds(long.map(&:last).max - delay_s),
-          p99_ms: milliseconds(latencies[((latencies.size * 0.99).ceil - 1)]), cpu_us: (cpu_s * 1e6 / long.size).round,
-          waits: 0.0, errors: (long + short).count { |status, *| status != "200" } }
+          p99_ms: milliseconds(latencies[(latencies.size * 0.99).ceil - 1]), cpu_us: (cpu_s * 1e6 / long.size).round,
+          errors: (long + short).count { |status, *| status != "200" } }
       end
 
       def milliseconds(seconds) = (seconds * 1000).round(1)

@@ -4,14 +4,14 @@ require "net/http"
 require_relative "cases"
 require_relative "../peers/chaton_with"
 require_relative "../support/bar"
-require_relative "../support/machine"
+require_relative "../support/case_run"
 require_relative "../support/wrk"
 
 module Bench
   module Web
     # Requests beside four jobs that compute in the same process: how long the requests take, and how much of their pace
     # without requests the jobs keep.
-    class JobsBeside
+    class JobsBeside < Bench::CaseRun
       APP = File.join(APPS, "beside.ru")
       SETTINGS = "jobs do\n  store \"sqlite://\#{__dir__}/jobs.db\"\nend\n"
       BARS = { 4 => [Bar.at_most(:p99_ms, 30.0, against: nil), Bar.at_least(:jobs_kept, 0.8, against: nil)],
@@ -22,33 +22,23 @@ module Bench
                  servers: [ChatonWith.new(threads: "1:8", settings: SETTINGS), Puma.new(threads: "5:5")])
       end
 
-      def initialize(a_case, progress)
-        @case = a_case
-        @progress = progress
-      end
+      private
 
-      # @return [Hash{Symbol => Object}] the raw results
-      def run
-        load_before = Machine.load_average
-        slices = Array.new(@case.rounds) { |round| @case.servers.map { |server| slice(server, round) } }.flatten
-        { case: @case.name, title: @case.title, path: @case.path, connections: @case.connections,
-          seconds: @case.seconds, machine_load: [load_before, Machine.load_average], slices:,
+      def facts
+        { path: @case.path, connections: @case.connections, seconds: @case.seconds,
           commands: @case.servers.to_h { |server| [server.label, server.command_line(@case.rackup)] } }
       end
 
-      private
-
       # Each slice has a new server: the jobs never end.
-      def slice(server, round)
+      def measure(server)
         server.start(@case.rackup)
         get(server, "/start")
         alone = jobs_per_s(server) { sleep @case.seconds }
         before = server.tree.read
         result = nil
         beside = jobs_per_s(server) { result = load(server).run }
-        figures(server, result, server.tree.read.cpu_s_since(before))
-          .merge(round:, jobs_per_s: beside.round(2), jobs_kept: (beside / alone).round(3))
-          .tap { |figures| @progress.call(@case, figures, round) }
+        figures(result, server.tree.read.cpu_s_since(before))
+          .merge(jobs_per_s: beside.round(2), jobs_kept: (beside / alone).round(3))
       ensure
         server.stop
       end
@@ -61,8 +51,8 @@ module Bench
         (get(server, "/done").to_i - done) / (now - from)
       end
 
-      def figures(server, result, cpu_s)
-        { server: server.label, rps: result.rps, p99_ms: result.p99_ms, errors: result.errors, waits: 0.0,
+      def figures(result, cpu_s)
+        { rps: result.rps, p99_ms: result.p99_ms, errors: result.errors, waits: 0.0,
           cpu_us: (cpu_s * 1e6 / [result.requests, 1].max).round(1) }
       end
 
