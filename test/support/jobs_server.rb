@@ -39,6 +39,20 @@ class JobsServer < RoleServer
   # @return [Recorder] the jobs' entries
   def record = @record ||= Recorder.new(dir)
 
+  # Stops a process with SIGSTOP while it does not write to the file of jobs: a stopped process that holds the lock
+  # keeps everyone else from writing. The first word of the lock is the thread that holds it (POSIX mutex in a file,
+  # 128 bytes from its start: crates/core/src/file_lock.rs; glibc's pthread_mutex_t).
+  def stop_between_writes(pid, file)
+    eventually("it is stopped without the lock") do
+      signal("STOP", pid)
+      eventually("no thread of it runs") { thread_states(pid).uniq == ["T"] }
+      next true if (File.binread("#{file}-lock", 4, 128).unpack1("L") & 0x3fffffff).zero?
+
+      signal("CONT", pid)
+      false
+    end
+  end
+
   # Runs a command of `chaton jobs`.
   #
   # @return [(String, String, Integer)] output, errors, exit status

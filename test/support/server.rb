@@ -121,6 +121,15 @@ class Server
     value
   end
 
+  # @return [Array<String>] the state of each thread of a process: "S" sleeps, "R" runs, "T" is stopped (proc(5))
+  def thread_states(pid)
+    Dir.glob("/proc/#{pid}/task/*/stat").filter_map do |path|
+      File.read(path)[/\) (\w)/, 1]
+    rescue Errno::ENOENT, Errno::ESRCH
+      nil # The thread has ended.
+    end
+  end
+
   def get(path = "/", **options)
     HttpClient.open(port) { |client| client.get(path, **options) }
   end

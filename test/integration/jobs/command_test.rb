@@ -112,7 +112,7 @@ class JobsCommandTest < Minitest::Test
     @kind = :sqlite
     server = boot_jobs(JOBS)
     console = console(server)
-    server.signal("STOP", server.workers.first)
+    server.stop_between_writes(server.workers.first, @store.delete_prefix("sqlite://"))
     console.run("Step.perform_bulk((0...1000).map { |n| [\"j\#{n}\"] }); nil")
     assert_operator json(server, "backup", "copy.db")["bytes"], :>, 10_000
     _, err, status = server.jobs_command("backup", "copy.db")

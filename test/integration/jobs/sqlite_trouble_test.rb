@@ -45,7 +45,7 @@ class JobsSqliteTroubleTest < Minitest::Test
       @store = "sqlite://#{dir}/jobs.db"
       server = boot_jobs(JOBS)
       console = console(server)
-      server.signal("STOP", server.workers.first)
+      server.stop_between_writes(server.workers.first, "#{dir}/jobs.db")
       count, message = fill(console)
       assert_operator count, :>, 10
       assert_match(/full|space/i, message)

@@ -90,7 +90,7 @@ class ClosedDoorTest < Minitest::Test
     pids = server.workers
     server.eventually("both accept") { server.status["workers"].all? { |worker| worker["accepting"] } }
     pids.each { |pid| server.signal("STOP", pid) }
-    server.eventually("no thread of theirs runs") { pids.all? { |pid| thread_states(pid).uniq == ["T"] } }
+    server.eventually("no thread of theirs runs") { pids.all? { |pid| server.thread_states(pid).uniq == ["T"] } }
     clients = Array.new(10) { RawClient.new(server.port).write(WAIT) }
     server.signal("TERM")
     server.wait_line(/accepting the connections that have arrived/)
@@ -151,10 +151,6 @@ class ClosedDoorTest < Minitest::Test
   end
 
   private
-
-  def thread_states(pid)
-    Dir.glob("/proc/#{pid}/task/*/stat").map { |path| File.read(path)[/\) (\w)/, 1] }
-  end
 
   # @return [RawClient] with a request that runs
   def waiting_request(server)
