@@ -70,8 +70,8 @@ module Chaton
           end
         end
 
-        # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line. That
-        # also loads, from version 7 on, the class which these blocks set queues with.
+        # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.
+        # From version 7 on, that also loads the class which these blocks set queues with.
         def be_server
           ::Sidekiq.const_set(:CLI, Class.new) unless ::Sidekiq.const_defined?(:CLI, false)
           ::Sidekiq.autoload(:Capsule, "sidekiq/capsule") unless ::Sidekiq.const_defined?(:Capsule, false)

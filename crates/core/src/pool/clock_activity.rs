@@ -34,6 +34,10 @@ pub(crate) struct ClockActivity {
     last_runner: usize,
     runner_since_ns: u64,
     next: usize,
+    /// Units of work taken until the last reading.
+    taken: u64,
+    /// Readings at which work went on.
+    returns: u64,
 }
 
 impl ClockActivity {
@@ -46,6 +50,8 @@ impl ClockActivity {
             last_runner: usize::MAX,
             runner_since_ns: 0,
             next: 0,
+            taken: 0,
+            returns: 0,
         }
     }
 
@@ -113,6 +119,9 @@ impl Activity for ClockActivity {
             && !sample.iter().any(|thread| thread.probe.is_runnable())
             && (facts.awake <= sample.len() || unused(&state.threads, enough_ns - used));
         facts.blocked_ns = if blocked { elapsed_ns } else { 0 };
+        let took = state.taken != std::mem::replace(&mut self.taken, state.taken);
+        self.returns += u64::from(used >= enough_ns && !took && facts.waking == 0);
+        facts.progress += self.returns;
         let runner = state.threads.get(self.last_runner).and_then(Option::as_ref);
         let runner = runner.map(|member| member.record.clone());
         facts.quantum_ns = state.quantum_ns(runner.as_ref().and_then(|runner| runner.role()));

@@ -32,6 +32,8 @@ pub struct GvlCounts {
     outsiders: AtomicUsize,
     /// When a pool thread last gave it up (ns of the clock).
     released_ns: AtomicU64,
+    /// How many times a pool thread has wanted it to go on with its work.
+    returns: AtomicU64,
     /// A thread outside the pool has the GVL.
     outsider_holds: AtomicBool,
     /// Work waits, and a thread is left that may be woken or started for it.
@@ -52,6 +54,7 @@ impl GvlCounts {
             wanting: AtomicUsize::new(0),
             outsiders: AtomicUsize::new(0),
             released_ns: AtomicU64::new(clock::now_ns()),
+            returns: AtomicU64::new(0),
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
             watches_blocks: AtomicBool::new(false),
@@ -83,6 +86,9 @@ impl GvlCounts {
         thread.held_since_ns.store(0, Relaxed);
         if !thread.can_run.swap(true, SeqCst) {
             self.wanting.fetch_add(1, SeqCst);
+            if thread.has_work() {
+                self.returns.fetch_add(1, Relaxed);
+            }
         }
         if self.outsider_holds.load(SeqCst) {
             self.notify(&self.watches_outsiders);
@@ -209,6 +215,7 @@ impl Activity for GvlActivity {
     ) -> Option<Arc<ThreadRecord>> {
         let runner = state.records().find(|thread| thread.holds_gvl());
         facts.outsider_waiting = self.counts.outsiders_want();
+        facts.progress += self.counts.returns.load(Relaxed);
         // A woken thread wants the GVL as soon as the kernel lets it run.
         let starting = facts.spawning > 0 && now.saturating_sub(state.last_wake_ns) < ARRIVAL_NS;
         if facts.waking == 0 && !starting {

@@ -11,8 +11,8 @@ const NARROW_NS_MAX: u64 = 1_600_000_000;
 
 /// The decisions so far.
 pub(crate) struct History {
-    /// Units of work that had finished when the pool last starved.
-    finished: u64,
+    /// The progress at the last decision.
+    progress: u64,
     starved_in_row: u32,
     calm_since_ns: u64,
     narrow_ns: u64,
@@ -25,7 +25,7 @@ pub(crate) struct History {
 impl History {
     pub fn new(now_ns: u64) -> Self {
         Self {
-            finished: 0,
+            progress: 0,
             starved_in_row: 0,
             calm_since_ns: now_ns,
             narrow_ns: NARROW_NS,
@@ -38,13 +38,11 @@ impl History {
     /// The facts that the pool's state and the decisions so far tell. Those about running
     /// and blocked threads are still missing.
     pub fn facts(&self, state: &PoolState, now_ns: u64) -> Facts {
-        let starved = if state.finished == self.finished { self.starved_in_row } else { 0 };
         let ago = |ns: u64| now_ns.saturating_sub(ns);
         Facts {
             waiting: state.queue.len(),
-            finished: state.finished,
+            progress: state.finished,
             interactive_waiting: state.queue.interactive_len() > 0,
-            starved_in_row: starved + 1,
             since_take_ns: ago(state.last_take_ns.max(self.switched_ns)),
             since_wake_ns: ago(state.last_wake_ns.max(self.switched_ns)),
             since_admit_ns: ago(self.admitted_ns),
@@ -67,11 +65,15 @@ impl History {
             // Time with nothing to do does not count as calm.
             self.calm_since_ns += elapsed_ns.min(now_ns.saturating_sub(self.calm_since_ns));
         }
-        let decision = decide(facts);
+        if facts.progress != std::mem::replace(&mut self.progress, facts.progress) {
+            self.starved_in_row = 0;
+        }
+        let starved_in_row = self.starved_in_row + 1;
+        let decision = decide(&Facts { starved_in_row, ..*facts });
         match decision.rule {
             Rule::None | Rule::Hogged => {}
             Rule::Starved => {
-                (self.starved_in_row, self.finished) = (facts.starved_in_row, facts.finished);
+                self.starved_in_row = starved_in_row;
                 if std::mem::take(&mut self.narrowed) {
                     self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
                 }

@@ -4,8 +4,9 @@
 //!
 //! * *starved*: no pool thread has held or wanted the GVL for a short while
 //!   (`blocked_ns`). All of them wait for something else, so another one is woken or
-//!   started, twice as many each time until some work finishes. A shorter block is no
-//!   reason: a write to a log inside a database transaction is over sooner.
+//!   started, and twice as many after every [`STARVED_PER_DOUBLING`] times until some
+//!   work finishes or goes on. A shorter block is no reason: a write to a log inside a
+//!   database transaction is over sooner.
 //! * *hogged*: the work that runs has used the CPU for its quantum. The VM is asked to
 //!   switch threads, and if none of the awake threads is done sooner, one more unit of
 //!   work begins. The quantum follows the load ([`crate::pool::quantum`]), so that work
@@ -23,8 +24,7 @@ pub struct Facts {
     pub outsider_waiting: bool,
     /// Time in ns for which no pool thread has held or wanted the GVL; 0 while one does.
     pub blocked_ns: u64,
-    /// How many times the pool starved without finishing work in between, this time
-    /// included.
+    /// How many times the pool starved without progress in between, this time included.
     pub starved_in_row: u32,
     /// CPU time in ns that the running work has used since it last got the GVL.
     pub turn_ns: u64,
@@ -39,8 +39,8 @@ pub struct Facts {
     /// Time in ns since the pool starved, a unit of work was admitted, or the width was
     /// reduced.
     pub calm_ns: u64,
-    /// Units of work that have finished since the start.
-    pub finished: u64,
+    /// Grows when work finishes or goes on after a wait.
+    pub progress: u64,
     /// Threads that are not parked.
     pub awake: usize,
     /// Those of them that were woken and have not taken work yet.
@@ -104,6 +104,10 @@ pub enum Rule {
     Calm,
 }
 
+/// Work that begins with a short wait must not make the pool as wide as it ever may be
+/// before the first of it goes on; 200 long waits must begin within 100 ms.
+const STARVED_PER_DOUBLING: u32 = 8;
+
 /// Background work waits beside a computing thread for a quantum of each awake thread,
 /// but of no more than this many.
 const ADMIT_QUANTA_MAX: u64 = 8;
@@ -121,7 +125,7 @@ pub fn decide(now: &Facts) -> Decision {
     // the pool holds.
     let held_up = now.waking > 0 && now.since_take_ns.min(now.since_wake_ns) >= now.quantum_ns;
     if now.blocked_ns >= now.starved_after_ns && !held_up {
-        let step = 1 << now.starved_in_row.saturating_sub(1).min(6);
+        let step = 1 << ((now.starved_in_row.max(1) - 1) / STARVED_PER_DOUBLING).min(6);
         return Decision { rule: Rule::Starved, ..widen(now, step) };
     }
     if used_up || held_up {

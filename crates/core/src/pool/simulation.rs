@@ -64,6 +64,8 @@ struct SimulatedPool {
     units: HashMap<u64, SimulatedWork>,
     turn: u64,
     blocked: u64,
+    /// Times that work went on after a wait; with clocks, readings at which it did.
+    returns: u64,
     /// With clocks: how the next reading is timed, when it is due, and the CPU time used
     /// since the last one.
     clocks: Option<ClockActivity>,
@@ -104,6 +106,7 @@ impl SimulatedPool {
             units: HashMap::new(),
             turn: 0,
             blocked: 0,
+            returns: 0,
             clocks: None,
             observe_at: 0,
             observed: 0,
@@ -169,6 +172,7 @@ impl SimulatedPool {
             {
                 self.threads[index] = SimulatedThread::Wants;
                 self.fifo.push_back(index);
+                self.returns += u64::from(self.clocks.is_none() && self.work[index].is_some());
             }
         }
         let mut left = STEP;
@@ -182,7 +186,7 @@ impl SimulatedPool {
         self.lost = if lost { self.lost + STEP } else { 0 };
         self.lost_sum += if lost { STEP } else { 0 };
         self.lost_max = self.lost_max.max(self.lost);
-        self.blocked = if self.can_run() { 0 } else { self.blocked + STEP };
+        self.blocked = if self.can_run() || left < STEP { 0 } else { self.blocked + STEP };
         if self.now >= self.observe_at {
             self.observe();
         }
@@ -275,6 +279,8 @@ impl SimulatedPool {
         facts.turn_ns = running.map_or(0, |work| work.used.min(self.turn).min(facts.quantum_ns));
         if self.clocks.is_some() {
             let unused = std::mem::take(&mut self.ran) * 4 < elapsed && !self.can_run();
+            let took = self.state.taken != self.taken;
+            self.returns += u64::from(!unused && !took && facts.waking == 0);
             facts.blocked_ns = if unused && facts.waking == 0 { elapsed } else { 0 };
             facts.starved_after_ns = BLOCKED;
             facts.one_is_quick = facts.since_take_ns < facts.quantum_ns;
@@ -288,6 +294,7 @@ impl SimulatedPool {
             let mut works = can_run.filter_map(|(_, work)| work.as_ref());
             facts.one_is_quick = works.any(|work| work.used < facts.quantum_ns);
         }
+        facts.progress += self.returns;
         if let Some(role) = self.last_role {
             self.state.charge(self.state.queue.priority(role), elapsed);
         }
@@ -332,6 +339,24 @@ fn bursts_of_long_waits_all_begin_at_once() {
             pool.step();
         }
         assert!(pool.now <= 100 * MS, "{count}: {} ms", pool.now / MS);
+    }
+}
+
+/// Each begins with a short wait, so all of them block at once.
+#[test]
+fn common_requests_that_arrive_together_get_the_threads_that_they_need() {
+    for (cpu, wait, parts) in [(MS, 2 * MS, 3), (180 * US, MS, 1), (230 * US, MS / 2, 10)] {
+        for mut pool in [SimulatedPool::new(64), SimulatedPool::with_clocks(64)] {
+            let mut unit = vec![(20 * US, wait)];
+            unit.resize(parts, (cpu, wait));
+            unit.push((cpu, 0));
+            pool.serve(100, 500, |_| unit.clone());
+            let (threads, unused) = (pool.threads.len(), 500 * MS - pool.used[0]);
+            assert!(threads <= 20, "{parts} waits: {threads} threads");
+            // Clocks show a block later, and short waits are over before.
+            let bound = if pool.clocks.is_some() { 300 * MS } else { 10 * MS };
+            assert!(unused <= bound, "{parts} waits: {} ms", unused / MS);
+        }
     }
 }
 

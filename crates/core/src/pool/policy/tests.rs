@@ -42,18 +42,18 @@ fn a_starved_pool_becomes_wider() {
         ("a short block", Facts { blocked_ns: MS / 10 - 1, ..busy() }, keep(1)),
         ("one is woken", starved, Decision { wake: 1, ..wider(2) }),
         (
-            "each time twice as many, started where none is parked",
-            Facts { starved_in_row: 4, ..starved },
+            "twice as many after eight times each, started where none is parked",
+            Facts { starved_in_row: 25, ..starved },
             Decision { wake: 4, spawn: 4, ..wider(9) },
         ),
         (
             "never more than wait",
-            Facts { starved_in_row: 4, waiting: 2, ..starved },
+            Facts { starved_in_row: 25, waiting: 2, ..starved },
             Decision { wake: 2, ..wider(3) },
         ),
         (
             "never over the maximum",
-            Facts { starved_in_row: 4, max: 3, idle: 0, ..starved },
+            Facts { starved_in_row: 25, max: 3, idle: 0, ..starved },
             Decision { spawn: 2, ..wider(3) },
         ),
         (
