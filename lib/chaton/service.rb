@@ -41,7 +41,8 @@ module Chaton
       @on_orphan = block
     end
 
-    # Takes work once it has returned.
+    # Takes requests once it has returned, and jobs and records once the block has, which says that it is ready: a
+    # supervisor that knows it as ready kills it if the first of them hangs.
     #
     # @return [self]
     def start
@@ -53,14 +54,13 @@ module Chaton
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)
       @roles = roles
-      @pool = Pool.new(@native_pool, handler, log: @log)
-      @support_thread = SupportThread.new(@native_pool, @pool, log: @log, on: reactions).start
-      @native_pool.expect(@plan.threads_min)
-      @pool.spawn(@plan.threads_min)
+      start_threads
       # Records that were produced before the fork are sent by the first worker, whatever its roles are.
       Streams.started(log: @log) if @plan.streams
       @roles.each_value { |role| role.start(@native_pool) }
       @tracer_control.start_if_configured
+      yield if block_given?
+      @roles.each_value(&:begin)
       self
     end
 
@@ -122,6 +122,13 @@ module Chaton
     end
 
     private
+
+    def start_threads
+      @pool = Pool.new(@native_pool, handler, log: @log)
+      @support_thread = SupportThread.new(@native_pool, @pool, log: @log, on: reactions).start
+      @native_pool.expect(@plan.threads_min)
+      @pool.spawn(@plan.threads_min)
+    end
 
     # The roles by name. The code of jobs and streams is loaded only where they run.
     def roles

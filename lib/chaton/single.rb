@@ -67,9 +67,10 @@ module Chaton
         @controller.handle_signal(name)
       end
       Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) { @service.close_in_child }
-      @service.start
-      @resources.open_control_socket(@controller)
-      @controller.become_ready
+      @service.start do
+        @resources.open_control_socket(@controller)
+        @controller.become_ready
+      end
       events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
       events.turn until @controller.done?
     end

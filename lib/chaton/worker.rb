@@ -93,8 +93,7 @@ module Chaton
       app = @context.loaded ? @context.app : Service::Code.load(@plan, @roles, log: @log)
       @service = service(app)
       @service.on_orphan { orphaned }
-      @service.start
-      @channel.write("+")
+      @service.start { @channel.write("+") }
       true
     rescue ScriptError, StandardError, NoMemoryError, SystemStackError => e
       report_failed_boot(e)

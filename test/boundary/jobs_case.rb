@@ -91,7 +91,7 @@ module JobsEngineCase
   end
 
   def start(pool: @native_pool, crons: [], claim_due: false)
-    @engine = Chaton::Native::Jobs.start(pool, @table, crons, claim_due)
+    @engine = Chaton::Native::Jobs.start(pool, @table, crons, claim_due).tap(&:resume)
   end
 
   def take = Timeout.timeout(JobsCase::WAIT_S) { @pool_thread.take }

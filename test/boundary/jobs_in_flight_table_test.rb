@@ -59,7 +59,7 @@ class JobsInFlightTableTest < Minitest::Test
     taken = Queue.new
     # Each runs its job until the process ends.
     2.times { Thread.new { native_pool.enter.then { |thread| taken << thread.take and sleep } } }
-    engine = Chaton::Native::Jobs.start(native_pool, table, [], false)
+    engine = Chaton::Native::Jobs.start(native_pool, table, [], false).tap(&:resume)
     client.push_args("q", head, [[1], [2]], nil)
     first, second = Array.new(2) { taken.pop }
     first.ack

@@ -29,6 +29,7 @@ class FakeService
     @acceptor = Thread.new { accept_loop }
     @support_thread = Thread.new { answer_pings } if @channel
     count(0)
+    yield
     self
   end
 

@@ -103,6 +103,18 @@ impl Engine {
         self.state.add_death(death);
     }
 
+    /// Sends unstarted jobs back and leaves running ones in the in-flight set, for the supervisor to
+    /// count when this process has ended.
+    pub fn leave_running(&self) {
+        self.release_waiting();
+        self.running_jobs().iter().for_each(|job| job.leave());
+    }
+
+    fn running_jobs(&self) -> Vec<Arc<Job>> {
+        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
+        jobs.into_iter().filter(|job| job.is_running()).collect()
+    }
+
     /// The counters now.
     pub fn stats(&self) -> Stats {
         let locked = self.state.locked.lock();
@@ -166,9 +178,10 @@ impl engine::Engine for Engine {
     fn give_up(&self) -> Released {
         // What waits goes first: an interrupted thread must find nothing to start.
         let waiting = self.release_waiting();
-        let jobs: Vec<_> = self.state.locked.lock().jobs.values().cloned().collect();
-        let running = jobs.iter().filter(|job| job.is_running());
-        let requeued = running.filter(|job| job.finish(Outcome::requeue()));
+        let requeued = self.running_jobs().into_iter().filter(|job| {
+            let payload = orphans::stopped(job.document());
+            job.finish(Outcome::Requeue { payload, queue: None })
+        });
         Released { waiting, running: requeued.map(|job| job.id()).collect() }
     }
 

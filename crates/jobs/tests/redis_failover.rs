@@ -81,6 +81,7 @@ fn start(store: StoreOptions) -> (Engine, Arc<InstantFeed>) {
         tag: String::new(),
         labels: vec![],
         version: "0".into(),
+        begins_quiet: false,
         supervised: false,
     };
     let feed = Arc::new(InstantFeed::default());

@@ -55,6 +55,15 @@ impl RbInFlightTable {
         Ok(list)
     }
 
+    fn keep(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<(), Error> {
+        rb_self.0.keep(rb_self.check(ruby, slot)?);
+        Ok(())
+    }
+
+    fn is_kept(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<bool, Error> {
+        Ok(rb_self.0.is_kept(rb_self.check(ruby, slot)?))
+    }
+
     fn clear(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<(), Error> {
         rb_self.0.clear(rb_self.check(ruby, slot)?);
         Ok(())
@@ -71,6 +80,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("size", method!(RbInFlightTable::size, 0))?;
     class.define_method("identity", method!(RbInFlightTable::identity, 1))?;
     class.define_method("started", method!(RbInFlightTable::started, 1))?;
+    class.define_method("keep", method!(RbInFlightTable::keep, 1))?;
+    class.define_method("kept?", method!(RbInFlightTable::is_kept, 1))?;
     class.define_method("clear", method!(RbInFlightTable::clear, 1))?;
     Ok(())
 }

@@ -15,7 +15,7 @@ module Chaton
       # @return [Jobs::Handler] runs one job
       def handler = @handler ||= Jobs::Handler.new(log: @log, plan: @plan)
 
-      # Takes jobs from its return on.
+      # Takes jobs from {#begin} on.
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
@@ -27,13 +27,19 @@ module Chaton
         Jobs::Runtime.start_beats(@log)
       end
 
-      # Sends running jobs back, in the store first, so that none is lost; then interrupts them.
+      def begin
+        @engine.resume unless @quiet
+      end
+
+      # Sends running jobs back, in the store first, so that none is lost; then interrupts them. Where what they do is
+      # the reason for the stop, they stay in flight for the supervisor to count.
       def give_up
-        _, ids = @engine.give_up
-        names = handler.interrupt.map(&:describe).join("; ")
+        counted = @context.in_flight_table&.kept?(@context.slot)
+        counted ? @engine.leave_running : @engine.give_up
+        jobs = handler.interrupt.map(&:describe)
         done = @engine.wait_idle(SHUTDOWN_S)
-        @log.warn("interrupted jobs went back to the front of their queues", count: ids.size, jobs: names,
-                                                                             all_ended: done)
+        went = counted ? "are left to the supervisor, which counts them" : "went back to the front of their queues"
+        @log.warn("interrupted jobs #{went}", count: jobs.size, jobs: jobs.join("; "), all_ended: done)
       end
 
       def stop

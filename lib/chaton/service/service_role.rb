@@ -17,6 +17,9 @@ module Chaton
         @log = log
       end
 
+      # Takes work; called once, when the process is ready. Requests are taken earlier.
+      def begin; end
+
       # Takes no more work; work that is running is finished.
       def quiet
         return if @quiet

@@ -46,6 +46,7 @@ module Chaton
         @heartbeat = nil
         @signal = nil
         @killed = false
+        @blame = nil
         enter(:asked, now_s, due_in_s: plan.boot_timeout_s)
       end
 
@@ -120,8 +121,17 @@ module Chaton
         end
       end
 
-      # Kills it, once; its end is noticed like any other.
+      # The work that it runs is the reason why it has to end: its death counts against that work.
+      #
+      # @param cause [String] for the story of a job or record that ends dead
+      def blame_work(cause)
+        @blame = cause
+      end
+
+      # Kills it, once; its end is noticed like any other. A ready worker is killed only because no Ruby thread of it
+      # gets the GVL.
       def kill
+        blame_work("no sign of life (alive_timeout #{@plan.alive_timeout_s} s)") if ready?
         @due_at = Float::INFINITY
         @killed = true
         @pid ? signal("KILL") : @forker.kill
@@ -143,8 +153,9 @@ module Chaton
 
       def dead? = @state == :dead
 
-      # @return [Boolean] whether the supervisor has caused its end, so that no job is suspected
-      def ended_by_supervisor? = @killed || stopping?
+      # @param how [String] how the process ended
+      # @return [String, nil] what its death counts as against the work that it ran; nil when it was asked to stop
+      def death_cause(how) = @blame || (how unless @killed || stopping?)
 
       def stopping? = @state == :stopping
 

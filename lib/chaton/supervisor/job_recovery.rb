@@ -25,9 +25,14 @@ module Chaton
         @sent = {}.compare_by_identity
       end
 
+      # The worker is about to be ended for what its jobs do: they stay in its in-flight set.
+      def keep(child)
+        @in_flight_table.keep(child.scoreboard_slot) if child.roles.include?(:jobs)
+      end
+
       # A worker has ended: records its jobs, clears its row, and sends the record to another worker.
       #
-      # @param cause [String, nil] "SIGSEGV", "exit 1"; nil where no job can have caused its end
+      # @param cause [String, nil] "SIGSEGV", "exit 1", "memory"; nil where no job can have caused its end
       # @param children [Array<Child>] the living ones
       def worker_ended(child, cause, children)
         return unless child.roles.include?(:jobs)

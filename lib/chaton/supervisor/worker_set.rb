@@ -116,6 +116,14 @@ module Chaton
         @children.each { |child| at_once ? child.stop_now(now_s) : child.stop(now_s) }
       end
 
+      # The work that a worker runs is the reason why it will be ended, and is counted.
+      #
+      # @param cause [String]
+      def blame_work(child, cause)
+        child.blame_work(cause)
+        @job_recovery&.keep(child)
+      end
+
       # @param name [String] a signal for every worker
       def signal(name) = @children.each { |child| child.signal(name) }
 
@@ -186,7 +194,7 @@ module Chaton
         # The reason it gave may still be unread.
         child.read_channel(now_s) unless child.channel.closed?
         asked = child.stopping?
-        cause = nil if child.ended_by_supervisor?
+        cause &&= child.death_cause(cause)
         child.ended(now_s)
         @children.delete(child)
         # Before another child gets its row.

@@ -50,7 +50,7 @@ class CeilingsOfJobsTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
-  def test_a_job_that_takes_too_much_goes_back_without_blame
+  def test_a_job_that_takes_too_much_once_goes_back_and_ends
     server = boot(2, "limit \"64M\"", "limit_hard \"96M\"", config: "shutdown_timeout_s 60")
     console = console(server)
     console.run("Bursts.perform_async(\"burst\"); 20.times { |n| Leaks.perform_async(n, 10, 0.1) }")

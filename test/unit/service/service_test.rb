@@ -61,6 +61,30 @@ class ServiceTest < Minitest::Test
     assert stop(5)
   end
 
+  def test_no_job_is_claimed_before_the_process_is_ready
+    ready = lambda do
+      GateJob.perform_async(1)
+      assert_equal [true, 0], @service.status.fetch(:jobs).values_at(:quiet, :claimed)
+      assert_empty GateJob.began
+    end
+    start([:jobs], ready: ready)
+    popped(GateJob.began)
+    GateJob.gate << true
+    assert_equal :done, popped(GateJob.ended)
+    assert stop(5)
+  end
+
+  def test_jobs_whose_worker_is_ended_for_what_they_do_stay_in_flight
+    start([:jobs])
+    GateJob.perform_async(1)
+    popped(GateJob.began)
+    @table.keep(0)
+    refute stop(0.05)
+    assert_equal :interrupted, popped(GateJob.ended)
+    assert_equal [0, 1], Chaton::Jobs::Stats.new.to_h.values_at(:enqueued, :in_flight)
+    assert_equal 1, @table.started(0).size
+  end
+
   def test_web_and_jobs_run_in_one_process
     start(%i[web jobs])
     GateJob.perform_async(1)
@@ -167,17 +191,18 @@ class ServiceTest < Minitest::Test
     end
   end
 
-  def start(roles, threads: "1:3", &seen)
+  def start(roles, threads: "1:3", ready: -> {}, &seen)
     @stopped = false
     plan = Chaton::Config.load({ config_file: "-", store: "sqlite://#{ROOT}/#{name}.db", web: roles.include?(:web),
                                  jobs: roles.include?(:jobs), threads: threads }, env: {}, root: ROOT)
     @server = TCPServer.new("127.0.0.1", 0) if roles.include?(:web)
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: 0)]) if @server
     Chaton::Service::Code.follow(plan, roles, log: @log)
+    @table = Chaton::Native::InFlightTable.new(1, 8)
     context = Chaton::Service::ProcessContext.new(roles: roles, scoreboard: Chaton::Native::Scoreboard.new(1), slot: 0,
-                                                  in_flight_table: Chaton::Native::InFlightTable.new(1, 8))
+                                                  in_flight_table: @table)
     @service = Chaton::Service.new(plan, app: app(seen), sockets: [@server].compact, context: context, log: @log)
-    @service.start
+    @service.start(&ready)
   end
 
   def app(seen)

@@ -9,12 +9,15 @@ class RecoveryTest < Minitest::Test
 
   # What workers noted before they died.
   class FakeInFlightTable
-    attr_reader :cleared
+    attr_reader :cleared, :kept
 
     def initialize
       @notes = {}
       @cleared = []
+      @kept = []
     end
+
+    def keep(scoreboard_slot) = @kept << scoreboard_slot
 
     def write(scoreboard_slot, identity, *tickets)
       @notes[scoreboard_slot] = [identity, tickets.map { |ticket| [ticket, "jid#{ticket}", 0] }]
@@ -102,9 +105,28 @@ class RecoveryTest < Minitest::Test
     @in_flight_table.write(@children[1].scoreboard_slot, "killed", 2)
     @children[0].stop(0)
     die(@children[0])
+    # It did not exit in time.
+    @children[1].stop(0)
     @children[1].kill
     die(@children[1])
     assert_equal [nil, nil], heard(@children[2]).map { |line| line[:cause] }
+  end
+
+  def test_jobs_are_blamed_when_the_supervisor_ended_the_worker_for_what_they_do
+    build([:jobs], [:jobs], [:jobs])
+    @children.each { |child| make_ready(child) }
+    @in_flight_table.write(@children[0].scoreboard_slot, "hangs", 1)
+    @in_flight_table.write(@children[1].scoreboard_slot, "grows", 2)
+    @children[0].kill
+    die(@children[0])
+    @worker_set.blame_work(@children[1], "memory (96 MiB)")
+    assert_equal [@children[1].scoreboard_slot], @in_flight_table.kept
+    # It was asked to stop and has done so.
+    @children[1].stop_now(0)
+    die(@children[1], status: exited(0))
+    causes = heard(@children[2]).map { |line| line[:cause] }
+    assert_match(/\Ano sign of life \(alive_timeout [\d.]+ s\)\z/, causes.first)
+    assert_equal "memory (96 MiB)", causes.last
   end
 
   def test_a_child_that_never_took_jobs_leaves_nothing

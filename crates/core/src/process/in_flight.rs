@@ -43,9 +43,11 @@ impl<const WORDS: usize> AtomicText<WORDS> {
 }
 
 /// The process that uses a slot.
-#[repr(C)]
+#[repr(C, align(64))]
 struct SlotHeader {
     identity: AtomicText<{ IDENTITY_BYTES_MAX / WORD }>,
+    /// 1: its entries stay, see [`InFlightTable::keep`].
+    kept: AtomicU64,
 }
 
 /// The job that a thread runs; one cache line.
@@ -73,7 +75,7 @@ const fn slot_bytes(threads: usize) -> usize {
 
 /// Raise the version with every change of [`SlotHeader`] or [`SlotEntry`].
 const fn layout(threads: usize) -> Layout {
-    Layout { magic: *b"chatjobs", version: 1, element_bytes: slot_bytes(threads) }
+    Layout { magic: *b"chatjobs", version: 2, element_bytes: slot_bytes(threads) }
 }
 
 /// Shared memory with a slot per worker and an entry per thread.
@@ -150,10 +152,22 @@ impl InFlightTable {
         entry.ticket.store(ticket, Ordering::Release);
     }
 
+    /// Keeps the entries of a worker that its supervisor is about to end for what its work does. From now
+    /// on an entry stays when its job ends, and the worker leaves running jobs in its in-flight set,
+    /// so that its death counts against them.
+    pub fn keep(&self, slot: usize) {
+        self.head(slot).kept.store(1, Ordering::Release);
+    }
+
+    /// Whether the entries of the slot are kept.
+    pub fn is_kept(&self, slot: usize) -> bool {
+        self.head(slot).kept.load(Ordering::Acquire) == 1
+    }
+
     /// Notes that the job with this ticket has ended. Nothing happens when the
     /// thread has started another one since.
     pub fn end(&self, slot: usize, thread: usize, ticket: u64) {
-        let Some(entry) = self.entry(slot, thread) else { return };
+        let Some(entry) = self.entry(slot, thread).filter(|_| !self.is_kept(slot)) else { return };
         let _ = entry.ticket.compare_exchange(ticket, 0, Ordering::Release, Ordering::Relaxed);
     }
 
@@ -175,6 +189,7 @@ impl InFlightTable {
     /// Empties the slot.
     pub fn clear(&self, slot: usize) {
         self.head(slot).identity.set(b"");
+        self.head(slot).kept.store(0, Ordering::Release);
         for entry in (0..self.threads).filter_map(|thread| self.entry(slot, thread)) {
             entry.ticket.store(0, Ordering::Release);
         }
@@ -243,6 +258,17 @@ mod tests {
         assert_eq!(table.started(0)[0].jid, "b");
         table.end(0, 0, 2);
         assert!(table.started(0).is_empty());
+    }
+
+    #[test]
+    fn entries_that_are_kept_outlive_their_jobs() {
+        let table = InFlightTable::new(2, 1).unwrap();
+        table.start(1, 0, 5, JID, 1);
+        table.keep(1);
+        table.end(1, 0, 5);
+        assert_eq!((table.is_kept(0), table.is_kept(1), table.started(1).len()), (false, true, 1));
+        table.clear(1);
+        assert_eq!((table.is_kept(1), table.started(1).len()), (false, 0));
     }
 
     #[test]

@@ -20,9 +20,15 @@ pub struct Extra {
     /// It is not started after this time (s since 1970).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
-    /// Deaths of workers that were running it.
+    /// Deaths of workers that were running it, within [`DEATHS_WITHIN_S`].
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deaths: u32,
+    /// When these workers died (s since 1970), and of what.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub died: Vec<(f64, String)>,
+    /// Stops that ended a run of it: its worker was asked to stop, or vanished with its machine.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stops: u32,
     /// Seconds of run time after which `cancelled?` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<f64>,
@@ -45,6 +51,9 @@ pub struct WireLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<f64>,
 }
+
+/// How long a death counts (s).
+const DEATHS_WITHIN_S: f64 = 72.0 * 3600.0;
 
 /// Longest hold of a concurrency slot by default.
 const HOLD_S: f64 = 3600.0;
@@ -75,6 +84,14 @@ impl Extra {
         serde_json::to_string(self).unwrap_or_else(|_| "{}".into())
     }
 
+    /// Counts a death of a worker that was running the job, and no longer those that are too old.
+    pub fn count_death(&mut self, at_s: f64, cause: &str) {
+        let before = self.died.len();
+        self.died.retain(|(died_at_s, _)| at_s - died_at_s < DEATHS_WITHIN_S);
+        self.deaths = self.deaths.saturating_sub((before - self.died.len()) as u32) + 1;
+        self.died.push((at_s, cause.to_string()));
+    }
+
     /// Whether its lock ends when the job starts.
     pub fn unlocks_at_start(&self) -> bool {
         self.until.as_deref() == Some("start")
@@ -103,5 +120,19 @@ mod tests {
         assert!(extra.unlocks_at_start());
         assert_eq!(extra.limits()[0].rule, LimitRule::Window { max: 3, per_s: 1.5 });
         assert_eq!(Extra::default().to_json(), "{}");
+    }
+
+    #[test]
+    fn a_death_counts_for_three_days() {
+        let mut extra = Extra::default();
+        let counts = [0.0, 100.0, DEATHS_WITHIN_S + 50.0, 3.0 * DEATHS_WITHIN_S].map(|at_s| {
+            extra.count_death(at_s, "SIGSEGV");
+            (extra.deaths, extra.died.len())
+        });
+        assert_eq!(counts, [(1, 1), (2, 2), (2, 2), (1, 1)]);
+        // A document of 0.1 has a number and no times.
+        let mut old = Extra::parse(r#"{"deaths":2}"#).unwrap();
+        old.count_death(1.0, "exit 1");
+        assert_eq!(old.deaths, 3);
     }
 }

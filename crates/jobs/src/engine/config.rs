@@ -68,6 +68,9 @@ pub struct Config {
     pub labels: Vec<String>,
     /// Chaton's version, shown in Sidekiq's UI.
     pub version: String,
+    /// It claims nothing until [`Engine::resume`](super::Engine::resume), because the process is not ready yet.
+    #[serde(skip)]
+    pub begins_quiet: bool,
     /// The parent is a supervisor, which reports this process's death to a sibling.
     #[serde(skip)]
     pub supervised: bool,

@@ -22,6 +22,9 @@ pub(super) trait JobOwner: Send + Sync {
     /// A thread started the job. `unlock`: a lock (key, jid) that ends here.
     fn job_started(&self, unlock: Option<(String, String)>);
 
+    /// A running job stays in the in-flight set in the store.
+    fn job_left(&self, ticket: u64);
+
     /// A job ended. `ran_ns`: how long it ran; `None`: it was not started.
     fn job_ended(&self, ack: Ack, ran_ns: Option<u64>);
 }
@@ -120,6 +123,14 @@ impl Job {
     /// Puts it back to the front of its queue, uncounted, unless it has ended.
     pub fn give_back(&self) {
         self.finish(Outcome::requeue());
+    }
+
+    /// Leaves it in the in-flight set, unless it has ended: the supervisor counts it there. Its later
+    /// outcome is ignored.
+    pub(super) fn leave(&self) {
+        if self.is_running() && self.state.finish() == WorkState::Running {
+            self.owner.job_left(self.ticket);
+        }
     }
 
     /// Whether it has not ended.

@@ -1,10 +1,13 @@
 //! Reclaims the jobs that a dead owner had in flight.
 //!
-//! A death counts against the jobs that were running only when the supervisor
-//! saw it and did not cause it. The second such death makes a job a suspect,
-//! which runs alone; the third sends it to the dead set.
+//! A death counts against the jobs that were running when the supervisor saw it: a crash, or a kill because
+//! the worker gave no sign of life or took too much memory. The second such death within 72 hours makes a
+//! job a suspect, which runs alone; the third sends it to the dead set. A stop that somebody asked for, and a
+//! machine that vanished, are only noted.
 
 use std::collections::HashSet;
+
+use chrono::DateTime;
 
 use crate::document::{Document, Extra, Fields};
 use crate::outcome::{Ack, Outcome, SideEffects};
@@ -20,8 +23,8 @@ const CHUNK: usize = 500;
 pub struct WorkerDeath {
     /// Its engine: `HOST:PID:NONCE`.
     pub identity: String,
-    /// What it died of (`SIGSEGV`, `exit 3`); `None`: it was ended on purpose,
-    /// and the death counts against no job.
+    /// What it died of (`SIGSEGV`, `exit 3`, no sign of life); `None`: it was asked to stop, and
+    /// the death counts against no job.
     pub cause: Option<String>,
     /// Tickets of the jobs that were running.
     pub tickets: Vec<u64>,
@@ -47,8 +50,8 @@ pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) ->
     let mut acks: Vec<Ack> = jobs
         .into_iter()
         .map(|job| {
-            let cause = started.contains(&job.ticket).then_some(death.cause.as_deref()).flatten();
-            ack(job, cause, now_s, &mut reclaimed)
+            let started = started.contains(&job.ticket);
+            ack(job, started, death.cause.as_deref(), now_s, &mut reclaimed)
         })
         .collect();
     // Each chunk goes to the front of its queue, so the last one is written first.
@@ -61,10 +64,16 @@ pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) ->
     Ok(reclaimed)
 }
 
-/// The acknowledgement of a job in the dead owner's place. `cause`: of the
-/// death, when it counts against the job.
-fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, reclaimed: &mut Reclaimed) -> Ack {
+/// The acknowledgement of a job in the dead owner's place. `started`: it was running.
+fn ack(
+    job: ClaimedJob,
+    started: bool,
+    cause: Option<&str>,
+    now_s: f64,
+    reclaimed: &mut Reclaimed,
+) -> Ack {
     let ClaimedJob { ticket, queue, payload } = job;
+    let cause = cause.filter(|_| started);
     let Ok(doc) = Document::parse(payload.as_slice().into()) else {
         // A malformed job: no worker could run it.
         reclaimed.dead += 1;
@@ -74,19 +83,19 @@ fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, reclaimed: &mut Reclaim
     let named = Some(doc.queue()).filter(|name| !name.is_empty()).unwrap_or("default");
     let home = queue.is_empty().then(|| named.into());
     let outcome = match cause {
+        None if started => Outcome::Requeue { payload: stopped(&doc), queue: home },
         None => Outcome::Requeue { payload: None, queue: home },
         Some(cause) => {
             let mut extra = doc.extra().cloned().unwrap_or_default();
-            extra.deaths += 1;
+            extra.count_death(now_s, cause);
             let is_dead = extra.deaths >= DEATHS_MAX;
-            let payload = mark(&payload, &extra, is_dead.then_some(cause), now_s);
+            let payload = mark(&payload, &extra, is_dead, now_s);
             if is_dead {
                 reclaimed.lines.push(format!(
-                    "jobs: {} jid={} was running in {} workers when they died ({cause} the last \
-                     time): it is in the dead set",
+                    "jobs: {} jid={}: {}; it is in the dead set",
                     doc.class(),
                     doc.jid(),
-                    extra.deaths
+                    story(&extra)
                 ));
                 Outcome::Dead { payload, at: now_s }
             } else {
@@ -100,17 +109,34 @@ fn ack(job: ClaimedJob, cause: Option<&str>, now_s: f64, reclaimed: &mut Reclaim
     Ack { ticket, queue, outcome, effects }
 }
 
-/// The document with its count of deaths, and with an error when `cause` is given.
-fn mark(payload: &[u8], extra: &Extra, cause: Option<&str>, now_s: f64) -> Option<Vec<u8>> {
+/// The document of a job whose run a stop has ended.
+pub(super) fn stopped(doc: &Document) -> Option<Vec<u8>> {
+    let mut extra = doc.extra().cloned().unwrap_or_default();
+    extra.stops += 1;
+    mark(doc.payload(), &extra, false, 0.0)
+}
+
+/// How often, when and of what the workers of a job died.
+fn story(extra: &Extra) -> String {
+    let times = extra.died.iter().map(|(at_s, cause)| {
+        let at = DateTime::from_timestamp(*at_s as i64, 0).unwrap_or_default();
+        format!("{cause} at {}", at.format("%Y-%m-%dT%H:%M:%SZ"))
+    });
+    let times: Vec<_> = times.collect();
+    format!(
+        "the worker died while it ran this job, {} times within 72 hours: {}",
+        extra.deaths,
+        times.join(", ")
+    )
+}
+
+/// The document with this member `chaton`, and with an error when the job is dead.
+fn mark(payload: &[u8], extra: &Extra, is_dead: bool, now_s: f64) -> Option<Vec<u8>> {
     let mut fields = Fields::parse(payload).ok()?;
     fields.set("chaton", extra.to_json());
-    if let Some(cause) = cause {
-        let message = format!(
-            "the worker died while it ran this job, {} times; the last time of {cause}",
-            extra.deaths
-        );
+    if is_dead {
         fields.set("error_class", "\"Chaton::Jobs::Poison\"");
-        fields.set("error_message", serde_json::to_string(&message).ok()?);
+        fields.set("error_message", serde_json::to_string(&story(extra)).ok()?);
         if fields.get("failed_at").is_none() {
             fields.set("failed_at", format!("{now_s:.3}"));
         }

@@ -127,7 +127,9 @@ impl EngineState {
         identity: OwnerIdentity,
         feed: Arc<dyn Feed<Job>>,
     ) -> Arc<Self> {
-        let locked = LockedState { next_ticket: 1, due_at: Some(0.0), ..LockedState::default() };
+        let quiet = config.begins_quiet;
+        let locked =
+            LockedState { next_ticket: 1, due_at: Some(0.0), quiet, ..LockedState::default() };
         Arc::new(Self {
             config,
             identity,
@@ -216,6 +218,13 @@ impl JobOwner for EngineState {
             let _held = self.locked.lock();
             self.fetcher_cond.notify_one();
         }
+    }
+
+    fn job_left(&self, ticket: u64) {
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        self.locked.lock().jobs.remove(&ticket);
+        self.fetcher_cond.notify_one();
+        self.idle_wait.changed();
     }
 
     fn job_ended(&self, ack: Ack, ran_ns: Option<u64>) {

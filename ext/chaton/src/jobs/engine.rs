@@ -28,7 +28,7 @@ const QUEUE_LIMITS: QueueLimits =
 pub struct RbJobs(Handle<Engine>);
 
 impl RbJobs {
-    /// `Jobs.start(pool, in_flight or nil, crons, claim_due)`. A cron job is an Array of
+    /// `Jobs.start(pool, in_flight or nil, crons, claim_due)`; it claims from `resume` on. A cron job is an Array of
     /// name, expression, zone, queue and head.
     fn start(
         ruby: &Ruby,
@@ -42,6 +42,7 @@ impl RbJobs {
         config.concurrency = inner.pool.settings().threads_max;
         config.crons = crons.into_iter().map(cron).collect::<Result<_, _>>()?;
         config.claim_due = claim_due;
+        config.begins_quiet = true;
         config.supervised = in_flight.is_some();
         let factory = store::open(&config.store).map_err(|e| error::store(&e))?;
         let slot = inner.pool.settings().slot;
@@ -74,6 +75,11 @@ impl RbJobs {
 
     fn resume(&self) -> Result<(), Error> {
         self.0.get()?.resume();
+        Ok(())
+    }
+
+    fn leave_running(&self) -> Result<(), Error> {
+        self.0.get()?.leave_running();
         Ok(())
     }
 
@@ -123,6 +129,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_singleton_method("start", function!(RbJobs::start, 4))?;
     class.define_method("identity", method!(RbJobs::identity, 0))?;
     class.define_method("resume", method!(RbJobs::resume, 0))?;
+    class.define_method("leave_running", method!(RbJobs::leave_running, 0))?;
     class.define_method("recover", method!(RbJobs::recover, 3))?;
     define_engine!(class, RbJobs);
     Ok(())

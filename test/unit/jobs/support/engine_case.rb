@@ -45,7 +45,7 @@ class EngineCase < JobsUnitCase
     @support_thread = Chaton::SupportThread.new(@native_pool, @pool, log: log, on: events).start
     @native_pool.expect(1)
     @pool.spawn(1)
-    @engine = Chaton::Native::Jobs.start(@native_pool, nil, [], claim_due)
+    @engine = Chaton::Native::Jobs.start(@native_pool, nil, [], claim_due).tap(&:resume)
   end
 
   def stop

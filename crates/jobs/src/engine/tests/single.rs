@@ -116,8 +116,67 @@ fn a_death_counts_against_started_jobs_only() {
     }
     let dead = store.list(&JobLocation::Dead, 0, 10).unwrap();
     assert_eq!(jids(&mut *store, &JobLocation::Dead), ["poison"]);
-    assert!(String::from_utf8_lossy(&dead[0].payload).contains("SIGSEGV"));
+    let text = String::from_utf8_lossy(&dead[0].payload);
+    assert!(text.contains("3 times within 72 hours: SIGSEGV at 20"), "{text}");
     assert_eq!(jids(&mut *store, &queue("low")), ["innocent"]);
+}
+
+#[test]
+fn stops_are_noted_and_never_fatal() {
+    let factory = factory("stops");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    for stop in 1..=10u64 {
+        let mut stopped = SteppedEngine::new(&factory, config(), stop);
+        stopped.fetch();
+        let running = stopped.start_one().unwrap();
+        if stop % 2 == 0 {
+            // The supervisor killed it because it did not exit in time.
+            let mut survivor = SteppedEngine::new(&factory, config(), stop);
+            let identity = stopped.state.identity.name.clone();
+            let tickets = vec![running.ticket()];
+            survivor.state.add_death(WorkerDeath { identity, cause: None, tickets });
+            survivor.maintenance.round();
+        } else {
+            let payload = crate::engine::orphans::stopped(running.document());
+            stopped.state.locked.lock().quiet = true;
+            running.finish(Outcome::Requeue { payload, queue: None });
+            stopped.fetch();
+        }
+        let waiting = store.list(&queue("low"), 0, 10).unwrap();
+        let text = String::from_utf8_lossy(&waiting[0].payload).into_owned();
+        assert!(text.contains(&format!(r#""chaton":{{"stops":{stop}}}"#)), "{text}");
+    }
+}
+
+#[test]
+fn a_running_job_that_is_left_stays_in_flight_to_be_counted() {
+    let factory = factory("left");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    engine.fetch();
+    let job = engine.start_one().unwrap();
+    job.leave();
+    assert!(!job.finish(Outcome::Ack), "its outcome is ignored");
+    engine.fetch();
+    assert!(engine.state.locked.lock().is_idle(), "the engine can stop");
+    assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
+    assert!(!store.forget(&engine.state.identity.name).unwrap());
+}
+
+#[test]
+fn an_engine_that_begins_quiet_claims_nothing() {
+    let factory = factory("begins-quiet");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    let settings = crate::engine::Config { begins_quiet: true, ..config() };
+    let mut engine = SteppedEngine::new(&factory, settings, 1);
+    engine.fetch();
+    assert!(engine.start_one().is_none());
+    engine.state.locked.lock().quiet = false;
+    engine.fetch();
+    assert!(engine.start_one().is_some());
 }
 
 #[test]

@@ -107,6 +107,7 @@ pub fn config() -> Config {
         tag: String::new(),
         labels: vec![],
         version: "0".into(),
+        begins_quiet: false,
         supervised: false,
     }
 }

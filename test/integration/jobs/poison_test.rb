@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/jobs_test_case"
+
+# Jobs that make the supervisor end their workers are counted, run alone after the second time and are dead after the
+# third; a stop is no reason.
+class JobsPoisonTest < Minitest::Test
+  include JobsTest
+
+  JOBS = <<~RUBY
+    require "fiddle"
+    class Note
+      include Chaton::Job
+      def perform(id) = Recorder.note(id)
+    end
+    class Hangs
+      include Chaton::Job
+      # Holds the GVL until its process is killed.
+      HOG = Fiddle::Function.new(Fiddle::Handle::DEFAULT["sleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, need_gvl: true)
+      def perform
+        Recorder.note("hangs", "began")
+        HOG.call(600)
+      end
+    end
+    class Grows
+      include Chaton::Job
+      KEPT = []
+      # It begins to grow when its worker has been measured.
+      def perform
+        Recorder.note("grows", "began")
+        sleep 3
+        loop { sleep(0.005) && KEPT << ("x" * 500_000) }
+      end
+    end
+    class Waits
+      include Chaton::Job
+      def perform
+        Recorder.note("waits", "began")
+        sleep
+      end
+    end
+  RUBY
+
+  # Long enough that no worker that works is killed on a busy machine.
+  ALIVE = "alive_timeout_s 4\n#{JobsServer::QUICK}".freeze
+  # Three kills.
+  DEAD_S = 120
+
+  each_store def test_a_job_that_never_gives_the_gvl_back_is_dead_after_three_kills
+    needs_gems("fiddle")
+    server = boot_jobs(JOBS, workers: "jobs: 2", threads: "1..4", config: ALIVE)
+    console = console(server)
+    console.run("Hangs.perform_async; 50.times { |n| Note.perform_async(n) }")
+    server.wait_line(/worker killed: no Ruby thread/, timeout_s: DEAD_S)
+    console.run("50.times { |n| Note.perform_async(50 + n) }")
+    server.eventually("it is dead", timeout_s: DEAD_S) { stats(console)["dead"] == 1 }
+    server.eventually("all beside it ran") { server.record.tally.count { |id, _| id != "hangs" } == 100 }
+    assert_equal 3, server.record.of("hangs").size
+    item = documents(console, "dead").first
+    assert_equal ["Hangs", "Chaton::Jobs::Poison", 3], [item["class"], item["error_class"], item["chaton"]["deaths"]]
+    story = Array.new(3) { /no sign of life \(alive_timeout 4(?:\.0)? s\) at 20\d\d-\d\d-\d\dT[\d:]+Z/ }.join(", ")
+    assert_match(/3 times within 72 hours: #{story}/, item["error_message"])
+    # It held the GVL from its first moment, and its worker was known as ready.
+    refute_match(/boot_timeout/, server.log)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_job_that_takes_too_much_memory_is_dead_after_three_workers
+    memory = "memory do\n  check_every_s 0.1\n  limit \"100M\"\n  limit_hard \"128M\"\nend"
+    server = boot_jobs(JOBS, workers: "jobs: 1", threads: "4..4", config: "#{memory}\nshutdown_timeout_s 60")
+    console = console(server)
+    console.run("Grows.perform_async; 50.times { |n| Note.perform_async(n) }")
+    server.eventually("it is dead", timeout_s: DEAD_S) { stats(console)["dead"] == 1 }
+    item = documents(console, "dead").first
+    assert_equal ["Grows", "Chaton::Jobs::Poison", 3], [item["class"], item["error_class"], item["chaton"]["deaths"]]
+    assert_match(/3 times within 72 hours: memory \(its memory reached \d+ MiB/, item["error_message"])
+    assert_equal 3, server.record.of("grows").size
+    server.eventually("all beside it ran") { server.record.tally.count { |id, _| id != "grows" } == 50 }
+    assert_equal 0, server.stop
+  end
+
+  def test_ten_stops_are_noted_and_never_fatal
+    server = boot_jobs(JOBS, workers: "jobs: 1", config: "shutdown_timeout_s 0.1\n#{JobsServer::QUICK}")
+    console = console(server)
+    console.run("Waits.perform_async")
+    10.times do |stop|
+      server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == stop + 1 }
+      stop.even? ? server.signal("TERM", server.workers.first) : server.signal("USR1")
+      server.wait_line(/interrupted jobs went back/, count: stop + 1, timeout_s: 60)
+      server.wait_line(/phased restart done/, count: (stop + 1) / 2, timeout_s: 60)
+    end
+    server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == 11 }
+    assert_equal 0, server.stop
+    item = documents(console, "queue:default").first
+    assert_equal({ "stops" => 11 }, item["chaton"])
+    assert_equal [0, 0, 0], stats(console).values_at("failed", "retries", "dead")
+  end
+end
