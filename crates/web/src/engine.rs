@@ -29,6 +29,10 @@ use crate::stats::Stats;
 /// responses is written between two polls.
 const EVENT_INTERVAL: u32 = 256;
 
+/// Threads that write large request bodies to their files. More uploads wait for each
+/// other, as they would for the disk.
+const SPOOL_THREADS_MAX: usize = 4;
+
 /// A running web engine.
 ///
 /// It belongs to the process that started it: start it after the fork, and
@@ -67,7 +71,8 @@ impl Engine {
                     runtime.spawn(acceptor.run());
                 }
                 runtime.block_on(supervise(&shared));
-                drop(runtime);
+                // Does not wait for the disk.
+                runtime.shutdown_background();
                 shared.flush_log();
                 shared.exchanges.set_io_waker(None);
             }
@@ -148,6 +153,7 @@ fn runtime(shared: &Arc<ServerState>) -> io::Result<Runtime> {
         .enable_io()
         .enable_time()
         .event_interval(EVENT_INTERVAL)
+        .max_blocking_threads(SPOOL_THREADS_MAX)
         .on_thread_park(move || before.before_sleep())
         .on_thread_unpark(move || after.after_sleep())
         .build()

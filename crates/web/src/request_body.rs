@@ -1,7 +1,8 @@
 //! The body of a request, complete before the request is handed over.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 
 use crate::chunked::{ChunkError, ChunkedDecoder};
 use crate::head::BodyFraming;
@@ -19,7 +20,6 @@ pub enum RequestBody {
     /// Held in memory.
     Memory(Vec<u8>),
     /// Larger than `body_memory_bytes_max`: in a temporary file without a name.
-    /// Rewind it before reading.
     Spooled {
         /// The file.
         file: File,
@@ -58,7 +58,8 @@ enum BodyDecoder {
     Chunked(ChunkedDecoder),
 }
 
-/// Reads a body as it arrives: into memory first, into a file past a bound.
+/// Reads a body as it arrives: into memory first, into a file past a bound. The caller
+/// writes the file ([`BodyReader::write`]), because a disk may take long.
 #[derive(Debug)]
 pub(crate) struct BodyReader {
     decoder: BodyDecoder,
@@ -103,32 +104,34 @@ impl BodyReader {
                 decoder.feed(input, &mut self.memory).map_err(BodyError::Chunk)?
             }
         };
-        self.enforce_limits(limits)?;
-        Ok(taken)
-    }
-
-    /// Refuses a body that is too large, and moves a large one to the file.
-    fn enforce_limits(&mut self, limits: &Limits) -> Result<(), BodyError> {
         if self.filed + self.memory.len() as u64 > limits.body_bytes_max {
             return Err(BodyError::TooLarge);
         }
-        let staged_max = if self.file.is_some() {
-            STAGED_BYTES_MAX.min(limits.body_memory_bytes_max)
-        } else {
-            limits.body_memory_bytes_max
-        };
-        if self.memory.len() > staged_max {
-            self.flush_to_file().map_err(BodyError::Spool)?;
-        }
-        Ok(())
+        Ok(taken)
     }
 
-    fn flush_to_file(&mut self) -> io::Result<()> {
+    /// Whether what it holds in memory is to be written before it takes more, or before
+    /// the `complete` body is used.
+    pub fn must_write(&self, complete: bool, limits: &Limits) -> bool {
+        let staged_max = match &self.file {
+            None => usize::MAX,
+            Some(_) if complete => 0,
+            Some(_) => STAGED_BYTES_MAX,
+        };
+        self.memory.len() > staged_max.min(limits.body_memory_bytes_max)
+    }
+
+    /// Moves what it holds in memory to the file. Blocks as long as the disk takes.
+    pub fn write(&mut self) -> Result<(), BodyError> {
+        self.write_to_file().map_err(BodyError::Spool)
+    }
+
+    fn write_to_file(&mut self) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(tempfile::tempfile()?),
         };
-        file.write_all(&self.memory)?;
+        file.write_all_at(&self.memory, self.filed)?;
         self.filed += self.memory.len() as u64;
         if self.memory.capacity() > 2 * STAGED_BYTES_MAX {
             self.memory = Vec::new();
@@ -137,22 +140,19 @@ impl BodyReader {
         Ok(())
     }
 
-    /// Ends the complete body.
-    pub fn finish(mut self) -> Result<RequestBody, BodyError> {
-        if self.file.is_some() {
-            self.flush_to_file().map_err(BodyError::Spool)?;
-        }
-        Ok(match self.file {
+    /// Ends the complete body, of which nothing is unwritten.
+    pub fn finish(self) -> RequestBody {
+        match self.file {
             Some(file) => RequestBody::Spooled { file, len: self.filed },
             None if self.memory.is_empty() => RequestBody::Empty,
             None => RequestBody::Memory(self.memory),
-        })
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Seek};
+    use std::io::Read;
 
     use super::*;
 
@@ -165,9 +165,12 @@ mod tests {
             let (taken, complete) = reader.feed(part, limits).unwrap();
             assert_eq!(taken, part.len());
             done = complete;
+            if reader.must_write(done, limits) {
+                reader.write().unwrap();
+            }
         }
         assert!(done);
-        reader.finish().unwrap()
+        reader.finish()
     }
 
     #[test]
@@ -181,7 +184,6 @@ mod tests {
             panic!("not spooled")
         };
         let mut read = Vec::new();
-        file.rewind().unwrap();
         file.read_to_end(&mut read).unwrap();
         assert_eq!(len, 200_000);
         assert!(read == body);

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "digest"
 require "open3"
 require_relative "../../support/raw_client"
 require_relative "../../support/server"
@@ -40,6 +41,7 @@ class StalledDiskTest < Minitest::Test
   C
 
   APP = <<~RUBY
+    require "digest"
     parts = Enumerator.new { |all| 800.times { |i| all << (i % 10).to_s * 20_000 } }
     file = Struct.new(:to_path).new(File.expand_path("page.stuck", __dir__))
     run lambda { |env|
@@ -47,6 +49,7 @@ class StalledDiskTest < Minitest::Test
       when "/stream" then [200, {}, parts]
       when "/parts" then [200, {}, parts.to_a]
       when "/file" then [200, {}, file]
+      when "/digest" then [200, {}, [Digest::MD5.hexdigest(env["rack.input"].read)]]
       else [200, {}, ["hello"]]
       end
     }
@@ -65,7 +68,41 @@ class StalledDiskTest < Minitest::Test
     assert_served_beside_stalled("/file", "the page")
   end
 
+  # More than wait for the disk at once; the head of the body says who sent it.
+  def test_large_request_bodies_that_wait_for_the_disk_stop_no_other_request
+    server = boot_on_stalled_disk
+    bodies = Array.new(6) { |number| "#{number}#{BODY}" }
+    clients = bodies.map do |body|
+      client = RawClient.new(server.port)
+      [client, Thread.new { client.write(post(body)) }]
+    end
+    server.eventually("the disk stalls") { File.exist?(server.path("waiting")) }
+    20.times { assert_equal "hello", server.get.body }
+    File.delete(server.path("stall"))
+    digests = clients.map { |client, sending| sending.join && client.read_response.body }
+    assert_equal bodies.map { |body| Digest::MD5.hexdigest(body) }, digests
+  ensure
+    FileUtils.rm_f(server.path("stall"))
+  end
+
+  def test_a_server_stops_although_a_request_body_waits_for_the_disk
+    server = boot_on_stalled_disk
+    client = RawClient.new(server.port)
+    sending = Thread.new do
+      client.write(post(BODY))
+    rescue SystemCallError
+      nil # The server has ended.
+    end
+    server.eventually("the disk stalls") { File.exist?(server.path("waiting")) }
+    assert_equal 0, server.stop
+    sending.join
+  ensure
+    FileUtils.rm_f(server.path("stall"))
+  end
+
   private
+
+  def post(body) = "POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: #{body.size}\r\n\r\n#{body}"
 
   def assert_served_beside_stalled(path, body)
     server = boot_on_stalled_disk
@@ -81,7 +118,7 @@ class StalledDiskTest < Minitest::Test
   end
 
   def boot_on_stalled_disk
-    config = "memory { allocator :system }\nworkers 0\nthreads 1..4"
+    config = "memory { allocator :system }\nworkers 0\nthreads 1..4\nshutdown_timeout_s 5"
     server = launch(rackup: APP, config: config) do |made|
       library = made.path("disk.so")
       _, status = Open3.capture2e("cc", "-shared", "-fPIC", "-o", library, "-xc", "-", "-ldl", stdin_data: DISK)

@@ -47,7 +47,7 @@ class CheckTest < CLICase
   end
 
   def test_what_is_off_in_a_ruby_that_was_never_tried_is_a_note
-    text = in_ruby("9.9.0") { chaton("check")[1] }
+    text = in_ruby("9.9.0", "CHATON_UNTRIED_RUBY" => nil) { chaton("check")[1] }
     assert_match(/^Notes\n.*  Ruby 9.9.0 is newer than .*CHATON_UNTRIED_RUBY=1 switches them on$/m, text)
   end
 
@@ -99,10 +99,12 @@ class CheckTest < CLICase
   private
 
   def in_ruby(version, env = {})
+    before = ENV.to_h.slice(*env.keys)
     ENV.update(env)
     Chaton::RubyRelease.const_set(:RUBY_VERSION, version)
     yield
   ensure
     Chaton::RubyRelease.send(:remove_const, :RUBY_VERSION)
+    ENV.update(env.to_h { |name, _| [name, before[name]] })
   end
 end

@@ -156,20 +156,35 @@ impl Connection {
             self.sending.push_back(Segment::Bytes { bytes: CONTINUE.to_vec(), at: 0 });
             self.send().await?;
         }
-        self.socket.set_timeout(self.shared.config.timeouts.body);
-        let mut arrived = 0;
-        poll_fn(|cx| self.poll_body(cx, &mut reader, &mut arrived)).await?;
-        let body = reader.finish().map_err(|error| self.body_end(&error))?;
-        self.exchange_mut().body = body;
+        let mut complete = false;
+        while !complete {
+            self.socket.set_timeout(self.shared.config.timeouts.body);
+            let mut arrived = 0;
+            complete = poll_fn(|cx| self.poll_body(cx, &mut reader, &mut arrived)).await?;
+            if reader.must_write(complete, &self.shared.config.limits) {
+                reader = self.write_body(reader).await?;
+            }
+        }
+        self.exchange_mut().body = reader.finish();
         Ok(())
     }
 
+    /// Writes a part of a large body to its file on a thread of its own, so that a slow
+    /// disk stops no other connection.
+    async fn write_body(&mut self, mut reader: BodyReader) -> Result<BodyReader, Closing> {
+        let written = tokio::task::spawn_blocking(move || reader.write().map(|()| reader)).await;
+        // The runtime ends before the thread is done only at a stop.
+        let reader = written.map_err(|_| Closing::Now)?;
+        reader.map_err(|error| self.body_end(&error))
+    }
+
+    /// Reads until the body is complete (true), or as much of it is in memory as may be.
     fn poll_body(
         &mut self,
         cx: &mut Context,
         reader: &mut BodyReader,
         arrived: &mut u64,
-    ) -> Poll<Result<(), Closing>> {
+    ) -> Poll<Result<bool, Closing>> {
         loop {
             let shared = &*self.shared;
             let limits = &shared.config.limits;
@@ -177,8 +192,8 @@ impl Connection {
                 let (taken, done) =
                     reader.feed(self.unread.rest(), limits).map_err(|e| self.body_end(&e))?;
                 self.unread.consume(taken);
-                if done {
-                    return Poll::Ready(Ok(()));
+                if done || reader.must_write(false, limits) {
+                    return Poll::Ready(Ok(done));
                 }
                 continue;
             }
@@ -209,8 +224,8 @@ impl Connection {
             if taken < len {
                 self.unread.push(&scratch[taken..len]);
             }
-            if done {
-                return Poll::Ready(Ok(()));
+            if done || reader.must_write(false, limits) {
+                return Poll::Ready(Ok(done));
             }
         }
     }

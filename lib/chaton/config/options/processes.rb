@@ -57,7 +57,7 @@ module Chaton
                 "is three times the CPU time of the quicker quarter of recent work, at least this and at most 100 ms."
         ),
         Option.new(
-          name: :background_share, group: :threads, type: Types::Number.new(1..99, unit: "percent"), default: 10,
+          name: :background_share, group: :threads, type: Types::Number.new(1..99, unit: "a percentage"), default: 10,
           says: "Requests go before jobs and records of the same process. While requests wait all the time, jobs and " \
                 "records get this share of the time."
         ),
