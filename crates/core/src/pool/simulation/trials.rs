@@ -1,0 +1,188 @@
+//! Arrivals, lengths and shares of IO that the pool must manage.
+
+use super::*;
+
+fn computing(ms: u64) -> Unit {
+    vec![(ms * MS, 0)]
+}
+
+#[test]
+fn bursts_of_long_waits_all_begin_at_once() {
+    for (count, seconds) in [(24, 1), (60, 6), (200, 30), (500, 10)] {
+        let mut pool = SimulatedPool::new(512);
+        (0..count).for_each(|client| pool.submit(client, vec![(US * 100, seconds * 1_000 * MS)]));
+        while pool.begun < count {
+            pool.step();
+        }
+        assert!(pool.now <= 100 * MS, "{count}: {} ms", pool.now / MS);
+    }
+}
+
+/// Each begins with a short wait, so all of them block at once.
+#[test]
+fn common_requests_that_arrive_together_get_the_threads_that_they_need() {
+    for (cpu, wait, parts) in [(MS, 2 * MS, 3), (180 * US, MS, 1), (230 * US, MS / 2, 10)] {
+        for mut pool in [SimulatedPool::new(64), SimulatedPool::with_clocks(64)] {
+            let mut unit = vec![(20 * US, wait)];
+            unit.resize(parts, (cpu, wait));
+            unit.push((cpu, 0));
+            pool.serve(100, 500, |_| unit.clone());
+            let (threads, unused) = (pool.threads.len(), 500 * MS - pool.used[0]);
+            assert!(threads <= 20, "{parts} waits: {threads} threads");
+            // Clocks show a block later, and short waits are over before.
+            let bound = if pool.clocks.is_some() { 300 * MS } else { 10 * MS };
+            assert!(unused <= bound, "{parts} waits: {} ms", unused / MS);
+        }
+    }
+}
+
+#[test]
+fn a_short_request_passes_any_number_of_waiting_ones() {
+    let mut pool = SimulatedPool::new(512);
+    let mut waits = Vec::new();
+    for tick in 0..400 {
+        pool.submit(2 * tick, vec![(100 * US, 6_000 * MS)]);
+        let (began, at) = (pool.begun + pool.state.queue.len(), pool.now);
+        pool.submit(2 * tick + 1, computing(1));
+        while pool.begun <= began {
+            pool.step();
+        }
+        waits.push(pool.now - at);
+        (0..100).for_each(|_| pool.step());
+    }
+    assert!(*waits.iter().max().unwrap() <= 20 * MS, "{waits:?}");
+}
+
+#[test]
+fn no_work_waits_while_nothing_can_run() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for case in 0..60 {
+        let (cpu, io) = (random.u64(1..40) * 100 * US, random.u64(0..40) * 100 * US);
+        let (clients, parts) = (random.usize(1..120), random.usize(1..6));
+        let mut pool = SimulatedPool::new(64);
+        pool.serve(clients, 400, |_| (0..parts).map(|_| (cpu, io)).collect());
+        let bound = BLOCKED + ARRIVAL + 3 * STEP;
+        assert!(pool.lost_max <= bound, "{case}: {} µs", pool.lost_max / US);
+        assert!(pool.finished > 0, "{case}");
+    }
+}
+
+#[test]
+fn equal_work_is_never_interrupted_and_the_width_returns_to_one() {
+    for ms in [1, 5, 20, 30] {
+        for clients in [10, 100] {
+            let mut pool = SimulatedPool::new(32);
+            pool.serve(clients, 3_000, |_| computing(ms));
+            let before = pool.preemptions;
+            pool.serve(0, 3_000, |_| computing(ms));
+            assert_eq!(pool.preemptions, before, "{ms} ms");
+            assert_eq!(pool.state.width, 1, "{ms} ms");
+        }
+    }
+}
+
+#[test]
+fn the_width_of_a_burst_does_not_stay() {
+    let mut pool = SimulatedPool::new(512);
+    (0..60).for_each(|client| pool.submit(client, vec![(100 * US, 1_000 * MS)]));
+    while pool.finished < 60 {
+        pool.step();
+    }
+    pool.done.clear();
+    assert!(pool.state.width >= 60);
+    // The pauses between two reductions have become long while the width was needed.
+    pool.serve(10, 6_000, |_| vec![(100 * US, 0)]);
+    assert!(pool.state.width <= 2, "{}", pool.state.width);
+}
+
+#[test]
+fn short_work_passes_hogs() {
+    let mut pool = SimulatedPool::new(32);
+    pool.serve(12, 5_000, |client| if client < 2 { computing(300) } else { vec![(100 * US, 0)] });
+    assert!(pool.finished > 5_000, "{}", pool.finished);
+}
+
+#[test]
+fn mixes_reach_the_same_quantum_from_either_side() {
+    for share in 1..10 {
+        let quanta: Vec<u64> = [US, 200 * MS]
+            .map(|past| {
+                let mut random = fastrand::Rng::with_seed(share);
+                let mut pool = SimulatedPool::new(32);
+                pool.state.cpu_times.record(Role::Web, past, 100);
+                let mix = |_| computing(if random.u64(0..10) < share { 1 } else { 40 });
+                pool.serve(20, 40_000, mix);
+                pool.quantum()
+            })
+            .to_vec();
+        assert_eq!(quanta[0], quanta[1], "{share} of 10 are short");
+    }
+}
+
+/// Requests of `cpu_us` that always wait, beside `jobs` jobs of `job_ms`; returns the share
+/// of the jobs in percent.
+fn share_of_jobs(mut pool: SimulatedPool, cpu_us: u64, jobs: usize, job_ms: u64) -> f64 {
+    let request = move || vec![(cpu_us * US, 0)];
+    (0..20).for_each(|client| pool.submit(client, request()));
+    (20..20 + jobs).for_each(|client| pool.submit_to(Role::Jobs, client, computing(job_ms)));
+    while pool.now < 20_000 * MS {
+        pool.step();
+        for client in std::mem::take(&mut pool.done) {
+            match client {
+                0..20 => pool.submit(client, request()),
+                _ => pool.submit_to(Role::Jobs, client, computing(job_ms)),
+            }
+        }
+    }
+    let [web, jobs, _] = pool.used;
+    100.0 * jobs as f64 / (web + jobs) as f64
+}
+
+#[test]
+fn jobs_get_their_share_beside_requests_that_always_wait() {
+    for (cpu_us, jobs, job_ms) in [
+        (100, 1, 1),
+        (100, 20, 1),
+        (100, 20, 20),
+        (100, 4, 300),
+        (1_000, 4, 300),
+        (5_000, 10, 5),
+        (5_000, 4, 300),
+    ] {
+        for pool in [SimulatedPool::new(8), SimulatedPool::with_clocks(8)] {
+            let clocks = pool.clocks.is_some();
+            let share = share_of_jobs(pool, cpu_us, jobs, job_ms);
+            let case = format!("{cpu_us} us, {jobs} jobs of {job_ms} ms, clocks {clocks}");
+            // Long jobs that have begun are not held back, so they get a little more.
+            assert!((9.0..16.0).contains(&share), "{case}: {share:.1} %");
+        }
+    }
+}
+
+#[test]
+fn the_clocks_show_a_block_soon_whatever_arrives() {
+    let mut random = fastrand::Rng::with_seed(11);
+    let (mut lost, mut observations) = (0, 0);
+    for case in 0..60 {
+        let (cpu, io) = (random.u64(1..40) * 50 * US, random.u64(0..40) * 100 * US);
+        let (clients, parts) = (random.usize(1..120), random.usize(1..6));
+        let mut pool = SimulatedPool::with_clocks(64);
+        pool.serve(clients, 400, |_| (0..parts).map(|_| (cpu, io)).collect());
+        lost += pool.lost_sum;
+        observations += pool.observations;
+        let bound = 8 * STALL + ARRIVAL + 3 * STEP;
+        assert!(pool.lost_max <= bound, "{case}: {} us", pool.lost_max / US);
+        assert!(pool.finished > 0, "{case}");
+    }
+    // Reading twice as often halves the loss and doubles the readings.
+    let all = 60 * 400 * MS;
+    assert!(lost < all / 6, "{} ms", lost / MS);
+    assert!(observations < (all / STALL / 2) as usize, "{observations}");
+}
+
+#[test]
+fn the_clocks_are_read_rarely_while_work_is_quick() {
+    let mut pool = SimulatedPool::with_clocks(64);
+    pool.serve(100, 1_000, |_| vec![(25 * US, 0)]);
+    assert!(pool.observations < 800, "{}", pool.observations);
+}
