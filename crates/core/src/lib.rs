@@ -48,6 +48,7 @@ pub mod event_fd;
 pub mod file_lock;
 pub mod forks;
 pub mod idle_wait;
+pub mod local_disk;
 pub mod log;
 #[cfg(all(test, loom))]
 #[path = "../loom/models.rs"]

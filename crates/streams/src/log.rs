@@ -379,7 +379,7 @@ pub fn open(settings: &LogSettings) -> Result<Arc<dyn RecordLog>> {
 /// As [`open`].
 pub fn check(settings: &LogSettings) -> Result<()> {
     if settings.broker.starts_with("log://") {
-        return Ok(());
+        return local::check(settings);
     }
     open(settings).map(drop)
 }

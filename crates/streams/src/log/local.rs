@@ -60,6 +60,14 @@ mod txn_log;
 
 use log_dir::LogDir;
 
+/// Checks the folder of `log:///folder`; creates nothing.
+///
+/// # Errors
+/// `Refused` for a wrong address and a network disk.
+pub fn check(settings: &LogSettings) -> Result<()> {
+    LogDir::check_path(settings).map(drop)
+}
+
 /// A log in a folder of this machine.
 pub struct LocalLog {
     dir: Arc<LogDir>,

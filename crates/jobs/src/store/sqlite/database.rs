@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use chaton_core::file_lock::{FileLock, Held};
-use chaton_core::forks;
+use chaton_core::{forks, local_disk};
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
 
@@ -249,6 +249,8 @@ impl Database {
             Some(_) => return Err(self.replaced(writer)),
             None => {}
         }
+        local_disk::check(&self.path)
+            .map_err(|error| errors::of_io(&self.path, "checking its disk", &error))?;
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
                 let what = format!("cannot make the directory {}", folder.display());

@@ -49,6 +49,7 @@ pub(super) fn of_io(path: &Path, what: &str, error: &std::io::Error) -> StoreErr
     use std::io::ErrorKind::*;
     let (kind, advice) = match error.kind() {
         StorageFull | QuotaExceeded => (StoreErrorKind::Full, "; free some space"),
+        Unsupported => (StoreErrorKind::Refused, ""),
         PermissionDenied | ReadOnlyFilesystem | NotFound | NotADirectory | AlreadyExists
         | IsADirectory => (StoreErrorKind::Refused, "; check the path, its owner and its rights"),
         _ if Errno::from_io_error(error) == Some(Errno::MFILE) && what.contains("wake") => (

@@ -20,6 +20,9 @@ pub(super) fn io(path: &Path, doing: &str, error: &io::Error) -> LogError {
             ErrorKind::Refused,
             format!("{doing} {name}: {error}; let this user read and write the log's folder"),
         ),
+        None if error.kind() == io::ErrorKind::Unsupported => {
+            LogError::new(ErrorKind::Refused, format!("{doing} {name}: {error}"))
+        }
         Some(libc::EMFILE | libc::ENFILE) => LogError::new(
             ErrorKind::Unreachable,
             format!("{doing} {name}: {error}; raise the limit of open files (ulimit -n)"),

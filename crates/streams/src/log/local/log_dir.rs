@@ -7,9 +7,11 @@
 //! transactions/                  prepared transactions
 //! ```
 
-use std::fs;
+use std::{fs, io};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use chaton_core::local_disk;
 
 use super::{errors, files};
 use crate::log::{ErrorKind, LogError, Partition, Result};
@@ -29,6 +31,13 @@ pub(super) struct LogDir {
 impl LogDir {
     /// Opens the folder and creates it if needed.
     pub fn open(settings: &LogSettings) -> Result<Self> {
+        let dir = Self { root: Self::check_path(settings)?, settings: settings.clone() };
+        dir.create()?;
+        Ok(dir)
+    }
+
+    /// The folder of these settings, which must be on a local disk.
+    pub fn check_path(settings: &LogSettings) -> Result<PathBuf> {
         let path = settings.broker.strip_prefix("log://").unwrap_or_default();
         if !path.starts_with('/') {
             return Err(LogError::new(
@@ -36,9 +45,10 @@ impl LogDir {
                 format!("broker {:?} must be log:// and an absolute path", settings.broker),
             ));
         }
-        let dir = Self { root: PathBuf::from(path), settings: settings.clone() };
-        dir.create()?;
-        Ok(dir)
+        let path = PathBuf::from(path);
+        local_disk::check(&path)
+            .map_err(|error| errors::io(&path, "checking the disk of", &error))?;
+        Ok(path)
     }
 
     /// Creates the folders that are missing, also those removed since.
@@ -63,8 +73,11 @@ impl LogDir {
                     FORMAT.trim()
                 ),
             )),
-            Err(_) => files::replace(&path, FORMAT.as_bytes(), self.settings.durable)
-                .map_err(|error| errors::io(&path, "writing", &error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                files::replace(&path, FORMAT.as_bytes(), self.settings.durable)
+                    .map_err(|error| errors::io(&path, "writing", &error))
+            }
+            Err(error) => Err(errors::io(&path, "reading", &error)),
         }
     }
 
@@ -208,5 +221,16 @@ mod tests {
         assert!(error.message.contains("format 2"), "{error}");
         let error = LogDir::open(&LogSettings::for_tests("log://here")).unwrap_err();
         assert!(error.message.contains("absolute"), "{error}");
+    }
+
+    #[test]
+    fn a_format_that_cannot_be_read_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = LogSettings::for_tests(&format!("log://{}", folder.path().display()));
+        let path = folder.path().join("format");
+        fs::write(&path, b"\xff").unwrap();
+        let error = LogDir::open(&settings).unwrap_err();
+        assert!(error.message.contains("format"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"\xff");
     }
 }
