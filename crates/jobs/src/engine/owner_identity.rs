@@ -44,12 +44,21 @@ impl OwnerIdentity {
 /// count as dead here: the supervisor reports its death, and the jobs that were running. `local`:
 /// the store can only be used from this machine, so a process of another boot is dead.
 pub fn is_dead(place: &str, local: bool) -> bool {
+    is_dead_seen_from((&boot_id(), &pid_namespace()), place, local)
+}
+
+/// The same for a process with this boot id and pid namespace. What could not be read (`/proc` may
+/// not be mounted) is empty, and nothing is certain then.
+fn is_dead_seen_from((own_boot, own_namespace): (&str, &str), place: &str, local: bool) -> bool {
     let parts: Vec<&str> = place.split(' ').collect();
     let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };
-    if boot != boot_id() {
+    if [own_boot, own_namespace, boot, namespace, started].contains(&"") {
+        return false;
+    }
+    if boot != own_boot {
         return local;
     }
-    namespace == pid_namespace() && !is_alive(pid, started) && !is_alive(parent, parent_started)
+    namespace == own_namespace && !is_alive(pid, started) && !is_alive(parent, parent_started)
 }
 
 fn is_alive(pid: &str, started: &str) -> bool {
@@ -117,6 +126,23 @@ mod tests {
         assert!(is_dead(&alone, false));
         assert!(is_dead(&format!("{place} {ours} 1"), false), "another process has that pid now");
         assert!(!is_dead(&supervised, false), "its supervisor is alive and will report it");
+    }
+
+    #[test]
+    fn a_process_is_not_dead_when_its_place_is_not_known() {
+        let place = |boot, namespace, started| format!("{boot} {namespace} 1 {started} 0 0");
+        assert!(is_dead_seen_from(("b", "n"), &place("b", "n", "7"), false));
+        for local in [true, false] {
+            for (own, other) in [
+                (("", "n"), place("", "n", "7")),
+                (("b", ""), place("b", "", "7")),
+                (("", "n"), place("b", "n", "7")),
+                (("b", "n"), place("", "n", "7")),
+                (("b", "n"), place("b", "n", "")),
+            ] {
+                assert!(!is_dead_seen_from(own, &other, local), "{own:?} {other:?}");
+            }
+        }
     }
 
     #[test]
