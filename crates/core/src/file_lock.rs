@@ -3,15 +3,14 @@
 //!
 //! The lock is a robust process-shared mutex (POSIX) in a mapped file. The death
 //! of its holder frees it, even when a child of the holder lives on (a child
-//! would inherit a lock on an open file). The lock is made anew when the file is
-//! from an earlier boot or another C library or is a copy: then no live process
-//! can hold it.
+//! would inherit a lock on an open file). Each process that has the file mapped
+//! holds a shared `flock` on it. The lock is made anew only under an exclusive
+//! one, so that nobody uses it; a lock of another C library is refused.
 
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,6 +55,17 @@ unsafe fn lock_until(mutex: *mut libc::pthread_mutex_t, until: &libc::timespec) 
     return unsafe { libc::pthread_mutex_timedlock(mutex, until) };
 }
 
+/// Begins the header, which names the C library that the mutex belongs to.
+const MAGIC: &str = "chaton-lock 3 ";
+
+fn header_of(library: &str) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    let text = format!("{MAGIC}{library}");
+    let len = text.len().min(HEADER);
+    header[..len].copy_from_slice(&text.as_bytes()[..len]);
+    header
+}
+
 /// The mapped lock.
 pub struct FileLock {
     mapping: SharedMapping,
@@ -70,19 +80,17 @@ pub struct Held {
 
 impl FileLock {
     /// Maps the lock in `file`, which must be open for reading and writing and
-    /// must hold nothing else. The lock is made unless it is there already.
+    /// must hold nothing else. The lock is made anew unless another process uses it.
     ///
     /// # Errors
-    /// The operating system's error: no room on the disk, or no memory.
+    /// `Unsupported` when a process with another C library uses the lock, else the
+    /// operating system's error: no room on the disk, or no memory.
     pub fn open(file: &File) -> io::Result<Arc<Self>> {
-        flock(file, FlockOperation::LockExclusive)?;
-        let lock = Self::map_and_prepare(file);
-        // Unlocked explicitly: the mapping keeps the open file and its flock alive.
-        let _ = flock(file, FlockOperation::Unlock);
-        lock.map(Arc::new)
+        let library = if cfg!(target_env = "musl") { "musl" } else { "glibc" };
+        Self::open_as(file, &format!("{library} {}", size_of::<libc::pthread_mutex_t>()))
     }
 
-    fn map_and_prepare(file: &File) -> io::Result<Self> {
+    fn open_as(file: &File, library: &str) -> io::Result<Arc<Self>> {
         // Allocates the disk space now: a write to a page of a sparse file on a
         // full disk ends the process (SIGBUS).
         // SAFETY: the descriptor is open.
@@ -91,8 +99,14 @@ impl FileLock {
             return Err(io::Error::from_raw_os_error(code));
         }
         let lock = Self { mapping: SharedMapping::of(file, BYTES)? };
-        lock.prepare(file.metadata()?.ino())?;
-        Ok(lock)
+        // The mapping keeps the open file, and with it the flock, as long as the mutex can be used.
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => lock.init(library)?,
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+        flock(file, FlockOperation::LockShared)?;
+        lock.check(library).map(|()| Arc::new(lock))
     }
 
     fn mutex(&self) -> *mut libc::pthread_mutex_t {
@@ -100,28 +114,12 @@ impl FileLock {
         unsafe { self.mapping.start().add(HEADER).as_ptr().cast() }
     }
 
-    /// Makes the mutex unless it was made in this boot for this very file: a copy
-    /// of the file may hold a locked mutex. Called under the flock.
-    fn prepare(&self, inode: u64) -> io::Result<()> {
-        let mut wanted = [0u8; HEADER];
-        let size = size_of::<libc::pthread_mutex_t>();
-        let library = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let mark = format!("chaton-lock 2 {library} {size} {inode:x} {}", boot.trim());
-        let len = mark.len().min(HEADER);
-        wanted[..len].copy_from_slice(&mark.as_bytes()[..len]);
-        // SAFETY: the header lies in the mapping; writers hold the flock.
-        let header =
-            unsafe { std::slice::from_raw_parts_mut(self.mapping.start().as_ptr(), HEADER) };
-        if header == wanted {
-            return Ok(());
-        }
-        self.init()?;
-        header.copy_from_slice(&wanted);
-        Ok(())
+    fn header(&self) -> *mut [u8; HEADER] {
+        self.mapping.start().as_ptr().cast()
     }
 
-    fn init(&self) -> io::Result<()> {
+    /// Makes the mutex, which no process uses. Called under the exclusive flock.
+    fn init(&self, library: &str) -> io::Result<()> {
         let check = |code: i32| match code {
             0 => Ok(()),
             _ => Err(io::Error::from_raw_os_error(code)),
@@ -133,8 +131,28 @@ impl FileLock {
             check(libc::pthread_mutexattr_setpshared(&mut attr, libc::PTHREAD_PROCESS_SHARED))?;
             check(libc::pthread_mutexattr_setrobust(&mut attr, libc::PTHREAD_MUTEX_ROBUST))?;
             check(libc::pthread_mutex_init(self.mutex(), &attr))?;
-            check(libc::pthread_mutexattr_destroy(&mut attr))
+            check(libc::pthread_mutexattr_destroy(&mut attr))?;
         }
+        // SAFETY: the header lies in the mapping; only the holder of the exclusive flock writes it.
+        unsafe { self.header().write(header_of(library)) };
+        Ok(())
+    }
+
+    /// Checks that the mutex is one of this C library. Called under the shared flock.
+    fn check(&self, library: &str) -> io::Result<()> {
+        // SAFETY: the header lies in the mapping; nobody writes it while it is locked.
+        let found = unsafe { self.header().read() };
+        if found == header_of(library) {
+            return Ok(());
+        }
+        let found = String::from_utf8_lossy(&found);
+        let found = found.trim_start_matches(MAGIC).trim_end_matches('\0');
+        let message = format!(
+            "it is used by a process with another C library or version of Chaton ({found:?}, this \
+             process: {library:?}); let all processes that share it run the same build, and stop \
+             the others first"
+        );
+        Err(io::Error::new(io::ErrorKind::Unsupported, message))
     }
 
     /// Waits for the lock; `None` when the time is up.
@@ -161,7 +179,7 @@ impl FileLock {
         until.tv_nsec += libc::c_long::from(timeout.subsec_nanos() as i32);
         until.tv_sec += timeout.as_secs() as libc::time_t + until.tv_nsec / 1_000_000_000;
         until.tv_nsec %= 1_000_000_000;
-        // SAFETY: `prepare` made the mutex; `until` is ours.
+        // SAFETY: `open` made or checked the mutex; `until` is ours.
         match unsafe { lock_until(self.mutex(), &until) } {
             0 => Ok(true),
             libc::EOWNERDEAD => {
@@ -222,6 +240,33 @@ mod tests {
         assert!(other);
         drop(held);
         assert!(two.acquire(LONG).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_in_use_by_another_c_library_is_refused_and_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let other = FileLock::open_as(&open(), "other 48").unwrap();
+        let held = other.acquire(LONG).unwrap();
+        let before = std::fs::read(file.path()).unwrap();
+        let error = FileLock::open(&open()).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("\"other 48\""), "{error}");
+        assert_eq!(std::fs::read(file.path()).unwrap(), before);
+        drop((held, other));
+        assert!(lock(&file).acquire(LONG).unwrap().is_some(), "nobody uses it any more");
+    }
+
+    #[test]
+    fn a_lock_that_nobody_uses_is_made_anew() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let one = lock(&file);
+        let locked = one.acquire(LONG).unwrap();
+        let content = std::fs::read(file.path()).unwrap();
+        drop((locked, one));
+        // As after a loss of power: locked by a thread that is not there.
+        std::fs::write(file.path(), content).unwrap();
+        assert!(lock(&file).acquire(LONG).unwrap().is_some());
     }
 
     #[test]
