@@ -144,6 +144,9 @@ pub trait GroupMember: Send {
     /// Gives up all partitions of one [`MemberEvent::Revoked`].
     fn release(&mut self, partitions: &[Partition]);
 
+    /// The log start offset of the partition, as last seen: the first record that is kept.
+    fn start_offset(&self, partition: &Partition) -> Option<i64>;
+
     /// The log end offset of the partition, as last seen.
     fn end_offset(&self, partition: &Partition) -> Option<i64>;
 

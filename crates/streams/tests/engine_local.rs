@@ -25,13 +25,17 @@ struct Place {
 
 impl Place {
     fn new(partitions: i32) -> Self {
+        Self::with_settings(partitions, BTreeMap::new())
+    }
+
+    fn with_settings(partitions: i32, settings: BTreeMap<String, String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = open(folder.path());
         let topic = |name: &str| NewTopic {
             name: name.into(),
             partitions: Some(partitions),
             replication: None,
-            settings: BTreeMap::new(),
+            settings: settings.clone(),
         };
         log.admin().unwrap().create(&topic("events")).unwrap();
         let producer = log.producer().unwrap();
@@ -109,6 +113,33 @@ fn all_records_are_read_and_committed_once() {
     assert_eq!(run(&queue, 100), 100);
     end(&engine, &queue);
     assert_eq!(place.committed(), 1_600);
+}
+
+#[test]
+fn records_that_retention_removed_before_they_were_read_are_reported_and_counted() {
+    let limits = [("segment.bytes", "400"), ("retention.bytes", "1000")];
+    let limits = limits.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let place = Place::with_settings(1, limits.into());
+    place.write(10);
+    let (engine, queue) = place.engine(settings(vec![route("events")]));
+    assert_eq!(run(&queue, 10), 10);
+    until("the commits", || place.committed() == 10);
+    end(&engine, &queue);
+    assert_eq!(engine.stats().totals.skipped, 0);
+    place.write(200);
+    let (engine, queue) = place.engine(settings(vec![route("events")]));
+    let mut read = Vec::new();
+    while read.last() != Some(&209) {
+        let batch = queue.take(LONG).unwrap();
+        read.extend(offsets(&batch));
+        batch.finish(BatchOutcome::Done);
+    }
+    end(&engine, &queue);
+    let first = read[0];
+    assert!(first > 10, "{first}");
+    assert_eq!(engine.stats().totals.skipped, first as u64 - 10);
+    let line = format!("events/0: offsets 10 to {} ({}) were removed", first - 1, first - 10);
+    assert!(queue.lines().iter().any(|warned| warned.contains(&line)), "{:?}", queue.lines());
 }
 
 #[test]

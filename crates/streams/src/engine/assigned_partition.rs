@@ -13,6 +13,7 @@ use super::partition_state::{Now, PartitionState, PendingDeadLetter};
 use super::room::{RoomWait, RoomWaiter};
 use super::route::Route;
 use super::stats::PartitionStats;
+use super::tracker::OffsetRange;
 use crate::batch::{Batch, BatchKind, BatchOutcome, BatchOwner, BatchVerdict};
 use crate::log::{self, Assignment, Commit, ErrorKind, Limits, LogError, Partition, Position};
 use crate::record::Chunk;
@@ -98,20 +99,20 @@ impl AssignedPartition {
         actions
     }
 
-    /// Takes fetched records; `None`: there are no more now. Returns the position that the log
-    /// went back from, if it did.
-    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<i64> {
+    /// Takes fetched records; `None`: there are no more now. Returns the same as
+    /// [`PartitionState::fetched`].
+    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<OffsetRange> {
         let mut inner = self.inner.lock();
         let Some(chunk) = chunk else {
             inner.exhausted = true;
             return None;
         };
         let now = Now::read();
-        let back_from = inner.state.fetched(chunk, now);
+        let jump = inner.state.fetched(chunk, now);
         let batches = self.next_batches(&mut inner, now);
         drop(inner);
         self.submit(batches);
-        back_from
+        jump
     }
 
     /// Hands out what can be handed out.

@@ -181,8 +181,14 @@ impl Poller {
                 if any {
                     partition.set_end(member.end_offset(&partition.partition));
                 }
-                if let Some(position) = partition.fetched(chunk) {
-                    self.warn_went_back(&partition.partition, position);
+                if let Some((position, first)) = partition.fetched(chunk) {
+                    let start = member.start_offset(&partition.partition);
+                    if first < position {
+                        self.warn_went_back(&partition.partition, position);
+                    } else if start.is_some_and(|start| start > position) {
+                        // Other gaps are of transactions and compaction.
+                        self.warn_skipped(&partition.partition, position, first);
+                    }
                 }
                 if any {
                     self.context.counters.fetches.fetch_add(1, Ordering::Relaxed);
@@ -257,6 +263,18 @@ impl Poller {
             "group {group}: {what}: there is no record at offset {position}, where reading was to \
              continue; it continues with an earlier record. Was the topic recreated, or an offset \
              set too high?"
+        ));
+    }
+
+    /// Retention has removed records before the group has read them.
+    fn warn_skipped(&self, partition: &Partition, from: i64, until: i64) {
+        let (count, last) = (until - from, until - 1);
+        self.context.counters.skipped.fetch_add(count as u64, Ordering::Relaxed);
+        let (group, what) = (&self.group.settings.name, name(partition));
+        self.context.warn(&format!(
+            "group {group}: {what}: offsets {from} to {last} ({count}) were removed by retention \
+             before the group has read them; it continues at {until}. Keep records longer, or add \
+             workers"
         ));
     }
 

@@ -32,6 +32,8 @@ totals! {
     dead_letters,
     /// Records skipped because they had expired.
     expired,
+    /// Offsets that retention removed before the group has read them.
+    skipped,
     /// Commits sent to the log.
     commits,
     /// Transactions committed.

@@ -129,6 +129,11 @@ impl Tracker {
         self.position
     }
 
+    /// Whether nothing was fetched since a seek.
+    pub fn is_asked(&self) -> bool {
+        self.asked
+    }
+
     /// Changes whenever records are done.
     pub fn version(&self) -> u64 {
         self.version

@@ -364,6 +364,12 @@ impl GroupMember for MemoryMember {
         self.log.state.lock().released.extend_from_slice(partitions);
     }
 
+    fn start_offset(&self, partition: &Partition) -> Option<i64> {
+        let state = self.log.state.lock();
+        let list = state.partitions.get(&(partition.topic.to_string(), partition.number))?;
+        Some(list.first().map_or(0, |first| first.0))
+    }
+
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
         let state = self.log.state.lock();
         let list = state.partitions.get(&(partition.topic.to_string(), partition.number))?;

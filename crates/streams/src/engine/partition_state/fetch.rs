@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::tracker::ranges_of;
+use super::super::tracker::{ranges_of, OffsetRange};
 use super::key_lane::ReadyItem;
 use super::{Now, PartitionState};
 use crate::log::Limits;
@@ -37,16 +37,18 @@ impl PartitionState {
         })
     }
 
-    /// Takes fetched records. Those fetched before a seek are dropped. Returns the position that
-    /// the log went back from, if it did.
-    pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<i64> {
+    /// Takes fetched records. Those fetched before a seek are dropped. Returns the position and
+    /// the offset where the log continued instead, before or behind it.
+    pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<OffsetRange> {
         if !self.is_fetching() {
             return None;
         }
         let entries = chunk.entries();
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return None };
-        let before = self.tracker.position();
-        let went_back = self.tracker.fetched(first.offset, last.offset + 1);
+        let (first, before) = (first.offset, self.tracker.position());
+        // After a seek, only an earlier record is a surprise.
+        let may_skip = self.tracker.is_asked();
+        let went_back = self.tracker.fetched(first, last.offset + 1);
         if went_back {
             // Other records have these offsets now.
             self.skip.clear();
@@ -64,7 +66,8 @@ impl PartitionState {
                 self.put(lane, &all, picks);
             }
         }
-        before.filter(|_| went_back)
+        let jumped = |before: &i64| went_back || (first > *before && !may_skip);
+        before.filter(jumped).map(|before| (before, first))
     }
 
     /// The log has no more records now.

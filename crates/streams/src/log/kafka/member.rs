@@ -356,8 +356,12 @@ impl GroupMember for KafkaMember {
         self.reported_later.append(&mut events);
     }
 
+    fn start_offset(&self, partition: &Partition) -> Option<i64> {
+        Some(self.handle.offsets(&partition.topic, partition.number)?.0)
+    }
+
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
-        self.handle.end_offset(&partition.topic, partition.number)
+        Some(self.handle.offsets(&partition.topic, partition.number)?.1).filter(|end| *end >= 0)
     }
 
     fn identity(&self) -> Vec<u8> {

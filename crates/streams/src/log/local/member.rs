@@ -370,6 +370,10 @@ impl GroupMember for LocalMember {
         self.group_changed = true;
     }
 
+    fn start_offset(&self, partition: &Partition) -> Option<i64> {
+        self.owned.start_offset(partition)
+    }
+
     fn end_offset(&self, partition: &Partition) -> Option<i64> {
         self.owned.end_offset(partition)
     }

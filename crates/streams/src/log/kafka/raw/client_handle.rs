@@ -132,8 +132,8 @@ impl ClientHandle {
         unsafe { KafkaError::take(sys::rd_kafka_seek_partitions(self.0, list.raw(), ms(timeout))) }
     }
 
-    /// The log end offset, as last seen.
-    pub fn end_offset(&self, topic: &str, partition: i32) -> Option<i64> {
+    /// The log start offset and the log end offset, as last seen; negative while unknown.
+    pub fn offsets(&self, topic: &str, partition: i32) -> Option<(i64, i64)> {
         let topic = text(topic).ok()?;
         let (mut start, mut end) = (-1, -1);
         // SAFETY: our handle, a zero-ended text, two numbers of ours.
@@ -146,7 +146,7 @@ impl ClientHandle {
                 &raw mut end,
             )
         };
-        (ErrorCode::from(code) == ErrorCode::NoError && end >= 0).then_some(end)
+        (ErrorCode::from(code) == ErrorCode::NoError).then_some((start, end))
     }
 
     /// Identifies the group member and its generation.

@@ -147,6 +147,11 @@ impl OwnedPartitions {
         owned.cursor.as_mut().map_or(Ok(()), |cursor| cursor.seek(position))
     }
 
+    /// The log start offset.
+    pub fn start_offset(&self, partition: &Partition) -> Option<i64> {
+        self.all.get(partition)?.cursor.as_ref()?.start().ok()
+    }
+
     /// The log end offset, as last seen.
     pub fn end_offset(&self, partition: &Partition) -> Option<i64> {
         self.all.get(partition)?.cursor.as_ref().map(PartitionCursor::end)
