@@ -105,7 +105,7 @@ impl FileLock {
             Err(rustix::io::Errno::WOULDBLOCK) => {}
             Err(error) => return Err(error.into()),
         }
-        flock(file, FlockOperation::LockShared)?;
+        rustix::io::retry_on_intr(|| flock(file, FlockOperation::LockShared))?;
         lock.check(library).map(|()| Arc::new(lock))
     }
 

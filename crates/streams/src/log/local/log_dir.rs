@@ -7,9 +7,9 @@
 //! transactions/                  prepared transactions
 //! ```
 
-use std::{fs, io};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use chaton_core::local_disk;
 
