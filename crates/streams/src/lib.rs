@@ -25,3 +25,4 @@ pub mod receipt;
 pub mod record;
 mod record_set;
 pub mod settings;
+pub mod shared_producer;

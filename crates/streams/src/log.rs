@@ -180,6 +180,11 @@ pub trait Producer: Send + Sync {
 
     /// The number of records in the buffer.
     fn buffered(&self) -> usize;
+
+    /// Whether it can never write again, so that the process needs another one.
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
 /// Writes records and commits in transactions.

@@ -16,7 +16,8 @@ use super::context::EngineContext;
 use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
 use super::partition_state::Now;
-use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position, Producer};
+use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position};
+use crate::shared_producer::SharedProducer;
 use chaton_core::backoff::Backoff;
 
 /// After this many rounds without a wait, every partition is fetched again.
@@ -59,7 +60,7 @@ pub(super) struct Poller {
     fetch_retries: HashMap<u64, FetchRetry>,
     revocations: Vec<Revocation>,
     events: Vec<MemberEvent>,
-    producer: Option<Arc<dyn Producer>>,
+    producer: SharedProducer,
     /// When the ends of the partitions are read again.
     ends_at_ns: u64,
     /// Some partitions have records that were not fetched: nothing reports when their ends move.
@@ -87,7 +88,7 @@ impl Poller {
             fetch_retries: HashMap::new(),
             revocations: Vec::new(),
             events: Vec::new(),
-            producer: None,
+            producer: SharedProducer::default(),
             ends_at_ns: 0,
             behind: true,
             next_ns: 0,

@@ -8,8 +8,8 @@ use chaton_streams::admin_call;
 use chaton_streams::log::{self, ErrorKind, LogError, Partition, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::LogSettings;
+use chaton_streams::shared_producer::SharedProducer;
 use magnus::{function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, Value};
-use parking_lot::Mutex;
 
 use super::log_error;
 use super::new_record::RubyRecord;
@@ -24,22 +24,16 @@ use crate::{document_sections, handle};
 pub struct OpenLog {
     /// The log.
     pub log: Arc<dyn RecordLog>,
-    producer: Mutex<Option<Arc<dyn Producer>>>,
+    producer: SharedProducer,
 }
 
 impl OpenLog {
-    /// The producer of this process, made at the first call.
+    /// The producer of this process, made at the first call and after a fatal error.
     ///
     /// # Errors
     /// As [`RecordLog::producer`].
     pub fn producer(&self) -> log::Result<Arc<dyn Producer>> {
-        let mut made = self.producer.lock();
-        if let Some(producer) = &*made {
-            return Ok(producer.clone());
-        }
-        let producer = self.log.producer()?;
-        *made = Some(producer.clone());
-        Ok(producer)
+        self.producer.get(|| self.log.producer())
     }
 }
 
@@ -70,7 +64,7 @@ fn log_settings(json: &str) -> Result<LogSettings, Error> {
 
 fn open(settings: &LogSettings) -> Result<Arc<OpenLog>, Error> {
     let log = log::open(settings).map_err(|e| log_error::raised(&e))?;
-    Ok(Arc::new(OpenLog { log, producer: Mutex::new(None) }))
+    Ok(Arc::new(OpenLog { log, producer: SharedProducer::default() }))
 }
 
 impl RbStreamsClient {
@@ -98,7 +92,7 @@ impl RbStreamsClient {
     fn own_producer(&self) -> Option<Arc<dyn Producer>> {
         let opened = self.opened.borrow();
         let is_own = opened.0 == handle::generation();
-        is_own.then(|| opened.1.producer.lock().clone()).flatten()
+        is_own.then(|| opened.1.producer.made()).flatten()
     }
 
     fn producer(&self) -> Result<Arc<dyn Producer>, Error> {
@@ -186,7 +180,7 @@ impl RbStreamsClient {
     /// Closes the producer; the next call makes another one.
     fn close(&self) {
         let Some(producer) = self.own_producer() else { return };
-        self.opened.borrow().1.producer.lock().take();
+        self.opened.borrow().1.producer.forget();
         without_gvl_to_the_end(|| drop(producer));
     }
 

@@ -35,13 +35,8 @@ impl Poller {
         }
     }
 
-    fn producer(&mut self) -> log::Result<Arc<dyn Producer>> {
-        if let Some(producer) = &self.producer {
-            return Ok(producer.clone());
-        }
-        let producer = (self.context.producer)()?;
-        self.producer = Some(producer.clone());
-        Ok(producer)
+    fn producer(&self) -> log::Result<Arc<dyn Producer>> {
+        self.producer.get(|| (self.context.producer)())
     }
 }
 

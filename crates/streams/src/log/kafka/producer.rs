@@ -115,6 +115,10 @@ impl Producer for KafkaProducer {
     fn buffered(&self) -> usize {
         self.deliveries.handle().undelivered()
     }
+
+    fn has_failed(&self) -> bool {
+        self.deliveries.has_failed()
+    }
 }
 
 impl Drop for KafkaProducer {
@@ -126,5 +130,48 @@ impl Drop for KafkaProducer {
             // The thread panics only if a callback of a receipt does.
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::settings::LogSettings;
+    use crate::shared_producer::SharedProducer;
+
+    #[test]
+    fn a_producer_with_a_fatal_error_is_replaced() {
+        // Nobody answers at this address.
+        let config = Config::new(&LogSettings::for_tests("kafka://127.0.0.1:9")).unwrap();
+        let shared = SharedProducer::default();
+        let first = Arc::new(KafkaProducer::new(&config).unwrap());
+        let get = || shared.get(|| Ok(Arc::new(KafkaProducer::new(&config)?)));
+        shared.get(|| Ok(first.clone())).unwrap();
+        assert!(!get().unwrap().has_failed());
+        let code = sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER;
+        // SAFETY: our handle, a zero-ended text.
+        unsafe {
+            let handle = first.deliveries.handle().raw();
+            sys::rd_kafka_test_fatal_error(handle, code, c"for a test".as_ptr());
+        }
+        let until = Instant::now() + Duration::from_secs(60);
+        while !first.has_failed() {
+            assert!(Instant::now() < until, "the error is not reported");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let record = NewRecord {
+            topic: "t",
+            partition: None,
+            key: None,
+            value: None,
+            headers: &[],
+            timestamp_ms: None,
+        };
+        assert!(first.send(&record, None).is_err());
+        let second = get().unwrap();
+        assert!(!second.has_failed());
+        second.send(&record, None).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Receives delivery reports, completes the receipts and wakes threads that
 //! wait for room in the buffer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,8 @@ pub struct DeliveryThread {
     delivery_timeout_ms: u64,
     queue: EventQueue,
     handle: Arc<ClientHandle>,
+    /// librdkafka has reported a fatal error: it accepts no record any more.
+    failed: AtomicBool,
 }
 
 impl DeliveryThread {
@@ -51,11 +54,16 @@ impl DeliveryThread {
             delivery_timeout_ms: config.settings.delivery_timeout_ms,
             queue: EventQueue::of_handle(handle),
             handle: handle.clone(),
+            failed: AtomicBool::new(false),
         }
     }
 
     pub fn handle(&self) -> &Arc<ClientHandle> {
         &self.handle
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Runs until [`DeliveryThread::end`] was called and every record has a report.
@@ -143,6 +151,7 @@ impl DeliveryThread {
             EventKind::Error => {
                 let error = event.error();
                 self.errors.lock().report(&error);
+                self.failed.fetch_or(error.fatal, Ordering::Relaxed);
                 // Queued records would wait until they time out, although the cause is known and
                 // lasts. Those in flight are left alone: they may have been written.
                 if matches!(error.code, ErrorCode::Authentication | ErrorCode::SSL) || error.fatal {
