@@ -15,6 +15,7 @@ mod maintenance;
 mod orphans;
 mod owner_identity;
 mod queue_order;
+mod reconcile;
 mod report;
 mod state;
 mod stats;

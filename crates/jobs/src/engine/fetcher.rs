@@ -5,12 +5,13 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::clock;
+use chaton_core::clock::{self, wall_s};
 use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
 use super::job::JobOwner;
 use super::queue_order::QueueOrder;
+use super::reconcile::reconcile;
 use super::state::{EngineState, LockedState};
 use super::store_retry::StoreRetry;
 use crate::outcome::Ack;
@@ -44,8 +45,12 @@ pub(super) struct Fetcher {
     store_retry: StoreRetry,
     /// No call before this time (ns).
     retry_at_ns: u64,
-    /// A call failed: the store may have claimed jobs for this owner.
+    /// Compare the in-flight set in the store with the jobs in hand before the next call.
     reconcile: bool,
+    /// [`Store::connections`] at the last comparison.
+    connections: u64,
+    /// Acknowledgements that are written again, since the reply of their first time was lost.
+    rewritten: usize,
     /// The engine ends, and the last try to write everything has begun.
     last_try: bool,
     /// Smoothed round trip in ns.
@@ -69,6 +74,8 @@ impl Fetcher {
             store,
             retry_at_ns: 0,
             reconcile: false,
+            connections: 0,
+            rewritten: 0,
             last_try: false,
             rtt_ns: 0.0,
             stuck_since_ns: 0,
@@ -82,7 +89,9 @@ impl Fetcher {
     pub fn run(mut self) {
         loop {
             let worked = self.round();
-            let locked = self.state.locked.lock();
+            let mut locked = self.state.locked.lock();
+            // The maintenance thread compares when this one has ended.
+            locked.reconcile |= locked.stopping && self.reconcile;
             if locked.stopping && locked.is_idle() {
                 return;
             }
@@ -175,10 +184,12 @@ impl Fetcher {
     }
 
     fn execute(&mut self, plan: &FetchPlan) -> Result<ClaimReply> {
-        if self.reconcile {
-            self.adopt_lost_claims(plan)?;
-            self.reconcile = false;
+        self.store.connect()?;
+        let before = self.connections;
+        if self.reconcile || before != 0 && before != self.store.connections() {
+            self.compare_with_store(plan)?;
         }
+        self.connections = self.store.connections();
         if !plan.unlocks.is_empty() {
             let held: Vec<_> =
                 plan.unlocks.iter().map(|(key, jid)| HeldLock { key, jid }).collect();
@@ -199,13 +210,13 @@ impl Fetcher {
 
     fn finish_round(&mut self, plan: FetchPlan, result: Result<ClaimReply>) {
         match result {
-            Ok(reply) => self.on_reply(&plan, reply),
+            Ok(reply) => self.on_reply(plan, reply),
             Err(error) => self.on_failure(plan, &error),
         }
         self.state.idle_wait.changed();
     }
 
-    fn on_reply(&mut self, plan: &FetchPlan, reply: ClaimReply) {
+    fn on_reply(&mut self, mut plan: FetchPlan, reply: ClaimReply) {
         self.retry_at_ns = 0;
         self.state.warn(self.store_retry.succeeded("claim"));
         let counters = &self.state.counters;
@@ -215,6 +226,7 @@ impl Fetcher {
         if plan.count > 0 && reply.jobs.is_empty() {
             counters.empty_claims.fetch_add(1, Ordering::Relaxed);
         }
+        self.handle_fenced(&mut plan, reply.fenced);
         let empty = plan.count > 0 && reply.drained && reply.jobs.len() < plan.count;
         let above = self.above(&reply.jobs);
         // While `claims_pending` is set, the engine does not look idle.
@@ -246,8 +258,11 @@ impl Fetcher {
         let mut locked = self.state.locked.lock();
         locked.acks_in_write = 0;
         locked.claims_pending -= usize::from(plan.count > 0);
-        let newer = std::mem::replace(&mut locked.acks, plan.acks);
-        locked.acks.extend(newer);
+        self.rewritten += plan.acks.len();
+        locked.return_acks(plan.acks);
+        if plan.count > 0 {
+            locked.note_lost_claim(plan.first_ticket);
+        }
         let newer = std::mem::replace(&mut locked.unlocks, plan.unlocks);
         locked.unlocks.extend(newer);
         drop(locked);
@@ -262,24 +277,34 @@ impl Fetcher {
         self.retry_at_ns = clock::now_ns() + pause.as_nanos() as u64;
     }
 
-    /// After a failed call, admits jobs that the store has in flight for this
-    /// owner but that the engine does not know: the reply of their claim was lost.
-    fn adopt_lost_claims(&mut self, plan: &FetchPlan) -> Result<()> {
-        let held = self.store.in_flight(&self.state.identity.name)?;
-        let locked = self.state.locked.lock();
-        let ended = |ticket| {
-            let mut all = plan.acks.iter().chain(&locked.acks);
-            all.any(|ack: &Ack| ack.ticket == ticket)
-        };
-        let reserved =
-            |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
-        let unknown: Vec<_> = held
-            .into_iter()
-            .filter(|job| !reserved(job.ticket))
-            .filter(|job| !locked.jobs.contains_key(&job.ticket) && !ended(job.ticket))
-            .collect();
-        drop(locked);
-        self.admission.admit(&mut *self.store, unknown)
+    /// Compares the in-flight set in the store with the jobs in hand, and admits those whose claim had
+    /// no reply.
+    fn compare_with_store(&mut self, plan: &FetchPlan) -> Result<()> {
+        self.connections = self.store.connections();
+        let lost = reconcile(&self.state, &mut *self.store, &plan.acks, wall_s())?;
+        self.admission.admit(&mut *self.store, lost)?;
+        self.reconcile = false;
+        Ok(())
+    }
+
+    /// Handles outcomes that were not written because their jobs are not in flight any more. Those of a
+    /// call that changed its connection on the way are written again after a comparison.
+    fn handle_fenced(&mut self, plan: &mut FetchPlan, fenced: usize) {
+        let rewritten = self.rewritten.min(plan.acks.len());
+        self.rewritten -= rewritten;
+        let unexpected = fenced.saturating_sub(rewritten);
+        if unexpected == 0 || !self.state.holds_lease() {
+            return;
+        }
+        if self.connections != self.store.connections() {
+            self.rewritten += plan.acks.len();
+            self.state.locked.lock().return_acks(std::mem::take(&mut plan.acks));
+            return;
+        }
+        self.state.feed.warn(&format!(
+            "jobs: the outcomes of {unexpected} jobs were not written: the jobs are not in flight in this \
+             process's name any more, though its lease is valid"
+        ));
     }
 
     /// Returns unstarted jobs that wait behind long ones, and all of them when the

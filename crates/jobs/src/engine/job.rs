@@ -83,6 +83,15 @@ impl Job {
         &self.queue
     }
 
+    /// The queue in its in-flight entry: empty for a due job.
+    pub(super) fn stored_queue(&self) -> Arc<str> {
+        if self.due {
+            Arc::from("")
+        } else {
+            self.queue.clone()
+        }
+    }
+
     /// Whether it came from the schedule or the retry set and waits for client
     /// middleware: push it to its queue, then acknowledge it.
     pub fn is_due(&self) -> bool {
@@ -189,8 +198,7 @@ impl Job {
         let effects = (!pushed_due)
             .then(|| SideEffects::of(&self.doc, outcome.batch_event(), granted))
             .flatten();
-        let queue = if self.due { Arc::from("") } else { self.queue.clone() };
-        Ack { ticket: self.ticket, queue, outcome, effects }
+        Ack { ticket: self.ticket, queue: self.stored_queue(), outcome, effects }
     }
 }
 

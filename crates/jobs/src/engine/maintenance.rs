@@ -11,6 +11,7 @@ use super::admission::Admission;
 use super::job::JobOwner;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
+use super::reconcile::reconcile;
 use super::report;
 use super::state::{EngineState, LockedState};
 use super::store_retry::StoreRetry;
@@ -44,6 +45,8 @@ pub(super) struct Maintenance {
     ticks: Vec<Option<f64>>,
     /// Since when every call has succeeded (ns since boot); 0: the last one failed.
     healthy_since_ns: u64,
+    /// [`Store::connections`] at the last look.
+    connections: u64,
     /// Counts (processed, failed) that are written to the store.
     written: (u64, u64),
     /// The store's warning that was logged last.
@@ -64,6 +67,7 @@ impl Maintenance {
             cancel_at_s: f64::MAX,
             ticks: state.config.crons.iter().map(|cron| cron.next(now_s)).collect(),
             healthy_since_ns: 0,
+            connections: 0,
             written: (0, 0),
             warning: None,
             state: state.clone(),
@@ -194,6 +198,11 @@ impl Maintenance {
         counters.rtt_us.store((boot_ns() - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);
         let held = state.holds_lease();
+        self.note_connection(reply.is_new && state.heartbeat_ns.load(Ordering::Relaxed) != 0);
+        if !held {
+            let mut locked = state.locked.lock();
+            locked.leased_from = locked.next_ticket;
+        }
         state.heartbeat_ns.store(sent_ns.max(1), Ordering::Relaxed);
         // After a gap (the machine slept) other owners' leases say nothing.
         if self.healthy_since_ns == 0 || !held {
@@ -206,6 +215,18 @@ impl Maintenance {
         reply.signals.iter().for_each(|signal| state.feed.signal(signal));
         self.heartbeat_at_s = now_s + self.heartbeat_s();
         Ok(())
+    }
+
+    /// After a new connection, or when the store has forgotten this owner, the store may have lost its
+    /// last writes: the fetcher compares the in-flight set, and the heartbeats of other owners say nothing
+    /// for a lease.
+    fn note_connection(&mut self, was_forgotten: bool) {
+        let before = std::mem::replace(&mut self.connections, self.store.connections());
+        if was_forgotten || before != 0 && before != self.connections {
+            self.healthy_since_ns = boot_ns().max(1);
+            self.state.locked.lock().reconcile = true;
+            self.state.fetcher_cond.notify_one();
+        }
     }
 
     /// Reclaims the jobs of siblings whose death the supervisor reported, then those of owners that
@@ -222,10 +243,12 @@ impl Maintenance {
         if now_s < self.scan_at_s && self.scan_at_s - now_s <= gap_s {
             return Ok(());
         }
+        let owners = self.store.owners()?;
+        self.note_connection(false);
         let healthy_ns = boot_ns().saturating_sub(self.healthy_since_ns);
         let lease_ns = self.state.config.store.lease.as_nanos() as u64;
         let watched = self.healthy_since_ns != 0 && healthy_ns >= lease_ns;
-        for owner in self.store.owners()? {
+        for owner in owners {
             let silent = watched && owner.heartbeat_age > self.state.config.store.lease;
             let other = owner.identity != self.state.identity.name;
             if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
@@ -304,7 +327,9 @@ impl Maintenance {
         let mut locked = self.state.locked.lock();
         locked.reserved_tickets = None;
         locked.claims_pending -= 1;
-        locked.reconcile |= lost;
+        if lost {
+            locked.note_lost_claim(first);
+        }
         drop(locked);
         self.state.fetcher_cond.notify_one();
         self.state.idle_wait.changed();
@@ -355,6 +380,9 @@ impl Maintenance {
     fn leave(&mut self) {
         let now_s = wall_s();
         let result = self.heartbeat(now_s).and_then(|()| {
+            if std::mem::take(&mut self.state.locked.lock().reconcile) {
+                reconcile(&self.state, &mut *self.store, &[], now_s)?;
+            }
             let name = self.state.identity.name.clone();
             self.store.forget(&name).map(|_| ())
         });

@@ -1,6 +1,6 @@
 //! The engine's state: what its threads, its jobs and Ruby's threads share.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -14,12 +14,15 @@ use super::job::{Job, JobOwner};
 use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
 use super::stats::JobCounters;
+use crate::outcome::Outcome;
 use crate::store::{Ack, Interrupt};
 
 /// Weight of the newest run in the mean time of a job.
 const SERVICE_WEIGHT: f64 = 0.05;
 /// Deaths of siblings that may wait to be handled.
 const DEATHS_MAX: usize = 64;
+/// Jobs that ended without an acknowledgement and are remembered.
+const UNACKNOWLEDGED_MAX: usize = 10_000;
 
 /// The part of the engine's state behind its mutex: the claimed jobs, and what
 /// its threads ask of each other.
@@ -43,8 +46,18 @@ pub(super) struct LockedState {
     pub claims_pending: usize,
     /// Tickets, first and one past the last, that the maintenance thread claims due jobs under.
     pub reserved_tickets: Option<(u64, u64)>,
-    /// The reply to a claim was lost: compare the in-flight set in the store with `jobs`.
+    /// Compare the in-flight set in the store with `jobs`: the reply to a claim was lost, or the
+    /// store may have lost its last writes.
     pub reconcile: bool,
+    /// The first ticket of the claims whose reply was lost.
+    pub lost_from: Option<u64>,
+    /// The first ticket of those claimed since the lease last began. While it lasts, no other process
+    /// reclaims them.
+    pub leased_from: u64,
+    /// Jobs that ended in another way than [`Outcome::Ack`], by ticket.
+    unacknowledged: BTreeSet<u64>,
+    /// The first ticket from which `unacknowledged` is complete.
+    remembered_from: u64,
     /// Mean time of a run in ns; 0 while unknown.
     pub service_ns: f64,
     /// The next ticket.
@@ -79,7 +92,35 @@ impl LockedState {
         if self.acks.is_empty() {
             self.acks_since_ns = now_ns();
         }
+        if ack.outcome != Outcome::Ack {
+            self.note_unacknowledged(ack.ticket);
+        }
         self.acks.push(ack);
+    }
+
+    /// Notes that a job is not in hand any more though it was not acknowledged.
+    pub fn note_unacknowledged(&mut self, ticket: u64) {
+        self.unacknowledged.insert(ticket);
+        if self.unacknowledged.len() > UNACKNOWLEDGED_MAX {
+            self.remembered_from = self.unacknowledged.pop_first().map_or(0, |first| first + 1);
+        }
+    }
+
+    /// Whether a job that is not in hand any more has ended with [`Outcome::Ack`].
+    pub fn was_acknowledged(&self, ticket: u64) -> bool {
+        ticket >= self.remembered_from && !self.unacknowledged.contains(&ticket)
+    }
+
+    /// Notes that the reply to a claim with this first ticket was lost.
+    pub fn note_lost_claim(&mut self, ticket: u64) {
+        self.reconcile = true;
+        self.lost_from = Some(self.lost_from.map_or(ticket, |from| from.min(ticket)));
+    }
+
+    /// Takes acknowledgements back, to be written before the others.
+    pub fn return_acks(&mut self, acks: Vec<Ack>) {
+        let newer = std::mem::replace(&mut self.acks, acks);
+        self.acks.extend(newer);
     }
 
     /// Whether nothing is claimed, running or unwritten.

@@ -90,6 +90,24 @@ pub trait Store: Send {
     /// does nothing while the owner has jobs in flight.
     fn forget(&mut self, owner: &str) -> Result<bool>;
 
+    /// Connects, if it is not connected.
+    fn connect(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// How many connections were made. Behind a new one the store may have lost its last writes. A file
+    /// loses none.
+    fn connections(&self) -> u64 {
+        0
+    }
+
+    /// Puts jobs that an owner has in hand back into its in-flight set where the store has lost them.
+    /// A job that is at the front of its queue or in a set is left there, since it will be claimed.
+    /// Returns how many were put back.
+    fn restore(&mut self, _owner: &str, _jobs: &[ClaimedJob]) -> Result<usize> {
+        Ok(0)
+    }
+
     /// Pauses or resumes a queue.
     fn pause(&mut self, queue: &str, paused: bool) -> Result<()>;
 

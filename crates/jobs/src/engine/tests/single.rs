@@ -273,12 +273,12 @@ fn a_lost_claim_of_due_jobs_is_adopted() {
     let job = engine.start_one().unwrap();
     let ticket = job.ticket();
     engine.state.locked.lock().jobs.clear();
-    engine.state.locked.lock().reconcile = true;
+    engine.state.locked.lock().note_lost_claim(ticket);
     engine.state.locked.lock().reserved_tickets = Some((ticket, ticket + 1));
     engine.fetch();
     assert!(engine.start_one().is_none(), "the maintenance thread is about to admit it");
     engine.state.locked.lock().reserved_tickets = None;
-    engine.state.locked.lock().reconcile = true;
+    engine.state.locked.lock().note_lost_claim(ticket);
     engine.fetch();
     let found = engine.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
@@ -298,5 +298,29 @@ fn a_quiet_keeper_rests() {
     assert!(
         until > chaton_core::clock::wall_s(),
         "a due job that may not be moved does not keep it busy"
+    );
+}
+
+#[test]
+fn an_outcome_that_is_not_written_is_logged_while_the_lease_is_held() {
+    let factory = factory("fenced");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    engine.fetch();
+    let job = engine.start_one().unwrap();
+    let gone = crate::store::Ack {
+        ticket: job.ticket(),
+        queue: "low".into(),
+        outcome: Outcome::Ack,
+        effects: None,
+    };
+    assert_eq!(store.ack(&engine.state.identity.name, &[gone]).unwrap(), 0);
+    job.finish(Outcome::Dead { at: 1.0, payload: None });
+    engine.fetch();
+    let lines = engine.feed.lines.lock();
+    assert!(
+        lines.iter().any(|line| line.contains("outcomes of 1 jobs were not written")),
+        "{lines:?}"
     );
 }

@@ -66,6 +66,8 @@ pub struct RedisConnection {
     server: Arc<ServerHandle>,
     tracking: bool,
     open: Option<OpenConnection>,
+    /// Connections made so far.
+    made: u64,
 }
 
 struct OpenConnection {
@@ -82,7 +84,7 @@ impl RedisConnection {
     /// Does not connect yet. With `tracking` the server reports changes of keys
     /// that were read on this connection.
     pub fn new(server: Arc<ServerHandle>, tracking: bool) -> Self {
-        Self { server, tracking, open: None }
+        Self { server, tracking, open: None, made: 0 }
     }
 
     /// The server's address.
@@ -93,6 +95,11 @@ impl RedisConnection {
     /// A warning about the server's settings, such as an eviction policy that drops jobs.
     pub fn warning(&self) -> Option<String> {
         self.server.warning.lock().clone()
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> u64 {
+        self.made
     }
 
     /// Whether it is connected.
@@ -112,6 +119,7 @@ impl RedisConnection {
         }
         if self.open.is_none() {
             self.open = Some(self.connect()?);
+            self.made += 1;
         }
         Ok(())
     }

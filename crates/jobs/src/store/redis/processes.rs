@@ -18,6 +18,9 @@ const SHOWN_S_MIN: u64 = 60;
 /// again at each heartbeat.
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
+/// Jobs put back by one call of the script, which searches the queue for each.
+const RESTORE_MAX: usize = 20;
+
 impl RedisStore {
     pub(super) fn write_heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
         let mut pipeline = Pipeline::new();
@@ -97,6 +100,19 @@ impl RedisStore {
         }
         claimed.sort_by_key(|job| job.ticket);
         Ok(claimed)
+    }
+
+    pub(super) fn restore_in_flight(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        let mut restored = 0;
+        for some in jobs.chunks(RESTORE_MAX) {
+            let mut pipeline = Pipeline::new();
+            self.conn.script(&mut pipeline, Script::Restore, 1 + 3 * some.len())?.word(owner);
+            for job in some {
+                pipeline.number(job.ticket).word(job.queue.as_bytes()).word(&job.payload);
+            }
+            restored += self.run(&pipeline)?.next().map_or(0, |count| count.count()) as usize;
+        }
+        Ok(restored)
     }
 
     pub(super) fn list_processes(&mut self) -> Result<Vec<ProcessStatus>> {

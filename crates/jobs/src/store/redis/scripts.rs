@@ -16,6 +16,8 @@ pub enum Script {
     ClaimDue,
     /// Writes a heartbeat.
     Heartbeat,
+    /// Puts jobs back into an in-flight set.
+    Restore,
     /// Forgets an owner.
     Forget,
     /// Asks limiters.
@@ -62,13 +64,14 @@ macro_rules! scripts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [ScriptSource; 16] = scripts![
+pub const SCRIPTS: [ScriptSource; 17] = scripts![
     "claim" [OWNERS] false,
     "ack" [JOBS] false,
     "push" [JOBS] true,
     "move_due" [JOBS] false,
     "claim_due" [OWNERS JOBS] false,
     "heartbeat" [OWNERS] false,
+    "restore" [OWNERS] false,
     "forget" [] false,
     "acquire" [] false,
     "unlock" [JOBS] false,

@@ -107,6 +107,18 @@ impl Store for RedisStore {
         Ok(self.call(Script::Forget, &[owner.as_bytes()])?.count() == 1)
     }
 
+    fn connect(&mut self) -> Result<()> {
+        self.conn.ensure()
+    }
+
+    fn connections(&self) -> u64 {
+        self.conn.connections()
+    }
+
+    fn restore(&mut self, owner: &str, jobs: &[ClaimedJob]) -> Result<usize> {
+        self.restore_in_flight(owner, jobs)
+    }
+
     fn pause(&mut self, queue: &str, paused: bool) -> Result<()> {
         let verb: &[u8] = if paused { b"SADD" } else { b"SREM" };
         self.one(&[verb, b"paused", queue.as_bytes()]).map(|_| ())

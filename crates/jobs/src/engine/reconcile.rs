@@ -1,0 +1,128 @@
+//! Compares the jobs that the store has in flight in this engine's name with those that the engine
+//! has in hand. They differ when the reply to a claim was lost, and when the store lost its last
+//! writes: Redis was restored from an older file, or a replica took over that was behind.
+
+use std::collections::HashSet;
+
+use super::job::JobOwner;
+use super::state::{EngineState, LockedState};
+use crate::document::Document;
+use crate::outcome::{Ack, Outcome, SideEffects};
+use crate::store::{ClaimedJob, Result, Store};
+
+/// What the comparison found.
+#[derive(Default)]
+struct Differences {
+    /// In flight, though the engine never got them.
+    lost_claims: Vec<ClaimedJob>,
+    /// In flight, though they have ended and that was written.
+    ended: Vec<Ack>,
+    /// In hand, but not in flight.
+    missing: Vec<ClaimedJob>,
+}
+
+/// Ends jobs that are in flight again though they have ended, puts those that run back into the in-flight
+/// set, and returns those whose claim had no reply. `in_write`: acknowledgements that are not in
+/// [`LockedState::acks`] now.
+pub(super) fn reconcile(
+    state: &EngineState,
+    store: &mut dyn Store,
+    in_write: &[Ack],
+    now_s: f64,
+) -> Result<Vec<ClaimedJob>> {
+    // Taken first: a claim that fails meanwhile asks for another comparison.
+    let lost_from = state.locked.lock().lost_from.take();
+    let result = compare(state, store, in_write, lost_from, now_s);
+    if result.is_err() {
+        lost_from.inspect(|ticket| state.locked.lock().note_lost_claim(*ticket));
+    }
+    result
+}
+
+fn compare(
+    state: &EngineState,
+    store: &mut dyn Store,
+    in_write: &[Ack],
+    lost_from: Option<u64>,
+    now_s: f64,
+) -> Result<Vec<ClaimedJob>> {
+    let owner = &state.identity.name;
+    let in_flight = store.in_flight(owner)?;
+    let holds_lease = state.holds_lease();
+    let found =
+        differences(&state.locked.lock(), in_flight, in_write, lost_from, now_s, holds_lease);
+    if !found.ended.is_empty() {
+        let removals = found.ended.iter().filter(|ack| ack.outcome == Outcome::Ack).count();
+        let fenced = store.ack(owner, &found.ended)?;
+        state.feed.warn(&format!(
+            "jobs: the store lost its last writes: {} jobs that had ended were in flight again; {removals} \
+             of them are removed, the others run again ({fenced} were gone)",
+            found.ended.len(),
+        ));
+    }
+    if !found.missing.is_empty() {
+        let restored = store.restore(owner, &found.missing)?;
+        if restored > 0 {
+            state.feed.warn(&format!(
+                "jobs: the store lost its last writes: {restored} jobs that are in hand were not in \
+                 flight any more and are put back"
+            ));
+        }
+    }
+    Ok(found.lost_claims)
+}
+
+fn differences(
+    locked: &LockedState,
+    in_flight: Vec<ClaimedJob>,
+    in_write: &[Ack],
+    lost_from: Option<u64>,
+    now_s: f64,
+    holds_lease: bool,
+) -> Differences {
+    let mut found = Differences::default();
+    let stored: HashSet<u64> = in_flight.iter().map(|job| job.ticket).collect();
+    let unwritten: HashSet<u64> = in_write.iter().chain(&locked.acks).map(|a| a.ticket).collect();
+    let is_reserved =
+        |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
+    for job in in_flight {
+        let ticket = job.ticket;
+        if is_reserved(ticket) || locked.jobs.contains_key(&ticket) || unwritten.contains(&ticket) {
+            continue;
+        }
+        if lost_from.is_some_and(|from| ticket >= from) {
+            found.lost_claims.push(job);
+        } else {
+            found.ended.push(end_again(locked, job, now_s));
+        }
+    }
+    // Once a lease has run out, another process may have reclaimed the jobs.
+    let is_missing =
+        |ticket| holds_lease && ticket >= locked.leased_from && !stored.contains(&ticket);
+    let jobs = locked.jobs.values().filter(|job| is_missing(job.ticket()));
+    found.missing.extend(jobs.map(|job| {
+        let (queue, payload) = (job.stored_queue(), job.document().payload().to_vec());
+        ClaimedJob { ticket: job.ticket(), queue, payload }
+    }));
+    for ack in in_write.iter().chain(&locked.acks).filter(|ack| is_missing(ack.ticket)) {
+        if let Outcome::Retry { payload, .. } = &ack.outcome {
+            let (queue, payload) = (ack.queue.clone(), payload.clone());
+            found.missing.push(ClaimedJob { ticket: ack.ticket, queue, payload });
+        }
+    }
+    found
+}
+
+/// Ends a job as it had ended. Only acknowledgements are known for certain: other jobs go back to where
+/// they were, and so do due jobs, since the store may have lost their push, too.
+fn end_again(locked: &LockedState, job: ClaimedJob, now_s: f64) -> Ack {
+    let ClaimedJob { ticket, queue, payload } = job;
+    let outcome = match (queue.is_empty(), locked.was_acknowledged(ticket)) {
+        (true, _) => Outcome::Reschedule { at: now_s },
+        (false, true) => Outcome::Ack,
+        (false, false) => Outcome::requeue(),
+    };
+    let doc = Document::parse(payload.into()).ok();
+    let effects = doc.and_then(|doc| SideEffects::of(&doc, outcome.batch_event(), true));
+    Ack { ticket, queue, outcome, effects }
+}

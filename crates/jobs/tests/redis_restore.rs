@@ -1,0 +1,166 @@
+//! A server that lost its last writes: it starts again with an older file.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chaton_core::engine::{Engine as _, Feed};
+use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
+use chaton_jobs::outcome::Outcome;
+use chaton_jobs::store::{open, JobLocation, Store, StoreOptions};
+use parking_lot::Mutex;
+use redis_server::{push, TestRedis};
+
+/// Longest wait for a condition.
+const WAIT: Duration = Duration::from_secs(60);
+/// A retry is due after the test.
+const LATER: f64 = 4e9;
+
+/// Starts each job at once; the test ends it.
+#[derive(Default)]
+struct OpenJobs {
+    running: Mutex<Vec<Arc<Job>>>,
+    begun: Mutex<Vec<String>>,
+    lines: Mutex<Vec<String>>,
+}
+
+impl OpenJobs {
+    fn end(&self, jid: &str, outcome: impl FnOnce(&Job) -> Outcome) {
+        let mut running = self.running.lock();
+        let at = running.iter().position(|job| job.document().jid() == jid).unwrap();
+        let job = running.remove(at);
+        assert!(job.finish(outcome(&job)));
+    }
+
+    fn begun(&self, jid: &str) -> usize {
+        self.begun.lock().iter().filter(|begun| *begun == jid).count()
+    }
+}
+
+impl Feed<Job> for OpenJobs {
+    fn submit(&self, job: Arc<Job>) -> Result<(), Arc<Job>> {
+        job.start(0);
+        self.begun.lock().push(job.document().jid().to_string());
+        self.running.lock().push(job);
+        Ok(())
+    }
+    fn idle_threads(&self) -> usize {
+        4
+    }
+    fn warn(&self, line: &str) {
+        self.lines.lock().push(line.to_string());
+    }
+}
+
+fn start(store: StoreOptions) -> (Engine, Arc<OpenJobs>) {
+    let config = Config {
+        store,
+        queues: vec![("q".into(), 1)],
+        mode: QueueMode::Strict,
+        concurrency: 4,
+        prefetch: Duration::from_millis(5),
+        prefetch_max: 100,
+        ack_delay: Duration::ZERO,
+        heartbeat: Duration::from_millis(500),
+        limit_retry: Duration::from_millis(250),
+        retry_max: Duration::from_millis(500),
+        claim_due: false,
+        crons: vec![],
+        tag: String::new(),
+        labels: vec![],
+        version: "0".into(),
+        supervised: false,
+    };
+    let feed = Arc::new(OpenJobs::default());
+    let factory = open(&config.store).unwrap();
+    (Engine::start(config, &factory, feed.clone()).unwrap(), feed)
+}
+
+fn wait_for(feed: &OpenJobs, what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        let lines = feed.lines.lock();
+        assert!(began.elapsed() < WAIT, "{what}: waited too long; {lines:#?}");
+        drop(lines);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn add(store: &mut dyn Store, jid: &str) {
+    let payload = format!(r#"{{"class":"A","args":[],"jid":"{jid}","queue":"q"}}"#);
+    push(store, "q", &[payload.as_bytes()]);
+}
+
+/// The jids in the in-flight set of an owner, sorted; empty while the server is away.
+fn in_flight(store: &mut dyn Store, owner: &str) -> Vec<String> {
+    let jid = |payload: &[u8]| {
+        let text = String::from_utf8_lossy(payload).into_owned();
+        text.split("\"jid\":\"").nth(1).unwrap().split('"').next().unwrap().to_string()
+    };
+    let jobs = store.in_flight(owner).unwrap_or_default();
+    let mut jids: Vec<String> = jobs.iter().map(|job| jid(&job.payload)).collect();
+    jids.sort();
+    jids
+}
+
+fn retry(job: &Job) -> Outcome {
+    Outcome::Retry { at: LATER, payload: job.document().payload().to_vec() }
+}
+
+#[test]
+fn after_an_older_file_no_ended_job_stays_in_flight_and_no_retry_is_lost() {
+    let mut server = TestRedis::plain();
+    let mut store = server.store();
+    let (engine, feed) = start(server.options());
+    let owner = engine.identity().to_string();
+    for jid in ["acknowledged", "retried", "running"] {
+        add(&mut *store, jid);
+    }
+    wait_for(&feed, "three jobs", || feed.running.lock().len() == 3);
+    assert_eq!(server.cli(&["SAVE"]), "OK");
+    feed.end("acknowledged", |_| Outcome::Ack);
+    feed.end("retried", retry);
+    wait_for(&feed, "their outcomes", || in_flight(&mut *store, &owner) == ["running"]);
+    add(&mut *store, "newer");
+    wait_for(&feed, "the newer job", || feed.begun("newer") == 1);
+    server.kill();
+    server.restart();
+    // Its retry is lost, so it runs again; the newer job's push is lost, but it runs here.
+    let expected = ["newer", "retried", "running"];
+    wait_for(&feed, "the comparison", || in_flight(&mut *store, &owner) == expected);
+    wait_for(&feed, "the second run", || feed.begun("retried") == 2);
+    feed.end("newer", retry);
+    feed.end("retried", |_| Outcome::Ack);
+    feed.end("running", |_| Outcome::Ack);
+    wait_for(&feed, "all outcomes", || in_flight(&mut *store, &owner).is_empty());
+    assert_eq!(store.list(&JobLocation::Retry, 0, 9).unwrap().len(), 1, "the retry of the newer");
+    engine.stop();
+    let (next, after) = start(server.options());
+    add(&mut *store, "last");
+    wait_for(&after, "the last job", || after.begun("last") == 1);
+    assert_eq!(*after.begun.lock(), ["last"]);
+    assert_eq!(feed.begun("acknowledged") + feed.begun("running"), 2);
+    assert_eq!(store.stats().unwrap().in_flight, 1);
+    after.end("last", |_| Outcome::Ack);
+    next.stop();
+}
+
+#[test]
+fn a_stop_right_after_an_older_file_leaves_no_ended_job() {
+    let mut server = TestRedis::plain();
+    let mut store = server.store();
+    let (engine, feed) = start(server.options());
+    add(&mut *store, "a");
+    wait_for(&feed, "the job", || feed.running.lock().len() == 1);
+    assert_eq!(server.cli(&["SAVE"]), "OK");
+    feed.end("a", |_| Outcome::Ack);
+    wait_for(&feed, "its outcome", || in_flight(&mut *store, engine.identity()).is_empty());
+    server.kill();
+    server.restart();
+    engine.stop();
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.in_flight, stats.enqueued), (0, 0));
+}
