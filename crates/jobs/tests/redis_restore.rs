@@ -73,6 +73,7 @@ fn start(store: StoreOptions) -> (Engine, Arc<OpenJobs>) {
         labels: vec![],
         version: "0".into(),
         supervised: false,
+        begins_quiet: false,
     };
     let feed = Arc::new(OpenJobs::default());
     let factory = open(&config.store).unwrap();

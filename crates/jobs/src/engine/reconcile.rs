@@ -85,9 +85,13 @@ fn differences(
     let unwritten: HashSet<u64> = in_write.iter().chain(&locked.acks).map(|a| a.ticket).collect();
     let is_reserved =
         |ticket| locked.reserved_tickets.is_some_and(|(a, b)| (a..b).contains(&ticket));
+    let is_in_hand = |ticket| {
+        let is_open = locked.jobs.contains_key(&ticket) || locked.left.contains(&ticket);
+        is_open || unwritten.contains(&ticket) || is_reserved(ticket)
+    };
     for job in in_flight {
         let ticket = job.ticket;
-        if is_reserved(ticket) || locked.jobs.contains_key(&ticket) || unwritten.contains(&ticket) {
+        if is_in_hand(ticket) {
             continue;
         }
         if lost_from.is_some_and(|from| ticket >= from) {

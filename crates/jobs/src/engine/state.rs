@@ -1,6 +1,6 @@
 //! The engine's state: what its threads, its jobs and Ruby's threads share.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -54,6 +54,8 @@ pub(super) struct LockedState {
     /// The first ticket of those claimed since the lease last began. While it lasts, no other process
     /// reclaims them.
     pub leased_from: u64,
+    /// Jobs that ran when the engine gave them up, by ticket: they stay in flight.
+    pub left: HashSet<u64>,
     /// Jobs that ended in another way than [`Outcome::Ack`], by ticket.
     unacknowledged: BTreeSet<u64>,
     /// The first ticket from which `unacknowledged` is complete.
@@ -263,7 +265,10 @@ impl JobOwner for EngineState {
 
     fn job_left(&self, ticket: u64) {
         self.running.fetch_sub(1, Ordering::AcqRel);
-        self.locked.lock().jobs.remove(&ticket);
+        let mut locked = self.locked.lock();
+        locked.jobs.remove(&ticket);
+        locked.left.insert(ticket);
+        drop(locked);
         self.fetcher_cond.notify_one();
         self.idle_wait.changed();
     }

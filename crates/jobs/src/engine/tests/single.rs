@@ -324,3 +324,16 @@ fn an_outcome_that_is_not_written_is_logged_while_the_lease_is_held() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn a_job_that_was_left_running_stays_in_flight() {
+    let factory = factory("left");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    let mut engine = SteppedEngine::new(&factory, config(), 1);
+    engine.fetch();
+    engine.start_one().unwrap().leave();
+    engine.state.locked.lock().reconcile = true;
+    engine.fetch();
+    assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
+}
