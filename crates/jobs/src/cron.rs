@@ -16,6 +16,8 @@ pub struct Cron {
     pub name: String,
     /// The queue of its jobs.
     pub queue: String,
+    /// Expression and time zone, to see whether they have changed.
+    pub schedule: String,
     head: Arc<str>,
     pattern: croner::Cron,
     zone: Tz,
@@ -43,7 +45,14 @@ impl Cron {
             format!("cron {name:?}: {zone:?} is no time zone; write one as Europe/Berlin or UTC")
         })?;
         let (name, queue) = (name.to_string(), queue.to_string());
-        Ok(Self { name, queue, head: head.into(), pattern, zone })
+        let schedule = format!("{expression} {zone}");
+        Ok(Self { name, queue, schedule, head: head.into(), pattern, zone })
+    }
+
+    /// The last tick after `after_s` that is not after `now_s`.
+    pub fn last(&self, after_s: f64, now_s: f64) -> Option<f64> {
+        let next = |at: &f64| self.next(*at).filter(|tick| tick > at && *tick <= now_s);
+        std::iter::successors(next(&after_s), next).last()
     }
 
     /// The first tick after `after_s` (s since 1970). A time that summer time
@@ -92,6 +101,15 @@ mod tests {
         let first = skipped.next(BEFORE).unwrap();
         let jump = BEFORE + 13.0 * 3600.0;
         assert!(first >= jump && first < jump + 3600.0, "{}", first - jump);
+    }
+
+    #[test]
+    fn the_last_tick_is_within_its_bounds() {
+        let noon = cron("0 12 * * *", "UTC").unwrap();
+        assert_eq!(noon.last(BEFORE - 600.0, BEFORE + 599.0), Some(BEFORE));
+        assert_eq!(noon.last(BEFORE, BEFORE + 599.0), None, "not the one at the beginning");
+        let minutes = cron("* * * * *", "UTC").unwrap();
+        assert_eq!(minutes.last(BEFORE - 600.0, BEFORE + 59.0), Some(BEFORE), "only the last");
     }
 
     #[test]

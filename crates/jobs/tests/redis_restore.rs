@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::{Engine as _, Feed};
+use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::store::{open, JobLocation, Store, StoreOptions};
@@ -56,6 +57,10 @@ impl Feed<Job> for OpenJobs {
 }
 
 fn start(store: StoreOptions) -> (Engine, Arc<OpenJobs>) {
+    start_with(store, vec![])
+}
+
+fn start_with(store: StoreOptions, crons: Vec<Cron>) -> (Engine, Arc<OpenJobs>) {
     let config = Config {
         store,
         queues: vec![("q".into(), 1)],
@@ -68,7 +73,8 @@ fn start(store: StoreOptions) -> (Engine, Arc<OpenJobs>) {
         limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_millis(500),
         claim_due: false,
-        crons: vec![],
+        catch_up: Duration::from_secs(600),
+        crons,
         tag: String::new(),
         labels: vec![],
         version: "0".into(),
@@ -164,4 +170,30 @@ fn a_stop_right_after_an_older_file_leaves_no_ended_job() {
     engine.stop();
     let stats = store.stats().unwrap();
     assert_eq!((stats.in_flight, stats.enqueued), (0, 0));
+}
+
+#[test]
+fn a_cron_tick_that_was_missed_runs_once_after_boot() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    let minutes = chaton_core::clock::wall_s() as u64 / 60;
+    let (minute, hour) = (minutes % 60, minutes / 60 % 24);
+    let head = r#"{"class":"A","args":[],"queue":"q""#;
+    let schedule = format!("{minute} {hour} * * *");
+    let cron = || vec![Cron::new("daily", &schedule, "UTC", "q", head).unwrap()];
+    let (new, feed) = start_with(server.options(), cron());
+    wait_for(&feed, "the entry", || !store.load("chaton:cron:daily").unwrap().is_empty());
+    new.stop();
+    assert_eq!(feed.begun.lock().len(), 0, "a new entry begins now");
+    store.save("chaton:cron:daily", &[("since", b"0")], WAIT).unwrap();
+    let (first, feed) = start_with(server.options(), cron());
+    wait_for(&feed, "the missed tick", || feed.begun.lock().len() == 1);
+    first.stop();
+    assert_eq!(feed.lines.lock().iter().filter(|line| line.contains("no process ran")).count(), 1);
+    assert_eq!(store.clear(&JobLocation::Queue("q".into()), 0).unwrap(), 1);
+    let (second, feed) = start_with(server.options(), cron());
+    add(&mut *store, "last");
+    wait_for(&feed, "a later job", || feed.begun("last") == 1);
+    second.stop();
+    assert_eq!(feed.begun.lock().len(), 1);
 }

@@ -20,6 +20,7 @@ class JobsConfigTest < ConfigCase
                                                             jobs.retries_max]
     assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s,
                                                    jobs.limit_retry_s]
+    assert_equal 0.0, jobs.catch_up_s, "in development"
     assert_equal "#{@root}/storage/chaton.db", jobs.store_file
   end
 

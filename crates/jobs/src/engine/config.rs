@@ -52,6 +52,10 @@ pub struct Config {
     /// How long a job waits whose limit gives no time.
     #[serde(rename = "limit_retry_s", deserialize_with = "seconds")]
     pub limit_retry: Duration,
+    /// A cron tick that was missed while no process ran is enqueued after boot if it is at most this
+    /// old; zero: never.
+    #[serde(rename = "catch_up_s", deserialize_with = "seconds")]
+    pub catch_up: Duration,
     /// Longest pause between tries while the store fails. No setting; tests
     /// shorten it.
     #[serde(skip, default = "retry_max")]

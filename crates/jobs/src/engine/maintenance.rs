@@ -15,6 +15,7 @@ use super::reconcile::reconcile;
 use super::report;
 use super::state::{EngineState, LockedState};
 use super::store_retry::StoreRetry;
+use crate::cron::Cron;
 use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
 use chaton_core::clock::{boot_ns, wall_s};
 use fastrand::Rng;
@@ -25,8 +26,11 @@ const SCANS_PER_LEASE: u32 = 4;
 const CANCEL_GAP_S: f64 = 0.05;
 /// Jobs moved from the schedule in one call.
 const DUE_MAX: usize = 1000;
-/// How long a cron tick stays marked as enqueued.
+/// How long a cron tick stays marked as enqueued. `catch_up` is shorter.
 const TICK_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// How long the store remembers a cron entry that no process has: longer than a year, in which each
+/// entry has a tick.
+const ENTRY_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// The maintenance thread. [`Maintenance::round`] does what is due and never waits.
 pub(super) struct Maintenance {
@@ -41,7 +45,7 @@ pub(super) struct Maintenance {
     heartbeat_at_s: f64,
     scan_at_s: f64,
     cancel_at_s: f64,
-    /// When the next tick of each cron is due (s).
+    /// When the next tick of each cron is due (s); empty until the store was asked.
     ticks: Vec<Option<f64>>,
     /// Since when every call has succeeded (ns since boot); 0: the last one failed.
     healthy_since_ns: u64,
@@ -55,7 +59,6 @@ pub(super) struct Maintenance {
 
 impl Maintenance {
     pub fn new(state: &Arc<EngineState>, store: Box<dyn Store>, local: bool) -> Self {
-        let now_s = wall_s();
         Self {
             admission: Admission::new(state),
             store_retry: StoreRetry::new(state.config.retry_max),
@@ -65,7 +68,7 @@ impl Maintenance {
             heartbeat_at_s: 0.0,
             scan_at_s: 0.0,
             cancel_at_s: f64::MAX,
-            ticks: state.config.crons.iter().map(|cron| cron.next(now_s)).collect(),
+            ticks: vec![],
             healthy_since_ns: 0,
             connections: 0,
             written: (0, 0),
@@ -337,8 +340,13 @@ impl Maintenance {
     }
 
     /// Enqueues due cron jobs, once across all processes: the tick's time is the
-    /// key. Ticks in which no process ran are skipped.
+    /// key.
     fn push_crons(&mut self, now_s: f64) -> Result<()> {
+        if self.ticks.is_empty() {
+            let crons = &self.state.config.crons;
+            let first = |cron| first_tick(&mut *self.store, cron, &self.state, now_s);
+            self.ticks = crons.iter().map(first).collect::<Result<_>>()?;
+        }
         for index in 0..self.ticks.len() {
             let Some(at) = self.ticks[index].filter(|at| *at <= now_s) else { continue };
             let cron = &self.state.config.crons[index];
@@ -350,6 +358,13 @@ impl Maintenance {
             if self.store.push_once(&key, TICK_KEPT, &job)? {
                 self.state.counters.cron_pushed.fetch_add(1, Ordering::Relaxed);
                 self.state.wake_fetcher();
+                if at < self.state.started_at_s {
+                    self.state.feed.warn(&format!(
+                        "jobs: cron {:?}: no process ran at its last tick, {:.0} s ago; it is enqueued now",
+                        cron.name,
+                        now_s - at
+                    ));
+                }
             }
             self.ticks[index] = cron.next(now_s);
         }
@@ -392,6 +407,29 @@ impl Maintenance {
             ));
         }
     }
+}
+
+/// The first tick that this process enqueues: the next one, or the last one if it was missed by at most
+/// `catch_up`. The store remembers since when the entry has this schedule, so that a new one does not
+/// begin in the past.
+fn first_tick(
+    store: &mut dyn Store,
+    cron: &Cron,
+    state: &EngineState,
+    now_s: f64,
+) -> Result<Option<f64>> {
+    let key = format!("chaton:cron:{}", cron.name);
+    let fields: HashMap<String, Vec<u8>> = store.load(&key)?.into_iter().collect();
+    let is_known = fields.get("schedule").is_some_and(|known| known == cron.schedule.as_bytes());
+    let since = fields.get("since").filter(|_| is_known);
+    let since = since.and_then(|since| std::str::from_utf8(since).ok()?.parse::<f64>().ok());
+    let since_s = since.unwrap_or(state.started_at_s);
+    let written = format!("{since_s:.3}");
+    let fields = [("schedule", cron.schedule.as_bytes()), ("since", written.as_bytes())];
+    store.save(&key, &fields, ENTRY_KEPT)?;
+    let oldest_s = since_s.max(now_s - state.config.catch_up.as_secs_f64());
+    let missed = cron.last(oldest_s.min(state.started_at_s), now_s);
+    Ok(missed.or_else(|| cron.next(now_s)))
 }
 
 /// 24 hexadecimal digits, as Sidekiq's.

@@ -337,3 +337,46 @@ fn a_job_that_was_left_running_stays_in_flight() {
     engine.fetch();
     assert_eq!(store.in_flight(&engine.state.identity.name).unwrap().len(), 1);
 }
+
+/// A daily cron whose last tick was at most a minute before `now_s`.
+fn daily(now_s: f64) -> crate::cron::Cron {
+    let (hour, minute) = ((now_s / 3600.0) as u64 % 24, (now_s / 60.0) as u64 % 60);
+    let head = r#"{"class":"A","args":[],"queue":"low""#;
+    crate::cron::Cron::new("daily", &format!("{minute} {hour} * * *"), "UTC", "low", head).unwrap()
+}
+
+/// Boots engines and returns how many jobs their crons enqueued after each.
+fn boots(
+    factory: &std::sync::Arc<dyn crate::store::StoreFactory>,
+    known_since: Option<&str>,
+    catch_up_s: u64,
+) -> [u64; 2] {
+    let mut store = factory.store();
+    let cron = daily(chaton_core::clock::wall_s());
+    if let Some(since) = known_since {
+        let fields = [("schedule", cron.schedule.as_bytes()), ("since", since.as_bytes())];
+        store.save("chaton:cron:daily", &fields, std::time::Duration::from_secs(60)).unwrap();
+    }
+    [1, 2].map(|seed| {
+        let catch_up = std::time::Duration::from_secs(catch_up_s);
+        let settings = crate::engine::Config { catch_up, crons: vec![cron.clone()], ..config() };
+        SteppedEngine::new(factory, settings, seed);
+        store.stats().unwrap().enqueued
+    })
+}
+
+#[test]
+fn a_tick_missed_while_no_process_ran_is_enqueued_once_after_boot() {
+    let dir = tempfile::tempdir().unwrap();
+    let sqlite = |name: &str| {
+        let url = format!("sqlite://{}", dir.path().join(name).display());
+        crate::store::open(&crate::store::StoreOptions::for_tests(url)).unwrap()
+    };
+    assert_eq!(boots(&factory("missed"), Some("0"), 600), [1, 1]);
+    assert_eq!(boots(&sqlite("missed"), Some("0"), 600), [1, 1]);
+    assert_eq!(boots(&factory("off"), Some("0"), 0), [0, 0], "off");
+    assert_eq!(boots(&factory("new"), None, 600), [0, 0], "a new entry begins now");
+    assert_eq!(boots(&sqlite("new"), None, 600), [0, 0]);
+    let recent = format!("{:.3}", chaton_core::clock::wall_s() + 120.0);
+    assert_eq!(boots(&factory("recent"), Some(&recent), 600), [0, 0], "newer than the tick");
+}
