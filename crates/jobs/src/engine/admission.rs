@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::clock::{self, wall_s};
+use chaton_core::clock;
 
-use super::job::Job;
+use super::job::{Job, JobOwner};
 use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
@@ -103,7 +103,7 @@ impl Admission {
         let (from, to) = SUSPECT_AGAIN_S;
         // The clock's last digits are random enough.
         let share = (clock::now_ns() % 1_000_000) as f64 / 1e6;
-        let at = wall_s() + from + (to - from) * share;
+        let at = self.state.now_s() + from + (to - from) * share;
         job.finish(Outcome::Reschedule { at });
     }
 
@@ -132,7 +132,7 @@ impl Admission {
         let line =
             format!("jobs: {} (queue {queue}); it is in the dead set unchanged", malformed.0);
         self.state.feed.warn(&line);
-        let outcome = Outcome::Dead { payload: None, at: wall_s() };
+        let outcome = Outcome::Dead { payload: None, at: self.state.now_s() };
         let ack = Ack { ticket, queue, outcome, effects: None };
         self.state.locked.lock().push_ack(ack);
     }
@@ -140,7 +140,7 @@ impl Admission {
     /// Acknowledges a job that has expired. Whether it had.
     fn drop_expired(&self, job: &Arc<Job>) -> bool {
         let expires_at = job.document().extra().and_then(|extra| extra.expires_at);
-        let expired = !job.is_due() && expires_at.is_some_and(|at| at <= wall_s());
+        let expired = !job.is_due() && expires_at.is_some_and(|at| at <= self.state.now_s());
         if expired {
             self.state.counters.expired.fetch_add(1, Ordering::Relaxed);
             job.finish(Outcome::Ack);
@@ -173,7 +173,7 @@ impl Admission {
         jobs: Vec<Arc<Job>>,
         any: &mut bool,
     ) -> Result<()> {
-        let now_s = wall_s();
+        let now_s = self.state.now_s();
         let limits: Vec<Vec<Limit>> = jobs.iter().map(|job| job.limits()).collect();
         let asks: Vec<LimitRequest<'_>> = jobs
             .iter()

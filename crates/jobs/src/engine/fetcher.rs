@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chaton_core::clock::{self, wall_s};
+use chaton_core::clock;
 use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
@@ -281,7 +281,7 @@ impl Fetcher {
     /// no reply.
     fn compare_with_store(&mut self, plan: &FetchPlan) -> Result<()> {
         self.connections = self.store.connections();
-        let lost = reconcile(&self.state, &mut *self.store, &plan.acks, wall_s())?;
+        let lost = reconcile(&self.state, &mut *self.store, &plan.acks, self.state.now_s())?;
         self.admission.admit(&mut *self.store, lost)?;
         self.reconcile = false;
         Ok(())

@@ -19,6 +19,9 @@ pub(super) trait JobOwner: Send + Sync {
     /// Seconds since 1970, up to a heartbeat old.
     fn coarse_now_s(&self) -> u64;
 
+    /// Now, by the store's clock (s since 1970).
+    fn now_s(&self) -> f64;
+
     /// A thread started the job. `unlock`: a lock (key, jid) that ends here.
     fn job_started(&self, unlock: Option<(String, String)>);
 
@@ -164,6 +167,13 @@ impl Job {
             let ran = clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed));
             self.is_running() && ran as f64 / 1e9 > deadline
         })
+    }
+
+    /// A time of this machine's clock by the store's clock, which is the one that counts for due jobs. To a
+    /// tenth of a second: clocks that agree so far are not told apart.
+    pub fn store_time(&self, wall_at_s: f64) -> f64 {
+        let ahead_s = self.owner.now_s() - clock::wall_s();
+        wall_at_s + (ahead_s * 10.0).round() / 10.0
     }
 
     /// Number of the thread that runs it.

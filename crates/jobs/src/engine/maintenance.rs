@@ -17,7 +17,7 @@ use super::state::{EngineState, LockedState};
 use super::store_retry::StoreRetry;
 use crate::cron::Cron;
 use crate::store::{DueSummary, NewJob, ProcessReport, Result, Store, StoreError};
-use chaton_core::clock::{boot_ns, wall_s};
+use chaton_core::clock::boot_ns;
 use fastrand::Rng;
 
 /// Checks for dead owners in the time of one lease.
@@ -94,14 +94,14 @@ impl Maintenance {
             // The watcher may have found an earlier one since.
             let due_at = locked.due_at.filter(|_| self.state.may_move_due(&locked));
             let until_s = until_s.min(due_at.unwrap_or(f64::MAX).max(self.retry_at_s));
-            let rest = (until_s - wall_s()).clamp(0.0, 3600.0);
+            let rest = (until_s - self.state.now_s()).clamp(0.0, 3600.0);
             self.state.maintenance_cond.wait_for(&mut locked, Duration::from_secs_f64(rest));
         }
     }
 
     /// Does what is due; returns when something is due next (s).
     pub fn round(&mut self) -> f64 {
-        let now_s = wall_s();
+        let now_s = self.state.now_s();
         self.state.coarse_s.store(now_s as u64, Ordering::Relaxed);
         if now_s < self.retry_at_s && self.retry_at_s - now_s <= self.max_pause_s() {
             return self.retry_at_s;
@@ -129,7 +129,7 @@ impl Maintenance {
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
         let (pause, line) = self.store_retry.failed("heartbeat", error);
         self.state.warn(line);
-        self.retry_at_s = wall_s() + pause.as_secs_f64();
+        self.retry_at_s = self.state.now_s() + pause.as_secs_f64();
     }
 
     fn do_due(&mut self, now_s: f64) -> Result<()> {
@@ -140,6 +140,8 @@ impl Maintenance {
         {
             self.heartbeat(now_s)?;
         }
+        // The heartbeat may have set the clock.
+        let now_s = self.state.now_s();
         self.reclaim_orphans(now_s)?;
         self.move_due(now_s)?;
         self.push_crons(now_s)?;
@@ -160,10 +162,10 @@ impl Maintenance {
 
     /// Whether something became due while the round ran.
     fn has_work(&self, locked: &LockedState) -> bool {
-        if wall_s() < self.retry_at_s {
+        if self.state.now_s() < self.retry_at_s {
             return false;
         }
-        let due = locked.due_at.is_some_and(|at| at <= wall_s());
+        let due = locked.due_at.is_some_and(|at| at <= self.state.now_s());
         let due = due && self.state.may_move_due(locked);
         let cancels = locked.check_cancels && self.state.running.load(Ordering::Relaxed) > 0;
         locked.heartbeat_now || cancels || due || !locked.deaths.is_empty()
@@ -198,7 +200,9 @@ impl Maintenance {
             self.state.warn(warning.as_ref().map(|line| format!("jobs: {line}")));
             self.warning = warning;
         }
-        counters.rtt_us.store((boot_ns() - sent_ns) / 1000, Ordering::Relaxed);
+        let received_ns = boot_ns();
+        state.note_clock(reply.now_s, sent_ns, received_ns);
+        counters.rtt_us.store((received_ns - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);
         let held = state.holds_lease();
         self.note_connection(reply.is_new && state.heartbeat_ns.load(Ordering::Relaxed) != 0);
@@ -216,7 +220,7 @@ impl Maintenance {
             state.wake_fetcher();
         }
         reply.signals.iter().for_each(|signal| state.feed.signal(signal));
-        self.heartbeat_at_s = now_s + self.heartbeat_s();
+        self.heartbeat_at_s = state.now_s() + self.heartbeat_s();
         Ok(())
     }
 
@@ -308,7 +312,7 @@ impl Maintenance {
             }
             counters.schedule_lag_us.store((due.lag_max_s * 1e6) as u64, Ordering::Relaxed);
             self.state.wake_fetcher();
-            now_s = wall_s();
+            now_s = self.state.now_s();
         }
     }
 
@@ -393,7 +397,7 @@ impl Maintenance {
     /// Writes the last counts and removes the owner, unless it has jobs in
     /// flight for others to reclaim.
     fn leave(&mut self) {
-        let now_s = wall_s();
+        let now_s = self.state.now_s();
         let result = self.heartbeat(now_s).and_then(|()| {
             if std::mem::take(&mut self.state.locked.lock().reconcile) {
                 reconcile(&self.state, &mut *self.store, &[], now_s)?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use chaton_core::clock::{boot_ns, now_ns, wall_s};
 use chaton_core::engine::Feed;
@@ -23,6 +24,13 @@ const SERVICE_WEIGHT: f64 = 0.05;
 const DEATHS_MAX: usize = 64;
 /// Jobs that ended without an acknowledgement and are remembered.
 const UNACKNOWLEDGED_MAX: usize = 10_000;
+
+/// Longest round trip by which the store's clock is measured again.
+const CLOCK_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+fn boot_s(boot_ns: u64) -> f64 {
+    boot_ns as f64 / 1e9
+}
 
 /// The part of the engine's state behind its mutex: the claimed jobs, and what
 /// its threads ask of each other.
@@ -158,6 +166,9 @@ pub struct EngineState {
     pub(super) heartbeat_ns: AtomicU64,
     /// When the engine began (s since 1970).
     pub(super) started_at_s: f64,
+    /// The store's clock less the time since boot (s, as bits), measured by heartbeats. So a change of this
+    /// machine's clock moves neither limits nor due times.
+    clock_offset: AtomicU64,
     /// Seconds since 1970 at the last round of the maintenance thread.
     pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
@@ -188,10 +199,21 @@ impl EngineState {
             low_water: AtomicUsize::new(0),
             heartbeat_ns: AtomicU64::new(0),
             started_at_s: wall_s(),
+            clock_offset: AtomicU64::new((wall_s() - boot_s(boot_ns())).to_bits()),
             coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),
         })
+    }
+
+    /// Notes what the store's clock showed in the middle between two times (ns since boot). An answer
+    /// that took long says little.
+    pub(super) fn note_clock(&self, store_s: f64, sent_ns: u64, received_ns: u64) {
+        let is_first = self.heartbeat_ns.load(Ordering::Relaxed) == 0;
+        if is_first || received_ns - sent_ns <= CLOCK_ANSWER_MAX.as_nanos() as u64 {
+            let offset = store_s - (boot_s(sent_ns) + boot_s(received_ns)) / 2.0;
+            self.clock_offset.store(offset.to_bits(), Ordering::Relaxed);
+        }
     }
 
     /// Claims again though the queues were empty at the last claim.
@@ -242,6 +264,10 @@ impl JobOwner for EngineState {
         let heartbeat = self.heartbeat_ns.load(Ordering::Relaxed);
         let age_ns = boot_ns().saturating_sub(heartbeat);
         heartbeat != 0 && age_ns < self.config.store.lease.as_nanos() as u64
+    }
+
+    fn now_s(&self) -> f64 {
+        f64::from_bits(self.clock_offset.load(Ordering::Relaxed)) + boot_s(boot_ns())
     }
 
     fn coarse_now_s(&self) -> u64 {

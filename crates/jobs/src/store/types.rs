@@ -170,6 +170,8 @@ pub struct RunningJob {
 pub struct HeartbeatReply {
     /// The process was unknown: this is its first heartbeat, or it had been taken for dead.
     pub is_new: bool,
+    /// The store's clock.
+    pub now_s: f64,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
 }

@@ -190,7 +190,7 @@ impl RbJob {
     }
 
     fn retry(&self, at: f64, payload: RString) -> Result<(), Error> {
-        self.end(Outcome::Retry { at: time(at)?, payload: copy(payload) })
+        self.end(Outcome::Retry { at: self.job.store_time(time(at)?), payload: copy(payload) })
     }
 
     fn discard(&self) -> Result<(), Error> {
@@ -198,11 +198,14 @@ impl RbJob {
     }
 
     fn dead(&self, payload: Option<RString>) -> Result<(), Error> {
-        self.end(Outcome::Dead { at: clock::wall_s(), payload: payload.map(copy) })
+        self.end(Outcome::Dead {
+            at: self.job.store_time(clock::wall_s()),
+            payload: payload.map(copy),
+        })
     }
 
     fn reschedule(&self, at: f64) -> Result<(), Error> {
-        self.end(Outcome::Reschedule { at: time(at)? })
+        self.end(Outcome::Reschedule { at: self.job.store_time(time(at)?) })
     }
 
     fn requeue(&self) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! A store whose replies get lost.
+//! Stores whose replies get lost, or whose clock is another one.
 
 use std::time::Duration;
 
@@ -18,11 +18,53 @@ impl FlakyStore {
     }
 }
 
+/// Passes everything on. Its clock is ahead of this machine's.
+pub struct OtherClock {
+    pub inner: Box<dyn Store>,
+    pub ahead_s: f64,
+}
+
 macro_rules! pass {
     ($($name:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
         $(fn $name(&mut self, $($arg: $type),*) -> Result<$answer> {
             self.inner.$name($($arg),*)
         })*
+    };
+}
+
+macro_rules! pass_rest {
+    () => {
+        pass! {
+            push(jobs: &[NewJob<'_>]) -> Vec<PushResult>;
+            push_once(key: &str, ttl: Duration, job: &NewJob<'_>) -> bool;
+            acquire(owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Vec<Grant>;
+            unlock(locks: &[HeldLock<'_>]) -> ();
+            move_due(now_s: f64, max: usize) -> DueSummary;
+            claim_due(owner: &str, first: u64, now_s: f64, max: usize) -> (Vec<ClaimedJob>, DueSummary);
+            owners() -> Vec<OwnerStatus>;
+            in_flight(owner: &str) -> Vec<ClaimedJob>;
+            forget(owner: &str) -> bool;
+            pause(queue: &str, paused: bool) -> ();
+            cancel(jid: &str) -> ();
+            cancelled(jids: &[&str]) -> Vec<bool>;
+            load(key: &str) -> Vec<(String, Vec<u8>)>;
+            save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> ();
+            remove_hash(key: &str) -> ();
+            batch_open(batch: &NewBatch<'_>) -> ();
+            batch_close(bid: &str) -> ();
+            batch(bid: &str) -> Option<BatchStatus>;
+            stats() -> Stats;
+            queues() -> Vec<QueueStatus>;
+            processes() -> Vec<ProcessStatus>;
+            list(place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
+            find(jid: &str) -> Option<(JobLocation, JobEntry)>;
+            remove(place: &JobLocation, entry: &JobEntry) -> bool;
+            enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
+            kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
+            clear(place: &JobLocation, max: usize) -> usize;
+            signal(identity: &str, signal: &str) -> ();
+            backup(path: &str, progress: &mut dyn FnMut(u64, u64)) -> ();
+        }
     };
 }
 
@@ -44,36 +86,27 @@ impl Store for FlakyStore {
         Ok(turn)
     }
 
-    pass! {
-        push(jobs: &[NewJob<'_>]) -> Vec<PushResult>;
-        push_once(key: &str, ttl: Duration, job: &NewJob<'_>) -> bool;
-        acquire(owner: &str, asks: &[LimitRequest<'_>], now_s: f64) -> Vec<Grant>;
-        unlock(locks: &[HeldLock<'_>]) -> ();
-        move_due(now_s: f64, max: usize) -> DueSummary;
-        claim_due(owner: &str, first: u64, now_s: f64, max: usize) -> (Vec<ClaimedJob>, DueSummary);
-        heartbeat(report: &ProcessReport<'_>) -> HeartbeatReply;
-        owners() -> Vec<OwnerStatus>;
-        in_flight(owner: &str) -> Vec<ClaimedJob>;
-        forget(owner: &str) -> bool;
-        pause(queue: &str, paused: bool) -> ();
-        cancel(jid: &str) -> ();
-        cancelled(jids: &[&str]) -> Vec<bool>;
-        load(key: &str) -> Vec<(String, Vec<u8>)>;
-        save(key: &str, fields: &[(&str, &[u8])], ttl: Duration) -> ();
-        remove_hash(key: &str) -> ();
-        batch_open(batch: &NewBatch<'_>) -> ();
-        batch_close(bid: &str) -> ();
-        batch(bid: &str) -> Option<BatchStatus>;
-        stats() -> Stats;
-        queues() -> Vec<QueueStatus>;
-        processes() -> Vec<ProcessStatus>;
-        list(place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
-        find(jid: &str) -> Option<(JobLocation, JobEntry)>;
-        remove(place: &JobLocation, entry: &JobEntry) -> bool;
-        enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
-        kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
-        clear(place: &JobLocation, max: usize) -> usize;
-        signal(identity: &str, signal: &str) -> ();
-        backup(path: &str, progress: &mut dyn FnMut(u64, u64)) -> ();
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        self.inner.heartbeat(report)
     }
+
+    pass_rest!();
+}
+
+impl Store for OtherClock {
+    fn ack_and_claim(
+        &mut self,
+        owner: &str,
+        acks: &[Ack],
+        want: Option<&ClaimRequest<'_>>,
+    ) -> Result<ClaimReply> {
+        self.inner.ack_and_claim(owner, acks, want)
+    }
+
+    fn heartbeat(&mut self, report: &ProcessReport<'_>) -> Result<HeartbeatReply> {
+        let reply = self.inner.heartbeat(report)?;
+        Ok(HeartbeatReply { now_s: reply.now_s + self.ahead_s, ..reply })
+    }
+
+    pass_rest!();
 }

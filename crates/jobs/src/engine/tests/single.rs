@@ -380,3 +380,46 @@ fn a_tick_missed_while_no_process_ran_is_enqueued_once_after_boot() {
     let recent = format!("{:.3}", chaton_core::clock::wall_s() + 120.0);
     assert_eq!(boots(&factory("recent"), Some(&recent), 600), [0, 0], "newer than the tick");
 }
+
+/// An engine whose store has another clock than this machine.
+fn with_other_clock(
+    factory: &std::sync::Arc<dyn crate::store::StoreFactory>,
+    ahead_s: f64,
+) -> SteppedEngine {
+    let mut engine = SteppedEngine::new(factory, config(), 1);
+    let store = super::flaky_store::OtherClock { inner: factory.store(), ahead_s };
+    engine.maintenance =
+        crate::engine::maintenance::Maintenance::new(&engine.state, Box::new(store), false);
+    engine.maintenance.round();
+    engine
+}
+
+#[test]
+fn due_times_and_limits_follow_the_clock_of_the_store() {
+    let wall = chaton_core::clock::wall_s();
+    for (name, ahead_s, moved) in [("ahead", 3600.0, 2), ("behind", -3600.0, 0)] {
+        let factory = factory(name);
+        let mut store = factory.store();
+        let mut engine = with_other_clock(&factory, ahead_s);
+        push(&mut *store, "high", "in half an hour", "", Some(wall + 1800.0));
+        push(&mut *store, "high", "now", "", Some(wall - 1.0));
+        engine.state.locked.lock().due_at = Some(0.0);
+        engine.maintenance.round();
+        assert_eq!(jids(&mut *store, &queue("high")).len(), moved, "{name}");
+        let limit = r#","chaton":{"limits":[{"key":"api","max":1,"per":60}]}"#;
+        push(&mut *store, "low", "first", limit, None);
+        push(&mut *store, "low", "second", limit, None);
+        engine.fetch();
+        engine.fetch();
+        let scheduled = store.list(&JobLocation::Scheduled, 0, 9).unwrap();
+        let scores = scheduled.iter().map(|entry| entry.score - wall - ahead_s);
+        assert_eq!(
+            scores.filter(|s| (0.0..1700.0).contains(s)).count(),
+            1,
+            "{name}: the second waits a minute"
+        );
+        let job = engine.start_one().unwrap();
+        let retry_at = job.store_time(chaton_core::clock::wall_s()) - wall - ahead_s;
+        assert!((-1.0..1700.0).contains(&retry_at), "{name}: {retry_at}");
+    }
+}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::data::{MemoryData, OwnerRecord};
+use crate::store::clock::unix_s;
 use crate::store::types::{
     ClaimedJob, HeartbeatReply, OwnerStatus, ProcessReport, ProcessStatus, SIGNAL_TTL,
 };
@@ -41,6 +42,7 @@ impl MemoryData {
         let signals = self.signals.get_mut(report.identity).map(std::mem::take).unwrap_or_default();
         HeartbeatReply {
             is_new: before.is_none_or(|owner| owner.status.is_none()),
+            now_s: unix_s(),
             signals: signals.into(),
         }
     }

@@ -104,7 +104,8 @@ pub(super) fn heartbeat(
             .execute(params![name, count as i64])?;
         }
     }
-    Ok(HeartbeatReply { is_new, signals: signals(tx, report.identity)? })
+    // All users of the file are on one machine and share its clock.
+    Ok(HeartbeatReply { is_new, now_s: unix_s(), signals: signals(tx, report.identity)? })
 }
 
 fn signals(tx: &SqliteTransaction<'_>, identity: &str) -> Result<Vec<String>> {
