@@ -54,8 +54,8 @@ module Chaton
                   "args: [], queue: \"low\"; each name once. One process enqueues each tick.",
                   default_text: "none"),
         Option.seconds(:jobs, :catch_up_s, :jobs, 0.0..43_200.0, 600.0,
-                       "A tick of cron that was missed by at most this time while no process ran is enqueued once after " \
-                       "boot, but not one from before the entry was added or changed; 0: never.", development: 0.0),
+                       "A tick of cron that was missed by at most this time while no process ran is enqueued once " \
+                       "after boot, but not one from before the entry was added or changed; 0: never.", development: 0.0),
         Option.in(:jobs, :jobs_threads, :jobs, Types::ThreadRange.new, nil, "Threads of a worker that runs only jobs.",
                   also: %i[threads], default_text: "as threads outside"),
         Option.in(:jobs, :jobs_shutdown_timeout_s, :jobs, Types::Number.new(0.0..86_400.0, unit: "seconds"), nil,
