@@ -40,6 +40,9 @@ pub struct LogSettings {
     pub delivery_timeout_ms: u64,
     /// The longest wait for an answer of the log, in ms.
     pub answer_timeout_ms: u64,
+    /// Kafka: while a broker refuses the credentials or TLS, another one may accept them within this
+    /// time, in ms.
+    pub refused_timeout_ms: u64,
     /// How long a producer collects records before it sends them, in ms.
     pub linger_ms: f64,
     /// none, gzip, snappy, lz4 or zstd (Kafka).
@@ -81,6 +84,7 @@ impl LogSettings {
             produce_buffer_records: 100_000,
             delivery_timeout_ms: 120_000,
             answer_timeout_ms: 10_000,
+            refused_timeout_ms: 1_000,
             linger_ms: 5.0,
             compression: None,
             durable: true,

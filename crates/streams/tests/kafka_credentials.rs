@@ -4,10 +4,16 @@
 
 mod kafka_support;
 
+use std::io;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use chaton_streams::log::conformance::fixture::{fill, read, record, topic, until, MOMENT};
+use chaton_streams::log::conformance::fixture::{
+    fill, read, record, topic, until, TestMember, MOMENT,
+};
 use chaton_streams::log::{open, ErrorKind, LogError, MemberEvent, Position, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::settings::{GroupSettings, LogSettings};
@@ -97,6 +103,98 @@ fn a_wrong_password_is_reported_once() {
         });
         refused(&*log, "check username");
     }
+}
+
+/// An address in front of a listener of the broker. It closes connections while it is shut.
+struct Gate {
+    port: u16,
+    open: Arc<AtomicBool>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    fn new(target: u16, is_open: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let open = Arc::new(AtomicBool::new(is_open));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let gate = Self { port, open: open.clone(), connections: connections.clone() };
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                connections.fetch_add(1, Ordering::SeqCst);
+                if open.load(Ordering::SeqCst) {
+                    forward(client, TcpStream::connect(("127.0.0.1", target)).unwrap());
+                }
+            }
+        });
+        gate
+    }
+}
+
+fn forward(client: TcpStream, server: TcpStream) {
+    let pairs = [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)];
+    for (mut from, mut to) in pairs {
+        thread::spawn(move || {
+            let _ = io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Both);
+        });
+    }
+}
+
+/// Two addresses of the log: one refuses the credentials, the other one is shut. Returns also their
+/// gates, in this order, and a topic.
+fn half_refused() -> (Arc<dyn RecordLog>, Gate, Gate, String) {
+    let (ca_file, ports) = &*SECURED;
+    let credentials = |settings: &mut LogSettings| {
+        settings.tls_ca_file = Some(ca_file.clone());
+        user(settings, "secret", Some("PLAIN"));
+        settings.refused_timeout_ms = 60_000;
+    };
+    let topic = topic(&*with("kafka+ssl", ports.both, credentials), 1);
+    // This listener knows no SASL.
+    let (bad, good) = (Gate::new(ports.tls, true), Gate::new(ports.both, false));
+    let log = with("kafka+ssl", bad.port, |settings| {
+        credentials(settings);
+        settings.broker.push_str(&format!(",127.0.0.1:{}", good.port));
+    });
+    (log, bad, good, topic)
+}
+
+/// Another connection is tried only after the one before was refused.
+const REFUSED: usize = 3;
+
+#[test]
+fn records_wait_for_another_broker_when_one_refuses_the_credentials() {
+    let (log, bad, good, topic) = half_refused();
+    let producer = log.producer().unwrap();
+    let receipt = Arc::new(Receipt::new(1));
+    producer.send(&record(&topic, b"v"), Some((&receipt, 0))).unwrap();
+    until("a broker refuses", || {
+        receipt.wait(MOMENT) || bad.connections.load(Ordering::SeqCst) >= REFUSED
+    });
+    assert_eq!(receipt.failures(), []);
+    good.open.store(true, Ordering::SeqCst);
+    assert!(receipt.wait(Duration::from_secs(60)));
+    assert_eq!(receipt.failures(), []);
+}
+
+#[test]
+fn a_member_waits_for_another_broker_when_one_refuses_the_credentials() {
+    let (log, bad, good, topic) = half_refused();
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests(&topic, &[&topic]));
+    until("a broker refuses", || {
+        member.step(MOMENT);
+        bad.connections.load(Ordering::SeqCst) >= REFUSED
+    });
+    assert!(member.errors.is_empty(), "{:?}", member.errors);
+    good.open.store(true, Ordering::SeqCst);
+    until("it is reported", || {
+        member.step(MOMENT);
+        !member.errors.is_empty()
+    });
+    assert!(member.errors[0].message.contains("others accept it"), "{:?}", member.errors);
+    fill(&*log, &topic, 0, 0..3);
+    member.read(3);
 }
 
 #[test]

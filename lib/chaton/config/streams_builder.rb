@@ -14,7 +14,8 @@ module Chaton
       RENAMED = { username: :streams_username, password: :streams_password, durable: :streams_durable,
                   partitions: :log_partitions }.freeze
       # Field in milliseconds => its option in seconds.
-      TIMES = { answer_timeout_ms: :streams_answer_timeout_s, delivery_timeout_ms: :delivery_timeout_s }.freeze
+      TIMES = { answer_timeout_ms: :streams_answer_timeout_s, delivery_timeout_ms: :delivery_timeout_s,
+                refused_timeout_ms: :refused_timeout_s }.freeze
       # Characters that Kafka does not allow in a member's permanent name.
       NO_NAME = /[^a-zA-Z0-9._-]/
 

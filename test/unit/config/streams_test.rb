@@ -30,9 +30,10 @@ class StreamsConfigTest < ConfigCase
     streams = streams("")
     assert_equal "log://#{@root}/storage/streams", streams.broker
     log = JSON.parse(streams.log_document)
-    assert_equal [8 << 20, 64 << 20, 100_000, 120_000, 10_000, 5.0, true, 4, "chaton"],
+    assert_equal [8 << 20, 64 << 20, 100_000, 120_000, 10_000, 5_000, 5.0, true, 4, "chaton"],
                  log.values_at("buffer_bytes", "produce_buffer_bytes", "produce_buffer_records", "delivery_timeout_ms",
-                               "answer_timeout_ms", "linger_ms", "durable", "partitions", "client_id")
+                               "answer_timeout_ms", "refused_timeout_ms", "linger_ms", "durable", "partitions",
+                               "client_id")
     assert_equal [nil] * 4, log.values_at("username", "compression", "retention_ms", "retention_bytes")
     assert_equal [[], [], [], nil, 5.0, 3.0], [streams.routes, streams.topics, streams.load, streams.threads,
                                                streams.produce_timeout_s, streams.flush_timeout_s]

@@ -23,6 +23,7 @@ mod position;
 mod producer;
 mod raw;
 mod reader;
+mod refusal_check;
 mod transactional_producer;
 
 use std::sync::Arc;

@@ -36,6 +36,9 @@ module Chaton
                   "Name with which this program identifies itself to Kafka."),
         Option.seconds(:streams, :streams_answer_timeout_s, :log, 0.1..300.0, 10.0,
                        "Time for one answer of the log.", also: %i[answer_timeout_s answer_timeout]),
+        Option.seconds(:streams, :refused_timeout_s, :log, 0.1..300.0, 5.0,
+                       "Kafka: when a broker refuses the credentials or TLS and no other one accepts them within " \
+                       "this time, records that wait to be written fail, and groups are joined anew."),
         Option.in(:streams, :produce_buffer_bytes, :log, Types::Bytes.new((64 << 10)..(1 << 40)), 64 << 20,
                   "Bytes of records that wait to be written; above it Chaton.produce waits. Before workers are " \
                   "forked as many are kept for the first worker.", also: %i[produce_buffer]),

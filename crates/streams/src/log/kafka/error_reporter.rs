@@ -79,19 +79,38 @@ impl ErrorReporter {
             // The refusal was reported already.
             ErrorCode::AllBrokersDown if self.refused.is_some() => return None,
             ErrorCode::AllBrokersDown if self.cause.is_none() => {
-                // The reason follows.
-                self.down_since = Some(Instant::now());
+                // The reason follows. Each attempt to connect again brings this error once more.
+                self.down_since.get_or_insert_with(Instant::now);
                 return None;
             }
             ErrorCode::AllBrokersDown => return self.report_down(),
             ErrorCode::Authentication | ErrorCode::SSL => {
-                self.cause = Some(error.text.clone());
-                self.refused = Some(error.code);
+                self.refuse(error);
                 error
             }
             _ => error,
         };
         self.report_once(error)
+    }
+
+    /// A broker refuses this client. What is reported depends on the others.
+    pub fn refuse(&mut self, error: &KafkaError) {
+        self.cause = Some(error.text.clone());
+        self.refused = Some(error.code);
+    }
+
+    /// The event for a broker that refuses this client, when it is known whether another one
+    /// accepts it.
+    pub fn report_refusal(&mut self, error: &KafkaError, accepted: bool) -> Option<MemberEvent> {
+        if !accepted {
+            // Something may have succeeded since.
+            return self.refused.and_then(|_| self.report_once(error));
+        }
+        self.refused = None;
+        let is_new = self.reported.insert((error.code as i32, "one broker".into()));
+        let text = format!("one broker refuses this client, others accept it: {}", error.text);
+        let error = explain(&self.address, &KafkaError { text, ..error.clone() });
+        is_new.then_some(MemberEvent::Error(error))
     }
 
     /// The event that no broker answers, if its reason has not come in time.
@@ -172,6 +191,35 @@ mod tests {
         let Some(MemberEvent::Fatal(error)) = reporter().report(&wrong) else { panic!() };
         assert_eq!(error.kind, ErrorKind::Refused);
         assert!(error.message.contains("check username"), "{error}");
+    }
+
+    #[test]
+    fn closed_connections_are_reported_although_attempts_go_on() {
+        let mut errors = reporter();
+        let down = KafkaError::new(ErrorCode::AllBrokersDown, "1/1 brokers are down");
+        assert!(errors.report(&down).is_none() && errors.report_overdue().is_none());
+        let since = errors.down_since.as_mut().unwrap();
+        *since = since.checked_sub(2 * REASON_WAIT_MAX).unwrap();
+        assert!(errors.report(&down).is_none(), "the next attempt has failed");
+        let Some(MemberEvent::Error(error)) = errors.report_overdue() else { panic!() };
+        assert!(error.message.contains("may want TLS"), "{error}");
+    }
+
+    #[test]
+    fn one_broker_that_refuses_is_fatal_only_when_no_other_accepts() {
+        let wrong = KafkaError::new(ErrorCode::Authentication, "Invalid username or password");
+        let mut errors = reporter();
+        errors.refuse(&wrong);
+        let Some(MemberEvent::Error(error)) = errors.report_refusal(&wrong, true) else { panic!() };
+        assert!(error.message.contains("others accept it"), "{error}");
+        errors.refuse(&wrong);
+        assert!(errors.report_refusal(&wrong, true).is_none(), "it was reported");
+        errors.refuse(&wrong);
+        errors.reset();
+        assert!(errors.report_refusal(&wrong, false).is_none(), "something succeeded since");
+        errors.refuse(&wrong);
+        let event = errors.report_refusal(&wrong, false);
+        assert!(matches!(event, Some(MemberEvent::Fatal(_))), "{event:?}");
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::raw::{
     ClientHandle, ClientKind, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
     TopicPartitionList,
 };
+use super::refusal_check::{is_refusal, RefusalCheck};
 use crate::log::{
     Commit, ErrorKind, GroupMember, Limits, LogError, MemberEvent, Partition, Position, Result,
 };
@@ -47,6 +48,7 @@ pub struct KafkaMember {
     notifier: Arc<EventFd>,
     reported_later: Vec<MemberEvent>,
     errors: ErrorReporter,
+    refusals: RefusalCheck,
     start: Start,
     name: String,
     answer_timeout: Duration,
@@ -77,6 +79,7 @@ impl KafkaMember {
         let name = format!("group {:?} at {}", group.name, config.address.url());
         handle.subscribe(&topics).map_err(|error| explain(&name, &error))?;
         Ok(Self {
+            refusals: RefusalCheck::new(&handle, config),
             queues: HashMap::new(),
             assigning: None,
             commits: PendingCommits::new(&handle),
@@ -107,7 +110,7 @@ impl KafkaMember {
                 if let Some(fatal) = error.fatal.then(|| self.handle.fatal()).flatten() {
                     error = fatal;
                 }
-                events.extend(self.errors.report(&error));
+                events.extend(self.report(&error));
             }
             EventKind::Delivery | EventKind::Other(_) => {}
         }
@@ -143,7 +146,7 @@ impl KafkaMember {
             }
             _ => {
                 self.answer_rebalance(&list, false, events);
-                events.extend(self.errors.report(&event.error()));
+                events.extend(self.report(&event.error()));
             }
         }
     }
@@ -157,8 +160,20 @@ impl KafkaMember {
     ) {
         let end = if take { self.handle.assign(list) } else { self.handle.unassign(list) };
         if let Err(error) = end {
-            events.extend(self.errors.report(&error));
+            events.extend(self.report(&error));
         }
+    }
+
+    /// The event for this error; that a broker refuses this client is reported when it is known
+    /// whether another one accepts it.
+    fn report(&mut self, error: &KafkaError) -> Option<MemberEvent> {
+        if !is_refusal(error) {
+            return self.errors.report(error);
+        }
+        self.errors.refuse(error);
+        let notifier = self.notifier.clone();
+        self.refusals.start(error, move || notifier.notify());
+        None
     }
 
     /// Opens the partitions' queues before they are read, so that no record goes
@@ -226,6 +241,9 @@ impl KafkaMember {
         events.append(&mut self.reported_later);
         while let Some(event) = self.queue.poll(Some(Duration::ZERO)) {
             self.handle_event(&event, events);
+        }
+        if let Some((refusal, accepted)) = self.refusals.answer() {
+            events.extend(self.errors.report_refusal(&refusal, accepted));
         }
         events.extend(self.errors.report_overdue());
         self.start_assigned(events);

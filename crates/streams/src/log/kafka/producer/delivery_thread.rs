@@ -14,6 +14,7 @@ use crate::log::kafka::errors::explain;
 use crate::log::kafka::raw::{
     ClientHandle, DeliveryReport, ErrorCode, EventKind, EventQueue, KafkaError, QueueEvent,
 };
+use crate::log::kafka::refusal_check::{is_refusal, RefusalCheck};
 use crate::log::{ErrorKind, LogError};
 use crate::receipt::RecordMetadata;
 
@@ -38,6 +39,7 @@ pub struct DeliveryThread {
     state: Mutex<BufferState>,
     changed: Condvar,
     errors: Mutex<ErrorReporter>,
+    refusals: Mutex<RefusalCheck>,
     delivery_timeout_ms: u64,
     queue: EventQueue,
     handle: Arc<ClientHandle>,
@@ -51,6 +53,7 @@ impl DeliveryThread {
             state: Mutex::default(),
             changed: Condvar::new(),
             errors: Mutex::new(ErrorReporter::new(&config.address)),
+            refusals: Mutex::new(RefusalCheck::new(handle, config)),
             delivery_timeout_ms: config.settings.delivery_timeout_ms,
             queue: EventQueue::of_handle(handle),
             handle: handle.clone(),
@@ -79,6 +82,7 @@ impl DeliveryThread {
                 drop(event);
                 self.count_delivery();
             }
+            self.check_refusal();
             if self.state.lock().ended {
                 let by = *end_by.get_or_insert_with(|| Instant::now() + END_MAX);
                 let late = nothing && Instant::now() >= by;
@@ -150,16 +154,43 @@ impl DeliveryThread {
             }
             EventKind::Error => {
                 let error = event.error();
+                if is_refusal(&error) {
+                    return self.refused(&error);
+                }
                 self.errors.lock().report(&error);
                 self.failed.fetch_or(error.fatal, Ordering::Relaxed);
-                // Queued records would wait until they time out, although the cause is known and
-                // lasts. Those in flight are left alone: they may have been written.
-                if matches!(error.code, ErrorCode::Authentication | ErrorCode::SSL) || error.fatal {
-                    self.handle.purge(false);
+                if error.fatal {
+                    self.give_up_queued();
                 }
             }
             _ => {}
         }
+    }
+
+    /// Queued records would wait until they time out, although the cause is known and lasts. Those
+    /// in flight are left alone: they may have been written.
+    fn give_up_queued(&self) {
+        self.handle.purge(false);
+    }
+
+    /// A broker refuses this client. Records wait until it is known whether another one accepts it.
+    fn refused(&self, error: &KafkaError) {
+        self.errors.lock().refuse(error);
+        let queue = EventQueue::of_handle(&self.handle);
+        self.refusals.lock().start(error, move || queue.interrupt());
+    }
+
+    fn check_refusal(&self) {
+        let Some((refusal, accepted)) = self.refusals.lock().answer() else { return };
+        let mut errors = self.errors.lock();
+        errors.report_refusal(&refusal, accepted);
+        if errors.refused().is_none() || self.state.lock().ended {
+            return;
+        }
+        drop(errors);
+        self.give_up_queued();
+        // Until a broker accepts this client, records that follow wait no longer than these.
+        self.refused(&refusal);
     }
 
     fn complete(&self, record: &DeliveryReport<'_>) {

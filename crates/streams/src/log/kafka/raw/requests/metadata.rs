@@ -26,6 +26,21 @@ pub fn cluster(queue: &EventQueue, timeout: Duration) -> EventType {
     sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
 }
 
+/// Whether a broker accepts this client and answers in time; waits for it.
+pub fn is_answered(handle: &ClientHandle, timeout: Duration) -> bool {
+    let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
+    // SAFETY: our handle; the answer is ours, and given back once.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let code = sys::rd_kafka_metadata(handle.raw(), 0, none, &raw mut found, ms(timeout));
+        let answered = ErrorCode::from(code) == ErrorCode::NoError;
+        if answered {
+            sys::rd_kafka_metadata_destroy(found);
+        }
+        answered
+    }
+}
+
 /// All topics; waits for the answer.
 pub fn metadata(handle: &ClientHandle, timeout: Duration) -> Result<Vec<TopicLayout>, KafkaError> {
     let mut found: *const sys::rd_kafka_metadata = std::ptr::null();
