@@ -1,5 +1,7 @@
 //! One request and its response: what crosses between the IO thread and Ruby.
 
+mod context;
+
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -12,86 +14,18 @@ use chaton_core::work::{Role, Work};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::body_part::BodyPart;
-use crate::config::{AccessLog, Config};
+use crate::config::AccessLog;
 use crate::error_response::ErrorResponse;
 use crate::head::{RequestHead, Version};
 use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePhase};
-use crate::ready_queue::ReadyQueue;
 use crate::request_body::RequestBody;
 use crate::response_head::{head_len, ResponseFraming};
 use crate::send_buffer::SpoolWrite;
-use crate::stats::Counters;
+
+pub(crate) use context::ExchangeContext;
 
 /// Longest text [`Exchange::describe`] gives.
 const DESCRIPTION_BYTES_MAX: usize = 200;
-
-/// What all exchanges of one engine share.
-pub(crate) struct ExchangeContext {
-    config: Arc<Config>,
-    counters: Arc<Counters>,
-    draining: AtomicBool,
-    /// Exchanges whose connection has something to do.
-    ready: ReadyQueue<Arc<Exchange>>,
-    io_waker: Mutex<Option<Waker>>,
-}
-
-impl ExchangeContext {
-    pub fn new(config: Arc<Config>, counters: Arc<Counters>) -> Self {
-        Self {
-            config,
-            counters,
-            draining: AtomicBool::new(false),
-            ready: ReadyQueue::default(),
-            io_waker: Mutex::default(),
-        }
-    }
-
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Relaxed)
-    }
-
-    pub fn start_drain(&self) {
-        self.draining.store(true, Relaxed);
-    }
-
-    /// Sets how the IO thread is woken. Cleared when that thread ends: the waker
-    /// holds the event loop, which holds this.
-    pub fn set_io_waker(&self, waker: Option<Waker>) {
-        *self.io_waker.lock() = waker;
-    }
-
-    pub fn wake_io(&self) {
-        if let Some(waker) = &*self.io_waker.lock() {
-            waker.wake_by_ref();
-        }
-    }
-
-    fn push_ready(&self, exchange: Arc<Exchange>) {
-        if self.ready.push(exchange) {
-            self.wake_io();
-        }
-    }
-
-    /// Wakes the connections that have something to do. With `sleep` the next
-    /// one wakes the IO thread as well.
-    pub fn wake_ready(&self, sleep: bool) {
-        self.ready.drain(sleep, |exchange| exchange.wake_connection());
-    }
-
-    /// As [`ExchangeContext::wake_ready`], called often by a busy IO thread.
-    pub fn wake_ready_if_any(&self) {
-        if self.ready.seems_filled() {
-            self.wake_ready(false);
-        }
-    }
-
-    fn count_shed(&self) {
-        self.counters.shed.fetch_add(1, Relaxed);
-        if let Some(slot) = self.config.own_gauges() {
-            slot.shed_total.fetch_add(1, Relaxed);
-        }
-    }
-}
 
 /// One request and the place for its response.
 ///
@@ -113,6 +47,8 @@ pub struct Exchange {
     may_keep_alive: bool,
     context: Arc<ExchangeContext>,
     waker: Option<Waker>,
+    /// The client has ended its side of the connection.
+    client_left: AtomicBool,
     response: Mutex<PendingResponse>,
     capacity: Condvar,
 }
@@ -136,6 +72,7 @@ impl Exchange {
             may_keep_alive: false,
             context,
             waker: None,
+            client_left: AtomicBool::new(false),
             response: Mutex::new(PendingResponse::new(socket)),
             capacity: Condvar::new(),
         }
@@ -347,10 +284,29 @@ impl Exchange {
     /// Refuses the request because the server is overloaded: 503 with
     /// `Retry-After`, and the connection is closed.
     pub fn shed(self: Arc<Self>) {
+        self.context.count_shed();
+        self.refuse_busy();
+    }
+
+    fn refuse_busy(self: Arc<Self>) {
         let error = ErrorResponse::new(503, "The server is busy; try again.");
         let out = error.retry_after(self.context.config.retry_after_s).encode(self.head.is_head());
-        self.context.count_shed();
         self.complete(out, None, false);
+    }
+
+    /// Whether the application is to run this request; called when a thread has taken it.
+    /// A client that left while the request waited would not read its response: it is
+    /// answered 503, which one that only ended its own side still reads.
+    pub fn may_begin(self: &Arc<Self>) -> bool {
+        let abort_after = self.context.config.timeouts.abort_on_close;
+        let aborts = abort_after.is_some_and(|time| {
+            self.client_left.load(Relaxed) && self.received_at.elapsed() >= time
+        });
+        if aborts {
+            self.context.counters.aborted.fetch_add(1, Relaxed);
+            Arc::clone(self).refuse_busy();
+        }
+        !aborts && !self.is_gone()
     }
 
     /// Whether nobody waits for this response any more.
@@ -405,6 +361,11 @@ impl Exchange {
         if !self.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
+    }
+
+    /// The client has ended its side of the connection.
+    pub(crate) fn note_client_left(&self) {
+        self.client_left.store(true, Relaxed);
     }
 
     /// Prepares for the next request of the connection.

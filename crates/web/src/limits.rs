@@ -77,6 +77,10 @@ pub struct Timeouts {
     /// client gets 503. `None` is off.
     #[serde(rename = "request_timeout_s", deserialize_with = "seconds_or_off")]
     pub request: Option<Duration>,
+    /// A request that has waited this long is not run if its client has ended its side
+    /// of the connection. `None` is off.
+    #[serde(rename = "abort_on_close_s", deserialize_with = "seconds_or_off")]
+    pub abort_on_close: Option<Duration>,
     /// A kept-alive connection without a request, once the server drains.
     #[serde(rename = "drain_idle_s", deserialize_with = "seconds")]
     pub drain_idle: Duration,
@@ -92,6 +96,7 @@ impl Timeouts {
             write: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             request: None,
+            abort_on_close: Some(Duration::from_millis(100)),
             drain_idle: Duration::from_secs(1),
         }
     }

@@ -19,6 +19,8 @@ pub struct Stats {
     pub shed_total: u64,
     /// Requests the engine refused by itself: malformed, too large, too slow.
     pub refused_total: u64,
+    /// Requests answered 503 instead of run because their clients left while they waited.
+    pub aborted_total: u64,
     /// Requests answered 503 because the request timeout passed.
     pub late_total: u64,
     /// Bytes read from clients.
@@ -38,8 +40,9 @@ pub struct Stats {
 pub(crate) struct Counters {
     pub accepted: AtomicU64,
     pub responses: [AtomicU64; 5],
-    /// The only counter that several threads write.
+    /// This one and the next are the only counters that several threads write.
     pub shed: AtomicU64,
+    pub aborted: AtomicU64,
     pub refused: AtomicU64,
     pub late: AtomicU64,
     pub read_bytes: AtomicU64,
@@ -72,6 +75,7 @@ impl Counters {
             responses_total: self.responses.each_ref().map(get),
             shed_total: get(&self.shed),
             refused_total: get(&self.refused),
+            aborted_total: get(&self.aborted),
             late_total: get(&self.late),
             read_bytes_total: get(&self.read_bytes),
             sent_bytes_total: get(&self.sent_bytes),

@@ -19,11 +19,44 @@ class ClientGoneTest < Minitest::Test
   # Files of requests that have just ended; a leak would be hundreds.
   DESCRIPTORS_SLACK = 5
   UPLOADS = 200
+  # Notes each request that begins; the first one waits for the file `go`.
+  QUEUE_APP = <<~RUBY
+    begun = Thread::Queue.new
+    run(lambda do |env|
+      begun << env["PATH_INFO"]
+      sleep 0.001 until env["PATH_INFO"] != "/first" || File.exist?("go")
+      [200, {}, [Array.new(begun.size) { begun.pop.tap { |path| begun << path } }.join(" ")]]
+    end)
+  RUBY
+  WAITED_S = 0.2
 
   def test_gone_before_the_answer
     server = boot(rackup: MixedLoad::APP, config: CONFIG)
     leave(server, 20) { |client| client.write("GET /held HTTP/1.1\r\nHost: h\r\n\r\n") }
     assert_closed(server)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_request_whose_client_leaves_while_it_waits_is_not_begun
+    server = boot(rackup: QUEUE_APP, config: "workers 0\nthreads 1..1\nweb { abort_on_close_s #{WAITED_S} }")
+    first, gone, ended, = clients = queued(server, %w[/first /gone /ended /stays])
+    gone.close
+    ended.close_write
+    waited(server)
+    server.write("go", "")
+    assert_equal [200, 503], [first, ended].map { |client| client.read_response.status }
+    assert_equal "/first /stays", clients.last.read_response.body
+    assert_equal [2, 0], server.status["service"]["web"].values_at("aborted_total", "shed_total")
+    assert_equal 0, server.stop
+  end
+
+  def test_every_request_is_begun_where_the_setting_is_off
+    server = boot(rackup: QUEUE_APP, config: "workers 0\nthreads 1..1\nweb { abort_on_close_s 0 }")
+    clients = queued(server, %w[/first /gone /stays])
+    clients[1].close
+    waited(server)
+    server.write("go", "")
+    assert_equal "/first /gone /stays", clients.last.read_response.body
     assert_equal 0, server.stop
   end
 
@@ -76,6 +109,26 @@ class ClientGoneTest < Minitest::Test
   end
 
   private
+
+  # One request runs, the others wait in this order.
+  def queued(server, paths)
+    paths.each_with_index.map do |path, index|
+      client = RawClient.new(server.port).write("GET #{path} HTTP/1.1\r\nHost: h\r\n\r\n")
+      server.eventually("#{path} is there") { server.status["service"]["web"]["requests_total"] == index + 1 }
+      client
+    end
+  end
+
+  # The server has accepted a client that came after the others had left, and they waited for long enough.
+  def waited(server)
+    left_at_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    before = server.status["service"]["web"]["accepted_total"]
+    RawClient.new(server.port)
+    server.eventually("the server has seen them leave, and the time is over") do
+      server.status["service"]["web"]["accepted_total"] > before &&
+        Process.clock_gettime(Process::CLOCK_MONOTONIC) - left_at_s > WAITED_S
+    end
+  end
 
   def play(server, load)
     load.run(rounds: ROUNDS)

@@ -26,13 +26,23 @@ pub(crate) struct ClientSocket {
     unannounced: bool,
     /// The socket has taken nothing since the write deadline was set.
     blocked: bool,
+    /// The peer has ended its side.
+    ended: bool,
 }
 
 impl ClientSocket {
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         let timer = Box::pin(sleep_until(Instant::now().into()));
         let socket = socket::watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { socket, timer, armed: None, deadline: None, unannounced: true, blocked: false })
+        Ok(Self {
+            socket,
+            timer,
+            armed: None,
+            deadline: None,
+            unannounced: true,
+            blocked: false,
+            ended: false,
+        })
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -122,6 +132,7 @@ impl ClientSocket {
             self.unannounced = true;
             if guard.ready().is_read_closed() {
                 // This readiness stays set: no further event will come.
+                self.ended = true;
                 break;
             }
             guard.clear_ready();
@@ -131,6 +142,11 @@ impl ClientSocket {
             Poll::Ready(Err(_)) => true,
             Poll::Pending => false,
         }
+    }
+
+    /// Whether [`ClientSocket::poll_hung_up`] has found that the peer ended its side.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Called when the socket took nothing: it must take more within `time`.

@@ -98,6 +98,9 @@ impl Connection {
             if self.socket.poll_hung_up(cx) {
                 return Poll::Ready(Err(Closing::Now));
             }
+            if self.socket.has_ended() {
+                self.exchange.note_client_left();
+            }
             if !self.socket.poll_expired(cx) {
                 return Poll::Pending;
             }

@@ -40,8 +40,7 @@ impl RbWeb {
             Role::Web,
             Box::new(move |ruby, work, _| {
                 let exchange = downcast::<Exchange>(work)?;
-                // It was answered 503 while it waited, or the client is gone.
-                (!exchange.is_gone()).then(|| Request::wrap(ruby, env_builder, exchange))
+                exchange.may_begin().then(|| Request::wrap(ruby, env_builder, exchange))
             }),
         );
         config.listeners = own_listeners(listeners)?;
