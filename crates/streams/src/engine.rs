@@ -39,7 +39,7 @@ use poller::Poller;
 use route::Route;
 
 pub use context::ProducerFactory;
-pub use settings::{EngineSettings, GroupRoutes, RecordOrder, RouteSettings, Throttle};
+pub use settings::{EngineSettings, GroupRoutes, OnGap, RecordOrder, RouteSettings, Throttle};
 pub use stats::{GroupStats, PartitionStats, Stats, Totals};
 
 /// A running engine. Clones are the same engine.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_streams::batch::{BatchKind, BatchOutcome};
-use chaton_streams::engine::{Engine, EngineSettings, RecordOrder, RouteSettings};
-use chaton_streams::log::{self, NewTopic, Producer, RecordLog};
+use chaton_streams::engine::{Engine, EngineSettings, OnGap, RecordOrder, RouteSettings};
+use chaton_streams::log::{self, Commit, NewTopic, Producer, RecordLog};
 use chaton_streams::receipt::Receipt;
 use chaton_streams::record::OwnedRecord;
 use chaton_streams::settings::LogSettings;
@@ -115,11 +115,15 @@ fn all_records_are_read_and_committed_once() {
     assert_eq!(place.committed(), 1_600);
 }
 
+/// About 30 records are kept.
+fn short_retention() -> BTreeMap<String, String> {
+    let limits = [("segment.bytes", "400"), ("retention.bytes", "1000")];
+    limits.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
 #[test]
 fn records_that_retention_removed_before_they_were_read_are_reported_and_counted() {
-    let limits = [("segment.bytes", "400"), ("retention.bytes", "1000")];
-    let limits = limits.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let place = Place::with_settings(1, limits.into());
+    let place = Place::with_settings(1, short_retention());
     place.write(10);
     let (engine, queue) = place.engine(settings(vec![route("events")]));
     assert_eq!(run(&queue, 10), 10);
@@ -140,6 +144,44 @@ fn records_that_retention_removed_before_they_were_read_are_reported_and_counted
     assert_eq!(engine.stats().totals.skipped, first as u64 - 10);
     let line = format!("events/0: offsets 10 to {} ({}) were removed", first - 1, first - 10);
     assert!(queue.lines().iter().any(|warned| warned.contains(&line)), "{:?}", queue.lines());
+}
+
+#[test]
+fn a_partition_stops_at_removed_records_until_its_offset_is_set() {
+    let place = Place::with_settings(1, short_retention());
+    let start = || {
+        let stops = RouteSettings { on_gap: OnGap::Stop, ..route("events") };
+        place.engine(settings(vec![stops]))
+    };
+    place.write(10);
+    let (engine, queue) = start();
+    assert_eq!(run(&queue, 10), 10);
+    until("the commits", || place.committed() == 10);
+    end(&engine, &queue);
+    place.write(200);
+    let (engine, queue) = start();
+    let stats = || engine.stats().groups.remove(0);
+    until("the stop", || stats().partitions.iter().any(|one| one.state == "stopped"));
+    let mut admin = place.log.admin().unwrap();
+    let first = admin.topic("events").unwrap().unwrap().partitions[0].start;
+    assert!(first > 10, "{first}");
+    let line = format!("events/0: offsets 10 to {} ({}) were removed", first - 1, first - 10);
+    assert!(queue.lines().iter().any(|warned| warned.contains(&line)), "{:?}", queue.lines());
+    let trouble = format!("events/0 has stopped: offsets 10 to {} were removed", first - 1);
+    assert_eq!(stats().trouble, Some(trouble));
+    assert_eq!((queue.len(), engine.stats().totals.skipped), (0, 0));
+    end(&engine, &queue);
+    assert_eq!(place.committed(), 10);
+    let commit =
+        Commit { topic: "events".into(), partition: 0, offset: first, metadata: String::new() };
+    admin.set_committed("app", &[commit]).unwrap();
+    let (engine, queue) = start();
+    let batch = queue.take(LONG).unwrap();
+    assert_eq!(offsets(&batch)[0], first);
+    batch.finish(BatchOutcome::Done);
+    run(&queue, 210 - first as usize - batch.len());
+    until("the commits", || place.committed() == 210);
+    end(&engine, &queue);
 }
 
 #[test]

@@ -156,6 +156,21 @@ fn all_clients_continue_after_the_broker_restarts() {
 }
 
 #[test]
+fn a_member_knows_the_first_record_that_was_not_removed() {
+    let broker = Broker::start();
+    let log = broker.log();
+    let topic = topic(&*log, 1);
+    fill(&*log, &topic, 0, 0..10);
+    log.admin().unwrap().set_committed("slow", &[commit(&topic, 0, 3, "")]).unwrap();
+    broker.delete_records(&topic, 6);
+    let mut member = TestMember::join(&*log, &GroupSettings::for_tests("slow", &[&topic]));
+    member.read(4);
+    assert_eq!(member.has[0].committed, Some(3));
+    assert_eq!(member.numbers(), [6, 7, 8, 9]);
+    assert_eq!(member.member.start_offset(&partition(&topic, 0)), Some(6));
+}
+
+#[test]
 fn all_clients_continue_after_a_pause_of_the_broker() {
     let broker = Broker::start();
     let log = broker.log();

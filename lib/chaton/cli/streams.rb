@@ -15,6 +15,7 @@ module Chaton
         "topics" => ["[TOPIC]", "print the topics with partitions, records and settings; of one topic each partition"],
         "groups" => ["[GROUP]", "print the consumer groups, their members, and the partitions of each"],
         "lag" => ["[TOPIC]", "print the position of each group in each partition, and the records left"],
+        "seek" => ["GROUP TOPIC --to WHERE", "set the offsets at which a group continues; it must have no members"],
         "tail" => ["TOPIC", "print the newest records, or those after --from; --follow waits for more"],
         "produce" => ["TOPIC [VALUE | -]", "write a record, or each line of standard input as one"],
         "plan" => ["", "print what `apply` would change so that topics are as declared; status 2 if anything"],

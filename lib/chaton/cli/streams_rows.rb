@@ -16,8 +16,8 @@ module Chaton
                     read_committed: :read_committed, consumer_kafka: :properties }.freeze
       # Settings of a route that are not printed.
       USUAL = { batch: 500, batch_bytes: 1 << 20, concurrency: 1, order: :partition, manual: false, attempts_max: nil,
-                backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, throttle: nil,
-                transactional: false }.freeze
+                backoff_ms: 1_000, backoff_max_ms: 60_000, dead_letter: nil, delay_ms: 0, expires_ms: 0, on_gap: :warn,
+                throttle: nil, transactional: false }.freeze
 
       # @param group [Symbol] of options
       # @param options [Array<Config::Option>] of that group

@@ -89,6 +89,7 @@ module Chaton
           order: line.order, manual: line[:offsets] == :manual, attempts_max: line.retries&.succ,
           backoff_ms: ms(line[:backoff]), backoff_max_ms: ms([line[:backoff], line[:backoff_max]].max),
           dead_letter: line[:dead_letter], delay_ms: ms(line[:delay]), expires_ms: ms(line[:expires]),
+          on_gap: line[:on_gap],
           throttle: throttle && { records: throttle[0], per_ms: ms(throttle[1]) }, transactional: line[:transactional]
         }.freeze
       end

@@ -70,6 +70,25 @@ class StreamsTypedCommandTest < Minitest::Test
     assert_equal 5, json(server, "lag", topic, "--group", group)["groups"].first["lag"]
   end
 
+  each_log def test_a_group_is_set_to_other_offsets
+    server = boot_streams
+    create(partitions: 1)
+    log.write(topic, Array.new(10) { |number| [number.to_s] })
+    assert_all_committed(server)
+    out, err, status = server.streams_command("seek", group, topic, "--to", "4")
+    assert_equal ["", 1], [out, status]
+    assert_match(/stop them/, err)
+    assert_equal 0, server.stop
+    assert_equal({ "0" => 4 }, json(server, "seek", group, topic, "--to", "4")["offsets"])
+    assert_equal 6, json(server, "lag", topic, "--group", group)["groups"].first["lag"]
+    { "earliest" => 0, "latest" => 10, "-3" => 7, "99" => 10, "2020-01-31T12:00:00Z" => 0 }.each do |to, offset|
+      assert_match(%r{continues in #{topic}/0 at #{offset}$}, success(server, "seek", group, topic, "--to", to), to)
+    end
+    _, err, status = server.streams_command("seek", "#{group}x", topic, "--to", "4")
+    assert_equal 1, status
+    assert_match(/no group.*did you mean #{group}/, err)
+  end
+
   each_log def test_dead_letters_are_replayed
     failing = <<~RUBY
       class EventsConsumer < Chaton::Consumer

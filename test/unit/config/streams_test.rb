@@ -45,7 +45,7 @@ class StreamsConfigTest < ConfigCase
     text = <<~RUBY
       topic "events", EventsConsumer, group: "app", batch: 10, batch_bytes: "2M", concurrency: 4, order: :key,
             deserializer: :json, start: :latest, retries: 3, backoff: 0.5, backoff_max: 30, dead_letter: "events.dead",
-            delay: 5, expires: 60, throttle: [1000, 2.0], offsets: :manual, protocol: :consumer, partitions: 12,
+            delay: 5, expires: 60, on_gap: :stop, throttle: [1000, 2.0], offsets: :manual, protocol: :consumer, partitions: 12,
             replication: 3, settings: { "retention.ms" => 1000, "cleanup.policy" => :compact }
     RUBY
     streams = streams(text)
@@ -53,7 +53,7 @@ class StreamsConfigTest < ConfigCase
     assert_equal ["events", "EventsConsumer", "app", :json, false], [*route.to_a.first(4), route.transactional?]
     assert_equal({ topic: "events", batch: 10, batch_bytes: 2 << 20, concurrency: 4, order: :key, manual: true,
                    attempts_max: 4, backoff_ms: 500, backoff_max_ms: 30_000, dead_letter: "events.dead",
-                   delay_ms: 5000, expires_ms: 60_000, throttle: { records: 1000, per_ms: 2000 },
+                   delay_ms: 5000, expires_ms: 60_000, on_gap: :stop, throttle: { records: 1000, per_ms: 2000 },
                    transactional: false }, route.engine)
     assert_equal [["events", 12, 3, { "retention.ms" => "1000", "cleanup.policy" => "compact" }],
                   ["events.dead", nil, nil, {}]], streams.topics.map(&:to_a)

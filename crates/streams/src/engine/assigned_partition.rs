@@ -99,20 +99,30 @@ impl AssignedPartition {
         actions
     }
 
-    /// Takes fetched records; `None`: there are no more now. Returns the same as
-    /// [`PartitionState::fetched`].
-    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<OffsetRange> {
+    /// See [`PartitionState::gap_before`].
+    pub fn gap_before(&self, chunk: &Chunk) -> Option<OffsetRange> {
+        self.inner.lock().state.gap_before(chunk)
+    }
+
+    /// See [`PartitionState::stop_at`].
+    pub fn stop_at(&self, gap: OffsetRange) {
+        self.inner.lock().state.stop_at(gap);
+    }
+
+    /// Takes fetched records; `None`: there are no more now. Returns the position that the log
+    /// went back from, if it did.
+    pub fn fetched(self: &Arc<Self>, chunk: Option<Chunk>) -> Option<i64> {
         let mut inner = self.inner.lock();
         let Some(chunk) = chunk else {
             inner.exhausted = true;
             return None;
         };
         let now = Now::read();
-        let jump = inner.state.fetched(chunk, now);
+        let back_from = inner.state.fetched(chunk, now);
         let batches = self.next_batches(&mut inner, now);
         drop(inner);
         self.submit(batches);
-        jump
+        back_from
     }
 
     /// Hands out what can be handed out.

@@ -39,10 +39,13 @@ impl GroupPartitions {
     }
 
     pub fn stats(&self, now: Now) -> GroupStats {
-        let partitions = self.all();
-        GroupStats {
-            partitions: partitions.iter().map(|partition| partition.stats(now)).collect(),
-            ..self.group.stats()
-        }
+        let partitions: Vec<_> = self.all().iter().map(|one| one.stats(now)).collect();
+        let stats = self.group.stats();
+        let stopped = partitions.iter().find_map(|one| {
+            let (from, until) = one.missing?;
+            let (topic, number, last) = (&one.topic, one.partition, until - 1);
+            Some(format!("{topic}/{number} has stopped: offsets {from} to {last} were removed"))
+        });
+        GroupStats { trouble: stats.trouble.or(stopped), partitions, ..stats }
     }
 }

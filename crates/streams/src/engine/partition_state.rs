@@ -88,6 +88,8 @@ pub(super) struct PartitionState {
     dirty: bool,
     /// Commits are accepted.
     owned: bool,
+    /// The removed records at which it has stopped.
+    stopped: Option<OffsetRange>,
     /// The offset of the last commit; -1: none.
     committed: i64,
     scratch: Vec<OffsetRange>,
@@ -116,6 +118,7 @@ impl PartitionState {
             keyless_lane: 0,
             dirty: false,
             owned: true,
+            stopped: None,
             committed: assigned.committed.unwrap_or(-1),
             scratch: Vec::new(),
             route: route.clone(),
@@ -208,6 +211,7 @@ impl PartitionState {
         };
         let position = if let Position::Offset(offset) = to { Some(offset) } else { None };
         self.tracker = Tracker::asked(position);
+        self.stopped = None;
         // Everything done before the seek was committed before it.
         self.dirty = false;
         self.skip.clear();

@@ -16,6 +16,8 @@ use super::context::EngineContext;
 use super::group::ConsumerGroup;
 use super::group_partitions::GroupPartitions;
 use super::partition_state::Now;
+use super::settings::OnGap;
+use super::tracker::OffsetRange;
 use crate::log::{GroupMember, Limits, MemberEvent, Partition, Position};
 use crate::shared_producer::SharedProducer;
 use chaton_core::backoff::Backoff;
@@ -182,14 +184,16 @@ impl Poller {
                 if any {
                     partition.set_end(member.end_offset(&partition.partition));
                 }
-                if let Some((position, first)) = partition.fetched(chunk) {
+                let gap = chunk.as_ref().and_then(|chunk| partition.gap_before(chunk));
+                if let Some(gap) = gap {
                     let start = member.start_offset(&partition.partition);
-                    if first < position {
-                        self.warn_went_back(&partition.partition, position);
-                    } else if start.is_some_and(|start| start > position) {
-                        // Other gaps are of transactions and compaction.
-                        self.warn_skipped(&partition.partition, position, first);
+                    // Other gaps are of transactions and compaction.
+                    if start.is_some_and(|start| start > gap.0) && self.stops_at(partition, gap) {
+                        return false;
                     }
+                }
+                if let Some(position) = partition.fetched(chunk) {
+                    self.warn_went_back(&partition.partition, position);
                 }
                 if any {
                     self.context.counters.fetches.fetch_add(1, Ordering::Relaxed);
@@ -267,16 +271,29 @@ impl Poller {
         ));
     }
 
-    /// Retention has removed records before the group has read them.
-    fn warn_skipped(&self, partition: &Partition, from: i64, until: i64) {
+    /// Retention has removed records before the group has read them. Returns whether the partition
+    /// has stopped.
+    fn stops_at(&self, partition: &AssignedPartition, gap: OffsetRange) -> bool {
+        let (from, until) = gap;
         let (count, last) = (until - from, until - 1);
-        self.context.counters.skipped.fetch_add(count as u64, Ordering::Relaxed);
-        let (group, what) = (&self.group.settings.name, name(partition));
+        let stops = partition.route.settings.on_gap == OnGap::Stop;
+        let end = if stops {
+            "it stops (on_gap: :stop). To continue, stop the group's workers and set its offset with \
+             `chaton streams seek`"
+                .to_owned()
+        } else {
+            self.context.counters.skipped.fetch_add(count as u64, Ordering::Relaxed);
+            format!("it continues at {until}. Keep records longer, or add workers")
+        };
+        let (group, what) = (&self.group.settings.name, name(&partition.partition));
         self.context.warn(&format!(
             "group {group}: {what}: offsets {from} to {last} ({count}) were removed by retention \
-             before the group has read them; it continues at {until}. Keep records longer, or add \
-             workers"
+             before the group has read them; {end}"
         ));
+        if stops {
+            partition.stop_at(gap);
+        }
+        stops
     }
 
     fn due_at(&mut self, at_ns: u64) {

@@ -60,6 +60,8 @@ pub struct RouteSettings {
     pub delay_ms: u64,
     /// A record older than this is skipped, in ms; 0: none is.
     pub expires_ms: u64,
+    /// When retention has removed records before the group has read them.
+    pub on_gap: OnGap,
     /// How fast a partition's records are handed out.
     #[serde(deserialize_with = "nullable")]
     pub throttle: Option<Throttle>,
@@ -78,6 +80,16 @@ pub enum RecordOrder {
     Partition,
     /// Records of one key.
     Key,
+}
+
+/// What a partition does at records that are gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnGap {
+    /// It warns, and continues behind them.
+    Warn,
+    /// It stops until the group's offset is set.
+    Stop,
 }
 
 /// A rate; what is not used within `per_ms` is saved up.
@@ -170,6 +182,7 @@ impl RouteSettings {
             dead_letter: None,
             delay_ms: 0,
             expires_ms: 0,
+            on_gap: OnGap::Warn,
             throttle: None,
             transactional: false,
             eof: false,

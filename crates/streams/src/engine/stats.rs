@@ -82,7 +82,7 @@ pub struct PartitionStats {
     /// Its number.
     pub partition: i32,
     /// What it does: `fetching`, `running`, `retrying`, `paused`, `delayed`,
-    /// `throttled`, `dead_lettering`, `seeking`, `draining`, `revoked`.
+    /// `throttled`, `dead_lettering`, `seeking`, `draining`, `revoked`, `stopped`.
     pub state: &'static str,
     /// The first offset that was not fetched; -1 before the first fetch of a group that has
     /// committed nothing.
@@ -101,4 +101,7 @@ pub struct PartitionStats {
     pub attempt: u32,
     /// Time until the next retry, in ms; 0: none.
     pub retry_in_ms: u64,
+    /// It has stopped because retention removed the records from the first up to and without the
+    /// second offset.
+    pub missing: Option<(i64, i64)>,
 }

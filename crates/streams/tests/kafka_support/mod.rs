@@ -113,6 +113,23 @@ impl Broker {
         self.signal(libc::SIGCONT);
     }
 
+    /// Deletes the records of partition 0 before this offset, as retention does.
+    pub fn delete_records(&self, topic: &str, before: i64) {
+        let file = self.dir.path().join("delete.json");
+        let one = format!(r#"{{"topic":"{topic}","partition":0,"offset":{before}}}"#);
+        std::fs::write(&file, format!(r#"{{"partitions":[{one}],"version":1}}"#)).unwrap();
+        let libs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tmp/kafka/libs/*");
+        let end = Command::new("java")
+            .arg("-cp")
+            .arg(libs)
+            .args(["org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server"])
+            .args([&self.address(), "--offset-json-file"])
+            .arg(file)
+            .output()
+            .unwrap();
+        assert!(end.status.success(), "{}", String::from_utf8_lossy(&end.stderr));
+    }
+
     fn signal(&self, signal: i32) {
         let pid = std::fs::read_to_string(self.dir.path().join("pid")).unwrap();
         // SAFETY: the broker that we started, by its number.

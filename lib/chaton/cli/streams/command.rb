@@ -29,6 +29,9 @@ module Chaton
           place: define_option(:place, Values::StartPosition.new, "WHERE",
                                "Begin there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or with -N " \
                                "the N newest.", flags: %w[--from], default_text: "the 10 newest"),
+          seek_to: define_option(:seek_to, Values::StartPosition.new, "WHERE",
+                                 "Continue there: earliest, latest, an offset, a time (2026-01-31T12:00:00Z), or " \
+                                 "with -N at the N newest.", flags: %w[--to], default_text: "none"),
           count: define_option(:count, Config::Types::Number.new(1..1_000_000_000), "N", "Number of records, at most.",
                                default_text: "all"),
           key: define_option(:key, Config::Types::Word.new("a key"), "KEY",

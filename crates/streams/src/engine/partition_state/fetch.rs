@@ -13,7 +13,7 @@ impl PartitionState {
     /// How much to fetch now. `None` while enough is ready, the bytes held are at their bound, or
     /// the offsets that are done beyond the head would not fit beside the commit.
     pub fn fetch_limits(&self) -> Option<Limits> {
-        if !self.is_fetching() {
+        if !self.is_fetching() || self.stopped.is_some() {
             return None;
         }
         let settings = &self.route.settings;
@@ -37,18 +37,29 @@ impl PartitionState {
         })
     }
 
-    /// Takes fetched records. Those fetched before a seek are dropped. Returns the position and
-    /// the offset where the log continued instead, before or behind it.
-    pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<OffsetRange> {
+    /// The offsets between the position and these records. After a seek there may be some.
+    pub fn gap_before(&self, chunk: &Chunk) -> Option<OffsetRange> {
+        let first = chunk.entries().first()?.offset;
+        let asked = !self.is_fetching() || self.tracker.is_asked();
+        let gap = self.tracker.position().map(|position| (position, first));
+        gap.filter(|gap| gap.0 < gap.1 && !asked)
+    }
+
+    /// Fetches nothing behind the records before this gap.
+    pub fn stop_at(&mut self, gap: OffsetRange) {
+        self.stopped = Some(gap);
+    }
+
+    /// Takes fetched records. Those fetched before a seek are dropped. Returns the position that
+    /// the log went back from, if it did.
+    pub fn fetched(&mut self, chunk: Chunk, now: Now) -> Option<i64> {
         if !self.is_fetching() {
             return None;
         }
         let entries = chunk.entries();
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return None };
-        let (first, before) = (first.offset, self.tracker.position());
-        // After a seek, only an earlier record is a surprise.
-        let may_skip = self.tracker.is_asked();
-        let went_back = self.tracker.fetched(first, last.offset + 1);
+        let before = self.tracker.position();
+        let went_back = self.tracker.fetched(first.offset, last.offset + 1);
         if went_back {
             // Other records have these offsets now.
             self.skip.clear();
@@ -66,8 +77,7 @@ impl PartitionState {
                 self.put(lane, &all, picks);
             }
         }
-        let jumped = |before: &i64| went_back || (first > *before && !may_skip);
-        before.filter(jumped).map(|before| (before, first))
+        before.filter(|_| went_back)
     }
 
     /// The log has no more records now.

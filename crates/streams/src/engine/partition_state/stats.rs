@@ -18,6 +18,7 @@ impl PartitionState {
             ready: self.lanes.iter().map(|lane| lane.ready_records()).sum(),
             attempt: self.attempt(),
             retry_in_ms: self.retry_in_ms(now),
+            missing: self.stopped,
             ..PartitionStats::default()
         }
     }
@@ -41,6 +42,7 @@ impl PartitionState {
             LaneState::InFlight { .. } => (3, "running"),
             LaneState::Waiting { reason: WaitReason::Delay, .. } => (2, "delayed"),
             LaneState::Waiting { reason: WaitReason::Throttle, .. } => (1, "throttled"),
+            LaneState::Free | LaneState::Over if self.stopped.is_some() => (0, "stopped"),
             LaneState::Free | LaneState::Over => (0, "fetching"),
         });
         ranks.max().map_or("fetching", |(_, name)| name)

@@ -73,7 +73,7 @@ fn the_position_of_a_seek_is_not_committed() {
     assert_eq!(end.kind(), BatchKind::End);
     assert!(state.prepare_transaction(&end, None).is_err());
     state.finish(&end, BatchOutcome::Done, true, at(0));
-    assert_eq!(state.fetched(chunk(&[1, 2]), at(0)), Some((1_000, 1)));
+    assert_eq!(state.fetched(chunk(&[1, 2]), at(0)), Some(1_000));
     let batch = advance(&mut state, at(0)).remove(0);
     state.finish(&batch, BatchOutcome::Done, true, at(0));
     assert_eq!(state.take_commit().map(|commit| commit.offset), Some(3));
