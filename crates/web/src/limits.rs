@@ -96,7 +96,7 @@ impl Timeouts {
             write: Duration::from_secs(30),
             idle: Duration::from_secs(60),
             request: None,
-            abort_on_close: Some(Duration::from_millis(100)),
+            abort_on_close: Some(Duration::from_millis(10)),
             drain_idle: Duration::from_secs(1),
         }
     }

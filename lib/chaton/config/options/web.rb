@@ -59,7 +59,7 @@ module Chaton
                   "Time from the complete request to the first byte of its answer; then the client is answered 503 " \
                   "and the request is logged with its backtrace, while its thread goes on.",
                   development: 0.0, also: %i[timeout], flags: %w[--timeout], placeholder: "S"),
-        Option.in(:web, :abort_on_close_s, :timeouts, TIME_OR_OFF, 0.1,
+        Option.in(:web, :abort_on_close_s, :timeouts, Types::Number.new(0.001..3600.0, unit: "seconds", off: true), 0.01,
                   "A request that has waited this long for a thread is answered 503 instead of run if its client has " \
                   "closed the connection, or its side of it, meanwhile."),
         Option.in(:web, :header_timeout_s, :timeouts, TIME, 30.0,
