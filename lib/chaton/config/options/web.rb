@@ -10,6 +10,8 @@ module Chaton
       TIME = Types::Number.new(0.1..86_400.0, unit: "seconds")
       # A time limit that may be off.
       TIME_OR_OFF = Types::Number.new(0.1..86_400.0, unit: "seconds", off: true)
+      # A short time limit that may be off.
+      SHORT_TIME_OR_OFF = Types::Number.new(0.001..3600.0, unit: "seconds", off: true)
       # A short wait; none is allowed.
       PAUSE = Types::Number.new(0.0..10_000.0, unit: "milliseconds")
 
@@ -59,7 +61,7 @@ module Chaton
                   "Time from the complete request to the first byte of its answer; then the client is answered 503 " \
                   "and the request is logged with its backtrace, while its thread goes on.",
                   development: 0.0, also: %i[timeout], flags: %w[--timeout], placeholder: "S"),
-        Option.in(:web, :abort_on_close_s, :timeouts, Types::Number.new(0.001..3600.0, unit: "seconds", off: true), 0.01,
+        Option.in(:web, :abort_on_close_s, :timeouts, SHORT_TIME_OR_OFF, 0.01,
                   "A request that has waited this long for a thread is answered 503 instead of run if its client has " \
                   "closed the connection, or its side of it, meanwhile."),
         Option.in(:web, :header_timeout_s, :timeouts, TIME, 30.0,
