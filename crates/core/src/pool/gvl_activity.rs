@@ -221,7 +221,7 @@ impl Activity for GvlActivity {
         if facts.waking == 0 && !starting {
             facts.blocked_ns = self.none_since_ns().map_or(0, |since| now.saturating_sub(since));
         }
-        facts.quantum_ns = state.quantum_ns(runner.and_then(|runner| runner.role()));
+        facts.quantum_ns = state.exact_quantum_ns(runner.and_then(|runner| runner.role()));
         if let Some(runner) = runner.filter(|runner| runner.has_work()) {
             let since_ns = runner.work_since_ns.load(Relaxed).max(facts.switched_ns);
             facts.turn_ns = self.turn_ns(runner, since_ns, facts.quantum_ns, now);

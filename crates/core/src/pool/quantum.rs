@@ -74,6 +74,11 @@ impl CpuTimes {
         Self { engines: Role::ALL.map(|_| Histogram { counts: [0; BUCKETS], total: 0 }), least_ns }
     }
 
+    /// The shortest quantum of work that no request waits for.
+    pub fn least_ns(&self) -> u64 {
+        self.least_ns
+    }
+
     /// Records that `count` units of work used `cpu_ns` each.
     pub fn record(&mut self, role: Role, cpu_ns: u64, count: u32) {
         self.engines[role as usize].record(cpu_ns, count);

@@ -277,7 +277,11 @@ impl SimulatedPool {
         let running = runner.and_then(|index| self.work[index].as_ref());
         let mut facts = self.history.facts(&self.state, self.now);
         facts.max = self.max;
-        facts.quantum_ns = self.state.quantum_ns(running.map(|work| work.role));
+        let role = running.map(|work| work.role);
+        facts.quantum_ns = match self.clocks {
+            None => self.state.exact_quantum_ns(role),
+            Some(_) => self.state.quantum_ns(role),
+        };
         facts.turn_ns = running.map_or(0, |work| work.used.min(self.turn).min(facts.quantum_ns));
         if self.clocks.is_some() {
             let unused = std::mem::take(&mut self.ran) * 4 < elapsed && !self.can_run();

@@ -9,6 +9,9 @@ use crate::pool::queue::WorkQueue;
 use crate::pool::thread_record::ThreadRecord;
 use crate::work::{Priority, Role, Work};
 
+/// A job or batch runs for this part of the least quantum while a request waits.
+const BACKGROUND_PART: u64 = 4;
+
 /// The result of [`crate::pool::thread::PoolThread::take`].
 pub enum Take {
     /// Work to run.
@@ -202,6 +205,16 @@ impl PoolState {
             return own_ns;
         }
         own_ns.min(self.cpu_times.quantum_ns(Some(Role::Web)))
+    }
+
+    /// The same where the time of each turn is known: jobs and batches that have had their
+    /// share run for a part of it before a request, because several may take turns.
+    pub fn exact_quantum_ns(&self, running: Option<Role>) -> u64 {
+        let background = |role| self.queue.priority(role) == Priority::Background;
+        if self.requests_go_first() && running.is_some_and(background) {
+            return self.cpu_times.least_ns() / BACKGROUND_PART;
+        }
+        self.quantum_ns(running)
     }
 
     /// Whether a request is next, and jobs and batches have had their share.

@@ -186,3 +186,44 @@ fn the_clocks_are_read_rarely_while_work_is_quick() {
     pool.serve(100, 1_000, |_| vec![(25 * US, 0)]);
     assert!(pool.observations < 800, "{}", pool.observations);
 }
+
+/// Latencies in ns of four clients that each think for so long between two requests of
+/// 50 µs, beside four jobs of 300 ms; and the time of the jobs.
+fn latencies_beside_jobs(mut pool: SimulatedPool, think: u64) -> (Vec<u64>, u64) {
+    let request = || vec![(50 * US, 0)];
+    let (mut sent, mut waits, mut thinking) = ([0; 4], Vec::new(), Vec::new());
+    (0..4).for_each(|client| pool.submit(client, request()));
+    (4..8).for_each(|client| pool.submit_to(Role::Jobs, client, computing(300)));
+    while pool.now < 5_000 * MS {
+        pool.step();
+        for client in std::mem::take(&mut pool.done) {
+            if client >= 4 {
+                pool.submit_to(Role::Jobs, client, computing(300));
+                continue;
+            }
+            waits.push(pool.now - sent[client]);
+            sent[client] = pool.now + think;
+            thinking.push(client);
+        }
+        let (ready, rest) = thinking.into_iter().partition(|client| sent[*client] <= pool.now);
+        thinking = rest;
+        let ready: Vec<usize> = ready;
+        ready.into_iter().for_each(|client| pool.submit(client, request()));
+    }
+    waits.sort_unstable();
+    (waits, pool.used[1])
+}
+
+#[test]
+fn requests_pass_jobs_that_take_turns() {
+    for think in [500 * US, 2 * MS, 20 * MS] {
+        for pool in [SimulatedPool::new(8), SimulatedPool::with_clocks(8)] {
+            let clocks = pool.clocks.is_some();
+            let (waits, jobs) = latencies_beside_jobs(pool, think);
+            let p99 = waits[waits.len() * 99 / 100];
+            let bound = if clocks { 40 } else { 12 };
+            assert!(p99 <= bound * MS, "{think} ns, clocks {clocks}: {} us", p99 / US);
+            assert!(jobs > 4_500 * MS, "{think} ns, clocks {clocks}: {} ms", jobs / MS);
+        }
+    }
+}
