@@ -77,6 +77,7 @@ fn start(store: StoreOptions) -> (Engine, Arc<InstantFeed>) {
         limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_secs(5),
         claim_due: false,
+        claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
         crons: vec![],
         tag: String::new(),

@@ -329,3 +329,19 @@ fn a_cluster_is_refused() {
     assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
     assert!(error.message.contains("Cluster"), "{error}");
 }
+
+#[test]
+fn a_heartbeat_returns_the_clock_of_the_server() {
+    let server = TestRedis::plain();
+    let time = || {
+        let words = server.cli(&["TIME"]);
+        let mut parts = words.lines().map(|part| part.parse::<f64>().unwrap());
+        parts.next().unwrap() + parts.next().unwrap() / 1e6
+    };
+    let mut store = server.store();
+    let beat = ProcessReport { identity: "me", process_key: "here", info: "{}", ..NOTHING };
+    let before = time();
+    let reply = store.heartbeat(&beat).unwrap();
+    assert!((before..=time()).contains(&reply.now_s), "{reply:?}");
+    assert_eq!(reply.processes, 1);
+}

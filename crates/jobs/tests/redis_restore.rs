@@ -73,6 +73,7 @@ fn start_with(store: StoreOptions, crons: Vec<Cron>) -> (Engine, Arc<OpenJobs>) 
         limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_millis(500),
         claim_due: false,
+        claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
         crons,
         tag: String::new(),

@@ -52,6 +52,9 @@ pub struct Config {
     /// How long a job waits whose limit gives no time.
     #[serde(rename = "limit_retry_s", deserialize_with = "seconds")]
     pub limit_retry: Duration,
+    /// How long idle processes wait for the claim of the one whose turn it is; zero: all claim at once.
+    #[serde(rename = "claim_turn_s", deserialize_with = "seconds")]
+    pub claim_turn: Duration,
     /// A cron tick that was missed while no process ran is enqueued after boot if it is at most this
     /// old; zero: never.
     #[serde(rename = "catch_up_s", deserialize_with = "seconds")]

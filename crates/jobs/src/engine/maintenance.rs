@@ -201,6 +201,7 @@ impl Maintenance {
             self.warning = warning;
         }
         let received_ns = boot_ns();
+        state.processes.store(reply.processes, Ordering::Relaxed);
         state.note_clock(reply.now_s, sent_ns, received_ns);
         counters.rtt_us.store((received_ns - sent_ns) / 1000, Ordering::Relaxed);
         counters.heartbeats.fetch_add(1, Ordering::Relaxed);

@@ -169,6 +169,8 @@ pub struct EngineState {
     /// The store's clock less the time since boot (s, as bits), measured by heartbeats. So a change of this
     /// machine's clock moves neither limits nor due times.
     clock_offset: AtomicU64,
+    /// Processes that claim from the store, as the last heartbeat found.
+    pub(super) processes: AtomicUsize,
     /// Seconds since 1970 at the last round of the maintenance thread.
     pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
@@ -200,6 +202,7 @@ impl EngineState {
             heartbeat_ns: AtomicU64::new(0),
             started_at_s: wall_s(),
             clock_offset: AtomicU64::new((wall_s() - boot_s(boot_ns())).to_bits()),
+            processes: AtomicUsize::new(1),
             coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),

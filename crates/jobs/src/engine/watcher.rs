@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::job::JobOwner;
 use super::queue_order::QueueOrder;
 use super::state::EngineState;
 use super::store_retry::StoreRetry;
@@ -18,12 +19,16 @@ const POLL: Duration = Duration::from_secs(1);
 /// Least time between two rounds while the store changes all the time.
 const GAP: Duration = Duration::from_micros(500);
 
+/// Time between the looks of two idle processes, on average, after a change that all learn of.
+const SPREAD: Duration = Duration::from_micros(500);
+
 /// The watcher; [`Watcher::run`] is its thread.
 pub(super) struct Watcher {
     state: Arc<EngineState>,
     watch: Box<dyn StoreWatch>,
     order: QueueOrder,
     store_retry: StoreRetry,
+    random: Rng,
 }
 
 impl Watcher {
@@ -32,6 +37,7 @@ impl Watcher {
         Self {
             order: QueueOrder::new(&config.queues, config.mode, Rng::new()),
             store_retry: StoreRetry::new(config.retry_max.min(POLL)),
+            random: Rng::new(),
             state: state.clone(),
             watch,
         }
@@ -57,17 +63,28 @@ impl Watcher {
         let (queues, empty) = self.watched_queues();
         let armed = self.watch.arm(&queues)?;
         self.note_due(armed.next_at);
+        let mut wait = WAIT_MAX;
         if armed.ready {
-            self.request_fetch(empty);
-            if empty {
-                return Ok(());
+            let turn = self.state.config.claim_turn;
+            let alone = !empty || self.others() == 0 || turn.is_zero() || !self.would_claim();
+            if alone || self.watch.take_turn(turn)? {
+                self.request_fetch(empty);
+                if empty {
+                    return Ok(());
+                }
+                self.pause(GAP);
+            } else {
+                wait = turn;
             }
-            self.pause(GAP);
         }
-        let event = self.watch.wait(WAIT_MAX)?;
+        let event = self.watch.wait(wait)?;
         self.state.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
         match event {
             StoreEvent::Changed { queues: changed, other } => {
+                if empty && self.others() > 0 {
+                    self.spread();
+                    return Ok(());
+                }
                 if !queues.is_empty() && (!changed.is_empty() || other) {
                     self.request_fetch(empty);
                 }
@@ -75,10 +92,33 @@ impl Watcher {
                     self.pause(GAP);
                 }
             }
-            StoreEvent::Timeout => self.poll(),
+            StoreEvent::Timeout if wait == WAIT_MAX => self.poll(),
+            StoreEvent::Timeout => {}
             StoreEvent::Interrupted => {}
         }
         Ok(())
+    }
+
+    /// Whether the fetcher would claim at once.
+    fn would_claim(&self) -> bool {
+        let is_free = self.state.feed.idle_threads() > self.state.unstarted.load(Ordering::Relaxed);
+        let locked = self.state.locked.lock();
+        let is_free = is_free && locked.suspects.is_empty() && locked.running_alone.is_none();
+        drop(locked);
+        is_free && self.state.holds_lease()
+    }
+
+    /// Other processes that claim from the store.
+    fn others(&self) -> usize {
+        self.state.processes.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
+    /// Waits for a random part of the time in which all processes should look at the store.
+    fn spread(&mut self) {
+        let others = u32::try_from(self.others()).unwrap_or(u32::MAX);
+        let most = SPREAD.saturating_mul(others).min(self.state.config.claim_turn);
+        let share = self.random.f64();
+        self.pause(most.mul_f64(share));
     }
 
     /// Makes the fetcher claim and the maintenance thread look at the schedule. The watch may be on

@@ -8,6 +8,7 @@
 //! | `chaton:lock:KEY`, `chaton:tick:KEY` | the jid that holds a lock; that a tick was pushed |
 //! | `chaton:slots:KEY`, `chaton:window:KEY`, `chaton:bucket:KEY` | limiters |
 //! | `chaton:batch:BID`, `…:calls`, `…:failed` | a batch, its callbacks, its failed jids |
+//! | `chaton:turn:QUEUE`, `chaton:mover` | that one of the idle processes is about to claim, or to move due jobs |
 //! | `chaton:cancels` | set of cancelled jids by time |
 //!
 //! The transport is our own (`transport`, `resp_stream`): a watch waits for the

@@ -186,6 +186,12 @@ pub trait StoreWatch: Send {
     /// ends the next [`StoreWatch::wait`].
     fn arm(&mut self, queues: &[Arc<str>]) -> Result<Availability>;
 
+    /// Takes the turn to claim the jobs that [`StoreWatch::arm`] found. Many idle processes learn of a job at
+    /// once: the first one claims it, the others wait until a claim has ended the turn, or `timeout` has.
+    fn take_turn(&mut self, _timeout: Duration) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Blocks until something changed since [`StoreWatch::arm`], the time is up, or
     /// [`Interrupt::interrupt`] was called, which also ends a wait that begins later.
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent>;

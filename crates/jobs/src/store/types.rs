@@ -172,6 +172,8 @@ pub struct HeartbeatReply {
     pub is_new: bool,
     /// The store's clock.
     pub now_s: f64,
+    /// Processes that claim from the store.
+    pub processes: usize,
     /// Signals left for it, oldest first.
     pub signals: Vec<String>,
 }

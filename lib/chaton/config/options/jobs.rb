@@ -55,7 +55,8 @@ module Chaton
                   default_text: "none"),
         Option.seconds(:jobs, :catch_up_s, :jobs, 0.0..43_200.0, 600.0,
                        "A tick of cron that was missed by at most this time while no process ran is enqueued once " \
-                       "after boot, but not one from before the entry was added or changed; 0: never.", development: 0.0),
+                       "after boot, but not one from before the entry was added or changed; 0: never.",
+                       development: 0.0),
         Option.in(:jobs, :jobs_threads, :jobs, Types::ThreadRange.new, nil, "Threads of a worker that runs only jobs.",
                   also: %i[threads], default_text: "as threads outside"),
         Option.in(:jobs, :jobs_shutdown_timeout_s, :jobs, Types::Number.new(0.0..86_400.0, unit: "seconds"), nil,
@@ -84,6 +85,9 @@ module Chaton
         Option.seconds(:jobs, :beat_s, :jobs, 0.1..60.0, 5.0, "Time between two heartbeats of a process in the store."),
         Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, 60.0,
                        "A process without a heartbeat for this long is dead: another one returns its jobs."),
+        Option.seconds(:jobs, :claim_turn_s, :jobs, 0.0..5.0, 0.25,
+                       "Redis: of many processes that wait for a job one claims it. The others wait for that, at " \
+                       "most for this time; 0: all claim at once."),
         Option.seconds(:jobs, :limit_retry_s, :jobs, 0.01..60.0, 0.25,
                        "A job whose concurrency limit is reached tries again after this time.")
       ].freeze

@@ -103,6 +103,7 @@ pub fn config() -> Config {
         limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_nanos(1),
         claim_due: false,
+        claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
         crons: vec![],
         tag: String::new(),

@@ -43,6 +43,7 @@ impl MemoryData {
         HeartbeatReply {
             is_new: before.is_none_or(|owner| owner.status.is_none()),
             now_s: unix_s(),
+            processes: self.owners.len(),
             signals: signals.into(),
         }
     }

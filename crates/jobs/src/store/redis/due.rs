@@ -2,17 +2,22 @@
 //!
 //! The new `enqueued_at` is written into the document here and not in the script, because Lua's
 //! JSON library changes documents: `[]` turns into `{}` and long numbers lose digits. The script
-//! moves an entry only if it is still there, so that two processes may try the same one.
+//! moves an entry only if it is still there, so that two processes may try the same one. While one does,
+//! the others do not read the documents.
+
+use std::time::Duration;
 
 use super::resp::{Pipeline, RespValue};
 use super::scripts::Script;
-use super::store::RedisStore;
+use super::store::{ms, RedisStore};
 use crate::document::stamped;
 use crate::store::traits::Result;
 use crate::store::types::{ClaimedJob, DueSummary};
 
 /// Jobs moved by one call of the script, which blocks the server meanwhile.
 const MOVE_MAX: usize = 500;
+/// How long other processes wait for the one that moves due jobs.
+const MOVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The sets, in the order in which they are read.
 const SETS: [&str; 2] = ["retry", "schedule"];
 
@@ -42,12 +47,13 @@ impl RedisStore {
                 };
             }
             if rest.is_empty() {
+                pipeline.command(&[b"DEL", b"chaton:mover"]);
                 add_next_at(&mut pipeline);
             }
             let mut replies = self.run(&pipeline)?;
             due.moved += replies.next().map_or(0, |moved| moved.count()) as usize;
             if rest.is_empty() {
-                due.next_at = read_next_at(replies);
+                due.next_at = read_next_at(replies.skip(1));
             }
         }
         Ok(due)
@@ -72,10 +78,11 @@ impl RedisStore {
             pipeline.word(entry.set).word(&entry.payload);
             pipeline.word(if entry.requeued.is_some() { "claim" } else { "dead" });
         }
+        pipeline.command(&[b"DEL", b"chaton:mover"]);
         add_next_at(&mut pipeline);
         let mut replies = self.run(&pipeline)?;
         let there = replies.next().unwrap_or(RespValue::Nil).items();
-        due.next_at = read_next_at(replies);
+        due.next_at = read_next_at(replies.skip(1));
         let mut claimed = Vec::with_capacity(entries.len());
         let mut ticket = first_ticket;
         for (entry, there) in entries.into_iter().zip(there) {
@@ -94,16 +101,22 @@ impl RedisStore {
     /// The due entries, longest due first, and when the next one is due.
     fn due(&mut self, now_s: f64, max: usize) -> Result<(Vec<DueEntry>, DueSummary)> {
         let mut pipeline = Pipeline::new();
-        for set in SETS {
-            pipeline.begin(8).word("ZRANGEBYSCORE").word(set).word("-inf").float(now_s);
-            pipeline.word("WITHSCORES").word("LIMIT").word("0").number(max as u64);
-        }
+        self.conn.script(&mut pipeline, Script::Due, 3)?;
+        pipeline.float(now_s).number(max as u64).number(ms(MOVER_TIMEOUT));
         add_next_at(&mut pipeline);
         let mut replies = self.run(&pipeline)?;
+        let sets = replies.next().unwrap_or(RespValue::Nil);
+        let mut due = DueSummary { next_at: read_next_at(replies), ..DueSummary::default() };
+        if sets == RespValue::Nil {
+            // The watch reports what the other process has moved.
+            due.next_at = due.next_at.map(|at| at.max(now_s + MOVER_TIMEOUT.as_secs_f64()));
+            return Ok((Vec::new(), due));
+        }
         let mut entries = Vec::new();
-        let mut due = DueSummary::default();
-        for set in SETS {
-            for (payload, score) in replies.next().unwrap_or(RespValue::Nil).scored() {
+        for (set, found) in SETS.into_iter().zip(sets.items()) {
+            let mut words = found.items().into_iter();
+            while let (Some(payload), Some(score)) = (words.next(), words.next()) {
+                let (payload, score) = (payload.bytes(), score.float().unwrap_or_default());
                 entries.push(DueEntry { set, score, payload, requeued: None });
             }
         }
@@ -113,7 +126,6 @@ impl RedisStore {
             due.lag_max_s = due.lag_max_s.max(now_s - entry.score);
             entry.requeued = stamped(&entry.payload, now_s, self.options.format, false);
         }
-        due.next_at = read_next_at(replies);
         Ok((entries, due))
     }
 

@@ -46,7 +46,13 @@ impl RedisStore {
         let mut answer = self.run(&pipeline)?.next().unwrap_or(RespValue::Nil).items().into_iter();
         let is_new = answer.next().is_some_and(|new| new.count() == 1);
         let now_s = answer.next().and_then(|time| time.float()).unwrap_or(report.now_s);
-        Ok(HeartbeatReply { is_new, now_s, signals: answer.map(RespValue::text).collect() })
+        let processes = answer.next().map_or(0, |count| count.count()) as usize;
+        Ok(HeartbeatReply {
+            is_new,
+            now_s,
+            processes,
+            signals: answer.map(RespValue::text).collect(),
+        })
     }
 
     /// Sidekiq renamed the key between two patches of 6.4: format 6 writes both.

@@ -10,6 +10,8 @@ pub enum Script {
     Ack,
     /// Pushes jobs that have locks or batches, or are pushed once.
     Push,
+    /// Reads due jobs for the one process that moves them.
+    Due,
     /// Moves due jobs to their queues.
     MoveDue,
     /// Moves due jobs into the in-flight set.
@@ -64,10 +66,11 @@ macro_rules! scripts {
 }
 
 /// All scripts.
-pub const SCRIPTS: [ScriptSource; 17] = scripts![
+pub const SCRIPTS: [ScriptSource; 18] = scripts![
     "claim" [OWNERS] false,
     "ack" [JOBS] false,
     "push" [JOBS] true,
+    "due" [] false,
     "move_due" [JOBS] false,
     "claim_due" [OWNERS JOBS] false,
     "heartbeat" [OWNERS] false,

@@ -10,6 +10,7 @@ use chaton_core::event_fd::EventFd;
 use super::connection::{RedisConnection, ServerHandle};
 use super::due::read_next_at;
 use super::resp::{Pipeline, RespValue};
+use super::store::ms;
 use super::transport::PollResult;
 use crate::store::error::StoreError;
 use crate::store::poll::EventInterrupt;
@@ -25,6 +26,8 @@ pub struct RedisWatch {
     /// `None` when the process had no descriptor left; waits fail then.
     interrupt: Option<Arc<EventFd>>,
     queues: Vec<Arc<str>>,
+    /// Those in which the last look found jobs.
+    ready: Vec<Arc<str>>,
 }
 
 impl RedisWatch {
@@ -32,7 +35,12 @@ impl RedisWatch {
     pub fn new(server: Arc<ServerHandle>) -> Self {
         let interrupt = EventFd::new().ok().map(Arc::new);
         interrupt.iter().for_each(|interrupt| server.add_watch(interrupt));
-        Self { conn: RedisConnection::new(server, true), interrupt, queues: Vec::new() }
+        Self {
+            conn: RedisConnection::new(server, true),
+            interrupt,
+            queues: Vec::new(),
+            ready: Vec::new(),
+        }
     }
 
     /// The changes that the server has reported.
@@ -84,8 +92,20 @@ impl StoreWatch for RedisWatch {
         let sizes: Vec<u64> = replies.by_ref().take(queues.len()).map(|n| n.count()).collect();
         let paused = replies.next().unwrap_or(RespValue::Nil).items();
         let is_paused = |queue: &str| paused.contains(&RespValue::Bulk(queue.as_bytes().to_vec()));
-        let ready = queues.iter().zip(sizes).any(|(queue, size)| size > 0 && !is_paused(queue));
-        Ok(Availability { ready, next_at: read_next_at(replies) })
+        let ready = queues.iter().zip(sizes).filter(|(queue, size)| *size > 0 && !is_paused(queue));
+        self.ready = ready.map(|(queue, _)| queue.clone()).collect();
+        Ok(Availability { ready: !self.ready.is_empty(), next_at: read_next_at(replies) })
+    }
+
+    fn take_turn(&mut self, timeout: Duration) -> Result<bool> {
+        let mut pipeline = Pipeline::new();
+        for queue in &self.ready {
+            pipeline.begin(6).word("SET").parts(&[b"chaton:turn:", queue.as_bytes()]).word("1");
+            pipeline.word("NX").word("PX").number(ms(timeout));
+        }
+        // A full server refuses to store the turn, but gives its jobs.
+        let replies = self.conn.pipeline(&pipeline)?;
+        Ok(replies.iter().any(|reply| *reply != RespValue::Nil))
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<StoreEvent> {

@@ -104,8 +104,15 @@ pub(super) fn heartbeat(
             .execute(params![name, count as i64])?;
         }
     }
-    // All users of the file are on one machine and share its clock.
-    Ok(HeartbeatReply { is_new, now_s: unix_s(), signals: signals(tx, report.identity)? })
+    let processes: i64 =
+        conn.prepare_cached("SELECT count(*) FROM owners")?.query_row([], |row| row.get(0))?;
+    Ok(HeartbeatReply {
+        is_new,
+        // All users of the file are on one machine and share its clock.
+        now_s: unix_s(),
+        processes: processes as usize,
+        signals: signals(tx, report.identity)?,
+    })
 }
 
 fn signals(tx: &SqliteTransaction<'_>, identity: &str) -> Result<Vec<String>> {

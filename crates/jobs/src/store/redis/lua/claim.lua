@@ -1,12 +1,13 @@
 -- Claims jobs. in-flight key, owner, first ticket, count, bytes at most, queues…
--- Returns {drained, index of a queue, its jobs, index, jobs, …}
+-- Ends the turns of waiting processes. Returns {drained, index of a queue, its jobs, index, jobs, …}
 local key, owner = ARGV[1], ARGV[2]
 local ticket, left, room = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local pauses = redis.call('EXISTS', 'paused') == 1
-local out, format = {1}, string.format
+local out, turns, format = {1}, {}, string.format
 for i = 6, #ARGV do
   local queue = ARGV[i]
   local list = 'queue:' .. queue
+  turns[#turns + 1] = 'chaton:turn:' .. queue
   if not (pauses and redis.call('SISMEMBER', 'paused', queue) == 1) then
     local field = '%d:' .. string.gsub(queue, '%%', '%%%%')
     -- A few, then many: the length of jobs is only known once they are popped.
@@ -34,5 +35,6 @@ for i = 6, #ARGV do
     if left == 0 and out[1] == 1 and redis.call('LLEN', list) > 0 then out[1] = 0 end
   end
 end
+redis.call('DEL', unpack(turns))
 if #out > 1 then add_owner(owner) end
 return out

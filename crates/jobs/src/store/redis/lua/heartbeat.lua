@@ -1,6 +1,7 @@
 -- Writes a heartbeat. identity, process key, seconds to live, day, processed,
 -- failed, number of hash words and the words, number of work keys and the keys,
--- tid and document of each running job… Returns {1 if new, the time, signals…}
+-- tid and document of each running job… Returns {1 if new, the time,
+-- number of owners, signals…}
 local id, process_key, ttl, day = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local is_new = redis.call('HEXISTS', 'chaton:places', id) == 0
 for name, count in pairs({processed = ARGV[5], failed = ARGV[6]}) do
@@ -24,7 +25,7 @@ for k = at + 1, at + keys do
   for i = at + keys + 1, #ARGV, 2 do redis.call('HSET', ARGV[k], ARGV[i], ARGV[i + 1]) end
   redis.call('EXPIRE', ARGV[k], ttl)
 end
-local out = {is_new and 1 or 0, server_time()}
+local out = {is_new and 1 or 0, server_time(), redis.call('ZCARD', 'chaton:owners')}
 while true do
   local signal = redis.call('RPOP', id .. '-signals')
   if not signal then return out end
