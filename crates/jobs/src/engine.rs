@@ -65,7 +65,7 @@ impl Engine {
         feed: Arc<dyn Feed<Job>>,
     ) -> Result<Self, StoreError> {
         let mut probe = factory.store();
-        match probe.stats() {
+        match probe.probe() {
             Err(error)
                 if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Corrupt) =>
             {

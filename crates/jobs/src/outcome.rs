@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::document::Document;
+use crate::document::{Document, Fields};
 use crate::limit::{Limit, LimitRule};
 
 /// How a claimed job ends.
@@ -45,6 +45,15 @@ impl Outcome {
     /// Back to the front of its queue, unchanged.
     pub fn requeue() -> Self {
         Self::Requeue { payload: None, queue: None }
+    }
+
+    /// Back to the set that a due job was claimed from: the retry set if it has failed before.
+    pub fn back_to_set(doc: &Document, payload: Option<Vec<u8>>, at: f64) -> Self {
+        let has_failed = Fields::parse(doc.payload()).is_ok_and(|f| f.get("retry_count").is_some());
+        if has_failed {
+            return Self::Retry { at, payload: payload.unwrap_or_else(|| doc.payload().to_vec()) };
+        }
+        Self::Reschedule { at }
     }
 
     /// Whether it counts as a failed run.

@@ -1,4 +1,5 @@
-//! A server that lost its last writes: it starts again with an older file.
+//! Engines on a server that lost its last writes (it starts again with an older file), or that has other
+//! users.
 
 #![cfg(feature = "redis")]
 
@@ -197,4 +198,21 @@ fn a_cron_tick_that_was_missed_runs_once_after_boot() {
     wait_for(&feed, "a later job", || feed.begun("last") == 1);
     second.stop();
     assert_eq!(feed.begun.lock().len(), 1);
+}
+
+#[test]
+fn a_sidekiq_process_on_the_same_queues_is_warned_of_once() {
+    let server = TestRedis::plain();
+    let info = r#"{"identity":"host:1:abc","queues":["other","q"]}"#;
+    server.cli(&["SADD", "processes", "host:1:abc", "host:2:gone"]);
+    server.cli(&["HSET", "host:1:abc", "info", info]);
+    let mut options = server.options();
+    options.lease = Duration::from_secs(2);
+    let (engine, feed) = start(options);
+    let warnings = || feed.lines.lock().iter().filter(|line| line.contains("host:1:abc")).count();
+    wait_for(&feed, "the warning", || warnings() == 1);
+    let heartbeats = engine.stats().heartbeats;
+    wait_for(&feed, "more heartbeats", || engine.stats().heartbeats > heartbeats + 3);
+    assert_eq!(warnings(), 1, "and not of itself");
+    engine.stop();
 }

@@ -28,7 +28,8 @@ module Chaton
         "signal" => ["IDENTITY NAME",
                      "tell a process, on any machine, to take no more jobs (TSTP), to stop (TERM) or to log what it " \
                      "does (TTIN)"],
-        "backup" => ["FILE", "copy a SQLite store into a file while it is in use"]
+        "backup" => ["FILE", "copy a SQLite store into a file while it is in use"],
+        "vacuum" => ["", "give the space of removed jobs in a SQLite store back to the disk while it is in use"]
       }.freeze
 
       # Files that define several subcommands.

@@ -127,6 +127,19 @@ class JobsCommandTest < Minitest::Test
                        JSON.parse(success(server, "stats", "--json", "--store", copy))["in_flight"]
   end
 
+  def test_a_file_in_use_shrinks
+    @kind = :sqlite
+    server = boot_jobs(JOBS)
+    console = console(server)
+    console.run("Step.set(queue: \"unread\").perform_bulk((0...3000).map { |n| [\"j\#{n}\" * 200] }); nil")
+    success(server, "drain", "unread", "--yes")
+    sizes = json(server, "vacuum")
+    assert_operator sizes["before"], :>, 2 * sizes["after"]
+    console.run("Step.perform_async(\"after\")")
+    server.eventually("a later job ran") { server.record.count == 1 }
+    assert_equal 0, server.stop
+  end
+
   def test_a_backup_of_redis_is_refused
     @kind = :redis
     _, err, status = prepare_jobs(JOBS).jobs_command("backup", "copy.rdb")

@@ -55,6 +55,8 @@ class CLIJobsTest < CLICase
       File.write(path, "copy")
     end
 
+    def vacuum(force) = [force ? 2_000_000 : 1_000_000, 4096]
+
     def address = "sqlite:///x"
 
     %i[pause signal cancel].each { |name| define_method(name) { |*arguments| @asked << [name, *arguments] } }
@@ -187,6 +189,11 @@ class CLIJobsTest < CLICase
     assert_match(/write '\[7\]'/, jobs("enqueue", "A", "7")[2])
     assert_match(/is not JSON/, jobs("enqueue", "A", "{")[2])
     assert_match(/not a name of a class/, jobs("enqueue", "a")[2])
+  end
+
+  def test_vacuum
+    assert_equal({ "before" => 1_000_000, "after" => 4096 }, json("vacuum"))
+    assert_equal 2_000_000, json("vacuum", "--yes")["before"]
   end
 
   def test_backup

@@ -10,6 +10,10 @@ use crate::document::Document;
 use crate::limit::Limit;
 use crate::outcome::{Ack, Outcome, SideEffects};
 
+/// A due job that is given back is due again after this time (s), so that it does not return at once to a
+/// process that cannot take it.
+const DUE_AGAIN_S: f64 = 0.5;
+
 /// What a job needs of the engine that claimed it. The engine's state holds
 /// its jobs; with this trait they need not import it.
 pub(super) trait JobOwner: Send + Sync {
@@ -200,14 +204,15 @@ impl Job {
 
     fn ack(&self, mut outcome: Outcome) -> Ack {
         let pushed_due = self.due && outcome == Outcome::Ack;
-        if let Outcome::Requeue { queue, .. } = &mut outcome {
-            *queue = self.due.then(|| self.queue.clone());
+        let event = outcome.batch_event();
+        if let (true, Outcome::Requeue { payload, .. }) = (self.due, &mut outcome) {
+            // It has not passed the client middleware.
+            let at = self.owner.now_s() + DUE_AGAIN_S;
+            outcome = Outcome::back_to_set(&self.doc, payload.take(), at);
         }
         let granted = self.granted.load(Ordering::Relaxed);
         // A due job that was pushed keeps its lock, and its batch still waits for it.
-        let effects = (!pushed_due)
-            .then(|| SideEffects::of(&self.doc, outcome.batch_event(), granted))
-            .flatten();
+        let effects = (!pushed_due).then(|| SideEffects::of(&self.doc, event, granted)).flatten();
         Ack { ticket: self.ticket, queue: self.stored_queue(), outcome, effects }
     }
 }

@@ -83,6 +83,7 @@ fn ack(
     let named = Some(doc.queue()).filter(|name| !name.is_empty()).unwrap_or("default");
     let home = queue.is_empty().then(|| named.into());
     let outcome = match cause {
+        None if home.is_some() => Outcome::back_to_set(&doc, None, now_s),
         None if started => Outcome::Requeue { payload: stopped(&doc), queue: home },
         None => Outcome::Requeue { payload: None, queue: home },
         Some(cause) => {
@@ -103,9 +104,12 @@ fn ack(
             }
         }
     };
-    let count = if outcome.is_failure() { &mut reclaimed.dead } else { &mut reclaimed.returned };
+    let is_dead = matches!(outcome, Outcome::Dead { .. });
+    let count = if is_dead { &mut reclaimed.dead } else { &mut reclaimed.returned };
     *count += 1;
-    let effects = SideEffects::of(&doc, outcome.batch_event(), true);
+    // A job that goes back to the retry set has not failed again.
+    let event = outcome.batch_event().filter(|_| is_dead);
+    let effects = SideEffects::of(&doc, event, true);
     Ack { ticket, queue, outcome, effects }
 }
 

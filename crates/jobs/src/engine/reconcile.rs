@@ -121,12 +121,15 @@ fn differences(
 /// they were, and so do due jobs, since the store may have lost their push, too.
 fn end_again(locked: &LockedState, job: ClaimedJob, now_s: f64) -> Ack {
     let ClaimedJob { ticket, queue, payload } = job;
-    let outcome = match (queue.is_empty(), locked.was_acknowledged(ticket)) {
-        (true, _) => Outcome::Reschedule { at: now_s },
-        (false, true) => Outcome::Ack,
-        (false, false) => Outcome::requeue(),
+    let Ok(doc) = Document::parse(payload.into()) else {
+        let outcome = Outcome::Dead { payload: None, at: now_s };
+        return Ack { ticket, queue, outcome, effects: None };
     };
-    let doc = Document::parse(payload.into()).ok();
-    let effects = doc.and_then(|doc| SideEffects::of(&doc, outcome.batch_event(), true));
+    let (outcome, event) = match (queue.is_empty(), locked.was_acknowledged(ticket)) {
+        (true, _) => (Outcome::back_to_set(&doc, None, now_s), None),
+        (false, true) => (Outcome::Ack, Outcome::Ack.batch_event()),
+        (false, false) => (Outcome::requeue(), None),
+    };
+    let effects = SideEffects::of(&doc, event, true);
     Ack { ticket, queue, outcome, effects }
 }

@@ -24,6 +24,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod transaction;
+mod vacuum;
 mod watch;
 
 use std::path::{Path, PathBuf};

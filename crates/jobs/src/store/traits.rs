@@ -83,6 +83,11 @@ pub trait Store: Send {
     /// the store's own clock.
     fn owners(&mut self) -> Result<Vec<OwnerStatus>>;
 
+    /// The descriptions (JSON, as [`ProcessReport::info`]) of living processes that are no owners: Sidekiq's.
+    fn sidekiq_processes(&mut self) -> Result<Vec<String>> {
+        Ok(vec![])
+    }
+
     /// The jobs that an owner has in flight, lowest ticket first.
     fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>>;
 
@@ -135,6 +140,11 @@ pub trait Store: Send {
     /// The counts of a batch; `None` when it is unknown or has expired.
     fn batch(&mut self, bid: &str) -> Result<Option<BatchStatus>>;
 
+    /// Whether the store can be used, at little cost.
+    fn probe(&mut self) -> Result<()> {
+        self.stats().map(drop)
+    }
+
     /// Counters and sizes.
     fn stats(&mut self) -> Result<Stats>;
 
@@ -173,6 +183,12 @@ pub trait Store: Send {
     /// What is wrong with the settings of the server, as its last connection found them.
     fn warning(&self) -> Option<String> {
         None
+    }
+
+    /// Gives the space of removed jobs back to the disk; returns the bytes of the file before and after. It
+    /// refuses what would take long, unless `force` is set.
+    fn vacuum(&mut self, _force: bool) -> Result<(u64, u64)> {
+        Err(StoreError::refused("vacuum: the store keeps its jobs in no file that could shrink"))
     }
 
     /// Copies the store into a file and calls `progress(pages done, pages)` on

@@ -337,6 +337,10 @@ impl RbJobsClient {
 }
 
 impl RbJobsClient {
+    fn vacuum(rb_self: &Self, force: bool) -> Result<(u64, u64), Error> {
+        rb_self.call(|store| store.vacuum(force))
+    }
+
     /// `backup(path) { |done, pages| … }`: the block may be left out.
     fn backup(ruby: &Ruby, rb_self: &Self, path: String) -> Result<(), Error> {
         let block = ruby.block_given().then(|| ruby.block_proc()).transpose()?;
@@ -383,6 +387,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("push", method!(RbJobsClient::push, 5))?;
     class.define_method("push_many", method!(RbJobsClient::push_many, 1))?;
     class.define_method("push_once", method!(RbJobsClient::push_once, 4))?;
+    class.define_method("vacuum", method!(RbJobsClient::vacuum, 1))?;
     class.define_method("stats", method!(RbJobsClient::stats, 0))?;
     class.define_method("queues", method!(RbJobsClient::queues, 0))?;
     class.define_method("processes", method!(RbJobsClient::processes, 0))?;

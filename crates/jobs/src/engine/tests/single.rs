@@ -423,3 +423,39 @@ fn due_times_and_limits_follow_the_clock_of_the_store() {
         assert!((-1.0..1700.0).contains(&retry_at), "{name}: {retry_at}");
     }
 }
+
+#[test]
+fn due_jobs_that_are_given_back_return_to_their_sets() {
+    let factory = factory("due-back");
+    let mut store = factory.store();
+    let settings = || crate::engine::Config { claim_due: true, ..config() };
+    push(&mut *store, "low", "new", "", Some(1.0));
+    push(&mut *store, "low", "failed", r#","retry_count":0"#, Some(1.0));
+    let mut engine = SteppedEngine::new(&factory, settings(), 1);
+    for job in engine.feed.jobs.lock().drain(..) {
+        assert!(job.is_due());
+        job.give_back();
+    }
+    engine.fetch();
+    assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["new"]);
+    assert_eq!(jids(&mut *store, &JobLocation::Retry), ["failed"]);
+    assert_eq!(store.stats().unwrap().enqueued, 0, "the client middleware has not run");
+}
+
+#[test]
+fn due_jobs_of_a_dead_owner_return_to_their_sets() {
+    let factory = factory("due-orphans");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", Some(1.0));
+    let settings = crate::engine::Config { claim_due: true, ..config() };
+    let dead = SteppedEngine::new(&factory, settings, 1);
+    assert_eq!(store.stats().unwrap().in_flight, 1);
+    let mut survivor = SteppedEngine::new(&factory, config(), 2);
+    survivor.state.locked.lock().due_at = None;
+    survivor.state.add_death(WorkerDeath {
+        identity: dead.state.identity.name.clone(),
+        ..WorkerDeath::default()
+    });
+    survivor.maintenance.round();
+    assert_eq!(jids(&mut *store, &JobLocation::Scheduled), ["a"]);
+}

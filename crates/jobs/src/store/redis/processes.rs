@@ -18,6 +18,8 @@ const SHOWN_S_MIN: u64 = 60;
 /// again at each heartbeat.
 const SHOWN_BYTES_MAX: usize = 64 * 1024;
 
+/// Processes of Sidekiq that are looked at.
+const SIDEKIQ_MAX: usize = 100;
 /// Jobs put back by one call of the script, which searches the queue for each.
 const RESTORE_MAX: usize = 20;
 
@@ -88,6 +90,26 @@ impl RedisStore {
             OwnerStatus { identity, process_key, heartbeat_age }
         };
         Ok(owners.into_iter().map(seen).collect())
+    }
+
+    pub(super) fn list_sidekiq_processes(&mut self) -> Result<Vec<String>> {
+        let mut pipeline = Pipeline::new();
+        pipeline.command(&[b"SMEMBERS", b"processes"]);
+        pipeline.command(&[b"HKEYS", b"chaton:places"]);
+        let mut replies = self.run(&pipeline)?;
+        let mut next = || replies.next().unwrap_or(RespValue::Nil).items();
+        let (all, ours) = (next(), next());
+        let mut pipeline = Pipeline::new();
+        for identity in
+            all.into_iter().filter(|identity| !ours.contains(identity)).take(SIDEKIQ_MAX)
+        {
+            pipeline.begin(3).word("HGET").word(identity.bytes()).word("info");
+        }
+        if pipeline.is_empty() {
+            return Ok(vec![]);
+        }
+        let infos = self.run(&pipeline)?.filter(|info| *info != RespValue::Nil);
+        Ok(infos.map(RespValue::text).collect())
     }
 
     pub(super) fn list_in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {

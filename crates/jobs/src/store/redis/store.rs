@@ -99,6 +99,10 @@ impl Store for RedisStore {
         self.list_owners()
     }
 
+    fn sidekiq_processes(&mut self) -> Result<Vec<String>> {
+        self.list_sidekiq_processes()
+    }
+
     fn in_flight(&mut self, owner: &str) -> Result<Vec<ClaimedJob>> {
         self.list_in_flight(owner)
     }

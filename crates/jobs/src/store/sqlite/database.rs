@@ -229,6 +229,15 @@ impl Database {
         Ok(())
     }
 
+    /// Runs `op` on the writing connection, outside a transaction, while no process writes.
+    pub fn exclusively<T>(&self, op: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        let _held = self.acquire_file_lock()?;
+        let mut writer = self.connections.writer.lock();
+        self.open(&mut writer)?;
+        let Some(open) = writer.as_ref() else { return Err(panicked(&self.path)) };
+        op(&open.conn)
+    }
+
     /// Creates the file if there is none; fails if it was replaced.
     pub fn prepare(&self) -> Result<()> {
         self.open(&mut self.connections.writer.lock())

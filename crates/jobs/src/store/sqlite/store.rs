@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use super::database::Database;
 use super::schema::ConnectionSettings;
 use super::transaction::SqliteTransaction;
-use super::{backup, batches, entries, expiring, inspect, limits, processes, queues};
+use super::{backup, batches, entries, expiring, inspect, limits, processes, queues, vacuum};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::options::StoreOptions;
@@ -205,6 +205,10 @@ impl Store for SqliteStore {
         self.read(|conn| batches::status(conn, bid))
     }
 
+    fn probe(&mut self) -> Result<()> {
+        self.read(|conn| inspect::availability(conn, &[])).map(drop)
+    }
+
     fn stats(&mut self) -> Result<Stats> {
         let lease_s = self.lease_s();
         self.read(|conn| inspect::stats(conn, lease_s))
@@ -257,6 +261,10 @@ impl Store for SqliteStore {
 
     fn signal(&mut self, identity: &str, signal: &str) -> Result<()> {
         self.write(|tx| processes::signal(tx, identity, signal))
+    }
+
+    fn vacuum(&mut self, force: bool) -> Result<(u64, u64)> {
+        vacuum::run(&self.database(), force)
     }
 
     fn backup(&mut self, path: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {

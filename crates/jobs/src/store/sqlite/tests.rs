@@ -54,7 +54,7 @@ static ALONE: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
 /// Does not wait for the disk: no test cuts the power.
 fn fresh() -> Arc<dyn StoreFactory> {
-    Arc::new(TemporaryStore::new(|options| options.durable = false))
+    Arc::new(temporary())
 }
 
 conformance!(fresh);
@@ -128,4 +128,42 @@ fn only_owners_with_a_lease_are_processes() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(store.owners().unwrap().len(), 1, "known until it is forgotten");
+}
+
+#[test]
+fn a_vacuum_gives_the_space_of_removed_jobs_back_while_others_use_the_file() {
+    let store = temporary();
+    let (mut one, mut other) = (store.store(), store.store());
+    let payload = format!("{{\"queue\":\"q\",\"x\":\"{}\"}}", "x".repeat(4000)).into_bytes();
+    let job = |queue| NewJob { queue, payload: &payload, at: None, lock: None, bid: None };
+    one.push(&vec![job("q"); 3000]).unwrap();
+    one.push(&[job("kept")]).unwrap();
+    one.clear(&JobLocation::Queue("q".into()), 0).unwrap();
+    let (before, after) = std::thread::scope(|scope| {
+        let pushing =
+            scope.spawn(move || (0..50).for_each(|_| drop(other.push(&[job("r")]).unwrap())));
+        let sizes = one.vacuum(false).unwrap();
+        pushing.join().unwrap();
+        sizes
+    });
+    assert!(before > 8 << 20 && after < 2 << 20, "{before} {after}");
+    assert_eq!(one.stats().unwrap().enqueued, 51);
+    assert_eq!(one.list(&JobLocation::Queue("kept".into()), 0, 9).unwrap()[0].payload, payload);
+}
+
+#[test]
+fn the_probe_reads_no_jobs() {
+    let _alone = ALONE.lock();
+    let store = temporary();
+    let mut one = store.store();
+    one.push(&[NewJob { queue: "q", payload: b"{}", at: None, lock: None, bid: None }]).unwrap();
+    let conn = Connection::open(store.path()).unwrap();
+    conn.execute_batch("ALTER TABLE waiting RENAME TO elsewhere").unwrap();
+    drop(conn);
+    assert!(one.stats().is_err());
+    one.probe().unwrap();
+}
+
+fn temporary() -> TemporaryStore {
+    TemporaryStore::new(|options| options.durable = false)
 }

@@ -35,6 +35,6 @@ for i = 6, #ARGV do
     if left == 0 and out[1] == 1 and redis.call('LLEN', list) > 0 then out[1] = 0 end
   end
 end
-redis.call('DEL', unpack(turns))
+if #turns > 0 then redis.call('DEL', unpack(turns)) end
 if #out > 1 then add_owner(owner) end
 return out
