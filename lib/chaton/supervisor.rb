@@ -6,6 +6,7 @@ require_relative "supervisor/ceiling_enforcer"
 require_relative "supervisor/controller"
 require_relative "supervisor/event_loop"
 require_relative "supervisor/forkers"
+require_relative "supervisor/batch_deaths"
 require_relative "supervisor/job_recovery"
 require_relative "supervisor/memory_limits"
 require_relative "supervisor/memory_monitor"
@@ -65,9 +66,10 @@ module Chaton
     def start
       @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       @forkers = Forkers.new(@plan, @resources.launch_command, log: @log, in_child: method(:become_worker))
-      table = @memory.in_flight_table
+      jobs, batches = @memory.in_flight_table, @memory.batch_table
       @worker_set = WorkerSet.new(@plan, forker: @forkers.first, scoreboard: @memory.scoreboard, log: @log,
-                                         job_recovery: table && JobRecovery.new(table, log: @log))
+                                         job_recovery: jobs && JobRecovery.new(jobs, log: @log),
+                                         batch_deaths: batches && BatchDeaths.new(batches, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
       @controller = controller
       @reaper = Reaper.new(@worker_set, @forkers)

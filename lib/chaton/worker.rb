@@ -104,7 +104,7 @@ module Chaton
       memory = @context.memory
       context = Service::ProcessContext.new(roles: @roles, index: @index, scoreboard: memory&.scoreboard,
                                             slot: @scoreboard_slot, in_flight_table: memory&.in_flight_table,
-                                            channel: @channel)
+                                            batch_table: memory&.batch_table, channel: @channel)
       (@context.service || Service).new(@plan, app: app, sockets: @context.sockets, context: context, log: @log)
     end
 

@@ -172,7 +172,7 @@ class StreamsEngineTest < Minitest::Test
   def start(keywords = "")
     @native_pool = pool(document(keywords))
     @pool_thread = @native_pool.enter
-    @engine = Chaton::Native::Streams.start(@native_pool, client, [])
+    @engine = Chaton::Native::Streams.start(@native_pool, client, [], nil).tap(&:resume)
   end
 
   def stop
@@ -186,7 +186,7 @@ class StreamsEngineTest < Minitest::Test
 
   def engine_refused(document)
     pool = pool(JSON.generate(document))
-    assert_raises(ArgumentError) { Chaton::Native::Streams.start(pool, client, []) }.message
+    assert_raises(ArgumentError) { Chaton::Native::Streams.start(pool, client, [], nil) }.message
   ensure
     pool&.shut
   end

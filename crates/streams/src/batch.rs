@@ -5,7 +5,7 @@
 //! a thread takes it, the consumer marks records in it, and [`Batch::finish`] reports its one
 //! [`BatchOutcome`] to the partition that owns it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,6 +97,9 @@ pub struct ConsumerCalls {
 
 /// The partition that a batch belongs to.
 pub(crate) trait BatchOwner: Send + Sync {
+    /// A thread begins to run the batch.
+    fn started(&self, batch: &Batch, thread: usize);
+
     /// The batch has ended; `started`: a thread had taken it.
     fn finish(self: Arc<Self>, batch: &Batch, outcome: BatchOutcome, started: bool)
         -> BatchVerdict;
@@ -132,6 +135,8 @@ pub struct Batch {
     records: RecordSet,
     partition: Partition,
     state: AtomicWorkState,
+    /// The thread that runs it.
+    thread: AtomicUsize,
     revoked: AtomicBool,
     requests: Mutex<ConsumerRequests>,
     attachment: Attachment,
@@ -148,6 +153,7 @@ impl Batch {
             records,
             partition,
             state: AtomicWorkState::default(),
+            thread: AtomicUsize::new(usize::MAX),
             revoked: AtomicBool::new(false),
             requests: Mutex::default(),
             attachment: Attachment::Detached(Mutex::default()),
@@ -265,6 +271,19 @@ impl Batch {
             return false;
         }
         self.state.start() || self.is_running()
+    }
+
+    /// The thread with this number begins to run it.
+    pub fn started_on(&self, thread: usize) {
+        self.thread.store(thread, Ordering::Relaxed);
+        if let Attachment::Partition(partition) = &self.attachment {
+            partition.started(self, thread);
+        }
+    }
+
+    /// The thread that runs it, or has run it.
+    pub(crate) fn thread(&self) -> Option<usize> {
+        Some(self.thread.load(Ordering::Relaxed)).filter(|thread| *thread != usize::MAX)
     }
 
     /// Marks the record with this offset and all before it in this batch as done.

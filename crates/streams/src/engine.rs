@@ -11,12 +11,14 @@ mod assigned_partition;
 mod context;
 mod group;
 mod group_partitions;
+mod iso_8601;
 mod partition_state;
 mod poller;
 mod room;
 mod route;
 mod settings;
 mod stats;
+mod suspects;
 mod token_bucket;
 mod tracker;
 
@@ -37,10 +39,12 @@ use group_partitions::GroupPartitions;
 use partition_state::Now;
 use poller::Poller;
 use route::Route;
+use suspects::Suspects;
 
 pub use context::ProducerFactory;
 pub use settings::{EngineSettings, GroupRoutes, OnGap, RecordOrder, RouteSettings, Throttle};
 pub use stats::{GroupStats, PartitionStats, Stats, Totals};
+pub use suspects::BatchSlot;
 
 /// A running engine. Clones are the same engine.
 #[derive(Clone)]
@@ -67,6 +71,8 @@ impl Engine {
         let interval = Duration::from_millis(settings.commit_interval_ms);
         let retry_max_ms = settings.group_retry_max_ms;
         let context = Arc::new(EngineContext::new(log, producer, feed, interval, retry_max_ms));
+        context.held.store(settings.begins_held, Ordering::SeqCst);
+        let suspects = Arc::new(Suspects::new(settings.in_flight));
         let batch_ids = Arc::new(AtomicU64::new(1));
         let ready_batches = settings.ready_batches;
         let mut numbers = 0..;
@@ -74,13 +80,22 @@ impl Engine {
         for GroupRoutes { group, routes } in settings.groups {
             let routes = routes.into_iter().zip(&mut numbers).map(|(settings, number)| {
                 let (counters, batch_ids) = (context.counters.clone(), batch_ids.clone());
-                let transactor = Mutex::default();
-                let route =
-                    Route { number, settings, ready_batches, counters, batch_ids, transactor };
-                Arc::new(route)
+                let source = suspects::source(&group.name, &settings.topic);
+                let (suspects, transactor) = (suspects.clone(), Mutex::default());
+                Arc::new(Route {
+                    number,
+                    settings,
+                    source,
+                    suspects,
+                    ready_batches,
+                    counters,
+                    batch_ids,
+                    transactor,
+                })
             });
+            let routes = routes.collect();
             let event_fd = EventFd::new().map_err(|error| unavailable("descriptor", &error))?;
-            let group = ConsumerGroup::new(group, routes.collect(), &context, event_fd);
+            let group = ConsumerGroup::new(group, routes, &context, event_fd);
             groups.push(GroupPartitions::new(group));
         }
         let engine = Self { context, groups: Arc::new(groups), threads: Arc::default() };
@@ -96,6 +111,12 @@ impl Engine {
             }
         }
         Ok(engine)
+    }
+
+    /// Joins its groups, where it was held back until the process is ready.
+    pub fn resume(&self) {
+        self.context.held.store(false, Ordering::SeqCst);
+        self.groups.iter().for_each(|group| group.group.event_fd.notify());
     }
 
     /// Statistics of this moment.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chaton_core::clock;
 use chaton_core::process::in_flight::InFlightTable;
 use magnus::{function, method, prelude::*, Error, RArray, RModule, Ruby};
 
@@ -60,6 +61,10 @@ impl RbInFlightTable {
         Ok(())
     }
 
+    fn add_death(&self, work: String, cause: String) {
+        self.0.add_death(&work, &cause, (clock::wall_s() * 1e3) as u64);
+    }
+
     fn is_kept(ruby: &Ruby, rb_self: &Self, slot: usize) -> Result<bool, Error> {
         Ok(rb_self.0.is_kept(rb_self.check(ruby, slot)?))
     }
@@ -81,6 +86,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("identity", method!(RbInFlightTable::identity, 1))?;
     class.define_method("started", method!(RbInFlightTable::started, 1))?;
     class.define_method("keep", method!(RbInFlightTable::keep, 1))?;
+    class.define_method("add_death", method!(RbInFlightTable::add_death, 2))?;
     class.define_method("kept?", method!(RbInFlightTable::is_kept, 1))?;
     class.define_method("clear", method!(RbInFlightTable::clear, 1))?;
     Ok(())

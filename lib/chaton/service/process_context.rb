@@ -4,8 +4,10 @@ module Chaton
   class Service
     # What a process is among its siblings: its roles (:web, :jobs, :streams), its number and where it reports.
     #
-    # `scoreboard` and `in_flight_table` are shared memory, in which the process has the row `slot`; without a
-    # supervisor nobody reads the in-flight table, and it is nil. `channel` is the socket to the supervisor, or nil.
-    ProcessContext = Struct.new(:roles, :index, :scoreboard, :slot, :in_flight_table, :channel, keyword_init: true)
+    # `scoreboard`, `in_flight_table` (jobs) and `batch_table` are shared memory, in which the process has the row
+    # `slot`; without a supervisor nobody reads the tables, and they are nil. `channel` is the socket to the supervisor,
+    # or nil.
+    ProcessContext = Struct.new(:roles, :index, :scoreboard, :slot, :in_flight_table, :batch_table, :channel,
+                                keyword_init: true)
   end
 end

@@ -17,14 +17,18 @@ module Chaton
         @handler ||= Streams::Handler.new(@plan.streams, log: @log, finder: Streams::Finder.new(root: @plan.root))
       end
 
-      # Consumes from its return on.
+      # Consumes from {#begin} on.
       #
       # @param native_pool [Native::Pool]
       def start(native_pool)
         streams = @plan.streams
-        @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof)
+        @engine = Native::Streams.start(native_pool, Streams.client.native, handler.of_eof, @context.batch_table)
         @log.info("streams are consumed", broker: streams.broker, groups: streams.routes.map(&:group).uniq.join(","),
                                           topics: streams.routes.map(&:topic).uniq.join(","))
+      end
+
+      def begin
+        @engine.resume unless @quiet
       end
 
       # Gives up the partitions of running batches, so that others consume them; then interrupts them.

@@ -185,7 +185,7 @@ module Chaton
         # A replacement would need as much to load, so this counts as a failed boot.
         return child.kill_boot(@limits.refusal_of_boot(usage[:pss])) unless child.served?
 
-        @worker_set.blame_work(child, "memory (#{reason})")
+        @worker_set.blame_work(child, "memory: #{reason.delete_prefix("its memory reached ")}")
         @report.stopped(child, reason, usage, @scoreboard.read(child.scoreboard_slot))
         slot = slot_of(child)
         return child.stop_now(now_s) if slot.nil? || replaced_already?(slot)

@@ -131,11 +131,14 @@ module Chaton
       # Kills it, once; its end is noticed like any other. A ready worker is killed only because no Ruby thread of it
       # gets the GVL.
       def kill
-        blame_work("no sign of life (alive_timeout #{@plan.alive_timeout_s} s)") if ready?
+        blame_work(silence) if ready?
         @due_at = Float::INFINITY
         @killed = true
         @pid ? signal("KILL") : @forker.kill
       end
+
+      # @return [String] why a ready worker is killed, as {#blame_work} takes it
+      def silence = "no sign of life (alive_timeout #{@plan.alive_timeout_s} s)"
 
       # Kills it while it boots, when it does not handle signals yet.
       def kill_boot(reason)

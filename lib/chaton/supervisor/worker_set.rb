@@ -27,11 +27,13 @@ module Chaton
       # @param forker [Preloader, InProcessForker] responds to `generation`, `fork_worker(child, channel_end)`, `kill`
       # @param scoreboard [#read, #clear]
       # @param job_recovery [JobRecovery, nil] nil without the role jobs
-      def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil)
+      # @param batch_deaths [BatchDeaths, nil] nil without the role streams
+      def initialize(plan, forker:, scoreboard:, log:, job_recovery: nil, batch_deaths: nil)
         @plan = plan
         @forker = forker
         @scoreboard = scoreboard
         @job_recovery = job_recovery
+        @batch_deaths = batch_deaths
         @report = WorkerReport.new(log, compacted: plan.preload? && plan.memory.compact)
         @worker_slots = []
         @children = []
@@ -122,6 +124,7 @@ module Chaton
       def blame_work(child, cause)
         child.blame_work(cause)
         @job_recovery&.keep(child)
+        @batch_deaths&.worker_blamed(child, cause)
       end
 
       # @param name [String] a signal for every worker
@@ -186,6 +189,7 @@ module Chaton
         return unless (reason = child.kill_reason(now_s))
 
         @report.killed(child, reason)
+        blame_work(child, child.silence) if child.ready?
         child.kill
       end
 
@@ -199,6 +203,7 @@ module Chaton
         @children.delete(child)
         # Before another child gets its row.
         @job_recovery&.worker_ended(child, cause, @children)
+        @batch_deaths&.worker_ended(child, cause)
         @scoreboard.clear(child.scoreboard_slot)
         @free_scoreboard_slots.push(child.scoreboard_slot)
         verdict = worker_slot_of(child)&.child_ended(child, now_s)

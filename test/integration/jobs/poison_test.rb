@@ -74,7 +74,7 @@ class JobsPoisonTest < Minitest::Test
     server.eventually("it is dead", timeout_s: DEAD_S) { stats(console)["dead"] == 1 }
     item = documents(console, "dead").first
     assert_equal ["Grows", "Chaton::Jobs::Poison", 3], [item["class"], item["error_class"], item["chaton"]["deaths"]]
-    assert_match(/3 times within 72 hours: memory \(its memory reached \d+ MiB/, item["error_message"])
+    assert_match(/3 times within 72 hours: memory: \d+ MiB \(hard ceiling 128 MiB\) at /, item["error_message"])
     assert_equal 3, server.record.of("grows").size
     server.eventually("all beside it ran") { server.record.tally.count { |id, _| id != "grows" } == 50 }
     assert_equal 0, server.stop

@@ -123,9 +123,21 @@ class StreamsRoleTest < Minitest::Test
     refute_includes Array.new(Events.seen.size) { popped }.map(&:first), "a"
   end
 
+  def test_nothing_is_fetched_before_the_process_is_ready
+    start do
+      # Durable: joining takes no longer.
+      3.times { Chaton.produce!("events", "a", key: "k") }
+      groups, totals = @service.status.fetch(:streams).values_at(:groups, :totals)
+      assert_equal [[false], 0], [groups.map { |group| group[:connected] }, totals[:fetches]]
+      assert_empty Events.seen
+    end
+    assert_equal "a", value_seen.first
+    assert stop(5)
+  end
+
   private
 
-  def start
+  def start(&ready)
     @service = nil
     path = File.join(@root, "chaton.rb")
     File.write(path, <<~RUBY)
@@ -141,7 +153,7 @@ class StreamsRoleTest < Minitest::Test
     context = Chaton::Service::ProcessContext.new(roles: [:streams], scoreboard: Chaton::Native::Scoreboard.new(1),
                                                   slot: 0)
     @service = Chaton::Service.new(plan, app: nil, sockets: [], context: context, log: @log)
-    @service.start
+    @service.start(&ready)
   end
 
   def stop(deadline_s)

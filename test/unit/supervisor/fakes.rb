@@ -64,7 +64,7 @@ module SupervisorFakes
 
   def compacting(value) = Chaton::Config::MemorySettings.new(compact: value)
 
-  def build_worker_set(workers: 2, job_recovery: nil, **changes)
+  def build_worker_set(workers: 2, job_recovery: nil, batch_deaths: nil, **changes)
     settings = { workers: workers, boot_timeout_s: 10, shutdown_timeout_s: 5, alive_timeout_s: 0, restart_delay_s: 1,
                  restart_delay_max_s: 4, crash_loop_count: 2, crash_loop_window_s: 60, roles: [[:web]],
                  memory: compacting(true) }
@@ -74,7 +74,8 @@ module SupervisorFakes
     @scoreboard = FakeScoreboard.new
     plan = Plan.new(**settings, **changes)
     @worker_set = Chaton::Supervisor::WorkerSet.new(plan, forker: @forker, scoreboard: @scoreboard, log: @log,
-                                                          job_recovery: job_recovery&.call(@log))
+                                                          job_recovery: job_recovery&.call(@log),
+                                                          batch_deaths: batch_deaths&.call(@log))
     @worker_set.open(workers)
     tick
   end

@@ -45,6 +45,8 @@ pub(super) struct PartitionActions {
     pub dead_letters: Vec<Arc<PendingDeadLetter>>,
     pub seek: Option<Position>,
     pub fetch: Option<Limits>,
+    /// A record that ended too many workers, and how.
+    pub poison: Option<(i64, String)>,
     /// There is something to commit.
     pub dirty: bool,
     pub next_ns: Option<u64>,
@@ -88,6 +90,7 @@ impl AssignedPartition {
         let actions = PartitionActions {
             dead_letters: std::iter::from_fn(|| state.dead_letter_due(now)).collect(),
             seek: state.seek_due(now),
+            poison: state.poison.take(),
             dirty: state.is_dirty(),
             next_ns: state.next_ns(),
             over: state.is_over(),
@@ -237,7 +240,10 @@ impl AssignedPartition {
         let fetches = !inner.exhausted && state.fetch_limits().is_some();
         let commit = state.is_dirty().then(|| group.commit_at_ns());
         let first = [state.next_ns(), commit].into_iter().flatten().min();
-        fetches || state.is_draining() || first.is_some_and(|at_ns| group.is_asleep_after(at_ns))
+        fetches
+            || state.is_draining()
+            || state.poison.is_some()
+            || first.is_some_and(|at_ns| group.is_asleep_after(at_ns))
     }
 
     fn next_batches(self: &Arc<Self>, inner: &mut Inner, now: Now) -> Vec<Arc<Batch>> {
@@ -283,6 +289,10 @@ impl RoomWaiter for AssignedPartition {
 }
 
 impl BatchOwner for AssignedPartition {
+    fn started(&self, batch: &Batch, thread: usize) {
+        self.route.suspects.started(self.route.source, batch, thread);
+    }
+
     fn finish(
         self: Arc<Self>,
         batch: &Batch,
@@ -290,6 +300,9 @@ impl BatchOwner for AssignedPartition {
         started: bool,
     ) -> BatchVerdict {
         let now = Now::read();
+        if let Some(thread) = batch.thread() {
+            self.route.suspects.ended(batch, thread);
+        }
         if outcome == BatchOutcome::Abandoned {
             // The caller may hold other locks, so the group's thread hands the batch out again.
             let verdict = self.inner.lock().state.finish(batch, outcome, started, now);

@@ -30,6 +30,8 @@ pub(super) struct EngineContext {
     pub group_retry_max_ms: u64,
     /// The next number of an assignment.
     pub generations: AtomicU64,
+    /// No group is joined yet, because the process is not ready.
+    pub held: AtomicBool,
     pub quiet: AtomicBool,
     pub stopping: AtomicBool,
     pub room: RoomQueue,
@@ -53,6 +55,7 @@ impl EngineContext {
             commit_interval,
             group_retry_max_ms,
             generations: AtomicU64::new(1),
+            held: AtomicBool::new(false),
             quiet: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             room: RoomQueue::default(),

@@ -13,6 +13,7 @@ mod finish;
 mod key_lane;
 mod pending_dead_letter;
 mod stats;
+mod suspect;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,6 +94,10 @@ pub(super) struct PartitionState {
     /// The offset of the last commit; -1: none.
     committed: i64,
     scratch: Vec<OffsetRange>,
+    /// A record that ended too many workers, and how; not logged yet.
+    pub poison: Option<(i64, String)>,
+    /// The last such record, and how many workers it had ended.
+    poison_seen: Option<(i64, usize)>,
 }
 
 impl PartitionState {
@@ -121,6 +126,8 @@ impl PartitionState {
             stopped: None,
             committed: assigned.committed.unwrap_or(-1),
             scratch: Vec::new(),
+            poison: None,
+            poison_seen: None,
             route: route.clone(),
         }
     }

@@ -99,6 +99,7 @@ impl Poller {
 
     /// Runs until the engine stops.
     pub fn run(mut self) {
+        self.wait_until_ready();
         let mut woken = true;
         let mut rounds = 0u32;
         while !self.context.stopping.load(Ordering::SeqCst) {
@@ -160,6 +161,9 @@ impl Poller {
     ) -> bool {
         for letter in actions.dead_letters {
             self.send_dead_letter(partition, letter);
+        }
+        if let Some((offset, story)) = actions.poison {
+            self.warn_poison(partition, offset, &story);
         }
         if let Some(next_ns) = actions.next_ns {
             self.due_at(next_ns);
@@ -262,6 +266,17 @@ impl Poller {
     }
 
     /// Records that were read before are gone, or the group's offset was beyond the end.
+    fn warn_poison(&self, partition: &AssignedPartition, offset: i64, story: &str) {
+        let (group, name) = (&self.group.settings.name, name(&partition.partition));
+        let what = match &partition.route.settings.dead_letter {
+            Some(topic) => format!("it is written to {topic}"),
+            None => {
+                "it is tried again alone after a pause, because its topic has no dead_letter".into()
+            }
+        };
+        self.context.warn(&format!("group {group}: {name} @{offset}: {story}; {what}"));
+    }
+
     fn warn_went_back(&self, partition: &Partition, position: i64) {
         let (group, what) = (&self.group.settings.name, name(partition));
         self.context.warn(&format!(

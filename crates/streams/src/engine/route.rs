@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 
 use super::settings::RouteSettings;
 use super::stats::StreamCounters;
+use super::suspects::Suspects;
 use crate::log::TransactionalProducer;
 
 /// A topic that a group consumes.
@@ -14,6 +15,9 @@ pub(super) struct Route {
     /// Its number, counted through all groups.
     pub number: usize,
     pub settings: RouteSettings,
+    /// The topic and its group, as the notes of [`Suspects`] name them.
+    pub source: u32,
+    pub suspects: Arc<Suspects>,
     /// Batches read ahead per partition or key lane.
     pub ready_batches: usize,
     pub counters: Arc<StreamCounters>,

@@ -3,6 +3,7 @@
 use chaton_core::settings::nullable;
 use serde::Deserialize;
 
+use super::suspects::BatchSlot;
 use crate::log::{self, ErrorKind, LogError};
 use crate::settings::GroupSettings;
 
@@ -18,6 +19,13 @@ pub struct EngineSettings {
     pub ready_batches: usize,
     /// The longest pause in ms between attempts to join a group.
     pub group_retry_max_ms: u64,
+    /// It joins no group until [`Engine::resume`](super::Engine::resume), because the process is not
+    /// ready yet.
+    #[serde(skip)]
+    pub begins_held: bool,
+    /// Where the threads note the batches that they run; `None` without a supervisor.
+    #[serde(skip)]
+    pub in_flight: Option<BatchSlot>,
 }
 
 /// One group and its topics.
@@ -106,7 +114,14 @@ impl EngineSettings {
     /// What tests use with these groups.
     #[cfg(any(test, feature = "test-support"))]
     pub fn for_tests(groups: Vec<GroupRoutes>) -> Self {
-        Self { groups, commit_interval_ms: 100, ready_batches: 2, group_retry_max_ms: 30_000 }
+        Self {
+            groups,
+            commit_interval_ms: 100,
+            ready_batches: 2,
+            group_retry_max_ms: 30_000,
+            begins_held: false,
+            in_flight: None,
+        }
     }
 
     /// Consumers of these routes, counted through all groups, are notified of the end of a

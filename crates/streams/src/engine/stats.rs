@@ -30,6 +30,8 @@ totals! {
     retries,
     /// Records written to a dead-letter topic.
     dead_letters,
+    /// Times that a record ended one worker too many.
+    poisoned,
     /// Records skipped because they had expired.
     expired,
     /// Offsets that retention removed before the group has read them.

@@ -104,8 +104,9 @@ impl RbBatch {
     }
 
     /// As [`RbBatch::wrap`], for the thread that runs it; `None` when it may no longer be started.
-    pub fn start(ruby: &Ruby, batch: Arc<Batch>) -> Option<Value> {
+    pub fn start(ruby: &Ruby, batch: Arc<Batch>, thread: usize) -> Option<Value> {
         if batch.may_start() {
+            batch.started_on(thread);
             return Some(Self::wrap(ruby, batch));
         }
         batch.finish(BatchOutcome::Abandoned);

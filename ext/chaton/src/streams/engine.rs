@@ -6,7 +6,8 @@ use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::work::{downcast, Priority, Role};
 use chaton_streams::batch::Batch;
-use chaton_streams::engine::{Engine, EngineSettings};
+use chaton_streams::engine::{BatchSlot, Engine, EngineSettings};
+use magnus::typed_data::Obj;
 use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use super::batch::RbBatch;
@@ -14,6 +15,7 @@ use super::client::RbStreamsClient;
 use super::log_error;
 use crate::engine::{define_engine, EngineObject};
 use crate::handle::Handle;
+use crate::in_flight::RbInFlightTable;
 use crate::pool::RbPool;
 
 /// Bounds of the queue. A partition has one batch out at a time (with `order: :key` one per lane)
@@ -26,20 +28,38 @@ const QUEUE: QueueLimits =
 pub struct RbStreams(Handle<Engine>);
 
 impl RbStreams {
-    /// `Streams.start(pool, client, routes whose consumers are notified of the end of a partition)`.
-    fn start(pool: &RbPool, client: &RbStreamsClient, eof: Vec<usize>) -> Result<Self, Error> {
+    /// `Streams.start(pool, client, routes whose consumers are notified of the end of a partition,
+    /// in-flight table of batches or nil)`; it joins its groups from `resume` on.
+    fn start(
+        ruby: &Ruby,
+        pool: &RbPool,
+        client: &RbStreamsClient,
+        eof: Vec<usize>,
+        in_flight: Option<Obj<RbInFlightTable>>,
+    ) -> Result<Self, Error> {
         let inner = pool.0.get()?;
         let mut settings: EngineSettings = inner.document.section("streams")?;
         settings.notify_eof(&eof);
+        settings.begins_held = true;
+        if let Some(in_flight) = in_flight {
+            let slot = in_flight.check(ruby, inner.pool.settings().slot)?;
+            in_flight.0.clear(slot);
+            settings.in_flight = Some(BatchSlot { table: in_flight.0.clone(), slot });
+        }
         let opened = client.open()?;
         let log = opened.log.clone();
         inner.register(
             Role::Streams,
-            Box::new(|ruby, work, _| RbBatch::start(ruby, downcast::<Batch>(work)?)),
+            Box::new(|ruby, work, thread| RbBatch::start(ruby, downcast::<Batch>(work)?, thread)),
         );
         let feed = PoolFeed::open(&inner.pool, Role::Streams, Priority::Background, QUEUE);
         let engine = Engine::start(settings, log, Arc::new(move || opened.producer()), feed);
         Ok(Self(Handle::new(engine.map_err(|e| log_error::raised(&e))?)))
+    }
+
+    fn resume(&self) -> Result<(), Error> {
+        self.0.get()?.resume();
+        Ok(())
     }
 }
 
@@ -52,7 +72,8 @@ impl EngineObject for RbStreams {
 /// Defines the class.
 pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let class = native.define_class("Streams", ruby.class_object())?;
-    class.define_singleton_method("start", function!(RbStreams::start, 3))?;
+    class.define_singleton_method("start", function!(RbStreams::start, 4))?;
+    class.define_method("resume", method!(RbStreams::resume, 0))?;
     define_engine!(class, RbStreams);
     Ok(())
 }

@@ -9,11 +9,13 @@ use crate::batch::{Batch, BatchKind};
 use crate::record_set::RecordSet;
 
 /// What is done with the first records of a lane.
-enum NextStep {
+pub(super) enum NextStep {
     Deliver(RecordSet),
     /// Nothing is left of them.
     Skip,
     Wait(u64, WaitReason),
+    /// The first one becomes a dead letter.
+    DeadLetter,
 }
 
 impl PartitionState {
@@ -59,6 +61,7 @@ impl PartitionState {
                     self.lanes[lane].state = LaneState::Waiting { until_ns, reason };
                     return None;
                 }
+                NextStep::DeadLetter => return None,
             }
         }
     }
@@ -78,9 +81,17 @@ impl PartitionState {
             return NextStep::Wait(until_ns, WaitReason::Delay);
         }
         let mut count = if records.isolated { 1 } else { due };
+        let deaths = self.route.suspects.of(self.route.source, &self.partition, now.ms);
+        if let Some(deaths) = deaths {
+            match self.without_suspects(lane, &mut records, &deaths, now) {
+                Ok(harmless) => count = count.min(harmless),
+                Err(step) => return step,
+            }
+        }
         if let Some(throttle) = &mut self.throttle {
             count = count.min(throttle.size());
             if let Err(at_ns) = throttle.take(count, now.ns) {
+                self.end_alone(lane);
                 self.lanes[lane].push_front(ReadyItem::Records(records));
                 return NextStep::Wait(at_ns, WaitReason::Throttle);
             }

@@ -24,6 +24,7 @@ impl PartitionState {
         started: bool,
         now: Now,
     ) -> BatchVerdict {
+        self.end_alone(batch.lane);
         let Some((kind, records)) = self.take_in_flight(batch) else {
             return BatchVerdict::Dropped;
         };
@@ -86,6 +87,7 @@ impl PartitionState {
 
     /// The queue had no room for the batch.
     pub fn refused(&mut self, batch: &Batch) {
+        self.end_alone(batch.lane);
         match self.take_in_flight(batch) {
             Some((_, Some(records))) if self.is_fetching() => {
                 self.route.counters.batches.fetch_sub(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use crate::log::Limits;
 use crate::record::{Chunk, ChunkBuilder};
 
 mod edges;
+mod suspects;
 
 const MS: u64 = 1_000_000;
 
@@ -18,6 +19,8 @@ fn route_of(settings: RouteSettings, ready_batches: usize) -> Arc<Route> {
     Arc::new(Route {
         number: 0,
         settings,
+        source: 1,
+        suspects: Arc::default(),
         ready_batches,
         counters: Arc::default(),
         batch_ids: Arc::default(),

@@ -11,6 +11,17 @@ use super::{Poller, POLL_NS};
 use crate::poll::wait_notified;
 
 impl Poller {
+    /// Waits until the process is ready, or stops.
+    pub(super) fn wait_until_ready(&self) {
+        let over = || {
+            let held = self.context.held.load(Ordering::SeqCst);
+            !held || self.context.stopping.load(Ordering::SeqCst)
+        };
+        while !over() {
+            wait_notified(&[&self.group.event_fd], Duration::from_nanos(POLL_NS));
+        }
+    }
+
     /// Waits until something is due or another thread notifies. True: the member may have something
     /// new.
     pub(super) fn wait(&mut self) -> bool {
