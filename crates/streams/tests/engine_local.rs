@@ -147,6 +147,33 @@ fn records_that_retention_removed_before_they_were_read_are_reported_and_counted
 }
 
 #[test]
+fn a_running_consumer_slower_than_retention_reads_the_rest_in_order() {
+    let place = Place::with_settings(1, short_retention());
+    place.write(10);
+    let (engine, queue) = place.engine(settings(vec![route("events")]));
+    let (mut read, mut written) = (Vec::new(), 10);
+    while read.last() != Some(&(written - 1)) {
+        let batch = queue.take(LONG).unwrap();
+        if written < 1_010 {
+            // More is written while it runs than is kept.
+            place.write(100);
+            written += 100;
+        }
+        read.extend(offsets(&batch));
+        batch.finish(BatchOutcome::Done);
+    }
+    until("the commits", || place.committed() == written);
+    end(&engine, &queue);
+    assert!(read.windows(2).all(|pair| pair[0] < pair[1]), "{read:?}");
+    let gone = written as usize - read.len();
+    assert!(gone > 0, "retention was not faster");
+    assert_eq!(engine.stats().totals.skipped, gone as u64);
+    let warned = queue.lines();
+    let warned = warned.iter().filter(|line| line.contains("were removed by retention"));
+    assert!(warned.count() > 0);
+}
+
+#[test]
 fn a_partition_stops_at_removed_records_until_its_offset_is_set() {
     let place = Place::with_settings(1, short_retention());
     let start = || {

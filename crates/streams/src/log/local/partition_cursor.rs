@@ -201,13 +201,20 @@ impl PartitionCursor {
 
     /// The next records; `None` if there are none.
     pub fn fetch(&mut self, limits: Limits) -> Result<Option<Chunk>> {
-        if self.watermark.is_none_or(|watermark| self.next >= watermark.end) {
-            let watermark = self.refresh()?;
-            if self.next >= watermark.end {
-                return Ok(None);
+        loop {
+            if self.watermark.is_none_or(|watermark| self.next >= watermark.end) {
+                let watermark = self.refresh()?;
+                if self.next >= watermark.end {
+                    return Ok(None);
+                }
             }
+            let fetched = self.try_fetch(limits);
+            let fetched = fetched.map_err(|error| errors::io(&self.folder, "reading", &error))?;
+            if fetched.is_some() {
+                return Ok(fetched);
+            }
+            // The rest up to the end as it was last seen is gone, and the partition has grown since.
         }
-        self.try_fetch(limits).map_err(|error| errors::io(&self.folder, "reading", &error))
     }
 
     fn try_fetch(&mut self, limits: Limits) -> io::Result<Option<Chunk>> {
