@@ -71,6 +71,14 @@ class TidyTest < Minitest::Test
     end
   end
 
+  # The manifest of the models names the libraries of crates/core once more, as it is no part of the workspace.
+  def test_the_models_of_core_are_compiled_with_its_libraries
+    features = %w[crates/core/Cargo.toml crates/core/loom/Cargo.toml].map do |path|
+      File.read(path)[/^rustix = .*features = \[(.*)\]/, 1].scan(/\w+/).sort - %w[std]
+    end
+    assert_equal(*features)
+  end
+
   def test_no_registry_is_named
     each_violation("names a package registry") { |file| file.line_of(REGISTRIES) unless file.path.end_with?(".lock") }
   end
