@@ -27,8 +27,8 @@ pub use options::{without_password, StoreOptions};
 pub use traits::*;
 pub use types::*;
 
-/// Opens the store at an address: `sqlite://PATH`, `redis://…`, `rediss://…`
-/// or `unix://PATH?db=N` (a socket of Redis).
+/// Opens the store at an address: `sqlite://PATH`, `redis://…`, `rediss://…`,
+/// `redis+sentinel://…`, `rediss+sentinel://…` or `unix://PATH?db=N` (a socket of Redis).
 ///
 /// # Errors
 /// [`StoreErrorKind::Refused`] naming what is wrong with the address or an option.
@@ -40,9 +40,11 @@ pub fn open(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
         #[cfg(feature = "sqlite")]
         "sqlite" => sqlite::factory(options),
         #[cfg(feature = "redis")]
-        "redis" | "rediss" | "valkey" | "valkeys" | "unix" => redis::factory(options),
+        "redis" | "rediss" | "valkey" | "valkeys" | "redis+sentinel" | "rediss+sentinel"
+        | "unix" => redis::factory(options),
         _ => Err(StoreError::refused(format!(
-            "store {:?}: unknown kind; use sqlite://PATH, redis://HOST:PORT/DB, rediss:// or unix://PATH",
+            "store {:?}: unknown kind; use sqlite://PATH, redis://HOST:PORT/DB, rediss://, \
+             redis+sentinel:// or unix://PATH",
             without_password(&options.url)
         ))),
     }

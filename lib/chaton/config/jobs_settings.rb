@@ -24,8 +24,9 @@ module Chaton
 
       # @return [Hash{Symbol=>Object}] JSON-able, without secrets
       def to_h
-        store = store_settings.merge(url: store_shown,
-                                     password: Options[:password].type.show(store_settings[:password]))
+        secrets = store_settings.slice(:password, :sentinel_password)
+        secrets.transform_values! { |value| Options[:password].type.show(value) }
+        store = store_settings.merge(url: store_shown, **secrets)
         super.merge(store_settings: store, crons: crons.map(&:to_h), threads: threads&.to_s)
       end
 
@@ -55,8 +56,8 @@ module Chaton
       # Options that go into {JobsSettings} unchanged.
       PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s catch_up_s claim_turn_s].freeze
       # Options that go into the store's settings unchanged.
-      OF_STORE = %i[username password tls_verify connect_timeout_s answer_timeout_s durable lock_timeout_s lease_s
-                    dead_max dead_age_s].freeze
+      OF_STORE = %i[username password sentinel_username sentinel_password tls_verify connect_timeout_s answer_timeout_s
+                    durable lock_timeout_s lease_s dead_max dead_age_s].freeze
 
       # @param root [String] the application's directory
       # @param sidekiq_file [String, nil] the file that was read

@@ -29,10 +29,11 @@ module Chaton
       # `store "sqlite://storage/chaton.db"`, `store "redis://127.0.0.1:6379/0"`.
       class StoreUrl < Base
         # Schemes of an address.
-        SCHEMES = %w[sqlite redis rediss unix].freeze
+        SCHEMES = %w[sqlite redis rediss redis+sentinel rediss+sentinel unix].freeze
 
         def initialize
-          super("sqlite://PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB (TLS) or unix://PATH?db=N (a socket of " \
+          super("sqlite://PATH, redis://HOST:PORT/DB, rediss://HOST:PORT/DB (TLS), " \
+                "redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB (or rediss+sentinel) or unix://PATH?db=N (a socket of " \
                 "Redis)")
         end
 

@@ -66,13 +66,16 @@ class JobsConfigTest < ConfigCase
   end
 
   def test_a_password_is_never_shown
-    plan = plan('jobs { store "redis://me:secret1@127.0.0.1"; password "secret2" }')
-    assert_equal "secret2", plan.jobs.store_settings[:password]
+    plan = plan('jobs { store "redis+sentinel://me:secret1@127.0.0.1/a"; password "secret2"; ' \
+                'sentinel_password "secret3" }')
+    assert_equal %w[secret2 secret3], plan.jobs.store_settings.values_at(:password, :sentinel_password)
     shown = [plan.to_h.inspect, plan.jobs.inspect, plan.jobs.store_shown].join
     refute_match(/secret/, shown)
     assert_match(/\*\*\*@127/, shown)
     @env["CHATON_STORE_PASSWORD"] = "from outside"
-    assert_equal "from outside", jobs("").store_settings[:password]
+    @env["CHATON_STORE_SENTINEL_PASSWORD"] = "from outside, too"
+    assert_equal ["from outside", "from outside, too"],
+                 jobs("").store_settings.values_at(:password, :sentinel_password)
   end
 
   def test_crons

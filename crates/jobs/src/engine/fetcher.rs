@@ -43,8 +43,10 @@ pub(super) struct Fetcher {
     order: QueueOrder,
     admission: Admission,
     store_retry: StoreRetry,
-    /// No call before this time (ns).
+    /// No call before this time (ns), unless the store answers again.
     retry_at_ns: u64,
+    /// [`EngineState::answers`] when the last round began.
+    answers_seen: u64,
     /// Compare the in-flight set in the store with the jobs in hand before the next call.
     reconcile: bool,
     /// [`Store::connections`] at the last comparison.
@@ -73,6 +75,7 @@ impl Fetcher {
             state: state.clone(),
             store,
             retry_at_ns: 0,
+            answers_seen: 0,
             reconcile: false,
             connections: 0,
             rewritten: 0,
@@ -112,12 +115,13 @@ impl Fetcher {
 
     /// One round; false when there was nothing to do.
     pub fn round(&mut self) -> bool {
-        if clock::now_ns() < self.retry_at_ns {
+        if self.pauses() {
             return false;
         }
         self.return_stuck();
         self.admission.start_suspect();
         let plan = self.plan();
+        self.answers_seen = self.state.answers.load(Ordering::Relaxed);
         let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;
         if nothing && !self.reconcile {
             return false;
@@ -270,6 +274,11 @@ impl Fetcher {
         self.note_failure(error);
     }
 
+    fn pauses(&self) -> bool {
+        let answers = self.state.answers.load(Ordering::Relaxed);
+        clock::now_ns() < self.retry_at_ns && answers == self.answers_seen
+    }
+
     fn note_failure(&mut self, error: &StoreError) {
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
         let (pause, line) = self.store_retry.failed("claim", error);
@@ -355,7 +364,7 @@ impl Fetcher {
 
     /// Whether the fetcher has something to do: claim, acknowledge, unlock, or check its claims.
     fn has_work(&self, locked: &LockedState) -> bool {
-        if clock::now_ns() < self.retry_at_ns {
+        if self.pauses() {
             return false;
         }
         let unstarted = self.state.unstarted.load(Ordering::SeqCst);
@@ -374,8 +383,8 @@ impl Fetcher {
         let now = clock::now_ns();
         let mut until: Option<u64> = None;
         let mut at = |ns: u64| until = Some(until.map_or(ns, |first| first.min(ns)));
-        if self.retry_at_ns > now {
-            return Some(Duration::from_nanos(self.retry_at_ns - now));
+        if self.pauses() {
+            return Some(Duration::from_nanos(self.retry_at_ns.saturating_sub(now)));
         }
         if let Some((_, since_ns)) = locked.suspects.front() {
             at(since_ns + SUSPECT_WAIT.as_nanos() as u64);

@@ -41,7 +41,10 @@ pub(super) struct Maintenance {
     random: Rng,
     /// The store can only be used from this machine.
     local: bool,
+    /// No call before this time (s), unless the store answers again.
     retry_at_s: f64,
+    /// [`EngineState::answers`] when the last round began.
+    answers_seen: u64,
     heartbeat_at_s: f64,
     scan_at_s: f64,
     cancel_at_s: f64,
@@ -67,6 +70,7 @@ impl Maintenance {
             random: Rng::new(),
             local,
             retry_at_s: 0.0,
+            answers_seen: 0,
             heartbeat_at_s: 0.0,
             scan_at_s: 0.0,
             cancel_at_s: f64::MAX,
@@ -106,9 +110,10 @@ impl Maintenance {
     pub fn round(&mut self) -> f64 {
         let now_s = self.state.now_s();
         self.state.coarse_s.store(now_s as u64, Ordering::Relaxed);
-        if now_s < self.retry_at_s && self.retry_at_s - now_s <= self.max_pause_s() {
+        if self.pauses(now_s) && self.retry_at_s - now_s <= self.max_pause_s() {
             return self.retry_at_s;
         }
+        self.answers_seen = self.state.answers.load(Ordering::Relaxed);
         match self.do_due(now_s) {
             Ok(()) => {
                 self.retry_at_s = 0.0;
@@ -125,6 +130,11 @@ impl Maintenance {
     /// Bounds the wait when the clock was set back.
     fn max_pause_s(&self) -> f64 {
         self.state.config.retry_max.as_secs_f64()
+    }
+
+    fn pauses(&self, now_s: f64) -> bool {
+        let answers = self.state.answers.load(Ordering::Relaxed);
+        now_s < self.retry_at_s && answers == self.answers_seen
     }
 
     fn failed(&mut self, error: &StoreError) {
@@ -165,8 +175,11 @@ impl Maintenance {
 
     /// Whether something became due while the round ran.
     fn has_work(&self, locked: &LockedState) -> bool {
-        if self.state.now_s() < self.retry_at_s {
+        if self.pauses(self.state.now_s()) {
             return false;
+        }
+        if self.state.now_s() < self.retry_at_s {
+            return true;
         }
         let due = locked.due_at.is_some_and(|at| at <= self.state.now_s());
         let due = due && self.state.may_move_due(locked);

@@ -175,6 +175,9 @@ pub struct EngineState {
     pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
+    /// How often the watcher found that the store answers again. Each time ends the pauses of the
+    /// other threads.
+    pub(super) answers: AtomicU64,
 }
 
 impl EngineState {
@@ -206,6 +209,7 @@ impl EngineState {
             coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),
+            answers: AtomicU64::new(0),
         })
     }
 
@@ -223,6 +227,14 @@ impl EngineState {
     pub(super) fn wake_fetcher(&self) {
         self.locked.lock().queues_empty = false;
         self.fetcher_cond.notify_one();
+    }
+
+    /// Ends the pauses of the fetcher and the maintenance thread.
+    pub(super) fn end_pauses(&self) {
+        let _held = self.locked.lock();
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        self.fetcher_cond.notify_one();
+        self.maintenance_cond.notify_one();
     }
 
     /// Makes the watcher choose anew which queues it watches.

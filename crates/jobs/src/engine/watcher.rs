@@ -29,6 +29,8 @@ pub(super) struct Watcher {
     order: QueueOrder,
     store_retry: StoreRetry,
     random: Rng,
+    /// The last round failed.
+    failed: bool,
 }
 
 impl Watcher {
@@ -38,6 +40,7 @@ impl Watcher {
             order: QueueOrder::new(&config.queues, config.mode, Rng::new()),
             store_retry: StoreRetry::new(config.retry_max.min(POLL)),
             random: Rng::new(),
+            failed: false,
             state: state.clone(),
             watch,
         }
@@ -49,6 +52,7 @@ impl Watcher {
             match self.round() {
                 Ok(()) => self.state.warn(self.store_retry.succeeded("watch")),
                 Err(error) => {
+                    self.failed = true;
                     let (pause, line) = self.store_retry.failed("watch", &error);
                     self.state
                         .warn(line.map(|line| format!("{line}, and asking for jobs as often")));
@@ -62,6 +66,9 @@ impl Watcher {
     fn round(&mut self) -> Result<()> {
         let (queues, empty) = self.watched_queues();
         let armed = self.watch.arm(&queues)?;
+        if std::mem::take(&mut self.failed) {
+            self.state.end_pauses();
+        }
         self.note_due(armed.next_at);
         let mut wait = WAIT_MAX;
         if armed.ready {

@@ -19,6 +19,12 @@ pub struct StoreOptions {
     /// Password for Redis, overriding the URL's.
     #[serde(deserialize_with = "nullable")]
     pub password: Option<String>,
+    /// User name for the sentinels.
+    #[serde(deserialize_with = "nullable")]
+    pub sentinel_username: Option<String>,
+    /// Password for the sentinels.
+    #[serde(deserialize_with = "nullable")]
+    pub sentinel_password: Option<String>,
     /// PEM file with the authorities that may sign the server's certificate;
     /// `None` for those of the system.
     #[serde(deserialize_with = "nullable")]
@@ -70,6 +76,8 @@ impl StoreOptions {
             url: url.into(),
             username: None,
             password: None,
+            sentinel_username: None,
+            sentinel_password: None,
             tls_ca_file: None,
             tls_cert_file: None,
             tls_key_file: None,

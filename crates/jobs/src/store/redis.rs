@@ -28,6 +28,7 @@ mod redis_address;
 mod resp;
 mod resp_stream;
 mod scripts;
+mod sentinel;
 mod store;
 #[cfg(test)]
 mod tests;

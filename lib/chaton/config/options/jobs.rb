@@ -20,6 +20,10 @@ module Chaton
         Option.in(:jobs, :password, :store, Types::Secret.new, nil,
                   "Password for Redis; overrides that of the address. It is never printed.",
                   env: %w[CHATON_STORE_PASSWORD]),
+        Option.in(:jobs, :sentinel_username, :store, Types::Word.new, nil, "User for the sentinels."),
+        Option.in(:jobs, :sentinel_password, :store, Types::Secret.new, nil,
+                  "Password for the sentinels, which they do not take from that of Redis. It is never printed.",
+                  env: %w[CHATON_STORE_SENTINEL_PASSWORD]),
         Option.in(:jobs, :tls_ca_file, :store, Types::Path.new(none: true), nil,
                   "PEM file of the authorities that may sign the certificate of rediss://; none: the system's."),
         Option.in(:jobs, :tls_cert_file, :store, Types::Path.new(none: true), nil,
@@ -28,7 +32,8 @@ module Chaton
         Option.in(:jobs, :tls_verify, :store, Types::Switch.new, true,
                   "Check the certificate of rediss://; off: the connection is encrypted, but to any server that " \
                   "answers. For hosted Redis with certificates of its own; tls_ca_file is safer."),
-        Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0, "Time to connect to Redis."),
+        Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
+                       "Time to connect to Redis; sentinels share as much before that."),
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0, "Time for one answer of Redis."),
         Option.in(:jobs, :durable, :store, Types::Switch.new, true,
                   "SQLite: an enqueued job is on disk before enqueueing returns; off is faster, but a power failure " \

@@ -1,6 +1,10 @@
 //! One engine driven step by step.
 
+use std::time::Duration;
+
+use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
+use crate::engine::config::Config;
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
@@ -283,6 +287,17 @@ fn a_lost_claim_of_due_jobs_is_adopted() {
     let found = engine.start_one().unwrap();
     assert!(found.is_due() && found.ticket() == ticket);
     found.finish(Outcome::Ack);
+}
+
+#[test]
+fn a_store_that_answers_again_ends_the_pause() {
+    let factory = factory("pause");
+    let config = Config { retry_max: Duration::from_secs(3600), ..config() };
+    let store = Box::new(FlakyStore::over(factory.store(), 1));
+    let mut engine = SteppedEngine::with_store(store, &factory, config, 1);
+    while engine.fetch() {}
+    engine.state.end_pauses();
+    assert!(engine.fetch(), "it waits for the end of its pause");
 }
 
 #[test]

@@ -2,17 +2,18 @@
 //! a pipeline of commands and reads their replies.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
 use parking_lot::Mutex;
 
-use super::redis_address::RedisAddress;
+use super::redis_address::{Endpoint, RedisAddress};
 use super::resp::{Pipeline, RespValue};
 use super::resp_stream::RespStream;
 use super::scripts::{Script, SCRIPTS};
+use super::sentinel;
 use super::transport::{PollResult, Transport};
 use crate::store::error::StoreError;
 use crate::store::traits::Result;
@@ -35,13 +36,38 @@ pub struct ServerHandle {
     departures: AtomicU64,
     /// Ends the waits of watches when the server is left.
     watches: Mutex<Vec<Weak<EventFd>>>,
+    /// Index of the sentinel that answered last; it is asked first.
+    pub sentinel: AtomicUsize,
+    /// The primary that the last connection was made to.
+    primary: Mutex<Option<Endpoint>>,
+    /// Fails the calls that wait for a primary that was replaced; only with sentinels.
+    cut: Mutex<Option<Arc<EventFd>>>,
 }
 
 impl ServerHandle {
     /// The server at this address.
     pub fn new(address: RedisAddress) -> Self {
-        let (warning, departures) = (Mutex::new(None), AtomicU64::new(0));
-        Self { address, warning, departures, watches: Mutex::default() }
+        Self {
+            cut: Mutex::new(new_cut(&address)),
+            address,
+            warning: Mutex::new(None),
+            departures: AtomicU64::new(0),
+            watches: Mutex::default(),
+            sentinel: AtomicUsize::new(0),
+            primary: Mutex::new(None),
+        }
+    }
+
+    /// Whether the last connection was made to another primary than this one.
+    pub fn is_left_by(&self, primary: &Endpoint) -> bool {
+        self.primary.lock().as_ref().is_some_and(|last| last != primary)
+    }
+
+    /// Ends all connections, also those whose call waits for the old primary, since there is a new one.
+    pub fn leave_primary(&self) {
+        let cut = std::mem::replace(&mut *self.cut.lock(), new_cut(&self.address));
+        self.leave(self.departures.load(Ordering::Relaxed));
+        cut.iter().for_each(|cut| cut.notify());
     }
 
     /// Leaving the server ends the waits for this event, too.
@@ -59,6 +85,10 @@ impl ServerHandle {
             self.watches.lock().iter().filter_map(Weak::upgrade).for_each(|watch| watch.notify());
         }
     }
+}
+
+fn new_cut(address: &RedisAddress) -> Option<Arc<EventFd>> {
+    address.sentinel.as_ref().and_then(|_| EventFd::new().ok().map(Arc::new))
 }
 
 /// One connection.
@@ -273,10 +303,15 @@ impl RedisConnection {
     fn connect(&self) -> Result<OpenConnection> {
         let address = &self.server.address;
         // Read before connecting: a departure in between closes this connection, too.
+        let cut = self.server.cut.lock().clone();
         let departures = self.server.departures.load(Ordering::Relaxed);
+        let endpoint = match &address.sentinel {
+            Some(options) => sentinel::find_primary(&self.server, options)?,
+            None => address.endpoints[0].clone(),
+        };
         let unreachable = |e: io::Error| super::errors::unreachable(address, &e);
-        let link = Transport::connect(address).map_err(unreachable)?;
-        let (stream, used) = (RespStream::new(link), Instant::now());
+        let link = Transport::connect(address, &endpoint, address.connect_timeout);
+        let (stream, used) = (RespStream::new(link.map_err(unreachable)?, cut), Instant::now());
         let (shas, scripts) = (Vec::new(), Vec::new());
         let mut open = OpenConnection { stream, used, departures, shas, scripts };
         let hello = self.hello();
@@ -289,6 +324,7 @@ impl RedisConnection {
         let version = self.check_hello(replies.next().unwrap_or(RespValue::Nil))?;
         replies.next().map_or(Ok(()), |selected| self.check(&selected))?;
         self.check_eviction_policy(replies.next().unwrap_or(RespValue::Nil));
+        *self.server.primary.lock() = Some(endpoint);
         if self.tracking {
             replies.next().map_or(Ok(()), |tracked| self.check(&tracked))?;
             return Ok(open);
@@ -344,6 +380,11 @@ impl RedisConnection {
                     return Err(StoreError::refused(format!(
                         "{shown}: Redis Cluster is not supported, since a job moves between \
                          keys of several slots; use one server, with replicas if need be"
+                    )))
+                }
+                "mode" if value == RespValue::Bulk(b"sentinel".to_vec()) => {
+                    return Err(StoreError::refused(format!(
+                        "{shown}: this is a sentinel; write redis+sentinel://HOST:PORT,HOST:PORT/NAME/DB"
                     )))
                 }
                 _ => {}

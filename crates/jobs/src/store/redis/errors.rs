@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::redis_address::RedisAddress;
+use super::redis_address::{Endpoint, RedisAddress};
 use crate::store::error::{StoreError, StoreErrorKind};
 
 /// The server could not be reached, or the handshake failed.
@@ -24,6 +24,42 @@ pub fn unreachable(address: &RedisAddress, error: &io::Error) -> StoreError {
     }
 }
 
+/// A sentinel could not be reached.
+pub fn sentinel_unreachable(
+    address: &RedisAddress,
+    sentinel: &Endpoint,
+    error: &io::Error,
+) -> StoreError {
+    let line = format!("{}: sentinel {sentinel}: {error}", address.shown);
+    match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => StoreError::refused(line),
+        _ => StoreError::unavailable(line),
+    }
+}
+
+/// A sentinel refused a command.
+pub fn sentinel_refused(address: &RedisAddress, sentinel: &Endpoint, error: &str) -> StoreError {
+    let line = format!("{}: sentinel {sentinel}: {error}", address.shown);
+    if has_code(error, "NOAUTH") || has_code(error, "WRONGPASS") || has_code(error, "NOPERM") {
+        return StoreError::refused(format!(
+            "{line}; check sentinel_username and sentinel_password of the store"
+        ));
+    }
+    if error.contains("unknown command") {
+        return StoreError::refused(format!("{line}; is it a sentinel, and not the Redis server?"));
+    }
+    StoreError::unavailable(line)
+}
+
+/// A sentinel does not know the name.
+pub fn unknown_primary(address: &RedisAddress, sentinel: &Endpoint, name: &str) -> StoreError {
+    StoreError::refused(format!(
+        "{}: sentinel {sentinel} knows no primary {name:?}; the address names it as the sentinels' \
+         line \"sentinel monitor\" does",
+        address.shown
+    ))
+}
+
 /// The connection failed while in use.
 pub fn broken(address: &RedisAddress, error: &io::Error) -> StoreError {
     let shown = &address.shown;
@@ -34,6 +70,9 @@ pub fn broken(address: &RedisAddress, error: &io::Error) -> StoreError {
         )),
         io::ErrorKind::InvalidData => {
             StoreError::new(StoreErrorKind::Corrupt, format!("{shown}: {error}"))
+        }
+        io::ErrorKind::ConnectionAborted => {
+            StoreError::unavailable(format!("{shown}: another server became the primary"))
         }
         io::ErrorKind::UnexpectedEof => StoreError::unavailable(format!(
             "{shown}: the server closed the connection; it was stopped, or a client was killed"

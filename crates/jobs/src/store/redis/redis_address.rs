@@ -1,6 +1,7 @@
 //! The address of a Redis server.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use crate::store::traits::Result;
 
 /// Port of an address that names none.
 const DEFAULT_PORT: u16 = 6379;
+/// Port of a sentinel whose address names none.
+const SENTINEL_PORT: u16 = 26379;
 
 /// Where to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +27,44 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
+impl Endpoint {
+    /// A server of that host and port, with TLS where this one has it.
+    pub fn sibling(&self, host: String, port: u16) -> Self {
+        match self {
+            Self::Tls(..) => Self::Tls(host, port),
+            _ => Self::Tcp(host, port),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(host, port) | Self::Tls(host, port) => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// How to ask sentinels for the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelOptions {
+    /// The name that they give it.
+    pub primary: String,
+    /// User name for the sentinels.
+    pub username: Option<String>,
+    /// Password for the sentinels.
+    pub password: Option<String>,
+}
+
 /// What a connection needs to know, read from the options once.
 pub struct RedisAddress {
     /// The address without its password, for messages.
     pub shown: String,
-    /// Where to connect.
-    pub endpoint: Endpoint,
+    /// The server, or the sentinels.
+    pub endpoints: Vec<Endpoint>,
+    /// `None`: the first endpoint is the server.
+    pub sentinel: Option<SentinelOptions>,
     /// Number of the database.
     pub db: i64,
     /// User name.
@@ -41,15 +76,15 @@ pub struct RedisAddress {
     /// TLS settings read from these files, and the cache of TLS sessions; made by the first
     /// connection.
     pub tls: OnceLock<Arc<rustls::ClientConfig>>,
-    /// Time to make a connection.
+    /// Time to make a connection, and to ask the sentinels before that.
     pub connect_timeout: Duration,
     /// Time for one reply.
     pub answer_timeout: Duration,
 }
 
 impl RedisAddress {
-    /// Reads `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://` and
-    /// `unix://` addresses. Unknown query parameters are ignored.
+    /// Reads `redis://`, `rediss://` (TLS), `valkey://`, `valkeys://`, `redis+sentinel://`,
+    /// `rediss+sentinel://` and `unix://` addresses. Unknown query parameters are ignored.
     ///
     /// # Errors
     /// [`crate::store::StoreErrorKind::Refused`] naming what is wrong. The
@@ -59,7 +94,8 @@ impl RedisAddress {
         let refused = |why: &str| {
             StoreError::refused(format!(
                 "store {shown:?}: {why}; write it as redis://USER:PASSWORD@HOST:PORT/DB, \
-                 rediss://… (encrypted) or unix:///PATH?db=N"
+                 rediss://… (encrypted), redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME/DB \
+                 or unix:///PATH?db=N"
             ))
         };
         let parts = UrlParts::read(&options.url).map_err(refused)?;
@@ -77,7 +113,12 @@ impl RedisAddress {
         };
         let (ca_file, verify) = (options.tls_ca_file.clone(), options.tls_verify);
         Ok(Self {
-            endpoint: parts.endpoint,
+            endpoints: parts.endpoints,
+            sentinel: parts.primary.map(|primary| SentinelOptions {
+                primary,
+                username: options.sentinel_username.clone(),
+                password: options.sentinel_password.clone(),
+            }),
             db: parts.db,
             username: options.username.clone().or(parts.username),
             password: options.password.clone().or(parts.password),
@@ -98,7 +139,9 @@ impl RedisAddress {
 /// The parts of an address.
 #[derive(Debug, PartialEq, Eq)]
 struct UrlParts {
-    endpoint: Endpoint,
+    endpoints: Vec<Endpoint>,
+    /// The primary's name, in an address of sentinels.
+    primary: Option<String>,
     db: i64,
     username: Option<String>,
     password: Option<String>,
@@ -123,6 +166,8 @@ impl UrlParts {
         match scheme {
             "redis" | "valkey" => Self::server(rest, Endpoint::Tcp),
             "rediss" | "valkeys" => Self::server(rest, Endpoint::Tls),
+            "redis+sentinel" => Self::sentinels(rest, Endpoint::Tcp),
+            "rediss+sentinel" => Self::sentinels(rest, Endpoint::Tls),
             "unix" => Self::socket(rest, query),
             _ => Err("its scheme is unknown"),
         }
@@ -130,9 +175,38 @@ impl UrlParts {
 
     fn server(
         rest: &str,
-        endpoint: impl FnOnce(String, u16) -> Endpoint,
+        endpoint: fn(String, u16) -> Endpoint,
     ) -> std::result::Result<Self, &'static str> {
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        Self::servers(authority, path, |server| {
+            let (host, port) = host_and_port(server, DEFAULT_PORT)?;
+            Ok(vec![endpoint(host, port)])
+        })
+    }
+
+    fn sentinels(
+        rest: &str,
+        endpoint: fn(String, u16) -> Endpoint,
+    ) -> std::result::Result<Self, &'static str> {
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (name, db) = path.split_once('/').unwrap_or((path, ""));
+        let primary = decode(name).ok_or("the primary's name is not percent-encoded UTF-8")?;
+        if primary.is_empty() {
+            return Err("it does not name the primary, as in /mymaster/0");
+        }
+        let one = |sentinel: &str| {
+            let (host, port) = host_and_port(sentinel, SENTINEL_PORT)?;
+            Ok(endpoint(host, port))
+        };
+        let servers = |list: &str| list.split(',').map(one).collect();
+        Ok(Self { primary: Some(primary), ..Self::servers(authority, db, servers)? })
+    }
+
+    fn servers(
+        authority: &str,
+        path: &str,
+        endpoints: impl FnOnce(&str) -> std::result::Result<Vec<Endpoint>, &'static str>,
+    ) -> std::result::Result<Self, &'static str> {
         let (user, server) =
             authority.rsplit_once('@').map_or((None, authority), |(a, b)| (Some(a), b));
         let (username, password) = match user.map(|user| user.split_once(':').ok_or(user)) {
@@ -140,12 +214,13 @@ impl UrlParts {
             Some(Ok((name, password))) => (Some(name), Some(password)),
             Some(Err(name)) => (Some(name), None),
         };
-        let (host, port) = host_and_port(server)?;
+        let endpoints = endpoints(server)?;
         let given = |text: Option<&str>, why| {
             text.filter(|text| !text.is_empty()).map(|text| decode(text).ok_or(why)).transpose()
         };
         Ok(Self {
-            endpoint: endpoint(host, port),
+            endpoints,
+            primary: None,
             db: database(path.trim_matches('/'))?,
             username: given(username, "its user name is not percent-encoded UTF-8")?,
             password: given(password, "its password is not percent-encoded UTF-8")?,
@@ -162,9 +237,10 @@ impl UrlParts {
             Some(decode(&value).ok_or("a query parameter is not percent-encoded UTF-8"))
         };
         Ok(Self {
-            endpoint: Endpoint::Unix(
+            endpoints: vec![Endpoint::Unix(
                 decode(path).ok_or("its path is not percent-encoded UTF-8")?.into(),
-            ),
+            )],
+            primary: None,
             db: database(&parameter("db").transpose()?.unwrap_or_default())?,
             username: parameter("user").transpose()?,
             password: parameter("pass").transpose()?,
@@ -172,7 +248,10 @@ impl UrlParts {
     }
 }
 
-fn host_and_port(server: &str) -> std::result::Result<(String, u16), &'static str> {
+fn host_and_port(
+    server: &str,
+    default_port: u16,
+) -> std::result::Result<(String, u16), &'static str> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("its IPv6 address has no ]")?;
@@ -188,7 +267,7 @@ fn host_and_port(server: &str) -> std::result::Result<(String, u16), &'static st
         return Err("its host stands for all addresses, name one of them");
     }
     let port = match port {
-        None | Some("") => DEFAULT_PORT,
+        None | Some("") => default_port,
         Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => port.parse().map_err(|_| PORT)?,
         Some(_) => return Err(PORT),
     };
@@ -250,17 +329,34 @@ mod tests {
 
     #[test]
     fn reads_host_port_and_database() {
-        let none = || UrlParts { endpoint: tcp("h", 6379), db: 0, username: None, password: None };
+        let none = || UrlParts {
+            endpoints: vec![tcp("h", 6379)],
+            primary: None,
+            db: 0,
+            username: None,
+            password: None,
+        };
         assert_eq!(read("redis://h"), none());
         assert_eq!(read("redis://h/"), none());
         assert_eq!(read("redis://h:/"), none());
         assert_eq!(read("redis://h?timeout=5"), none());
-        assert_eq!(read("valkey://h:1/15").endpoint, tcp("h", 1));
+        assert_eq!(read("valkey://h:1/15").endpoints, [tcp("h", 1)]);
         assert_eq!(read("redis://127.0.0.1:6380/3/").db, 3);
-        assert_eq!(read("rediss://h:7/1").endpoint, Endpoint::Tls("h".into(), 7));
-        assert_eq!(read("valkeys://h").endpoint, Endpoint::Tls("h".into(), 6379));
-        assert_eq!(read("redis://[::1]").endpoint, tcp("::1", 6379));
-        assert_eq!(read("redis://u:p@[2001:db8::2]:7/2").endpoint, tcp("2001:db8::2", 7));
+        assert_eq!(read("rediss://h:7/1").endpoints, [Endpoint::Tls("h".into(), 7)]);
+        assert_eq!(read("valkeys://h").endpoints, [Endpoint::Tls("h".into(), 6379)]);
+        assert_eq!(read("redis://[::1]").endpoints, [tcp("::1", 6379)]);
+        assert_eq!(read("redis://u:p@[2001:db8::2]:7/2").endpoints, [tcp("2001:db8::2", 7)]);
+    }
+
+    #[test]
+    fn reads_addresses_of_sentinels() {
+        let parts = read("redis+sentinel://u:p%2C@a,[::1]:7,c:8/my%20primary/3?x=1");
+        assert_eq!(parts.endpoints, [tcp("a", 26379), tcp("::1", 7), tcp("c", 8)]);
+        assert_eq!((parts.primary.as_deref(), parts.db), (Some("my primary"), 3));
+        assert_eq!((parts.username.as_deref(), parts.password.as_deref()), (Some("u"), Some("p,")));
+        let parts = read("rediss+sentinel://a/m");
+        assert_eq!(parts.endpoints, [Endpoint::Tls("a".into(), 26379)]);
+        assert_eq!((parts.primary.as_deref(), parts.db, parts.password), (Some("m"), 0, None));
     }
 
     #[test]
@@ -292,7 +388,7 @@ mod tests {
     #[test]
     fn reads_the_path_of_a_socket() {
         let parts = read("unix:///run/a%20b.sock?db=2&other=1");
-        assert_eq!((parts.endpoint, parts.db), (Endpoint::Unix("/run/a b.sock".into()), 2));
+        assert_eq!((parts.endpoints, parts.db), (vec![Endpoint::Unix("/run/a b.sock".into())], 2));
         assert_eq!(read("unix:///run/r.sock").db, 0);
     }
 
@@ -316,6 +412,9 @@ mod tests {
             ("redis://u:hu sh@h/0", "white space"),
             ("redis://u:#hush@h/0", "%23"),
             ("rediss://u:hush@h/#insecure", "tls_ca_file"),
+            ("redis+sentinel://u:hush@a,b", "name the primary"),
+            ("redis+sentinel://u:hush@a,,b/m", "no host"),
+            ("redis+sentinel://u:hush@a/m/x", "database"),
             ("unix://run/s?pass=hush", "begin with /"),
             ("unix:///s?pass=hush&db=x", "database"),
         ] {
@@ -330,6 +429,7 @@ mod tests {
     fn shows_the_address_without_its_password() {
         for (url, expected) in [
             ("rediss://bob:hush@h/1", "rediss://***@h/1"),
+            ("redis+sentinel://bob:hush@h,i:1/m", "redis+sentinel://***@h,i:1/m"),
             ("unix:///run/r.sock?db=2&pass=hush", "unix:///run/r.sock?db=2"),
             ("unix:///run/r.sock?pass=hush", "unix:///run/r.sock"),
             ("unix:///run/r.sock?db=2", "unix:///run/r.sock?db=2"),

@@ -1,6 +1,7 @@
 //! Reads and writes whole RESP messages on a transport, each with a deadline.
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::event_fd::EventFd;
@@ -31,15 +32,17 @@ pub struct RespStream {
     end: usize,
     /// Outstanding replies to [`RespStream::send`], which are dropped.
     unclaimed: usize,
+    /// Its notification fails all calls, also the one that waits now.
+    cut: Option<Arc<EventFd>>,
     /// Pushed messages, oldest first.
     pub pushes: Vec<Vec<RespValue>>,
 }
 
 impl RespStream {
-    /// A stream that has read nothing yet.
-    pub fn new(transport: Transport) -> Self {
+    /// A stream that has read nothing yet, and whose calls a notification of `cut` fails.
+    pub fn new(transport: Transport, cut: Option<Arc<EventFd>>) -> Self {
         let buffer = vec![0; READ_BYTES].into_boxed_slice();
-        Self { transport, buffer, at: 0, end: 0, unclaimed: 0, pushes: Vec::new() }
+        Self { transport, buffer, at: 0, end: 0, unclaimed: 0, cut, pushes: Vec::new() }
     }
 
     /// Whether the peer has closed it.
@@ -57,7 +60,7 @@ impl RespStream {
         self.write(bytes, timeout)?;
         // The reply is hardly ever there already: this saves a read.
         if self.at == self.end && self.transport.is_unbuffered() {
-            self.await_bytes(Instant::now() + timeout)?;
+            self.await_socket(false, Instant::now() + timeout)?;
         }
         let mut values = Vec::with_capacity(replies);
         while values.len() < replies {
@@ -122,10 +125,7 @@ impl RespStream {
                 Err(e) if e.kind() != io::ErrorKind::WouldBlock => return Err(e),
                 Err(_) => {}
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.transport.wait(true, None, left)? == PollResult::TimedOut {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
+            self.await_socket(true, deadline)?;
         }
     }
 
@@ -223,7 +223,7 @@ impl RespStream {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => return other,
             }
-            self.await_bytes(deadline)?;
+            self.await_socket(false, deadline)?;
         }
     }
 
@@ -231,17 +231,21 @@ impl RespStream {
     fn fill(&mut self, timeout: Duration) -> io::Result<()> {
         let deadline = Instant::now() + timeout;
         while !self.fill_some()? {
-            self.await_bytes(deadline)?;
+            self.await_socket(false, deadline)?;
         }
         Ok(())
     }
 
-    fn await_bytes(&mut self, deadline: Instant) -> io::Result<()> {
+    fn await_socket(&mut self, write: bool, deadline: Instant) -> io::Result<()> {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || self.transport.wait(false, None, left)? == PollResult::TimedOut {
+        if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(())
+        match self.transport.wait(write, self.cut.as_deref(), left)? {
+            PollResult::Ready => Ok(()),
+            PollResult::TimedOut => Err(io::ErrorKind::TimedOut.into()),
+            PollResult::Interrupted => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
     }
 
     /// Reads what has arrived into the buffer; whether that was anything.
@@ -295,7 +299,7 @@ mod tests {
     fn answer(bytes: &[u8]) -> io::Result<Vec<RespValue>> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut stream = RespStream::new(Transport::Unix(ours));
+        let mut stream = RespStream::new(Transport::Unix(ours), None);
         std::thread::scope(|scope| {
             scope.spawn(move || theirs.write_all(bytes));
             stream.exchange(b"", 1, TIME)
@@ -326,7 +330,7 @@ mod tests {
     fn separates_answers_from_messages() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
-        let mut stream = RespStream::new(Transport::Unix(ours));
+        let mut stream = RespStream::new(Transport::Unix(ours), None);
         stream.send(b"", TIME).unwrap();
         // An old message, the dropped reply, an old message, the first reply, a new
         // message, the second reply.

@@ -53,10 +53,14 @@ pub enum PollResult {
 }
 
 impl Transport {
-    /// Connects. TLS is negotiated with the first bytes.
-    pub fn connect(address: &RedisAddress) -> io::Result<Self> {
-        let deadline = Instant::now() + address.connect_timeout;
-        match &address.endpoint {
+    /// Connects to one of the servers of an address. TLS is negotiated with the first bytes.
+    pub fn connect(
+        address: &RedisAddress,
+        endpoint: &Endpoint,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let deadline = Instant::now() + timeout;
+        match endpoint {
             Endpoint::Tcp(host, port) => Ok(Self::Tcp(tcp(host, *port, deadline)?)),
             Endpoint::Tls(host, port) => {
                 let config = match address.tls.get() {

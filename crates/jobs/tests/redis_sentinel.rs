@@ -1,0 +1,260 @@
+//! Sentinels that name the primary and replace it. The engine and the clients follow, and every job
+//! that the new primary has runs.
+
+#![cfg(feature = "redis")]
+
+mod redis_engine;
+mod redis_server;
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use chaton_core::engine::Engine as _;
+use chaton_jobs::store::{open, StoreErrorKind, StoreOptions};
+use redis_engine::{push_one, start, InstantFeed, Pusher};
+use redis_server::TestRedis;
+
+/// Longest wait for a condition.
+const WAIT: Duration = Duration::from_secs(60);
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < WAIT, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A sentinel, killed when it is dropped.
+struct TestSentinel {
+    child: Child,
+    port: u16,
+    _dir: tempfile::TempDir,
+}
+
+impl TestSentinel {
+    /// Watches the server under the name `main`; `lines` of settings before that.
+    fn start(primary: &TestRedis, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let file = dir.path().join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\n{lines}\n\
+             sentinel monitor main 127.0.0.1 {} {quorum}\n\
+             sentinel down-after-milliseconds main {down_after_ms}\n\
+             sentinel failover-timeout main {}\n",
+            dir.path().display(),
+            primary.port,
+            down_after_ms.max(3000)
+        );
+        std::fs::write(&file, text).unwrap();
+        let child = Command::new("redis-server")
+            .args([file.to_str().unwrap(), "--sentinel"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sentinel = Self { child, port, _dir: dir };
+        wait_for("the sentinel", || {
+            let reply = sentinel.cli(&["PING"]);
+            reply == "PONG" || reply.contains("NOAUTH")
+        });
+        sentinel
+    }
+
+    fn cli(&self, words: &[&str]) -> String {
+        let port = self.port.to_string();
+        let output = Command::new("redis-cli").args(["-p", &port]).args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+    }
+
+    fn options(&self) -> StoreOptions {
+        StoreOptions::for_tests(format!("redis+sentinel://127.0.0.1:{}/main", self.port))
+    }
+}
+
+impl Drop for TestSentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two servers, the second one a replica of the first, and three sentinels, of which two decide.
+struct WatchedServers {
+    servers: [TestRedis; 2],
+    sentinels: Vec<TestSentinel>,
+}
+
+impl WatchedServers {
+    fn start(down_after_ms: u32) -> Self {
+        let servers = [TestRedis::plain(), TestRedis::plain()];
+        let port = servers[0].port.to_string();
+        assert_eq!(servers[1].cli(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+        wait_for("the replica to be in step", || {
+            servers[1].cli(&["INFO", "replication"]).contains("master_link_status:up")
+        });
+        let sentinels =
+            (0..3).map(|_| TestSentinel::start(&servers[0], 2, down_after_ms, "")).collect();
+        let all = Self { servers, sentinels };
+        wait_for("the sentinels to know all servers and each other", || all.are_in_step());
+        all
+    }
+
+    fn are_in_step(&self) -> bool {
+        let in_step = |sentinel: &TestSentinel| {
+            sentinel.cli(&["INFO", "sentinel"]).contains("status=ok")
+                && sentinel.cli(&["INFO", "sentinel"]).contains("slaves=1,sentinels=3")
+        };
+        self.sentinels.iter().all(in_step)
+    }
+
+    /// Names a port first where no sentinel is.
+    fn options(&self) -> StoreOptions {
+        let ports: Vec<_> =
+            self.sentinels.iter().map(|s| format!("127.0.0.1:{}", s.port)).collect();
+        StoreOptions::for_tests(format!("redis+sentinel://127.0.0.1:1,{}/main/0", ports.join(",")))
+    }
+
+    /// The server that the first sentinel names.
+    fn primary(&self) -> usize {
+        let answer = self.sentinels[0].cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+        let port = answer.lines().nth(1).unwrap_or_default();
+        self.servers.iter().position(|server| server.port.to_string() == port).unwrap()
+    }
+
+    fn wait_for_promotion(&self, of: usize) -> Instant {
+        wait_for("the promotion", || self.servers[of].cli(&["ROLE"]).starts_with("master"));
+        Instant::now()
+    }
+}
+
+/// The jids of the jobs that a server has in its queue and in flight.
+fn jobs_of(server: &TestRedis) -> HashSet<String> {
+    let mut text = server.cli(&["LRANGE", "queue:q", "0", "-1"]);
+    for key in server.cli(&["KEYS", "chaton:inflight:*"]).lines() {
+        text += "\n";
+        text += &server.cli(&["HVALS", key]);
+    }
+    let jid = |line: &str| Some(line.split_once("\"jid\":\"")?.1.split('"').next()?.to_string());
+    text.lines().filter_map(jid).collect()
+}
+
+/// Waits until the jobs run again, and how long that took; then adds the jobs that the new primary
+/// had. Afterwards all of them must run.
+fn runs_on(
+    feed: &InstantFeed,
+    pusher: &Pusher,
+    promoted: Instant,
+    primary: &TestRedis,
+    had: &mut HashSet<String>,
+) -> Duration {
+    had.extend(jobs_of(primary));
+    let (stored, ran) = (pusher.stored(), feed.ran());
+    feed.wait_for("work on the new primary", || {
+        pusher.stored() > stored + 50 && feed.ran() > ran + 50
+    });
+    promoted.elapsed()
+}
+
+#[test]
+fn failovers_that_are_asked_for_are_followed_under_load() {
+    // No failover is to happen by itself, which could lose jobs that a primary had.
+    let all = WatchedServers::start(60_000);
+    let (engine, feed) = start(all.options());
+    let mut had = HashSet::new();
+    let mut slowest = Duration::ZERO;
+    Pusher::beside(&all.options(), |pusher| {
+        for _ in 0..2 {
+            let stored = pusher.stored();
+            feed.wait_for("pushes", || pusher.stored() > stored + 50);
+            wait_for("the sentinels to be in step", || all.are_in_step());
+            let next = 1 - all.primary();
+            // Asked for again where it was given up.
+            wait_for("the failover", || {
+                let over = all.servers[next].cli(&["ROLE"]).starts_with("master");
+                over || all.sentinels[0].cli(&["SENTINEL", "FAILOVER", "main"]).is_empty()
+            });
+            let promoted = Instant::now();
+            let took = runs_on(&feed, pusher, promoted, &all.servers[next], &mut had);
+            slowest = slowest.max(took);
+        }
+    });
+    let last = all.primary();
+    had.extend(jobs_of(&all.servers[last]));
+    feed.wait_for("all jobs that the new primaries had", || had.is_subset(&feed.ran.lock()));
+    println!("{} jobs, running again within {slowest:?}", feed.ran());
+    engine.stop();
+}
+
+#[test]
+fn a_primary_that_is_killed_is_replaced_under_load() {
+    let mut all = WatchedServers::start(500);
+    let (engine, feed) = start(all.options());
+    let options = all.options();
+    let mut had = HashSet::new();
+    Pusher::beside(&options, |pusher| {
+        feed.wait_for("pushes", || pusher.stored() > 50);
+        let old = all.primary();
+        all.servers[old].kill();
+        let promoted = all.wait_for_promotion(1 - old);
+        let took = runs_on(&feed, pusher, promoted, &all.servers[1 - old], &mut had);
+        println!("running again within {took:?}");
+    });
+    had.extend(jobs_of(&all.servers[all.primary()]));
+    feed.wait_for("all jobs that the new primary had", || had.is_subset(&feed.ran.lock()));
+    engine.stop();
+}
+
+#[test]
+fn calls_that_wait_for_a_hung_primary_end_when_it_is_replaced() {
+    let all = WatchedServers::start(500);
+    let mut options = all.options();
+    // Without the sentinels' report the engine would wait for this long.
+    options.answer_timeout = Duration::from_secs(300);
+    options.connect_timeout = Duration::from_secs(300);
+    let (engine, feed) = start(options.clone());
+    push_one(&mut *open(&options).unwrap().store(), "first", None).unwrap();
+    feed.wait_for("the first job", || feed.ran() == 1);
+    let heartbeats = engine.stats().heartbeats;
+    feed.wait_for("a heartbeat", || engine.stats().heartbeats > heartbeats);
+    let old = all.primary();
+    all.servers[old].pause();
+    all.wait_for_promotion(1 - old);
+    push_one(&mut *all.servers[1 - old].store(), "second", None).unwrap();
+    feed.wait_for("the second job", || feed.ran.lock().contains("second"));
+    all.servers[old].resume();
+    engine.stop();
+}
+
+#[test]
+fn a_sentinel_that_cannot_help_is_named() {
+    let server = TestRedis::plain();
+    let sentinel = TestSentinel::start(&server, 1, 60_000, "requirepass hush");
+    let mut options = sentinel.options();
+    let refused = |options: &StoreOptions, part: &str| {
+        let error = open(options).unwrap().store().stats().unwrap_err();
+        assert_eq!(error.kind, StoreErrorKind::Refused, "{error}");
+        assert!(error.message.contains(part) && !error.message.contains("hush"), "{error}");
+    };
+    refused(&options, "sentinel_password");
+    options.sentinel_password = Some("hushed".into());
+    refused(&options, "sentinel_password");
+    options.sentinel_password = Some("hush".into());
+    push_one(&mut *open(&options).unwrap().store(), "one", None).unwrap();
+    refused(
+        &StoreOptions { url: options.url.replace("/main", "/other"), ..options.clone() },
+        "no primary \"other\"",
+    );
+    let plain = TestSentinel::start(&server, 1, 60_000, "");
+    options.url = format!("redis://127.0.0.1:{}/0", plain.port);
+    refused(&options, "redis+sentinel://");
+    options.url = format!("redis+sentinel://127.0.0.1:{}/main", server.port);
+    options.sentinel_password = None;
+    refused(&options, "is it a sentinel");
+    options.url = "redis+sentinel://127.0.0.1:1/main".into();
+    let error = open(&options).unwrap().store().stats().unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+}
