@@ -22,6 +22,9 @@ const GAP: Duration = Duration::from_micros(500);
 /// Time between the looks of two idle processes, on average, after a change that all learn of.
 const SPREAD: Duration = Duration::from_micros(500);
 
+/// So many processes claim at once: a turn would cost more than the claims that it saves.
+const AT_ONCE: usize = 2;
+
 /// The watcher; [`Watcher::run`] is its thread.
 pub(super) struct Watcher {
     state: Arc<EngineState>,
@@ -73,8 +76,8 @@ impl Watcher {
         let mut wait = WAIT_MAX;
         if armed.ready {
             let turn = self.state.config.claim_turn;
-            let alone = !empty || self.others() == 0 || turn.is_zero() || !self.would_claim();
-            if alone || self.watch.take_turn(turn)? {
+            let alone = !empty || self.processes() <= AT_ONCE || turn.is_zero();
+            if alone || !self.would_claim() || self.watch.take_turn(turn)? {
                 self.request_fetch(empty);
                 if empty {
                     return Ok(());
@@ -88,7 +91,7 @@ impl Watcher {
         self.state.counters.watcher_wakeups.fetch_add(1, Ordering::Relaxed);
         match event {
             StoreEvent::Changed { queues: changed, other } => {
-                if empty && self.others() > 0 {
+                if empty && self.processes() > AT_ONCE {
                     self.spread();
                     return Ok(());
                 }
@@ -115,15 +118,15 @@ impl Watcher {
         is_free && self.state.holds_lease()
     }
 
-    /// Other processes that claim from the store.
-    fn others(&self) -> usize {
-        self.state.processes.load(Ordering::Relaxed).saturating_sub(1)
+    /// Processes that claim from the store.
+    fn processes(&self) -> usize {
+        self.state.processes.load(Ordering::Relaxed)
     }
 
     /// Waits for a random part of the time in which all processes should look at the store.
     fn spread(&mut self) {
-        let others = u32::try_from(self.others()).unwrap_or(u32::MAX);
-        let most = SPREAD.saturating_mul(others).min(self.state.config.claim_turn);
+        let processes = u32::try_from(self.processes()).unwrap_or(u32::MAX);
+        let most = SPREAD.saturating_mul(processes).min(self.state.config.claim_turn);
         let share = self.random.f64();
         self.pause(most.mul_f64(share));
     }

@@ -91,7 +91,7 @@ module Chaton
         Option.seconds(:jobs, :lease_s, :jobs, 1.0..86_400.0, 60.0,
                        "A process without a heartbeat for this long is dead: another one returns its jobs."),
         Option.seconds(:jobs, :claim_turn_s, :jobs, 0.0..5.0, 0.25,
-                       "Redis: of many processes that wait for a job one claims it. The others wait for that, at " \
+                       "Redis: of three or more processes that wait for a job one claims it. The others wait, at " \
                        "most for this time; 0: all claim at once."),
         Option.seconds(:jobs, :limit_retry_s, :jobs, 0.01..60.0, 0.25,
                        "A job whose concurrency limit is reached tries again after this time.")
