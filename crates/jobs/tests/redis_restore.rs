@@ -12,7 +12,7 @@ use chaton_core::engine::{Engine as _, Feed};
 use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
 use chaton_jobs::outcome::Outcome;
-use chaton_jobs::store::{open, JobLocation, Store, StoreOptions};
+use chaton_jobs::store::{open, ClaimedJob, JobLocation, Store, StoreOptions};
 use parking_lot::Mutex;
 use redis_server::{push, TestRedis};
 
@@ -215,4 +215,25 @@ fn a_sidekiq_process_on_the_same_queues_is_warned_of_once() {
     wait_for(&feed, "more heartbeats", || engine.stats().heartbeats > heartbeats + 3);
     assert_eq!(warnings(), 1, "and not of itself");
     engine.stop();
+}
+
+#[test]
+fn jobs_that_will_be_claimed_are_not_put_back_in_flight() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    push(&mut *store, "q", &[b"waits", b"failed"]);
+    let claimed = redis_server::claim(&mut *store, "other", &["q"], 2, 1).unwrap();
+    let failed = Outcome::Retry { at: LATER, payload: b"failed".to_vec() };
+    let acks = [(0, Outcome::requeue()), (1, failed)];
+    let acks = acks.map(|(at, outcome)| redis_server::settle(&claimed.jobs[at], outcome));
+    assert_eq!(store.ack("other", &acks).unwrap(), 0);
+    let in_hand = |ticket, payload: &[u8]| ClaimedJob {
+        ticket,
+        queue: "q".into(),
+        payload: payload.to_vec(),
+    };
+    let jobs = [in_hand(1, b"waits"), in_hand(2, b"failed"), in_hand(3, b"lost")];
+    assert_eq!(store.restore("me", &jobs).unwrap(), 1);
+    assert_eq!(store.in_flight("me").unwrap(), [in_hand(3, b"lost")]);
+    assert_eq!(store.restore("me", &jobs).unwrap(), 0, "it is there");
 }
