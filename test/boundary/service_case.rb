@@ -33,6 +33,8 @@ module ServiceCase
     server = TCPServer.new("127.0.0.1", 0)
     plan = Chaton::Config.load({ config_file: "-" }, env: {})
     changes = { queue_age_s: plan.queue_age_s * PATIENCE, **changes }
+    # Some clients end their side at once.
+    web = { abort_on_close_s: 0.0, **web }
     plan = plan.with(binds: [Chaton::Config::Bind.new(scheme: "tcp", host: "127.0.0.1", port: server.addr[1])],
                      threads_min: threads[0], threads_max: threads[1], hooks: plan.hooks.merge(hooks),
                      web: plan.web.dup.tap { |fields| web.each { |name, value| fields[name] = value } }, **changes)

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use chaton_core::clock::{boot_ns, now_ns, wall_s};
 use chaton_core::engine::Feed;
@@ -24,9 +23,6 @@ const SERVICE_WEIGHT: f64 = 0.05;
 const DEATHS_MAX: usize = 64;
 /// Jobs that ended without an acknowledgement and are remembered.
 const UNACKNOWLEDGED_MAX: usize = 10_000;
-
-/// Longest round trip by which the store's clock is measured again.
-const CLOCK_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 fn boot_s(boot_ns: u64) -> f64 {
     boot_ns as f64 / 1e9
@@ -213,14 +209,12 @@ impl EngineState {
         })
     }
 
-    /// Notes what the store's clock showed in the middle between two times (ns since boot). An answer
-    /// that took long says little.
+    /// Notes that the store's clock showed this time at some moment between two others (ns since boot). What is
+    /// assumed already stays where that leaves it possible, so that a slow answer moves nothing.
     pub(super) fn note_clock(&self, store_s: f64, sent_ns: u64, received_ns: u64) {
-        let is_first = self.heartbeat_ns.load(Ordering::Relaxed) == 0;
-        if is_first || received_ns - sent_ns <= CLOCK_ANSWER_MAX.as_nanos() as u64 {
-            let offset = store_s - (boot_s(sent_ns) + boot_s(received_ns)) / 2.0;
-            self.clock_offset.store(offset.to_bits(), Ordering::Relaxed);
-        }
+        let assumed = f64::from_bits(self.clock_offset.load(Ordering::Relaxed));
+        let offset = assumed.clamp(store_s - boot_s(received_ns), store_s - boot_s(sent_ns));
+        self.clock_offset.store(offset.to_bits(), Ordering::Relaxed);
     }
 
     /// Claims again though the queues were empty at the last claim.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::flaky_store::FlakyStore;
 use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
 use crate::engine::config::Config;
+use crate::engine::job::JobOwner as _;
 use crate::engine::orphans::WorkerDeath;
 use crate::outcome::Outcome;
 use crate::store::JobLocation;
@@ -394,6 +395,22 @@ fn a_tick_missed_while_no_process_ran_is_enqueued_once_after_boot() {
     assert_eq!(boots(&sqlite("new"), None, 600), [0, 0]);
     let recent = format!("{:.3}", chaton_core::clock::wall_s() + 120.0);
     assert_eq!(boots(&factory("recent"), Some(&recent), 600), [0, 0], "newer than the tick");
+}
+
+#[test]
+fn a_slow_answer_does_not_move_the_clock() {
+    let engine = SteppedEngine::new(&factory("slow-clock"), config(), 1);
+    let seconds = 1_000_000_000;
+    let (now, wall) = (chaton_core::clock::boot_ns(), chaton_core::clock::wall_s());
+    // Read as soon as it was asked for, or just before the answer came.
+    for store_s in [wall - 3.0, wall] {
+        engine.state.note_clock(store_s, now - 3 * seconds, now);
+        let ahead_s = engine.state.now_s() - chaton_core::clock::wall_s();
+        assert!(ahead_s.abs() < 0.1, "{ahead_s}");
+    }
+    engine.state.note_clock(wall + 60.0, now - seconds, now);
+    let ahead_s = engine.state.now_s() - chaton_core::clock::wall_s();
+    assert!((59.9..61.5).contains(&ahead_s), "{ahead_s}");
 }
 
 /// An engine whose store has another clock than this machine.
