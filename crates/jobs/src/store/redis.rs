@@ -27,6 +27,7 @@ mod push;
 mod redis_address;
 mod resp;
 mod resp_stream;
+mod rights;
 mod scripts;
 mod sentinel;
 mod store;

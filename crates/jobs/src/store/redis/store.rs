@@ -229,6 +229,10 @@ impl Store for RedisStore {
         self.conn.atomic(&pipeline).map(|_| ())
     }
 
+    fn probe(&mut self) -> Result<()> {
+        super::rights::check(&mut self.conn)
+    }
+
     fn warning(&self) -> Option<String> {
         self.conn.warning()
     }

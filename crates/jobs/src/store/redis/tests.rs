@@ -37,17 +37,26 @@ impl Drop for RedisServerStore {
     }
 }
 
+/// The commands that the docs allow, for every key.
+fn commands() -> Vec<&'static str> {
+    let page = include_str!("../../../../../docs/JOBS.md");
+    let rules = page.split_once("ACL SETUSER chaton").unwrap().1.split_once("```").unwrap().0;
+    rules.split_whitespace().filter(|word| word.starts_with('+')).collect()
+}
+
 fn fresh() -> Arc<dyn StoreFactory> {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
     let child = Command::new("redis-server")
         .args(["--port", "0", "--save", "", "--unixsocket", socket.to_str().unwrap()])
         .args(["--dir", dir.path().to_str().unwrap()])
+        .args(["--user", "least", "on", ">pw", "~*"])
+        .args(commands())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server must be installed");
-    let url = format!("unix://{}?db=0", socket.display());
+    let url = format!("unix://{}?db=0&user=least&pass=pw", socket.display());
     let factory = Arc::new(RedisServerStore {
         factory: open(&StoreOptions::for_tests(url)).unwrap(),
         child,
