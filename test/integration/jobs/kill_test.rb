@@ -43,7 +43,7 @@ class JobsKillTest < Minitest::Test
       at_risk += kill_one(server, console, round)
     end
     assert_none_lost(server, console, at_risk)
-    assert_equal KILLS, server.log.scan(/worker died/).size
+    assert_equal KILLS, server.log.scan("ERROR worker died").size
     assert_equal 0, server.stop
   end
 

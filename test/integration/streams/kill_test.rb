@@ -41,7 +41,7 @@ class StreamsKillTest < Minitest::Test
       assert_nothing_committed_too_early
     end
     assert_whole(server, wanted)
-    assert_equal KILLS, server.log.scan(/worker died/).size
+    assert_equal KILLS, server.log.scan("ERROR worker died").size
     assert_equal 0, server.stop
   end
 
