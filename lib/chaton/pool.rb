@@ -23,7 +23,8 @@ module Chaton
     def spawn(count)
       started = 0
       count.times do
-        Thread.new { Thread.handle_interrupt(HELD_BACK) { run } }
+        # Without the interrupts held back, one that is killed before its first line would never be counted out.
+        Thread.handle_interrupt(Object => :never) { Thread.new { run } }
         started += 1
       end
     rescue ThreadError => e
@@ -54,7 +55,7 @@ module Chaton
       Thread.current.name = "chaton pool #{index}"
       Thread.current.report_on_exception = false
       @threads[index] = Thread.current
-      serve(pool_thread)
+      Thread.handle_interrupt(Object => :immediate, **HELD_BACK) { serve(pool_thread) }
     ensure
       # Also when user code killed the thread. The native pool then asks for another one.
       @threads.delete(index) if @threads[index].equal?(Thread.current)

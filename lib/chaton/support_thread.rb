@@ -44,15 +44,16 @@ module Chaton
 
     private
 
+    # A thread that is killed before its first line runs no `ensure`: it begins with all interrupts held back.
     def start_thread
-      @thread = Thread.new { run }
+      @thread = Thread.handle_interrupt(Object => :never) { Thread.new { run } }
       @thread.name = "chaton support"
     end
 
     # Code of the application may kill all threads that it did not start. Without this one no further pool thread would
     # ever start.
     def run
-      watch
+      Thread.handle_interrupt(Object => :immediate) { watch }
     ensure
       unless @stopping
         @log.warn("the support thread was killed; another one takes its place")
