@@ -93,8 +93,10 @@ impl ErrorReporter {
         self.report_once(error)
     }
 
-    /// A broker refuses this client. What is reported depends on the others.
+    /// A broker refuses this client. What is reported depends on the others; it is also the
+    /// reason for which none is connected.
     pub fn refuse(&mut self, error: &KafkaError) {
+        self.down_since = None;
         self.cause = Some(error.text.clone());
         self.refused = Some(error.code);
     }
@@ -218,6 +220,20 @@ mod tests {
         errors.reset();
         assert!(errors.report_refusal(&wrong, false).is_none(), "something succeeded since");
         errors.refuse(&wrong);
+        let event = errors.report_refusal(&wrong, false);
+        assert!(matches!(event, Some(MemberEvent::Fatal(_))), "{event:?}");
+    }
+
+    #[test]
+    fn a_refusal_is_the_reason_that_none_is_connected() {
+        let mut errors = reporter();
+        let down = KafkaError::new(ErrorCode::AllBrokersDown, "1/1 brokers are down");
+        let wrong = KafkaError::new(ErrorCode::SSL, "certificate verify failed");
+        assert!(errors.report(&down).is_none());
+        let since = errors.down_since.as_mut().unwrap();
+        *since = since.checked_sub(2 * REASON_WAIT_MAX).unwrap();
+        errors.refuse(&wrong);
+        assert!(errors.report_overdue().is_none() && errors.report(&down).is_none());
         let event = errors.report_refusal(&wrong, false);
         assert!(matches!(event, Some(MemberEvent::Fatal(_))), "{event:?}");
     }
