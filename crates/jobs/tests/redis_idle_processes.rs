@@ -2,13 +2,14 @@
 
 #![cfg(feature = "redis")]
 
+mod redis_engine;
 mod redis_server;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::{Engine as _, Feed};
-use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
+use chaton_jobs::engine::{Config, Engine, Job};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::store::{open, NewJob, StoreOptions};
 use parking_lot::Mutex;
@@ -39,27 +40,12 @@ impl Feed<Job> for InstantFeed {
 
 fn config(store: StoreOptions) -> Config {
     Config {
-        store,
-        queues: vec![("q".into(), 1)],
-        mode: QueueMode::Strict,
-        concurrency: 4,
-        prefetch: Duration::from_millis(5),
-        prefetch_max: 100,
-        ack_delay: Duration::ZERO,
         // None falls into the measured time.
         heartbeat: Duration::from_secs(300),
-        limit_retry: Duration::from_millis(250),
         // Longer than a busy machine delays a claim.
         claim_turn: Duration::from_secs(5),
         catch_up: Duration::ZERO,
-        retry_max: Duration::from_secs(5),
-        claim_due: false,
-        crons: vec![],
-        tag: String::new(),
-        labels: vec![],
-        version: "0".into(),
-        supervised: false,
-        begins_quiet: false,
+        ..redis_engine::config(store)
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![cfg(feature = "redis")]
 
+mod redis_engine;
 mod redis_server;
 
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use chaton_core::engine::{Engine as _, Feed};
 use chaton_jobs::cron::Cron;
-use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
+use chaton_jobs::engine::{Config, Engine, Job};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::store::{open, ClaimedJob, JobLocation, Store, StoreOptions};
 use parking_lot::Mutex;
@@ -63,25 +64,10 @@ fn start(store: StoreOptions) -> (Engine, Arc<OpenJobs>) {
 
 fn start_with(store: StoreOptions, crons: Vec<Cron>) -> (Engine, Arc<OpenJobs>) {
     let config = Config {
-        store,
-        queues: vec![("q".into(), 1)],
-        mode: QueueMode::Strict,
-        concurrency: 4,
-        prefetch: Duration::from_millis(5),
-        prefetch_max: 100,
-        ack_delay: Duration::ZERO,
         heartbeat: Duration::from_millis(500),
-        limit_retry: Duration::from_millis(250),
         retry_max: Duration::from_millis(500),
-        claim_due: false,
-        claim_turn: Duration::from_millis(250),
-        catch_up: Duration::from_secs(600),
         crons,
-        tag: String::new(),
-        labels: vec![],
-        version: "0".into(),
-        supervised: false,
-        begins_quiet: false,
+        ..redis_engine::config(store)
     };
     let feed = Arc::new(OpenJobs::default());
     let factory = open(&config.store).unwrap();

@@ -58,8 +58,8 @@ impl Feed<Job> for InstantFeed {
     }
 }
 
-pub fn start(store: StoreOptions) -> (Engine, Arc<InstantFeed>) {
-    let config = Config {
+pub fn config(store: StoreOptions) -> Config {
+    Config {
         store,
         queues: vec![("q".into(), 1)],
         mode: QueueMode::Strict,
@@ -79,7 +79,11 @@ pub fn start(store: StoreOptions) -> (Engine, Arc<InstantFeed>) {
         version: "0".into(),
         begins_quiet: false,
         supervised: false,
-    };
+    }
+}
+
+pub fn start(store: StoreOptions) -> (Engine, Arc<InstantFeed>) {
+    let config = config(store);
     let feed = Arc::new(InstantFeed::default());
     let factory = open(&config.store).unwrap();
     (Engine::start(config, &factory, feed.clone()).unwrap(), feed)
