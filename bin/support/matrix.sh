@@ -164,7 +164,7 @@ matrix_test() {
   say "testing: $*"
   rm -f "$root$MATRIX_CHECKOUT/tmp/test_result.json"
   matrix_run "$root" env CHATON_TEST_SECONDS="${seconds:+$(matrix_seconds_left)}" \
-    rake --silent "test[$(matrix_join "$@")]" || status=$?
+    CHATON_TEST_AGAIN="${CHATON_TEST_AGAIN:-0}" rake --silent "test[$(matrix_join "$@")]" || status=$?
   rake --silent "matrix:record[$lane,$root.versions,$root$MATRIX_CHECKOUT/tmp/test_result.json,$matrix_commit]"
   return "$status"
 }

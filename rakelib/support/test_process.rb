@@ -34,12 +34,12 @@ class TestProcess
     @dir = dir
     @alone = alone
     @time_limit_s = time_limit_s
-    @passed = @failed = @skipped = 0
-    @cpu_s = 0.0
-    @tests = {}
-    @output = +""
     @followers = followers
+    forget
   end
+
+  # @return [TestProcess] the same, not yet run
+  def again = dup.tap(&:forget)
 
   # @return [self]
   def run
@@ -55,6 +55,14 @@ class TestProcess
 
   # @return [Array<TestProcess>] to be run now that this one has ended
   def followers = @followers && failed.zero? ? @followers.call(output) : []
+
+  # Forgets what a run has shown.
+  def forget
+    @passed = @failed = @skipped = 0
+    @cpu_s = 0.0
+    @tests = {}
+    @output = +""
+  end
 
   def to_s
     result = failed.zero? ? "ok" : "FAILED"

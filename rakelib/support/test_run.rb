@@ -10,15 +10,19 @@ class TestRun
   # @param times_path [String] remembers how long each process took: the longest start first the next time
   # @param result_path [String, nil] where the numbers of each part are written, as JSON
   # @param seconds [Numeric] after which no process is started; the report names those that are left out
-  def initialize(slots:, times_path:, result_path: nil, seconds: Float::INFINITY, out: $stdout)
+  # @param again_max [Integer] so many failed processes at most are run a second time, alone, and the second run counts;
+  #   if more have failed, none is
+  def initialize(slots:, times_path:, result_path: nil, seconds: Float::INFINITY, again_max: 0, out: $stdout)
     @slots = slots
     @times_path = times_path
     @result_path = result_path
     @seconds = seconds
+    @again_max = again_max
     @out = out
     @lock = Mutex.new
     @done = []
     @left_out = []
+    @unstable = []
   end
 
   # @param processes [Array<TestProcess>]
@@ -28,6 +32,7 @@ class TestRun
     alone, others = processes.partition(&:alone?)
     work_off(others, @slots)
     work_off(alone, 1)
+    run_failed_again
     remember
     write_result
     report
@@ -35,6 +40,16 @@ class TestRun
   end
 
   private
+
+  def run_failed_again
+    first = @done.reject { |process| process.failed.zero? }
+    return if first.empty? || first.size > @again_max
+    @out.puts "", "run again, alone: #{first.map(&:label).join(", ")}"
+    again = first.to_h { |process| [process, process.again] }
+    work_off(again.values, 1)
+    first.each { |process| @done.delete(process) unless @left_out.delete(again[process]) }
+    @unstable = (first - @done).select { |process| again[process].failed.zero? }
+  end
 
   def work_off(processes, slots)
     return if processes.empty?
@@ -94,6 +109,7 @@ class TestRun
     @done.group_by(&:part).each { |part, processes| @out.puts line(part, processes) }
     @out.puts line("all", @done), format("%.1f s from start to end", now - @started), ""
     @out.puts "left out, because the time was over: #{@left_out.map(&:label).join(", ")}" unless @left_out.empty?
+    @out.puts "failed, and passed when it ran again alone: #{unstable}" unless @unstable.empty?
     @out.puts "#{skipped} skipped, because a gem is missing" if skipped.positive?
     @out.puts "#{passed} passed, #{failed} failed"
   end
@@ -109,7 +125,8 @@ class TestRun
     parts = @done.group_by(&:part).transform_values do |processes|
       %i[passed failed skipped seconds].to_h { |figure| [figure, processes.sum(&figure).round] }
     end
-    File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq))
+    File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq,
+                                                  unstable: @unstable.map(&:label)))
   end
 
   # A Rust test program gives no time for each of its tests, so it stands here as a whole.
@@ -120,6 +137,7 @@ class TestRun
 
   def passed = @done.sum(&:passed)
   def failed = @done.sum(&:failed)
+  def unstable = @unstable.map(&:label).join(", ")
   def skipped = @done.sum(&:skipped)
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

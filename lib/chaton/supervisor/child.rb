@@ -185,7 +185,8 @@ module Chaton
       def lost_heartbeat(now_s)
         return unless @heartbeat.lost?(now_s) && @due_at.nil?
 
-        half = @heartbeat.rust_alive? ? "its Rust side answers, so a thread holds the GVL" : "nothing in it answers"
+        rust = @heartbeat.rust_alive?(now_s)
+        half = rust ? "its Rust side answers, so a thread holds the GVL" : "nothing in it answers"
         format("no Ruby thread of it got the GVL for %.1f s (alive_timeout); %s", @heartbeat.silent_s(now_s), half)
       end
 

@@ -59,10 +59,12 @@ module Chaton
       # @return [Float] seconds since a Ruby thread of the worker last answered
       def silent_s(now_s) = now_s - @ruby_seen_at
 
-      # @return [Boolean] whether the Rust side has answered a ping that Ruby has not; the latest one may still be on
-      #   its way
-      def rust_alive?
-        @rust_unanswered_since.nil? || @unanswered_since.nil? || @rust_unanswered_since > @unanswered_since
+      # A Rust side that runs leaves at most the latest ping unanswered. One that answered the first ping and was
+      # stopped before Ruby answered it (SIGSTOP) has left older ones.
+      #
+      # @return [Boolean] whether the Rust side still answers
+      def rust_alive?(now_s)
+        @rust_unanswered_since.nil? || now_s - @rust_unanswered_since < @timeout_s / 2
       end
     end
   end

@@ -60,10 +60,41 @@ class TestRunTest < Minitest::Test
     run_all(process("ruby", "echo '3 runs, 3 assertions, 1 failures, 0 errors'"))
     result = JSON.parse(File.read(File.join(@dir, "result.json")))
     numbers = { "passed" => 2, "failed" => 1, "skipped" => 0, "seconds" => 0 }
-    assert_equal({ "parts" => { "part" => numbers }, "cut" => [] }, result)
+    assert_equal({ "parts" => { "part" => numbers }, "cut" => [], "unstable" => [] }, result)
+  end
+
+  def test_a_failure_that_does_not_come_back_alone_is_reported_and_counts_as_passed
+    assert run_all(second_try("shaky"), again_max: 1)
+    assert_includes @out.string, "broken"
+    assert_match(/^failed, and passed when it ran again alone: shaky$/, @out.string)
+    assert_equal "1 passed, 0 failed", @out.string.lines.last.chomp
+    assert_equal %w[shaky], JSON.parse(File.read(File.join(@dir, "result.json"))).fetch("unstable")
+  end
+
+  def test_a_failure_that_comes_back_counts
+    refute run_all(process("bad", "echo '2 runs, 2 assertions, 1 failures, 0 errors'; exit 1"), again_max: 1)
+    assert_equal "1 passed, 1 failed", @out.string.lines.last.chomp
+    refute_match(/^failed, and passed/, @out.string)
+  end
+
+  def test_nothing_runs_again_when_more_have_failed
+    refute run_all(second_try("one"), second_try("two"), again_max: 1)
+    refute_includes @out.string, "run again"
+  end
+
+  def test_a_failure_counts_when_no_time_is_left_to_run_it_again
+    refute run_all(process("slow", "sleep 1.1; exit 1"), seconds: 1, again_max: 1)
+    assert_equal "0 passed, 1 failed", @out.string.lines.last.chomp
   end
 
   private
+
+  # Fails on its first run.
+  def second_try(name)
+    mark = File.join(@dir, name)
+    process(name, "[ -e #{mark} ] || { touch #{mark}; echo broken; exit 1; }\n" \
+                  "echo '1 runs, 1 assertions, 0 failures, 0 errors'")
+  end
 
   def process(name, script, &) = TestProcess.new("part", name, ["sh", "-c", script], &)
 

@@ -30,7 +30,7 @@ class HeartbeatTest < Minitest::Test
     one.pinged(0.0)
     one.rust_answered
     assert one.lost?(8.0)
-    assert_predicate one, :rust_alive?
+    assert one.rust_alive?(8.0)
     assert_in_delta 8.0, one.silent_s(8.0)
   end
 
@@ -40,13 +40,23 @@ class HeartbeatTest < Minitest::Test
     one.rust_answered
     one.pinged(8.0)
     assert one.lost?(8.0)
-    assert_predicate one, :rust_alive?
+    assert one.rust_alive?(8.0)
   end
 
   def test_a_stopped_process_is_distinguished_from_a_held_gvl
     one = heartbeat
     one.pinged(0.0)
-    refute_predicate one, :rust_alive?
+    refute one.rust_alive?(8.0)
+  end
+
+  # The process was stopped after its Rust side had answered the first ping, and before Ruby got the GVL.
+  def test_a_process_stopped_between_its_two_answers_is_too
+    one = heartbeat
+    one.pinged(0.0)
+    one.rust_answered
+    [2.0, 4.0, 6.0].each { |at| one.pinged(at) }
+    assert one.lost?(8.0)
+    refute one.rust_alive?(8.0)
   end
 
   # The supervisor was stopped for an hour: no ping went out, none is overdue.
