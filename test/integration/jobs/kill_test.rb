@@ -31,7 +31,7 @@ class JobsKillTest < Minitest::Test
   # Kills of the whole process tree, after each of which the test waits for a boot.
   ROUNDS = Soak.number(2, 3)
   # The promise is about one second; the machine may be busy.
-  RECOVERY_S = 4
+  RECOVERY_S = 10
 
   def time_limit_s = 180
 
