@@ -6,6 +6,15 @@
 #   gem install chaton -- --with-features=web             build only these engines (default: all of them)
 #   gem install chaton -- --without-bundled-allocator     without the bundled jemalloc (a minute less)
 
+require "rbconfig"
+
+# Elsewhere there is nothing to compile; the gem installs, so that an application's `bundle install` works.
+unless RbConfig::CONFIG["host_os"].start_with?("linux")
+  puts "Chaton serves on Linux: nothing is compiled on #{RbConfig::CONFIG["host_os"]}. Use Puma for development here."
+  File.write("Makefile", "all install clean distclean:\n\t@:\n.PHONY: all install clean distclean\n")
+  exit
+end
+
 require "mkmf"
 require "shellwords"
 require_relative "bundled_allocator"
@@ -24,7 +33,7 @@ end
 # Ruby loads the library as "chaton/chaton_native" and calls Init_chaton_native in it; cargo names the file after the
 # library in ext/chaton/Cargo.toml.
 CRATE = "chaton-ext"
-BUILT = "libchaton_native.#{RbConfig::CONFIG["host_os"].include?("darwin") ? "dylib" : "so"}".freeze
+BUILT = "libchaton_native.so"
 INSTALLED = "chaton_native.#{RbConfig::CONFIG["DLEXT"]}".freeze
 
 cargo = [Toolchain.cargo, "build", "--locked", "--release", "--package", CRATE]

@@ -5,6 +5,7 @@ require_relative "cli/arguments"
 require_relative "cli/commands"
 require_relative "cli/help"
 require_relative "config"
+require_relative "native_library"
 
 module Chaton
   # The command line: finds the command, runs it, turns errors into sentences and an exit status.
@@ -31,7 +32,7 @@ module Chaton
       return help(rest.first) if name == "help"
 
       dispatch(name, rest)
-    rescue Chaton::Error => e
+    rescue Chaton::Error, NativeLibrary::Unusable => e
       failed(e)
     rescue Interrupt
       130

@@ -10,6 +10,7 @@ module Chaton
     # chaton [serve] [config.ru]: runs the server until it is asked to stop.
     class Serve < Command
       def run
+        NativeLibrary.new.check
         launch = Memory::Launch.new(@argv)
         typed_in = Config::Loader.working_directory
         plan = load_plan
