@@ -36,9 +36,12 @@ module Chaton
       @glibc = glibc
     end
 
-    # @raise [Unusable] on a system for which nothing is built
+    # @return [Boolean] whether Chaton serves on this system
+    def system? = @host_os.start_with?("linux")
+
+    # @raise [Unusable] on another system
     def check
-      raise Unusable, of_other_system unless @host_os.start_with?("linux")
+      raise Unusable, of_other_system unless system?
     end
 
     # @yieldparam path [String] what to require

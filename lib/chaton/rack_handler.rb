@@ -2,6 +2,7 @@
 
 require_relative "../chaton"
 require_relative "config"
+require_relative "native_library"
 require_relative "ruby_release"
 
 module Chaton
@@ -19,7 +20,13 @@ module Chaton
     # @yield [server] before it runs
     # @yieldparam server [Single]
     # @raise [ConfigError] listing all errors
-    def self.run(app, **options)
+    def self.run(app, **options, &)
+      return elsewhere.run(app, **options, &) unless NativeLibrary.new.system?
+
+      serve(app, options, &)
+    end
+
+    def self.serve(app, options)
       require_relative "single"
       require_relative "telemetry/log"
       plan = plan(options)
@@ -31,6 +38,15 @@ module Chaton
       yield server if block_given?
       status = server.run
       exit status unless status.zero?
+    end
+
+    # @return [Module] Puma's handler, which takes the same options: for development on another system
+    # @raise [NativeLibrary::Unusable] if the bundle has no Puma
+    def self.elsewhere
+      require "rack/handler/puma"
+      defined?(::Rackup::Handler::Puma) ? ::Rackup::Handler::Puma : ::Rack::Handler::Puma
+    rescue LoadError
+      NativeLibrary.new.check
     end
 
     # @return [Hash{String=>String}] for `rackup -h`
@@ -96,6 +112,6 @@ module Chaton
     rescue SystemCallError
       ARGV.dup
     end
-    private_class_method :given, :address?, :address, :single, :arguments
+    private_class_method :serve, :elsewhere, :given, :address?, :address, :single, :arguments
   end
 end

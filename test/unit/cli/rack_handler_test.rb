@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "open3"
 require_relative "cli_case"
 require "chaton/rack_handler"
 
@@ -33,7 +34,40 @@ class RackHandlerTest < CLICase
     assert_raises(Chaton::Config::Invalid) { plan(Threads: "many") }
   end
 
+  def test_on_macos_puma_serves_if_it_is_there
+    FileUtils.mkdir_p("rack/handler")
+    File.write("rack/handler/puma.rb", <<~RUBY)
+      module Rack
+        module Handler
+          module Puma
+            def self.run(app, **options) = print(yield("server"), app, options.sort)
+          end
+        end
+      end
+    RUBY
+    assert_equal ['SERVERapp[[:Host, "localhost"], [:Port, 9292]]', ""], on_macos
+  end
+
+  def test_on_macos_without_puma_it_says_to_use_it
+    FileUtils.mkdir_p("rack/handler")
+    File.write("rack/handler/puma.rb", "raise LoadError")
+    output, error = on_macos
+    assert_equal "", output
+    assert_match(/Chaton serves on Linux, and this is darwin23: use Puma for development here/, error)
+  end
+
   private
+
+  # @return [Array<String>] the output and the errors
+  def on_macos
+    script = <<~RUBY
+      RbConfig::CONFIG["host_os"] = "darwin23"
+      require "chaton/rack_handler"
+      Chaton::RackHandler.run("app", Host: "localhost", Port: 9292) { |server| server.upcase }
+    RUBY
+    Open3.capture3(RbConfig.ruby, "-I", File.expand_path("../../../lib", __dir__), "-I.", "-rrbconfig", "-e", script)
+      .first(2)
+  end
 
   # Since Rack 3 they are in a gem of their own.
   def handlers
