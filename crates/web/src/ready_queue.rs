@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 struct State<T> {
     items: Vec<T>,
-    /// The IO thread sleeps, or is about to, and has seen an empty queue.
+    /// The IO thread sleeps, or is about to.
     asleep: bool,
 }
 
@@ -40,13 +40,14 @@ impl<T> ReadyQueue<T> {
         mem::take(&mut state.asleep)
     }
 
-    /// Passes each item to `deliver`. When there were none and `sleep` is set,
-    /// the next push asks for a wake-up.
+    /// Passes each item to `deliver`. With `sleep` the next push asks for a wake-up, also
+    /// when items were delivered: a connection that was closed meanwhile has nothing to
+    /// do, so that the IO thread sleeps nevertheless.
     pub fn drain(&self, sleep: bool, deliver: impl Fn(T)) {
         let mut taken = self.taken.lock();
         {
             let mut state = self.state.lock();
-            state.asleep = sleep && state.items.is_empty();
+            state.asleep = sleep;
             if state.items.is_empty() {
                 return;
             }
@@ -59,5 +60,29 @@ impl<T> ReadyQueue<T> {
     /// Whether items wait, as far as can be seen without the lock.
     pub fn seems_filled(&self) -> bool {
         self.filled.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_push_while_the_io_thread_sleeps_wakes_it_and_only_the_first() {
+        let queue = ReadyQueue::default();
+        assert!(!queue.push(1));
+        queue.drain(true, |_| ());
+        assert!(queue.push(2));
+        assert!(!queue.push(3));
+        queue.drain(false, |_| ());
+        assert!(!queue.push(4));
+    }
+
+    #[test]
+    fn the_io_thread_is_woken_after_it_delivered_to_a_closed_connection_and_slept() {
+        let queue = ReadyQueue::default();
+        queue.push("for a connection that was closed");
+        queue.drain(true, |_| ());
+        assert!(queue.push("for another one"));
     }
 }

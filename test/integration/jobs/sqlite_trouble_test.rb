@@ -53,7 +53,7 @@ class JobsSqliteTroubleTest < Minitest::Test
       server.signal("CONT", server.workers.first)
       CpuTime.window(server.workers.first, 2) { |share| assert_operator share, :<, CpuTime::REST }
       # Claiming needs a write, too.
-      SmallDisk.resize(dir, megabytes: 6)
+      SmallDisk.resize(dir, megabytes: 16)
       server.eventually("all acknowledged jobs ran") { server.record.tally.size >= count }
       drained(server, console)
       assert_equal count, server.record.tally.size
