@@ -63,4 +63,9 @@ class HijackTest < Minitest::Test
     exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert_includes error.pop.message, "already answered"
   end
+
+  def test_a_partial_hijack_may_have_no_body
+    port = serve { [200, { "rack.hijack" => ->(io) { io.write("mine") && io.close } }, nil] }
+    assert exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").end_with?("\r\n\r\nmine")
+  end
 end

@@ -31,8 +31,8 @@ module Chaton
         env["rack.early_hints"] = EarlyHints.new(request) if @early_hints
         status, headers, body = @app.call(env)
         request.finish(status, headers, body) || Response.new(request, env, status, headers, body, @log).deliver
-      rescue ClientGone
-      # The client has disconnected.
+      rescue ClientGone => e
+        failed = e
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in an app must not end the server
         failed = e
         status, headers = answer_error(request, env, e) || [status, headers]

@@ -32,8 +32,9 @@ module Chaton
         return if @request.hijacked?
 
         check
-        partial_hijack = @headers.delete("rack.hijack")
-        return hijack(partial_hijack) if partial_hijack
+        upgrade
+        raw = @headers.delete("rack.hijack") || (@body if @status == 101 && streaming?)
+        return hijack(raw) if raw
 
         send_file || send_array || send_stream
       ensure
@@ -43,15 +44,37 @@ module Chaton
       private
 
       def check
-        unless @headers.respond_to?(:each) && %i[each call to_path].any? { |name| @body.respond_to?(name) }
-          raise ResponseError, "the application answered #{[@status, @headers, @body].inspect[0, 200]}; " \
-                               "a Rack application answers [status, headers, body]"
-        end
-        @status = Integer(@status)
+        raise no_response unless @headers.respond_to?(:each)
+
         @headers = plain(@headers)
+        # Beside a partial hijack the body is ignored.
+        sendable = @headers.key?("rack.hijack") || %i[each call to_path].any? { |name| @body.respond_to?(name) }
+        raise no_response unless sendable
+
+        @status = Integer(@status)
       rescue TypeError, ArgumentError
         raise ResponseError, "the status #{@status.inspect[0, 50]} is not a number"
       end
+
+      def no_response
+        ResponseError.new("the application answered #{[@status, @headers, @body].inspect[0, 200]}; " \
+                          "a Rack application answers [status, headers, body]")
+      end
+
+      # Rack 3.1: the application has chosen one of the protocols that the client offers.
+      def upgrade
+        protocol = @headers.delete("rack.protocol") or return
+        unless @env["rack.protocol"]&.include?(protocol)
+          raise ResponseError, "the client has not offered the protocol #{protocol.inspect[0, 50]} (rack.protocol)"
+        end
+
+        @headers.delete_if { |name, _| name.match?(/\A(?:connection|upgrade)\z/i) }
+        @headers.update("upgrade" => protocol, "connection" => "upgrade")
+        @status = 101
+      end
+
+      # A body that also has `each` is not a streaming one.
+      def streaming? = @body.respond_to?(:call) && !@body.respond_to?(:each)
 
       def plain(headers)
         headers.each_with_object({}) do |(name, value), copy|
@@ -67,13 +90,15 @@ module Chaton
 
       # The kernel sends a file whose path is known.
       def send_file
-        @body.respond_to?(:to_path) && @request.finish_file(@status, @headers, @body.to_path)
+        path = @body.to_path if @body.respond_to?(:to_path)
+        # It is nil for a pipe, and may be a Pathname.
+        path && @request.finish_file(@status, @headers, path.to_s)
       end
 
       def send_array
-        # In Rails 6.1 to_ary returns nil while streaming.
-        parts = @body.respond_to?(:to_ary) ? @body.to_ary : nil
-        return false unless parts
+        parts = @body.to_ary if @body.respond_to?(:to_ary)
+        # In Rails it returns nil, or an Enumerator, for what must be read by `each`.
+        return false unless parts.is_a?(Array)
 
         # Rack 3: to_ary closes the body.
         @closed = true if Rack.release >= "3"
@@ -84,10 +109,13 @@ module Chaton
       def send_stream
         @request.begin(@status, @headers) or
           raise ResponseError, "the headers cannot be sent: #{@headers.inspect[0, 200]}"
-        return @request.end(true) if @env["REQUEST_METHOD"] == "HEAD"
+        return @request.end(true) if bodyless?
 
-        @body.respond_to?(:each) ? write_each : call_body
+        streaming? ? call_body : write_each
       end
+
+      # What has no end, such as a stream of events, must not be read for these.
+      def bodyless? = @env["REQUEST_METHOD"] == "HEAD" || @status < 200 || @status == 204 || @status == 304
 
       def write_each
         @body.each { |chunk| @request.write(chunk) }

@@ -98,6 +98,7 @@ class EnvParityTest < Minitest::Test
   KNOWN = {
     "SERVER_SOFTWARE" => "names the server",
     "rack.response_finished" => "offered to applications ahead of Rack 3",
+    "rack.protocol" => "of Rack 3.1; Puma has none",
     "puma.config" => "Puma's own",
     "puma.socket" => "Puma's own",
     "puma.request_body_wait" => "Puma's own",

@@ -47,6 +47,8 @@ struct EnvKeys {
     content_type: VALUE,
     content_length: VALUE,
     http_host: VALUE,
+    http_upgrade: VALUE,
+    rack_protocol: VALUE,
     rack_input: VALUE,
     rack_hijack: VALUE,
     after_reply: VALUE,
@@ -74,6 +76,7 @@ impl EnvBuilder {
         // The registration above pins the Array, but not its elements.
         templates.iter().for_each(|hash| ruby.gc_register_mark_object(*hash));
         let port_80 = constant(b"80");
+        let headers = HeaderKeys::new();
         let keys = EnvKeys {
             request_method: constant(b"REQUEST_METHOD"),
             request_path: constant(b"REQUEST_PATH"),
@@ -89,6 +92,8 @@ impl EnvBuilder {
             content_type: constant(b"CONTENT_TYPE"),
             content_length: constant(b"CONTENT_LENGTH"),
             http_host: constant(b"HTTP_HOST"),
+            http_upgrade: headers.key(b"upgrade"),
+            rack_protocol: constant(b"rack.protocol"),
             rack_input: constant(b"rack.input"),
             rack_hijack: constant(b"rack.hijack"),
             after_reply: constant(b"rack.after_reply"),
@@ -107,7 +112,7 @@ impl EnvBuilder {
             }
         });
         Ok(Self {
-            headers: HeaderKeys::new(),
+            headers,
             legacy_version,
             templates: templates.iter().map(|hash| hash.as_raw()).collect(),
             keys,
@@ -187,8 +192,32 @@ impl EnvBuilder {
                     join(env, self.keys.content_type, value, false);
                 },
                 // SAFETY: as in `build`.
-                _ => unsafe { join(env, self.headers.key(name), value, is(name, "cookie")) },
+                _ => unsafe {
+                    let key = self.headers.key(name);
+                    join(env, key, value, is(name, "cookie"));
+                    if key == self.keys.http_upgrade {
+                        self.put_protocols(env, exchange);
+                    }
+                },
             }
+        }
+    }
+
+    /// The protocols to which the client would upgrade; HTTP/1.0 knows no upgrade.
+    unsafe fn put_protocols(&self, env: VALUE, exchange: &Exchange) {
+        let head = exchange.head();
+        if matches!(head.version, Version::Http10) {
+            return;
+        }
+        let offered = head.headers.iter().filter(|(name, _)| is(head.get(*name), "upgrade"));
+        let names = offered.flat_map(|(_, value)| head.get(*value).split(|&byte| byte == b','));
+        // SAFETY: as in `build`.
+        unsafe {
+            let list = rb_ary_new_capa(1);
+            for name in names.map(<[u8]>::trim_ascii).filter(|name| !name.is_empty()) {
+                rb_sys::rb_ary_push(list, string(name));
+            }
+            rb_hash_aset(env, self.keys.rack_protocol, list);
         }
     }
 

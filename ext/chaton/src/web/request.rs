@@ -4,8 +4,10 @@
 //! a response, the client gets a 500.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,8 +149,10 @@ impl Request {
     }
 
     /// Sends a file. False when the head or the file is not of the common kind.
-    fn finish_file(&self, status: Value, headers: Value, path: String) -> Result<bool, Error> {
+    fn finish_file(&self, status: Value, headers: Value, path: RString) -> Result<bool, Error> {
         let exchange = self.open()?;
+        // SAFETY: copied at once.
+        let path = OsStr::from_bytes(unsafe { path.as_slice() }).to_owned();
         // The file may be on a mount that does not respond.
         let opened = loop {
             match without_gvl(|| open_file(&path), &|| {}) {
@@ -273,7 +277,7 @@ impl Request {
 }
 
 /// A regular file and its length.
-fn open_file(path: &str) -> Option<(File, u64)> {
+fn open_file(path: &OsStr) -> Option<(File, u64)> {
     // A blocking open of a FIFO would wait for its writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let about = file.metadata().ok()?;
