@@ -29,3 +29,9 @@ end
 
 # If Rails is loaded already, `queue_adapter = :chaton` finds its adapter.
 require_relative "chaton/rails" if defined?(ActiveSupport) && ActiveSupport.respond_to?(:on_load)
+
+# `rails server` requires the Gemfile's gems before it looks for a server. Chaton serves on Linux only.
+if defined?(Rails::Server) && RUBY_PLATFORM.include?("linux")
+  require_relative "chaton/rails_server"
+  Chaton::RailsServer.install(Rails::Server)
+end

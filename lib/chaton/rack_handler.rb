@@ -6,8 +6,8 @@ require_relative "native_library"
 require_relative "ruby_release"
 
 module Chaton
-  # Chaton for `rackup -s chaton` and `rails server -u chaton`: one process with an application that is already loaded.
-  # The `chaton` command runs several workers.
+  # Chaton for `rackup -s chaton`, and for `rails server` in development: one process with an application that is
+  # already loaded. The `chaton` command runs several workers; see {RailsServer}.
   module RackHandler
     # Options of rackup => ours.
     NAMES = { environment: :environment, Threads: :threads }.freeze
@@ -64,15 +64,29 @@ module Chaton
     # @raise [Config::Invalid]
     def self.plan(options)
       given = given(options)
-      plan = Config.load(given)
+      plan = read(options)
       # A handler always serves the given application, also if the configuration has no web role.
       plan = Config.load(given = { **given, web: true }) unless plan.roles.include?(:web) && plan.role?(:web)
-      # The framework's defaults yield to the configuration file.
       plan = plan.with(binds: Config.load({ **given, **address(options) }).binds) if address?(options, plan)
       plan = plan.with(notes: [*plan.notes, single(plan)].freeze) if plan.workers.positive?
       # Rack and Rails write the pidfile themselves.
       pidfile = options[:pid] ? nil : plan.pidfile
       plan.with(workers: 0, roles_by_worker: [].freeze, preload: false, pidfile: pidfile)
+    end
+
+    # @param options [Hash{Symbol=>Object}] see {run}
+    # @return [Config::Plan] of the configuration
+    # @raise [Config::Invalid]
+    def self.read(options) = Config.load(given(options))
+
+    # @param options [Hash{Symbol=>Object}] of Rails
+    # @return [Array<String>] the same for the `chaton` command
+    def self.command_arguments(options)
+      given = given(options)
+      given.update(address(options)) if address?(options, read(options))
+      given[:pidfile] = options[:pid] if options[:pid]
+      written = given.flat_map { |name, value| [Config::Options[name].flags.last, *value] }
+      [*written, *(options[:config] if options[:user_supplied_options]&.include?(:config))]
     end
 
     def self.given(options)
@@ -81,6 +95,7 @@ module Chaton
       given
     end
 
+    # The framework's defaults yield to the configuration file.
     def self.address?(options, plan)
       return false unless options[:Host] || options[:Port]
 

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # Lets Rails find the adapter of `config.active_job.queue_adapter = :chaton`, and lets threads wait for SQLite without
-# stopping each other. `require "chaton"` loads this file if Rails is loaded already; Chaton's server always does.
+# stopping each other. `require "chaton"` loads this file if Rails is loaded already; see {Chaton::RailsWatch} for a
+# server.
 require "active_support/lazy_load_hooks"
 
 ActiveSupport.on_load(:active_job) { require "active_job/queue_adapters/chaton_adapter" }
@@ -10,5 +11,19 @@ ActiveSupport.on_load(:active_record_sqlite3adapter) do
   if ActiveRecord::VERSION::MAJOR < 8
     require_relative "sqlite_busy_handler"
     prepend Chaton::SqliteBusyHandler
+  end
+end
+
+# `rails server` became the `chaton` command, and its log is to stay on the terminal.
+if ENV["CHATON_RAILS_LOG_TO_STDOUT"]
+  ActiveSupport.on_load(:after_initialize) do
+    console = ActiveSupport::Logger.new($stdout, level: Rails.logger.level, formatter: Rails.logger.formatter)
+    if ActiveSupport::Logger.logger_outputs_to?(Rails.logger, $stderr, $stdout)
+      next
+    elsif Rails.logger.respond_to?(:broadcast_to)
+      Rails.logger.broadcast_to(console)
+    else
+      Rails.logger.extend(ActiveSupport::Logger.broadcast(console))
+    end
   end
 end

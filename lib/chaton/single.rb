@@ -66,9 +66,13 @@ module Chaton
       signals = Worker::SignalQueue.new(Supervisor::SignalCommands.signals(@plan)) do |name|
         @controller.handle_signal(name)
       end
-      Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) { @service.close_in_child }
+      Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) do
+        @service.close_in_child
+        @resources.services.close_in_child
+      end
       @service.start do
         @resources.open_control_socket(@controller)
+        @resources.open_services(@controller)
         @controller.become_ready
       end
       events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
@@ -78,6 +82,7 @@ module Chaton
     def finish
       return @resources.restart_in_place(@controller.restart_environment) if @controller.state == :restarting
 
+      @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: 0)
       return 0 if @controller.complete?
 

@@ -72,11 +72,12 @@ module Chaton
                                          batch_deaths: batches && BatchDeaths.new(batches, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
       @controller = controller
-      @reaper = Reaper.new(@worker_set, @forkers)
+      @reaper = Reaper.new(@worker_set, @forkers, @resources.services)
       @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
         name == "CHLD" ? @reaper.call : @controller.handle_signal(name)
       end
       @resources.open_control_socket(@controller)
+      @resources.open_services(@controller)
       @worker_set.open(@plan.workers)
     end
 
@@ -108,6 +109,7 @@ module Chaton
     def finish
       return @resources.restart_in_place if @controller.state == :restarting
 
+      @resources.hooks.run_all(:after_stopped)
       @log.info("stopped", status: @controller.exit_status)
       @controller.exit_status
     end

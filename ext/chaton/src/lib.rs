@@ -7,6 +7,7 @@
 // The function that `magnus::init` exports is generated without documentation.
 #![allow(missing_docs)]
 
+mod command;
 mod convert;
 mod document_sections;
 mod engine;
@@ -67,6 +68,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
     native.define_singleton_method("write_log", function!(write_log, 2))?;
+    native.define_singleton_method("spawn", function!(command::spawn, 3))?;
     scoreboard::define(ruby, native)?;
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;

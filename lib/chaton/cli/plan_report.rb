@@ -60,7 +60,8 @@ module Chaton
         [
           ["directory", @plan.root], ["configuration", @plan.config_file || "none"],
           ["application", @plan.role?(:web) ? @plan.rackup : "none"],
-          ["environment", @plan.environment], ["listen", listen], ["tag", @plan.tag], ["roles", roles]
+          ["environment", @plan.environment], ["listen", listen], ["tag", @plan.tag], ["roles", roles],
+          *@plan.services.map { |line| ["service", line.to_s] }
         ]
       end
 

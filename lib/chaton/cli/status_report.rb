@@ -23,7 +23,7 @@ module Chaton
         @status = status
       end
 
-      def to_s = [head, workers, *given_up, *memory, service, *running, *jobs, *streams].compact.join("\n")
+      def to_s = [head, workers, *given_up, *commands, *memory, service, *running, *jobs, *streams].compact.join("\n")
 
       private
 
@@ -67,6 +67,15 @@ module Chaton
 
       def given_up
         Array(@status["given_up"]).map { |one| "worker #{one["worker"]} is not started again: #{one["reason"]}" }
+      end
+
+      # The commands of `service` lines.
+      def commands
+        Array(@status["services"]).map do |one|
+          pid = one["pid"]
+          facts = [one["state"], *(["pid #{pid}", "up #{duration(one["age_s"])}"] if pid)]
+          "service #{one["name"]}: #{facts.join("  ")}  started #{Config::Types.thousands(one["starts"])} times"
+        end
       end
 
       # The gauges of a server without workers, a line each.

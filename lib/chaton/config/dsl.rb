@@ -5,6 +5,7 @@ require_relative "dsl/streams"
 require_relative "dsl/web"
 require_relative "hook_names"
 require_relative "puma_lines"
+require_relative "service_line"
 
 module Chaton
   module Config
@@ -23,7 +24,7 @@ module Chaton
 
       # Names for suggestions.
       KNOWN = [*Options.in(:top).flat_map { |option| [option.name, *option.also, *option.puma] },
-               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load].freeze
+               *HookNames::ALL.map(&:name), HookNames::ERROR_HANDLER, *SECTIONS.keys, :plugin, :load, :service].freeze
 
       define Options.in(:top)
 
@@ -75,15 +76,35 @@ module Chaton
         nil
       end
 
-      # A plugin of Puma; none is run.
+      # A command that runs beside the server.
+      #
+      # @param name [String, Symbol]
+      # @param command [String, Array<String>]
+      # @param keywords [Hash{Symbol=>Object}] only:, except: environments
+      def service(name = nil, command = nil, *rest, **keywords)
+        return problem("service takes a name, a command, only: and except:, not #{rest.first.inspect} too") if rest.any?
+
+        line = ServiceLine.of(name, command, keywords)
+        twice = @sources.services.any? { |one| one.name == line.name }
+        return problem("service #{line.name.inspect} is defined twice") if twice
+
+        @sources.services << line
+        nil
+      rescue Types::Mismatch => e
+        problem("service #{"#{name.inspect} " if name}#{e.message}")
+      end
+
+      # A plugin of Puma. What it does is done here in another way, or it is refused.
       #
       # @param name [Symbol, String]
       def plugin(name, *_rest)
+        return assign(Options[:restart_file], :plugin, [PumaLines::RESTART_FILE]) if name.to_s == "tmp_restart"
+        return plugin_service(name) if PumaLines::SERVICE_PLUGINS.key?(name.to_s)
+
         accepted = PumaLines::PLUGINS[name.to_s]
         return @sources.note(here, "plugin :#{name} is not run: #{accepted}") if accepted
 
-        problem("plugin :#{name} is supported only by Puma: #{PumaLines::REFUSED_PLUGINS.fetch(name.to_s,
-                                                                                               PumaLines::NO_PLUGIN)}")
+        problem("plugin :#{name} is supported only by Puma: #{PumaLines::NO_PLUGIN}")
       end
 
       # Reads another configuration file here.
@@ -100,6 +121,17 @@ module Chaton
       end
 
       private
+
+      # Runs the command of a plugin as a service, if the bundle has the gem.
+      def plugin_service(name)
+        gem, command = PumaLines::SERVICE_PLUGINS.fetch(name.to_s)
+        unless @reader.gem?(gem)
+          return @sources.note(here, "plugin :#{name} has no effect: the bundle has no gem #{gem}")
+        end
+
+        @sources.note(here, "plugin :#{name}: `#{command}` runs as a service")
+        service(name, command)
+      end
 
       def hook(moment, name, block)
         return problem("#{name} needs a block") unless block

@@ -38,6 +38,13 @@ module Chaton
       # @return [Origin] the line of a configuration file that is being run
       def here = place(caller_locations(2)) || Origin.new("the configuration")
 
+      # @return [Boolean] whether the application's bundle has a gem
+      def gem?(name)
+        Gem.loaded_specs.key?(name) || File.read(File.join(@root, "Gemfile.lock")).include?("\n    #{name} (")
+      rescue SystemCallError, ArgumentError
+        false
+      end
+
       private
 
       def text_of(full, asked_at)

@@ -18,6 +18,10 @@ module Chaton
                  "process. A failure is logged only."),
         Hook.new(:on_worker_shutdown, %i[before_worker_shutdown],
                  "In each worker, after its last request; gets the worker's index."),
+        Hook.new(:after_booted, %i[on_booted],
+                 "In the main process, when the server is ready for the first time. An error is logged only."),
+        Hook.new(:after_stopped, %i[on_stopped],
+                 "In the main process, after a graceful stop. An error is logged only."),
         Hook.new(:on_restart, %i[before_restart],
                  "In the main process, before it starts the program again in place (SIGUSR2).")
       ].freeze

@@ -111,6 +111,25 @@ module Chaton
         |---|---|
       TEXT
 
+      # Commands beside the server.
+      SERVICES = <<~TEXT
+        ## Services
+
+        ```ruby
+        service "css", "bin/rails tailwindcss:watch", only: :development
+        service "queue", %w[bin/jobs start], except: %i[development test]
+        ```
+
+        A `service` is a command that runs beside the server, in the environments that `only:` and `except:` name. It starts
+        when the application is loaded and ends with the server: after TERM it has `service_stop_s`, then its process group is
+        killed. If the server is killed, the kernel sends TERM to the command, and its standard input ends. A command that ends
+        or cannot be started is started again, after pauses that grow from `restart_delay_s` to `restart_delay_max_s`; it never
+        stops the server. A phased restart starts it again with the new code. Its output becomes lines of the server's log
+        (level info) with its name before them; lines above 4,096 bytes are split. `chaton status` lists services. A String
+        with characters of the shell is run by `/bin/sh -c`; an Array of words is not.
+
+      TEXT
+
       # The hook that warms a worker up.
       WARM_UP = <<~TEXT
         `warm_up { |client| 30.times { client.get "/posts", headers: { "Host" => "example.com" } } }` fills caches before a
@@ -136,7 +155,9 @@ module Chaton
 
         - with workers, the application is preloaded unless the file says `preload_app! false`;
         - `worker_timeout` kills only workers in which no Ruby code can run, never busy ones;
-        - `threads 5, 5` are bounds within which the pool sizes itself; a higher maximum costs nothing.
+        - `threads 5, 5` are bounds within which the pool sizes itself; a higher maximum costs nothing;
+        - `plugin :tmp_restart` is `restart_file "tmp/restart.txt"`: `bin/rails restart` loads the new code worker by worker;
+        - `plugin :solid_queue` and `plugin :tailwindcss` run their command as a service, if the bundle has the gem.
 
         These lines are accepted and have no effect, which the log notes at the start:
 
@@ -155,7 +176,7 @@ module Chaton
       # @return [String] the page
       def self.text
         chapters = Options::GROUPS.map { |group, title| "## #{title}\n\n#{TOPICS if group == :topic}#{table(group)}" }
-        [HEAD, *chapters, "#{HOOKS}#{hooks}", WARM_UP.chomp, ERROR_HANDLER.chomp, "#{PUMA}#{accepted}",
+        [HEAD, *chapters, "#{HOOKS}#{hooks}", WARM_UP.chomp, ERROR_HANDLER.chomp, SERVICES.chomp, "#{PUMA}#{accepted}",
          "#{REFUSED}#{refused}"].join("\n")
       end
 
@@ -206,8 +227,7 @@ module Chaton
 
       def self.refused
         only = PumaLines::ONLY.map { |name, (value, why)| "| `#{name}`, except `#{value.inspect}` | #{why} |\n" }
-        plugins = PumaLines::REFUSED_PLUGINS.map { |name, why| "| `plugin :#{name}` | #{why} |\n" }
-        [*PumaLines::REFUSED.map { |name, why| "| `#{name}` | #{why} |\n" }, *only, *plugins,
+        [*PumaLines::REFUSED.map { |name, why| "| `#{name}` | #{why} |\n" }, *only,
          "| `plugin`, any other | #{PumaLines::NO_PLUGIN} |\n"].join
       end
       private_class_method :table, :row, :marks, :others, :list, :code, :hooks, :accepted, :refused

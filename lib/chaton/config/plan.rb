@@ -52,6 +52,14 @@ module Chaton
       attr_reader :log_format, :log_level, :access_log
       # @return [Array(String, String, Boolean), nil] standard output, standard error, append
       attr_reader :stdout_redirect
+      # @return [Array<ServiceLine>] those of the environment
+      attr_reader :services
+      # @return [String, nil] absolute path
+      attr_reader :restart_file
+      # @return [Float]
+      attr_reader :service_stop_s
+      # @return [Integer]
+      attr_reader :service_lines_max
       # @return [Hash{Symbol=>Object}] Arrays of blocks by moment, and :lowlevel_error_handler, which may be nil
       attr_reader :hooks
       # @return [Array<String>] notes for the user
@@ -111,6 +119,7 @@ module Chaton
       # @return [Hash{Symbol=>Object}] JSON-able
       def to_h
         @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
+                      services: services.map(&:to_h),
                       memory: memory.to_h, hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end

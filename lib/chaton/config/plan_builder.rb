@@ -11,6 +11,7 @@ module Chaton
       # Options that go into the plan unchanged.
       PLAIN = Options.of_plan - %i[
         bind port directory environment tag rackup workers threads preload stdout_redirect pidfile control_socket
+        restart_file
       ]
       # Used if no address is set.
       DEFAULT_BIND = Bind.new(scheme: "tcp", host: "0.0.0.0", port: Types::BindAddress::PORT).freeze
@@ -30,7 +31,8 @@ module Chaton
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
-          memory: memory, hooks: hooks, notes: @sources.notes.freeze,
+          memory: memory, hooks: hooks, services: @sources.services.select { |line| line.in?(@environment) }.freeze,
+          notes: @sources.notes.freeze,
           **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
         )
       end
@@ -81,7 +83,7 @@ module Chaton
         out, err, append = value(:stdout_redirect)
         {
           rackup: absolute(value(:rackup)), pidfile: absolute(value(:pidfile)),
-          control_socket: absolute(value(:control_socket)),
+          control_socket: absolute(value(:control_socket)), restart_file: absolute(value(:restart_file)),
           stdout_redirect: (out || err) && [absolute(out), absolute(err), append].freeze
         }
       end

@@ -64,10 +64,6 @@ module Chaton
         on_thread_exit: "threads come and go with the load; let the application close what it opened",
         before_thread_start: "threads come and go with the load; open what a thread needs on first use",
         before_thread_exit: "threads come and go with the load; let the application close what it opened",
-        on_booted: "wait for READY=1 of systemd notify, or use on_worker_boot",
-        after_booted: "wait for READY=1 of systemd notify, or use on_worker_boot",
-        on_stopped: "use on_worker_shutdown, or at_exit in the application",
-        after_stopped: "use on_worker_shutdown, or at_exit in the application",
         out_of_band: "remove it; garbage collection between requests needs no hook",
         idle_timeout: "the server does not exit when it is idle; for idle connections set web { idle_timeout_s }",
         restart_command: "remove it; a restart repeats the command the server was started with",
@@ -77,18 +73,19 @@ module Chaton
         custom_logger: "the server logs to standard output; use stdout_redirect or log_format :json"
       }.freeze
 
-      # Plugins whose line is accepted => what to use instead.
+      # The file that `plugin :tmp_restart` and `bin/rails restart` mean.
+      RESTART_FILE = "tmp/restart.txt"
+      # Plugins that run a command => its gem, and the command.
+      SERVICE_PLUGINS = {
+        "solid_queue" => ["solid_queue", "bin/rails solid_queue:start"],
+        "tailwindcss" => ["tailwindcss-rails", "bin/rails tailwindcss:watch"]
+      }.freeze
+      # Plugins whose line is accepted => why they need no effect.
       PLUGINS = {
-        "tmp_restart" => "tmp/restart.txt is not watched; use `chaton restart`, or kill -USR2 with the pidfile",
-        "tailwindcss" => "run bin/rails tailwindcss:watch beside the server",
         "systemd" => "readiness, reloads and the watchdog are reported to systemd without it"
       }.freeze
-      # Plugins whose line is refused => what to use instead.
-      REFUSED_PLUGINS = {
-        "solid_queue" => "unset SOLID_QUEUE_IN_PUMA and run bin/jobs beside the server"
-      }.freeze
       # For all other plugins.
-      NO_PLUGIN = "plugins depend on Puma itself; remove it and run its program beside the server"
+      NO_PLUGIN = "plugins depend on Puma itself; remove it, and run its command with service \"NAME\", \"COMMAND\""
     end
   end
 end

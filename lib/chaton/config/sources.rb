@@ -19,6 +19,8 @@ module Chaton
       attr_reader :hooks
       # @return [Array<TopicLine>]
       attr_reader :topics
+      # @return [Array<ServiceLine>]
+      attr_reader :services
 
       # @param problems [Array<Problem>] found before
       def initialize(problems = [])
@@ -28,6 +30,7 @@ module Chaton
         @values = PRECEDENCE.to_h { |source| [source, {}] }
         @sections = []
         @topics = []
+        @services = []
       end
 
       # Records that the file has a section.

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../errors"
+require_relative "../rails_watch"
 require_relative "../streams"
 require_relative "../web/app"
 require_relative "jobs_database"
@@ -20,14 +21,9 @@ module Chaton
         # A process of any role enqueues and produces by this plan.
         use(plan) if plan.jobs
         produce(plan, forks) if plan.streams
-        jobs = roles.include?(:jobs)
         # Sidekiq's blocks for servers ask at load time whether they run in one.
-        Jobs::Runtime.before_app(plan) if jobs
-        app = Web::App.load(plan) if roles.include?(:web)
-        Jobs::Runtime.prepare(plan, log) if jobs
-        Streams::Runtime.prepare(plan, log) if roles.include?(:streams)
-        JobsDatabase.check(plan)
-        app
+        Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
+        RailsWatch.during { load_roles(plan, roles, log) }.tap { JobsDatabase.check(plan) }
       end
 
       # The same for an application that is loaded already, as under `rackup`.
@@ -37,6 +33,13 @@ module Chaton
       # @param log [Telemetry::Log]
       def self.follow(plan, roles, log:)
         load(plan, roles - [:web], log: log)
+      end
+
+      def self.load_roles(plan, roles, log)
+        app = Web::App.load(plan) if roles.include?(:web)
+        Jobs::Runtime.prepare(plan, log) if roles.include?(:jobs)
+        Streams::Runtime.prepare(plan, log) if roles.include?(:streams)
+        app
       end
 
       def self.use(plan)
@@ -52,7 +55,7 @@ module Chaton
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"
       end
-      private_class_method :use, :produce
+      private_class_method :load_roles, :use, :produce
     end
   end
 end

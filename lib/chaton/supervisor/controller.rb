@@ -40,12 +40,12 @@ module Chaton
       def over? = %i[stopping restarting].include?(@state)
 
       # @return [Boolean] whether all processes have ended
-      def done? = over? && @worker_set.children.empty? && !@forkers.alive?
+      def done? = over? && @worker_set.children.empty? && !@forkers.alive? && !@resources.services.alive?
 
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set,
-                     restart: @phased_restart&.to_h)
+                     restart: @phased_restart&.to_h).merge(@resources.services.status)
       end
 
       # Lets every worker finish its running work, then exits.
@@ -81,6 +81,7 @@ module Chaton
         @resources.notify.reloading
         # New workers are meant to work.
         @quiet_mode.end
+        @resources.services.restart
         target = @forkers.next(@resources.listeners.sockets, @memory) do |child, reason|
           @worker_set.fork_failed(child, reason)
         end
@@ -148,6 +149,7 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(**facts)
+        @resources.hooks.run_all(:after_booted)
       end
 
       def accepting?
@@ -190,6 +192,7 @@ module Chaton
           @resources.listeners.close
         end
         @worker_set.stop(at_once: at_once)
+        @resources.services.stop(at_once: at_once)
         @forkers.retire
         nil
       end

@@ -45,10 +45,12 @@ module Chaton
       # @return [Integer] process id
       # @raise [SystemCallError] when the program cannot be started
       def spawn(sockets, ios:, environment:)
-        variables = @environment.except(*OF_MAIN_PROCESS)
-        variables = variables.merge(InheritedSockets.to_env(sockets), environment)
+        variables = environment_beside.merge(InheritedSockets.to_env(sockets), environment)
         Process.spawn(variables, *@command, unsetenv_others: true, chdir: @directory, **kept(sockets.values + ios))
       end
+
+      # @return [Hash{String=>String}] for a process beside the main one
+      def environment_beside = @environment.except(*OF_MAIN_PROCESS)
 
       private
 

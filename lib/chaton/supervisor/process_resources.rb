@@ -8,6 +8,8 @@ require_relative "delayed_stop"
 require_relative "launch_command"
 require_relative "listeners"
 require_relative "pidfile"
+require_relative "restart_file"
+require_relative "services"
 require_relative "systemd_notify"
 
 module Chaton
@@ -25,6 +27,8 @@ module Chaton
       attr_reader :notify
       # @return [Worker::Hooks]
       attr_reader :hooks
+      # @return [Services]
+      attr_reader :services
 
       # @param argv [Array<String>]
       def initialize(plan, argv:, log:)
@@ -38,10 +42,14 @@ module Chaton
         @control = ControlServer.new(plan.control_socket, log: log)
         @notify = SystemdNotify.new
         @hooks = Worker::Hooks.new(plan.hooks, log: log)
+        @restart_file = RestartFile.new(plan.restart_file, log: log)
+        # With workers the supervisor gets SIGCHLD.
+        @services = Services.new(plan, environment: @launch_command.environment_beside, log: log,
+                                       reaps: plan.workers.zero?)
       end
 
       # @return [Array<Object>] sources of the event loop
-      def sources = [@control, @notify, @delayed_stop]
+      def sources = [@control, @notify, @delayed_stop, @restart_file, @services]
 
       # Opens the output files and writes the pidfile.
       #
@@ -49,6 +57,14 @@ module Chaton
       def acquire
         @redirect.open
         @pidfile&.write
+      end
+
+      # Starts the commands of `service` lines.
+      #
+      # @param controller [Controller, SingleController]
+      def open_services(controller)
+        @services.open
+        @restart_file.open { controller.phased_restart }
       end
 
       # Opens the listening sockets.
@@ -102,13 +118,14 @@ module Chaton
 
       # Closes everything and removes the files it has made.
       def release
+        @services.kill
         @control.close
         @listeners.close
         @pidfile&.remove
       end
 
       # Closes the main process's descriptors in a forked child.
-      def close_in_child = @control.close_in_child
+      def close_in_child = [@control, @services].each(&:close_in_child)
     end
   end
 end

@@ -36,13 +36,14 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(mode: "single")
+        @resources.hooks.run_all(:after_booted)
       end
 
       # @return [Boolean] whether the server is stopping or restarting
       def over? = %i[stopping restarting].include?(@state)
 
-      # @return [Boolean] whether the service has stopped
-      def done? = !@complete.nil?
+      # @return [Boolean] whether the service has stopped, and all commands beside it
+      def done? = !@complete.nil? && !@resources.services.alive?
 
       # @return [Boolean] whether all work was finished
       def complete? = @complete
@@ -54,7 +55,8 @@ module Chaton
       def status
         { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @resources.listeners.addresses,
-          store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status }
+          store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status,
+          **@resources.services.status }
       end
 
       def stop
@@ -68,6 +70,7 @@ module Chaton
         return drain(:stopping, 0) unless @drain
 
         Telemetry::Backtraces.write(@log, "immediate stop")
+        @resources.services.kill
         @state = :stopping
         @complete = false
         nil
@@ -107,7 +110,7 @@ module Chaton
 
       alias shrink grow
 
-      def ios = @drain && !done? ? [@drain.io] : []
+      def ios = @drain && @complete.nil? ? [@drain.io] : []
 
       # The drain is over.
       def readable(_io)
@@ -135,6 +138,7 @@ module Chaton
           @resources.delayed_stop.cancel
           @resources.listeners.close
         end
+        @resources.services.stop(at_once: deadline_s.zero?)
         @drain ||= Worker::Drain.new(@service, deadline_s)
         nil
       end

@@ -86,8 +86,8 @@ class CheckTest < CLICase
 
   def test_notes_are_shown
     FileUtils.mkdir_p("config")
-    File.write("config/puma.rb", "plugin :tmp_restart")
-    assert_match(%r{^Notes\n  config/puma.rb:1: plugin :tmp_restart}, chaton("check")[1])
+    File.write("config/puma.rb", "plugin :systemd")
+    assert_match(%r{^Notes\n  config/puma.rb:1: plugin :systemd}, chaton("check")[1])
   end
 
   def test_another_file_than_config_ru

@@ -44,12 +44,26 @@ class PumaTest < ConfigCase
       pidfile ENV.fetch("PIDFILE_OF_TEST") { "tmp/pids/server.pid" }
       plugin :tmp_restart
     RUBY
-    "8.0" => <<~RUBY
+    "7.2" => <<~RUBY,
+      threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST", 5)
+      threads threads_count, threads_count
+      port ENV.fetch("PORT_OF_TEST", 3000)
+      plugin :tmp_restart
+      pidfile ENV["PIDFILE_OF_TEST"] if ENV["PIDFILE_OF_TEST"]
+    RUBY
+    "8.0" => <<~RUBY,
       threads_count = ENV.fetch("RAILS_MAX_THREADS_OF_TEST", 5)
       threads threads_count, threads_count
       port ENV.fetch("PORT_OF_TEST", 3000)
       plugin :tmp_restart
       plugin :solid_queue if ENV["SOLID_QUEUE_IN_PUMA_OF_TEST"]
+      pidfile ENV["PIDFILE_OF_TEST"] if ENV["PIDFILE_OF_TEST"]
+    RUBY
+    "8.2" => <<~RUBY
+      threads ENV.fetch("RAILS_MAX_THREADS_OF_TEST", 5)
+      port ENV.fetch("PORT_OF_TEST", 3000)
+      plugin :tmp_restart
+      plugin :solid_queue if ![ "", "false", "0" ].include?(ENV["SOLID_QUEUE_IN_PUMA_OF_TEST"].to_s.downcase)
       pidfile ENV["PIDFILE_OF_TEST"] if ENV["PIDFILE_OF_TEST"]
     RUBY
   }.freeze
@@ -60,9 +74,9 @@ class PumaTest < ConfigCase
       plan = load
       assert_equal ["tcp://0.0.0.0:3000", 5, 5, true],
                    [plan.binds.join, plan.threads_min, plan.threads_max, plan.threads_max_given?]
-      assert_equal 1, plan.notes.size
-      assert_match(%r{config/puma.rb:\d+: plugin :tmp_restart is not run: .*chaton restart}, plan.notes.first)
-      assert_equal File.join(@root, "tmp/pids/server.pid"), plan.pidfile unless version == "8.0"
+      assert_empty plan.notes
+      assert_equal File.join(@root, "tmp/restart.txt"), plan.restart_file
+      assert_equal File.join(@root, "tmp/pids/server.pid"), plan.pidfile if %w[5.2 6.1 7.1].include?(version)
       assert_equal 3600.0, plan.alive_timeout_s if %w[6.1 7.1].include?(version)
     end
   end
@@ -108,8 +122,22 @@ class PumaTest < ConfigCase
   end
 
   def test_plugins
-    assert_match(%r{bin/jobs beside the server}, only_problem("plugin :solid_queue").message)
-    assert_match(/plugin :other is supported only by Puma/, only_problem("plugin 'other'").message)
+    assert_match(/plugin :other is supported only by Puma: .*service "NAME", "COMMAND"/,
+                 only_problem("plugin 'other'").message)
+    assert_equal ["config/chaton.rb:1: plugin :solid_queue has no effect: the bundle has no gem solid_queue"],
+                 plan("plugin :solid_queue").notes
+    write("Gemfile.lock", "GEM\n  specs:\n    solid_queue (1.1.0)\n      activejob (>= 7.1)\n")
+    plan = plan("plugin :solid_queue")
+    assert_equal [["solid_queue", %w[bin/rails solid_queue:start]]],
+                 (plan.services.map { |line| [line.name, line.command] })
+    assert_equal ["config/chaton.rb:1: plugin :solid_queue: `bin/rails solid_queue:start` runs as a service"],
+                 plan.notes
+  end
+
+  def test_hooks_under_the_names_of_puma
+    plan = plan("after_booted { }\non_booted { }\nafter_stopped { }\nbefore_restart { }\nbefore_worker_boot { }\n")
+    assert_equal [2, 1, 1, 1],
+                 plan.hooks.values_at(:after_booted, :after_stopped, :on_restart, :on_worker_boot).map(&:size)
   end
 
   # No option of the installed Puma is met with "not an option".

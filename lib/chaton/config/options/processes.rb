@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../types/processes"
+require_relative "../types/text"
 require_relative "../option"
 
 module Chaton
@@ -36,6 +37,14 @@ module Chaton
           env: %w[RAILS_MAX_THREADS RAILS_MIN_THREADS],
           says: "Threads per process that run the application; the pool sizes itself within the range. With " \
                 "ActiveRecord the default maximum is the size of its connection pool."
+        ),
+        Option.new(
+          name: :service_stop_s, group: :processes, type: Types::Number.new(0.0..3600.0, unit: "seconds"), default: 5.0,
+          says: "Time for the command of a `service` to end after TERM; then its process group is killed."
+        ),
+        Option.new(
+          name: :service_lines_max, group: :processes, type: Types::Number.new(1..100_000), default: 200,
+          says: "Lines of its output that are logged in a second; further ones are dropped and counted."
         ),
         Option.new(
           name: :thread_idle_s, group: :threads, type: Types::Number.new(0.1..86_400.0, unit: "seconds"), default: 10.0,
@@ -84,6 +93,11 @@ module Chaton
           type: Types::Number.new(0.0..3600.0, unit: "seconds"),
           says: "A server that serves web requests and is asked to stop goes on serving for this long first, so that " \
                 "load balancers notice: it is not ready in `chaton status`."
+        ),
+        Option.new(
+          name: :restart_file, group: :health, type: Types::Path.new(none: true), default: nil,
+          says: "When this file is touched, the server loads the new code as by `chaton restart`. " \
+                "`plugin :tmp_restart` sets it to tmp/restart.txt, which `bin/rails restart` touches."
         ),
         Option.new(
           name: :restart_delay_s, group: :health, type: Types::Number.new(0.0..3600.0, unit: "seconds"), default: 0.5,

@@ -1,0 +1,28 @@
+# frozen_string_literal: true
+
+module Chaton
+  # Loads "chaton/rails" while an application is loaded, as soon as ActiveSupport can take hooks: a server has required
+  # "chaton" long before, and an application that does without Rails gets no constant of it.
+  module RailsWatch
+    # @yield loads the application
+    def self.during
+      trace = TracePoint.new(:class) do |point|
+        trace.disable if point.self.name == "ActiveSupport" && hook
+      end
+      trace.enable
+      yield
+    ensure
+      trace.disable
+      hook
+    end
+
+    # @return [Boolean] whether it is loaded
+    def self.hook
+      return false unless defined?(::ActiveSupport) && ::ActiveSupport.respond_to?(:on_load)
+
+      require_relative "rails"
+      true
+    end
+    private_class_method :hook
+  end
+end
