@@ -42,6 +42,10 @@ class RailsServerTest < Minitest::Test
     def command = [RbConfig.ruby, "-I", LIB, "bin/rails", "server", *@args]
   end
 
+  def setup
+    needs_gems "bigdecimal", "nokogiri"
+  end
+
   def test_a_single_process_in_development_serves_as_rails_server
     server = boot_rails(environment: "development", args: %w[-b 127.0.0.1 -p 0])
     assert_match(/^=> Booting Chaton #{Chaton::VERSION}$/, server.log)
