@@ -81,7 +81,7 @@ module BundledAllocator
   end
 
   # The linker takes the whole library, because nothing refers to its functions: it is loaded for the names it replaces.
-  def link(archive, path)
+  def link(archive, path, compiler: BundledAllocator.compiler)
     linked = system(*compiler, "-shared", "-o", path, "-Wl,-soname,#{NAME}", "-Wl,-z,relro,-z,now,--strip-debug",
                     "-Wl,--whole-archive", archive, "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm")
     raise Unavailable, "#{compiler.first} could not link it; its messages are above" unless linked

@@ -12,7 +12,7 @@ module Chaton
 
     FILE = "chaton_native.so"
     # The oldest GNU C library that platform gems run with: `rake gem:native` compiles for it.
-    GLIBC_MIN = "2.28"
+    GLIBC_MIN = "2.31"
     COMPILE = "install the gem that is compiled here: `gem install chaton --platform ruby`, " \
               "or `force_ruby_platform: true` in the Gemfile"
     private_constant :COMPILE

@@ -11,7 +11,7 @@ class NativeLibraryTest < Minitest::Test
             "or `force_ruby_platform: true` in the Gemfile."
   # What the dynamic linkers print.
   NOT_FOUND = "cannot load such file -- chaton/chaton_native"
-  OF_GLIBC = "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.28' not found (required by " \
+  OF_GLIBC = "/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.31' not found (required by " \
              "/gem/3.3/chaton_native.so) - /gem/3.3/chaton_native.so"
   OF_MUSL = "Error loading shared library ld-linux-x86-64.so.2: No such file or directory (needed by " \
             "/gem/3.3/chaton_native.so) - /gem/3.3/chaton_native.so"
@@ -44,7 +44,7 @@ class NativeLibraryTest < Minitest::Test
   def test_an_old_c_library_is_named_with_the_one_that_is_needed
     built("3.3")
 
-    assert_equal "This gem of Chaton needs the GNU C library 2.28 or newer, and this system has 2.17: #{COMPILE}",
+    assert_equal "This gem of Chaton needs the GNU C library 2.31 or newer, and this system has 2.17: #{COMPILE}",
                  failure("3.3", OF_GLIBC, glibc: "2.17")
   end
 

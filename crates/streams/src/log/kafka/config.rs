@@ -3,6 +3,7 @@
 mod property_names;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::sync::Arc;
 
 use super::broker_address::BrokerAddress;
@@ -177,6 +178,11 @@ impl Config {
         }
         if let Some(file) = &settings.tls_ca_file {
             set(all, "ssl.ca.location", file);
+        } else if cfg!(feature = "vendored")
+            && !["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().any(|name| env::var_os(name).is_some())
+        {
+            // An OpenSSL that is linked in does not know this system's directory, so librdkafka looks in the usual ones.
+            set(all, "ssl.ca.location", "probe");
         }
         // A broker that comes back is found within a second,
         set(all, "reconnect.backoff.max.ms", 1000);
