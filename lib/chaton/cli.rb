@@ -32,6 +32,9 @@ module Chaton
       return help(rest.first) if name == "help"
 
       dispatch(name, rest)
+    rescue AppLoadError => e
+      require_relative "service/load_failure"
+      failed(e, [e.message.chomp, *Service::LoadFailure.place(e)].join("\n  at "))
     rescue Chaton::Error, NativeLibrary::Unusable => e
       failed(e)
     rescue Interrupt

@@ -159,6 +159,7 @@ module Chaton
       when Hooks::Failed then nil
       # The sentence names the store and the next step; a backtrace adds nothing.
       when StoreError, LogError then @log.error("worker cannot boot: #{error.message}", worker: @index)
+      when AppLoadError then Service::LoadFailure.log(@log, error, "worker cannot boot", worker: @index)
       else @log.exception(error, "worker cannot boot", worker: @index)
       end
       @channel.write("!#{error.message.lines.first.to_s.chomp} (#{error.class})")

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../config/nearest"
+require_relative "../config/options"
 require_relative "../config/problem"
 
 module Chaton
@@ -12,6 +13,11 @@ module Chaton
       ORIGIN = Config::Origin.new("command line").freeze
       # Flags of every command.
       COMMON = { "-h" => "--help", "--help" => "--help", "-v" => "--version", "--version" => "--version" }.freeze
+
+      # What a setting that only files have would be called here => its name.
+      OF_FILES = Config::Options::ALL.select { |option| option.flags.empty? }.to_h do |option|
+        ["--#{option.name.to_s.sub(/_(s|ms)\z/, "").tr("_", "-")}", option.name]
+      end.freeze
 
       # A value after an option; a number may be negative.
       VALUE = /\A(?!-)|\A-\d*\z/
@@ -100,7 +106,12 @@ module Chaton
       end
 
       def unknown(name)
-        problem("#{name} is not an option", Config::Nearest.to(name, @options.keys + @switches.keys))
+        known = @options.keys + @switches.keys
+        nearest = Config::Nearest.to(name, name.start_with?("--") ? known | OF_FILES.keys : known)
+        return problem("#{name} is not an option", nearest) if nearest.nil? || known.include?(nearest)
+
+        problem("#{name} is not an option: #{OF_FILES.fetch(nearest)} can only be set in a configuration file " \
+                "(docs/CONFIGURATION.md)")
       end
     end
   end

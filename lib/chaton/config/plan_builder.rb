@@ -61,7 +61,7 @@ module Chaton
       def jobs
         return unless @roles.jobs?
 
-        settings = { root: @root }
+        settings = { root: @root, environment: @environment }
         JobsBuilder.new(@root, sidekiq_file: @sidekiq_file) { |name| value(name, settings) }.settings
       end
 

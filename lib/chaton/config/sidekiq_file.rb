@@ -33,6 +33,7 @@ module Chaton
       # @param env [ENV, Hash{String=>String}]
       def initialize(sources, root:, environment:, env:)
         @sources = sources
+        @root = root
         @environment = environment
         @env = env
         @named = sources.set?(:sidekiq_file)
@@ -113,8 +114,9 @@ module Chaton
         name = [@env[PROVIDER].to_s, URL].find { |variable| !variable.empty? }
         url = @env[name].to_s
         if url.empty?
+          store = StoreAddress.default(root: @root, environment: @environment)
           return @sources.note(@origin, "no #{name} in the environment and no jobs { store … }: jobs are stored " \
-                                        "in #{Options[:store].default}, where Sidekiq does not find them")
+                                        "in #{store}, where Sidekiq does not find them")
         end
 
         @sources.assign(:sidekiq, Options[:store], [url], Origin.new("environment variable #{name}"))

@@ -11,12 +11,22 @@ module Chaton
       # @raise [ConfigError] naming the file
       def self.check(plan)
         file = plan.jobs&.store_file
+        require_directory(plan, file) if file
         name, = file && databases(plan.root).find { |_, path| same?(path, file) }
         return unless name
 
         raise ConfigError, "the store of jobs, #{file}, is ActiveRecord's database #{name.inspect} too: two copies " \
                            "of SQLite in one process drop each other's locks on a file, and it would be damaged. " \
                            "Give jobs a file of their own: jobs { store \"sqlite://storage/jobs.db\" }"
+      end
+
+      # Refuses a path that is mistyped. Only storage/ is made.
+      def self.require_directory(plan, file)
+        directory = File.dirname(file)
+        return if File.exist?(directory) || directory == File.join(plan.root, "storage")
+
+        raise ConfigError, "the directory of the job store #{file} does not exist: create it, or correct " \
+                           "jobs { store … }"
       end
 
       # @param root [String]
@@ -43,7 +53,7 @@ module Chaton
       rescue SystemCallError
         path
       end
-      private_class_method :databases, :file?, :same?, :real
+      private_class_method :require_directory, :databases, :file?, :same?, :real
     end
   end
 end

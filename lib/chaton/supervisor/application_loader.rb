@@ -21,14 +21,17 @@ module Chaton
         app
       end
 
+      # Threads that a library starts again after a fork: the reaper of ActiveRecord's connection pool.
+      RESTARTED = /\AAR Pool Reaper/
+
       private
 
       # A thread does not survive fork, but a lock that it holds stays locked.
       def warn_of_threads
-        threads = Thread.list - [Thread.main]
+        threads = (Thread.list - [Thread.main]).reject { |thread| RESTARTED.match?(thread.name.to_s) }
         return if threads.empty?
 
-        names = threads.map { |thread| thread.name || thread.inspect[/\S+:\d+/] || thread.inspect }
+        names = threads.map { |thread| thread.name || thread.inspect[%r{/\S+:\d+}] || thread.inspect }
         @log.warn("loading the application left threads running, which will not exist in the workers; " \
                   "start them in on_worker_boot", threads: names.join(", "))
       end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../errors"
+require_relative "../service/load_failure"
 
 module Chaton
   class Supervisor
@@ -17,8 +18,7 @@ module Chaton
           # The status that a shell reports for a process that a signal ended.
           128 + error.signo
         when AppLoadError
-          # The backtrace leads into the application.
-          log.exception(error, "cannot start")
+          Service::LoadFailure.log(log, error, "cannot start")
           1
         else
           log.error("cannot start: #{error.message}")

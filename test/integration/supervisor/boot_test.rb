@@ -75,9 +75,23 @@ class BootTest < Minitest::Test
     assert_path_exists server.path("shutdown.1")
   end
 
+  def test_an_application_that_does_not_load_shows_its_own_error_and_line
+    [0, 1].each do |workers|
+      server = launch(rackup: "require_relative \"lib/shop\"\n#{Server::HELLO}", config: "workers #{workers}") do |one|
+        one.write("lib/shop.rb", "\nShop.new\n")
+      end
+      assert_equal 1, server.wait_exit(timeout_s: 60)
+      assert_match(%r{ERROR cannot start: the application did not load  at=lib/shop.rb:2 error=NameError reason=.*Shop},
+                   server.log)
+      refute_match(%r{#{Server::LIB}/chaton/|exe/chaton}, server.log)
+    end
+  end
+
   def test_threads_left_by_preload_are_named
-    server = boot(rackup: "Thread.new { sleep }.name = \"poller\"\n#{Server::HELLO}", config: "workers 1")
-    assert_match(/left threads running.*poller/, server.log)
+    threads = "Thread.new { sleep }.name = \"poller\"\nThread.new { sleep }.name = \"AR Pool Reaper\"\n" \
+              "Thread.new { sleep }\n"
+    server = boot(rackup: "#{threads}#{Server::HELLO}", config: "workers 1")
+    assert_match(%r{left threads running.* threads="?poller, /\S+config.ru:3"?$}, server.log)
     assert_equal "hello", server.get.body
   end
 

@@ -63,6 +63,7 @@ class CheckTest < CLICase
     assert_equal [1, ""], [status, out]
     assert_match(%r{\Achaton: .*#{@root}/config.ru}, errors)
     assert_match(/Nonsense/, errors)
+    assert_match(/^  at config.ru:1$/, errors)
   end
 
   def test_memory_settings_in_the_report

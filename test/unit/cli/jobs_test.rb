@@ -74,6 +74,8 @@ class CLIJobsTest < CLICase
   def setup
     super
     @client = Client.new
+    FileUtils.mkdir_p("storage")
+    File.write("storage/chaton_development.db", "")
   end
 
   def job(jid, score = 0.0, **more)
@@ -89,13 +91,23 @@ class CLIJobsTest < CLICase
 
   def test_which_store
     jobs("stats")
-    assert_equal "sqlite://#{@root}/storage/chaton.db", @settings[:url]
+    assert_equal "sqlite://#{@root}/storage/chaton_development.db", @settings[:url]
     jobs("stats", "--store", "redis://127.0.0.1/1")
     assert_equal "redis://127.0.0.1/1", @settings[:url]
     FileUtils.mkdir_p("config")
     File.write("config/chaton.rb", "jobs { store 'redis://127.0.0.1/2' }")
     jobs("stats")
     assert_equal "redis://127.0.0.1/2", @settings[:url]
+  end
+
+  def test_a_store_that_does_not_exist_is_not_made
+    status, _, err = jobs("list", "-e", "production")
+    assert_equal 1, status
+    assert_match(%r{there is no job store at #{@root}/storage/chaton_production.db \(environment production\)}, err)
+    assert_match(/there is chaton_development.db beside it/, err)
+    assert_equal 1, jobs("list", "--store", "sqlite://storge/jobs.db").first
+    refute_path_exists "storge"
+    assert_equal 0, jobs("enqueue", "Resize", "--store", "sqlite://storage/new.db").first
   end
 
   def test_stats_and_queues

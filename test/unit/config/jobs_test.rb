@@ -14,14 +14,24 @@ class JobsConfigTest < ConfigCase
 
   def test_defaults
     jobs = jobs("")
-    assert_equal ["sqlite://#{@root}/storage/chaton.db", true, 60.0, 10_000],
+    assert_equal ["sqlite://#{@root}/storage/chaton_development.db", true, 60.0, 10_000],
                  [jobs.store, *jobs.store_settings.values_at(:durable, :lease_s, :dead_max)]
     assert_equal [[["default", 1]], "strict", [], [], 25], [jobs.queues, jobs.mode, jobs.load, jobs.crons,
                                                             jobs.retries_max]
     assert_equal [0.005, 1000, 0.002, 5.0, 0.25], [jobs.prefetch_s, jobs.prefetch_max, jobs.ack_delay_s, jobs.beat_s,
                                                    jobs.limit_retry_s]
     assert_equal 0.0, jobs.catch_up_s, "in development"
-    assert_equal "#{@root}/storage/chaton.db", jobs.store_file
+    assert_equal "#{@root}/storage/chaton_development.db", jobs.store_file
+  end
+
+  def test_each_environment_has_a_store_unless_an_older_one_is_there
+    write("storage/chaton.db", "")
+    assert_equal "#{@root}/storage/chaton.db", plan("jobs { }", environment: "production").jobs.store_file
+    write("storage/chaton_production.db", "")
+    assert_equal "#{@root}/storage/chaton_production.db", plan("jobs { }", environment: "production").jobs.store_file
+    assert_equal "#{@root}/storage/chaton.db", plan("jobs { }", environment: "test").jobs.store_file
+    File.delete(File.join(@root, "storage/chaton.db"))
+    assert_equal "#{@root}/storage/chaton_test.db", plan("jobs { }", environment: "test").jobs.store_file
   end
 
   def test_the_old_name_of_ack_delay_is_accepted_with_a_note

@@ -54,7 +54,7 @@ class SidekiqFileTest < ConfigCase
     @env.update("REDIS_PROVIDER" => "MY_REDIS", "MY_REDIS" => "redis://127.0.0.1/5", "REDIS_URL" => "redis://127.0.0.1")
     assert_equal "redis://127.0.0.1/5", file("").jobs.store
     @env.clear
-    assert_match(/no REDIS_URL in the environment.*storage.chaton.db/, file("").notes.join)
+    assert_match(/no REDIS_URL in the environment.*storage.chaton_development.db/, file("").notes.join)
     @env["REDIS_URL"] = "http://x"
     assert_match(/environment variable REDIS_URL: store must be/, wrong(""))
   end

@@ -45,6 +45,13 @@ class JobsDatabaseTest < Minitest::Test
     check("redis://127.0.0.1", { adapter: "sqlite3", database: "storage/jobs.db" })
   end
 
+  def test_a_directory_that_does_not_exist_is_refused
+    assert_match(%r{the directory of the job store #{@root}/storge/jobs.db does not exist},
+                 refused("sqlite://storge/jobs.db"))
+    FileUtils.rm_r(File.join(@root, "storage"))
+    check("sqlite://storage/jobs.db")
+  end
+
   def test_the_same_path_is_refused
     text = refused("sqlite://storage/jobs.db", { adapter: "postgresql", database: "x" },
                    { adapter: "sqlite3", database: "storage/jobs.db" })

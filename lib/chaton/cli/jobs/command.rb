@@ -37,9 +37,26 @@ module Chaton
 
         # @return [Native::JobsClient]
         def client
-          @client ||= Native::JobsClient.new(JSON.generate(plan.jobs.store_settings))
+          @client ||= begin
+            require_store
+            Native::JobsClient.new(JSON.generate(plan.jobs.store_settings))
+          end
         rescue ArgumentError => e
           raise ConfigError, e.message
+        end
+
+        # @return [Boolean] whether it may make the store
+        def creates_store? = false
+
+        # A file that is missing is most often the file of another environment, or a mistyped path.
+        def require_store
+          file = plan.jobs.store_file
+          return if file.nil? || File.exist?(file) || creates_store?
+
+          others = Dir[File.join(File.dirname(file), "chaton*.db")].map { |path| File.basename(path) }
+          raise ConfigError, "there is no job store at #{file} (environment #{plan.environment}); the first server " \
+                             "or job makes it. -e NAME chooses the environment, --store the store" \
+                             "#{"; there is #{others.join(", ")} beside it" unless others.empty?}"
         end
 
         def plan = @plan ||= load_jobs

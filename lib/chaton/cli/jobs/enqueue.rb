@@ -21,6 +21,8 @@ module Chaton
 
         private
 
+        def creates_store? = true
+
         def at
           delay_s = value(:in)
           delay_s.positive? ? Time.now.to_f + delay_s : nil

@@ -13,8 +13,10 @@ module Chaton
     module Options
       # The job store.
       STORE = [
-        Option.in(:jobs, :store, :store, Types::StoreUrl.new, "sqlite://storage/chaton.db",
-                  "Where jobs are stored. If Sidekiq's file is read, REDIS_URL sets it too.",
+        Option.in(:jobs, :store, :store, Types::StoreUrl.new, StoreAddress.method(:default),
+                  "Where jobs are stored. If Sidekiq's file is read, REDIS_URL sets it too. While storage/chaton.db " \
+                  "of an older version exists, and not the file of the environment, that is the default.",
+                  default_text: "sqlite://storage/chaton_ENVIRONMENT.db",
                   env: %w[CHATON_STORE], flags: %w[--store], placeholder: "URL"),
         Option.in(:jobs, :username, :store, Types::Word.new, nil, "User for Redis; overrides that of the address."),
         Option.in(:jobs, :password, :store, Types::Secret.new, nil,
