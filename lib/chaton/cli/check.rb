@@ -12,7 +12,7 @@ module Chaton
   class CLI
     # chaton check: would `chaton serve` start?
     class Check < Command
-      def self.switches = ["--json"]
+      def self.switches = ["--json", "--all"]
 
       def run
         plan = load_plan
@@ -26,10 +26,19 @@ module Chaton
         0
       end
 
+      # @param plan [Config::Plan]
+      # @return [Config::Plan] with the same directory and environment, and nothing else set
+      def self.defaults(plan)
+        given = { config_file: Config::Loader::NO_FILE, environment: plan.environment, sidekiq_file: false,
+                  **(plan.jobs ? { web: true, jobs: true } : {}) }
+        Config.load(given, env: {}, root: plan.root)
+      end
+
       private
 
       def show(plan, launch_settings)
-        reports = [PlanReport.new(plan), MemoryReport.new(plan, launch_settings)]
+        defaults = Check.defaults(plan) unless @arguments.switch?("--all")
+        reports = [PlanReport.new(plan, defaults: defaults), MemoryReport.new(plan, launch_settings)]
         return @out.puts(*reports) unless @arguments.switch?("--json")
 
         refusal = Memory::Launch.refusal(plan)

@@ -15,7 +15,7 @@ module Chaton
       SWITCHES = {
         "--quiet" => "Print no summary at the end.",
         "--json" => "Print it as JSON, for programs.",
-        "--all" => "All jobs of a place.",
+        "--all" => "All: of a place's jobs, or of the settings.",
         "--yes" => "Do not ask.",
         "--full" => "Start the whole program again in place, with the new configuration; sockets stay open.",
         "--follow" => "Wait for new records and print them too, until Ctrl-C.",

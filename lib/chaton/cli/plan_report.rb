@@ -7,21 +7,23 @@ module Chaton
   class CLI
     # Prints a plan for people.
     class PlanReport
-      def initialize(plan)
+      # @param defaults [Config::Plan, nil] settings with the values of this plan are left out
+      def initialize(plan, defaults: nil)
         @plan = plan
+        @defaults = defaults && PlanReport.new(defaults)
+        @left_out = 0
       end
 
       def to_s
-        groups = Config::Options::GROUPS.map { |group, title| [title, rows(group)] }
+        groups = Config::Options::GROUPS.map { |group, title| [title, changed(group)] }
         width = groups.flat_map { |_, rows| rows.map { |name, _| name.length } }.max
         text = groups.reject { |_, rows| rows.empty? }.map do |title, rows|
           "#{title}\n#{rows.map { |name, value| "  #{name.ljust(width)}  #{value}\n" }.join}"
         end
-        [*text, *notes].join("\n")
+        [*notes, *text, *("#{@left_out} settings have their default; --all shows them.\n" if @defaults)].join("\n")
       end
 
-      private
-
+      # @return [Array<Array(String, String)>] name and value of each setting
       def rows(group)
         return server if group == :server
 
@@ -32,6 +34,15 @@ module Chaton
         end
 
         options.map { |option| [option.name.to_s, shown(option)] }
+      end
+
+      private
+
+      def changed(group)
+        rows = rows(group)
+        return rows if @defaults.nil? || group == :server
+
+        (rows - @defaults.rows(group)).tap { |some| @left_out += rows.size - some.size }
       end
 
       # Each periodic job has its own line.

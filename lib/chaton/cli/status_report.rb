@@ -2,6 +2,7 @@
 
 require_relative "../config/types"
 require_relative "../telemetry/size"
+require_relative "service_report"
 
 module Chaton
   class CLI
@@ -72,16 +73,17 @@ module Chaton
       # The commands of `service` lines.
       def commands
         Array(@status["services"]).map do |one|
-          pid = one["pid"]
+          pid, starts = one.values_at("pid", "starts")
           facts = [one["state"], *(["pid #{pid}", "up #{duration(one["age_s"])}"] if pid)]
-          "service #{one["name"]}: #{facts.join("  ")}  started #{Config::Types.thousands(one["starts"])} times"
+          "service #{one["name"]}: #{facts.join("  ")}  started #{starts == 1 ? "once" : "#{starts} times"}"
         end
       end
 
-      # The gauges of a server without workers, a line each.
+      # What a server without workers does.
       def service
-        facts = @status["service"]&.except("running")
-        facts&.map { |name, value| "#{name}: #{name == "streams" ? engine(value) : line(value)}" }&.join("\n")
+        facts = @status["service"] or return
+        streams = facts["streams"]
+        [*ServiceReport.new(facts).lines, *("streams: #{engine(streams)}" if streams)].join("\n")
       end
 
       # Totals of the streams engine; `--json` also has each partition.

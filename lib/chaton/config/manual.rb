@@ -27,8 +27,8 @@ module Chaton
         4. the default.
 
         All mistakes are reported together, with file, line and the nearest known name; then nothing is started and the
-        exit status is 1. `chaton check` loads configuration and application, prints the resulting settings and exits with
-        0 or 1; `chaton check --json` is for programs.
+        exit status is 1. `chaton check` loads configuration and application, prints the settings that differ from their
+        default (`--all`: all) and exits with 0 or 1; `chaton check --json` is for programs.
 
         ```ruby
         # config/chaton.rb

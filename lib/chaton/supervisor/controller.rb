@@ -149,6 +149,7 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(**facts)
+        @resources.greet
         @resources.hooks.run_all(:after_booted)
       end
 

@@ -2,6 +2,7 @@
 
 require_relative "../telemetry/redirect"
 require_relative "../worker/hooks"
+require_relative "banner"
 require_relative "control_commands"
 require_relative "control_server"
 require_relative "delayed_stop"
@@ -87,6 +88,11 @@ module Chaton
         @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs)),
                        ("consuming streams" if @plan.role?(:streams))]
           .compact.join(", "))
+      end
+
+      # The same for people, once.
+      def greet
+        @log.plain(Banner.text(@plan, @listeners.addresses)) if @plan.development? || @log.terminal?
       end
 
       # @return [Boolean] false when no output is redirected

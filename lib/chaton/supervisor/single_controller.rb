@@ -36,6 +36,7 @@ module Chaton
       def become_ready
         @state = :running
         @resources.ready(mode: "single")
+        @resources.greet
         @resources.hooks.run_all(:after_booted)
       end
 

@@ -52,6 +52,17 @@ module Chaton
               backtrace_of(error))
       end
 
+      # @return [Boolean] whether a person may read it: text on a terminal
+      def terminal? = !@json && @io.respond_to?(:tty?) && @io.tty?
+
+      # Writes a line as it is, for people.
+      def plain(line)
+        put("#{clean(line)}\n") unless @json || LEVELS.fetch(:info) < @rank
+      rescue IOError, SystemCallError
+        # As in {#write}.
+        nil
+      end
+
       private
 
       def write(level, message, fields, backtrace = nil)

@@ -49,6 +49,7 @@ class RailsServerTest < Minitest::Test
   def test_a_single_process_in_development_serves_as_rails_server
     server = boot_rails(environment: "development", args: %w[-b 127.0.0.1 -p 0])
     assert_match(/^=> Booting Chaton #{Chaton::VERSION}$/, server.log)
+    server.wait_line(%r{^Chaton #{Chaton::VERSION} · threads 1–\d+ · http://localhost:#{server.port}$})
     assert_equal server.pid.to_s, server.get.body
     server.wait_line(/Completed 200 OK/)
     refute_match(/allocator: /, server.log)

@@ -9,6 +9,9 @@ class CheckTest < CLICase
     assert_equal [0, ""], [status, errors]
     assert_match(/^  workers +2$/, text)
     assert_match(%r{^  application +#{@root}/config.ru$}, text)
+    refute_match(/request_timeout_s/, text)
+    assert_match(/^\d+ settings have their default; --all shows them\.$/, text)
+    text = chaton("check", "-w", "2", "-e", "production", "-C", "-", "--all")[1]
     assert_match(/^  request_timeout_s +30$/, text)
     elsewhere = %i[jobs streams topic]
     options = Chaton::Config::Options::ALL.reject { |one| one.group == :server || elsewhere.include?(one.scope) }
@@ -88,7 +91,7 @@ class CheckTest < CLICase
   def test_notes_are_shown
     FileUtils.mkdir_p("config")
     File.write("config/puma.rb", "plugin :systemd")
-    assert_match(%r{^Notes\n  config/puma.rb:1: plugin :systemd}, chaton("check")[1])
+    assert_match(%r{\ANotes\n  config/puma.rb:1: plugin :systemd}, chaton("check")[1])
   end
 
   def test_another_file_than_config_ru

@@ -64,11 +64,27 @@ class RemoteTest < CLICase
   def test_status_of_one_process
     @answers["status"] = {
       ok: true, version: "1", pid: 42, state: "running", uptime_s: 0.4, listen: [],
-      service: { queue: { waiting: 0 }, running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
+      services: [{ name: "css", state: "running", pid: 44, age_s: 61, starts: 2 },
+                 { name: "queue", state: "waiting", pid: nil, age_s: nil, starts: 1 }],
+      service: { queue: { waiting: 0 }, pool: { threads: 3, running: 1 }, roles: %w[web jobs],
+                 web: { connections: 2, accepted_total: 9, requests_total: 1043, responses_total: [0, 1037, 2, 0, 4],
+                        shed_total: 1, refused_total: 2, late_total: 0 },
+                 memory: { gc_minor_total: 30, gc_major_total: 2, gc_inside_ns: 1_260_000 },
+                 jobs: { processed: 5, failed: 1, running: 0, quiet: false },
+                 running: [{ what: "GET /slow", age_ms: 1200, thread: "chaton-1" }] }
     }
     text = control("status")[1]
     assert_includes text, "up 0s"
-    assert_includes text, "queue: waiting 0"
+    assert_includes text, <<~TEXT
+      service css: running  pid 44  up 1m 1s  started 2 times
+      service queue: waiting  started once
+      requests: 1,043 so far; answers 2xx 1,037, 3xx 2, 5xx 4; 3 turned away
+      connections: 2 open, 9 accepted so far
+      queue: nothing waits
+      threads: 3, of which 1 run work
+      garbage: collected 32 times, 2 of them in full; 1.3 ms of it while work ran
+      jobs of this process: 5 done, 1 failed, 0 running
+    TEXT
     assert_includes text, "running: GET /slow  1,200 ms  thread chaton-1"
   end
 
