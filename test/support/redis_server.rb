@@ -12,6 +12,7 @@ class RedisServer
   DURABLE = { "appendonly" => "yes", "appendfsync" => "always", "save" => "" }.freeze
   # Tries with other ports, because another process may take a free port before Redis does.
   TRIES = 5
+  SERVER = ENV.fetch("CHATON_TEST_REDIS_SERVER", "redis-server")
 
   attr_reader :dir, :pid, :port
 
@@ -91,7 +92,7 @@ class RedisServer
 
   def launch(port)
     words = @options.merge("port" => port).flat_map { |name, value| ["--#{name}", value.to_s] }
-    @pid = Process.spawn("redis-server", *words, out: File.join(@dir, "redis.log"), err: %i[child out])
+    @pid = Process.spawn(SERVER, *words, out: File.join(@dir, "redis.log"), err: %i[child out])
     @waiter = Process.detach(@pid)
     @port = port
     wait_until_ready

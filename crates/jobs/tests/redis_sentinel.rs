@@ -7,14 +7,14 @@ mod redis_engine;
 mod redis_server;
 
 use std::collections::HashSet;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::Engine as _;
 use chaton_jobs::store::{open, StoreErrorKind, StoreOptions};
 use redis_engine::{push_one, start, InstantFeed, Pusher};
-use redis_server::TestRedis;
+use redis_server::tls::{start_tls, start_tls_server, tls_settings};
+use redis_server::{claim, free_port, push, redis_server, TestRedis};
 
 /// Longest wait for a condition.
 const WAIT: Duration = Duration::from_secs(60);
@@ -37,20 +37,24 @@ struct TestSentinel {
 impl TestSentinel {
     /// Watches the server under the name `main`; `lines` of settings before that.
     fn start(primary: &TestRedis, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
+        Self::of(primary.port, quorum, down_after_ms, lines)
+    }
+
+    /// The same for the port of a server.
+    fn of(primary: u16, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let file = dir.path().join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\n{lines}\n\
-             sentinel monitor main 127.0.0.1 {} {quorum}\n\
+             sentinel monitor main 127.0.0.1 {primary} {quorum}\n\
              sentinel down-after-milliseconds main {down_after_ms}\n\
              sentinel failover-timeout main {}\n",
             dir.path().display(),
-            primary.port,
             down_after_ms.max(3000)
         );
         std::fs::write(&file, text).unwrap();
-        let child = Command::new("redis-server")
+        let child = redis_server()
             .args([file.to_str().unwrap(), "--sentinel"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -257,4 +261,45 @@ fn a_sentinel_that_cannot_help_is_named() {
     options.url = "redis+sentinel://127.0.0.1:1/main".into();
     let error = open(&options).unwrap().store().stats().unwrap_err();
     assert_eq!(error.kind, StoreErrorKind::Unavailable, "{error}");
+}
+
+#[test]
+fn a_failover_is_followed_when_all_connections_are_encrypted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, first_port) = start_tls(dir.path(), "yes");
+    let (second, second_port) = start_tls_server(dir.path(), "yes");
+    assert_eq!(second.cli(&["REPLICAOF", "127.0.0.1", &first_port.to_string()]), "OK");
+    let port = free_port();
+    let settings = tls_settings(dir.path(), port, "yes");
+    let lines: Vec<_> = settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    let sentinel = TestSentinel::of(first_port, 1, 60_000, &lines.join("\n"));
+
+    let path = |name: &str| Some(dir.path().join(name).to_str().unwrap().to_string());
+    let plain = StoreOptions::for_tests(format!("redis+sentinel://localhost:{port}/main"));
+    assert!(open(&plain).unwrap().store().stats().is_err(), "the sentinel's port is encrypted");
+    let mut options = StoreOptions::for_tests(format!("rediss+sentinel://localhost:{port}/main"));
+    options.tls_ca_file = path("ca.pem");
+    assert!(open(&options).unwrap().store().stats().is_err(), "no certificate was shown");
+    (options.tls_cert_file, options.tls_key_file) = (path("s.pem"), path("s.key"));
+
+    let mut store = open(&options).unwrap().store();
+    push(&mut *store, "q", &[b"1"]);
+    assert_eq!(first.cli(&["LLEN", "queue:q"]), "1");
+    wait_for("the replica to be known and in step", || {
+        sentinel.cli(&["INFO", "sentinel"]).contains("slaves=1,")
+            && second.cli(&["LLEN", "queue:q"]) == "1"
+    });
+    wait_for("the failover", || {
+        let over = second.cli(&["ROLE"]).starts_with("master");
+        over || sentinel.cli(&["SENTINEL", "FAILOVER", "main"]).is_empty()
+    });
+    // The old primary refuses writes as soon as it is a replica.
+    wait_for("the sentinel to name the new primary", || {
+        let named = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"]);
+        named.ends_with(&second_port.to_string()) && first.cli(&["ROLE"]).starts_with("slave")
+    });
+    push(&mut *store, "q", &[b"2"]);
+    assert_eq!(second.cli(&["LLEN", "queue:q"]), "2");
+    let claimed = claim(&mut *store, "owner", &["q"], 2, 1).unwrap();
+    assert_eq!(claimed.jobs.len(), 2);
 }

@@ -4,55 +4,11 @@
 
 mod redis_server;
 
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use chaton_jobs::store::{open, StoreErrorKind, StoreEvent, StoreOptions};
-use redis_server::{claim, push, TestRedis, WAIT};
-
-fn openssl(dir: &Path, words: &[&str]) {
-    let done = Command::new("openssl")
-        .args(words)
-        .current_dir(dir)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    assert!(done.unwrap().success(), "openssl {words:?}");
-}
-
-/// An authority (`ca.pem`) and a certificate of it for `localhost`, which also serves clients.
-fn certificates(dir: &Path) {
-    let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-    let ca = ["-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ours", "-days", "2"];
-    openssl(dir, &[&["req", "-x509"], &key[..], &ca[..]].concat());
-    let request = ["-keyout", "s.key", "-out", "s.csr", "-subj", "/CN=localhost"];
-    openssl(dir, &[&["req"], &key[..], &request[..]].concat());
-    std::fs::write(dir.join("names"), "subjectAltName=DNS:localhost,IP:127.0.0.1").unwrap();
-    let sign = ["x509", "-req", "-in", "s.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2"];
-    let out = ["-CAcreateserial", "-extfile", "names", "-out", "s.pem"];
-    openssl(dir, &[&sign[..], &out[..]].concat());
-}
-
-/// A server with TLS on the port. It asks clients for a certificate or not (`yes`, `no`).
-fn start_tls(dir: &Path, auth_clients: &str) -> (TestRedis, u16) {
-    certificates(dir);
-    let path = |name: &str| dir.join(name).to_str().unwrap().to_string();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = TestRedis::start(&[
-        "--tls-port",
-        &port.to_string(),
-        "--tls-cert-file",
-        &path("s.pem"),
-        "--tls-key-file",
-        &path("s.key"),
-        "--tls-ca-cert-file",
-        &path("ca.pem"),
-        "--tls-auth-clients",
-        auth_clients,
-    ]);
-    (server, port)
-}
+use redis_server::tls::start_tls;
+use redis_server::{claim, push, WAIT};
 
 #[test]
 fn shows_its_certificate_to_a_server_that_asks() {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses a part of it
 
+pub mod tls;
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,6 +18,9 @@ use chaton_jobs::store::{
 /// Longest wait for a condition.
 pub const WAIT: Duration = Duration::from_secs(20);
 
+/// Tries with other ports.
+const TRIES: usize = 5;
+
 pub struct TestRedis {
     child: Child,
     pub dir: tempfile::TempDir,
@@ -26,13 +31,25 @@ pub struct TestRedis {
 impl TestRedis {
     /// Starts a server with further arguments and waits until it replies.
     pub fn start(args: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
-        let child = spawn(dir.path(), port, &args);
-        let server = Self { child, dir, port, args };
-        server.ready();
-        server
+        Self::start_by(|| args.iter().map(|arg| arg.to_string()).collect())
+    }
+
+    /// The same with arguments that are made anew for each try: another process may take a free port
+    /// before the server does.
+    pub fn start_by(args: impl Fn() -> Vec<String>) -> Self {
+        for _ in 0..TRIES {
+            let dir = tempfile::tempdir().unwrap();
+            let (port, args) = (free_port(), args());
+            let child = spawn(dir.path(), port, &args);
+            let mut server = Self { child, dir, port, args };
+            wait_for("the server to answer", || server.is_ready() || server.has_ended());
+            if !server.has_ended() {
+                return server;
+            }
+            let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap();
+            assert!(log.contains("already in use"), "the server has ended; it wrote:\n{log}");
+        }
+        panic!("no free port in {TRIES} tries");
     }
 
     /// Keeps nothing on the disk.
@@ -76,7 +93,7 @@ impl TestRedis {
     /// Starts it again after [`TestRedis::kill`], on the same port and files.
     pub fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.port, &self.args);
-        self.ready();
+        wait_for("the server to answer", || self.is_ready());
     }
 
     pub fn pause(&self) {
@@ -103,11 +120,13 @@ impl TestRedis {
         self.dir.path().join("s").to_str().unwrap().to_string()
     }
 
-    fn ready(&self) {
-        wait_for("the server to answer", || {
-            let answer = self.cli(&["PING"]);
-            answer == "PONG" || answer.contains("NOAUTH")
-        });
+    fn is_ready(&self) -> bool {
+        let answer = self.cli(&["PING"]);
+        answer == "PONG" || answer.contains("NOAUTH")
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 }
 
@@ -118,13 +137,24 @@ impl Drop for TestRedis {
     }
 }
 
+/// A port of the loopback that is free now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The server that is tested: `CHATON_TEST_REDIS_SERVER`, or the installed one.
+pub fn redis_server() -> Command {
+    let path = std::env::var_os("CHATON_TEST_REDIS_SERVER");
+    Command::new(path.unwrap_or_else(|| "redis-server".into()))
+}
+
 fn spawn(dir: &Path, port: u16, args: &[String]) -> Child {
-    Command::new("redis-server")
+    redis_server()
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--unixsocket", dir.join("s").to_str().unwrap(), "--daemonize", "no"])
         .args(["--dir", dir.to_str().unwrap(), "--maxmemory-policy", "noeviction"])
         .args(args)
-        .stdout(Stdio::null())
+        .stdout(std::fs::File::create(dir.join("log")).unwrap())
         .stderr(Stdio::null())
         .spawn()
         .expect("redis-server must be installed")

@@ -47,7 +47,8 @@ fn commands() -> Vec<&'static str> {
 fn fresh() -> Arc<dyn StoreFactory> {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("s");
-    let child = Command::new("redis-server")
+    let server = std::env::var_os("CHATON_TEST_REDIS_SERVER");
+    let child = Command::new(server.unwrap_or_else(|| "redis-server".into()))
         .args(["--port", "0", "--save", "", "--unixsocket", socket.to_str().unwrap()])
         .args(["--dir", dir.path().to_str().unwrap()])
         .args(["--user", "least", "on", ">pw", "~*"])
