@@ -6,6 +6,7 @@
 mod redis_engine;
 mod redis_server;
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use chaton_core::engine::Engine as _;
 use chaton_jobs::store::{open, StoreErrorKind, StoreOptions};
 use redis_engine::{push_one, start, InstantFeed, Pusher};
 use redis_server::tls::{start_tls, start_tls_server, tls_settings};
-use redis_server::{claim, free_port, push, redis_server, TestRedis};
+use redis_server::{claim, free_port, push, redis_server, TestRedis, TRIES};
 
 /// Longest wait for a condition.
 const WAIT: Duration = Duration::from_secs(60);
@@ -37,11 +38,23 @@ struct TestSentinel {
 impl TestSentinel {
     /// Watches the server under the name `main`; `lines` of settings before that.
     fn start(primary: &TestRedis, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
-        Self::of(primary.port, quorum, down_after_ms, lines)
+        Self::of(primary.port, quorum, down_after_ms, || lines.to_string())
     }
 
-    /// The same for the port of a server.
-    fn of(primary: u16, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
+    /// The same for the port of a server. `lines` are made anew for each try with another port, which
+    /// another process may take first.
+    fn of(primary: u16, quorum: usize, down_after_ms: u32, lines: impl Fn() -> String) -> Self {
+        for _ in 0..TRIES {
+            let mut sentinel = Self::spawn(primary, quorum, down_after_ms, &lines());
+            wait_for("the sentinel", || sentinel.is_ready() || sentinel.has_ended());
+            if !sentinel.has_ended() {
+                return sentinel;
+            }
+        }
+        panic!("the sentinel has ended in {TRIES} tries");
+    }
+
+    fn spawn(primary: u16, quorum: usize, down_after_ms: u32, lines: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = free_port();
         let file = dir.path().join("sentinel.conf");
@@ -60,12 +73,16 @@ impl TestSentinel {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let sentinel = Self { child, port, _dir: dir };
-        wait_for("the sentinel", || {
-            let reply = sentinel.cli(&["PING"]);
-            reply == "PONG" || reply.contains("NOAUTH")
-        });
-        sentinel
+        Self { child, port, _dir: dir }
+    }
+
+    fn is_ready(&self) -> bool {
+        let reply = self.cli(&["PING"]);
+        reply == "PONG" || reply.contains("NOAUTH")
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     fn cli(&self, words: &[&str]) -> String {
@@ -269,10 +286,13 @@ fn a_failover_is_followed_when_all_connections_are_encrypted() {
     let (first, first_port) = start_tls(dir.path(), "yes");
     let (second, second_port) = start_tls_server(dir.path(), "yes");
     assert_eq!(second.cli(&["REPLICAOF", "127.0.0.1", &first_port.to_string()]), "OK");
-    let port = free_port();
-    let settings = tls_settings(dir.path(), port, "yes");
-    let lines: Vec<_> = settings.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let sentinel = TestSentinel::of(first_port, 1, 60_000, &lines.join("\n"));
+    let port = Cell::new(0);
+    let sentinel = TestSentinel::of(first_port, 1, 60_000, || {
+        port.set(free_port());
+        let settings = tls_settings(dir.path(), port.get(), "yes");
+        settings.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
+    });
+    let port = port.get();
 
     let path = |name: &str| Some(dir.path().join(name).to_str().unwrap().to_string());
     let plain = StoreOptions::for_tests(format!("redis+sentinel://localhost:{port}/main"));

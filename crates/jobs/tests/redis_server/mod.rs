@@ -19,7 +19,7 @@ use chaton_jobs::store::{
 pub const WAIT: Duration = Duration::from_secs(20);
 
 /// Tries with other ports.
-const TRIES: usize = 5;
+pub const TRIES: usize = 5;
 
 pub struct TestRedis {
     child: Child,
