@@ -17,7 +17,8 @@ module Chaton
 
         nearest = Config::Nearest.to(name, self::ALL.keys)
         hint = nearest ? "did you mean #{nearest}?" : "there are #{self::ALL.keys.join(", ")}"
-        raise ConfigError, "chaton #{title} has no command #{name.inspect}; #{hint} (`chaton #{title} --help` tells more)"
+        raise ConfigError,
+              "chaton #{title} has no command #{name.inspect}; #{hint} (`chaton #{title} --help` tells more)"
       end
 
       # @return [Class]
