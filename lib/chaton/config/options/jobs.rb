@@ -5,6 +5,7 @@ require_relative "../option"
 require_relative "../queue_selection"
 require_relative "../sidekiq_format"
 require_relative "../store_address"
+require_relative "../types/memory"
 require_relative "../types/processes"
 require_relative "../types/text"
 
@@ -37,6 +38,12 @@ module Chaton
         Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
                        "Time to connect to Redis; sentinels share as much before that."),
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0, "Time for one answer of Redis."),
+        Option.in(:jobs, :reliable_push, :store, Types::BytesOr.new((64 << 10)..(1 << 30), none: true), nil,
+                  "Redis: while the server cannot be reached, enqueueing keeps jobs of up to so many bytes in the " \
+                  "memory of each process and sends them later in their order; they are lost if the process ends " \
+                  "before."),
+        Option.seconds(:jobs, :reliable_push_timeout_s, :store, 0.0..300.0, 2.0,
+                       "The longest that an exiting process waits until these jobs are sent."),
         Option.in(:jobs, :durable, :store, Types::Switch.new, true,
                   "SQLite: an enqueued job is on disk before enqueueing returns; off is faster, but a power failure " \
                   "may lose the last jobs."),
