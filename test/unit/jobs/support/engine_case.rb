@@ -9,8 +9,8 @@ require "chaton/pool"
 class EngineCase < JobsUnitCase
   STORE = { username: nil, password: nil, sentinel_username: nil, sentinel_password: nil,
             tls_ca_file: nil, tls_cert_file: nil, tls_key_file: nil, tls_verify: true,
-            connect_timeout_s: 5.0, answer_timeout_s: 10.0, durable: true, lock_timeout_s: 5.0, format: 7,
-            lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
+            connect_timeout_s: 5.0, answer_timeout_s: 10.0, reliable_push: nil, reliable_push_timeout_s: 2.0,
+            durable: true, lock_timeout_s: 5.0, format: 7, lease_s: 30.0, dead_max: 100, dead_age_s: 3600.0 }.freeze
   POOL = { threads_min: 1, threads_max: 8, slot: 0,
            blocked_ms: 0.1, stall_ms: 0.4, preempt_ms: 4.0, preempt: true, background_share: 10,
            thread_idle_s: 10.0, orphan_exit_s: 30.0 }.freeze
