@@ -183,7 +183,9 @@ fn add_line(out: &mut Vec<u8>, format: LineFormat, level: &str, message: &str, f
             out.extend_from_slice(&log::line(level, &text));
         }
         LineFormat::Json => {
-            let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+            let time = chrono::DateTime::from_timestamp_millis((clock::wall_s() * 1e3) as i64)
+                .unwrap_or_default()
+                .to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
             let mut line = String::new();
             let level = level.to_lowercase();
             let pid = std::process::id();

@@ -80,8 +80,8 @@ module Chaton
         Option.in(:jobs, :retries_max, :jobs, Types::Number.new(0..1000), 25,
                   "Retries of a job that fails, unless its class sets a number."),
         Option.in(:jobs, :log_jobs_per_s, :jobs, Types::Number.new(1..100_000, off: true), 1000,
-                  "Each job that ended has a line in the log: at most so many a second for jobs that ran well, and as " \
-                  "many for those that failed; a line a second counts the others. 0: only failed jobs, but all."),
+                  "Each job that ended has a line in the log: at most so many a second for jobs that ran well, and " \
+                  "as many for those that failed; a line a second counts the others. 0: only failed jobs, but all."),
         Option.in(:jobs, :labels, :jobs, Types::Words.new("words"), nil,
                   "Words shown with the process in Sidekiq's UI.", default_text: "none"),
         Option.in(:jobs, :sidekiq_file, :jobs, Types::Path.new(none: true), "config/sidekiq.yml",
