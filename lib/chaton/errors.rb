@@ -23,6 +23,10 @@ module Chaton
   # The client has disconnected; stop producing the response.
   class ClientGone < Error; end
 
+  # The rest of a streamed request body (`stream_bodies`) will not arrive: the client left, is too slow, or broke the
+  # rules. A handler of EOFError gets it, too.
+  class RequestBodyError < EOFError; end
+
   # The application's response is not a Rack response, or has a header that cannot be sent.
   class ResponseError < Error; end
 

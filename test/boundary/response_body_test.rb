@@ -51,12 +51,7 @@ class ResponseBodyTest < Minitest::Test
   end
 
   def test_a_body_without_a_path_after_all
-    [nil, "/nowhere/at/all", Dir.tmpdir].each do |path|
-      body = Body.new("one", "two")
-      body.define_singleton_method(:to_path) { path }
-      assert_equal "onetwo", get(serve { [200, {}, body] }).body, path.inspect
-      eventually { body.closed == 1 }
-    end
+    assert_read_by_each(:to_path, [nil, "/nowhere/at/all", Dir.tmpdir])
   end
 
   def test_a_pipe_as_body
@@ -66,12 +61,7 @@ class ResponseBodyTest < Minitest::Test
 
   # Rails' body answers so for `response_body = Enumerator.new { … }`.
   def test_a_body_whose_to_ary_answers_no_array
-    [nil, %w[not this].each, "not this", 7, { not: "this" }].each do |answer|
-      body = Body.new("one", "two")
-      body.define_singleton_method(:to_ary) { answer }
-      assert_equal "onetwo", get(serve { [200, {}, body] }).body, answer.inspect
-      eventually { body.closed == 1 }
-    end
+    assert_read_by_each(:to_ary, [nil, %w[not this].each, "not this", { not: "this" }])
   end
 
   def test_a_body_whose_to_ary_answers_an_array_is_closed_once
@@ -171,6 +161,18 @@ class ResponseBodyTest < Minitest::Test
   end
 
   private
+
+  # Bodies that answer the method so are read by `each`, and closed once.
+  def assert_read_by_each(method, answers)
+    body = nil
+    port = serve { [200, {}, body] }
+    answers.each do |answer|
+      body = Body.new("one", "two")
+      body.define_singleton_method(method) { answer }
+      assert_equal "onetwo", get(port).body, answer.inspect
+      eventually { body.closed == 1 }
+    end
+  end
 
   def with_file(text, name = "chaton")
     Tempfile.create(name) do |file|

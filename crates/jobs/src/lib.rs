@@ -9,6 +9,5 @@ pub mod document;
 pub mod engine;
 pub mod limit;
 pub mod outcome;
-pub mod push_buffer;
 pub mod retry;
 pub mod store;

@@ -61,6 +61,9 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Bounds of the requests that wait in the pool.
     pub queue: QueueLimits,
+    /// Paths whose request bodies are handed over while they arrive; a `*` at the
+    /// end stands for any rest.
+    pub stream_bodies: Vec<String>,
     /// Form of the access log.
     pub access_log: AccessLog,
     /// `Retry-After` of every 503, in seconds.
@@ -97,6 +100,7 @@ impl Config {
             limits: Limits::for_tests(),
             timeouts: Timeouts::for_tests(),
             queue: QueueLimits { count_max: 1024, bytes_max: 64 << 20, age_max_ms: 5_000 },
+            stream_bodies: Vec::new(),
             access_log: AccessLog::Off,
             retry_after_s: 1,
             scoreboard: None,
@@ -106,6 +110,14 @@ impl Config {
             hogged_after: Duration::from_millis(5),
             buffers_idle: buffers_idle(),
         }
+    }
+
+    /// Whether the request body of this path is streamed.
+    pub(crate) fn streams_body(&self, path: &[u8]) -> bool {
+        self.stream_bodies.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix.as_bytes()),
+            None => path == pattern.as_bytes(),
+        })
     }
 
     /// This worker's gauges on the scoreboard.

@@ -5,6 +5,7 @@ mod close;
 mod request;
 mod respond;
 mod send;
+mod upload;
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,6 +23,7 @@ use crate::socket;
 use crate::stats::add;
 
 use client_socket::ClientSocket;
+use upload::Upload;
 
 /// How a connection ends.
 enum Closing {
@@ -48,6 +50,8 @@ struct Connection {
     /// The exchange was handed over: it needs a reset before the next request.
     used: bool,
     unread: ReadBuffer,
+    /// The streamed body of the current request.
+    upload: Option<Upload>,
     /// Output that the socket has not taken yet.
     sending: VecDeque<Segment>,
     /// A sent buffer that goes back to the exchange.
@@ -94,6 +98,7 @@ impl Connection {
             exchange,
             used: false,
             unread: ReadBuffer::default(),
+            upload: None,
             sending: VecDeque::new(),
             recycled: Vec::new(),
             served: 0,

@@ -21,6 +21,7 @@ use crate::pending_response::{Capacity, ClientGone, PendingResponse, ResponsePha
 use crate::request_body::RequestBody;
 use crate::response_head::{head_len, ResponseFraming};
 use crate::send_buffer::SpoolWrite;
+use crate::streamed_body::CONNECTION_ENDED;
 
 pub(crate) use context::ExchangeContext;
 
@@ -103,7 +104,7 @@ impl Exchange {
         self.listener
     }
 
-    /// The request's body, always complete.
+    /// The request's body.
     pub fn body(&self) -> &RequestBody {
         &self.body
     }
@@ -114,9 +115,10 @@ impl Exchange {
     }
 
     /// Whether the connection could serve another request after this one, as
-    /// far as the client, the request count and a drain allow.
+    /// far as the client, the request count and a drain allow. It could not while
+    /// a streamed body still arrives.
     pub fn keep_alive(&self) -> bool {
-        self.may_keep_alive && !self.context.is_draining()
+        self.may_keep_alive && !self.context.is_draining() && self.body.is_complete()
     }
 
     /// Gives the whole response: `out` and, after it, `tail`.
@@ -242,9 +244,15 @@ impl Exchange {
     /// non-blocking as accepted, and the bytes already read past the request.
     ///
     /// # Errors
-    /// When a response exists already, the client is gone, or the operating
-    /// system has no descriptor left.
+    /// When a response exists already, the client is gone, the request's body is
+    /// streamed, or the operating system has no descriptor left.
     pub fn hijack(&self) -> io::Result<(OwnedFd, Vec<u8>)> {
+        if matches!(self.body, RequestBody::Streamed(_)) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the connection can't be hijacked: the request's body is streamed",
+            ));
+        }
         let mut response = self.response.lock();
         let Some((socket, mut unread)) = response.hijack() else {
             return Err(io::Error::new(
@@ -417,6 +425,9 @@ impl Exchange {
         let own = response.phase() != ResponsePhase::Hijacked;
         drop(response);
         self.capacity.notify_all();
+        if let RequestBody::Streamed(body) = &self.body {
+            body.end(Err(CONNECTION_ENDED));
+        }
         drop(rest);
         own
     }
@@ -439,6 +450,7 @@ impl Work for Exchange {
         // A spooled body lies in a file and takes no room in the queue.
         let body = match &self.body {
             RequestBody::Memory(bytes) => bytes.len(),
+            RequestBody::Streamed(body) => body.bytes_max(),
             _ => 0,
         };
         self.head.bytes.len() + body

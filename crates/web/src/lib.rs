@@ -13,7 +13,7 @@
 //! * [`BodyPart`]: a part of a response body in the form that is cheapest to send.
 //!
 //! A slow client never holds a Ruby thread: request bodies are complete before
-//! the hand-over, responses wait in memory and then in a temporary file.
+//! the hand-over (but for the paths of `stream_bodies`), responses wait in memory and then in a temporary file.
 
 mod accept;
 mod accept_policy;
@@ -40,6 +40,7 @@ mod server_state;
 mod socket;
 mod stats;
 pub mod status;
+mod streamed_body;
 
 pub use body_part::BodyPart;
 pub use chunked::{ChunkError, ChunkedDecoder};
@@ -55,3 +56,4 @@ pub use response_head::{
     BodySize, EncodedHead, ResponseContext, ResponseError, ResponseFraming, ResponseHead,
 };
 pub use stats::Stats;
+pub use streamed_body::{BodyCut, BodyRead, StreamedBody};

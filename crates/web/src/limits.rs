@@ -26,6 +26,9 @@ pub struct Limits {
     /// Bytes a second of a request body, on average over each
     /// [`Timeouts::body`]; 0 is one byte in that time.
     pub body_rate_min: u64,
+    /// Bytes of a streamed request body that wait in memory for the application;
+    /// above it the socket is not read.
+    pub stream_body_bytes_max: usize,
     /// Connections open at once.
     pub connections_max: usize,
     /// Requests answered on one connection before it is closed; 0 is no limit.
@@ -48,6 +51,7 @@ impl Limits {
             body_bytes_max: 1 << 30,
             body_memory_bytes_max: 256 * 1024,
             body_rate_min: 0,
+            stream_body_bytes_max: 256 * 1024,
             connections_max: 10_000,
             requests_per_connection_max: 0,
             reply_memory_bytes_max: 1 << 20,

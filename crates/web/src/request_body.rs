@@ -1,17 +1,21 @@
-//! The body of a request, complete before the request is handed over.
+//! The body of a request, complete before the request is handed over, unless its path is one of
+//! `stream_bodies`.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use crate::chunked::{ChunkError, ChunkedDecoder};
 use crate::head::BodyFraming;
 use crate::limits::Limits;
+use crate::streamed_body::StreamedBody;
 
 /// Bytes gathered before they are written to the file.
 const STAGED_BYTES_MAX: usize = 64 * 1024;
 
-/// The complete body of a request.
+/// The body of a request.
 #[derive(Debug, Default)]
 pub enum RequestBody {
     /// No body, or an empty one.
@@ -26,15 +30,25 @@ pub enum RequestBody {
         /// Bytes in it.
         len: u64,
     },
+    /// Handed over while it arrives.
+    Streamed(Arc<StreamedBody>),
 }
 
 impl RequestBody {
-    /// Number of bytes.
+    /// Number of bytes; 0 if it is streamed.
     pub fn body_len(&self) -> u64 {
         match self {
-            Self::Empty => 0,
+            Self::Empty | Self::Streamed(_) => 0,
             Self::Memory(bytes) => bytes.len() as u64,
             Self::Spooled { len, .. } => *len,
+        }
+    }
+
+    /// Whether all of it has arrived.
+    pub fn is_complete(&self) -> bool {
+        match self {
+            Self::Streamed(body) => body.is_complete(),
+            _ => true,
         }
     }
 }
@@ -66,7 +80,7 @@ pub(crate) struct BodyReader {
     /// The body, or the part that is not in the file yet.
     memory: Vec<u8>,
     file: Option<File>,
-    /// Bytes in the file.
+    /// Bytes in the file, or handed out.
     filed: u64,
 }
 
@@ -124,6 +138,13 @@ impl BodyReader {
     /// Moves what it holds in memory to the file. Blocks as long as the disk takes.
     pub fn write(&mut self) -> Result<(), BodyError> {
         self.write_to_file().map_err(BodyError::Spool)
+    }
+
+    /// Moves what it holds in memory to the end of `into`, for a body that is streamed.
+    pub fn hand_out(&mut self, into: &mut VecDeque<u8>) {
+        self.filed += self.memory.len() as u64;
+        into.extend(&self.memory);
+        self.memory.clear();
     }
 
     fn write_to_file(&mut self) -> io::Result<()> {

@@ -75,6 +75,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     memory::define(ruby, native)?;
     web::pinned_strings::define(ruby, native)?;
     web::request::define(ruby, native)?;
+    web::streamed_body::define(ruby, native)?;
     web::engine::define(ruby, native)?;
     settle::<scoreboard::RbScoreboard>(ruby);
     settle::<in_flight::RbInFlightTable>(ruby);

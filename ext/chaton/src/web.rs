@@ -6,3 +6,4 @@ pub mod header_keys;
 pub mod pinned_strings;
 pub mod request;
 pub mod response;
+pub mod streamed_body;

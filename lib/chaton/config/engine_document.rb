@@ -49,13 +49,12 @@ module Chaton
       def web
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }
         { limits: of_web(Options::LIMITS), timeouts: of_web(Options::TIMEOUTS), queue: queue,
+          stream_bodies: Array(@plan.web[:stream_bodies]).flatten,
           **of_plan(:access_log, :retry_after_s, :accept_grace_ms, :accept_defer_ms) }
       end
 
       def jobs
-        info = %i[debug info].include?(@plan.log_level)
-        log = { per_s: @plan.jobs.log_jobs_per_s, info: info, format: @plan.log_format }
-        { store: @plan.jobs.store_settings, log: log, tag: @plan.tag, version: VERSION,
+        { store: @plan.jobs.store_settings, tag: @plan.tag, version: VERSION,
           **OF_JOBS.to_h { |name| [name, @plan.jobs[name]] } }
       end
 

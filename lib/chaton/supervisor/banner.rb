@@ -17,8 +17,7 @@ module Chaton
 
       def self.threads(plan)
         max, limited = ActiveRecordPool.threads_max(plan, ActiveRecordPool.size)
-        of_pool = " (ActiveRecord's pool)" if limited && !plan.threads_max_given?
-        "threads #{[plan.threads_min, max].uniq.join("–")}#{of_pool}"
+        "threads #{plan.threads_min}–#{max}#{" (ActiveRecord's pool)" if limited && !plan.threads_max_given?}"
       end
 
       def self.jobs(plan)

@@ -38,8 +38,6 @@ module Chaton
         nil
       end
 
-      def finish_pushes = nil
-
       def push_many(jobs) = jobs.map { |job| push(*job) }
 
       # @return [Array<Hash>] documents; of a scheduled job with its time in `at`

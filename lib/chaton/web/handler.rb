@@ -4,6 +4,7 @@ require "chaton/errors"
 require "chaton/native"
 require "chaton/web/request"
 require "chaton/web/response"
+require "chaton/web/streamed_body"
 
 module Chaton
   module Web
@@ -47,6 +48,8 @@ module Chaton
       # @return [Array(Integer, Hash), nil] status and headers as `rack.response_finished` gets them; nil when the
       #   application's were sent
       def answer_error(request, env, error)
+        return answer_cut(request, env, error) if error.is_a?(RequestBodyError)
+
         @log.exception(error, "the application failed", request: name_of(request, env))
         # The head of a streamed body has been sent: the connection is closed.
         return unless request.open?
@@ -63,6 +66,15 @@ module Chaton
       def answer_500(request)
         request.finish(500, ERROR_HEADERS, ERROR_BODY)
         [500, {}]
+      end
+
+      # No fault of the application.
+      def answer_cut(request, env, error)
+        @log.info("a request was given up: #{error.message}", request: name_of(request, env))
+        return unless request.open?
+
+        request.finish(400, ERROR_HEADERS, ["#{error.message}\n"])
+        [400, {}]
       end
 
       def custom_error(error, env)

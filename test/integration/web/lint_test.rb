@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "rack"
 require "support/raw_client"
 require "support/server"
 
@@ -50,6 +51,20 @@ class LintTest < Minitest::Test
         env["rack.errors"].flush
         [200, TEXT.dup, ["noted"]]
       },
+      "/upload" => lambda { |env|
+        parts = []
+        env["rack.input"].each { |part| parts << part }
+        [200, TEXT.dup, Each.new(*parts)]
+      },
+      "/streaming" => ->(_) { [200, TEXT.dup, rack_3 ? ->(out) { out.write("streamed"); out.close } : ["streamed"]] },
+      "/upgrade" => lambda { |env|
+        echo = ->(stream) { stream.write(stream.read(4).upcase); stream.flush; stream.close }
+        [101, { "rack.protocol" => env["rack.protocol"].last }, echo]
+      },
+      "/finished" => lambda { |env|
+        env["rack.response_finished"] << ->(_env, status, _headers, error) { warn("finished \#{status} \#{error.inspect}") }
+        [200, TEXT.dup, ["ok"]]
+      },
       "/session" => ->(env) { [200, TEXT.dup, [%w[QUERY_STRING SERVER_NAME SERVER_PORT].map { |key| env[key] }.join(" ")]] },
       "/full_hijack" => lambda { |env|
         io = env["rack.hijack"].call
@@ -69,8 +84,12 @@ class LintTest < Minitest::Test
     "/large" => [200, "l" * 200_000], "/each" => [200, "onetwo"], "/enumerator" => [200, (0..99).to_a.join],
     "/file" => [200, "f" * 100_000], "/204" => [204, ""], "/304" => [304, ""], "/repeated" => [200, "cookies"],
     "/echo" => [200, ""], "/rewind" => [200, "true"], "/errors" => [200, "noted"],
-    "/session?a=b" => [200, "a=b h 81"], "/lines" => [200, "0"]
+    "/session?a=b" => [200, "a=b h 81"], "/lines" => [200, "0"],
+    "/streaming" => [200, "streamed"], "/finished" => [200, "ok"], "/upload" => [200, ""]
   }.freeze
+
+  # Lint of Rack 2 knows no body without `each`.
+  RACK_3 = Rack.release.to_i > 2
 
   ["workers 0", "workers 2"].each do |config|
     name = config.tr(" ", "_")
@@ -113,6 +132,28 @@ class LintTest < Minitest::Test
       client.write("GET /repeated HTTP/1.1\r\nHost: h\r\n\r\n")
       assert_equal "a=b\nc=d", client.read_response.headers["set-cookie"]
     end
+  end
+
+  def test_a_streamed_body
+    # Lint of Rack 2 wants an input that can be rewound.
+    return unless RACK_3
+
+    lint("workers 0\nweb { stream_bodies '/upl*' }") do |client|
+      large = "line\n" * 100_000
+      assert_equal [200, large], ask(client, "POST", "/upload", body: large)
+      client.write("POST /upload HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+      assert_equal "abc", client.read_response.body
+    end
+  end
+
+  def test_an_upgrade
+    server = boot(rackup: APP, config: "workers 0")
+    upgrade = "GET /upgrade HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: a, b\r\n\r\necho"
+    assert_match(%r{\AHTTP/1\.1 101 .*upgrade: b\r\n.*ECHO\z}m, RawClient.exchange(server.port, upgrade)) if RACK_3
+    assert_equal 200, server.get("/finished").status
+    server.eventually("the callback") { server.log.include?("finished 200 nil") }
+    refute_match(/Lint|ERROR/, server.log)
+    assert_equal 0, server.stop
   end
 
   def test_hijacks

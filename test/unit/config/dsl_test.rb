@@ -35,6 +35,15 @@ class DSLTest < ConfigCase
     assert_equal 30.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
   end
 
+  def test_paths_whose_bodies_are_streamed
+    paths = plan(%(web do\n  stream_bodies "/uploads/*", "/import"\n  stream_bodies "/more"\nend)).web.stream_bodies
+    assert_equal %w[/uploads/* /import /more], paths.flatten
+    ["uploads", "/a*b", "/a b", 7].each do |wrong|
+      problem, = problems("web { stream_bodies #{wrong.inspect} }")
+      assert_includes problem.to_s, "stream_bodies must be paths such as /import or /uploads/*"
+    end
+  end
+
   def test_values_of_the_environment_are_strings
     @env["RACK_ENV"] = "test"
     assert_equal [2, 5], plan("workers '2'\nthreads '5', '5'").then { |plan| [plan.workers, plan.threads_min] }

@@ -29,20 +29,19 @@ class EngineDocumentTest < Minitest::Test
     assert_equal plan.shutdown_timeout_s + 5, document[:pool][:orphan_exit_s]
   end
 
+  def test_paths_whose_bodies_are_streamed_are_one_list
+    assert_equal [], document[:web][:stream_bodies]
+    changed = plan
+    changed = changed.with(web: changed.web.dup.tap { |web| web[:stream_bodies] = [["/a", "/b/*"], ["/c"]] })
+    web = JSON.parse(changed.engine_document(roles: [:web], slot: 0))["web"]
+    assert_equal %w[/a /b/* /c], web["stream_bodies"]
+  end
+
   def test_jobs_have_their_store_with_its_password
     plan = Chaton::Config.load({ config_file: "-", store: "redis://h/1", password: "hush" }, env: {})
     jobs = JSON.parse(plan.engine_document(roles: [:jobs], slot: 0), symbolize_names: true)[:jobs]
     assert_equal ["redis://h/1", "hush", 60.0], jobs[:store].values_at(:url, :password, :lease_s)
     assert_equal [[["default", 1]], "strict", Chaton::VERSION], jobs.values_at(:queues, :mode, :version)
-  end
-
-  def test_lines_about_jobs_have_the_level_and_the_form_of_the_log
-    log = lambda do |**given|
-      plan = Chaton::Config.load({ config_file: "-", store: "redis://h/1", **given }, env: {})
-      JSON.parse(plan.engine_document(roles: [:jobs], slot: 0), symbolize_names: true).dig(:jobs, :log)
-    end
-    assert_equal({ per_s: 1000, info: true, format: "human" }, log.call)
-    assert_equal({ per_s: 1000, info: false, format: "json" }, log.call(log_level: "warn", log_format: "json"))
   end
 
   def test_the_growth_before_a_full_collection_is_left_to_ruby_where_ruby_collects

@@ -1,4 +1,4 @@
-//! Reading a request: its head, then its whole body.
+//! Reading a request: its head, then its whole body, unless that is streamed.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::stats::add;
 use super::{Closing, Connection};
 
 /// Asks the client to send the body it announced (RFC 9110 section 10.1.1).
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Connection {
     /// Waits for a request and reads its head. The bytes behind it are in `unread`.
@@ -129,7 +129,8 @@ impl Connection {
         }
     }
 
-    /// Reads the body to its end, so that no Ruby thread waits for a slow client.
+    /// Reads the body to its end, so that no Ruby thread waits for a slow client; the
+    /// application has asked to wait by itself for those that are streamed.
     pub(super) async fn read_body(&mut self) -> Result<(), Closing> {
         let exchange = self.exchange_mut();
         let framing = exchange.head.framing;
@@ -151,6 +152,12 @@ impl Connection {
         else {
             return Ok(());
         };
+        if self.shared.config.streams_body(self.exchange.head.get(self.exchange.head.path)) {
+            self.begin_upload(reader);
+            // A body that came along with its head is complete before the request is handed over.
+            poll_fn(|cx| Poll::Ready(self.poll_upload(cx))).await;
+            return Ok(());
+        }
         if expects && self.unread.is_empty() {
             // A client that has sent some of its body did not wait for this.
             self.sending.push_back(Segment::Bytes { bytes: CONTINUE.to_vec(), at: 0 });
@@ -247,7 +254,7 @@ impl Connection {
 }
 
 /// Bytes of a request body that must arrive within `time`.
-fn body_bytes_min(rate: u64, time: Duration) -> u64 {
+pub(super) fn body_bytes_min(rate: u64, time: Duration) -> u64 {
     ((rate as f64 * time.as_secs_f64()) as u64).max(1)
 }
 

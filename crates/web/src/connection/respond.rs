@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use crate::access_log::AccessLogEntry;
 use crate::error_response::ErrorResponse;
 use crate::pending_response::NextOutput;
+use crate::read_buffer::ReadBuffer;
+use crate::request_body::RequestBody;
 use crate::stats::add;
 
 use super::{Closing, Connection};
@@ -17,7 +19,7 @@ use super::{Closing, Connection};
 const GATHER: Duration = Duration::from_millis(1);
 
 impl Connection {
-    /// Hands the complete request over.
+    /// Hands the request over.
     pub(super) fn dispatch(&mut self) {
         let now = Instant::now();
         let id = self.shared.next_id();
@@ -27,7 +29,11 @@ impl Connection {
         let requests_max = self.shared.config.limits.requests_per_connection_max;
         let another = requests_max == 0 || self.served < requests_max;
         self.set_request_deadline();
-        let unread = std::mem::take(&mut self.unread);
+        let unread = match self.exchange.body() {
+            // They belong to the body, or to the next request.
+            RequestBody::Streamed(_) => ReadBuffer::default(),
+            _ => std::mem::take(&mut self.unread),
+        };
         let waker = self.waker.clone();
         let exchange = self.exchange_mut();
         let may_keep_alive = another && exchange.head.keep_alive;
@@ -42,6 +48,15 @@ impl Connection {
         match self.shared.config.timeouts.request {
             Some(time) => self.socket.set_deadline(self.since + time),
             None => self.socket.clear_deadline(),
+        }
+    }
+
+    /// Of a request whose body is streamed the time begins anew with each part that arrives.
+    pub(super) fn postpone_request_deadline(&mut self) {
+        if let Some(time) = self.shared.config.timeouts.request {
+            if self.exchange.response().lock().is_waiting() {
+                self.socket.set_timeout(time);
+            }
         }
     }
 
@@ -82,6 +97,7 @@ impl Connection {
     ) -> Poll<Result<NextOutput, Closing>> {
         self.shared.exchanges.wake_ready_if_any();
         loop {
+            let reading = self.poll_upload(cx);
             let next = self.exchange.response().lock().next_output(&mut self.sending, *gathering);
             let streaming = match next {
                 NextOutput::Pending { streaming } => streaming,
@@ -95,7 +111,8 @@ impl Connection {
             {
                 return Poll::Ready(Err(self.unavailable("The server is stopping; try again.")));
             }
-            if self.socket.poll_hung_up(cx) {
+            // Both take the same events of the socket.
+            if !reading && self.socket.poll_hung_up(cx) {
                 return Poll::Ready(Err(Closing::Now));
             }
             if self.socket.has_ended() {
@@ -128,10 +145,14 @@ impl Connection {
 
     /// Counts the response and decides whether the connection stays open.
     pub(super) fn finish_request(&mut self) -> Result<(), Closing> {
+        self.end_upload();
+        let streamed = matches!(self.exchange.body(), RequestBody::Streamed(_));
         let mut response = self.exchange.response().lock();
         let (status, keep_alive) = (response.status(), response.keep_alive());
         let head_bytes = response.head_bytes() as u64;
-        self.unread = response.take_unread();
+        if !streamed {
+            self.unread = response.take_unread();
+        }
         response.set_spare(std::mem::take(&mut self.recycled));
         drop(response);
         self.shared.counters.responded(status);
@@ -141,7 +162,9 @@ impl Connection {
         if keep_alive {
             return Ok(());
         }
-        let client_closes = !self.exchange.head().keep_alive && self.unread.is_empty();
+        let client_closes = !self.exchange.head().keep_alive
+            && self.unread.is_empty()
+            && self.exchange.body().is_complete();
         Err(if client_closes { Closing::Now } else { Closing::Linger })
     }
 

@@ -63,6 +63,8 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.report_sent(sent);
+                    // The application may wait for the body before it goes on.
+                    self.poll_upload(cx);
                     if !self.poll_send_again(cx)? {
                         return Poll::Pending;
                     }

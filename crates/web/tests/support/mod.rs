@@ -167,7 +167,7 @@ pub fn echo(exchange: Arc<Exchange>) {
 pub fn body_bytes(body: &RequestBody) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
     match body {
-        RequestBody::Empty => Vec::new(),
+        RequestBody::Empty | RequestBody::Streamed(_) => Vec::new(),
         RequestBody::Memory(bytes) => bytes.clone(),
         RequestBody::Spooled { file, len } => {
             let mut bytes = vec![0; *len as usize];

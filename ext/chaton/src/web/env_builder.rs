@@ -3,7 +3,7 @@
 
 use chaton_web::head::split_host;
 use chaton_web::head::Version;
-use chaton_web::{Exchange, RequestBody};
+use chaton_web::{BodyFraming, Exchange, RequestBody};
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 use parking_lot::Mutex;
@@ -253,7 +253,10 @@ impl EnvBuilder {
 
     unsafe fn put_body(&self, env: VALUE, exchange: &Exchange) -> Result<(), Error> {
         let had_length = exchange.head().header("content-length").is_some();
-        let len = exchange.body().body_len();
+        let len = match (exchange.body(), exchange.head().framing) {
+            (RequestBody::Streamed(_), BodyFraming::Length(len)) => len,
+            (body, _) => body.body_len(),
+        };
         // SAFETY: as in `build`.
         unsafe {
             if len > 0 || had_length {

@@ -22,7 +22,9 @@ use magnus::{
 use rb_sys::VALUE;
 
 use crate::gvl::{check_interrupts, without_gvl};
-use crate::web::{env_builder::EnvBuilder, pinned_strings, response};
+use crate::web::{
+    env_builder::EnvBuilder, pinned_strings, response, streamed_body::RbStreamedBody,
+};
 use crate::{error, handle};
 
 /// Strings of this size and above are written without copying. Below, copying is
@@ -114,7 +116,12 @@ impl Request {
         rb_self.env.set(env);
         // SAFETY: the Hash just made.
         let env = unsafe { Value::from_raw(env) };
-        if let RequestBody::Spooled { file, .. } = exchange.body() {
+        if let RequestBody::Streamed(body) = exchange.body() {
+            let input = RbStreamedBody::wrap(ruby, Arc::clone(body));
+            let _: Value = env.funcall("store", ("rack.input", input))?;
+            // The connection cannot be given away in the middle of the body.
+            let _: Value = env.funcall("store", ("rack.hijack?", false))?;
+        } else if let RequestBody::Spooled { file, .. } = exchange.body() {
             let copy = file.try_clone().map_err(|e| error::system("the request's body", &e))?;
             let class = ruby.class_object().const_get::<_, magnus::RClass>("File")?;
             let io: Value = class.funcall("for_fd", (copy.into_raw_fd(), "r+b"))?;

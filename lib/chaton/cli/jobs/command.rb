@@ -35,13 +35,11 @@ module Chaton
 
         private
 
-        # Without `reliable_push`: what a command reports as enqueued is stored.
-        #
         # @return [Native::JobsClient]
         def client
           @client ||= begin
             require_store
-            Native::JobsClient.new(JSON.generate(plan.jobs.store_settings.merge(reliable_push: nil)))
+            Native::JobsClient.new(JSON.generate(plan.jobs.store_settings))
           end
         rescue ArgumentError => e
           raise ConfigError, e.message

@@ -15,6 +15,9 @@ module Chaton
       # A short wait; none is allowed.
       PAUSE = Types::Number.new(0.0..10_000.0, unit: "milliseconds")
 
+      # Paths of requests, of which the last sign may stand for any rest.
+      STREAMED_PATHS = Types::Words.new("paths such as /import or /uploads/*", pattern: %r{\A/[^*\s]*\*?\z})
+
       # The queue of requests.
       QUEUE = [
         Option.keyword(:queue, :limit, Types::Number.new(1..1_000_000), 1024,
@@ -44,6 +47,9 @@ module Chaton
         Option.in(:web, :body_rate_min, :limits, Types::Number.new(1..(1 << 30), off: true), 240,
                   "Bytes a second of a request's body, on average over each body_timeout_s; a slower one is answered " \
                   "408. Off: one byte in that time is enough."),
+        Option.in(:web, :stream_body_bytes_max, :limits, Types::Bytes.new(4096..(1 << 30)), 256 << 10,
+                  "Bytes of a streamed request's body (stream_bodies) that wait in memory for the application; above " \
+                  "it the client waits."),
         Option.in(:web, :connections_max, :limits, Types::Number.new(1..1_000_000), 10_000,
                   "Connections open at once in one process."),
         Option.in(:web, :requests_per_connection_max, :limits, Types::Number.new(1..(1 << 40), off: true), 0,
@@ -84,6 +90,9 @@ module Chaton
                   Types::OneOf.new(:off, :common, :json, words: { true => :common, false => :off, nil => :off }), :off,
                   "One line per request on standard output: off, common or json.",
                   flags: %w[--access-log], placeholder: "FORM", puma: %i[log_requests], outside: true),
+        Option.in(:web, :stream_bodies, :connections, STREAMED_PATHS, nil,
+                  "Paths whose requests are handed to the application before their body has arrived, so that it " \
+                  "reads rack.input while it arrives. Each such request holds a thread as long as its client sends."),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
                   "Offer rack.early_hints, with which an application sends 103 before its answer.",
                   puma: %i[early_hints]),

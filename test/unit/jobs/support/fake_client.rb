@@ -95,8 +95,6 @@ class FakeJob
   def cancelled? = @cancelled
   def deadline_over? = false
   def open? = @outcome.nil?
-  def display_class = class_name
-  def report_failure = true
   def describe = "#{class_name} #{jid}"
 
   def ack = finish(:ack)
