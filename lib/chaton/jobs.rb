@@ -73,6 +73,13 @@ module Chaton
         Runtime.watch
       end
 
+      # Sends the jobs that are kept in memory (`reliable_push`), at the end of a worker.
+      #
+      # @param log [Telemetry::Log]
+      def finish(log:)
+        @client.finish(log: log) if @client.respond_to?(:finish)
+      end
+
       attr_writer :stopping
 
       # @return [Boolean] whether this worker claims no more jobs; long ones should end soon

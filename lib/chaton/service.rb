@@ -170,6 +170,7 @@ module Chaton
       @roles.each_value(&:stop)
       @native_pool.close
       ended = @pool.join(JOIN_S)
+      Jobs.finish(log: @log) if @plan.jobs
       Streams.finish(log: @log) if @plan.streams
       @support_thread.stop
       @native_pool.shut

@@ -18,9 +18,11 @@ class RedisServer
 
   # @param options [Hash{String=>Object}] of redis.conf
   # @param password [String, nil]
-  def initialize(options = {}, password: nil)
+  # @param port [Integer, nil] nil: a free one; 0: none, it is reached by its socket file only
+  def initialize(options = {}, password: nil, port: nil)
     @dir = Dir.mktmpdir("chaton-redis")
     @password = password
+    @port = port
     @options = { "dir" => @dir, "bind" => "127.0.0.1", "unixsocket" => socket, **DURABLE, **options }
     @options["requirepass"] = password if password
   end
@@ -34,6 +36,8 @@ class RedisServer
   # @param with [String, nil] the password, by default the right one
   # @return [String] for configurations and REDIS_URL
   def url(db: 0, with: @password)
+    return "unix://#{socket}" if @port == 0
+
     "redis://#{":#{with}@" if with}127.0.0.1:#{@port}/#{db}"
   end
 
@@ -41,7 +45,7 @@ class RedisServer
   def socket = File.join(@dir, "redis.sock")
 
   # @return [Redis] a new connection
-  def client = Redis.new(url: url, timeout: WAIT_S)
+  def client = Redis.new(**(@port == 0 ? { path: socket } : { url: url }), timeout: WAIT_S)
 
   # Sends one command on a connection of its own.
   def call(*command)

@@ -40,10 +40,16 @@ pub fn write(output: Output, lines: &[u8]) {
 
 /// Writes a warning to standard error in the format of the Ruby logger.
 pub fn warn(message: &str) {
-    write(Output::Stderr, &warning(message));
+    write(Output::Stderr, &line("WARN", message));
 }
 
-fn warning(message: &str) -> Vec<u8> {
+/// Writes a line of information in the same way.
+pub fn info(message: &str) {
+    write(Output::Stderr, &line("INFO", message));
+}
+
+/// A line in the format of the Ruby logger.
+pub fn line(level: &str, message: &str) -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, mut local) = (now.as_secs() as libc::time_t, MaybeUninit::zeroed());
     // SAFETY: both pointers are to locals; all-zero bytes are a valid `tm` if it fails.
@@ -52,7 +58,7 @@ fn warning(message: &str) -> Vec<u8> {
         local.assume_init()
     };
     let line = format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} [{}] WARN  {message}\n",
+        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} [{}] {level:<5} {message}\n",
         tm.tm_year + 1900,
         tm.tm_mon + 1,
         tm.tm_mday,
@@ -168,9 +174,10 @@ impl LogOutput {
                 }
                 let mut bytes = mem::take(&mut waiting.bytes);
                 if let dropped @ 1.. = mem::take(&mut waiting.dropped) {
-                    bytes.extend(warning(&format!(
+                    let dropped = format!(
                         "{dropped} lines of the log were dropped here, because nobody read it"
-                    )));
+                    );
+                    bytes.extend(line("WARN", &dropped));
                 }
                 bytes
             };

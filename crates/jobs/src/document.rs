@@ -96,6 +96,13 @@ impl Document {
         self.text(&self.class)
     }
 
+    /// Name of the class for people: of an ActiveJob the job's own class. It reads the whole document again.
+    pub fn display_class(&self) -> String {
+        let fields = Fields::parse(&self.payload).ok();
+        let named = fields.and_then(|f| f.text("display_class").or_else(|| f.text("wrapped")));
+        named.unwrap_or_else(|| self.class().to_owned())
+    }
+
     /// Id of the job; empty when it has none.
     pub fn jid(&self) -> &str {
         self.text(&self.jid)
@@ -171,6 +178,9 @@ mod tests {
         let job = parse(r#"{"class":"A\u0042","args":[]}"#).unwrap();
         assert_eq!((job.class(), job.jid(), job.queue()), ("AB", "", ""));
         assert!(job.extra().is_none());
+        assert_eq!(job.display_class(), "AB");
+        let job = parse(r#"{"class":"Wrapper","wrapped":"Mail","args":[]}"#).unwrap();
+        assert_eq!(job.display_class(), "Mail");
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod admission;
 mod config;
 mod fetcher;
 mod job;
+mod job_log;
 mod maintenance;
+mod neighbours;
 mod orphans;
 mod owner_identity;
 mod queue_order;
@@ -43,6 +45,7 @@ use watcher::Watcher;
 
 pub use config::{Config, QueueMode};
 pub use job::Job;
+pub use job_log::{JobLogSettings, LineFormat};
 pub use orphans::WorkerDeath;
 pub use stats::Stats;
 

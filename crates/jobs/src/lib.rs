@@ -9,5 +9,6 @@ pub mod document;
 pub mod engine;
 pub mod limit;
 pub mod outcome;
+pub mod push_buffer;
 pub mod retry;
 pub mod store;

@@ -204,6 +204,30 @@ fn a_sidekiq_process_on_the_same_queues_is_warned_of_once() {
 }
 
 #[test]
+fn a_queue_that_nobody_works_on_is_named_once() {
+    let server = TestRedis::plain();
+    push(&mut *server.store(), "nobodys", &[b"{}", b"{}"]);
+    push(&mut *server.store(), "theirs", &[b"{}"]);
+    server.cli(&["SADD", "processes", "host:1:abc"]);
+    server.cli(&["HSET", "host:1:abc", "info", r#"{"queues":["theirs"]}"#, "beat", "4e9"]);
+    let mut options = server.options();
+    options.lease = Duration::from_secs(2);
+    let (engine, feed) = start(options);
+    let named = |queue: &str| {
+        feed.lines
+            .lock()
+            .iter()
+            .filter(|line| line.contains("no live") && line.contains(queue))
+            .count()
+    };
+    wait_for(&feed, "the warning", || named(": nobodys (2);") == 1);
+    let heartbeats = engine.stats().heartbeats;
+    wait_for(&feed, "more heartbeats", || engine.stats().heartbeats > heartbeats + 3);
+    assert_eq!((named("nobodys"), named("theirs")), (1, 0));
+    engine.stop();
+}
+
+#[test]
 fn jobs_that_will_be_claimed_are_not_put_back_in_flight() {
     let server = TestRedis::plain();
     let mut store = server.store();

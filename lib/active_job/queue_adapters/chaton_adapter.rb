@@ -29,6 +29,18 @@ module ActiveJob
         end
       end
 
+      # Runs a class that was enqueued under its own name, by cron or `chaton jobs enqueue`, as ActiveJob does.
+      class NamedJob < JobWrapper
+        # @param job_class [Class]
+        def initialize(job_class)
+          super()
+          @job_class = job_class
+        end
+
+        # @param arguments [Array] of the job
+        def perform(*arguments) = super(@job_class.new(*arguments).serialize)
+      end
+
       # Rails 7.2 calls this, and then waits for the end of transactions itself.
       def enqueue_after_transaction_commit? = true
 

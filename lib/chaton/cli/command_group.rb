@@ -16,8 +16,9 @@ module Chaton
         return [find(name), rest] if self::ALL.key?(name)
 
         nearest = Config::Nearest.to(name, self::ALL.keys)
-        raise ConfigError, "chaton #{title} has no command #{name.inspect}#{"; did you mean #{nearest}?" if nearest} " \
-                           "(`chaton #{title} --help` lists them)"
+        hint = nearest ? "did you mean #{nearest}?" : "there are #{self::ALL.keys.join(", ")}"
+        raise ConfigError,
+              "chaton #{title} has no command #{name.inspect}; #{hint} (`chaton #{title} --help` tells more)"
       end
 
       # @return [Class]

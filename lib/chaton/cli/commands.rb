@@ -9,6 +9,7 @@ module Chaton
         "serve" => "serve the application; what `chaton` does without a command",
         "run" => "run any command with the allocator and heap settings of a server; `chaton run -- COMMAND`",
         "check" => "load the configuration and the application, print the plan; status 1 if anything is wrong",
+        "init" => "write config/chaton.rb from the configuration of Puma, Sidekiq and Karafka",
         "status" => "print what a running server is doing",
         "top" => "print the same every two seconds, until Ctrl-C",
         "quiet" => "let a running server take no new connections, jobs and records, and finish those it has",

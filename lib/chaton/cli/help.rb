@@ -16,6 +16,7 @@ module Chaton
         "--quiet" => "Print no summary at the end.",
         "--json" => "Print it as JSON, for programs.",
         "--all" => "All: of a place's jobs, or of the settings.",
+        "--print" => "Print it and write nothing.",
         "--yes" => "Do not ask.",
         "--full" => "Start the whole program again in place, with the new configuration; sockets stay open.",
         "--follow" => "Wait for new records and print them too, until Ctrl-C.",

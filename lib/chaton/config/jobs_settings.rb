@@ -11,7 +11,7 @@ module Chaton
     JobsSettings = Struct.new(
       :store_settings, :queues, :mode, :load, :crons, :threads, :shutdown_timeout_s, :retries_max, :labels, :format,
       :prefetch_s, :prefetch_max, :ack_delay_s, :beat_s, :limit_retry_s, :catch_up_s,
-      :claim_turn_s, :sidekiq_file, keyword_init: true
+      :claim_turn_s, :log_jobs_per_s, :sidekiq_file, keyword_init: true
     ) do
       # @return [String] the store's address
       def store = store_settings.fetch(:url)
@@ -54,10 +54,11 @@ module Chaton
     # Makes {JobsSettings} from option values.
     class JobsBuilder
       # Options that go into {JobsSettings} unchanged.
-      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s catch_up_s claim_turn_s].freeze
+      PLAIN = %i[retries_max prefetch_s prefetch_max ack_delay_s beat_s limit_retry_s catch_up_s claim_turn_s
+                 log_jobs_per_s].freeze
       # Options that go into the store's settings unchanged.
       OF_STORE = %i[username password sentinel_username sentinel_password tls_verify connect_timeout_s answer_timeout_s
-                    durable lock_timeout_s lease_s dead_max dead_age_s].freeze
+                    reliable_push reliable_push_timeout_s durable lock_timeout_s lease_s dead_max dead_age_s].freeze
 
       # @param root [String] the application's directory
       # @param sidekiq_file [String, nil] the file that was read

@@ -26,7 +26,9 @@ module Chaton
       # @param settings [Hash{Symbol=>Object}] {Config::JobsSettings#store_settings}
       def self.for(settings)
         require_relative "../native"
-        new(Native::JobsClient.new(JSON.generate(settings)), format: settings.fetch(:format))
+        client = new(Native::JobsClient.new(JSON.generate(settings)), format: settings.fetch(:format))
+        at_exit { client.finish } if settings[:reliable_push]
+        client
       end
 
       attr_reader :native
@@ -95,6 +97,21 @@ module Chaton
         push = Push.new(item, nil, nil, nil)
         @native.push(*push.to_a(@format))
         true
+      end
+
+      # Waits, at most for `reliable_push_timeout_s`, until the jobs that are kept in memory are sent.
+      #
+      # @param log [Telemetry::Log, nil] nil: standard error
+      # @return [Integer] jobs that are lost
+      def finish(log: nil)
+        count, classes = @native.finish_pushes
+        return 0 unless count
+
+        require_relative "../telemetry/log"
+        log ||= Telemetry::Log.new(io: $stderr)
+        log.error("jobs that were kept in memory (reliable_push) could not be sent before the process ended, and " \
+                  "are lost", count: count, classes: classes, store: @native.address)
+        count
       end
 
       # @return [Boolean] whether there is client middleware

@@ -158,11 +158,15 @@ module Chaton
       end
 
       def report(job, item, error, seconds)
+        log_failure(job, item, error, seconds) if job.report_failure
+        call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
+      end
+
+      def log_failure(job, item, error, seconds)
         @log.warn("job failed", class: item["display_class"] || item["wrapped"] || item["class"], jid: job.jid,
                                 queue: job.queue, seconds: seconds.round(3), error: error.class.name,
                                 reason: ErrorReport.message(error)[0, ErrorReport::LOGGED_MAX],
                                 at: Array(error.backtrace).first.to_s)
-        call_error_handlers(error, { context: "Job raised exception", job: item, jobstr: job.payload })
       end
 
       def call_error_handlers(error, context)

@@ -28,6 +28,13 @@ module Chaton
         @classes = {}
       end
 
+      # With the sidekiq gem, lines of its logger name the job.
+      def call(job)
+        return super unless SidekiqGem.loaded?
+
+        SidekiqGem.with_context(class: job.display_class, jid: job.jid) { super }
+      end
+
       private
 
       def run(job, started_s)
@@ -40,7 +47,6 @@ module Chaton
         job.bid ? perform_in_batch(job, instance) : perform(job, instance)
         # An interrupted iteration has requeued itself.
         job.ack if job.open?
-        log_done("job done", job, started_s) if @debug
       rescue Exception => e # rubocop:disable Lint/RescueException -- `exit` in a job must not end the worker
         fail_work(job, e, instance, started_s)
       end

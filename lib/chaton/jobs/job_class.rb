@@ -25,6 +25,7 @@ module Chaton
       def initialize(name)
         @klass = self.class.constant(name)
         @ours = @klass.include?(Job)
+        @active_job = JobClass.active_job?(@klass)
         @jid = !@ours && @klass.method_defined?(:jid=)
         @bid = !@ours && @klass.method_defined?(:bid=)
         # Iterable jobs of the sidekiq gem ask their context whether to stop.
@@ -38,14 +39,17 @@ module Chaton
 
       # Makes an object for one job.
       def instance(job)
-        instance = @klass.new
-        return instance.tap { instance.native_job = job } if @ours
+        instance = @active_job ? named : @klass.new
+        return instance.tap { instance.native_job = job } if @ours || @active_job
 
         instance.jid = job.jid if @jid
         instance.bid = job.bid if @bid && job.bid
         instance._context = Jobs if @context
         instance
       end
+
+      # @return [Boolean] whether it is a job of ActiveJob, enqueued under its own name
+      def self.active_job?(klass) = klass.is_a?(Class) && defined?(::ActiveJob::Base) && klass <= ::ActiveJob::Base
 
       # The class of a name. Each part is looked up in the part before only, not in its lexical or global scope.
       #
@@ -76,6 +80,13 @@ module Chaton
         ::ActiveJob::QueueAdapters::ChatonAdapter::JobWrapper
       end
       private_class_method :wrapper
+
+      private
+
+      def named
+        require "active_job/queue_adapters/chaton_adapter"
+        ::ActiveJob::QueueAdapters::ChatonAdapter::NamedJob.new(@klass)
+      end
     end
   end
 end

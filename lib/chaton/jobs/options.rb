@@ -37,7 +37,9 @@ module Chaton
       def self.of(job)
         return job.declared.options if job.respond_to?(:declared)
 
-        job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : defaults
+        options = job.respond_to?(:get_sidekiq_options) ? job.get_sidekiq_options : defaults
+        # A class of ActiveJob names its queue in its own way.
+        JobClass.active_job?(job) ? options.merge("queue" => job.new.queue_name.to_s) : options
       end
 
       # Checks the options that a class sets.

@@ -61,6 +61,9 @@ module Chaton
           number unless number == default_concurrency
         end
 
+        # Runs the block; meanwhile each line of the gem's logger has these facts.
+        def with_context(facts, &) = ::Sidekiq::Context.with(facts, &)
+
         # Reads a member of a Hash through the gem's own connection, which is closed: processes are forked later.
         def read(key, member)
           ::Sidekiq.redis do |connection|

@@ -17,7 +17,8 @@ module Chaton
 
       def self.threads(plan)
         max, limited = ActiveRecordPool.threads_max(plan, ActiveRecordPool.size)
-        "threads #{plan.threads_min}–#{max}#{" (ActiveRecord's pool)" if limited && !plan.threads_max_given?}"
+        of_pool = " (ActiveRecord's pool)" if limited && !plan.threads_max_given?
+        "threads #{[plan.threads_min, max].uniq.join("–")}#{of_pool}"
       end
 
       def self.jobs(plan)

@@ -38,6 +38,8 @@ module Chaton
         nil
       end
 
+      def finish_pushes = nil
+
       def push_many(jobs) = jobs.map { |job| push(*job) }
 
       # @return [Array<Hash>] documents; of a scheduled job with its time in `at`

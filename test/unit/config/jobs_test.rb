@@ -34,6 +34,13 @@ class JobsConfigTest < ConfigCase
     assert_equal "#{@root}/storage/chaton_test.db", plan("jobs { }", environment: "test").jobs.store_file
   end
 
+  def test_reliable_push_is_off_or_a_number_of_bytes
+    of = ->(line) { jobs(line).store_settings.values_at(:reliable_push, :reliable_push_timeout_s) }
+    assert_equal [nil, 2.0], of.call("")
+    assert_equal [10 << 20, 0.5], of.call("reliable_push \"10 MB\"\nreliable_push_timeout 0.5")
+    assert_match(/reliable_push must be none, or bytes from 64 KiB to 1 GiB/, refused("reliable_push 10"))
+  end
+
   def test_the_old_name_of_ack_delay_is_accepted_with_a_note
     %w[settle_s settle].each do |old|
       found = plan("jobs do\n#{old} 0.01\nend")

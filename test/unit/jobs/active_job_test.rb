@@ -99,6 +99,28 @@ class ActiveJobTest < JobsUnitCase
     RUBY
   end
 
+  def test_a_class_enqueued_by_its_name_runs_with_the_rules_of_active_job
+    assert_equal '["mail", ["now"]]ran now[[:ack]][[:ack]][["Shy", 1]]', printed(<<~RUBY)
+      class Shy < ActiveJob::Base
+        queue_as { "mail" }
+        retry_on(KeyError, wait: 60)
+        discard_on(ArgumentError)
+        def perform(what)
+          raise ArgumentError if what == "never"
+          raise KeyError if what == "later"
+          print "ran \#{what}"
+        end
+      end
+      queue, head = Chaton::Jobs::CronEntry.head("Shy", args: ["now"])
+      item = JSON.parse("\#{head},\\"jid\\":\\"j\\"}")
+      print [queue, item["args"]].inspect
+      run(item)
+      run(item.merge("args" => ["never"]))
+      HANDLER.call(FakeJob.new(item.merge("args" => ["later"])))
+      print STORE.rows.map { |row| [row.item["wrapped"], row.item["args"].first["executions"]] }.inspect
+    RUBY
+  end
+
   def test_rails_loaded_later_finds_the_adapter
     assert_equal "ActiveJob::QueueAdapters::ChatonAdapter", in_process(<<~RUBY)
       require "chaton"

@@ -128,8 +128,8 @@ class HandlerTest < JobsUnitCase
     assert_includes logged, "the store is away"
   end
 
-  def test_starts_and_ends_are_logged_where_debug_is_on
+  def test_starts_are_logged_where_debug_is_on
     Chaton::Jobs::Handler.new(log: log(:debug), setup: @config).call(job(Good))
-    assert_match(/job started  class=HandlerTest::Good jid=b4a.*\n.*job done .* seconds=0\.\d+$/, logged)
+    assert_match(/job started  class=HandlerTest::Good jid=b4a.*\n\z/, logged)
   end
 end

@@ -29,6 +29,7 @@ class BannerTest < Minitest::Test
     Chaton::ActiveRecordPool.stub(:size, 5) do
       assert_match(/ · threads 1–5 \(ActiveRecord's pool\) · /, text(["tcp://localhost:1"]))
       assert_match(/ · threads 1–3 · /, text(["tcp://localhost:1"], threads: "1:3"))
+      assert_match(/ · threads 3 · /, text(["tcp://localhost:1"], threads: "3:3"))
     end
   end
 end

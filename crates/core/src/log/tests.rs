@@ -130,7 +130,7 @@ fn a_closed_output_stops_nobody() {
 
 #[test]
 fn a_warning_has_a_time_stamp() {
-    let line = String::from_utf8(warning("it is late")).unwrap();
+    let line = String::from_utf8(super::line("WARN", "it is late")).unwrap();
     let (time, rest) = line.split_once(" [").unwrap();
     let digits: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     assert_eq!(digits, "0000-00-00 00:00:00.000");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use chaton_core::settings::seconds;
 use serde::{Deserialize, Serialize};
 
+use super::job_log::JobLogSettings;
 use crate::cron::Cron;
 use crate::store::StoreOptions;
 
@@ -69,6 +70,8 @@ pub struct Config {
     /// Jobs enqueued by the clock.
     #[serde(skip)]
     pub crons: Vec<Cron>,
+    /// The lines about ended jobs.
+    pub log: JobLogSettings,
     /// Shown with the process in Sidekiq's UI.
     pub tag: String,
     /// As `tag`.

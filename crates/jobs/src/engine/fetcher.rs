@@ -92,6 +92,7 @@ impl Fetcher {
     pub fn run(mut self) {
         loop {
             let worked = self.round();
+            self.write_log();
             let mut locked = self.state.locked.lock();
             // The maintenance thread compares when this one has ended.
             locked.reconcile |= locked.stopping && self.reconcile;
@@ -129,6 +130,15 @@ impl Fetcher {
         let result = self.execute(&plan);
         self.finish_round(plan, result);
         true
+    }
+
+    /// Writes the lines about ended jobs, without a lock.
+    fn write_log(&self) {
+        let mut locked = self.state.locked.lock();
+        let last = locked.stopping;
+        let lines = locked.log.take(last);
+        drop(locked);
+        lines.into_iter().for_each(|lines| lines.write(self.state.config.log.format));
     }
 
     fn plan(&mut self) -> FetchPlan {
@@ -386,6 +396,7 @@ impl Fetcher {
         if self.pauses() {
             return Some(Duration::from_nanos(self.retry_at_ns.saturating_sub(now)));
         }
+        locked.log.due_ns().into_iter().for_each(&mut at);
         if let Some((_, since_ns)) = locked.suspects.front() {
             at(since_ns + SUSPECT_WAIT.as_nanos() as u64);
         }

@@ -32,6 +32,9 @@ pub(super) trait JobOwner: Send + Sync {
     /// A running job stays in the in-flight set in the store.
     fn job_left(&self, ticket: u64);
 
+    /// A job failed; whether that gets a line in the log.
+    fn job_failed(&self) -> bool;
+
     /// A job ended. `ran_ns`: how long it ran; `None`: it was not started.
     fn job_ended(&self, ack: Ack, ran_ns: Option<u64>);
 }
@@ -49,6 +52,8 @@ pub struct Job {
     cancelled: AtomicBool,
     /// It holds slots of concurrency limits.
     granted: AtomicBool,
+    /// Its failure was reported.
+    failed: AtomicBool,
     owner: Arc<dyn JobOwner>,
 }
 
@@ -71,6 +76,7 @@ impl Job {
             started_s: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
             granted: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             owner,
         })
     }
@@ -134,6 +140,18 @@ impl Job {
             .then(|| clock::now_ns().saturating_sub(self.started_ns.load(Ordering::Relaxed)));
         self.owner.job_ended(self.ack(outcome), ran_ns);
         true
+    }
+
+    /// Notes that it failed, before its outcome; whether that gets a line in the log.
+    pub fn report_failure(&self) -> bool {
+        self.failed.store(true, Ordering::Relaxed);
+        self.owner.job_failed()
+    }
+
+    /// Whether it ran to its end, and its failure was not reported: one that is discarded after a failure ends in
+    /// the same way.
+    pub(super) fn ran_well(&self, outcome: &Outcome) -> bool {
+        *outcome == Outcome::Ack && !self.failed.load(Ordering::Relaxed)
     }
 
     /// Puts it back to the front of its queue, uncounted, unless it has ended.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::admission::Admission;
 use super::job::JobOwner;
+use super::neighbours::Neighbours;
 use super::orphans::{self, WorkerDeath};
 use super::owner_identity;
 use super::reconcile::reconcile;
@@ -56,8 +57,7 @@ pub(super) struct Maintenance {
     connections: u64,
     /// Counts (processed, failed) that are written to the store.
     written: (u64, u64),
-    /// Processes of Sidekiq on the same queues were warned of.
-    warned_of_sidekiq: bool,
+    neighbours: Neighbours,
     /// The store's warning that was logged last.
     warning: Option<String>,
 }
@@ -78,7 +78,7 @@ impl Maintenance {
             healthy_since_ns: 0,
             connections: 0,
             written: (0, 0),
-            warned_of_sidekiq: false,
+            neighbours: Neighbours::default(),
             warning: None,
             state: state.clone(),
             store,
@@ -280,25 +280,9 @@ impl Maintenance {
                 self.reclaim(&death, now_s)?;
             }
         }
-        self.warn_of_sidekiq()?;
+        let lines = self.neighbours.scan(&mut *self.store, &self.state.config)?;
+        lines.iter().for_each(|line| self.state.feed.warn(line));
         self.scan_at_s = now_s + gap_s;
-        Ok(())
-    }
-
-    /// Warns once when Sidekiq works on the same queues.
-    fn warn_of_sidekiq(&mut self) -> Result<()> {
-        if self.warned_of_sidekiq {
-            return Ok(());
-        }
-        let infos = self.store.sidekiq_processes()?;
-        let shared = |info: &String| report::shared_queue(info, &self.state.config.queues);
-        if let Some((identity, queue)) = infos.iter().find_map(shared) {
-            self.warned_of_sidekiq = true;
-            self.state.feed.warn(&format!(
-                "jobs: the Sidekiq process {identity} works on the queue {queue}, too; it ignores Chaton's \
-                 batches, unique locks, limits and expiry, so give jobs that use them queues of their own"
-            ));
-        }
         Ok(())
     }
 

@@ -58,26 +58,3 @@ pub(super) fn rss_kb() -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
-
-/// The identity of a Sidekiq process and a queue of ours that it works on.
-pub(super) fn shared_queue(info: &str, queues: &[(String, u32)]) -> Option<(String, String)> {
-    let info: serde_json::Value = serde_json::from_str(info).ok()?;
-    let theirs = info.get("queues")?.as_array()?;
-    let (queue, _) = queues.iter().find(|(name, _)| theirs.iter().any(|theirs| theirs == name))?;
-    let identity = info.get("identity").and_then(|identity| identity.as_str()).unwrap_or("?");
-    Some((identity.to_string(), queue.clone()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shared_queue;
-
-    #[test]
-    fn finds_a_queue_that_sidekiq_works_on_too() {
-        let queues = [("low".to_string(), 1), ("q".to_string(), 1)];
-        let info = r#"{"identity":"host:1:a","queues":["other","q"]}"#;
-        assert_eq!(shared_queue(info, &queues), Some(("host:1:a".into(), "q".into())));
-        assert_eq!(shared_queue(r#"{"queues":["other"]}"#, &queues), None);
-        assert_eq!(shared_queue("broken", &queues), None);
-    }
-}

@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::config::Config;
 use super::job::{Job, JobOwner};
+use super::job_log::JobLog;
 use super::orphans::WorkerDeath;
 use super::owner_identity::OwnerIdentity;
 use super::stats::JobCounters;
@@ -90,6 +91,8 @@ pub(super) struct LockedState {
     pub heartbeat_now: bool,
     /// Workers of the same supervisor that died.
     pub deaths: VecDeque<WorkerDeath>,
+    /// The lines about ended jobs that are not written yet.
+    pub log: JobLog,
 }
 
 impl LockedState {
@@ -182,9 +185,9 @@ impl EngineState {
         identity: OwnerIdentity,
         feed: Arc<dyn Feed<Job>>,
     ) -> Arc<Self> {
-        let quiet = config.begins_quiet;
+        let (quiet, log) = (config.begins_quiet, JobLog::new(config.log));
         let locked =
-            LockedState { next_ticket: 1, due_at: Some(0.0), quiet, ..LockedState::default() };
+            LockedState { next_ticket: 1, due_at: Some(0.0), quiet, log, ..LockedState::default() };
         Arc::new(Self {
             config,
             identity,
@@ -308,6 +311,10 @@ impl JobOwner for EngineState {
         self.idle_wait.changed();
     }
 
+    fn job_failed(&self) -> bool {
+        self.locked.lock().log.add_failed()
+    }
+
     fn job_ended(&self, ack: Ack, ran_ns: Option<u64>) {
         let due = ack.queue.is_empty();
         if !due && ack.outcome.counts_as_run() {
@@ -316,7 +323,12 @@ impl JobOwner for EngineState {
             self.counters.failed.fetch_add(failed, Ordering::Relaxed);
         }
         let mut locked = self.locked.lock();
-        locked.jobs.remove(&ack.ticket);
+        let job = locked.jobs.remove(&ack.ticket);
+        if let (Some(job), Some(ran_ns)) =
+            (job.filter(|job| !due && job.ran_well(&ack.outcome)), ran_ns)
+        {
+            locked.log.add_done(job, ran_ns);
+        }
         if locked.running_alone == Some(ack.ticket) {
             locked.running_alone = None;
         }

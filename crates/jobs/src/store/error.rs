@@ -24,12 +24,14 @@ pub struct StoreError {
     pub kind: StoreErrorKind,
     /// What happened, where, and what to do next. No password in it.
     pub message: String,
+    /// The command was sent and its reply was lost, so it may have been executed.
+    pub in_doubt: bool,
 }
 
 impl StoreError {
     /// An error of that kind.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), in_doubt: false }
     }
 
     /// [`StoreErrorKind::Refused`].

@@ -43,6 +43,13 @@ pub struct StoreOptions {
     /// Time for one answer.
     #[serde(rename = "answer_timeout_s", deserialize_with = "seconds")]
     pub answer_timeout: Duration,
+    /// Redis: bytes of pushes that a client keeps in memory while the server cannot be reached; `None`: it
+    /// keeps none.
+    #[serde(deserialize_with = "nullable")]
+    pub reliable_push: Option<usize>,
+    /// How long the end of a process waits until they are sent.
+    #[serde(rename = "reliable_push_timeout_s", deserialize_with = "seconds")]
+    pub reliable_push_timeout: Duration,
     /// SQLite: whether a commit waits for the disk (`synchronous=FULL`).
     pub durable: bool,
     /// SQLite: longest wait for another process's lock.
@@ -84,6 +91,8 @@ impl StoreOptions {
             tls_verify: true,
             connect_timeout: Duration::from_secs(5),
             answer_timeout: Duration::from_secs(5),
+            reliable_push: None,
+            reliable_push_timeout: Duration::from_secs(2),
             durable: true,
             lock_timeout: Duration::from_secs(5),
             format: 7,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chaton_core::engine::Feed;
-use chaton_jobs::engine::{Config, Engine, Job, QueueMode};
+use chaton_jobs::engine::{Config, Engine, Job, JobLogSettings, QueueMode};
 use chaton_jobs::outcome::Outcome;
 use chaton_jobs::store::{open, NewJob, Store, StoreErrorKind, StoreOptions};
 use parking_lot::Mutex;
@@ -74,6 +74,7 @@ pub fn config(store: StoreOptions) -> Config {
         claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
         crons: vec![],
+        log: JobLogSettings::default(),
         tag: String::new(),
         labels: vec![],
         version: "0".into(),

@@ -143,8 +143,7 @@ impl RbJobsClient {
             return Ok(ruby.ary_new());
         }
         let (documents, jids) = document::write(ruby, &template, lists)?;
-        let jobs = documents.jobs(&queue);
-        rb_self.call(|store| store.push(&jobs))?;
+        rb_self.connections()?.push(&documents.jobs(&queue))?;
         Ok(jids)
     }
 
@@ -167,7 +166,7 @@ impl RbJobsClient {
             return Ok(ruby.ary_new());
         }
         let jobs: Vec<_> = given.iter().map(PushedJob::job).collect();
-        let pushed = rb_self.call(|store| store.push(&jobs))?;
+        let pushed = rb_self.connections()?.push(&jobs)?;
         Ok(ruby.ary_from_iter(pushed.into_iter().map(to_ruby::pushed)))
     }
 
@@ -326,6 +325,17 @@ impl RbJobsClient {
         status.map(|status| to_ruby::batch(ruby, status)).transpose()
     }
 
+    /// `[count, classes]` of the jobs that could not be sent; nil when none are left, and in a forked child that
+    /// has pushed nothing.
+    fn finish_pushes(&self) -> Result<Option<(usize, String)>, Error> {
+        let (made_in, connections) = self.connections.borrow().clone();
+        if made_in != handle::generation() {
+            return Ok(None);
+        }
+        let unsent = connections.finish_pushes()?;
+        Ok(unsent.map(|unsent| (unsent.count, unsent.classes)))
+    }
+
     fn close(&self) -> Result<(), Error> {
         self.connections()?.close();
         Ok(())
@@ -410,6 +420,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("batch_close", method!(RbJobsClient::batch_close, 1))?;
     class.define_method("batch", method!(RbJobsClient::batch, 1))?;
     class.define_method("backup", method!(RbJobsClient::backup, 1))?;
+    class.define_method("finish_pushes", method!(RbJobsClient::finish_pushes, 0))?;
     class.define_method("close", method!(RbJobsClient::close, 0))?;
     class.define_method("address", method!(RbJobsClient::address, 0))?;
     Ok(())

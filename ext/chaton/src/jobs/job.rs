@@ -185,6 +185,14 @@ impl RbJob {
         self.job.is_past_deadline()
     }
 
+    fn display_class(&self) -> String {
+        self.job.document().display_class()
+    }
+
+    fn report_failure(&self) -> bool {
+        self.job.report_failure()
+    }
+
     fn ack(&self) -> Result<(), Error> {
         self.end(Outcome::Ack)
     }
@@ -236,6 +244,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("describe", method!(RbJob::describe, 0))?;
     class.define_method("cancelled?", method!(RbJob::is_cancelled, 0))?;
     class.define_method("deadline_over?", method!(RbJob::is_past_deadline, 0))?;
+    class.define_method("display_class", method!(RbJob::display_class, 0))?;
+    class.define_method("report_failure", method!(RbJob::report_failure, 0))?;
     class.define_method("ack", method!(RbJob::ack, 0))?;
     class.define_method("retry", method!(RbJob::retry, 2))?;
     class.define_method("discard", method!(RbJob::discard, 0))?;

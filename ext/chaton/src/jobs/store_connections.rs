@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use chaton_jobs::store::{self, Store, StoreFactory, StoreOptions};
+use chaton_jobs::push_buffer::{PushBuffer, UnsentJobs};
+use chaton_jobs::store::{self, NewJob, PushResult, Store, StoreFactory, StoreOptions};
 use magnus::Error;
 use parking_lot::{Condvar, Mutex};
 
@@ -27,6 +28,8 @@ pub struct StoreConnections {
     factory: Arc<dyn StoreFactory>,
     state: Mutex<State>,
     freed: Condvar,
+    /// Pushes that wait until the store can be reached.
+    buffer: Option<PushBuffer>,
 }
 
 impl StoreConnections {
@@ -36,7 +39,8 @@ impl StoreConnections {
     /// `Chaton::StoreRefused` for a wrong address or option.
     pub fn new(options: &StoreOptions) -> Result<Self, Error> {
         let factory = store::open(options).map_err(|e| error::store(&e))?;
-        Ok(Self { factory, state: Mutex::default(), freed: Condvar::new() })
+        let buffer = PushBuffer::new(&factory, options);
+        Ok(Self { factory, state: Mutex::default(), freed: Condvar::new(), buffer })
     }
 
     /// The store's address, without its password.
@@ -64,6 +68,33 @@ impl StoreConnections {
                     check_interrupts()?;
                     return Err(error::store(&failed));
                 }
+                None => check_interrupts()?,
+            }
+        }
+    }
+
+    /// Pushes jobs. With `reliable_push` they are kept in memory while the store cannot be reached.
+    ///
+    /// # Errors
+    /// As [`StoreConnections::call`].
+    pub fn push(&self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>, Error> {
+        let Some(buffer) = &self.buffer else { return self.call(|store| store.push(jobs)) };
+        match buffer.push_behind(jobs) {
+            Some(kept) => kept.map_err(|e| error::store(&e)),
+            None => self.call(|store| buffer.push(store, jobs)),
+        }
+    }
+
+    /// Waits, for a bounded time, until the jobs that are kept in memory are sent. The others are given up
+    /// and returned.
+    ///
+    /// # Errors
+    /// What Ruby raised before the wait.
+    pub fn finish_pushes(&self) -> Result<Option<UnsentJobs>, Error> {
+        let Some(buffer) = &self.buffer else { return Ok(None) };
+        loop {
+            match without_gvl_to_the_end(|| buffer.finish()) {
+                Some(unsent) => return Ok(unsent),
                 None => check_interrupts()?,
             }
         }

@@ -35,11 +35,13 @@ module Chaton
 
         private
 
+        # Without `reliable_push`: what a command reports as enqueued is stored.
+        #
         # @return [Native::JobsClient]
         def client
           @client ||= begin
             require_store
-            Native::JobsClient.new(JSON.generate(plan.jobs.store_settings))
+            Native::JobsClient.new(JSON.generate(plan.jobs.store_settings.merge(reliable_push: nil)))
           end
         rescue ArgumentError => e
           raise ConfigError, e.message

@@ -5,6 +5,7 @@ require_relative "../option"
 require_relative "../queue_selection"
 require_relative "../sidekiq_format"
 require_relative "../store_address"
+require_relative "../types/memory"
 require_relative "../types/processes"
 require_relative "../types/text"
 
@@ -37,6 +38,12 @@ module Chaton
         Option.seconds(:jobs, :connect_timeout_s, :store, 0.1..300.0, 5.0,
                        "Time to connect to Redis; sentinels share as much before that."),
         Option.seconds(:jobs, :answer_timeout_s, :store, 0.1..300.0, 5.0, "Time for one answer of Redis."),
+        Option.in(:jobs, :reliable_push, :store, Types::BytesOr.new((64 << 10)..(1 << 30), none: true), nil,
+                  "Redis: while the server cannot be reached, enqueueing keeps jobs of up to so many bytes in the " \
+                  "memory of each process and sends them later in their order; they are lost if the process ends " \
+                  "before."),
+        Option.seconds(:jobs, :reliable_push_timeout_s, :store, 0.0..300.0, 2.0,
+                       "The longest that an exiting process waits until these jobs are sent."),
         Option.in(:jobs, :durable, :store, Types::Switch.new, true,
                   "SQLite: an enqueued job is on disk before enqueueing returns; off is faster, but a power failure " \
                   "may lose the last jobs."),
@@ -72,6 +79,9 @@ module Chaton
                   also: %i[shutdown_timeout_s shutdown_timeout], default_text: "as shutdown_timeout_s outside"),
         Option.in(:jobs, :retries_max, :jobs, Types::Number.new(0..1000), 25,
                   "Retries of a job that fails, unless its class sets a number."),
+        Option.in(:jobs, :log_jobs_per_s, :jobs, Types::Number.new(1..100_000, off: true), 1000,
+                  "Each job that ended has a line in the log: at most so many a second for jobs that ran well, and " \
+                  "as many for those that failed; a line a second counts the others. 0: only failed jobs, but all."),
         Option.in(:jobs, :labels, :jobs, Types::Words.new("words"), nil,
                   "Words shown with the process in Sidekiq's UI.", default_text: "none"),
         Option.in(:jobs, :sidekiq_file, :jobs, Types::Path.new(none: true), "config/sidekiq.yml",

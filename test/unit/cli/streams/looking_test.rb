@@ -102,6 +102,7 @@ class CLIStreamsLookingTest < CLIStreamsCase
 
   def test_mistakes
     assert_match(/no command "topcs"; did you mean topics\?/, bad("topcs"))
+    assert_match(/no command "list"; there are topics, groups, lag, /, bad("list"))
     assert_match(/TOPIC is missing: chaton streams tail TOPIC/, bad("tail"))
     assert_match(/one argument too many: b/, bad("groups", "a", "b"))
     assert_match(/--flow is not an option; did you mean --follow\?/, bad("tail", "events", "--flow"))

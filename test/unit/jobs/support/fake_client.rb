@@ -95,6 +95,8 @@ class FakeJob
   def cancelled? = @cancelled
   def deadline_over? = false
   def open? = @outcome.nil?
+  def display_class = class_name
+  def report_failure = true
   def describe = "#{class_name} #{jid}"
 
   def ack = finish(:ack)

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::engine::config::{Config, QueueMode};
 use crate::engine::fetcher::Fetcher;
 use crate::engine::job::Job;
+use crate::engine::job_log::JobLogSettings;
 use crate::engine::maintenance::Maintenance;
 use crate::engine::owner_identity::OwnerIdentity;
 use crate::engine::state::EngineState;
@@ -106,6 +107,7 @@ pub fn config() -> Config {
         claim_turn: Duration::from_millis(250),
         catch_up: Duration::from_secs(600),
         crons: vec![],
+        log: JobLogSettings::default(),
         tag: String::new(),
         labels: vec![],
         version: "0".into(),

@@ -281,7 +281,7 @@ impl RedisConnection {
 
     fn fail(&mut self, error: &io::Error) -> StoreError {
         self.open = None;
-        super::errors::broken(&self.server.address, error)
+        StoreError { in_doubt: true, ..super::errors::broken(&self.server.address, error) }
     }
 
     fn lost(&self, why: &str) -> StoreError {

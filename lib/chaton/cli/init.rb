@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require_relative "command"
+require_relative "init/karafka_file"
+require_relative "init/puma_file"
+require_relative "init/sidekiq_lines"
+
+module Chaton
+  class CLI
+    # chaton init: writes config/chaton.rb from the configuration of Puma, Sidekiq and Karafka.
+    class Init < Command
+      def self.options = %i[environment].map { |name| Config::Options[name] }
+
+      def self.switches = ["--print"]
+
+      def run
+        @arguments.problem("takes no argument, not #{@arguments.rest.first.inspect}") unless @arguments.rest.empty?
+        raise Config::Invalid, @arguments.problems unless @arguments.problems.empty?
+
+        parts = [PumaFile.lines, SidekiqLines.lines(@arguments.given), KarafkaFile.lines].reject(&:empty?)
+        text = "# Settings of Chaton: docs/CONFIGURATION.md. `chaton check` tells what results.\n\n" \
+               "#{parts.map { |lines| "#{lines.join("\n")}\n" }.join("\n")}"
+        @arguments.switch?("--print") ? @out.print(text) : write(text)
+        0
+      end
+
+      private
+
+      def write(text)
+        path = Config::Loader::OWN_FILE
+        raise ConfigError, "#{path} exists; --print shows what would be written" if File.exist?(path)
+
+        require "fileutils"
+        FileUtils.mkdir_p(File.dirname(path))
+        File.write(path, text)
+        left = text.scan(/^ *# not taken over/).size
+        @out.puts "wrote #{path}#{"; #{left} lines were not taken over, see its comments" if left.positive?}"
+      end
+    end
+  end
+end
