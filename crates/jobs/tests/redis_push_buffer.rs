@@ -22,17 +22,20 @@ struct Client {
     factory: Arc<dyn StoreFactory>,
     store: Box<dyn Store>,
     buffer: PushBuffer,
+    /// Reads with timeouts of its own.
+    reader: Arc<dyn StoreFactory>,
 }
 
 impl Client {
     fn new(server: &TestRedis, tune: impl Fn(&mut StoreOptions)) -> Self {
         let mut options = StoreOptions::for_tests(format!("unix://{}", server.socket()));
+        let reader = open(&options).unwrap();
         options.reliable_push = Some(1 << 20);
         options.reliable_push_timeout = Duration::from_secs(60);
         tune(&mut options);
         let factory = open(&options).unwrap();
         let buffer = PushBuffer::new(&factory, &options).unwrap();
-        Self { options, store: factory.store(), factory, buffer }
+        Self { options, store: factory.store(), factory, buffer, reader }
     }
 
     fn push_all(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
@@ -48,7 +51,7 @@ impl Client {
 
     /// The numbers of the jobs at a place, the oldest one first.
     fn stored(&self, place: &JobLocation) -> Vec<usize> {
-        let page = self.factory.store().list(place, 0, 100_000).unwrap();
+        let page = self.reader.store().list(place, 0, 100_000).unwrap();
         page.iter().map(|entry| number(&entry.payload)).collect()
     }
 
@@ -187,7 +190,11 @@ fn a_push_whose_reply_is_lost_is_sent_again() {
     client.push("q", 2).unwrap();
     assert_eq!(server.cli(&["CLIENT", "UNPAUSE"]), "OK");
     wait_for("the jobs", || client.queue("q").contains(&2));
-    let mut stored = client.queue("q");
-    stored.dedup();
-    assert_eq!(stored, [0, 1, 2], "at least once, in their order");
+    let mut first_times = vec![];
+    for number in client.queue("q") {
+        if !first_times.contains(&number) {
+            first_times.push(number);
+        }
+    }
+    assert_eq!(first_times, [0, 1, 2], "at least once, in their order");
 }
