@@ -9,6 +9,7 @@ require "chaton/native"
 require "chaton/rack_handler"
 require "chaton/web/request"
 require "chaton/web/stream"
+require "chaton/web/streamed_body"
 
 # The signatures in sig/ against what is defined at run time: a native method that comes or goes without its
 # signature fails here, with its name.
