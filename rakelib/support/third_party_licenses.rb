@@ -16,8 +16,9 @@ class ThirdPartyLicenses
     Licences of what is linked into the shared objects of this gem
     ==============================================================
 
-    Chaton's own licence is in the file LICENSE. The shared objects contain parts of the packages and libraries below, and
-    of SQLite, which is in the public domain.
+    Chaton's own licence is in the file LICENSE. The shared objects contain parts of the packages and libraries below; of
+    Rust's standard library (copyright its contributors, MIT or Apache-2.0, whose texts are below); of SQLite, which is in
+    the public domain; and of the GNU C library what is linked into every program (with its exception for that).
 
   TEXT
   private_constant :HEAD

@@ -31,6 +31,22 @@ class ZigToolchain
     exec %<zig>s %<language>s -target %<target>s -fno-sanitize=undefined "${arguments[@]}" -g0
   BASH
 
+  # OpenSSL would be a third of a shared object. The Kafka client needs TLS over TCP with the usual algorithms, and
+  # hashes for passwords; what it computes most is in assembler.
+  OPENSSL_OPTIONS = %w[
+    -Os -fno-asynchronous-unwind-tables no-argon2 no-aria no-bf no-blake2 no-cast no-cmp no-cms no-ct no-dsa no-dtls
+    no-ec2m no-gost no-lms no-md4 no-mdc2 no-ml-dsa no-nextprotoneg no-ocsp no-padlockeng no-quic no-rc2 no-rc4
+    no-rfc3779 no-rmd160 no-scrypt no-siphash no-siv no-slh-dsa no-sm2 no-sm3 no-sm4 no-srp no-srtp no-ssl-trace no-ts
+    no-whirlpool
+  ].freeze
+  # What builds OpenSSL runs `perl ./Configure` with its own options.
+  PERL = <<~'SH'
+    #!/bin/sh
+    if [ "$1" = ./Configure ]; then set -- "$@" %<options>s; fi
+    exec perl "$@"
+  SH
+  private_constant :COMPILER, :PERL
+
   # @param platform [String] a key of PLATFORMS
   # @param glibc [String] the oldest version of the GNU C library
   # @param folder [String] for the programs that this writes
@@ -56,6 +72,7 @@ class ZigToolchain
   def write
     FileUtils.mkdir_p(@folder)
     { "cc" => "cc", "c++" => "c++" }.each { |name, language| program(name, compile(language)) }
+    program("perl", format(PERL, options: OPENSSL_OPTIONS.join(" ")))
     %w[ar ranlib].each { |name| program(name, "#!/bin/sh\nexec #{@zig.shelljoin} #{name} \"$@\"\n") }
     self
   end
@@ -68,6 +85,7 @@ class ZigToolchain
       # The last names are for configure scripts, the others for build scripts, some of which compile for this machine.
       **tools.transform_keys { |name| "HOST_#{name}" },
       **ours.transform_keys { |name| "#{name}_#{rust_target.tr("-", "_")}" }, **ours,
+      "OPENSSL_SRC_PERL" => File.join(@folder, "perl"),
       # librdkafka also links a shared library, which is not used, and names functions there that it does not have.
       "LDFLAGS" => "-Wl,--undefined-version",
       # The libraries of this machine are not those of the target.

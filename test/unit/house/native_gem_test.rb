@@ -95,6 +95,18 @@ class NativeGemTest < Minitest::Test
     end
   end
 
+  def test_openssl_is_configured_without_what_is_not_used
+    with_zig do
+      ZigToolchain.new("x86_64-linux-gnu", glibc: "2.31", folder: @folder).write
+      file("Configure", "print qq(@ARGV);")
+      configured, = Open3.capture2(File.join(@folder, "perl"), "./Configure", "no-shared", chdir: @folder)
+      other, = Open3.capture2(File.join(@folder, "perl"), "-e", "print 1")
+
+      assert_match(/\Ano-shared -Os .*no-quic/, configured)
+      assert_equal "1", other
+    end
+  end
+
   def test_licences_are_those_of_what_is_linked
     text = ThirdPartyLicenses.new(metadata, roots: ["ours"], others: { "unwinder" => "Of C." }).to_s
 
