@@ -33,6 +33,14 @@ class JobsPoisonTest < Minitest::Test
         loop { sleep(0.005) && KEPT << ("x" * 500_000) }
       end
     end
+    class Crashes
+      include Chaton::Job
+      def perform
+        Recorder.note("crashes", "began")
+        Process.kill(:KILL, Process.pid)
+        sleep
+      end
+    end
     class Waits
       include Chaton::Job
       def perform
@@ -95,5 +103,62 @@ class JobsPoisonTest < Minitest::Test
     item = documents(console, "queue:default").first
     assert_equal({ "stops" => 11 }, item["chaton"])
     assert_equal [0, 0, 0], stats(console).values_at("failed", "retries", "dead")
+  end
+
+  each_store def test_a_job_that_crashes_a_process_without_a_supervisor_is_dead_after_three_times
+    server = boot_jobs(JOBS, workers: "0", threads: "1..4", args: %w[--jobs])
+    console = console(server)
+    console.run("Crashes.perform_async; 20.times { |n| Note.perform_async(n) }")
+    3.times do
+      assert_equal "SIGKILL", server.wait_exit
+      server.start
+    end
+    server.ready
+    assert_dead_unseen(server, console, "Crashes")
+    server.eventually("all beside it ran") { server.record.tally.size == 20 }
+    assert_equal 3, server.record.of("crashes").size
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_a_job_whose_whole_process_tree_is_killed_three_times_is_dead
+    server = boot_jobs(JOBS, workers: "jobs: 1", config: JobsServer::QUICK)
+    console = console(server)
+    console.run("Waits.perform_async")
+    3.times do |kill|
+      server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == kill + 1 }
+      server.kill_all
+      server.start.ready
+    end
+    assert_dead_unseen(server, console, "Waits")
+    assert_equal 0, server.stop
+  end
+
+  each_store def test_a_process_that_is_killed_because_it_does_not_stop_in_time_is_no_reason
+    server = boot_jobs(JOBS, workers: "0", args: %w[--jobs], config: "shutdown_timeout_s 600")
+    console = console(server)
+    console.run("Waits.perform_async")
+    3.times do |kill|
+      server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == kill + 1 }
+      server.signal("TERM")
+      server.eventually("the store knows") { console.run("Chaton::Jobs::ProcessSet.new.any?(&:quiet)") }
+      server.signal("KILL")
+      server.wait_exit
+      server.start.ready
+    end
+    server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == 4 }
+    assert_equal 0, stats(console)["dead"]
+    server.signal("QUIT")
+    server.wait_exit
+    assert_equal({ "stops" => 1 }, documents(console, "queue:default").first["chaton"])
+  end
+
+  private
+
+  def assert_dead_unseen(server, console, name)
+    server.eventually("it is dead") { stats(console)["dead"] == 1 }
+    item = documents(console, "dead").first
+    assert_equal [name, "Chaton::Jobs::Poison", 3], [item["class"], item["error_class"], item["chaton"]["deaths"]]
+    assert_match(/3 times within 72 hours: (?:its process is gone, nobody saw how at 20[^,]+(?:, )?){3}\z/,
+                 item["error_message"])
   end
 end

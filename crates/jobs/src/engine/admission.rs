@@ -10,6 +10,7 @@ use std::time::Duration;
 use chaton_core::clock;
 
 use super::job::{Job, JobOwner};
+use super::orphans;
 use super::state::EngineState;
 use crate::document::{Document, Malformed};
 use crate::limit::Limit;
@@ -17,8 +18,6 @@ use crate::outcome::{Ack, Outcome};
 use crate::store::{ClaimedJob, Grant, LimitRequest, Result, Store};
 use fastrand::Rng;
 
-/// After so many deaths of workers a job is a suspect.
-pub(super) const SUSPECT_DEATHS: u32 = 2;
 /// Longest wait of a suspect for the other jobs to end. Nothing is claimed
 /// meanwhile; after it the suspect is rescheduled.
 pub(super) const SUSPECT_WAIT: Duration = Duration::from_secs(1);
@@ -68,8 +67,7 @@ impl Admission {
 
     /// Submits a job, or lets it wait among the suspects. Whether it was submitted.
     fn route(&self, job: Arc<Job>) -> bool {
-        let deaths = job.document().extra().map_or(0, |extra| extra.deaths);
-        if job.is_due() || deaths < SUSPECT_DEATHS {
+        if job.is_due() || !orphans::is_suspect(job.document()) {
             return self.submit(job);
         }
         self.state.locked.lock().suspects.push_back((job, clock::now_ns()));
@@ -77,26 +75,32 @@ impl Admission {
     }
 
     /// Starts the first suspect when no other job runs, and reschedules all of
-    /// them when that takes too long.
-    pub fn start_suspect(&self) {
+    /// them when that takes too long. The store knows first which one it is.
+    pub fn start_suspect(&self, store: &mut dyn Store) -> Result<()> {
         let mut locked = self.state.locked.lock();
         let waiting = locked.suspects.len();
-        let Some((_, since_ns)) = locked.suspects.front() else { return };
+        let Some((_, since_ns)) = locked.suspects.front() else { return Ok(()) };
         if locked.running_alone.is_some() || locked.jobs.len() > waiting {
             if clock::now_ns() - since_ns < SUSPECT_WAIT.as_nanos() as u64 {
-                return;
+                return Ok(());
             }
             let late: Vec<_> = locked.suspects.drain(..).collect();
             drop(locked);
             late.into_iter().for_each(|(job, _)| self.reschedule(&job));
-            return;
+            return Ok(());
         }
-        let Some((job, _)) = locked.suspects.pop_front() else { return };
+        let Some((job, since_ns)) = locked.suspects.pop_front() else { return Ok(()) };
         locked.running_alone = Some(job.ticket());
         drop(locked);
-        if self.submit(job) {
+        let noted = orphans::note_alone(store, &self.state.identity.name, job.ticket());
+        if noted.is_err() {
+            let mut locked = self.state.locked.lock();
+            locked.running_alone = None;
+            locked.suspects.push_front((job, since_ns));
+        } else if self.submit(job) {
             self.state.feed.flush();
         }
+        noted
     }
 
     fn reschedule(&self, job: &Job) {

@@ -120,7 +120,10 @@ impl Fetcher {
             return false;
         }
         self.return_stuck();
-        self.admission.start_suspect();
+        if let Err(error) = self.admission.start_suspect(&mut *self.store) {
+            self.note_failure(&error);
+            return true;
+        }
         let plan = self.plan();
         self.answers_seen = self.state.answers.load(Ordering::Relaxed);
         let nothing = plan.acks.is_empty() && plan.unlocks.is_empty() && plan.count == 0;

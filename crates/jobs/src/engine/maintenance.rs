@@ -192,11 +192,11 @@ impl Maintenance {
         let counters = &state.counters;
         let totals =
             (counters.processed.load(Ordering::Relaxed), counters.failed.load(Ordering::Relaxed));
-        let quiet = state.locked.lock().quiet;
+        let (quiet, stops) = state.locked.lock().quiet_and_stops();
         let work = report::running_jobs(&state);
         let report = ProcessReport {
             identity: &state.identity.name,
-            process_key: &state.identity.place(),
+            process_key: &state.identity.place(stops),
             info: &report::process_info(&state),
             concurrency: state.config.concurrency,
             busy: state.running.load(Ordering::Relaxed),
@@ -276,7 +276,8 @@ impl Maintenance {
             let silent = watched && owner.heartbeat_age > self.state.config.store.lease;
             let other = owner.identity != self.state.identity.name;
             if other && (silent || owner_identity::is_dead(&owner.process_key, self.local)) {
-                let death = WorkerDeath { identity: owner.identity, ..WorkerDeath::default() };
+                let crashed = owner_identity::has_crashed(&owner.process_key);
+                let death = orphans::unseen(&mut *self.store, owner.identity, crashed)?;
                 self.reclaim(&death, now_s)?;
             }
         }

@@ -3,9 +3,11 @@
 //! A death counts against the jobs that were running when the supervisor saw it: a crash, or a kill because
 //! the worker gave no sign of life or took too much memory. The second such death within 72 hours makes a
 //! job a suspect, which runs alone; the third sends it to the dead set. A stop that somebody asked for, and a
-//! machine that vanished, are only noted.
+//! machine that vanished, are only noted. Where the supervisor died too, or there is none, nobody knows which
+//! jobs were running: see [`unseen`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use chrono::DateTime;
 
@@ -15,8 +17,17 @@ use crate::store::{ClaimedJob, Result, Store};
 
 /// After so many deaths a job goes to the dead set.
 pub const DEATHS_MAX: u32 = 3;
+/// After so many deaths of workers a job is a suspect.
+const SUSPECT_DEATHS: u32 = 2;
+/// The field of the note.
+const TICKET: &str = "ticket";
 /// Jobs acknowledged in one call.
 const CHUNK: usize = 500;
+
+/// The cause of a crash that no supervisor saw.
+const UNSEEN: &str = "its process is gone, nobody saw how";
+/// How long an engine's note of the suspect that runs alone is kept.
+const NOTE_KEPT: Duration = Duration::from_secs(72 * 3600);
 
 /// A worker that died, as its supervisor saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +52,43 @@ pub(super) struct Reclaimed {
     pub lines: Vec<String>,
 }
 
+/// The death of an owner that no supervisor has reported. If it crashed, all jobs that it had claimed
+/// count as running, since nobody knows which of them were. That makes suspects of some that were not, but
+/// the third death is proven: a suspect counts only if it is noted as the one that was started alone.
+pub(super) fn unseen(
+    store: &mut dyn Store,
+    identity: String,
+    crashed: bool,
+) -> Result<WorkerDeath> {
+    if !crashed {
+        return Ok(WorkerDeath { identity, ..WorkerDeath::default() });
+    }
+    let note: HashMap<_, _> = store.load(&note_key(&identity))?.into_iter().collect();
+    let alone = note.get(TICKET).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    let may_have_run = |job: &ClaimedJob| {
+        let is_suspect =
+            Document::parse(job.payload.as_slice().into()).is_ok_and(|doc| is_suspect(&doc));
+        !job.queue.is_empty() && (!is_suspect || alone == Some(job.ticket))
+    };
+    let jobs = store.in_flight(&identity)?;
+    let tickets = jobs.iter().filter(|job| may_have_run(job)).map(|job| job.ticket).collect();
+    Ok(WorkerDeath { identity, cause: Some(UNSEEN.into()), tickets })
+}
+
+/// Notes in the store which suspect is about to be started alone.
+pub(super) fn note_alone(store: &mut dyn Store, identity: &str, ticket: u64) -> Result<()> {
+    store.save(&note_key(identity), &[(TICKET, ticket.to_string().as_bytes())], NOTE_KEPT)
+}
+
+/// Whether so many workers died while they ran the job that it has to run alone.
+pub(super) fn is_suspect(doc: &Document) -> bool {
+    doc.extra().is_some_and(|extra| extra.deaths >= SUSPECT_DEATHS)
+}
+
+fn note_key(identity: &str) -> String {
+    format!("chaton:alone:{identity}")
+}
+
 /// Reclaims everything that `death.identity` had in flight and removes the
 /// owner. May run twice, also at once: each entry is acknowledged once.
 pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) -> Result<Reclaimed> {
@@ -60,6 +108,7 @@ pub(super) fn reclaim(store: &mut dyn Store, death: &WorkerDeath, now_s: f64) ->
         let fenced = store.ack(&death.identity, &chunk)?;
         reclaimed.returned = reclaimed.returned.saturating_sub(fenced);
     }
+    store.remove_hash(&note_key(&death.identity))?;
     store.forget(&death.identity)?;
     Ok(reclaimed)
 }

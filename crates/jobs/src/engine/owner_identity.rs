@@ -4,6 +4,9 @@
 use std::fs;
 use std::io::Read;
 
+/// The end of the place of a process that was asked to stop.
+const STOPPING: &str = " stopping";
+
 /// The name of an owner.
 #[derive(Clone, Debug)]
 pub struct OwnerIdentity {
@@ -25,17 +28,19 @@ impl OwnerIdentity {
     }
 
     /// Where the process is: boot id, pid namespace, pid and start time, then pid and start time of
-    /// the supervisor (`0 0` without one), separated by spaces. Read anew for each heartbeat: a
-    /// worker that a preloader forked becomes the supervisor's child a moment after it began.
-    pub fn place(&self) -> String {
+    /// the supervisor (`0 0` without one), and `stopping` once it was asked to stop, separated by
+    /// spaces. Read anew for each heartbeat: a worker that a preloader forked becomes the supervisor's
+    /// child a moment after it began.
+    pub fn place(&self, stops: bool) -> String {
         let pid = std::process::id();
         let parent = if self.supervised { std::os::unix::process::parent_id() } else { 0 };
         format!(
-            "{} {} {pid} {} {parent} {}",
+            "{} {} {pid} {} {parent} {}{}",
             boot_id(),
             pid_namespace(),
             start_time(pid).unwrap_or_default(),
-            start_time(parent).unwrap_or_else(|| "0".into())
+            start_time(parent).unwrap_or_else(|| "0".into()),
+            if stops { STOPPING } else { "" }
         )
     }
 }
@@ -47,9 +52,16 @@ pub fn is_dead(place: &str, local: bool) -> bool {
     is_dead_seen_from((&boot_id(), &pid_namespace()), place, local)
 }
 
-/// The same for a process with this boot id and pid namespace. What could not be read (`/proc` may
+/// Whether the process at `place` has crashed: it is gone with its supervisor, its machine has not been
+/// restarted, and it was not asked to stop.
+pub fn has_crashed(place: &str) -> bool {
+    is_dead(place, false) && !place.ends_with(STOPPING)
+}
+
+/// The same as [`is_dead`] for a process with this boot id and pid namespace. What could not be read (`/proc` may
 /// not be mounted) is empty, and nothing is certain then.
 fn is_dead_seen_from((own_boot, own_namespace): (&str, &str), place: &str, local: bool) -> bool {
+    let place = place.strip_suffix(STOPPING).unwrap_or(place);
     let parts: Vec<&str> = place.split(' ').collect();
     let [boot, namespace, pid, started, parent, parent_started] = parts[..] else { return false };
     if [own_boot, own_namespace, boot, namespace, started].contains(&"") {
@@ -114,16 +126,19 @@ mod tests {
     fn a_process_is_dead_when_it_and_its_supervisor_are_gone() {
         let me = OwnerIdentity::new(false);
         assert_eq!(me.name.split(':').count(), 3);
-        assert!(!is_dead(&me.place(), true));
+        assert!(!is_dead(&me.place(false), true));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let begin = start_time(child.id()).unwrap();
         let place = format!("{} {} {} {begin}", boot_id(), pid_namespace(), child.id());
         let (alone, ours) = (format!("{place} 0 0"), std::process::id());
         let supervised = format!("{place} {ours} {}", start_time(ours).unwrap());
-        assert!(!is_dead(&alone, false));
+        assert!(!is_dead(&alone, false) && !has_crashed(&alone));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_dead(&alone, false));
+        assert!(is_dead(&alone, false) && has_crashed(&alone));
+        let stopping = format!("{alone}{STOPPING}");
+        assert!(me.place(true).ends_with(STOPPING));
+        assert!(is_dead(&stopping, false) && !has_crashed(&stopping));
         assert!(is_dead(&format!("{place} {ours} 1"), false), "another process has that pid now");
         assert!(!is_dead(&supervised, false), "its supervisor is alive and will report it");
     }
@@ -148,7 +163,7 @@ mod tests {
     #[test]
     fn another_boot_is_dead_only_for_a_local_store() {
         let place = "0-0 pid:[1] 1 1 0 0";
-        assert!(is_dead(place, true));
+        assert!(is_dead(place, true) && !has_crashed(place));
         assert!(!is_dead(place, false));
         assert!(!is_dead("", true), "nothing is known of it");
     }

@@ -96,6 +96,12 @@ pub(super) struct LockedState {
 }
 
 impl LockedState {
+    /// Whether the engine claims nothing, and whether that is because it was asked to: one that has claimed
+    /// nothing yet may be about to begin.
+    pub fn quiet_and_stops(&self) -> (bool, bool) {
+        (self.quiet, self.quiet && self.next_ticket > 1)
+    }
+
     /// Adds an acknowledgement for the fetcher to write.
     pub fn push_ack(&mut self, ack: Ack) {
         if self.acks.is_empty() {

@@ -5,3 +5,4 @@ mod interleavings;
 mod single;
 mod stepped_engine;
 mod threads;
+mod unseen_deaths;

@@ -1,0 +1,106 @@
+//! Deaths of processes that no supervisor reports.
+
+use super::stepped_engine::{config, factory, jids, push, queue, SteppedEngine};
+use crate::engine::job::JobOwner as _;
+use crate::outcome::Outcome;
+use crate::store::{JobLocation, ProcessReport, Store, StoreFactory};
+use std::sync::Arc;
+
+/// Writes a heartbeat after which the engine's process is gone. `end` is the end of its place.
+fn vanish(engine: &SteppedEngine, store: &mut dyn Store, end: &str) {
+    let place = engine.state.identity.place(false);
+    let mut parts: Vec<&str> = place.split(' ').collect();
+    // Another process has its pid now.
+    parts[3] = "1";
+    let report = ProcessReport {
+        identity: &engine.state.identity.name,
+        process_key: &format!("{}{end}", parts.join(" ")),
+        info: "{}",
+        concurrency: 1,
+        busy: 1,
+        quiet: false,
+        rss_kb: 0,
+        rtt_us: 0,
+        work: &[],
+        processed: 0,
+        failed: 0,
+        now_s: engine.state.now_s(),
+    };
+    store.heartbeat(&report).unwrap();
+}
+
+fn documents(store: &mut dyn Store, place: &JobLocation) -> Vec<String> {
+    let entries = store.list(place, 0, 10).unwrap();
+    entries.iter().map(|entry| String::from_utf8_lossy(&entry.payload).into_owned()).collect()
+}
+
+/// Claims until a job has been started, and then dies.
+fn die_running(factory: &Arc<dyn StoreFactory>, jid: &str, end: &str) {
+    let mut engine = SteppedEngine::new(factory, config(), 1);
+    engine.fetch();
+    engine.fetch();
+    let running = engine.start_one().unwrap();
+    assert_eq!(running.document().jid(), jid);
+    vanish(&engine, &mut *factory.store(), end);
+    // Whoever comes next looks for dead processes first.
+    SteppedEngine::new(factory, config(), 2);
+}
+
+#[test]
+fn the_third_crash_counts_only_against_the_job_that_ran_alone() {
+    let factory = factory("unseen");
+    let mut store = factory.store();
+    for jid in ["poison", "innocent"] {
+        push(&mut *store, "low", jid, "", None);
+    }
+    for death in 1..=2 {
+        die_running(&factory, "poison", "");
+        for text in documents(&mut *store, &queue("low")) {
+            assert!(text.contains(&format!(r#""deaths":{death}"#)), "both were claimed: {text}");
+        }
+        assert_eq!(jids(&mut *store, &queue("low")), ["poison", "innocent"]);
+    }
+    die_running(&factory, "poison", "");
+    assert_eq!(jids(&mut *store, &JobLocation::Dead), ["poison"]);
+    let story = "3 times within 72 hours: its process is gone, nobody saw how at 20";
+    let dead = documents(&mut *store, &JobLocation::Dead);
+    assert!(dead[0].contains(story), "{dead:?}");
+    let waiting = documents(&mut *store, &queue("low"));
+    assert!(waiting.len() == 1 && waiting[0].contains(r#""deaths":2"#), "{waiting:?}");
+    let mut engine = SteppedEngine::new(&factory, config(), 3);
+    engine.fetch();
+    engine.fetch();
+    assert!(engine.start_one().unwrap().finish(Outcome::Ack));
+    engine.fetch();
+    assert_eq!(store.stats().unwrap().in_flight, 0);
+}
+
+#[test]
+fn a_process_that_was_asked_to_stop_has_not_crashed() {
+    let factory = factory("unseen-stops");
+    let mut store = factory.store();
+    push(&mut *store, "low", "a", "", None);
+    for _ in 0..3 {
+        die_running(&factory, "a", " stopping");
+        let waiting = documents(&mut *store, &queue("low"));
+        assert!(waiting.len() == 1 && !waiting[0].contains("chaton"), "{waiting:?}");
+    }
+}
+
+#[test]
+fn only_a_quiet_process_that_has_claimed_was_asked_to_stop() {
+    let factory = factory("unseen-quiet");
+    let settings = crate::engine::Config { begins_quiet: true, ..config() };
+    let mut engine = SteppedEngine::new(&factory, settings, 1);
+    let states = |engine: &SteppedEngine| engine.state.locked.lock().quiet_and_stops();
+    assert_eq!(states(&engine), (true, false), "it is about to begin");
+    engine.state.locked.lock().quiet = false;
+    engine.fetch();
+    assert_eq!(states(&engine), (false, false));
+    engine.state.locked.lock().quiet = true;
+    assert_eq!(states(&engine), (true, true));
+    engine.state.locked.lock().heartbeat_now = true;
+    engine.maintenance.round();
+    let owners = factory.store().owners().unwrap();
+    assert!(owners[0].process_key.ends_with(" stopping"), "{owners:?}");
+}
