@@ -62,7 +62,8 @@ module Chaton
         return unless @roles.jobs?
 
         settings = { root: @root, environment: @environment }
-        JobsBuilder.new(@root, sidekiq_file: @sidekiq_file) { |name| value(name, settings) }.settings
+        given = { sidekiq_file: @sidekiq_file, store_given: @sources.set?(:store) }
+        JobsBuilder.new(@root, **given) { |name| value(name, settings) }.settings
       end
 
       def streams

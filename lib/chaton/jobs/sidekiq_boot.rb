@@ -28,7 +28,7 @@ module Chaton
           check_queues(plan, log)
           return unless SidekiqGem.loaded?
 
-          redis?(plan) ? compare_stores(plan, log) : warn_of_two_stores(log)
+          redis?(plan) ? compare_stores(plan, log) : check_two_stores(plan, log)
         end
 
         # @param roles [Array<Symbol>] of the process
@@ -73,8 +73,11 @@ module Chaton
 
         def redis?(plan) = plan.jobs.store_settings[:url].to_s.start_with?("redis", "valkey", "unix")
 
-        # The gem's classes push to Redis only.
-        def warn_of_two_stores(log)
+        # The gem's classes push to Redis only. Its Redis does not become the store by itself: `chaton jobs`, clients
+        # and the supervisor need the store without having loaded the application, and would use another one.
+        def check_two_stores(plan, log)
+          address = SidekiqGem.redis_address unless plan.jobs.store_given
+          refuse_default_store(plan, address) if address
           log.warn("the sidekiq gem is loaded: its classes enqueue to its own Redis, and jobs are claimed " \
                    "from another store; write jobs { store \"redis://…\" }, or take the gem out and require " \
                    "\"chaton/sidekiq\"")
@@ -98,10 +101,22 @@ module Chaton
           native&.close
         end
 
+        def refuse_default_store(plan, address)
+          raise ConfigError, "jobs are claimed from #{plan.jobs.store_shown}, the default, but the sidekiq gem " \
+                             "enqueues to #{address}, where they would not be run: #{line_of(address)}; or name the " \
+                             "store there if only jobs of Chaton::Job are to be run"
+        end
+
         def refuse_other_store(plan)
+          address = SidekiqGem.redis_address
+          advice = address && address != plan.jobs.store_shown ? "#{line_of(address)}, or " : ""
           raise ConfigError, "jobs are claimed from #{plan.jobs.store_shown}, but the sidekiq gem enqueues to " \
-                             "another Redis, database or namespace, where they would not be run: give Sidekiq.redis " \
-                             "and jobs { store … } the same address"
+                             "another Redis, database or namespace#{" (#{address})" if address}, where they would " \
+                             "not be run: #{advice}give Sidekiq.redis and jobs { store … } the same address"
+        end
+
+        def line_of(address)
+          "write jobs { store \"#{address}\" } into config/chaton.rb, with user and password if there are any"
         end
 
         def refuse(capsule)

@@ -8,6 +8,11 @@ module Chaton
       # The gem's own error handler, which only logs; Chaton has logged the error already.
       OWN_LOGGER = "Sidekiq::ExceptionHandler::Logger"
 
+      # Addresses of its Redis.
+      SERVER = %r{\Arediss?://[^/@]+:\d+(?:/\d+)?\z}
+      # The one that nobody has to name.
+      DEFAULT = %r{\Aredis://(?:localhost|127\.0\.0\.1):6379(?:/0)?\z}
+
       class << self
         # "chaton/sidekiq" defines no version.
         def loaded? = !defined?(::Sidekiq::VERSION).nil?
@@ -71,6 +76,21 @@ module Chaton
           ensure
             connection.close
           end
+        end
+
+        # @return [String, nil] the address of the gem's Redis without user and password; nil when it is Sidekiq's
+        #   default, or no server's
+        def redis_address
+          ::Sidekiq.redis do |connection|
+            # Of the redis gem; since version 7 Sidekiq uses another client, whose name is another.
+            address = connection.id.to_s
+            address = connection.config.server_url unless address.include?("://")
+            address if SERVER.match?(address) && !DEFAULT.match?(address)
+          ensure
+            connection.close
+          end
+        rescue StandardError
+          nil
         end
 
         # Makes `Sidekiq.server?` true, so that `configure_server` blocks run: it checks for the gem's command line.

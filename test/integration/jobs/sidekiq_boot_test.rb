@@ -63,6 +63,25 @@ class JobsSidekiqBootTest < Minitest::Test
     server = launch_jobs(PLAIN, env: { "REDIS_URL" => "#{redis.url.sub(%r{/\d+\z}, "")}/1" })
     refute_equal 0, server.wait_exit
     assert_match(/the sidekiq gem enqueues to another Redis, database or namespace/, server.log)
+    other = %r{jobs are claimed from (redis://\S+/0),.*write jobs \{ store "(redis://\S+/1)" \} into config/chaton\.rb}
+    assert_equal [redis.url, "#{redis.url.delete_suffix("/0")}/1"], server.log.match(other).captures
+  end
+
+  def test_a_redis_that_only_the_initializer_names_is_refused_with_the_line_to_add
+    initializer = "#{PLAIN}Sidekiq.configure_server { |c| c.redis = { url: #{redis.url.sub("//", "//:pw@").dump} } }"
+    server = prepare_jobs(initializer) { |one| remove_store(one) }
+    server.start
+    refute_equal 0, server.wait_exit
+    assert_match(%r{claimed from sqlite:///\S+/storage/chaton\.db, the default, but the sidekiq gem}, server.log)
+    assert_includes server.log.gsub('\\"', '"'), "write jobs { store \"#{redis.url}\" } into config/chaton.rb"
+    refute_includes server.log, "pw@"
+  end
+
+  def test_a_store_that_is_named_may_be_another_one_than_redis
+    @store = "sqlite://storage/chaton.db"
+    server = boot_jobs(PLAIN, env: { "REDIS_URL" => redis.url })
+    server.wait_line(/the sidekiq gem is loaded: its classes enqueue to its own Redis/)
+    assert_equal 0, server.stop
   end
 
   def test_a_gem_whose_redis_cannot_be_asked_is_warned_of
@@ -72,6 +91,10 @@ class JobsSidekiqBootTest < Minitest::Test
   end
 
   private
+
+  def remove_store(server)
+    server.write("config/chaton.rb", server.read("config/chaton.rb").sub(/^ *store .*\n/, ""))
+  end
 
   def env = { "REDIS_URL" => redis.url }
 end
