@@ -72,7 +72,7 @@ class JobsSidekiqBootTest < Minitest::Test
     server = prepare_jobs(initializer) { |one| remove_store(one) }
     server.start
     refute_equal 0, server.wait_exit
-    assert_match(%r{claimed from sqlite:///\S+/storage/chaton_production\.db, the default, but the sidekiq gem}, server.log)
+    assert_match(%r{from sqlite:///\S+/storage/chaton_production\.db, the default, but the sidekiq gem}, server.log)
     assert_includes server.log.gsub('\\"', '"'), "write jobs { store \"#{redis.url}\" } into config/chaton.rb"
     refute_includes server.log, "pw@"
   end
