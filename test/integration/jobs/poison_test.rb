@@ -139,8 +139,10 @@ class JobsPoisonTest < Minitest::Test
     console.run("Waits.perform_async")
     3.times do |kill|
       server.eventually("it runs", timeout_s: 60) { server.record.of("waits").size == kill + 1 }
+      # It begins quiet, too, and the one before it is listed until it is forgotten.
+      server.eventually("the store knows it", timeout_s: 60) { quiet_processes(console) == [false] }
       server.signal("TERM")
-      server.eventually("the store knows") { console.run("Chaton::Jobs::ProcessSet.new.any?(&:quiet)") }
+      server.eventually("the store knows that it stops", timeout_s: 60) { quiet_processes(console) == [true] }
       server.signal("KILL")
       server.wait_exit
       server.start.ready
@@ -153,6 +155,8 @@ class JobsPoisonTest < Minitest::Test
   end
 
   private
+
+  def quiet_processes(console) = console.run("Chaton::Jobs::ProcessSet.new.map(&:quiet)")
 
   def assert_dead_unseen(server, console, name)
     server.eventually("it is dead") { stats(console)["dead"] == 1 }
