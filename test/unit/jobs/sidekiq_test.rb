@@ -7,7 +7,7 @@ class SidekiqTest < JobsUnitCase
   WORKER = <<~RUBY
     require "chaton"
     require "chaton/telemetry/log"
-    Jobs = Struct.new(:load, :retries_max, :format, :store_settings)
+    Jobs = Struct.new(:load, :retries_max, :format, :store_settings, :store_given)
     Plan = Struct.new(:jobs, :root) { def role?(name) = name == :jobs }
     LOG = Chaton::Telemetry::Log.new(level: :error)
     STORE = FakeClient.new
