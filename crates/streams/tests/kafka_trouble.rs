@@ -4,7 +4,11 @@
 
 mod kafka_support;
 
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use chaton_streams::log::conformance::fixture::{
@@ -23,6 +27,55 @@ fn unreachable() -> Arc<dyn RecordLog> {
     settings.answer_timeout_ms = 2_000;
     settings.delivery_timeout_ms = 1_500;
     open(&settings).unwrap()
+}
+
+/// The port of a server that knows itself when it is asked first, and later no broker, as one that
+/// starts anew.
+fn forgets_brokers() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let knows = Arc::new(AtomicBool::new(true));
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let knows = Arc::clone(&knows);
+            thread::spawn(move || while answer(&mut client, port, &knows).is_ok() {});
+        }
+    });
+    port
+}
+
+/// Answers the requests ApiVersions (18) 0 and Metadata (3) 1, which are all that it says it knows
+/// (<https://kafka.apache.org/protocol>).
+fn answer(client: &mut TcpStream, port: u16, knows: &AtomicBool) -> io::Result<()> {
+    const UNSUPPORTED_VERSION: i16 = 35;
+    let mut len = [0; 4];
+    client.read_exact(&mut len)?;
+    let mut request = vec![0; u32::from_be_bytes(len) as usize];
+    client.read_exact(&mut request)?;
+    let mut response = request[4..8].to_vec();
+    let mut put = |bytes: &[u8]| response.extend(bytes);
+    match (request[1], request[3]) {
+        (3, _) if knows.swap(false, Ordering::SeqCst) => {
+            // One broker with its number, host, port and no rack.
+            put(&1_i32.to_be_bytes());
+            put(&0_i32.to_be_bytes());
+            put(b"\0\x09127.0.0.1");
+            put(&i32::from(port).to_be_bytes());
+            put(&(-1_i16).to_be_bytes());
+            // It is the controller. No topics.
+            put(&[0; 8]);
+        }
+        // No brokers, no controller, no topics.
+        (3, _) => [0_i32, -1, 0].iter().for_each(|number| put(&number.to_be_bytes())),
+        (_, version) => {
+            let error = if version == 0 { 0 } else { UNSUPPORTED_VERSION };
+            // Two entries: the request, its lowest and its highest version.
+            let fields = [error, 0, 2, 3, 1, 1, 18, 0, 0];
+            fields.iter().for_each(|number| put(&number.to_be_bytes()));
+        }
+    }
+    client.write_all(&u32::try_from(response.len()).unwrap().to_be_bytes())?;
+    client.write_all(&response)
 }
 
 /// The events of a member during a while.
@@ -57,6 +110,16 @@ fn an_unreachable_broker_is_reported_once() {
     for part in [log.address(), "refused", "check the address"] {
         assert!(error.message.contains(part), "{error}");
     }
+}
+
+// librdkafka's DescribeCluster ends the process when it gets such an answer.
+#[test]
+fn a_broker_that_knows_no_broker_gives_an_error() {
+    let mut settings = LogSettings::for_tests(&format!("kafka://127.0.0.1:{}", forgets_brokers()));
+    settings.answer_timeout_ms = 1_000;
+    let mut admin = open(&settings).unwrap().admin().unwrap();
+    let error = admin.topics().unwrap_err();
+    assert!(error.message.contains("the list of topics"), "{error}");
 }
 
 #[test]

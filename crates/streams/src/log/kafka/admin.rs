@@ -26,6 +26,9 @@ const DOWN_MAX: Duration = Duration::from_secs(2);
 /// The pause before a request is retried.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
+/// A topic of the brokers' own; what is asked about it does not matter.
+const ANY_TOPIC: &str = "__consumer_offsets";
+
 /// Whether the error ends by itself, for example with the election of a leader
 /// after a topic was created.
 fn is_transient(code: ErrorCode) -> bool {
@@ -141,10 +144,11 @@ impl KafkaAdmin {
 
     /// The topics for which `wanted` holds.
     fn find(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<TopicDescription>> {
-        // librdkafka's call for the list blocks and reports no cause, so another
-        // request finds out first whether a broker answers.
-        let describe_cluster = |queue: &EventQueue| Ok(requests::cluster(queue, self.timeout));
-        self.request("the list of topics", describe_cluster, |_, _| Ok(()))?;
+        // librdkafka's call for the list blocks and reports no cause, so another request finds
+        // out first whether a broker answers. It is not DescribeCluster, which ends the process
+        // when the answer names no broker (librdkafka 2.12).
+        let ask = |queue: &EventQueue| requests::settings(queue, &[ANY_TOPIC], self.timeout);
+        self.request("the list of topics", ask, |_, _| Ok(()))?;
         let layouts = requests::metadata(&self.handle, self.timeout)
             .map_err(|error| explain(&format!("the list of topics at {}", self.url()), &error))?;
         let layouts: Vec<_> = layouts.into_iter().filter(|layout| wanted(&layout.name)).collect();

@@ -10,7 +10,7 @@ pub use groups::{
     committed, describe_groups, list_groups, read_committed, read_groups, read_names,
     read_set_committed, set_committed,
 };
-pub use metadata::{cluster, is_answered, metadata, TopicLayout};
+pub use metadata::{is_answered, metadata, TopicLayout};
 pub use options::EventType;
 pub use topics::{
     configure, create, delete, grow, offsets, read_done, read_offsets, read_settings, settings,

@@ -2,9 +2,7 @@ use std::time::Duration;
 
 use rdkafka_sys as sys;
 
-use super::options::{AdminOptions, EventType};
 use crate::log::kafka::raw::client_handle::ClientHandle;
-use crate::log::kafka::raw::event_queue::EventQueue;
 use crate::log::kafka::raw::kafka_error::{ErrorCode, KafkaError};
 use crate::log::kafka::raw::text::{copied, ms};
 
@@ -14,16 +12,6 @@ pub struct TopicLayout {
     pub partitions: Vec<i32>,
     /// The number of replicas of the first partition.
     pub replication: i32,
-}
-
-/// Requests the list of brokers, to find out whether a broker answers.
-pub fn cluster(queue: &EventQueue, timeout: Duration) -> EventType {
-    let handle = queue.handle();
-    let what = sys::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER;
-    let options = AdminOptions::new(handle, what, timeout);
-    // SAFETY: our handle, options and queue.
-    unsafe { sys::rd_kafka_DescribeCluster(handle.raw(), options.0, queue.raw()) };
-    sys::RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT
 }
 
 /// Whether a broker accepts this client and answers in time; waits for it.
