@@ -116,10 +116,12 @@ fn timeouts_enter_the_latencies_with_the_time_waited() {
 fn connections_that_the_server_closes_are_replaced() {
     let announced = server(|_, stream| stream.write_all(LAST_ANSWER).is_err());
     let silent = server(|number, stream| stream.write_all(ANSWER).is_ok() && number % 7 != 0);
-    for port in [announced, silent] {
-        let report = run(&plan(port, 300.0, 0.5));
-        assert_eq!((report.answered_count(), report.failed_count()), (150, 0));
-    }
+    let report = run(&plan(announced, 300.0, 0.5));
+    assert_eq!((report.answered_count(), report.failed_count()), (150, 0));
+    let report = run(&plan(silent, 300.0, 0.5));
+    // A request that is sent in the moment in which the server closes fails: one in seven at most.
+    assert_eq!(report.answered_count() + report.failed_count(), 150);
+    assert!(report.failed_count() <= 150 / 7, "{}", report.failed_count());
 }
 
 #[test]
