@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "service_case"
-require "digest"
+# "digest" alone loads the class on first use, which fails in some of several threads at once.
+require "digest/sha1"
 require "json"
 require "rack"
 require "support/raw_client"

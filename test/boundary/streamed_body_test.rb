@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "streamed_body_case"
-require "digest"
+# "digest" alone loads the class on first use, which fails in some of several threads at once.
+require "digest/sha2"
 
 # Request bodies that the application reads while they arrive (`stream_bodies`).
 class StreamedBodyTest < Minitest::Test

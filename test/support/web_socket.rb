@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require "digest"
+# "digest" alone loads the class on first use, which fails in some of several threads at once.
+require "digest/sha1"
 require "json"
 require "securerandom"
 require "socket"

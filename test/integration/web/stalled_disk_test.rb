@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
-require "digest"
+require "digest/md5"
 require "open3"
 require_relative "../../support/raw_client"
 require_relative "../../support/server"
@@ -41,7 +41,7 @@ class StalledDiskTest < Minitest::Test
   C
 
   APP = <<~RUBY
-    require "digest"
+    require "digest/md5"
     parts = Enumerator.new { |all| 800.times { |i| all << (i % 10).to_s * 20_000 } }
     file = Struct.new(:to_path).new(File.expand_path("page.stuck", __dir__))
     run lambda { |env|
