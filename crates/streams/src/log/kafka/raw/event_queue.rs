@@ -198,7 +198,7 @@ impl QueueEvent {
         unsafe {
             let text = copied(sys::rd_kafka_event_error_string(self.raw));
             let fatal = sys::rd_kafka_event_error_is_fatal(self.raw) != 0;
-            KafkaError { fatal, ..KafkaError::new(self.code(), text) }
+            KafkaError { fatal, ..KafkaError::reported(self.code(), text) }
         }
     }
 

@@ -28,6 +28,17 @@ impl KafkaError {
         Self::new(code, describe(code))
     }
 
+    /// The error that an event reports. A certificate that cannot be verified comes as an error of the
+    /// connection if librdkafka notices it between two steps of the handshake.
+    pub(super) fn reported(code: ErrorCode, text: String) -> Self {
+        let unverified = text.contains("certificate verify failed");
+        let code = match code {
+            ErrorCode::BrokerTransportFailure if unverified => ErrorCode::SSL,
+            code => code,
+        };
+        Self::new(code, text)
+    }
+
     /// The error of this code, unless it means success.
     pub(super) fn check(code: sys::rd_kafka_resp_err_t) -> Result<(), Self> {
         match ErrorCode::from(code) {
@@ -71,5 +82,19 @@ fn describe(code: ErrorCode) -> String {
     match text.split_once(" (") {
         Some((_, words)) => words.trim_end_matches(')').to_owned(),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_that_cannot_be_verified_is_no_lost_connection() {
+        let text = "error:0A000086:SSL routines::certificate verify failed (after 15ms in state SSL_HANDSHAKE)";
+        let reported =
+            |text: &str| KafkaError::reported(ErrorCode::BrokerTransportFailure, text.into());
+        assert_eq!(reported(text).code, ErrorCode::SSL);
+        assert_eq!(reported("Disconnected").code, ErrorCode::BrokerTransportFailure);
     }
 }
