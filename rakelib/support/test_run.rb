@@ -109,7 +109,9 @@ class TestRun
     @done.group_by(&:part).each { |part, processes| @out.puts line(part, processes) }
     @out.puts line("all", @done), format("%.1f s from start to end", now - @started), ""
     @out.puts "left out, because the time was over: #{@left_out.map(&:label).join(", ")}" unless @left_out.empty?
-    @out.puts "failed, and passed when it ran again alone: #{unstable}" unless @unstable.empty?
+    unless @unstable.empty?
+      @out.puts "failed, and passed when it ran again alone: #{@unstable.map(&:label).join(", ")}"
+    end
     @out.puts "#{skipped} skipped, because a gem is missing" if skipped.positive?
     @out.puts "#{passed} passed, #{failed} failed"
   end
@@ -125,8 +127,7 @@ class TestRun
     parts = @done.group_by(&:part).transform_values do |processes|
       %i[passed failed skipped seconds].to_h { |figure| [figure, processes.sum(&figure).round] }
     end
-    File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq,
-                                                  unstable: @unstable.map(&:label)))
+    File.write(@result_path, JSON.pretty_generate(parts: parts, cut: @left_out.map(&:part).uniq))
   end
 
   # A Rust test program gives no time for each of its tests, so it stands here as a whole.
@@ -137,7 +138,6 @@ class TestRun
 
   def passed = @done.sum(&:passed)
   def failed = @done.sum(&:failed)
-  def unstable = @unstable.map(&:label).join(", ")
   def skipped = @done.sum(&:skipped)
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 end

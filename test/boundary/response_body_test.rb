@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "counted_body"
 require_relative "service_case"
 require "pathname"
 require "rack"
@@ -9,30 +10,9 @@ require "tempfile"
 class ResponseBodyTest < Minitest::Test
   include ServiceCase
 
-  # Counts how often a body was closed.
-  class Body
-    attr_reader :closed
-
-    def initialize(*chunks, fail_after: nil)
-      @chunks = chunks
-      @fail_after = fail_after
-      @closed = 0
-    end
-
-    def each
-      @chunks.each_with_index do |chunk, index|
-        raise "body broke" if index == @fail_after
-
-        yield chunk
-      end
-    end
-
-    def close = @closed += 1
-  end
-
   def test_a_pathname_as_the_path_of_a_body
     with_file("f" * 1000) do |path|
-      bodies = [Body.new("not this"), Body.new("not this")]
+      bodies = [CountedBody.new("not this"), CountedBody.new("not this")]
       bodies.each { |body| body.define_singleton_method(:to_path) { Pathname.new(path) } }
       port = serve { [200, {}, bodies.first] }
       assert_equal ["1000", "f" * 1000], get(port).then { |got| [got.headers["content-length"], got.body] }
@@ -44,7 +24,7 @@ class ResponseBodyTest < Minitest::Test
 
   def test_a_path_whose_bytes_are_no_utf_8
     with_file("f" * 10, ["chaton\xFF".b, ""]) do |path|
-      body = Body.new("not this")
+      body = CountedBody.new("not this")
       body.define_singleton_method(:to_path) { path.b }
       assert_equal "f" * 10, get(serve { [200, {}, body] }).body
     end
@@ -65,7 +45,7 @@ class ResponseBodyTest < Minitest::Test
   end
 
   def test_a_body_whose_to_ary_answers_an_array_is_closed_once
-    body = Body.new("not this")
+    body = CountedBody.new("not this")
     body.define_singleton_method(:to_ary) do
       # As the specification of Rack 3 wants it.
       close if Rack.release >= "3"
@@ -77,14 +57,14 @@ class ResponseBodyTest < Minitest::Test
   end
 
   def test_a_body_whose_to_ary_raises_is_closed
-    body = Body.new("not this")
+    body = CountedBody.new("not this")
     body.define_singleton_method(:to_ary) { raise "no Array" }
     assert_equal 500, get(serve { [200, {}, body] }).status
     eventually { body.closed == 1 && @output.string.include?("no Array") }
   end
 
   def test_a_body_with_each_and_call_is_read_by_each
-    body = Body.new("by each")
+    body = CountedBody.new("by each")
     body.define_singleton_method(:call) { |stream| stream.write("by call") && stream.close }
     assert_equal "by each", get(serve { [200, {}, body] }).body
     eventually { body.closed == 1 }
@@ -118,7 +98,7 @@ class ResponseBodyTest < Minitest::Test
 
   def test_an_endless_body_is_not_read_where_the_response_has_none
     [["GET", 204], ["GET", 304], ["HEAD", 200]].each do |verb, status|
-      body = Body.new
+      body = CountedBody.new
       body.define_singleton_method(:each) { |&block| loop { block.call("event\n") } }
       port = serve { [status, {}, body] }
       socket = TCPSocket.new("127.0.0.1", port)
@@ -145,7 +125,7 @@ class ResponseBodyTest < Minitest::Test
 
   def test_callbacks_get_the_error_of_a_client_that_has_left
     seen = Queue.new
-    body = Body.new
+    body = CountedBody.new
     body.define_singleton_method(:each) { |&block| loop { block.call("e" * 100_000) } }
     port = serve(web: { reply_memory_bytes_max: 4096, reply_spool_bytes_max: 0 }) do |env|
       env["rack.response_finished"] << ->(_, status, _, error) { seen << [status, error.class] }
@@ -167,7 +147,7 @@ class ResponseBodyTest < Minitest::Test
     body = nil
     port = serve { [200, {}, body] }
     answers.each do |answer|
-      body = Body.new("one", "two")
+      body = CountedBody.new("one", "two")
       body.define_singleton_method(method) { answer }
       assert_equal "onetwo", get(port).body, answer.inspect
       eventually { body.closed == 1 }

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "counted_body"
 require_relative "service_case"
 require "rack"
 require "tempfile"
@@ -7,27 +8,6 @@ require "tempfile"
 # Every shape of a Rack response, through the boundary and over a socket.
 class ResponseTest < Minitest::Test
   include ServiceCase
-
-  # Counts how often a body was closed.
-  class Body
-    attr_reader :closed
-
-    def initialize(*chunks, fail_after: nil)
-      @chunks = chunks
-      @fail_after = fail_after
-      @closed = 0
-    end
-
-    def each
-      @chunks.each_with_index do |chunk, index|
-        raise "body broke" if index == @fail_after
-
-        yield chunk
-      end
-    end
-
-    def close = @closed += 1
-  end
 
   def test_an_array_of_strings
     port = serve { [200, { "x-test" => "yes" }, %w[one two]] }
@@ -64,7 +44,7 @@ class ResponseTest < Minitest::Test
   end
 
   def test_a_body_with_each_is_chunked_and_closed_once
-    body = Body.new("one", "two", "")
+    body = CountedBody.new("one", "two", "")
     port = serve { [200, {}, body] }
     response = get(port)
     assert_equal %w[onetwo chunked], [response.body, response.headers["transfer-encoding"]]
@@ -72,13 +52,13 @@ class ResponseTest < Minitest::Test
   end
 
   def test_a_body_with_each_and_a_length_is_not_chunked
-    port = serve { [200, { "content-length" => "6" }, Body.new("one", "two")] }
+    port = serve { [200, { "content-length" => "6" }, CountedBody.new("one", "two")] }
     response = get(port)
     assert_equal ["onetwo", nil], [response.body, response.headers["transfer-encoding"]]
   end
 
   def test_a_body_that_breaks_off_ends_the_connection_without_a_proper_end
-    body = Body.new("one", "two", fail_after: 1)
+    body = CountedBody.new("one", "two", fail_after: 1)
     port = serve { [200, {}, body] }
     answer = exchange(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     assert_includes answer, "3\r\none\r\n"
@@ -107,7 +87,7 @@ class ResponseTest < Minitest::Test
     Tempfile.create("chaton") do |file|
       file.write("f" * 200_000)
       file.flush
-      body = Body.new("not this")
+      body = CountedBody.new("not this")
       body.define_singleton_method(:to_path) { file.path }
       port = serve { [200, {}, body] }
       response = get(port)
