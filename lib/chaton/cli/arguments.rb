@@ -107,7 +107,8 @@ module Chaton
 
       def unknown(name)
         known = @options.keys + @switches.keys
-        nearest = Config::Nearest.to(name, name.start_with?("--") ? known | OF_FILES.keys : known)
+        names = name.start_with?("--") ? known | OF_FILES.keys : known
+        nearest = names.include?(name) ? name : Config::Nearest.to(name, names)
         return problem("#{name} is not an option", nearest) if nearest.nil? || known.include?(nearest)
 
         problem("#{name} is not an option: #{OF_FILES.fetch(nearest)} can only be set in a configuration file " \

@@ -33,6 +33,7 @@ class ArgumentsTest < Minitest::Test
     assert_equal ["--stop-dely is not an option: stop_delay_s can only be set in a configuration file " \
                   "(docs/CONFIGURATION.md)"], problems("--stop-dely=3")
     assert_match(/abort_on_close_s can only be set/, problems("--abort-on-clos").first)
+    assert_match(/: stop_delay_s can only be set/, problems("--stop-delay=3").first)
     assert_equal ["-w needs a value: -w N"], problems("-w", "--json")
     assert_equal ["--json takes no value, not \"x\""], problems("--json=x")
     assert_equal ["--preload takes no value, not \"x\""], problems("--preload=x")
