@@ -149,6 +149,7 @@ class AdminTest < Minitest::Test
 
   def test_clients_that_send_nothing_keep_no_place
     server = open_gates(config: "workers 1\n#{ADMIN}admin { connections_max 2; timeout_s 0.5 }")
+    becomes(server, 200)
     mute = Array.new(4) { UNIXSocket.new(server.path("admin.sock")) }
     becomes(server, 200)
     mute.each { |socket| assert_nil socket.read(1), "the server closes it" }
