@@ -3,6 +3,9 @@
 module Chaton
   # More threads than database connections wait for a connection instead of for the database.
   module ActiveRecordPool
+    SETTING = "`pool:` (from Rails 8.1 on `max_connections:`) in config/database.yml"
+    private_constant :SETTING
+
     # How many threads a process should have beside an ActiveRecord that was loaded.
     #
     # @param plan [Plan]
@@ -14,15 +17,17 @@ module Chaton
       return below(max, pool_size) if plan.threads_max_given?
 
       max = [pool_size, plan.threads_min].max
-      [max, "threads: at most #{max}, the size of ActiveRecord's connection pool (#{pool_size}); set `pool:` in " \
-            "config/database.yml or `threads` to choose", :info]
+      [max, "threads: at most #{max}, the size of ActiveRecord's connection pool (#{pool_size}); " \
+            "set #{SETTING} or `threads` to choose", :info]
     end
 
-    # @return [Integer, nil] the size of the primary connection pool, nil where there is none
+    # @return [Integer, nil] the size of the primary connection pool, nil where there is none, or it has no bound
     def self.size
       return unless defined?(::ActiveRecord::Base)
 
-      ::ActiveRecord::Base.connection_db_config.pool
+      config = ::ActiveRecord::Base.connection_db_config
+      # Rails 8.1 warns of the old name.
+      config.respond_to?(:max_connections) ? config.max_connections : config.pool
     rescue StandardError
       # Loaded and never configured: the application does without a database.
       nil
@@ -32,7 +37,7 @@ module Chaton
       return [max, nil, nil] if max < pool_size
 
       [max, "threads: up to #{max}, and ActiveRecord's connection pool has #{pool_size}: threads above that wait " \
-            "for a connection; raise `pool:` in config/database.yml or lower the maximum of `threads`", :warn]
+            "for a connection; raise #{SETTING} or lower the maximum of `threads`", :warn]
     end
     private_class_method :below
   end

@@ -10,7 +10,7 @@ module Chaton
   # already loaded. The `chaton` command runs several workers; see {RailsServer}.
   module RackHandler
     # Options of rackup => ours.
-    NAMES = { environment: :environment, Threads: :threads }.freeze
+    NAMES = { environment: :environment, Threads: :threads, early_hints: :early_hints }.freeze
 
     # Serves until the process is stopped.
     #
@@ -85,12 +85,12 @@ module Chaton
       given = given(options)
       given.update(address(options)) if address?(options, read(options))
       given[:pidfile] = options[:pid] if options[:pid]
-      written = given.flat_map { |name, value| [Config::Options[name].flags.last, *value] }
+      written = given.flat_map { |name, value| Config::Options[name].arguments(value) }
       [*written, *(options[:config] if options[:user_supplied_options]&.include?(:config))]
     end
 
     def self.given(options)
-      given = NAMES.filter_map { |theirs, ours| [ours, options[theirs]] if options[theirs] }.to_h
+      given = NAMES.filter_map { |theirs, ours| [ours, options[theirs]] unless options[theirs].nil? }.to_h
       given[:log_level] = "warn" if options[:Silent]
       given
     end

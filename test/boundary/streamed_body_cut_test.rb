@@ -7,6 +7,8 @@ require "timeout"
 class StreamedBodyCutTest < Minitest::Test
   include StreamedBodyCase
 
+  REQUEST_S = STRESS ? 20 : 1
+
   def test_a_client_that_leaves_raises_an_eof_error
     port = stream do |env|
       @seen << env["rack.input"].read(3)
@@ -41,6 +43,18 @@ class StreamedBodyCutTest < Minitest::Test
     assert_equal "abc", seen
     assert_match(/did not arrive in time/, seen)
     assert_equal 400, client.read_response.status
+  end
+
+  # It begins anew with each part. The client may be so slow that its second part is too late; then it tries again.
+  def test_the_time_of_a_request_counts_from_the_last_part_that_arrived
+    port = stream(request_timeout_s: REQUEST_S) do |env|
+      2.times { @seen << env["rack.input"].readpartial(3) }
+      env["rack.input"].read
+    end
+    answer = nil
+    10.times { break if (answer = late_answer(port)) }
+    assert_equal [503, true], [answer[:status], answer[:after_s] >= REQUEST_S], answer.inspect
+    eventually { @output.string.include?("request is late") }
   end
 
   def test_a_body_that_breaks_the_rules_raises
@@ -81,5 +95,20 @@ class StreamedBodyCutTest < Minitest::Test
     client = client_of(port)
     client.write("#{HEAD}Content-Length: 3\r\n\r\nabc")
     assert_equal "false the request's body is streamed", client.read_response.body
+  end
+
+  private
+
+  # @return [Hash, nil] the answer, and its time since the second part was sent; nil if that part was too late
+  def late_answer(port)
+    client = client_of(port)
+    client.write("#{HEAD}Content-Length: 9\r\n\r\nabc")
+    assert_equal "abc", seen
+    client.to_io.wait_readable(REQUEST_S / 2.0)
+    sent_at_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    client.write("def")
+    status = client.read_response.status
+    after_s = Process.clock_gettime(Process::CLOCK_MONOTONIC) - sent_at_s
+    { status: status, after_s: after_s } if !@seen.empty? && seen == "def"
   end
 end

@@ -53,6 +53,9 @@ class JobsServer < RoleServer
     end
   end
 
+  # @return [String] what `chaton check` prints
+  def check = run_command("check").first
+
   # Runs a command of `chaton jobs`.
   #
   # @return [(String, String, Integer)] output, errors, exit status

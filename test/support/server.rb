@@ -26,7 +26,7 @@ require_relative "output"
 class Server
   EXE = File.expand_path("../../exe/chaton", __dir__)
   LIB = File.expand_path("../../lib", __dir__)
-  WAIT_S = 20
+  WAIT_S = 60
   HELLO = 'run ->(_env) { [200, { "content-type" => "text/plain" }, ["hello"]] }'
 
   Late = Output::Late

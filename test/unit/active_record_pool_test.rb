@@ -28,7 +28,28 @@ class ActiveRecordPoolTest < Minitest::Test
     assert_match(/up to 16, .* has 5: /, decide("1:16", 5)[1])
   end
 
+  # Rails 8.1 deprecates `pool`.
+  def test_the_size_is_asked_for_by_the_name_of_the_running_rails
+    old, new, unbounded = { pool: 5 }, { max_connections: 7 }, { max_connections: nil }
+    sizes = [old, new, unbounded].map do |config|
+      config = Struct.new(*config.keys).new(*config.values)
+      with_active_record(config) { Chaton::ActiveRecordPool.size }
+    end
+    assert_equal [5, 7, nil], sizes
+  end
+
   def test_without_active_record_there_is_no_size
     assert_nil Chaton::ActiveRecordPool.size
+  end
+
+  private
+
+  def with_active_record(config)
+    Object.const_set(:ActiveRecord, Module.new)
+    ActiveRecord.const_set(:Base, Class.new)
+    ActiveRecord::Base.define_singleton_method(:connection_db_config) { config }
+    yield
+  ensure
+    Object.send(:remove_const, :ActiveRecord)
   end
 end

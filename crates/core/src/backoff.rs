@@ -38,6 +38,12 @@ impl Backoff {
         Self { first, max, failures: 0, last_error: String::new(), random }
     }
 
+    /// The same after an error that is reported already.
+    pub fn reported(mut self, error: &str) -> Self {
+        error.clone_into(&mut self.last_error);
+        self
+    }
+
     /// The longest pause.
     pub fn max(&self) -> Duration {
         self.max
@@ -82,6 +88,9 @@ mod tests {
         assert!(!backoff.failed("gone").1);
         assert!(backoff.failed("refused").1);
         assert_eq!((backoff.succeeded(), backoff.succeeded()), (3, 0));
+        assert!(backoff.failed("refused").1);
+        let mut backoff = backoff.reported("gone");
+        assert!(!backoff.failed("gone").1);
         assert!(backoff.failed("refused").1);
     }
 }

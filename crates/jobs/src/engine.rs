@@ -41,7 +41,7 @@ use job::JobOwner;
 use maintenance::Maintenance;
 use owner_identity::OwnerIdentity;
 use state::EngineState;
-use watcher::Watcher;
+use watcher::{Watcher, POLL};
 
 pub use config::{Config, QueueMode};
 pub use job::Job;
@@ -67,19 +67,20 @@ impl Engine {
         factory: &Arc<dyn StoreFactory>,
         feed: Arc<dyn Feed<Job>>,
     ) -> Result<Self, StoreError> {
-        let mut probe = factory.store();
-        match probe.probe() {
-            Err(error)
-                if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Corrupt) =>
-            {
-                return Err(error)
-            }
-            Err(error) => feed.warn(&format!("jobs: {error}; starting anyway, and trying again")),
-            Ok(_) => {}
-        }
-        drop(probe);
+        let probed = factory.store().probe();
         let identity = OwnerIdentity::new(config.supervised);
         let state = EngineState::new(config, identity, feed);
+        if let Err(error) = probed {
+            if matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Corrupt) {
+                return Err(error);
+            }
+            state.warn(Some(format!(
+                "jobs: this process is ready without its job store, tries again at most {POLL:?} apart, \
+                 and runs jobs when it answers; until then enqueueing raises, or with reliable_push \
+                 keeps jobs in memory: {error}"
+            )));
+            let _ = state.error_at_start.set(error.message);
+        }
         let watch = factory.watch();
         let _ = state.watch.set(watch.interrupter());
         let fetcher = Fetcher::new(&state, factory.store(), Rng::new());

@@ -22,7 +22,7 @@ module Chaton
         # Like the server, before the application is loaded.
         launch_settings = Memory::LaunchSettings.new(plan.memory, cache: Memory::HeapCache.of(plan), env: ENV.to_h)
         load_code(plan)
-        show(with_database(plan), launch_settings)
+        show(with_store(with_database(plan)), launch_settings)
         0
       end
 
@@ -50,6 +50,15 @@ module Chaton
         require_relative "../telemetry/log"
         # With `forks`, records that the application produces are kept and not written.
         Service::Code.load(plan, plan.roles, log: Telemetry::Log.new(level: :warn, io: @err), forks: true)
+      end
+
+      # The server starts without its Redis, too.
+      def with_store(plan)
+        ::Chaton::Jobs.client.native.queues if plan.jobs && !plan.jobs.store_file
+        plan
+      rescue StoreUnavailable => e
+        note = "the job store cannot be reached now, and a server that starts would wait for it: #{e.message}"
+        plan.with(notes: [*plan.notes, note].freeze)
       end
 
       # The server limits its threads to the database pool once the application is loaded.

@@ -15,16 +15,8 @@ module Chaton
         return argv if typed_in == plan.root
 
         options = { **given.except(:rackup), config_file: plan.config_file || Config::Loader::NO_FILE }
-        ["serve", *options.flat_map { |name, value| written(Config::Options[name], value) }, *given[:rackup]]
+        ["serve", *options.flat_map { |name, value| Config::Options[name].arguments(value) }, *given[:rackup]]
       end
-
-      def self.written(option, value)
-        flag = option.flags.last
-        return [value ? flag : flag.sub("--", "--no-")] if option.placeholder.nil?
-
-        Array(value).flat_map { |one| [flag, one] }
-      end
-      private_class_method :written
     end
   end
 end

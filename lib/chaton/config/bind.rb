@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "socket"
 require "uri"
 require_relative "nearest"
 require_relative "types"
@@ -18,6 +19,17 @@ module Chaton
         "tcp://#{host.include?(":") ? "[#{host}]" : host}:#{port}"
       end
 
+      # The name localhost stands for both loopback addresses, where the machine has them, as in Puma. It is not asked
+      # of a resolver, which may know one of them or none.
+      #
+      # @return [Array<Bind>]
+      def addresses
+        return [self] unless host == "localhost"
+
+        ["127.0.0.1", *("::1" if Socket.ip_address_list.any?(&:ipv6_loopback?))]
+          .map { |address| dup.tap { |bind| bind.host = address }.freeze }
+      end
+
       # @param root [String] the directory a relative path starts from
       # @return [Bind]
       def under(root)
@@ -28,18 +40,14 @@ module Chaton
     module Types
       # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
       class BindAddress < Base
-        # Used if a bind of the server names no port.
+        # Used if no port is named.
         PORT = 9292
         # Parameters after the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
         TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
               "balancer) end TLS, and bind tcp:// or unix:// here"
 
-        # @param port [Integer] used if no port is named
-        def initialize(port: PORT)
-          @port = port
-          super("a URI such as tcp://127.0.0.1:#{port} or unix:///run/app.sock")
-        end
+        def initialize = super("a URI such as tcp://127.0.0.1:9292 or unix:///run/app.sock")
 
         def list? = true
 
@@ -59,7 +67,7 @@ module Chaton
         def tcp(value, rest)
           host, port, query = rest.match(%r{\A(\[[\w:.%]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
           mismatch(value) unless host
-          number = port ? port.to_i : @port
+          number = port ? port.to_i : PORT
           raise Mismatch, "must have a port from 0 to 65,535, not #{value.inspect}" unless number.between?(0, 65_535)
 
           parameters = parameters("tcp", query)

@@ -11,7 +11,7 @@ module Chaton
       # @return [String] "Chaton 0.2 · threads 1–5 (ActiveRecord's pool) · http://localhost:3000"
       def self.text(plan, addresses)
         workers = "#{plan.workers} worker#{"s" if plan.workers > 1}" if plan.workers.positive?
-        ["Chaton #{VERSION}", workers, threads(plan), jobs(plan), streams(plan), *addresses.map { |one| url(one) }]
+        ["Chaton #{VERSION}", workers, threads(plan), jobs(plan), streams(plan), *addresses.map { |one| url(one) }.uniq]
           .compact.join(" · ")
       end
 
@@ -32,12 +32,9 @@ module Chaton
 
       # Any address of this machine is reached by the name of the loopback.
       def self.url(address)
-        if address.start_with?("tcp://")
-          address.sub("tcp", "http").sub(/0\.0\.0\.0|\[::\]|127\.0\.0\.1/,
-                                         "localhost")
-        else
-          address
-        end
+        return address unless address.start_with?("tcp://")
+
+        address.sub("tcp", "http").sub(/0\.0\.0\.0|127\.0\.0\.1|\[::1?\]/, "localhost")
       end
       private_class_method :threads, :jobs, :streams, :url
     end

@@ -2,6 +2,7 @@
 
 require "json"
 require "socket"
+require_relative "../version"
 require_relative "event_loop"
 
 module Chaton
@@ -20,8 +21,8 @@ module Chaton
     #
     # A preloader that dies is started again when the next worker is needed.
     class Preloader
-      # The environment variable of a preloader's process; JSON: generation, whether it may compact the heap, and the
-      # descriptors of the socket and of the shared memory.
+      # The environment variable of a preloader's process; JSON: the supervisor's version of Chaton, generation, whether
+      # the preloader may compact the heap, and the descriptors of the socket and of the shared memory.
       VARIABLE = "CHATON_PRELOADER"
       # A longer message is a bug.
       MESSAGE_BYTES_MAX = 65_536
@@ -154,8 +155,8 @@ module Chaton
       def shared_io(descriptor) = IO.for_fd(descriptor, autoclose: false)
 
       def variables(socket, descriptors)
-        { VARIABLE => JSON.generate({ generation: @generation, compact: @compact, socket: socket.fileno,
-                                      memory: descriptors }) }
+        { VARIABLE => JSON.generate({ version: VERSION, generation: @generation, compact: @compact,
+                                      socket: socket.fileno, memory: descriptors }) }
       end
 
       def take(message)

@@ -24,6 +24,7 @@ module Chaton
         @log = log
         settings = JSON.parse(ENV.delete(Preloader::VARIABLE), symbolize_names: true)
         @plan = settings.fetch(:compact) ? plan : without_compaction(plan)
+        @version = settings[:version]
         @generation = settings.fetch(:generation)
         @socket = UNIXSocket.for_fd(settings.fetch(:socket))
         @socket.close_on_exec = true
@@ -58,7 +59,16 @@ module Chaton
 
       def without_compaction(plan) = plan.with(memory: plan.memory.dup.tap { |memory| memory.compact = false })
 
+      # Messages between the supervisor and its workers, like the shared memory, are those of one version.
+      def check_version
+        return if @version == VERSION
+
+        raise ConfigError, "the new code has Chaton #{VERSION} and the running server #{@version}; " \
+                           "restart the server in full (SIGUSR2, `chaton restart --full`)"
+      end
+
       def context
+        check_version
         raise ConfigError, "preload is off in the new configuration; restart in full (SIGUSR2)" unless @plan.preload?
 
         listeners = Listeners.new(@plan.binds, log: @log)

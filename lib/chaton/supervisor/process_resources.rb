@@ -2,7 +2,6 @@
 
 require_relative "../telemetry/redirect"
 require_relative "../worker/hooks"
-require_relative "admin_endpoint"
 require_relative "banner"
 require_relative "control_commands"
 require_relative "control_server"
@@ -31,8 +30,6 @@ module Chaton
       attr_reader :hooks
       # @return [Services]
       attr_reader :services
-      # @return [AdminEndpoint]
-      attr_reader :admin
 
       # @param argv [Array<String>]
       def initialize(plan, argv:, log:)
@@ -41,9 +38,7 @@ module Chaton
         @launch_command = LaunchCommand.new(argv)
         @redirect = Telemetry::Redirect.of(plan.stdout_redirect)
         @pidfile = plan.pidfile && Pidfile.new(plan.pidfile, log: log)
-        inherited = InheritedSockets.new
-        @admin = AdminEndpoint.new(plan, inherited: inherited, log: log)
-        @listeners = Listeners.new(plan.binds, log: log, inherited: inherited)
+        @listeners = Listeners.new(plan.binds, log: log)
         @delayed_stop = DelayedStop.new(@listeners, plan.stop_delay_s, log: log)
         @control = ControlServer.new(plan.control_socket, log: log)
         @notify = SystemdNotify.new
@@ -55,7 +50,7 @@ module Chaton
       end
 
       # @return [Array<Object>] sources of the event loop
-      def sources = [@control, @notify, @delayed_stop, @restart_file, @services, @admin]
+      def sources = [@control, @notify, @delayed_stop, @restart_file, @services]
 
       # Opens the output files and writes the pidfile.
       #
@@ -88,7 +83,7 @@ module Chaton
       # @param fields [Hash{Symbol=>Object}] for the log
       def ready(**fields)
         addresses = @listeners.addresses.join(" ")
-        listen = { listen: addresses, admin: @admin.addresses.join(" ") }.reject { |_, text| text.empty? }
+        listen = addresses.empty? ? {} : { listen: addresses }
         @log.info("ready", **listen, environment: @plan.environment, **fields)
         @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs)),
                        ("consuming streams" if @plan.role?(:streams))]
@@ -119,10 +114,8 @@ module Chaton
       def restart_in_place(environment = {})
         @hooks.run_all(:on_restart)
         @control.close
-        @admin.stop
         @log.info("starting again in place")
-        sockets = @listeners.sockets.merge(@admin.sockets)
-        @launch_command.exec(sockets, environment: @listeners.environment.merge(environment))
+        @launch_command.exec(@listeners.sockets, environment: @listeners.environment.merge(environment))
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
         release
@@ -134,12 +127,11 @@ module Chaton
         @services.kill
         @control.close
         @listeners.close
-        @admin.close
         @pidfile&.remove
       end
 
       # Closes the main process's descriptors in a forked child.
-      def close_in_child = [@control, @services, @admin].each(&:close_in_child)
+      def close_in_child = [@control, @services].each(&:close_in_child)
     end
   end
 end

@@ -97,6 +97,19 @@ class JobsRedisTroubleTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  def test_a_worker_that_is_ready_before_redis_runs_jobs_when_it_comes
+    @redis = RedisServer.new(port: 0)
+    (@stores ||= []) << redis
+    server = boot_jobs(JOBS)
+    assert_match(/WARN +jobs: this process is ready without its job store, tries again .* \(No such file/, server.log)
+    assert_match(/^  the job store cannot be reached now, .* \(No such file/, server.check)
+    redis.start
+    console(server).run("Note.perform_async(1)")
+    server.eventually("it ran", timeout_s: 60) { server.record.count == 1 }
+    assert_equal 1, server.log.scan("No such file").size, "each thread of the engine tries, and one line says so"
+    assert_equal 0, server.stop
+  end
+
   def test_a_wrong_password_ends_the_boot_with_its_reason
     @redis = start_redis(password: "secret-of-the-test")
     @store = redis.url(with: "wrong-of-the-test")

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "test_helper"
+require "chaton/version"
 require "support/server"
 
 # New code without a gap.
@@ -39,6 +40,21 @@ class PhasedRestartTest < Minitest::Test
     server.signal("USR1")
     line = server.wait_line(/phased restart abandoned/)
     assert_match(/another version of Chaton.*restart the server in full \(SIGUSR2, `chaton restart --full`\)/, line)
+    assert_equal "old", server.get.body
+    assert_equal 0, server.stop
+  end
+
+  def test_another_version_of_chaton_is_refused_and_the_old_code_serves_on
+    server = boot(rackup: app("old"), config: "workers 1")
+    server.write("config.ru", app("new"))
+    server.write("config/chaton.rb", <<~RUBY)
+      Chaton.send(:remove_const, :VERSION)
+      Chaton::VERSION = "99.1"
+      #{server.read("config/chaton.rb")}
+    RUBY
+    server.signal("USR1")
+    line = server.wait_line(/phased restart abandoned/)
+    assert_match(/new code has Chaton 99.1 and the running server #{Chaton::VERSION}; .*chaton restart --full/, line)
     assert_equal "old", server.get.body
     assert_equal 0, server.stop
   end

@@ -16,6 +16,19 @@ class BindTest < Minitest::Test
     assert_equal [5, "::1"], [cast("tcp://h:1?backlog=5").backlog, cast("tcp://[::1]:1").host]
   end
 
+  def test_localhost_stands_for_the_loopback_addresses_that_the_machine_has
+    both = [Addrinfo.ip("127.0.0.1"), Addrinfo.ip("192.0.2.1"), Addrinfo.ip("::1")]
+    { both => %w[tcp://127.0.0.1:80 tcp://[::1]:80], both.first(2) => %w[tcp://127.0.0.1:80] }.each do |found, expected|
+      Socket.stub(:ip_address_list, found) do
+        assert_equal expected, cast("tcp://localhost:80").addresses.map(&:to_s)
+        plan = Chaton::Config.load({ config_file: "-", bind: ["tcp://localhost:80"] }, env: {})
+        assert_equal expected, plan.binds.map(&:to_s)
+      end
+    end
+    assert_equal [5, 5], cast("tcp://localhost?backlog=5").addresses.map(&:backlog)
+    %w[tcp://[::1]:80 tcp://h:80 unix:///a].each { |text| assert_equal [text], cast(text).addresses.map(&:to_s) }
+  end
+
   def test_refused_values_and_their_reasons
     {
       "ssl://0.0.0.0:443" => /asks for TLS/, "https://0.0.0.0" => /asks for TLS/,

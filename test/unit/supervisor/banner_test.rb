@@ -15,6 +15,10 @@ class BannerTest < Minitest::Test
     assert_equal "Chaton #{Chaton::VERSION} · threads 1–32 · http://localhost:3000", text(["tcp://0.0.0.0:3000"])
   end
 
+  def test_both_addresses_of_localhost_are_named_once
+    assert_match(%r{ · threads 1–32 · http://localhost:3000\z}, text(%w[tcp://127.0.0.1:3000 tcp://[::1]:3000]))
+  end
+
   def test_workers_jobs_and_several_addresses
     assert_equal "Chaton #{Chaton::VERSION} · 2 workers · threads 2–4 · jobs: sqlite storage/chaton_test.db · " \
                  "http://192.0.2.1:80 · unix:///run/app.sock",

@@ -71,7 +71,7 @@ impl Fetcher {
         Self {
             order: QueueOrder::new(&config.queues, config.mode, random),
             admission: Admission::new(state),
-            store_retry: StoreRetry::new(config.retry_max),
+            store_retry: StoreRetry::new(config.retry_max, state),
             state: state.clone(),
             store,
             retry_at_ns: 0,

@@ -180,6 +180,8 @@ pub struct EngineState {
     pub(super) coarse_s: AtomicU64,
     pub(super) counters: JobCounters,
     pub(super) watch: OnceLock<Arc<dyn Interrupt>>,
+    /// With this error the store could not be reached at the start; it is reported.
+    pub(super) error_at_start: OnceLock<String>,
     /// How often the watcher found that the store answers again. Each time ends the pauses of the
     /// other threads.
     pub(super) answers: AtomicU64,
@@ -214,6 +216,7 @@ impl EngineState {
             coarse_s: AtomicU64::new(wall_s() as u64),
             counters: JobCounters::default(),
             watch: OnceLock::new(),
+            error_at_start: OnceLock::new(),
             answers: AtomicU64::new(0),
         })
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chaton_core::backoff::Backoff;
 
+use super::state::EngineState;
 use crate::store::StoreError;
 
 /// The first pause.
@@ -13,9 +14,10 @@ const FIRST: Duration = Duration::from_millis(50);
 pub struct StoreRetry(Backoff);
 
 impl StoreRetry {
-    /// Pauses of `max` at most.
-    pub fn new(max: Duration) -> Self {
-        Self(Backoff::new(FIRST.min(max), max))
+    /// Pauses of `max` at most. The error of the start is reported already.
+    pub fn new(max: Duration, state: &EngineState) -> Self {
+        let backoff = Backoff::new(FIRST.min(max), max);
+        Self(backoff.reported(state.error_at_start.get().map_or("", String::as_str)))
     }
 
     /// Notes a failure: the pause before the next try, and a log line when the error is a new one.

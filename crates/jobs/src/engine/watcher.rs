@@ -15,7 +15,7 @@ use fastrand::Rng;
 /// Longest wait for a change. Then the store is asked, whatever the watch says.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The store is asked at least this often while it cannot be watched.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 /// Least time between two rounds while the store changes all the time.
 const GAP: Duration = Duration::from_micros(500);
 
@@ -41,7 +41,7 @@ impl Watcher {
         let config = &state.config;
         Self {
             order: QueueOrder::new(&config.queues, config.mode, Rng::new()),
-            store_retry: StoreRetry::new(config.retry_max.min(POLL)),
+            store_retry: StoreRetry::new(config.retry_max.min(POLL), state),
             random: Rng::new(),
             failed: false,
             state: state.clone(),

@@ -14,7 +14,7 @@ module Chaton
           name: :bind, group: :server, type: Types::BindAddress.new, into: :binds, default_text: "tcp://0.0.0.0:9292",
           flags: %w[-b --bind], placeholder: "URI",
           says: "Address to listen on; may be repeated: tcp://HOST:PORT (http:// is the same) with ?backlog=N, " \
-                "or unix://PATH with ?umask=0117&mode=0660&backlog=N."
+                "or unix://PATH with ?umask=0117&mode=0660&backlog=N. tcp://localhost is both 127.0.0.1 and [::1]."
         ),
         Option.new(
           name: :port, group: :server, type: Types::Port.new, into: :binds, default_text: "none",

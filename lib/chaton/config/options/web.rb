@@ -95,7 +95,7 @@ module Chaton
                   "reads rack.input while it arrives. Each such request holds a thread as long as its client sends."),
         Option.in(:web, :early_hints, :connections, Types::Switch.new, false,
                   "Offer rack.early_hints, with which an application sends 103 before its answer.",
-                  puma: %i[early_hints]),
+                  flags: %w[--early-hints], puma: %i[early_hints]),
         Option.in(:web, :accept_grace_ms, :connections, PAUSE, 1.0,
                   "A worker that is busier than another one leaves a new connection to it, and checks again after " \
                   "this pause.", outside: true),
