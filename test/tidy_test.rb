@@ -24,6 +24,7 @@ class TidyTest < Minitest::Test
 
   # Crate => workspace crates it may depend on.
   RUST_IMPORTS = {
+    "crates/admin" => ["chaton-core"],
     "crates/core" => [],
     "crates/web" => ["chaton-core"],
     "crates/jobs" => ["chaton-core"],
@@ -31,7 +32,7 @@ class TidyTest < Minitest::Test
     "crates/jemalloc" => [],
     "crates/memory" => [],
     "crates/testkit" => [],
-    "ext/chaton" => ["chaton-core", "chaton-jobs", "chaton-memory", "chaton-streams", "chaton-web"]
+    "ext/chaton" => ["chaton-admin", "chaton-core", "chaton-jobs", "chaton-memory", "chaton-streams", "chaton-web"]
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 

@@ -46,10 +46,12 @@ module Chaton
     def boot
       @resources = Supervisor::ProcessResources.new(@plan, argv: @argv, log: @log)
       @resources.acquire
+      scoreboard = Native::Scoreboard.new(1)
+      @resources.admin.open(scoreboard)
       load_code
       @resources.listen
       Telemetry::Title.single(roles: @plan.roles, tag: @plan.tag, listen: @resources.listeners.addresses)
-      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: Native::Scoreboard.new(1), slot: 0)
+      context = Service::ProcessContext.new(roles: @plan.roles, scoreboard: scoreboard, slot: 0)
       @service = Service.new(@plan, app: @app, sockets: @resources.listeners.sockets.values, context: context,
                                     log: @log)
     end
@@ -68,7 +70,7 @@ module Chaton
       end
       Worker::ForkedChild.prepare(Supervisor::SignalCommands.signals(@plan), signals) do
         @service.close_in_child
-        @resources.services.close_in_child
+        [@resources.services, @resources.admin].each(&:close_in_child)
       end
       @service.start do
         @resources.open_control_socket(@controller)
@@ -76,7 +78,10 @@ module Chaton
         @controller.become_ready
       end
       events = Supervisor::EventLoop.new([signals, @controller, *@resources.sources])
-      events.turn until @controller.done?
+      until @controller.done?
+        @resources.admin.report(@controller)
+        events.turn
+      end
     end
 
     def finish

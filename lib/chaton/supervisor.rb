@@ -55,6 +55,8 @@ module Chaton
     def boot
       @resources = ProcessResources.new(@plan, argv: @argv, log: @log)
       @resources.acquire
+      @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
+      @resources.admin.open(@memory.scoreboard)
       @app = ApplicationLoader.new(@plan, log: @log).load if @plan.preload?
       @limits = limits
       @resources.listen
@@ -64,7 +66,6 @@ module Chaton
     end
 
     def start
-      @memory = SharedMemory.create(@plan, WorkerSet.scoreboard_slots(@plan.workers))
       @forkers = Forkers.new(@plan, @resources.launch_command, log: @log, in_child: method(:become_worker))
       jobs, batches = @memory.in_flight_table, @memory.batch_table
       @worker_set = WorkerSet.new(@plan, forker: @forkers.first, scoreboard: @memory.scoreboard, log: @log,
@@ -72,13 +73,15 @@ module Chaton
                                          batch_deaths: batches && BatchDeaths.new(batches, log: @log))
       @monitor = MemoryMonitor.new(@worker_set, @limits, every_s: @plan.memory.check_every_s, parents: method(:parents))
       @controller = controller
-      @reaper = Reaper.new(@worker_set, @forkers, @resources.services)
+      @reaper = Reaper.new(@worker_set, @forkers, @resources.services, @resources.admin)
       @signals = Worker::SignalQueue.new([*SignalCommands.signals(@plan), "CHLD"]) do |name|
         name == "CHLD" ? @reaper.call : @controller.handle_signal(name)
       end
       @resources.open_control_socket(@controller)
       @resources.open_services(@controller)
       @worker_set.open(@plan.workers)
+      # The process of the admin endpoint may have ended before its end could be noticed.
+      @reaper.call
     end
 
     def controller
@@ -101,6 +104,7 @@ module Chaton
     def supervise
       events = EventLoop.new([@signals, @forkers, @worker_set, @monitor, *@resources.sources])
       until @controller.done?
+        @resources.admin.report(@controller)
         events.turn
         @controller.update
       end

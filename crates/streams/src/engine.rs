@@ -68,10 +68,10 @@ impl Engine {
         feed: Arc<dyn Feed<Batch>>,
     ) -> log::Result<Self> {
         settings.check()?;
-        let interval = Duration::from_millis(settings.commit_interval_ms);
-        let retry_max_ms = settings.group_retry_max_ms;
-        let context = Arc::new(EngineContext::new(log, producer, feed, interval, retry_max_ms));
-        context.held.store(settings.begins_held, Ordering::SeqCst);
+        let context = Arc::new(EngineContext::new(log, producer, feed, &settings));
+        if let Some(gauges) = &context.gauges {
+            gauges.groups.store(settings.groups.len() as u32, Ordering::Relaxed);
+        }
         let suspects = Arc::new(Suspects::new(settings.in_flight));
         let batch_ids = Arc::new(AtomicU64::new(1));
         let ready_batches = settings.ready_batches;

@@ -7,6 +7,7 @@
 // The function that `magnus::init` exports is generated without documentation.
 #![allow(missing_docs)]
 
+mod admin;
 mod command;
 mod convert;
 mod document_sections;
@@ -70,6 +71,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     native.define_singleton_method("write_log", function!(write_log, 2))?;
     native.define_singleton_method("spawn", function!(command::spawn, 3))?;
     scoreboard::define(ruby, native)?;
+    admin::define(ruby, native)?;
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;
     memory::define(ruby, native)?;
@@ -78,6 +80,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     web::streamed_body::define(ruby, native)?;
     web::engine::define(ruby, native)?;
     settle::<scoreboard::RbScoreboard>(ruby);
+    settle::<admin::RbAdmin>(ruby);
     settle::<in_flight::RbInFlightTable>(ruby);
     settle::<pool::RbPool>(ruby);
     settle::<memory::collector::RbCollector>(ruby);

@@ -40,14 +40,18 @@ module Chaton
     module Types
       # `bind "tcp://0.0.0.0:9292"`, `bind "unix://tmp/app.sock?umask=0117"`.
       class BindAddress < Base
-        # Used if no port is named.
+        # Used if a bind of the server names no port.
         PORT = 9292
         # Parameters after the question mark.
         PARAMETERS = { "tcp" => %w[backlog low_latency], "unix" => %w[backlog umask mode] }.freeze
         TLS = "asks for TLS, which is not in this version: let the proxy in front (nginx, haproxy, a load " \
               "balancer) end TLS, and bind tcp:// or unix:// here"
 
-        def initialize = super("a URI such as tcp://127.0.0.1:9292 or unix:///run/app.sock")
+        # @param port [Integer] used if no port is named
+        def initialize(port: PORT)
+          @port = port
+          super("a URI such as tcp://127.0.0.1:#{port} or unix:///run/app.sock")
+        end
 
         def list? = true
 
@@ -67,7 +71,7 @@ module Chaton
         def tcp(value, rest)
           host, port, query = rest.match(%r{\A(\[[\w:.%]+\]|[^:/?\[\]]*)(?::(\d+))?/?(?:\?(.*))?\z})&.captures
           mismatch(value) unless host
-          number = port ? port.to_i : PORT
+          number = port ? port.to_i : @port
           raise Mismatch, "must have a port from 0 to 65,535, not #{value.inspect}" unless number.between?(0, 65_535)
 
           parameters = parameters("tcp", query)

@@ -19,7 +19,8 @@ module Chaton
         web: [WebSection, "web { timeout 30.0 }"],
         jobs: [Section.for(:jobs), "jobs { queues \"default\" }"],
         streams: [StreamsSection, "streams { topic \"events\", EventsConsumer }"],
-        memory: [Section.for(:memory), "memory { limit \"512M\" }"]
+        memory: [Section.for(:memory), "memory { limit \"512M\" }"],
+        admin: [Section.for(:admin), "admin { bind \"tcp://127.0.0.1:9394\" }"]
       }.freeze
 
       # Names for suggestions.

@@ -67,6 +67,10 @@ module Chaton
           eden "64M"                                # or "2x": twice the memory that is alive
         end
 
+        admin do
+          bind "tcp://127.0.0.1:9394"               # /live and /ready for load balancers, see docs/HEALTH.md
+        end
+
         on_worker_boot { |index| Metrics.connect(index) }
         ```
 
@@ -74,7 +78,7 @@ module Chaton
           written `"64K"`, `"64M"` or `"1G"`.
         - If the table says so, `0`, `false` and `nil` mean off.
         - Relative paths start in the application's directory.
-        - Options marked *web*, *jobs*, *streams* or *memory* belong inside the block of that name. Those marked *queue* are
+        - Options marked *web*, *jobs*, *streams*, *memory* or *admin* belong inside the block of that name. Those marked *queue* are
           keywords of `queue` inside `web { }`, those marked *topic* keywords of `topic` inside `streams { }`. Those marked
           *command line* cannot be set in a file.
 
@@ -193,7 +197,7 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs, :streams, :memory then " *#{option.scope}*"
+        when :web, :jobs, :streams, :memory, :admin then " *#{option.scope}*"
         when :queue, :topic then " *#{option.scope}* `#{option.key}:`"
         when :cli then " *command line*"
         else ""

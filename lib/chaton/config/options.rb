@@ -8,6 +8,7 @@ require_relative "options/jobs"
 require_relative "options/streams"
 require_relative "options/topics"
 require_relative "options/memory"
+require_relative "options/admin"
 
 module Chaton
   module Config
@@ -29,12 +30,13 @@ module Chaton
         streams: "Streams",
         topic: "Topics",
         log: "The log of records",
-        output: "Output and control"
+        output: "Output and control",
+        admin: "The admin endpoint"
       }.freeze
 
       # By chapter.
       ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS,
-             *MEMORY].sort_by.with_index do |option, index|
+             *MEMORY, *ADMIN].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.
@@ -43,7 +45,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory, :admin or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "admin_settings"
 require_relative "engine_document"
 require_relative "memory_settings"
 require_relative "options"
@@ -42,6 +43,8 @@ module Chaton
       attr_reader :jobs
       # @return [StreamsSettings, nil] nil where streams are neither read nor written
       attr_reader :streams
+      # @return [AdminSettings, nil] nil without an admin endpoint
+      attr_reader :admin
       # @return [Float]
       attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s, :stop_delay_s
       # @return [Float]
@@ -120,7 +123,8 @@ module Chaton
       def to_h
         @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
                       services: services.map(&:to_h),
-                      memory: memory.to_h, hooks: hooks.transform_values { |blocks| Array(blocks).size })
+                      memory: memory.to_h, admin: admin&.to_h,
+                      hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end
   end

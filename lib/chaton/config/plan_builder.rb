@@ -31,7 +31,8 @@ module Chaton
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
-          memory: memory, hooks: hooks, services: @sources.services.select { |line| line.in?(@environment) }.freeze,
+          memory: memory, admin: admin, hooks: hooks,
+          services: @sources.services.select { |line| line.in?(@environment) }.freeze,
           notes: @sources.notes.freeze,
           **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
         )
@@ -57,6 +58,13 @@ module Chaton
       def web = WebSettings.new(**Options.of_web.to_h { |name| [name, value(name)] }).freeze
 
       def memory = MemorySettings.new(**Options.in(:memory).to_h { |option| [option.name, value(option.name)] }).freeze
+
+      def admin
+        binds = @sources[:admin_bind] or return
+        binds = binds.map { |bind| AdminSettings.private_bind(bind.under(@root)) }.uniq(&:to_s).freeze
+        values = Options.in(:admin).to_h { |option| [option.name, value(option.name)] }
+        AdminSettings.new(**values, admin_bind: binds, admin_hosts: values[:admin_hosts].flatten.freeze).freeze
+      end
 
       def jobs
         return unless @roles.jobs?

@@ -29,6 +29,16 @@ module Chaton
         }
       end
 
+      # @return [Hash{Symbol=>Object}] for the admin endpoint, which reads the scoreboard itself
+      def report(state:, worker_set:)
+        workers = worker_set.children.map do |child|
+          { worker: child.index, slot: child.scoreboard_slot, state: child.state, roles: child.roles }
+        end
+        given_up = worker_set.worker_slots.select(&:given_up)
+        { state: state, workers: workers,
+          given_up: given_up.map { |slot| { worker: slot.index, roles: @plan.roles_of(slot.index) } } }
+      end
+
       private
 
       def given_up(slot) = { worker: slot.index, reason: slot.given_up }

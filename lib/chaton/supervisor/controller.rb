@@ -45,8 +45,11 @@ module Chaton
       # @return [Hash{Symbol=>Object}] for `chaton status`
       def status
         @status.to_h(state: @state, listen: @resources.listeners.addresses, worker_set: @worker_set,
-                     restart: @phased_restart&.to_h).merge(@resources.services.status)
+                     restart: @phased_restart&.to_h).merge(@resources.services.status, @resources.admin.status)
       end
+
+      # @return [Hash{Symbol=>Object}] for the admin endpoint
+      def report = @status.report(state: @state, worker_set: @worker_set)
 
       # Lets every worker finish its running work, then exits.
       def stop

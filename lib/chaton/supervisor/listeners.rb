@@ -26,9 +26,12 @@ module Chaton
 
       # Opens all sockets.
       #
+      # @param last [Boolean] whether no other binds follow: inherited sockets that nobody has taken are closed
       # @raise [BindError] naming the bind that failed
-      def open
+      def open(last: true)
         @binds.each { |bind| @sockets[bind.to_s] = take_over(bind) || bind_anew(bind) }
+        return unless last
+
         @inherited.left.each do |socket|
           @log.warn("an inherited socket is closed: no bind names it", address: address(socket))
           socket.close

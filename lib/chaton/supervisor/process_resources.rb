@@ -2,6 +2,7 @@
 
 require_relative "../telemetry/redirect"
 require_relative "../worker/hooks"
+require_relative "admin_endpoint"
 require_relative "banner"
 require_relative "control_commands"
 require_relative "control_server"
@@ -30,6 +31,8 @@ module Chaton
       attr_reader :hooks
       # @return [Services]
       attr_reader :services
+      # @return [AdminEndpoint]
+      attr_reader :admin
 
       # @param argv [Array<String>]
       def initialize(plan, argv:, log:)
@@ -38,7 +41,9 @@ module Chaton
         @launch_command = LaunchCommand.new(argv)
         @redirect = Telemetry::Redirect.of(plan.stdout_redirect)
         @pidfile = plan.pidfile && Pidfile.new(plan.pidfile, log: log)
-        @listeners = Listeners.new(plan.binds, log: log)
+        inherited = InheritedSockets.new
+        @admin = AdminEndpoint.new(plan, inherited: inherited, log: log)
+        @listeners = Listeners.new(plan.binds, log: log, inherited: inherited)
         @delayed_stop = DelayedStop.new(@listeners, plan.stop_delay_s, log: log)
         @control = ControlServer.new(plan.control_socket, log: log)
         @notify = SystemdNotify.new
@@ -50,7 +55,7 @@ module Chaton
       end
 
       # @return [Array<Object>] sources of the event loop
-      def sources = [@control, @notify, @delayed_stop, @restart_file, @services]
+      def sources = [@control, @notify, @delayed_stop, @restart_file, @services, @admin]
 
       # Opens the output files and writes the pidfile.
       #
@@ -83,7 +88,7 @@ module Chaton
       # @param fields [Hash{Symbol=>Object}] for the log
       def ready(**fields)
         addresses = @listeners.addresses.join(" ")
-        listen = addresses.empty? ? {} : { listen: addresses }
+        listen = { listen: addresses, admin: @admin.addresses.join(" ") }.reject { |_, text| text.empty? }
         @log.info("ready", **listen, environment: @plan.environment, **fields)
         @notify.ready([("serving #{addresses}" unless addresses.empty?), ("running jobs" if @plan.role?(:jobs)),
                        ("consuming streams" if @plan.role?(:streams))]
@@ -114,8 +119,10 @@ module Chaton
       def restart_in_place(environment = {})
         @hooks.run_all(:on_restart)
         @control.close
+        @admin.stop
         @log.info("starting again in place")
-        @launch_command.exec(@listeners.sockets, environment: @listeners.environment.merge(environment))
+        sockets = @listeners.sockets.merge(@admin.sockets)
+        @launch_command.exec(sockets, environment: @listeners.environment.merge(environment))
       rescue SystemCallError => e
         @log.exception(e, "the program cannot be started again")
         release
@@ -127,11 +134,12 @@ module Chaton
         @services.kill
         @control.close
         @listeners.close
+        @admin.close
         @pidfile&.remove
       end
 
       # Closes the main process's descriptors in a forked child.
-      def close_in_child = [@control, @services].each(&:close_in_child)
+      def close_in_child = [@control, @services, @admin].each(&:close_in_child)
     end
   end
 end

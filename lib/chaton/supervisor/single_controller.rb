@@ -57,7 +57,13 @@ module Chaton
         { pid: Process.pid, mode: "single", state: @state, tag: @plan.tag, environment: @plan.environment,
           uptime_s: (EventLoop.now_s - @started_at_s).round(3), listen: @resources.listeners.addresses,
           store: @plan.jobs&.store_shown, memory: @ceiling.to_h, service: @service.status,
-          **@resources.services.status }
+          **@resources.services.status, **@resources.admin.status }
+      end
+
+      # @return [Hash{Symbol=>Object}] for the admin endpoint
+      def report
+        state = { starting: :booting, running: :ready }.fetch(@state, :stopping)
+        { state: @state, workers: [{ worker: 0, slot: 0, state: state, roles: @plan.roles }], given_up: [] }
       end
 
       def stop

@@ -5,15 +5,18 @@
 //! All fields are relaxed atomics. Each is a gauge of its own; a reader that sees
 //! some old and some new gauges only makes one decision on stale data.
 
+use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
 use crate::shared_mapping::{Layout, SharedMapping};
 
 /// Raise the version with every change of [`WorkerGauges`].
 const LAYOUT: Layout =
-    Layout { magic: *b"chatscor", version: 1, element_bytes: size_of::<WorkerGauges>() };
+    Layout { magic: *b"chatscor", version: 2, element_bytes: size_of::<WorkerGauges>() };
 
 /// The gauges of one worker. Padded so that two workers never share a cache line.
 #[repr(C, align(128))]
@@ -45,6 +48,16 @@ pub struct WorkerGauges {
     pub finished_total: AtomicU64,
     /// Garbage collections and the heap.
     pub heap: HeapGauges,
+    /// When the last heartbeat reached the job store, in ms since boot; 0: none has.
+    pub jobs_heartbeat_ms: AtomicU64,
+    /// How long jobs stay this worker's after a heartbeat, in ms.
+    pub jobs_lease_ms: AtomicU64,
+    /// 1 while heartbeats fail.
+    pub jobs_failing: AtomicU32,
+    /// Consumer groups that the worker reads with.
+    pub groups: AtomicU32,
+    /// Those that are joined and whose log has no complaint.
+    pub groups_joined: AtomicU32,
 }
 
 /// A worker's garbage collections, heap and allocator.
@@ -117,12 +130,20 @@ impl WorkerGauges {
             &self.queue_age_ms,
             &self.hogged,
             &self.accepting,
+            &self.jobs_failing,
+            &self.groups,
+            &self.groups_joined,
         ] {
             gauge.store(0, Relaxed);
         }
-        for total in
-            [&self.requests_total, &self.shed_total, &self.finished_total, &self.taken_at_ms]
-        {
+        for total in [
+            &self.requests_total,
+            &self.shed_total,
+            &self.finished_total,
+            &self.taken_at_ms,
+            &self.jobs_heartbeat_ms,
+            &self.jobs_lease_ms,
+        ] {
             total.store(0, Relaxed);
         }
         for (_, gauge) in self.heap.gauges() {
@@ -189,6 +210,34 @@ impl Scoreboard {
     }
 }
 
+/// The gauges of this process, for its engines.
+#[derive(Clone)]
+pub struct OwnGauges {
+    scoreboard: Arc<Scoreboard>,
+    slot: usize,
+}
+
+impl OwnGauges {
+    /// Those of worker `slot`.
+    pub fn new(scoreboard: Arc<Scoreboard>, slot: usize) -> Self {
+        Self { scoreboard, slot }
+    }
+}
+
+impl Deref for OwnGauges {
+    type Target = WorkerGauges;
+
+    fn deref(&self) -> &WorkerGauges {
+        self.scoreboard.slot(self.slot)
+    }
+}
+
+impl fmt::Debug for OwnGauges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnGauges({})", self.slot)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,7 +287,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_1_of_the_layout_is_this_one() {
+    fn version_2_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -255,9 +304,14 @@ mod tests {
             at(&raw const gauges.requests_total as usize),
             at(&raw const gauges.shed_total as usize),
             at(&raw const gauges.finished_total as usize),
+            at(&raw const gauges.jobs_heartbeat_ms as usize),
+            at(&raw const gauges.jobs_lease_ms as usize),
+            at(&raw const gauges.jobs_failing as usize),
+            at(&raw const gauges.groups as usize),
+            at(&raw const gauges.groups_joined as usize),
         ];
-        assert_eq!((LAYOUT.version, LAYOUT.element_bytes), (1, 256));
-        assert_eq!(places, [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64]);
+        assert_eq!((LAYOUT.version, LAYOUT.element_bytes), (2, 256));
+        assert_eq!(places, [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192]);
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
         assert_eq!(heap, std::array::from_fn(|i| 72 + 8 * i));
     }

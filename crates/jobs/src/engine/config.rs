@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::settings::seconds;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,9 @@ pub struct Config {
     /// It claims nothing until [`Engine::resume`](super::Engine::resume), because the process is not ready yet.
     #[serde(skip)]
     pub begins_quiet: bool,
+    /// Where heartbeats are published.
+    #[serde(skip)]
+    pub gauges: Option<OwnGauges>,
     /// The parent is a supervisor, which reports this process's death to a sibling.
     #[serde(skip)]
     pub supervised: bool,

@@ -117,6 +117,9 @@ impl Maintenance {
         match self.do_due(now_s) {
             Ok(()) => {
                 self.retry_at_s = 0.0;
+                if let Some(gauges) = &self.state.config.gauges {
+                    gauges.jobs_failing.store(0, Ordering::Relaxed);
+                }
                 self.state.warn(self.store_retry.succeeded("heartbeat"));
                 self.next_at()
             }
@@ -139,6 +142,9 @@ impl Maintenance {
 
     fn failed(&mut self, error: &StoreError) {
         self.healthy_since_ns = 0;
+        if let Some(gauges) = &self.state.config.gauges {
+            gauges.jobs_failing.store(1, Ordering::Relaxed);
+        }
         self.state.counters.failures.fetch_add(1, Ordering::Relaxed);
         let (pause, line) = self.store_retry.failed("heartbeat", error);
         self.state.warn(line);
@@ -228,6 +234,11 @@ impl Maintenance {
             locked.leased_from = locked.next_ticket;
         }
         state.heartbeat_ns.store(sent_ns.max(1), Ordering::Relaxed);
+        if let Some(gauges) = &state.config.gauges {
+            let lease_ms = state.config.store.lease.as_millis() as u64;
+            gauges.jobs_lease_ms.store(lease_ms, Ordering::Relaxed);
+            gauges.jobs_heartbeat_ms.store((sent_ns / 1_000_000).max(1), Ordering::Relaxed);
+        }
         // After a gap (the machine slept) other owners' leases say nothing.
         if self.healthy_since_ns == 0 || !held {
             self.healthy_since_ns = sent_ns.max(1);

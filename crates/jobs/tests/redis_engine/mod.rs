@@ -79,6 +79,7 @@ pub fn config(store: StoreOptions) -> Config {
         labels: vec![],
         version: "0".into(),
         begins_quiet: false,
+        gauges: None,
         supervised: false,
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 use chaton_core::backoff::Backoff;
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
+use chaton_core::process::scoreboard::OwnGauges;
 
 use super::room::RoomQueue;
+use super::settings::EngineSettings;
 use super::stats::StreamCounters;
 use crate::batch::Batch;
 use crate::log::{self, Producer, RecordLog};
@@ -26,6 +28,8 @@ pub(super) struct EngineContext {
     pub producer: ProducerFactory,
     pub feed: Arc<dyn Feed<Batch>>,
     pub counters: Arc<StreamCounters>,
+    /// Where it is published how many groups are joined.
+    pub gauges: Option<OwnGauges>,
     pub commit_interval: Duration,
     pub group_retry_max_ms: u64,
     /// The next number of an assignment.
@@ -44,18 +48,18 @@ impl EngineContext {
         log: Arc<dyn RecordLog>,
         producer: ProducerFactory,
         feed: Arc<dyn Feed<Batch>>,
-        commit_interval: Duration,
-        group_retry_max_ms: u64,
+        settings: &EngineSettings,
     ) -> Self {
         Self {
             log,
             producer,
             feed,
             counters: Arc::default(),
-            commit_interval,
-            group_retry_max_ms,
+            gauges: settings.gauges.clone(),
+            commit_interval: Duration::from_millis(settings.commit_interval_ms),
+            group_retry_max_ms: settings.group_retry_max_ms,
             generations: AtomicU64::new(1),
-            held: AtomicBool::new(false),
+            held: AtomicBool::new(settings.begins_held),
             quiet: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             room: RoomQueue::default(),

@@ -33,6 +33,8 @@ pub(super) struct ConsumerGroup {
     /// The log has refused the identity as outdated.
     identity_doubted: AtomicBool,
     connected: AtomicBool,
+    /// It is connected and the log does not complain, as last published.
+    works: AtomicBool,
     trouble: Mutex<Option<String>>,
     dead_letter_backoff: Mutex<Backoff>,
 }
@@ -57,6 +59,7 @@ impl ConsumerGroup {
             identity: Mutex::default(),
             identity_doubted: AtomicBool::new(false),
             connected: AtomicBool::new(false),
+            works: AtomicBool::new(false),
             trouble: Mutex::default(),
         }
     }
@@ -192,10 +195,26 @@ impl ConsumerGroup {
     /// What the log complains about; `None` when it works.
     pub fn set_trouble(&self, trouble: Option<String>) {
         *self.trouble.lock() = trouble;
+        self.publish();
     }
 
     pub fn set_connected(&self, yes: bool) {
         self.connected.store(yes, Ordering::Relaxed);
+        self.publish();
+    }
+
+    /// Counts this group among those that are joined. Only its thread calls it.
+    fn publish(&self) {
+        let works = self.connected.load(Ordering::Relaxed) && self.trouble.lock().is_none();
+        if self.works.swap(works, Ordering::Relaxed) == works {
+            return;
+        }
+        if let Some(gauges) = &self.context.gauges {
+            match works {
+                true => gauges.groups_joined.fetch_add(1, Ordering::Relaxed),
+                false => gauges.groups_joined.fetch_sub(1, Ordering::Relaxed),
+            };
+        }
     }
 
     /// Its statistics, without the partitions.

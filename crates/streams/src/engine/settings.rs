@@ -1,5 +1,6 @@
 //! Settings of the engine: the section `streams` of the document that the configuration writes.
 
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::settings::nullable;
 use serde::Deserialize;
 
@@ -26,6 +27,9 @@ pub struct EngineSettings {
     /// Where the threads note the batches that they run; `None` without a supervisor.
     #[serde(skip)]
     pub in_flight: Option<BatchSlot>,
+    /// Where it is published how many groups are joined.
+    #[serde(skip)]
+    pub gauges: Option<OwnGauges>,
 }
 
 /// One group and its topics.
@@ -121,6 +125,7 @@ impl EngineSettings {
             group_retry_max_ms: 30_000,
             begins_held: false,
             in_flight: None,
+            gauges: None,
         }
     }
 

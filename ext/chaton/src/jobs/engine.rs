@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::work::{downcast, Priority, Role};
 use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Engine, Job, WorkerDeath};
@@ -46,6 +47,7 @@ impl RbJobs {
         config.supervised = in_flight.is_some();
         let factory = store::open(&config.store).map_err(|e| error::store(&e))?;
         let slot = inner.pool.settings().slot;
+        config.gauges = Some(OwnGauges::new(inner.pool.scoreboard().clone(), slot));
         let in_flight = match in_flight {
             Some(in_flight) => {
                 in_flight.check(ruby, slot)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
+use chaton_core::process::scoreboard::OwnGauges;
 use chaton_core::work::{downcast, Priority, Role};
 use chaton_streams::batch::Batch;
 use chaton_streams::engine::{BatchSlot, Engine, EngineSettings};
@@ -41,8 +42,10 @@ impl RbStreams {
         let mut settings: EngineSettings = inner.document.section("streams")?;
         settings.notify_eof(&eof);
         settings.begins_held = true;
+        let slot = inner.pool.settings().slot;
+        settings.gauges = Some(OwnGauges::new(inner.pool.scoreboard().clone(), slot));
         if let Some(in_flight) = in_flight {
-            let slot = in_flight.check(ruby, inner.pool.settings().slot)?;
+            let slot = in_flight.check(ruby, slot)?;
             in_flight.0.clear(slot);
             settings.in_flight = Some(BatchSlot { table: in_flight.0.clone(), slot });
         }

@@ -112,6 +112,7 @@ pub fn config() -> Config {
         labels: vec![],
         version: "0".into(),
         begins_quiet: false,
+        gauges: None,
         supervised: false,
     }
 }

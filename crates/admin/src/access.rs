@@ -1,0 +1,53 @@
+//! Who may ask.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::config::AdminListener;
+
+/// Whether a request with this `Host` may come in. A web page that has its own name resolve to this
+/// machine (DNS rebinding) makes the browser send that name; an address as the host cannot be
+/// forged so, and is what probes send. No web page reaches a Unix socket.
+pub(crate) fn allows_host(host: &str, listener: &AdminListener, hosts: &[String]) -> bool {
+    if listener.unix {
+        return true;
+    }
+    let name = without_port(host);
+    let known = |one: &str| !one.is_empty() && one.eq_ignore_ascii_case(name);
+    is_address(name)
+        || known("localhost")
+        || known(&listener.host)
+        || hosts.iter().any(|one| known(one))
+}
+
+fn without_port(host: &str) -> &str {
+    if host.starts_with('[') {
+        return host.split_once(']').map_or(host, |(name, _)| &name[1..]);
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+fn is_address(name: &str) -> bool {
+    name.parse::<IpAddr>().is_ok() || name.parse::<Ipv6Addr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_is_no_address_must_be_known() {
+        let tcp = AdminListener { fd: 0, unix: false, host: "box.internal".into() };
+        let hosts = ["status.example.com".to_owned()];
+        let allowed = |host: &str| allows_host(host, &tcp, &hosts);
+        for host in ["127.0.0.1:9394", "10.1.2.3", "[::1]:9394", "localhost:9394", "LOCALHOST"] {
+            assert!(allowed(host), "{host}");
+        }
+        assert!(allowed("box.internal:9394") && allowed("Status.Example.com"));
+        for host in
+            ["evil.example", "evil.example:9394", "127.0.0.1.evil.example", "", ":1", "[evil]"]
+        {
+            assert!(!allowed(host), "{host}");
+        }
+        assert!(allows_host("evil.example", &AdminListener { unix: true, ..tcp }, &[]));
+    }
+}

@@ -1,0 +1,41 @@
+//! Settings of the admin endpoint.
+
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use chaton_core::settings::{seconds, seconds_or_off};
+use serde::Deserialize;
+
+/// A listening socket. Its descriptor stays the caller's, who closes it after the endpoint has ended.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminListener {
+    /// The descriptor.
+    pub fd: RawFd,
+    /// Whether it is a Unix socket, which no web page can reach.
+    pub unix: bool,
+    /// The host it is bound to, as written; empty for a Unix socket.
+    pub host: String,
+}
+
+/// The settings, as the supervisor sends them. It has defaults for none: each option has its own.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where it listens.
+    pub listeners: Vec<AdminListener>,
+    /// Names besides `localhost` that a request may have in `Host`.
+    pub hosts: Vec<String>,
+    /// Connections at once; further clients wait in the kernel's queue.
+    pub connections_max: usize,
+    /// How long a client may take to send a request, and to read the response.
+    #[serde(rename = "timeout_s", deserialize_with = "seconds")]
+    pub timeout: Duration,
+    /// A supervisor that reports nothing for longer counts as hung; `None`: never.
+    #[serde(rename = "alive_timeout_s", deserialize_with = "seconds_or_off")]
+    pub alive_timeout: Option<Duration>,
+    /// Age of a request from which on a worker's queue is too old (ms).
+    pub queue_age_ms: u32,
+    /// The roles that run in the server.
+    pub roles: Vec<String>,
+}

@@ -1,0 +1,207 @@
+//! Listens, as a process of its own or on a thread.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use chaton_core::clock::now_ns;
+use chaton_core::process::scoreboard::Scoreboard;
+use parking_lot::Mutex;
+use rustix::net::{accept_with, SocketFlags};
+use serde::Deserialize;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest};
+use tokio::net::{unix::pipe, TcpStream, UnixStream};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::config::{AdminListener, Config};
+use crate::connection;
+use crate::tree::TreeReport;
+
+/// Bytes of a line from the supervisor at most: a report of thousands of workers.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+/// Pause after a failed accept, which usually means that there is no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the endpoint knows.
+pub struct State {
+    /// Its settings.
+    pub config: Config,
+    /// The workers' gauges.
+    pub scoreboard: Scoreboard,
+    /// The last report, and when it came (ns).
+    report: Mutex<(TreeReport, u64)>,
+}
+
+impl State {
+    fn new(config: Config, scoreboard: Scoreboard) -> Arc<Self> {
+        let report = Mutex::new((TreeReport::default(), now_ns()));
+        Arc::new(Self { config, scoreboard, report })
+    }
+
+    /// Takes a report of the supervisor, which is JSON.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn take(&self, line: &str) -> io::Result<()> {
+        *self.report.lock() = (serde_json::from_str(line)?, now_ns());
+        Ok(())
+    }
+
+    /// The last report, and how long ago it came.
+    pub fn report(&self) -> (TreeReport, Duration) {
+        let (report, at_ns) = &*self.report.lock();
+        (report.clone(), Duration::from_nanos(now_ns().saturating_sub(*at_ns)))
+    }
+}
+
+/// The first line that the process reads.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProcessSettings {
+    /// Descriptor of the scoreboard.
+    scoreboard: RawFd,
+    config: Config,
+}
+
+/// Serves in this process, which has nothing else to do. Standard input brings the settings in a
+/// line, then a report in each; this returns at its end, because then the supervisor has ended.
+///
+/// # Errors
+/// When settings or a report cannot be read, or a socket cannot be watched.
+pub fn run_process() -> io::Result<()> {
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        // SAFETY: standard input, which nothing else in this process uses.
+        let input = unsafe { BorrowedFd::borrow_raw(0) }.try_clone_to_owned()?;
+        let mut lines = BufReader::new(pipe::Receiver::from_owned_fd(input)?);
+        let first = line(&mut lines).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let settings: ProcessSettings = serde_json::from_str(&first)?;
+        let scoreboard = Scoreboard::open(settings.scoreboard)?;
+        let state = State::new(settings.config, scoreboard);
+        listen(&state)?;
+        while let Some(line) = line(&mut lines).await? {
+            state.take(&line)?;
+        }
+        Ok(())
+    })
+}
+
+async fn line(lines: &mut BufReader<pipe::Receiver>) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let read = lines.take(LINE_BYTES_MAX).read_line(&mut line).await?;
+    Ok((read > 0).then_some(line))
+}
+
+/// The endpoint on a thread of a server without workers.
+pub struct AdminThread {
+    state: Arc<State>,
+    stop: Arc<Notify>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl AdminThread {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When a socket cannot be watched, or the system gives no thread.
+    pub fn start(config: Config, scoreboard: &Scoreboard) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let state = State::new(config, Scoreboard::open(scoreboard.fd())?);
+        let guard = runtime.enter();
+        listen(&state)?;
+        drop(guard);
+        let stop = Arc::new(Notify::new());
+        let stopped = stop.clone();
+        let thread = chaton_core::thread::spawn("chaton-admin", move || {
+            runtime.block_on(stopped.notified());
+        })?;
+        Ok(Self { state, stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Takes a report, which is JSON.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn report(&self, line: &str) -> io::Result<()> {
+        self.state.take(line)
+    }
+
+    /// Ends the thread; after that the sockets may be closed.
+    pub fn stop(&self) {
+        self.stop.notify_one();
+        if let Some(thread) = self.thread.lock().take() {
+            // It only panics together with the runtime.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()
+}
+
+/// A descriptor of somebody else, who closes it.
+struct Lent(RawFd);
+
+impl AsRawFd for Lent {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Lent {
+    fn accept(&self) -> io::Result<OwnedFd> {
+        // SAFETY: its owner closes it after this endpoint has ended.
+        let socket = unsafe { BorrowedFd::borrow_raw(self.0) };
+        Ok(accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    }
+}
+
+/// Begins to accept on all sockets. Call it within the runtime.
+fn listen(state: &Arc<State>) -> io::Result<()> {
+    let room = Arc::new(Semaphore::new(state.config.connections_max));
+    for listener in &state.config.listeners {
+        // SAFETY: as in `Lent::accept`.
+        rustix::io::ioctl_fionbio(unsafe { BorrowedFd::borrow_raw(listener.fd) }, true)?;
+        // SAFETY: the descriptor stays open until the runtime, which drops this, has ended.
+        let socket =
+            unsafe { AsyncFd::register_with_interest(Lent(listener.fd), Interest::READABLE) };
+        let socket = socket.map_err(|error| error.into_parts().1)?;
+        tokio::spawn(accept_all(socket, listener.clone(), state.clone(), room.clone()));
+    }
+    Ok(())
+}
+
+async fn accept_all(
+    socket: AsyncFd<Lent>,
+    listener: AdminListener,
+    state: Arc<State>,
+    room: Arc<Semaphore>,
+) {
+    // A semaphore that is never closed always gives a permit.
+    while let Ok(permit) = room.clone().acquire_owned().await {
+        match socket.async_io(Interest::READABLE, Lent::accept).await {
+            Ok(client) => {
+                let (listener, state) = (listener.clone(), state.clone());
+                tokio::spawn(async move {
+                    serve(client, &listener, &state).await;
+                    drop(permit);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn serve(client: OwnedFd, listener: &AdminListener, state: &State) {
+    if listener.unix {
+        if let Ok(stream) = UnixStream::from_std(client.into()) {
+            connection::serve(stream, listener, state).await;
+        }
+    } else if let Ok(stream) = TcpStream::from_std(client.into()) {
+        connection::serve(stream, listener, state).await;
+    }
+}

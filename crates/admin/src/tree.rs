@@ -1,0 +1,68 @@
+//! What the supervisor reports about its processes.
+
+use serde::{Deserialize, Serialize};
+
+/// What a server is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerPhase {
+    /// Not all of its workers have been ready yet.
+    #[default]
+    Starting,
+    /// It serves.
+    Running,
+    /// It finishes its work and ends.
+    Stopping,
+    /// It finishes its work and starts again.
+    Restarting,
+}
+
+/// What a worker is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerPhase {
+    /// It will be forked.
+    Asked,
+    /// It is not ready yet.
+    Booting,
+    /// It does work.
+    Ready,
+    /// It finishes its work and ends.
+    Stopping,
+}
+
+/// A worker as its supervisor sees it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerEntry {
+    /// Its number.
+    pub worker: usize,
+    /// Its row on the scoreboard.
+    pub slot: usize,
+    /// What it does.
+    pub state: WorkerPhase,
+    /// Its roles.
+    pub roles: Vec<String>,
+}
+
+/// A number whose worker failed to boot too often and is not started again.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenUp {
+    /// The number.
+    pub worker: usize,
+    /// Its roles.
+    pub roles: Vec<String>,
+}
+
+/// The server and its workers at one moment. A new report replaces the one before.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreeReport {
+    /// What the server does.
+    pub state: ServerPhase,
+    /// The workers that exist or are about to.
+    pub workers: Vec<WorkerEntry>,
+    /// Those that will not come.
+    pub given_up: Vec<GivenUp>,
+}

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../native"
+require_relative "admin_process"
+require_relative "event_loop"
+require_relative "listeners"
+
+module Chaton
+  class Supervisor
+    # The admin endpoint of a main process: its sockets, what serves on them (a process with workers, else a thread),
+    # and the reports about the server that it gets. A source of the event loop.
+    class AdminEndpoint
+      # Reports within alive_timeout_s, so that one that does not come means something.
+      REPORTS_PER_TIMEOUT = 4
+
+      # @param inherited [InheritedSockets]
+      def initialize(plan, inherited:, log:)
+        @plan = plan
+        @log = log
+        @listeners = Listeners.new(plan.admin&.admin_bind || [], log: log, inherited: inherited)
+      end
+
+      # @return [Hash{String=>IO}] by bind
+      def sockets = @listeners.sockets
+
+      # @return [Array<String>]
+      def addresses = @listeners.addresses
+
+      # Listens and serves. The application is not loaded yet: until the first report the server is starting.
+      #
+      # @param scoreboard [Native::Scoreboard]
+      # @raise [BindError]
+      def open(scoreboard)
+        return unless @plan.admin
+
+        @listeners.open(last: false)
+        @server = @plan.workers.zero? ? thread(scoreboard) : process(scoreboard)
+      end
+
+      # Sends a report if it differs from the one before, or if that one is old.
+      #
+      # @param controller [Controller, SingleController]
+      def report(controller)
+        return unless @server
+
+        line = JSON.generate(controller.report)
+        now_s = EventLoop.now_s
+        return if line == @reported && (@report_at.nil? || now_s < @report_at)
+        return unless send_report(line)
+
+        @reported = line
+        @report_at = now_s + (@plan.alive_timeout_s / REPORTS_PER_TIMEOUT) if @plan.alive_timeout_s.positive?
+      end
+
+      def ios = []
+
+      def writers = @process&.writers || []
+
+      def writable(io) = @process.writable(io)
+
+      def due_at = [@report_at, @process&.due_at].compact.min
+
+      def tick(now_s) = @process&.tick(now_s)
+
+      # A process has ended.
+      #
+      # @return [Boolean] whether it was the one that serves
+      def ended(pid, how)
+        return false unless @process && pid == @process.pid
+
+        @process.ended(how, EventLoop.now_s)
+        @reported = nil
+        true
+      end
+
+      # @return [Hash{Symbol=>Object}] for `chaton status`
+      def status
+        return {} unless @server
+
+        { admin: { listen: addresses, pid: @process ? @process.pid : Process.pid } }
+      end
+
+      # Serves no longer. The sockets stay open.
+      def stop
+        @server&.stop
+        @server = @process = nil
+      end
+
+      # Stops, and closes the sockets.
+      def close
+        stop
+        @listeners.close
+      end
+
+      # Closes the main process's descriptors in a forked child.
+      def close_in_child
+        @process&.close_in_child
+        @listeners.sockets.each_value(&:close)
+      end
+
+      private
+
+      def thread(scoreboard) = Native::Admin.start(JSON.generate(settings), scoreboard)
+
+      def process(scoreboard)
+        memory = IO.for_fd(scoreboard.fileno, autoclose: false)
+        settings = JSON.generate({ scoreboard: scoreboard.fileno, config: self.settings })
+        @process = AdminProcess.new(@plan, settings, [memory, *sockets.values], log: @log)
+      end
+
+      def settings
+        { listeners: @plan.admin.admin_bind.map { |bind| listener(bind) }, hosts: @plan.admin.admin_hosts,
+          connections_max: @plan.admin.admin_connections_max, timeout_s: @plan.admin.admin_timeout_s,
+          alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
+          roles: %i[web jobs streams].select { |role| @plan.role?(role) } }
+      end
+
+      def listener(bind) = { fd: sockets.fetch(bind.to_s).fileno, unix: bind.scheme == "unix", host: bind.host.to_s }
+
+      # @return [Boolean] whether it was taken
+      def send_report(line)
+        return @process.report(line) if @process
+
+        @server.report(line)
+        true
+      end
+    end
+  end
+end

@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require "json"
+require "rbconfig"
+require_relative "event_loop"
+require_relative "restart_policy"
+
+module Chaton
+  class Supervisor
+    # The process of the admin endpoint: a Ruby that loads the native extension and nothing else, and serves in Rust. A
+    # pipe brings it the settings and then reports, a line of JSON each; it ends with the pipe, so also when the main
+    # process is killed. When it dies it is started again; the main process keeps the sockets, so that clients wait.
+    class AdminProcess
+      # Its whole program.
+      PROGRAM = <<~RUBY
+        trap("TERM", "SYSTEM_DEFAULT")
+        trap("INT", "IGNORE")
+        library, title = ARGV
+        require library
+        Process.setproctitle(title)
+        Chaton::Native::Admin.run
+      RUBY
+      # Variables that the dynamic linker needs. The others may be secrets, and say nothing to it.
+      ENVIRONMENT = %w[LD_LIBRARY_PATH].freeze
+
+      # @return [Integer, nil]
+      attr_reader :pid
+
+      # @param settings [String] JSON
+      # @param ios [Array<IO>] the descriptors that the settings name
+      def initialize(plan, settings, ios, log:)
+        @tag = plan.tag
+        @settings = settings
+        @ios = ios
+        @log = log
+        @policy = RestartPolicy.new(delay_s: plan.restart_delay_s, delay_max_s: plan.restart_delay_max_s,
+                                    count: plan.crash_loop_count, window_s: plan.crash_loop_window_s)
+        @unsent = +""
+        start
+      end
+
+      # @return [Float, nil] when it is started again (monotonic s)
+      attr_reader :due_at
+
+      def writers = @unsent.empty? || @input.closed? ? [] : [@input]
+
+      def writable(_io) = flush
+
+      def tick(now_s)
+        start if @due_at && now_s >= @due_at
+      end
+
+      # Sends a report, unless the one before is still being sent.
+      #
+      # @param line [String] JSON
+      # @return [Boolean] whether it was sent
+      def report(line)
+        return false if @pid.nil? || !@unsent.empty?
+
+        @unsent << line << "\n"
+        flush
+        true
+      end
+
+      # It has ended.
+      #
+      # @param how [String] for the log
+      def ended(how, now_s)
+        @pid = nil
+        @input.close
+        delay_s = @policy.died(now_s).delay_s
+        @due_at = now_s + delay_s
+        @log.error("the admin endpoint's process died", status: how, restart_in_s: delay_s)
+      end
+
+      # Ends it for good.
+      def stop
+        close_in_child
+        @due_at = nil
+        return unless @pid
+
+        Process.kill("KILL", @pid)
+        Process.wait(@pid)
+        @pid = nil
+      rescue Errno::ESRCH, Errno::ECHILD
+        @pid = nil
+      end
+
+      # Closes this process's end of the pipe in a forked child, which would keep the process alive.
+      def close_in_child = @input&.close
+
+      private
+
+      def start
+        @due_at = nil
+        theirs, @input = IO.pipe
+        @pid = Process.spawn(ENV.to_h.slice(*ENVIRONMENT), RbConfig.ruby, "--disable-all", "-e", PROGRAM, library,
+                             "chaton admin [#{@tag}]", in: theirs, pgroup: true, unsetenv_others: true, **kept)
+        @unsent = "#{@settings}\n"
+        flush
+      rescue SystemCallError => e
+        @input&.close
+        ended("it could not be started: #{e.message}", EventLoop.now_s)
+      ensure
+        theirs&.close
+      end
+
+      def kept = @ios.to_h { |io| [io.fileno, io.fileno] }
+
+      def library = $LOADED_FEATURES.find { |path| path.end_with?("/#{NativeLibrary::FILE}") }
+
+      # What does not fit into the pipe waits for the next turn of the event loop.
+      def flush
+        until @unsent.empty?
+          written = @input.write_nonblock(@unsent, exception: false)
+          return if written == :wait_writable
+
+          @unsent = @unsent.byteslice(written..)
+        end
+      rescue SystemCallError
+        # It has ended, and gets the settings and the next report when it is started again.
+        @unsent = +""
+      end
+    end
+  end
+end

@@ -1,0 +1,38 @@
+# frozen_string_literal: true
+
+require "test_helper"
+require "support/admin_client"
+require "support/jobs_test_case"
+
+# /ready of workers that run jobs, while their store goes and comes back.
+class JobsHealthTest < Minitest::Test
+  include JobsTest
+
+  def kind = :redis
+
+  def time_limit_s = 240
+
+  def test_jobs_are_ready_while_the_store_can_be_reached
+    server = boot_jobs(config: "admin { bind \"unix://admin.sock\" }", section: "beat_s 0.2")
+    ready(server, 200)
+    redis.kill
+    why = ready(server, 503).reasons
+    assert_match(/jobs is not ready: worker 0 cannot reach the job store; its last heartbeat was [\d.]+ s ago/, why)
+    refute_includes why, redis.port.to_s
+    assert_equal 200, admin(server).get("/live").status
+    redis.start
+    ready(server, 200)
+    assert_equal 0, server.stop(timeout_s: 60)
+  end
+
+  private
+
+  def admin(server) = AdminClient.new(server.path("admin.sock"))
+
+  def ready(server, status)
+    server.eventually("it is #{status}", timeout_s: 60) do
+      answer = admin(server).get("/ready?role=jobs")
+      answer if answer.status == status
+    end
+  end
+end
