@@ -5,8 +5,8 @@ use std::sync::Arc;
 use loom::thread::spawn;
 
 use super::{busy, enqueue, model, pool};
-use crate::pool::activity::Activity;
 use crate::pool::gvl_activity::{GvlActivity, GvlCounts};
+use crate::pool::observer::Activity;
 use crate::pool::policy::{Decision, Facts};
 use crate::pool::Pool;
 
@@ -15,15 +15,15 @@ use crate::pool::Pool;
 const LONG_NS: u64 = 10_000_000;
 
 fn counts(pool: &Pool) -> Arc<GvlCounts> {
-    pool.gvl().unwrap().clone()
+    pool.gvl.clone().unwrap()
 }
 
 /// The pause after an observation with one busy thread and one unit of work that waits.
 fn pause_ns(pool: &Pool) -> u64 {
     let waits = Facts { waiting: 1, awake: 1, width: 1, max: 2, ..Facts::default() };
-    let facts = Facts { quantum_ns: u64::MAX, ..waits };
-    let mut activity = GvlActivity::new(counts(pool), pool.settings.blocked_ns);
-    activity.pause_ns(&facts, &Decision::default(), 0)
+    let starved_after_ns = pool.settings.blocked_ns;
+    let facts = Facts { quantum_ns: u64::MAX, starved_after_ns, ..waits };
+    GvlActivity::new(counts(pool)).pause_ns(&facts, &Decision::default())
 }
 
 #[test]

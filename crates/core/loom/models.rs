@@ -13,7 +13,7 @@ use crate::pool::thread::{PoolThread, Take};
 use crate::pool::{Pool, PoolSettings};
 use crate::process::scoreboard::Scoreboard;
 use crate::work::testing::request;
-use crate::work::{Priority, Role};
+use crate::work::Role;
 
 /// Switches between threads at most, besides those where a thread waits or ends.
 /// LOOM_MAX_PREEMPTIONS sets another number.
@@ -30,7 +30,7 @@ fn pool(gvl_events: bool) -> Arc<Pool> {
     let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
     let pool = Pool::new(PoolSettings::for_tests(2), scoreboard, gvl_events).unwrap();
     let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
-    pool.register(Role::Web, Priority::Interactive, limits);
+    pool.register(Role::Web, limits);
     pool
 }
 

@@ -7,7 +7,7 @@ use loom::thread::{spawn, JoinHandle};
 
 use super::{busy, enqueue, model, parked, pool, wake_another};
 use crate::pool::thread::{PoolThread, Take};
-use crate::pool::Pool;
+use crate::pool::{unpark, Pool};
 use crate::sync::atomic::Ordering::Acquire;
 use crate::work::testing::request;
 
@@ -34,8 +34,8 @@ fn run(pool: &Arc<Pool>, thread: PoolThread, ran: &Count, all: usize) -> JoinHan
 /// Fails unless every thread was counted out as it was counted in.
 fn assert_empty(pool: &Pool) {
     let state = pool.state.lock();
-    assert_eq!((state.alive(), state.waking, state.running, state.queue.len()), (0, 0, 0, 0));
-    assert_eq!(state.taken, state.finished);
+    assert_eq!((state.alive(), state.waking(), state.running, state.queue.len()), (0, 0, 0, 0));
+    assert_eq!(state.totals.taken, state.totals.finished);
     assert!(state.threads.iter().all(Option::is_none));
 }
 
@@ -115,15 +115,14 @@ fn accepted_work_is_run_before_a_closed_pool_is_left() {
 }
 
 #[test]
-fn a_thread_that_is_no_longer_needed_takes_work_that_comes_at_that_moment() {
+fn work_that_comes_while_a_thread_is_no_longer_needed_is_taken() {
     model(|| {
         let (pool, ran) = (pool(false), Count::default());
         let threads = [parked(&pool), parked(&pool)];
-        pool.state.lock().idle_low = 2;
         let threads = threads.map(|thread| run(&pool, thread, &ran, 1));
         let shrinker = {
             let pool = pool.clone();
-            spawn(move || pool.shrink())
+            spawn(move || pool.shrink(1 << 60))
         };
         enqueue(&pool, 1);
         pool.wake_thread();
@@ -145,12 +144,12 @@ fn a_scheduler_that_goes_to_sleep_notices_new_work() {
         let scheduler = {
             let pool = pool.clone();
             spawn(move || {
-                pool.disarm();
+                pool.disarm(&pool.state.lock());
                 if !pool.armed.load(Acquire) {
                     pool.event_fd.wait();
                 }
                 assert!(pool.armed.load(Acquire));
-                pool.apply(&wake_another());
+                unpark(pool.state.lock().apply(&wake_another(), 0));
             })
         };
         enqueue(&pool, 2);

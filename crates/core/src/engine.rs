@@ -8,7 +8,7 @@ use crate::log;
 use crate::pool::queue::QueueLimits;
 use crate::pool::Pool;
 use crate::process::events::SupportEvent;
-use crate::work::{downcast, Priority, Role, Work};
+use crate::work::{downcast, Role, Work};
 
 /// The work that was left at [`Engine::give_up`].
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -87,13 +87,8 @@ pub struct PoolFeed<W> {
 
 impl<W: Work> PoolFeed<W> {
     /// Opens the pool's queue for the engine of this role.
-    pub fn open(
-        pool: &Arc<Pool>,
-        role: Role,
-        priority: Priority,
-        limits: QueueLimits,
-    ) -> Arc<Self> {
-        pool.register(role, priority, limits);
+    pub fn open(pool: &Arc<Pool>, role: Role, limits: QueueLimits) -> Arc<Self> {
+        pool.register(role, limits);
         Arc::new(Self { pool: pool.clone(), role, work: PhantomData })
     }
 }
@@ -120,7 +115,7 @@ impl<W: Work> Feed<W> for PoolFeed<W> {
     }
 
     fn signal(&self, name: &str) {
-        self.pool.events().post(SupportEvent::Signal(name.to_owned()));
+        self.pool.events.post(SupportEvent::Signal(name.to_owned()));
     }
 }
 

@@ -11,7 +11,7 @@
 //! use std::time::Duration;
 //! use chaton_core::pool::{queue::QueueLimits, thread::Take, Pool, PoolSettings};
 //! use chaton_core::process::scoreboard::Scoreboard;
-//! use chaton_core::work::{Priority, Role, Work};
+//! use chaton_core::work::{Role, Work};
 //!
 //! struct Request(u64);
 //! impl Work for Request {
@@ -31,7 +31,7 @@
 //! };
 //! let pool = Pool::new(settings, Arc::new(Scoreboard::new(1).unwrap()), false).unwrap();
 //! let limits = QueueLimits { count_max: 1024, bytes_max: 1 << 20, age_max_ms: 5_000 };
-//! pool.register(Role::Web, Priority::Interactive, limits);
+//! pool.register(Role::Web, limits);
 //! let thread = pool.enter();
 //! assert!(pool.enqueue(Arc::new(Request(7))).is_ok());
 //! pool.wake_thread();

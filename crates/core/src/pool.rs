@@ -6,12 +6,9 @@
 //! than `width` threads are awake, so that a single busy thread is not disturbed.
 //! The `scheduler` changes the width as `policy` decides.
 
-pub(crate) mod activity;
 mod clock_activity;
-mod cpu_meter;
 pub mod gvl_activity;
-mod history;
-mod idle_timer;
+pub(crate) mod observer;
 pub mod policy;
 mod quantum;
 pub mod queue;
@@ -30,18 +27,16 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::event_fd::EventFd;
 use crate::pool::gvl_activity::GvlCounts;
-use crate::pool::idle_timer::IdleTimer;
-use crate::pool::policy::Decision;
 use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
-use crate::pool::state::PoolState;
-use crate::pool::thread::PoolThread;
+use crate::pool::state::{PoolState, PoolTotals};
+use crate::pool::thread_record::ThreadRecord;
 use crate::process::events::{SupportEvent, SupportEvents};
 use crate::process::scoreboard::{Scoreboard, WorkerGauges};
 use crate::settings::{millis_as_ns, seconds, seconds_as_ns};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::Mutex;
-use crate::work::{Priority, Role, Running, Work};
+use crate::work::{Role, Running, Work};
 
 /// Settings of a pool: the section `pool` of the document.
 #[derive(Clone, Debug, Deserialize)]
@@ -106,33 +101,32 @@ pub struct Stats {
     pub threads: usize,
     /// Threads that may be awake.
     pub width: usize,
-    /// Units of work taken since the start.
-    pub taken: u64,
-    /// Units of work finished since the start.
-    pub finished: u64,
-    /// Times a parked thread was woken.
-    pub wakes: u64,
-    /// Observations of the scheduler.
-    pub observations: u64,
-    /// Observations that found work waiting and no thread that could run.
-    pub stalls: u64,
-    /// Times the VM was asked to yield.
-    pub preemptions: u64,
+    /// What was counted since the start.
+    #[serde(flatten)]
+    pub totals: PoolTotals,
 }
 
 /// The pool. Shared by engines, threads and the scheduler.
 pub struct Pool {
-    pub(crate) settings: PoolSettings,
-    scoreboard: Arc<Scoreboard>,
+    /// What it was started with.
+    pub settings: PoolSettings,
+    /// Where the gauges are published.
+    pub scoreboard: Arc<Scoreboard>,
+    /// The events for the support thread.
+    pub events: SupportEvents,
+    /// Who holds and wants the GVL; `None` where CRuby does not report it.
+    pub gvl: Option<Arc<GvlCounts>>,
     pub(crate) state: Mutex<PoolState>,
-    pub(crate) events: SupportEvents,
     pub(crate) event_fd: Arc<EventFd>,
-    /// Who holds and wants the GVL, where CRuby reports it.
-    pub(crate) gvl: Option<Arc<GvlCounts>>,
     /// The scheduler is observing, so new work need not notify it.
     pub(crate) armed: AtomicBool,
-    pub(crate) idle_timer: IdleTimer,
-    pub(crate) counters: crate::pool::scheduler::SchedulerCounters,
+    /// After this time without work (ns), the support thread gets an event; 0 for never.
+    idle_timer_ns: AtomicU64,
+}
+
+/// Ends the waits of these threads.
+pub(crate) fn unpark(threads: impl IntoIterator<Item = Arc<ThreadRecord>>) {
+    threads.into_iter().for_each(|thread| thread.unparker.unpark());
 }
 
 impl Pool {
@@ -152,34 +146,18 @@ impl Pool {
         Ok(Arc::new(Self {
             settings,
             scoreboard,
-            state: Mutex::new(state),
             events: SupportEvents::default(),
             gvl: gvl_events.then(|| Arc::new(GvlCounts::new(event_fd.clone()))),
+            state: Mutex::new(state),
             event_fd,
             armed: AtomicBool::new(false),
-            idle_timer: IdleTimer::default(),
-            counters: crate::pool::scheduler::SchedulerCounters::default(),
+            idle_timer_ns: AtomicU64::new(0),
         }))
     }
 
-    /// What it was started with.
-    pub fn settings(&self) -> &PoolSettings {
-        &self.settings
-    }
-
-    /// Where the gauges are published.
-    pub fn scoreboard(&self) -> &Arc<Scoreboard> {
-        &self.scoreboard
-    }
-
     /// Opens the queue for the engine of this role.
-    pub fn register(&self, role: Role, priority: Priority, limits: QueueLimits) {
-        self.state.lock().queue.register(role, priority, limits);
-    }
-
-    /// Where CRuby's GVL events are counted; `None` where it has none.
-    pub fn gvl(&self) -> Option<&Arc<GvlCounts>> {
-        self.gvl.as_ref()
+    pub fn register(&self, role: Role, limits: QueueLimits) {
+        self.state.lock().queue.register(role, limits);
     }
 
     /// Puts work into the queue. The caller calls [`Pool::wake_thread`] when it has put
@@ -205,33 +183,23 @@ impl Pool {
             return;
         }
         let woken = state.wake_for_work(clock::now_ns);
-        self.publish(&state);
         let alone = state.awake == 1;
-        let room = state.awake + state.spawning < self.settings.threads_max;
+        let wakeable = self.publish(&state);
         drop(state);
-        if let Some(thread) = &woken {
-            thread.unparker.unpark();
-        } else if room && self.gvl.as_ref().is_some_and(|counts| counts.none_wants()) {
+        // A thread that is awake alone will take the work. One of several may have to
+        // wait for the GVL behind a computing thread.
+        let observe = woken.is_none() || !alone;
+        if woken.is_some() {
+            unpark(woken);
+        } else if wakeable && self.gvl.as_ref().is_some_and(|counts| counts.none_wants()) {
             // All threads have been blocked for a while, and the scheduler knows nothing
             // of the new work.
             self.armed.store(true, Ordering::Release);
             self.event_fd.notify();
         }
-        // A thread that is awake alone will take the work. One of several may have to
-        // wait for the GVL behind a computing thread.
-        if woken.is_none() || !alone {
+        if observe {
             self.arm();
         }
-    }
-
-    /// Adds the calling thread to the pool.
-    pub fn enter(self: &Arc<Self>) -> PoolThread {
-        PoolThread::enter(self)
-    }
-
-    /// The events for the support thread.
-    pub fn events(&self) -> &SupportEvents {
-        &self.events
     }
 
     /// Asks the support thread to report work that runs past its time.
@@ -247,9 +215,7 @@ impl Pool {
         state.closing = true;
         let woken: Vec<_> = std::iter::from_fn(|| state.wake_one(now)).collect();
         drop(state);
-        for thread in woken {
-            thread.unparker.unpark();
-        }
+        unpark(woken);
         self.event_fd.notify();
     }
 
@@ -277,7 +243,7 @@ impl Pool {
 
     /// This worker's gauges.
     pub fn gauges(&self) -> &WorkerGauges {
-        self.slot()
+        self.scoreboard.slot(self.settings.slot)
     }
 
     /// The work that every thread is running now.
@@ -296,19 +262,8 @@ impl Pool {
             running: state.running,
             threads: state.alive(),
             width: state.width,
-            taken: state.taken,
-            finished: state.finished,
-            wakes: state.wakes,
-            observations: self.counters.observations.load(Ordering::Relaxed),
-            stalls: self.counters.stalls.load(Ordering::Relaxed),
-            preemptions: self.counters.preemptions.load(Ordering::Relaxed),
+            totals: state.totals,
         }
-    }
-
-    /// Requests a thread in place of one that left.
-    pub(crate) fn replace_one(&self) {
-        self.state.lock().spawning += 1;
-        self.events.post(SupportEvent::Spawn(1));
     }
 
     /// Announces `count` threads that are about to be started without a request.
@@ -322,25 +277,65 @@ impl Pool {
         state.spawning = state.spawning.saturating_sub(count);
     }
 
-    /// Ends threads that were not needed since the last call; returns whether any above
-    /// the minimum are left.
-    pub(crate) fn shrink(&self) -> bool {
-        let (leavers, more) = self.state.lock().shrink(self.settings.threads_min);
-        for thread in leavers {
-            thread.unparker.unpark();
+    /// Ends the threads above the minimum that have been parked for too long. Returns when
+    /// to look again (ns of the clock); `None` while no thread is above the minimum.
+    pub(crate) fn shrink(&self, now_ns: u64) -> Option<u64> {
+        let (min, idle_ns) = (self.settings.threads_min, self.settings.thread_idle_ns);
+        let mut state = self.state.lock();
+        if state.alive() + state.spawning <= min {
+            return None;
         }
-        more
+        let leavers = state.shrink(min, now_ns.saturating_sub(idle_ns));
+        if !leavers.is_empty() {
+            self.publish_threads(&state);
+        }
+        let above = state.alive() + state.spawning > min;
+        // One that has been parked for longer is needed for the minimum.
+        let next_ns = state.idle.first().map(|(_, since_ns)| since_ns + idle_ns);
+        let next_ns = next_ns.filter(|at_ns| *at_ns > now_ns).unwrap_or(now_ns + idle_ns);
+        drop(state);
+        unpark(leavers);
+        above.then_some(next_ns)
     }
 
-    /// Carries out a decision.
-    pub(crate) fn apply(&self, decision: &Decision) {
-        let woken = self.state.lock().apply(decision, clock::now_ns());
-        for thread in woken {
-            thread.unparker.unpark();
+    /// Posts [`SupportEvent::Idle`] once nothing has run or waited for `idle_ns`.
+    /// A call while the timer is set changes nothing.
+    pub fn set_idle_timer(&self, idle_ns: u64) {
+        if !self.is_idle_timer_set() {
+            self.idle_timer_ns.store(idle_ns.max(1), Ordering::Release);
+            self.event_fd.notify();
         }
-        if decision.spawn > 0 {
-            self.events.post(SupportEvent::Spawn(decision.spawn));
+    }
+
+    /// Whether the idle timer is set. A timer that is not set costs nothing.
+    pub fn is_idle_timer_set(&self) -> bool {
+        self.idle_timer_ns.load(Ordering::Acquire) != 0
+    }
+
+    /// Since when nothing runs and nothing waits (ns of the clock); `None` while
+    /// something does.
+    pub fn idle_since_ns(&self) -> Option<u64> {
+        let state = self.state.lock();
+        let idle = state.running == 0 && state.queue.is_empty();
+        idle.then_some(state.last_finish_ns.max(state.last_take_ns))
+    }
+
+    /// Posts the event if the pool has been idle for long enough. Returns when to look
+    /// again (ns of the clock); `None` while the timer is not set.
+    pub(crate) fn post_idle_if_due(&self, now_ns: u64) -> Option<u64> {
+        let idle_ns = self.idle_timer_ns.load(Ordering::Acquire);
+        if idle_ns == 0 {
+            return None;
         }
+        // While work runs, the pool cannot be idle for that long before then.
+        let due_ns = self.idle_since_ns().unwrap_or(now_ns) + idle_ns;
+        if now_ns < due_ns {
+            return Some(due_ns);
+        }
+        // Before the event, whose receiver may set the timer again.
+        self.idle_timer_ns.store(0, Ordering::Release);
+        self.events.post(SupportEvent::Idle);
+        None
     }
 
     /// Makes the scheduler observe the pool while work waits.
@@ -351,33 +346,97 @@ impl Pool {
         }
     }
 
-    /// Lets the scheduler sleep until [`Pool::arm`], unless work waits.
-    pub(crate) fn disarm(&self) {
-        self.armed.store(false, Ordering::Release);
-        // Work queued before the store did not notify the scheduler.
-        if !self.state.lock().queue.is_empty() {
-            self.armed.store(true, Ordering::Release);
+    /// Lets the scheduler sleep until [`Pool::arm`], unless work waits. The lock is held:
+    /// work that comes later arms it.
+    pub(crate) fn disarm(&self, state: &PoolState) {
+        if state.queue.is_empty() {
+            self.armed.store(false, Ordering::Release);
         }
-    }
-
-    pub(crate) fn slot(&self) -> &WorkerGauges {
-        self.scoreboard.slot(self.settings.slot)
     }
 
     pub(crate) fn publish_threads(&self, state: &PoolState) {
-        self.slot().threads.store(state.alive() as u32, Ordering::Relaxed);
+        self.gauges().threads.store(state.alive() as u32, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(&self, state: &PoolState) {
+    /// Publishes the gauges. Returns whether work waits and a thread is left that may be
+    /// woken or started for it.
+    pub(crate) fn publish(&self, state: &PoolState) -> bool {
+        let room = state.awake + state.spawning < self.settings.threads_max;
+        let wakeable = room && !state.queue.is_empty();
         if let Some(counts) = &self.gvl {
-            let room = state.awake + state.spawning < self.settings.threads_max;
-            counts.note_wakeable(room && !state.queue.is_empty());
+            counts.note_wakeable(wakeable);
         }
-        let slot = self.slot();
+        let gauges = self.gauges();
         // Siblings compare this before they accept a connection. Jobs do not count:
         // those claimed ahead would otherwise wait in the store.
-        slot.queued.store(state.queue.interactive_len() as u32, Ordering::Relaxed);
-        slot.running.store(state.running as u32, Ordering::Relaxed);
-        slot.finished_total.store(state.finished, Ordering::Relaxed);
+        gauges.queued.store(state.queue.interactive_len() as u32, Ordering::Relaxed);
+        gauges.running.store(state.running as u32, Ordering::Relaxed);
+        gauges.finished_total.store(state.totals.finished, Ordering::Relaxed);
+        wakeable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::thread::Take;
+    use crate::work::testing::request;
+
+    fn pool() -> Arc<Pool> {
+        let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
+        let pool = Pool::new(PoolSettings::for_tests(1), scoreboard, false).unwrap();
+        let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
+        pool.register(Role::Web, limits);
+        pool
+    }
+
+    #[test]
+    fn threads_leave_after_their_idle_time_those_parked_longest_first() {
+        let mut state = PoolState::new(WorkQueue::new(10), CpuTimes::new(0), 0);
+        for parked_at in [10, 20, 30, 40] {
+            let unparker = crate::sync::Parker::new().unparker().clone();
+            let thread = state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+            assert!(matches!(state.take(thread.index, parked_at, &mut vec![]), Take::Wait));
+        }
+        let woken = state.wake_one(50).unwrap();
+        assert_eq!(woken.index, 3, "the one that parked last");
+        for (parked_until, left) in [(9, vec![]), (20, vec![0, 1]), (99, vec![2])] {
+            let leavers = state.shrink(1, parked_until);
+            let indexes: Vec<_> = leavers.iter().map(|thread| thread.index).collect();
+            assert_eq!(indexes, left, "{parked_until}");
+        }
+        assert_eq!((state.alive(), state.awake), (1, 1), "the minimum stays");
+    }
+
+    #[test]
+    fn the_idle_timer_posts_once_after_the_idle_time() {
+        let pool = pool();
+        assert_eq!(pool.post_idle_if_due(0), None);
+        pool.set_idle_timer(1_000_000);
+        let due = pool.post_idle_if_due(0).unwrap();
+        pool.set_idle_timer(5);
+        assert_eq!(pool.post_idle_if_due(0), Some(due), "the timer is set already");
+        assert_eq!(pool.post_idle_if_due(due - 1), Some(due));
+        assert_eq!(pool.events.poll(), None);
+        assert_eq!(pool.post_idle_if_due(due), None);
+        assert_eq!(pool.events.poll(), Some(SupportEvent::Idle));
+        assert!(!pool.is_idle_timer_set());
+    }
+
+    #[test]
+    fn work_in_between_restarts_the_idle_time() {
+        let pool = pool();
+        let thread = pool.enter();
+        pool.set_idle_timer(1_000_000_000);
+        let due = pool.post_idle_if_due(0).unwrap();
+        pool.enqueue(request(1)).ok().unwrap();
+        assert!(matches!(thread.take(), Take::Work(_)));
+        assert_eq!(pool.idle_since_ns(), None);
+        assert!(matches!(thread.take(), Take::Wait));
+        let later = pool.post_idle_if_due(due).unwrap();
+        assert!(later > due, "the time counts from when the last work finished");
+        pool.enqueue(request(1)).ok().unwrap();
+        assert!(pool.post_idle_if_due(later).unwrap() > later, "work waits, the timer stays set");
+        assert_eq!(pool.events.poll(), None);
     }
 }

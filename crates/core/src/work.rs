@@ -30,15 +30,12 @@ impl Role {
             Self::Streams => "streams",
         }
     }
-}
 
-/// Whether a client waits for the outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Priority {
-    /// A client waits: the work begins as soon as a thread can take it.
-    Interactive,
-    /// No client waits: while the CPU is busy the work may begin later.
-    Background,
+    /// Whether a client waits for the outcome. Other work may begin later while the CPU is
+    /// busy.
+    pub fn is_interactive(self) -> bool {
+        self == Self::Web
+    }
 }
 
 /// One request, job or batch. The queue holds it, then the thread that runs it;

@@ -31,7 +31,7 @@ pub fn is_available() -> bool {
 
 /// Counts the threads outside of `pool` for it.
 pub fn track_outsiders(pool: &Pool) {
-    if let Some(counts) = pool.gvl() {
+    if let Some(counts) = &pool.gvl {
         MADE_IN.store(generation(), Relaxed);
         OUTSIDERS.store(Arc::into_raw(counts.clone()).cast_mut(), SeqCst);
     }
@@ -48,7 +48,7 @@ impl TrackedThread {
     /// Tracks the calling Ruby thread, which holds the GVL; `None` where the pool has no
     /// events.
     pub fn enter(pool: &Pool, record: &Arc<ThreadRecord>) -> Option<Arc<Self>> {
-        let counts = pool.gvl()?.clone();
+        let counts = pool.gvl.clone()?;
         let thread = Arc::new(Self { counts, record: record.clone(), made_in: generation() });
         thread.counts.resumed(&thread.record);
         bind(Arc::into_raw(thread.clone()));

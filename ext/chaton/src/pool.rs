@@ -111,7 +111,7 @@ impl RbPool {
 
     /// Waits for the next event: `[name, argument]`.
     fn next_event(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
-        let events = rb_self.0.get()?.pool.events();
+        let events = &rb_self.0.get()?.pool.events;
         let event = loop {
             without_gvl(|| events.wait(), &|| events.interrupt());
             // Taken with the GVL held: see `SupportEvents::wait`.
@@ -145,7 +145,7 @@ impl RbPool {
     }
 
     fn stop_events(&self) -> Result<(), Error> {
-        self.0.get()?.pool.events().post(SupportEvent::Stop);
+        self.0.get()?.pool.events.post(SupportEvent::Stop);
         Ok(())
     }
 

@@ -7,9 +7,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use crate::pool::activity::{Activity, ARRIVAL_NS};
+use crate::pool::observer::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts, Rule};
-use crate::pool::state::{Member, PoolState};
+use crate::pool::state::{Member, Place, PoolState};
 use crate::pool::thread_record::ThreadRecord;
 
 /// Threads read at once: few enough to be cheap, always with the one that ran last.
@@ -34,8 +34,9 @@ pub(crate) struct ClockActivity {
     last_runner: usize,
     runner_since_ns: u64,
     next: usize,
-    /// Units of work taken until the last reading.
+    /// Units of work taken until the last reading, and since the one before it.
     taken: u64,
+    pub takes: u64,
     /// Readings at which work went on.
     returns: u64,
 }
@@ -51,6 +52,7 @@ impl ClockActivity {
             runner_since_ns: 0,
             next: 0,
             taken: 0,
+            takes: 0,
             returns: 0,
         }
     }
@@ -60,7 +62,8 @@ impl ClockActivity {
     fn pick<'a>(&mut self, threads: &'a [Option<Member>]) -> Vec<&'a Arc<ThreadRecord>> {
         let last = threads.get(self.last_runner).into_iter().flatten();
         let (front, back) = threads.split_at(self.next.min(threads.len()));
-        let others = back.iter().chain(front).flatten().filter(|member| !member.is_parked());
+        let others =
+            back.iter().chain(front).flatten().filter(|member| member.place != Place::Parked);
         let others = others.filter(|member| member.record.index != self.last_runner);
         let sample = last.chain(others).map(|member| &member.record);
         let sample: Vec<_> = sample.take(SAMPLE_MAX).collect();
@@ -83,7 +86,7 @@ impl ClockActivity {
 /// Called only when a part of the threads has used too little: one of the rest may be the
 /// one that computes.
 fn unused(threads: &[Option<Member>], enough_ns: u64) -> bool {
-    let awake = threads.iter().flatten().filter(|member| !member.is_parked());
+    let awake = threads.iter().flatten().filter(|member| member.place != Place::Parked);
     awake.map(|member| member.record.cpu_since_last_read_ns()).sum::<u64>() < enough_ns
 }
 
@@ -97,6 +100,8 @@ impl Activity for ClockActivity {
         now_ns: u64,
     ) -> Option<Arc<ThreadRecord>> {
         let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.read_at_ns, now_ns));
+        let taken = state.totals.taken;
+        self.takes = taken - std::mem::replace(&mut self.taken, taken);
         if facts.waiting == 0 {
             facts.quantum_ns = state.quantum_ns(None);
             return None;
@@ -113,35 +118,39 @@ impl Activity for ClockActivity {
         self.note_runner(runner, most, used, now_ns);
         let enough_ns = (UNUSED * elapsed_ns as f64) as u64;
         let woken_ago_ns = now_ns.saturating_sub(state.last_wake_ns);
+        // Time was lost only if some work waited during all of it.
         let blocked = used < enough_ns
+            && state.queue.oldest_age_ns(now_ns) >= elapsed_ns
             && elapsed_ns >= self.stall_ns / 2
             && !(facts.waking > 0 && woken_ago_ns < ARRIVAL_NS)
             && !sample.iter().any(|thread| thread.probe.is_runnable())
             && (facts.awake <= sample.len() || unused(&state.threads, enough_ns - used));
         facts.blocked_ns = if blocked { elapsed_ns } else { 0 };
-        let took = state.taken != std::mem::replace(&mut self.taken, state.taken);
-        self.returns += u64::from(used >= enough_ns && !took && facts.waking == 0);
+        self.returns += u64::from(used >= enough_ns && self.takes == 0 && facts.waking == 0);
         facts.progress += self.returns;
         let runner = state.threads.get(self.last_runner).and_then(Option::as_ref);
         let runner = runner.map(|member| member.record.clone());
         facts.quantum_ns = state.quantum_ns(runner.as_ref().and_then(|runner| runner.role()));
-        facts.one_is_quick = facts.since_take_ns < facts.quantum_ns;
+        let took_ns = state.last_take_ns.max(state.last_switch_ns);
+        facts.one_is_quick = now_ns.saturating_sub(took_ns) < facts.quantum_ns;
         if let Some(runner) = runner.as_ref().filter(|runner| runner.has_work()) {
-            let since_ns = runner.work_since_ns.load(Relaxed).max(facts.switched_ns);
+            let since_ns = runner.work_since_ns.load(Relaxed).max(state.last_switch_ns);
             let turn_ns = now_ns.saturating_sub(since_ns.max(self.runner_since_ns));
             facts.turn_ns = turn_ns.min(facts.quantum_ns);
         }
         runner
     }
 
-    fn pause_ns(&mut self, facts: &Facts, made: &Decision, takes: u64) -> u64 {
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
         let full = facts.waking == 0 && facts.awake + facts.spawning >= facts.max;
         let woken = made.wake + made.spawn > 0;
         let factor_max = match made.rule {
             Rule::Starved if woken => 1,
             // There is nothing to decide until a thread ends its work.
             Rule::Starved => PAUSE_FACTOR_MAX,
-            _ if full || !facts.interactive_waiting || takes >= QUICK_TAKES => PAUSE_FACTOR_MAX,
+            _ if full || !facts.interactive_waiting || self.takes >= QUICK_TAKES => {
+                PAUSE_FACTOR_MAX
+            }
             _ => CALM_FACTOR_MAX,
         };
         self.pause_ns = (self.pause_ns * 2).min(self.stall_ns * factor_max);
@@ -228,8 +237,8 @@ mod tests {
                 8,
             ),
         ] {
-            let mut activity = activity();
-            let pauses = (0..5).map(|_| activity.pause_ns(&facts, &made, takes));
+            let mut activity = ClockActivity { takes, ..activity() };
+            let pauses = (0..5).map(|_| activity.pause_ns(&facts, &made));
             assert_eq!(pauses.last(), Some(factor * 200_000), "{name}");
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::event_fd::EventFd;
-use crate::pool::activity::{Activity, ARRIVAL_NS};
+use crate::pool::observer::{Activity, ARRIVAL_NS};
 use crate::pool::policy::{Decision, Facts};
 use crate::pool::state::PoolState;
 use crate::pool::thread_record::ThreadRecord;
@@ -38,12 +38,9 @@ pub struct GvlCounts {
     outsider_holds: AtomicBool,
     /// Work waits, and a thread is left that may be woken or started for it.
     is_wakeable: AtomicBool,
-    /// The scheduler asks to be notified when no pool thread is left that can run,
-    /// although work waits.
-    watches_blocks: AtomicBool,
-    /// It asks to be notified when a thread outside the pool wants the GVL while a pool
-    /// thread may have it.
-    watches_outsiders: AtomicBool,
+    /// The scheduler asks to be notified when no pool thread is left that can run although
+    /// work waits, or when a thread outside the pool competes with one of the pool.
+    is_watched: AtomicBool,
     event_fd: Arc<EventFd>,
 }
 
@@ -57,8 +54,7 @@ impl GvlCounts {
             returns: AtomicU64::new(0),
             outsider_holds: AtomicBool::new(false),
             is_wakeable: AtomicBool::new(false),
-            watches_blocks: AtomicBool::new(false),
-            watches_outsiders: AtomicBool::new(true),
+            is_watched: AtomicBool::new(true),
             event_fd,
         }
     }
@@ -91,7 +87,7 @@ impl GvlCounts {
             }
         }
         if self.outsider_holds.load(SeqCst) {
-            self.notify(&self.watches_outsiders);
+            self.notify();
         }
     }
 
@@ -113,7 +109,7 @@ impl GvlCounts {
         self.released_ns.store(now, SeqCst);
         let could_run = thread.can_run.swap(false, SeqCst);
         if could_run && self.wanting.fetch_sub(1, SeqCst) == 1 && self.is_wakeable.load(SeqCst) {
-            self.notify(&self.watches_blocks);
+            self.notify();
         }
     }
 
@@ -121,7 +117,7 @@ impl GvlCounts {
     pub fn outsider_ready(&self) {
         self.outsiders.fetch_add(1, SeqCst);
         if self.wanting.load(SeqCst) > 0 {
-            self.notify(&self.watches_outsiders);
+            self.notify();
         }
     }
 
@@ -132,7 +128,7 @@ impl GvlCounts {
         let _ = self.outsiders.fetch_update(SeqCst, SeqCst, fewer);
         self.outsider_holds.store(true, SeqCst);
         if !self.none_wants() {
-            self.notify(&self.watches_outsiders);
+            self.notify();
         }
     }
 
@@ -142,9 +138,9 @@ impl GvlCounts {
     }
 
     /// Whether a thread outside the pool and one of the pool compete for it. Asks for
-    /// the next notification about that.
+    /// the next notification.
     pub fn compete(&self) -> bool {
-        self.watches_outsiders.store(true, SeqCst);
+        self.is_watched.store(true, SeqCst);
         !self.none_wants() && (self.outsiders_want() || self.outsider_holds.load(SeqCst))
     }
 
@@ -153,8 +149,8 @@ impl GvlCounts {
         self.outsiders.load(SeqCst) > 0
     }
 
-    fn notify(&self, asked: &AtomicBool) {
-        if asked.load(SeqCst) && asked.swap(false, SeqCst) {
+    fn notify(&self) {
+        if self.is_watched.load(SeqCst) && self.is_watched.swap(false, SeqCst) {
             self.event_fd.notify();
         }
     }
@@ -175,14 +171,11 @@ struct Turn {
 pub(crate) struct GvlActivity {
     counts: Arc<GvlCounts>,
     turn: Turn,
-    /// After this time without a thread that can run, the pool is starved (ns).
-    blocked_ns: u64,
 }
 
 impl GvlActivity {
-    /// `blocked_ns` is the time after which a pool is starved.
-    pub fn new(counts: Arc<GvlCounts>, blocked_ns: u64) -> Self {
-        Self { counts, turn: Turn::default(), blocked_ns }
+    pub fn new(counts: Arc<GvlCounts>) -> Self {
+        Self { counts, turn: Turn::default() }
     }
 
     fn none_since_ns(&self) -> Option<u64> {
@@ -223,7 +216,7 @@ impl Activity for GvlActivity {
         }
         facts.quantum_ns = state.exact_quantum_ns(runner.and_then(|runner| runner.role()));
         if let Some(runner) = runner.filter(|runner| runner.has_work()) {
-            let since_ns = runner.work_since_ns.load(Relaxed).max(facts.switched_ns);
+            let since_ns = runner.work_since_ns.load(Relaxed).max(state.last_switch_ns);
             facts.turn_ns = self.turn_ns(runner, since_ns, facts.quantum_ns, now);
         }
         let mut at_work = state.records().filter(|t| t.can_run.load(SeqCst) && t.has_work());
@@ -231,21 +224,21 @@ impl Activity for GvlActivity {
         runner.cloned()
     }
 
-    fn pause_ns(&mut self, facts: &Facts, made: &Decision, _: u64) -> u64 {
-        let due_ns = facts.quantum_ns - if made.preempt { 0 } else { facts.turn_ns };
-        self.counts.watches_blocks.store(facts.waiting > 0, SeqCst);
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
+        let used_ns = if made.switches() { 0 } else { facts.turn_ns };
+        let due_ns = (facts.quantum_ns - used_ns).max(DUE_NS_MIN);
         let compete = self.counts.compete();
         if facts.waiting == 0 {
-            return if compete { due_ns.max(DUE_NS_MIN) } else { EMPTY_PAUSE_NS };
+            return if compete { due_ns } else { EMPTY_PAUSE_NS };
         }
-        // The last thread may have blocked before the flag was set.
+        // The last thread may have blocked before the notification was asked for.
         let starves_ns = match self.none_since_ns() {
             _ if facts.awake + facts.spawning >= facts.max => PAUSE_NS_MAX,
             _ if facts.waking + facts.spawning > 0 => ARRIVAL_NS,
-            Some(since) => (since + self.blocked_ns).saturating_sub(clock::now_ns()),
+            Some(since) => (since + facts.starved_after_ns).saturating_sub(clock::now_ns()),
             None => PAUSE_NS_MAX,
         };
-        due_ns.max(DUE_NS_MIN).min(starves_ns)
+        due_ns.min(starves_ns)
     }
 }
 
@@ -285,7 +278,6 @@ mod tests {
         for thread in [&a, &b] {
             counts.resumed(thread);
         }
-        counts.watches_blocks.store(true, SeqCst);
         counts.note_wakeable(true);
         counts.suspended(&a);
         assert!(!counts.event_fd.clear(), "another one can run");

@@ -24,16 +24,15 @@ pub struct Facts {
     pub outsider_waiting: bool,
     /// Time in ns for which no pool thread has held or wanted the GVL; 0 while one does.
     pub blocked_ns: u64,
-    /// How many times the pool starved without progress in between, this time included.
-    pub starved_in_row: u32,
+    /// How many times the pool starved before without progress in between.
+    pub starved_before: u32,
     /// CPU time in ns that the running work has used since it last got the GVL.
     pub turn_ns: u64,
     /// Whether the work of an awake thread has used less than its quantum.
     pub one_is_quick: bool,
-    /// Time in ns since work was last taken or the VM was last asked to switch.
-    pub since_take_ns: u64,
-    /// Time in ns since a thread was last woken or the VM was last asked to switch.
-    pub since_wake_ns: u64,
+    /// Time in ns since work was last taken, a thread was last woken or the VM was last
+    /// asked to switch.
+    pub since_change_ns: u64,
     /// Time in ns since one more unit of work began beside a computing one.
     pub since_admit_ns: u64,
     /// Time in ns since the pool starved, a unit of work was admitted, or the width was
@@ -53,24 +52,12 @@ pub struct Facts {
     pub width: usize,
     /// Threads that the pool may have.
     pub max: usize,
-    /// When the VM was last asked to switch (ns of the clock).
-    pub switched_ns: u64,
     /// After this time (ns) without a thread that can run, the pool is starved.
     pub starved_after_ns: u64,
     /// CPU time in ns after which running work makes place.
     pub quantum_ns: u64,
     /// Time of calm in ns after which the width is reduced.
     pub narrow_ns: u64,
-}
-
-impl Facts {
-    /// The facts once a decision was carried out.
-    pub fn after(mut self, decision: &Decision) -> Self {
-        self.waking += decision.wake;
-        self.awake += decision.wake;
-        self.spawning += decision.spawn;
-        self
-    }
 }
 
 /// The result of [`decide`].
@@ -82,10 +69,15 @@ pub struct Decision {
     pub wake: usize,
     /// Threads to start.
     pub spawn: usize,
-    /// Whether to ask the VM to take the GVL from the running thread.
-    pub preempt: bool,
     /// Which rule applied.
     pub rule: Rule,
+}
+
+impl Decision {
+    /// Whether the VM is asked to take the GVL from the running thread.
+    pub fn switches(&self) -> bool {
+        matches!(self.rule, Rule::Hogged | Rule::Admitted)
+    }
 }
 
 /// The rules.
@@ -114,30 +106,27 @@ const ADMIT_QUANTA_MAX: u64 = 8;
 
 /// Decides from one set of facts.
 pub fn decide(now: &Facts) -> Decision {
-    let keep = Decision { width: now.width.min(now.max.max(1)), ..Decision::default() };
+    let keep = Decision { width: now.width, ..Decision::default() };
+    let hogged = Decision { rule: Rule::Hogged, ..keep };
     let used_up = now.turn_ns >= now.quantum_ns;
     if now.waiting == 0 {
-        let preempt = now.outsider_waiting && used_up;
-        let rule = if preempt { Rule::Hogged } else { Rule::None };
-        return Decision { preempt, rule, ..keep };
+        return if now.outsider_waiting && used_up { hogged } else { keep };
     }
     // A woken thread that cannot take work waits for the GVL, which a thread outside
     // the pool holds.
-    let held_up = now.waking > 0 && now.since_take_ns.min(now.since_wake_ns) >= now.quantum_ns;
+    let held_up = now.waking > 0 && now.since_change_ns >= now.quantum_ns;
     if now.blocked_ns >= now.starved_after_ns && !held_up {
-        let step = 1 << ((now.starved_in_row.max(1) - 1) / STARVED_PER_DOUBLING).min(6);
+        let step = 1 << (now.starved_before / STARVED_PER_DOUBLING).min(6);
         return Decision { rule: Rule::Starved, ..widen(now, step) };
     }
     if used_up || held_up {
-        let admits = may_admit(now);
-        let (next, rule) =
-            if admits { (widen(now, 1), Rule::Admitted) } else { (keep, Rule::Hogged) };
-        return Decision { preempt: true, rule, ..next };
+        let admitted = || Decision { rule: Rule::Admitted, ..widen(now, 1) };
+        return if may_admit(now) { admitted() } else { hogged };
     }
     // A thread that was admitted for a job must not find itself one too many.
     let admitted = !now.interactive_waiting && now.waking + now.spawning > 0;
-    if now.calm_ns >= now.narrow_ns && keep.width > 1 && !admitted {
-        let width = keep.width - (keep.width / 8).max(1);
+    if now.calm_ns >= now.narrow_ns && now.width > 1 && !admitted {
+        let width = now.width - (now.width / 8).max(1);
         return Decision { width, rule: Rule::Calm, ..keep };
     }
     keep
@@ -159,7 +148,7 @@ fn widen(now: &Facts, step: usize) -> Decision {
     let more = step.min(room).min(now.waiting.saturating_sub(now.waking + now.spawning));
     let wake = more.min(now.idle);
     Decision {
-        width: now.width.max(now.awake + more).min(now.max.max(1)),
+        width: now.width.max(now.awake + more).min(now.max),
         wake,
         spawn: more - wake,
         ..Decision::default()

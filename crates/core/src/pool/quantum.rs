@@ -20,36 +20,40 @@ const PER_DOUBLING: f64 = 4.0;
 const COUNT_MAX: u32 = 512;
 /// Below this number the quantum stays at its lower bound.
 const COUNT_MIN: u32 = 4;
+/// The clock is read once in this time (ns): it costs a fiftieth of a short request.
+const READ_EVERY_NS: u64 = 1_000_000;
 
 /// CPU times of recent work of one engine.
+#[derive(Default)]
 struct Histogram {
-    counts: [u32; BUCKETS],
-    total: u32,
+    counts: Vec<u32>,
 }
 
 impl Histogram {
+    fn total(&self) -> u32 {
+        self.counts.iter().sum()
+    }
+
     fn record(&mut self, cpu_ns: u64, count: u32) {
         let doublings = (cpu_ns as f64 / BUCKET_NS).max(1.0).log2();
         let bucket = ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 1);
-        let count = count.min(COUNT_MAX);
-        self.counts[bucket] += count;
-        self.total += count;
-        if self.total > COUNT_MAX {
+        self.counts.resize(BUCKETS, 0);
+        self.counts[bucket] += count.min(COUNT_MAX);
+        if self.total() > COUNT_MAX {
             self.counts.iter_mut().for_each(|count| *count -= *count / 2);
-            self.total = self.counts.iter().sum();
         }
     }
 
     /// The CPU time in ns that a quarter of the work stays below; 0 while too little is
     /// known.
     fn quarter_ns(&self) -> u64 {
-        if self.total < COUNT_MIN {
+        let (total, mut below) = (self.total(), 0);
+        if total < COUNT_MIN {
             return 0;
         }
-        let mut below = 0;
         let bucket = self.counts.iter().position(|count| {
             below += count;
-            below * 4 >= self.total
+            below * 4 >= total
         });
         let doublings = bucket.map_or(0.0, |bucket| (bucket + 1) as f64 / PER_DOUBLING);
         (BUCKET_NS * doublings.exp2()) as u64
@@ -57,26 +61,17 @@ impl Histogram {
 }
 
 /// CPU times of recent work.
+#[derive(Default)]
 pub struct CpuTimes {
     engines: [Histogram; Role::ALL.len()],
-    least_ns: u64,
-}
-
-impl Default for CpuTimes {
-    fn default() -> Self {
-        Self::new(0)
-    }
+    /// The shortest quantum of work that no request waits for.
+    pub least_ns: u64,
 }
 
 impl CpuTimes {
     /// No quantum is shorter than `least_ns`.
     pub fn new(least_ns: u64) -> Self {
-        Self { engines: Role::ALL.map(|_| Histogram { counts: [0; BUCKETS], total: 0 }), least_ns }
-    }
-
-    /// The shortest quantum of work that no request waits for.
-    pub fn least_ns(&self) -> u64 {
-        self.least_ns
+        Self { least_ns, ..Self::default() }
     }
 
     /// Records that `count` units of work used `cpu_ns` each.
@@ -88,6 +83,46 @@ impl CpuTimes {
     pub fn quantum_ns(&self, role: Option<Role>) -> u64 {
         let quarter_ns = role.map_or(0, |role| self.engines[role as usize].quarter_ns());
         (quarter_ns * FACTOR).clamp(self.least_ns, TIME_SLICE_NS.max(self.least_ns))
+    }
+}
+
+/// Counts the units of work between two readings of a thread's CPU clock.
+#[derive(Default)]
+pub struct CpuMeter {
+    read_at_ns: u64,
+    cpu_ns: u64,
+    short: u32,
+}
+
+impl CpuMeter {
+    /// Counts work that began at `since_ns` and has ended. `cpu_ns` reads the thread's
+    /// CPU clock. Work that took as long as the time between two readings is counted
+    /// alone, so that the short work beside it does not seem long.
+    pub fn ended(
+        &mut self,
+        times: &mut CpuTimes,
+        role: Role,
+        since_ns: u64,
+        now_ns: u64,
+        cpu_ns: impl Fn() -> u64,
+    ) {
+        self.short += 1;
+        if now_ns.saturating_sub(self.read_at_ns) < READ_EVERY_NS {
+            return;
+        }
+        let cpu_ns = cpu_ns();
+        let mut used_ns = cpu_ns.saturating_sub(self.cpu_ns);
+        let took_ns = now_ns.saturating_sub(since_ns);
+        if took_ns >= READ_EVERY_NS {
+            let long_ns = used_ns.min(took_ns);
+            times.record(role, long_ns, 1);
+            used_ns -= long_ns;
+            self.short -= 1;
+        }
+        if self.short > 0 && self.read_at_ns > 0 {
+            times.record(role, used_ns / u64::from(self.short), self.short);
+        }
+        *self = Self { read_at_ns: now_ns, cpu_ns, short: 0 };
     }
 }
 
@@ -138,5 +173,28 @@ mod tests {
         recent.record(Role::Web, 20 * MS, COUNT_MIN - 1);
         assert!(recent.quantum_ns(Some(Role::Jobs)) >= 60 * MS);
         assert_eq!(recent.quantum_ns(Some(Role::Web)), 4 * MS);
+    }
+
+    /// Runs units of work of so many µs of CPU time, 100 µs apart; returns the quantum in ms.
+    fn metered_quantum_ms(units: &[u64]) -> u64 {
+        let (mut meter, mut times) = (CpuMeter::default(), CpuTimes::new(1_000));
+        let (mut now, mut cpu) = (MS, 0);
+        for us in units {
+            let since = now;
+            now += us * 1_000;
+            cpu += us * 1_000;
+            meter.ended(&mut times, Role::Web, since, now, || cpu);
+            now += 100_000;
+        }
+        times.quantum_ns(Some(Role::Web)) / 100_000
+    }
+
+    #[test]
+    fn short_work_is_not_taken_for_long_beside_long_work() {
+        let short = metered_quantum_ms(&[50; 200]);
+        let mixed: Vec<u64> = (0..200).map(|n| if n % 4 == 0 { 300_000 } else { 50 }).collect();
+        assert!((1..=2).contains(&short), "{short}");
+        assert!(metered_quantum_ms(&mixed) <= 2 * short, "{}", metered_quantum_ms(&mixed));
+        assert_eq!(metered_quantum_ms(&[300_000; 20]), 1_000);
     }
 }

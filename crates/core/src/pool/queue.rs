@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::work::{Priority, Role, Work};
+use crate::work::{Role, Work};
 
 /// Bounds of one engine's part of the queue.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueLimits {
     /// Units of work that may wait.
@@ -35,101 +35,72 @@ struct Waiting {
     work: Arc<dyn Work>,
 }
 
+/// No room until the engine is registered.
+#[derive(Default)]
 struct EngineQueue {
-    priority: Priority,
     limits: QueueLimits,
     waiting: VecDeque<Waiting>,
     bytes: usize,
 }
 
 impl EngineQueue {
-    /// No room until the engine is registered.
-    fn closed() -> Self {
-        let limits = QueueLimits { count_max: 0, bytes_max: 0, age_max_ms: 0 };
-        Self { priority: Priority::Background, limits, waiting: VecDeque::new(), bytes: 0 }
-    }
-
-    fn age_max_ns(&self) -> u64 {
-        self.limits.age_max_ms * 1_000_000
+    fn remove_first(&mut self) -> Option<Arc<dyn Work>> {
+        let first = self.waiting.pop_front()?;
+        self.bytes -= first.bytes;
+        Some(first.work)
     }
 }
 
 /// The queue of one pool. Not synchronised: the pool holds it under its lock.
+#[derive(Default)]
 pub struct WorkQueue {
     engines: [EngineQueue; Role::ALL.len()],
     last_served: usize,
-    len: usize,
     /// The share of jobs and batches in percent.
     background_share: i64,
     /// The time (ns) that they are still owed; below 0 they have had more than their share.
     owed_ns: i64,
 }
 
-impl Default for WorkQueue {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
-
 impl WorkQueue {
     /// An empty queue. Jobs and batches get `background_share` percent of the time with
     /// the GVL while requests wait too.
     pub fn new(background_share: u8) -> Self {
-        Self {
-            engines: Role::ALL.map(|_| EngineQueue::closed()),
-            last_served: 0,
-            len: 0,
-            background_share: i64::from(background_share),
-            owed_ns: 0,
-        }
+        Self { background_share: i64::from(background_share), ..Self::default() }
     }
 
     /// Opens an engine's part of the queue.
-    pub fn register(&mut self, role: Role, priority: Priority, limits: QueueLimits) {
-        let engine = &mut self.engines[role as usize];
-        engine.priority = priority;
-        engine.limits = limits;
+    pub fn register(&mut self, role: Role, limits: QueueLimits) {
+        self.engines[role as usize].limits = limits;
     }
 
     /// Units of work that wait.
     pub fn len(&self) -> usize {
-        self.len
+        self.engines.iter().map(|engine| engine.waiting.len()).sum()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.engines.iter().all(|engine| engine.waiting.is_empty())
     }
 
     /// Interactive units of work that wait.
     pub fn interactive_len(&self) -> usize {
-        let interactive = self.engines.iter().filter(|e| e.priority == Priority::Interactive);
-        interactive.map(|engine| engine.waiting.len()).sum()
+        self.engines[Role::Web as usize].waiting.len()
     }
 
-    /// The class of the engine's work.
-    pub fn priority(&self, role: Role) -> Priority {
-        self.engines[role as usize].priority
-    }
-
-    /// Charges time with the GVL (ns) to the class that had it while the other one waited.
-    pub fn charge(&mut self, ran: Priority, ns: u64) {
-        let ns = ns as i64;
-        self.owed_ns += match ran {
-            Priority::Interactive => ns * self.background_share / 100,
-            Priority::Background => -ns * (100 - self.background_share) / 100,
-        };
-        self.owed_ns = self.owed_ns.clamp(-OWING_NS_MAX, OWED_NS_MAX);
+    /// Charges time with the GVL (ns) to the class of work that had it while the other one
+    /// waited.
+    pub fn charge(&mut self, ran: Role, ns: u64) {
+        let background = self.background_share;
+        let percent = if ran.is_interactive() { background } else { background - 100 };
+        let owed_ns = self.owed_ns + ns as i64 * percent / 100;
+        self.owed_ns = owed_ns.clamp(-OWING_NS_MAX, OWED_NS_MAX);
     }
 
     /// Whether jobs and batches have had less than their share.
     pub fn background_is_due(&self) -> bool {
         self.owed_ns > 0
-    }
-
-    /// Jobs and batches that wait.
-    pub fn background_len(&self) -> usize {
-        self.len - self.interactive_len()
     }
 
     /// Appends work to its engine's part.
@@ -147,77 +118,41 @@ impl WorkQueue {
         }
         engine.bytes += bytes;
         engine.waiting.push_back(Waiting { since_ns: now_ns, bytes, work });
-        self.len += 1;
         Ok(())
     }
 
     /// The next unit of work. Work past its age goes to `expired` instead.
     pub fn pop(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) -> Option<Arc<dyn Work>> {
-        let (first, second) = if self.background_is_due() {
-            (Priority::Background, Priority::Interactive)
-        } else {
-            (Priority::Interactive, Priority::Background)
-        };
-        let work = self.pop_of(first, now_ns, expired);
-        work.or_else(|| self.pop_of(second, now_ns, expired))
-    }
-
-    fn pop_of(
-        &mut self,
-        priority: Priority,
-        now_ns: u64,
-        expired: &mut Vec<Arc<dyn Work>>,
-    ) -> Option<Arc<dyn Work>> {
-        for turn in 1..=self.engines.len() {
-            let engine = (self.last_served + turn) % self.engines.len();
-            if self.engines[engine].priority != priority {
-                continue;
-            }
-            self.expire(engine, now_ns, expired);
-            if let Some(work) = self.remove_first(engine) {
-                self.last_served = engine;
-                return Some(work);
-            }
-        }
-        None
+        self.expire(now_ns, expired);
+        let requests_first = !self.background_is_due();
+        let is_second = |engine: &usize| Role::ALL[*engine].is_interactive() != requests_first;
+        let count = self.engines.len();
+        let turns = (1..=count).map(|turn| (self.last_served + turn) % count);
+        let waiting = turns.filter(|engine| !self.engines[*engine].waiting.is_empty());
+        self.last_served = waiting.min_by_key(is_second)?;
+        self.engines[self.last_served].remove_first()
     }
 
     /// Moves all work past its age to `expired`.
-    pub fn expire_all(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
-        (0..self.engines.len()).for_each(|engine| self.expire(engine, now_ns, expired));
+    pub fn expire(&mut self, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
+        for engine in self.engines.iter_mut().filter(|engine| engine.limits.age_max_ms > 0) {
+            let age_max_ns = engine.limits.age_max_ms * 1_000_000;
+            let is_old = |first: &Waiting| now_ns.saturating_sub(first.since_ns) > age_max_ns;
+            while engine.waiting.front().is_some_and(is_old) {
+                expired.extend(engine.remove_first());
+            }
+        }
     }
 
     /// Takes out everything of one engine, oldest first.
     pub fn drain(&mut self, role: Role) -> Vec<Arc<dyn Work>> {
-        std::iter::from_fn(|| self.remove_first(role as usize)).collect()
+        std::iter::from_fn(|| self.engines[role as usize].remove_first()).collect()
     }
 
     /// Age of the oldest waiting work in ns; 0 when nothing waits.
     pub fn oldest_age_ns(&self, now_ns: u64) -> u64 {
         let firsts = self.engines.iter().filter_map(|engine| engine.waiting.front());
-        let oldest = firsts.map(|waiting| waiting.since_ns).min();
-        oldest.map_or(0, |since| now_ns.saturating_sub(since))
-    }
-
-    fn expire(&mut self, engine: usize, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) {
-        let age_max_ns = self.engines[engine].age_max_ns();
-        if age_max_ns == 0 {
-            return;
-        }
-        while let Some(first) = self.engines[engine].waiting.front() {
-            if now_ns.saturating_sub(first.since_ns) <= age_max_ns {
-                return;
-            }
-            expired.extend(self.remove_first(engine));
-        }
-    }
-
-    fn remove_first(&mut self, engine: usize) -> Option<Arc<dyn Work>> {
-        let engine = &mut self.engines[engine];
-        let first = engine.waiting.pop_front()?;
-        engine.bytes -= first.bytes;
-        self.len -= 1;
-        Some(first.work)
+        firsts.map(|first| now_ns.saturating_sub(first.since_ns)).max().unwrap_or(0)
     }
 }
 
@@ -231,8 +166,8 @@ mod tests {
     fn queue(count_max: usize, bytes_max: usize, age_max_ms: u64) -> WorkQueue {
         let mut queue = WorkQueue::new(10);
         let limits = QueueLimits { count_max, bytes_max, age_max_ms };
-        queue.register(Role::Web, Priority::Interactive, limits);
-        queue.register(Role::Jobs, Priority::Background, limits);
+        queue.register(Role::Web, limits);
+        queue.register(Role::Jobs, limits);
         queue
     }
 
@@ -298,7 +233,7 @@ mod tests {
     fn engines_of_one_class_take_turns() {
         let mut q = queue(10, 100, 0);
         let limits = QueueLimits { count_max: 9, bytes_max: 9, age_max_ms: 0 };
-        q.register(Role::Streams, Priority::Background, limits);
+        q.register(Role::Streams, limits);
         (0..3).for_each(|id| assert!(push(&mut q, Role::Jobs, id, 1, 0)));
         (10..13).for_each(|id| assert!(push(&mut q, Role::Streams, id, 1, 0)));
         assert_eq!(order(&mut q), [0, 10, 1, 11, 2, 12]);
@@ -308,20 +243,12 @@ mod tests {
     fn requests_go_first_unless_jobs_are_owed_time() {
         for (name, charges, expected) in [
             ("nothing is known", vec![], [1, 2, 8, 9]),
-            ("requests had the GVL", vec![(Priority::Interactive, 10)], [8, 9, 1, 2]),
-            (
-                "jobs had more than a tenth",
-                vec![(Priority::Interactive, 10), (Priority::Background, 2)],
-                [1, 2, 8, 9],
-            ),
-            (
-                "jobs had less than a tenth",
-                vec![(Priority::Background, 2), (Priority::Interactive, 20)],
-                [8, 9, 1, 2],
-            ),
+            ("requests had the GVL", vec![(Role::Web, 10)], [8, 9, 1, 2]),
+            ("jobs had more than a tenth", vec![(Role::Web, 10), (Role::Jobs, 2)], [1, 2, 8, 9]),
+            ("jobs had less than a tenth", vec![(Role::Jobs, 2), (Role::Web, 20)], [8, 9, 1, 2]),
             (
                 "old times do not count",
-                vec![(Priority::Background, 1_000_000), (Priority::Interactive, 1_010)],
+                vec![(Role::Jobs, 1_000_000), (Role::Web, 1_010)],
                 [8, 9, 1, 2],
             ),
         ] {

@@ -1,5 +1,6 @@
-//! A simulation of a pool under one GVL: its state and its decisions, which are the real
-//! ones, are tried with many arrivals, lengths and shares of IO in a few milliseconds.
+//! A simulation of a pool under one GVL: its state, its observations and its decisions,
+//! which are the real ones, are tried with many arrivals, lengths and shares of IO in a few
+//! milliseconds.
 //!
 //! Time passes in steps of [`STEP`]. CRuby's part is a queue of threads that want the
 //! GVL, and a time slice of 100 ms. The scheduler observes in every step, as with GVL
@@ -10,15 +11,15 @@ use std::sync::Arc;
 
 use crate::sync::Parker;
 
-use crate::pool::activity::Activity;
 use crate::pool::clock_activity::ClockActivity;
-use crate::pool::history::History;
+use crate::pool::observer::{Activity, Observer};
+use crate::pool::policy::{Decision, Facts};
 use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::{QueueLimits, WorkQueue};
 use crate::pool::state::{PoolState, Take};
 use crate::pool::thread_record::ThreadRecord;
 use crate::work::testing::work;
-use crate::work::{Priority, Role};
+use crate::work::Role;
 
 mod trials;
 
@@ -57,8 +58,9 @@ struct SimulatedPool {
     now: u64,
     max: usize,
     state: PoolState,
-    history: History,
+    observer: Observer,
     threads: Vec<SimulatedThread>,
+    records: Vec<Arc<ThreadRecord>>,
     work: Vec<Option<SimulatedWork>>,
     /// Threads that want the GVL.
     fifo: VecDeque<usize>,
@@ -81,7 +83,6 @@ struct SimulatedPool {
     preemptions: usize,
     /// CPU time of each engine's work.
     used: [u64; 3],
-    last_role: Option<Role>,
     /// The longest time in a row for which work waited, nothing could run, and a thread
     /// was left to wake; and the sum of such times.
     lost: u64,
@@ -95,14 +96,15 @@ impl SimulatedPool {
     fn new(max: usize) -> Self {
         let mut queue = WorkQueue::new(10);
         let limits = QueueLimits { count_max: 9_999, bytes_max: 9_999, age_max_ms: 0 };
-        queue.register(Role::Web, Priority::Interactive, limits);
-        queue.register(Role::Jobs, Priority::Background, limits);
+        queue.register(Role::Web, limits);
+        queue.register(Role::Jobs, limits);
         let mut pool = Self {
             now: 0,
             max,
             state: PoolState::new(queue, CpuTimes::new(LEAST), 0),
-            history: History::new(0),
+            observer: Observer::new(max, BLOCKED, 0),
             threads: Vec::new(),
+            records: Vec::new(),
             work: Vec::new(),
             fifo: VecDeque::new(),
             units: HashMap::new(),
@@ -119,7 +121,6 @@ impl SimulatedPool {
             finished: 0,
             preemptions: 0,
             used: [0; 3],
-            last_role: None,
             lost: 0,
             lost_max: 0,
             lost_sum: 0,
@@ -142,7 +143,8 @@ impl SimulatedPool {
 
     fn spawn(&mut self) {
         let unparker = Parker::new().unparker().clone();
-        self.state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+        let record = self.state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
+        self.records.push(record);
         self.threads.push(SimulatedThread::Coming(self.now + ARRIVAL));
         self.work.push(None);
     }
@@ -215,7 +217,6 @@ impl SimulatedPool {
         work.used += used;
         self.turn += used;
         self.used[work.role as usize] += used;
-        self.last_role = Some(work.role);
         if work.left > 0 {
             if self.turn >= 100 * MS {
                 self.switch(index);
@@ -249,6 +250,7 @@ impl SimulatedPool {
         match self.state.take(index, self.now, &mut vec![]) {
             Take::Work(work) => {
                 self.work[index] = self.units.remove(&work.id());
+                self.records[index].run(Some((work, self.now)));
                 self.begun += 1;
                 let now = self.now;
                 let woken = self.state.wake_for_work(|| now);
@@ -274,49 +276,33 @@ impl SimulatedPool {
         self.observations += 1;
         let elapsed = self.now - std::mem::replace(&mut self.observed, self.now);
         let runner = self.threads.iter().position(|thread| *thread == SimulatedThread::Runs);
-        let running = runner.and_then(|index| self.work[index].as_ref());
-        let mut facts = self.history.facts(&self.state, self.now);
-        facts.max = self.max;
-        let role = running.map(|work| work.role);
-        facts.quantum_ns = match self.clocks {
-            None => self.state.exact_quantum_ns(role),
-            Some(_) => self.state.quantum_ns(role),
-        };
-        facts.turn_ns = running.map_or(0, |work| work.used.min(self.turn).min(facts.quantum_ns));
-        if self.clocks.is_some() {
-            let unused = std::mem::take(&mut self.ran) * 4 < elapsed && !self.can_run();
-            let took = self.state.taken != self.taken;
-            self.returns += u64::from(!unused && !took && facts.waking == 0);
-            facts.blocked_ns = if unused && facts.waking == 0 { elapsed } else { 0 };
-            facts.starved_after_ns = BLOCKED;
-            facts.one_is_quick = facts.since_take_ns < facts.quantum_ns;
-        } else {
-            facts.blocked_ns = if facts.waking > 0 { 0 } else { self.blocked };
-            facts.starved_after_ns = BLOCKED;
-            let at_work = self.threads.iter().zip(&self.work);
-            let can_run = at_work.filter(|(thread, _)| {
+        let can_run = self.can_run();
+        let unused = std::mem::take(&mut self.ran) * 4 < elapsed && !can_run;
+        let at_work =
+            self.threads.iter().zip(&self.work).filter(|(thread, _)| {
                 matches!(thread, SimulatedThread::Wants | SimulatedThread::Runs)
             });
-            let mut works = can_run.filter_map(|(_, work)| work.as_ref());
-            facts.one_is_quick = works.any(|work| work.used < facts.quantum_ns);
-        }
-        facts.progress += self.returns;
-        if let Some(role) = self.last_role {
-            self.state.charge(self.state.queue.priority(role), elapsed);
-        }
-        let decision = self.history.decide(&facts, elapsed, self.now);
-        let woken = self.state.apply(&decision, self.now);
-        self.woken(woken);
-        (0..decision.spawn).for_each(|_| self.spawn());
-        if let (true, Some(index)) = (decision.preempt, runner) {
+        let mut seen = SimulatedActivity {
+            runner: runner.map(|index| self.records[index].clone()),
+            running: runner.and_then(|index| self.work[index].as_ref()),
+            turn: self.turn,
+            blocked: if self.clocks.is_none() { self.blocked } else { elapsed * u64::from(unused) },
+            used: at_work.filter_map(|(_, work)| Some(work.as_ref()?.used)).collect(),
+            returns: self.returns,
+            unused,
+            takes: self.state.totals.taken - self.taken,
+            clocks: &mut self.clocks,
+        };
+        self.taken = self.state.totals.taken;
+        let observed = self.observer.observe(&mut self.state, &mut seen, self.now);
+        self.returns = seen.returns;
+        self.woken(observed.woken);
+        (0..observed.decision.spawn).for_each(|_| self.spawn());
+        if let (true, Some(index)) = (observed.decision.switches(), runner) {
             self.preemptions += 1;
             self.switch(index);
         }
-        if let Some(clocks) = &mut self.clocks {
-            let takes = self.state.taken - std::mem::replace(&mut self.taken, self.state.taken);
-            let facts = facts.after(&decision);
-            self.observe_at = self.now + clocks.pause_ns(&facts, &decision, takes);
-        }
+        self.observe_at = self.now + observed.pause_ns;
     }
 
     /// Runs clients that each submit their next unit when the last one has ended.
@@ -329,5 +315,50 @@ impl SimulatedPool {
                 self.submit(client, unit(client));
             }
         }
+    }
+}
+
+/// What the scheduler sees of the simulated threads.
+struct SimulatedActivity<'a> {
+    runner: Option<Arc<ThreadRecord>>,
+    running: Option<&'a SimulatedWork>,
+    turn: u64,
+    blocked: u64,
+    /// CPU time of the work of each thread that can run.
+    used: Vec<u64>,
+    returns: u64,
+    /// With clocks: hardly any CPU time was used, and the units of work taken meanwhile.
+    unused: bool,
+    takes: u64,
+    clocks: &'a mut Option<ClockActivity>,
+}
+
+impl Activity for SimulatedActivity<'_> {
+    fn observe(
+        &mut self,
+        state: &PoolState,
+        facts: &mut Facts,
+        now: u64,
+    ) -> Option<Arc<ThreadRecord>> {
+        let role = self.running.map(|work| work.role);
+        facts.blocked_ns = if facts.waking > 0 { 0 } else { self.blocked };
+        if let Some(clocks) = self.clocks {
+            clocks.takes = self.takes;
+            self.returns += u64::from(!self.unused && self.takes == 0 && facts.waking == 0);
+            facts.quantum_ns = state.quantum_ns(role);
+            facts.one_is_quick =
+                now - state.last_take_ns.max(state.last_switch_ns) < facts.quantum_ns;
+        } else {
+            facts.quantum_ns = state.exact_quantum_ns(role);
+            facts.one_is_quick = self.used.iter().any(|used| *used < facts.quantum_ns);
+        }
+        facts.turn_ns =
+            self.running.map_or(0, |work| work.used.min(self.turn).min(facts.quantum_ns));
+        facts.progress += self.returns;
+        self.runner.clone()
+    }
+
+    fn pause_ns(&mut self, facts: &Facts, made: &Decision) -> u64 {
+        self.clocks.as_mut().map_or(0, |clocks| clocks.pause_ns(facts, made))
     }
 }

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::pool::policy::Decision;
 use crate::pool::quantum::CpuTimes;
 use crate::pool::queue::WorkQueue;
 use crate::pool::thread_record::ThreadRecord;
-use crate::work::{Priority, Role, Work};
+use crate::work::{Role, Work};
 
 /// A job or batch runs for this part of the least quantum while a request waits.
 const BACKGROUND_PART: u64 = 4;
@@ -26,7 +28,7 @@ pub enum Take {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     Parked,
     /// Woken or started; it has not taken work yet.
     Waking,
@@ -36,36 +38,39 @@ enum Place {
 /// A thread of the pool.
 pub(crate) struct Member {
     pub record: Arc<ThreadRecord>,
-    place: Place,
-    /// It ends when it finds no work.
-    leaving: bool,
+    pub place: Place,
 }
 
-impl Member {
-    pub fn is_parked(&self) -> bool {
-        self.place == Place::Parked
-    }
+/// What a pool has counted since its start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct PoolTotals {
+    /// Units of work taken.
+    pub taken: u64,
+    /// Units of work finished, those whose thread ended included.
+    pub finished: u64,
+    /// Times a parked thread was woken.
+    pub wakes: u64,
+    /// Observations of the scheduler.
+    pub observations: u64,
+    /// Observations that found work waiting and no thread that could run.
+    pub stalls: u64,
+    /// Times the VM was asked to yield.
+    pub preemptions: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct PoolState {
     pub queue: WorkQueue,
     pub threads: Vec<Option<Member>>,
-    /// Parked threads. The one that parked last is at the end and is woken
-    /// first: its caches are warm.
-    pub idle: Vec<usize>,
-    /// Smallest number of parked threads since the last shrink.
-    pub idle_low: usize,
+    /// Parked threads, and since when (ns of the clock). The one that parked last is at
+    /// the end and is woken first: its caches are warm.
+    pub idle: Vec<(usize, u64)>,
     /// Threads that are not parked.
     pub awake: usize,
-    /// Those of them that were woken or started and have not taken work yet.
-    pub waking: usize,
     /// Threads that were requested and have not started.
     pub spawning: usize,
     /// Threads that may be awake.
     pub width: usize,
-    pub taken: u64,
-    pub finished: u64,
     pub running: usize,
     /// Jobs and batches among the running work.
     pub running_background: usize,
@@ -73,8 +78,10 @@ pub(crate) struct PoolState {
     pub last_finish_ns: u64,
     /// When a thread was last woken or requested.
     pub last_wake_ns: u64,
+    /// When the VM was last asked to switch.
+    pub last_switch_ns: u64,
     pub closing: bool,
-    pub wakes: u64,
+    pub totals: PoolTotals,
     /// CPU times of recent work.
     pub cpu_times: CpuTimes,
 }
@@ -88,6 +95,12 @@ impl PoolState {
         self.idle.len() + self.awake
     }
 
+    /// Threads that were woken or started and have not taken work yet.
+    pub fn waking(&self) -> usize {
+        let members = self.threads.iter().flatten();
+        members.filter(|member| member.place == Place::Waking).count()
+    }
+
     pub fn records(&self) -> impl Iterator<Item = &Arc<ThreadRecord>> {
         self.threads.iter().flatten().map(|member| &member.record)
     }
@@ -99,9 +112,8 @@ impl PoolState {
             self.threads.len() - 1
         });
         let record = record(index);
-        let member = Member { record: record.clone(), place: Place::Waking, leaving: false };
-        self.threads[index] = Some(member);
-        self.count_in(index, Place::Waking);
+        self.threads[index] = Some(Member { record: record.clone(), place: Place::Waking });
+        self.awake += 1;
         self.spawning = self.spawning.saturating_sub(1);
         record
     }
@@ -114,18 +126,32 @@ impl PoolState {
 
     /// Removes a thread.
     pub fn leave(&mut self, index: usize) {
-        if let Some(member) = self.threads[index].take() {
-            self.count_out(index, member.place);
+        match self.threads[index].take() {
+            Some(Member { place: Place::Parked, .. }) => self.forget_parked(index),
+            Some(_) => self.awake -= 1,
+            None => {}
         }
+    }
+
+    /// Removes the threads that have been parked since `parked_ns` or before, down to
+    /// `min`, and returns them: they end when they are woken. Those parked longest go
+    /// first, because their caches are the coldest.
+    pub fn shrink(&mut self, min: usize, parked_ns: u64) -> Vec<Arc<ThreadRecord>> {
+        let spare = self.alive().saturating_sub(min);
+        let unused = self.idle.iter().take_while(|(_, since_ns)| *since_ns <= parked_ns).count();
+        let leavers = self.idle.drain(..unused.min(spare));
+        leavers.filter_map(|(index, _)| Some(self.threads[index].take()?.record)).collect()
     }
 
     /// Wakes the thread that parked last.
     pub fn wake_one(&mut self, now_ns: u64) -> Option<Arc<ThreadRecord>> {
-        let index = *self.idle.last()?;
-        self.put(index, Place::Waking);
-        self.wakes += 1;
+        let (index, _) = self.idle.pop()?;
+        let member = self.threads[index].as_mut()?;
+        member.place = Place::Waking;
+        self.awake += 1;
+        self.totals.wakes += 1;
         self.last_wake_ns = now_ns;
-        self.threads[index].as_ref().map(|member| member.record.clone())
+        Some(member.record.clone())
     }
 
     /// Wakes a thread if work waits and the width allows one more.
@@ -136,65 +162,47 @@ impl PoolState {
 
     /// Gives the thread something to do, or parks it.
     pub fn take(&mut self, index: usize, now_ns: u64, expired: &mut Vec<Arc<dyn Work>>) -> Take {
-        self.put(index, Place::AtWork);
-        let over_width = self.awake > self.width && self.awake > 1;
-        if !over_width || self.closing {
+        if self.put(index, Place::AtWork) == Some(Place::Parked) {
+            // Its wait was interrupted.
+            self.forget_parked(index);
+            self.awake += 1;
+        }
+        if self.awake <= self.width || self.closing {
             if let Some(work) = self.queue.pop(now_ns, expired) {
-                self.taken += 1;
+                self.totals.taken += 1;
                 self.count_running(work.role(), 1);
                 self.last_take_ns = now_ns;
                 return Take::Work(work);
             }
         }
-        let leaving = self.threads[index].as_ref().is_some_and(|member| member.leaving);
-        if self.closing || leaving {
+        if self.closing {
             self.leave(index);
             return Take::Leave;
         }
         self.put(index, Place::Parked);
+        self.idle.push((index, now_ns));
+        self.awake -= 1;
         Take::Wait
     }
 
-    /// Counts work as finished.
+    /// Counts work that has ended.
     pub fn finish(&mut self, role: Role, now_ns: u64) {
-        self.finished += 1;
+        self.totals.finished += 1;
         self.last_finish_ns = now_ns;
-        self.count_running(role, -1);
-    }
-
-    /// Counts work whose thread ended as no longer running.
-    pub fn abandon(&mut self, role: Role) {
         self.count_running(role, -1);
     }
 
     /// Changes the width, counts the threads to start, and wakes the others.
     pub fn apply(&mut self, decision: &Decision, now_ns: u64) -> Vec<Arc<ThreadRecord>> {
-        self.width = decision.width.max(1);
+        self.width = decision.width;
         self.spawning += decision.spawn;
         if decision.spawn > 0 {
             self.last_wake_ns = now_ns;
         }
+        if decision.switches() {
+            self.last_switch_ns = now_ns;
+        }
         (0..decision.wake).map_while(|_| self.wake_one(now_ns)).collect()
-    }
-
-    /// Wakes the threads that were parked since the last call, down to `min`, so that they
-    /// end; the second value is whether any above the minimum are left.
-    pub fn shrink(&mut self, min: usize) -> (Vec<Arc<ThreadRecord>>, bool) {
-        // Threads that are already leaving do not count.
-        let leaving = self.threads.iter().flatten().filter(|member| member.leaving).count();
-        let spare = self.alive().saturating_sub(leaving).saturating_sub(min);
-        let unused = self.idle_low.min(spare).min(self.idle.len());
-        // The thread parked longest leaves first: its caches are the coldest.
-        let leavers: Vec<_> = self.idle[..unused].to_vec();
-        let leavers = leavers.into_iter().filter_map(|index| {
-            self.put(index, Place::Waking);
-            let member = self.threads[index].as_mut()?;
-            member.leaving = true;
-            Some(member.record.clone())
-        });
-        let leavers = leavers.collect();
-        self.idle_low = self.idle.len();
-        (leavers, spare > unused)
     }
 
     /// The quantum of running work (`None`: of a thread outside the pool); that of requests
@@ -210,9 +218,8 @@ impl PoolState {
     /// The same where the time of each turn is known: jobs and batches that have had their
     /// share run for a part of it before a request, because several may take turns.
     pub fn exact_quantum_ns(&self, running: Option<Role>) -> u64 {
-        let background = |role| self.queue.priority(role) == Priority::Background;
-        if self.requests_go_first() && running.is_some_and(background) {
-            return self.cpu_times.least_ns() / BACKGROUND_PART;
+        if self.requests_go_first() && running.is_some_and(|role| !role.is_interactive()) {
+            return self.cpu_times.least_ns / BACKGROUND_PART;
         }
         self.quantum_ns(running)
     }
@@ -224,50 +231,28 @@ impl PoolState {
 
     /// Charges time with the GVL to the class of work that ran. Counts only while both
     /// classes compete.
-    pub fn charge(&mut self, ran: Priority, ns: u64) {
-        let requests = ran == Priority::Interactive || self.queue.interactive_len() > 0;
-        let background = self.running_background > 0 || self.queue.background_len() > 0;
-        if requests && background {
+    pub fn charge(&mut self, ran: Role, ns: u64) {
+        let interactive = self.queue.interactive_len();
+        let requests = ran.is_interactive() || interactive > 0;
+        if requests && (self.running_background > 0 || self.queue.len() > interactive) {
             self.queue.charge(ran, ns);
         }
     }
 
     fn count_running(&mut self, role: Role, by: isize) {
         self.running = self.running.saturating_add_signed(by);
-        if self.queue.priority(role) == Priority::Background {
+        if !role.is_interactive() {
             self.running_background = self.running_background.saturating_add_signed(by);
         }
     }
 
-    fn put(&mut self, index: usize, place: Place) {
-        let Some(member) = &mut self.threads[index] else { return };
-        let before = std::mem::replace(&mut member.place, place);
-        if before != place {
-            self.count_out(index, before);
-            self.count_in(index, place);
-        }
+    /// Notes where a thread is; returns where it was.
+    fn put(&mut self, index: usize, place: Place) -> Option<Place> {
+        let member = self.threads[index].as_mut()?;
+        Some(std::mem::replace(&mut member.place, place))
     }
 
-    fn count_in(&mut self, index: usize, place: Place) {
-        match place {
-            Place::Parked => self.idle.push(index),
-            Place::Waking => (self.awake, self.waking) = (self.awake + 1, self.waking + 1),
-            Place::AtWork => self.awake += 1,
-        }
-    }
-
-    fn count_out(&mut self, index: usize, place: Place) {
-        match place {
-            Place::Parked => {
-                if self.idle.last() == Some(&index) {
-                    self.idle.pop();
-                } else {
-                    self.idle.retain(|parked| *parked != index);
-                }
-                self.idle_low = self.idle_low.min(self.idle.len());
-            }
-            Place::Waking => (self.awake, self.waking) = (self.awake - 1, self.waking - 1),
-            Place::AtWork => self.awake -= 1,
-        }
+    fn forget_parked(&mut self, index: usize) {
+        self.idle.retain(|(parked, _)| *parked != index);
     }
 }

@@ -4,13 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::clock;
-use crate::pool::cpu_meter::CpuMeter;
+use crate::pool::quantum::CpuMeter;
+use crate::pool::state::PoolState;
 pub use crate::pool::state::Take;
 use crate::pool::thread_record::ThreadRecord;
-use crate::pool::{Pool, PoolState};
+use crate::pool::{unpark, Pool};
+use crate::process::events::SupportEvent;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Parker, Unparker};
-use crate::work::{Priority, Role};
+use crate::work::Role;
 
 /// A thread that takes work without a pause yields the GVL after this long (ns) to
 /// threads that wait for it.
@@ -44,25 +46,21 @@ pub struct PoolThread {
     meter: RefCell<CpuMeter>,
 }
 
-impl PoolThread {
-    pub(crate) fn enter(pool: &Arc<Pool>) -> Self {
+impl Pool {
+    /// Adds the calling thread to the pool.
+    pub fn enter(self: &Arc<Self>) -> PoolThread {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        let mut state = pool.state.lock();
+        let mut state = self.state.lock();
         let thread = state.enter(|index| Arc::new(ThreadRecord::current(index, unparker)));
-        pool.publish_threads(&state);
-        drop(state);
-        Self {
-            pool: pool.clone(),
-            thread,
-            parker,
-            current: Cell::new(None),
-            slice: Cell::new(None),
-            meter: RefCell::default(),
-        }
+        self.publish_threads(&state);
+        let (pool, current, slice) = (self.clone(), Cell::default(), Cell::default());
+        PoolThread { pool, thread, parker, current, slice, meter: RefCell::default() }
     }
+}
 
-    /// Index of the thread, as in [`crate::pool::thread_record::Running::thread`].
+impl PoolThread {
+    /// Index of the thread, as in [`crate::work::Running::thread`].
     pub fn index(&self) -> usize {
         self.thread.index
     }
@@ -83,6 +81,10 @@ impl PoolThread {
         let now = clock::now_ns();
         let mut expired = Vec::new();
         let mut state = self.pool.state.lock();
+        if !state.has(&self.thread) {
+            // It was parked for too long.
+            return Take::Leave;
+        }
         if let Some((role, since_ns)) = self.current.take() {
             state.finish(role, now);
             let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
@@ -97,31 +99,26 @@ impl PoolThread {
         } else {
             state.take(self.thread.index, now, &mut expired)
         };
-        let works = matches!(taken, Take::Work(_));
-        let woken = works.then(|| state.wake_for_work(|| now)).flatten();
+        let (mut woken, mut work) = (None, None);
+        match &taken {
+            Take::Work(taken) => {
+                woken = state.wake_for_work(|| now);
+                work = Some((taken.clone(), now));
+                self.pool.gauges().taken_at_ms.store(now / 1_000_000, Relaxed);
+            }
+            Take::Leave => self.pool.publish_threads(&state),
+            Take::Wait | Take::Yield => {}
+        }
         // Work is left and no thread was woken for it: the scheduler must observe.
         let arm = !state.queue.is_empty() && woken.is_none();
         self.pool.publish(&state);
-        match &taken {
-            Take::Work(_) => self.pool.slot().taken_at_ms.store(now / 1_000_000, Relaxed),
-            Take::Leave => self.pool.publish_threads(&state),
-            _ => {}
-        }
         drop(state);
         if arm {
             self.pool.arm();
         }
-        let finished = match &taken {
-            Take::Work(work) => {
-                self.current.set(Some((work.role(), now)));
-                self.thread.run(Some((work.clone(), now)))
-            }
-            _ => self.thread.run(None),
-        };
-        if let Some(thread) = woken {
-            thread.unparker.unpark();
-        }
-        drop(finished);
+        self.current.set(work.as_ref().map(|(work, since_ns)| (work.role(), *since_ns)));
+        drop(self.thread.run(work));
+        unpark(woken);
         expired.into_iter().for_each(|work| work.release());
         taken
     }
@@ -136,48 +133,38 @@ impl PoolThread {
     /// Whether threads that wait for the GVL get it before this one takes work. Where the
     /// next work is a request, jobs and batches wait until their share is due.
     fn must_yield(&self, state: &PoolState, now: u64) -> bool {
+        let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
+        self.slice.set(Some(slice));
+        let wall_ns = now.saturating_sub(slice.wall_ns);
         let request_next = state.requests_go_first();
         if let Some(counts) = &self.pool.gvl {
             // The time in which the work itself blocked counts too. Otherwise a thread
             // that waits for a lock gets the GVL only then, while the lock is held.
-            let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
-            self.slice.set(Some(slice));
-            return now.saturating_sub(slice.wall_ns) >= SLICE_NS
+            return wall_ns >= SLICE_NS
                 && counts.others_want()
                 && (!request_next || counts.outsiders_want() || self.request_wants(state));
         }
         let background = if request_next { state.running_background } else { 0 };
         let others_at_work = state.running > background && !state.queue.is_empty();
-        match (others_at_work, background > 0) {
-            (true, _) => self.slice_is_over(now, SLICE_NS),
-            (false, false) => self.slice_is_over(now, LONG_SLICE_NS),
-            (false, true) => false,
+        let slice_ns = if others_at_work { SLICE_NS } else { LONG_SLICE_NS };
+        if wall_ns < slice_ns || (background > 0 && !others_at_work) {
+            return false;
         }
+        // Whether this thread has used the CPU for the whole slice without blocking.
+        let cpu_ns = self.thread.probe.cpu_ns().unwrap_or(0);
+        let began = slice.cpu_ns;
+        let over = began.is_some_and(|began| wall_ns < cpu_ns.saturating_sub(began) + BLOCKED_NS);
+        if !over {
+            self.slice.set(Some(TimeSlice { wall_ns: now, cpu_ns: Some(cpu_ns) }));
+        }
+        over
     }
 
     /// Whether a thread that runs a request, or is about to take work, wants the GVL.
     fn request_wants(&self, state: &PoolState) -> bool {
         let others = state.records().filter(|thread| thread.index != self.thread.index);
         let mut wanting = others.filter(|thread| thread.can_run.load(Relaxed));
-        let background = |role| state.queue.priority(role) == Priority::Background;
-        wanting.any(|thread| !thread.role().is_some_and(background))
-    }
-
-    /// Whether this thread has used the CPU for a whole time slice without blocking.
-    fn slice_is_over(&self, now: u64, slice_ns: u64) -> bool {
-        let slice = self.slice.get().unwrap_or(TimeSlice { wall_ns: now, cpu_ns: None });
-        self.slice.set(Some(slice));
-        let wall_ns = now.saturating_sub(slice.wall_ns);
-        if wall_ns < slice_ns {
-            return false;
-        }
-        let cpu = self.thread.probe.cpu_ns().unwrap_or(0);
-        let over =
-            slice.cpu_ns.is_some_and(|began| wall_ns < cpu.saturating_sub(began) + BLOCKED_NS);
-        if !over {
-            self.slice.set(Some(TimeSlice { wall_ns: now, cpu_ns: Some(cpu) }));
-        }
-        over
+        wanting.any(|thread| thread.role().is_none_or(Role::is_interactive))
     }
 }
 
@@ -189,25 +176,24 @@ impl Drop for PoolThread {
             return;
         }
         if let Some((role, _)) = self.current.take() {
-            state.abandon(role);
+            state.finish(role, clock::now_ns());
         }
         state.leave(self.thread.index);
         // If this thread was woken for work, another one is woken in its place.
         let woken = state.wake_for_work(clock::now_ns);
         let left = !state.queue.is_empty();
         let few = state.alive() < self.pool.settings.threads_min;
-        let replace = !state.closing && woken.is_none() && (few || left);
+        if !state.closing && woken.is_none() && (few || left) {
+            state.spawning += 1;
+            self.pool.events.post(SupportEvent::Spawn(1));
+        }
         self.pool.publish(&state);
         self.pool.publish_threads(&state);
         drop(state);
         if left {
             self.pool.arm();
         }
-        if let Some(thread) = woken {
-            thread.unparker.unpark();
-        } else if replace {
-            self.pool.replace_one();
-        }
+        unpark(woken);
         if let Some((work, _)) = unfinished {
             work.abandon();
         }
@@ -220,7 +206,6 @@ mod tests {
     use crate::pool::queue::QueueLimits;
     use crate::pool::scheduler::{Scheduler, SchedulerHooks};
     use crate::pool::PoolSettings;
-    use crate::process::events::SupportEvent;
     use crate::process::scoreboard::Scoreboard;
     use crate::process::supervisor_watch::SupervisorWatch;
     use crate::work::testing::request;
@@ -234,7 +219,7 @@ mod tests {
         let scoreboard = Arc::new(Scoreboard::new(1).unwrap());
         let pool = Pool::new(PoolSettings::for_tests(threads_max), scoreboard, gvl_events).unwrap();
         let limits = QueueLimits { count_max: 100, bytes_max: 100, age_max_ms: 0 };
-        pool.register(Role::Web, Priority::Interactive, limits);
+        pool.register(Role::Web, limits);
         pool
     }
 
@@ -257,8 +242,8 @@ mod tests {
         thread.wait();
         assert!(matches!(thread.take(), Take::Work(work) if work.id() == 0));
         // This thread blocks as user code would; the scheduler requests another one.
-        assert!(pool.events().wait());
-        assert!(matches!(pool.events().poll(), Some(SupportEvent::Spawn(_))));
+        assert!(pool.events.wait());
+        assert!(matches!(pool.events.poll(), Some(SupportEvent::Spawn(_))));
         drop(scheduler);
     }
 
@@ -273,7 +258,7 @@ mod tests {
         if let Some(counts) = &pool.gvl {
             counts.ready(&other.thread);
         }
-        pool.apply(&crate::pool::policy::Decision { width: 2, ..Default::default() });
+        pool.state.lock().width = 2;
         (0..2).for_each(|id| pool.enqueue(request(id)).ok().unwrap());
         assert!(matches!(other.take(), Take::Work(_)));
         (0..takes).any(|_| {
@@ -325,7 +310,7 @@ mod tests {
         drop(second);
         assert_eq!(pool.stats().threads, 0);
         assert_eq!(
-            pool.events().poll(),
+            pool.events.poll(),
             Some(SupportEvent::Spawn(1)),
             "a thread is requested to keep the minimum"
         );
@@ -358,11 +343,11 @@ mod tests {
         let pool = pool(8);
         let mut threads: Vec<_> = (0..6).map(|_| pool.enter()).collect();
         assert!(threads.iter().all(|thread| matches!(thread.take(), Take::Wait)));
-        pool.shrink();
         threads.truncate(2);
-        pool.shrink();
-        pool.shrink();
-        assert!(pool.stats().threads <= 2);
+        pool.shrink(clock::now_ns() + pool.settings.thread_idle_ns);
+        assert_eq!(pool.stats().threads, 1, "the minimum stays");
+        let left = threads.iter().filter(|thread| matches!(thread.take(), Take::Leave)).count();
+        assert_eq!(left, 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::process::scoreboard::OwnGauges;
-use chaton_core::work::{downcast, Priority, Role};
+use chaton_core::work::{downcast, Role};
 use chaton_jobs::cron::Cron;
 use chaton_jobs::engine::{Config, Engine, Job, WorkerDeath};
 use chaton_jobs::store;
@@ -40,14 +40,14 @@ impl RbJobs {
     ) -> Result<Self, Error> {
         let inner = pool.0.get()?;
         let mut config: Config = inner.document.section("jobs")?;
-        config.concurrency = inner.pool.settings().threads_max;
+        config.concurrency = inner.pool.settings.threads_max;
         config.crons = crons.into_iter().map(cron).collect::<Result<_, _>>()?;
         config.claim_due = claim_due;
         config.begins_quiet = true;
         config.supervised = in_flight.is_some();
         let factory = store::open(&config.store).map_err(|e| error::store(&e))?;
-        let slot = inner.pool.settings().slot;
-        config.gauges = Some(OwnGauges::new(inner.pool.scoreboard().clone(), slot));
+        let slot = inner.pool.settings.slot;
+        config.gauges = Some(OwnGauges::new(inner.pool.scoreboard.clone(), slot));
         let in_flight = match in_flight {
             Some(in_flight) => {
                 in_flight.check(ruby, slot)?;
@@ -65,7 +65,7 @@ impl RbJobs {
                 RbJob::start(ruby, noted, thread, downcast::<Job>(work)?)
             }),
         );
-        let feed = PoolFeed::open(&inner.pool, Role::Jobs, Priority::Background, QUEUE_LIMITS);
+        let feed = PoolFeed::open(&inner.pool, Role::Jobs, QUEUE_LIMITS);
         let engine = start_engine(feed, config, &factory)?;
         in_flight.inspect(|in_flight| in_flight.name(slot, engine.identity()));
         Ok(Self(Handle::new(engine)))

@@ -223,7 +223,7 @@ impl GcMonitor {
         }
         drop(state);
         if lines && self.is_time_to_log() {
-            self.pool.events().post(SupportEvent::Collections);
+            self.pool.events.post(SupportEvent::Collections);
         }
     }
 
@@ -243,7 +243,7 @@ impl GcMonitor {
         if !self.causes.needs_major() {
             self.wanting.store(0, Relaxed);
         } else if self.wanting.fetch_add(1, Relaxed) % WANTING_MAX == WANTING_MAX - 1 {
-            self.pool.events().post(SupportEvent::FullWanted);
+            self.pool.events.post(SupportEvent::FullWanted);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chaton_core::engine::PoolFeed;
 use chaton_core::pool::queue::QueueLimits;
 use chaton_core::process::scoreboard::OwnGauges;
-use chaton_core::work::{downcast, Priority, Role};
+use chaton_core::work::{downcast, Role};
 use chaton_streams::batch::Batch;
 use chaton_streams::engine::{BatchSlot, Engine, EngineSettings};
 use magnus::typed_data::Obj;
@@ -42,8 +42,8 @@ impl RbStreams {
         let mut settings: EngineSettings = inner.document.section("streams")?;
         settings.notify_eof(&eof);
         settings.begins_held = true;
-        let slot = inner.pool.settings().slot;
-        settings.gauges = Some(OwnGauges::new(inner.pool.scoreboard().clone(), slot));
+        let slot = inner.pool.settings.slot;
+        settings.gauges = Some(OwnGauges::new(inner.pool.scoreboard.clone(), slot));
         if let Some(in_flight) = in_flight {
             let slot = in_flight.check(ruby, slot)?;
             in_flight.0.clear(slot);
@@ -55,7 +55,7 @@ impl RbStreams {
             Role::Streams,
             Box::new(|ruby, work, thread| RbBatch::start(ruby, downcast::<Batch>(work)?, thread)),
         );
-        let feed = PoolFeed::open(&inner.pool, Role::Streams, Priority::Background, QUEUE);
+        let feed = PoolFeed::open(&inner.pool, Role::Streams, QUEUE);
         let engine = Engine::start(settings, log, Arc::new(move || opened.producer()), feed);
         Ok(Self(Handle::new(engine.map_err(|e| log_error::raised(&e))?)))
     }

@@ -4,7 +4,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use chaton_core::engine::PoolFeed;
-use chaton_core::work::{downcast, Priority, Role};
+use chaton_core::work::{downcast, Role};
 use chaton_web::{Config, Engine, Exchange, Listener, ListenerKind};
 use magnus::{
     function, method, prelude::*, Error, RArray, RModule, Ruby, Symbol, TryConvert, Value,
@@ -44,10 +44,10 @@ impl RbWeb {
             }),
         );
         config.listeners = own_listeners(listeners)?;
-        config.scoreboard = Some(inner.pool.scoreboard().clone());
-        config.slot = inner.pool.settings().slot;
-        config.hogged_after = Duration::from_nanos(inner.pool.settings().preempt_ns);
-        let feed = PoolFeed::open(&inner.pool, Role::Web, Priority::Interactive, config.queue);
+        config.scoreboard = Some(inner.pool.scoreboard.clone());
+        config.slot = inner.pool.settings.slot;
+        config.hogged_after = Duration::from_nanos(inner.pool.settings.preempt_ns);
+        let feed = PoolFeed::open(&inner.pool, Role::Web, config.queue);
         let engine = Engine::start(config, feed)
             .map_err(|e| error::named("Error", format!("the web engine: {e}")))?;
         Ok(Self(Handle::new(engine)))

@@ -8,7 +8,6 @@ fn busy() -> Facts {
     Facts {
         waiting: 10,
         interactive_waiting: true,
-        starved_in_row: 1,
         awake: 1,
         idle: 4,
         width: 1,
@@ -43,17 +42,17 @@ fn a_starved_pool_becomes_wider() {
         ("one is woken", starved, Decision { wake: 1, ..wider(2) }),
         (
             "twice as many after eight times each, started where none is parked",
-            Facts { starved_in_row: 25, ..starved },
+            Facts { starved_before: 24, ..starved },
             Decision { wake: 4, spawn: 4, ..wider(9) },
         ),
         (
             "never more than wait",
-            Facts { starved_in_row: 25, waiting: 2, ..starved },
+            Facts { starved_before: 24, waiting: 2, ..starved },
             Decision { wake: 2, ..wider(3) },
         ),
         (
             "never over the maximum",
-            Facts { starved_in_row: 25, max: 3, idle: 0, ..starved },
+            Facts { starved_before: 24, max: 3, idle: 0, ..starved },
             Decision { spawn: 2, ..wider(3) },
         ),
         (
@@ -66,8 +65,8 @@ fn a_starved_pool_becomes_wider() {
 
 #[test]
 fn work_that_used_its_quantum_makes_place() {
-    let hogged = Facts { turn_ns: 5 * MS, since_take_ns: 5 * MS, since_wake_ns: 5 * MS, ..busy() };
-    let switch = |width| Decision { preempt: true, rule: Rule::Hogged, ..keep(width) };
+    let hogged = Facts { turn_ns: 5 * MS, since_change_ns: 5 * MS, ..busy() };
+    let switch = |width| Decision { rule: Rule::Hogged, ..keep(width) };
     let admit = |width| Decision { wake: 1, rule: Rule::Admitted, ..switch(width) };
     let outside = Facts { waiting: 0, outsider_waiting: true, ..hogged };
     check(&[
@@ -78,7 +77,7 @@ fn work_that_used_its_quantum_makes_place() {
         ("another thread is starting", Facts { spawning: 1, ..hogged }, switch(1)),
         (
             "a thread was woken just now",
-            Facts { turn_ns: 0, waking: 1, awake: 2, since_wake_ns: MS, ..hogged },
+            Facts { turn_ns: 0, waking: 1, awake: 2, since_change_ns: MS, ..hogged },
             keep(1),
         ),
         (
@@ -102,13 +101,13 @@ fn each_further_job_waits_longer_beside_computing_ones() {
     let computing = |awake, since_admit_ms: u64| Facts {
         interactive_waiting: false,
         turn_ns: 5 * MS,
-        since_take_ns: 5 * MS,
+        since_change_ns: 5 * MS,
         since_admit_ns: since_admit_ms * MS,
         awake,
         width: awake,
         ..busy()
     };
-    let switch = |width| Decision { preempt: true, rule: Rule::Hogged, ..keep(width) };
+    let switch = |width| Decision { rule: Rule::Hogged, ..keep(width) };
     let admit = |width| Decision { wake: 1, rule: Rule::Admitted, ..switch(width) };
     check(&[
         ("a second one", computing(1, 5), admit(2)),
@@ -152,7 +151,7 @@ fn decisions_stay_within_their_bounds() {
         let now = Facts {
             waiting,
             blocked_ns: if row > 0 { MS } else { 0 },
-            starved_in_row: row as u32,
+            starved_before: row as u32,
             turn_ns: if next(2) == 0 { 5 * MS } else { 0 },
             awake,
             idle,
