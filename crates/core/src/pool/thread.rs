@@ -109,8 +109,9 @@ impl PoolThread {
             Take::Leave => self.pool.publish_threads(&state),
             Take::Wait | Take::Yield => {}
         }
-        // Work is left and no thread was woken for it: the scheduler must observe.
-        let arm = !state.queue.is_empty() && woken.is_none();
+        // Work is left. A thread that is woken for it waits behind this one, which may
+        // compute for long: the scheduler must observe.
+        let arm = !state.queue.is_empty();
         self.pool.publish(&state);
         drop(state);
         if arm {
@@ -245,6 +246,21 @@ mod tests {
         assert!(pool.events.wait());
         assert!(matches!(pool.events.poll(), Some(SupportEvent::Spawn(_))));
         drop(scheduler);
+    }
+
+    #[test]
+    fn the_scheduler_observes_when_a_batch_begins_although_another_thread_was_woken_for_it() {
+        let pool = pool(4);
+        pool.state.lock().width = 4;
+        let threads = [pool.enter(), pool.enter()];
+        assert!(threads.iter().all(|thread| matches!(thread.take(), Take::Wait)));
+        (0..3).for_each(|id| pool.enqueue(request(id)).ok().unwrap());
+        pool.wake_thread();
+        assert!(!pool.armed.load(Relaxed), "the thread that was woken alone takes the work");
+        threads[1].wait();
+        assert!(matches!(threads[1].take(), Take::Work(_)));
+        assert_eq!(pool.state.lock().waking(), 1);
+        assert!(pool.armed.load(Relaxed), "the work may compute, and nothing else arrives");
     }
 
     /// Takes work and calls `between` after each take, while another thread is in the
