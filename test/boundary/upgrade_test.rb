@@ -80,6 +80,19 @@ class UpgradeTest < Minitest::Test
     assert old.end_with?("false"), old
   end
 
+  def test_a_client_that_leaves_is_no_error_of_the_application
+    finished = Queue.new
+    port = serve do |env|
+      env["rack.response_finished"] << ->(_, status, _, error) { finished << [status, error.class] }
+      [101, { "connection" => "upgrade", "upgrade" => "chat" }, ->(stream) { loop { stream.readline } }]
+    end
+    talk(port, UPGRADE) { |socket| socket.write("a line\n") }
+    assert_equal [101, Chaton::ClientGone], finished.pop
+    eventually { @output.string.include?("an upgraded connection ended") }
+    assert_match(/INFO  an upgraded connection ended  error=EOFError reason="end of file reached"/, @output.string)
+    refute_match(/the application failed/, @output.string)
+  end
+
   def test_a_streaming_body_that_fails_after_a_101_closes_the_connection
     body = Echo.new
     port = serve { [101, { "connection" => "upgrade", "upgrade" => "chat" }, body] }

@@ -139,6 +139,11 @@ module Chaton
         begin
           io.write(head)
           callable.call(io)
+        rescue EOFError, Errno::ECONNRESET, Errno::EPIPE => e
+          io.close
+          # What reads frames or lines fails so when its client leaves, which every client does.
+          @log.info("an upgraded connection ended", error: e.class, reason: e.message)
+          raise ClientGone, "the client closed the upgraded connection"
         rescue Exception # rubocop:disable Lint/RescueException -- in any case the client must not wait for ever
           io.close
           raise
