@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "shutdown"
+require_relative "telemetry/running_work"
 
 module Chaton
   # The Ruby threads of a worker that take work from the native pool and run it. Rust decides how many are awake, when
@@ -63,11 +64,12 @@ module Chaton
     end
 
     def serve(pool_thread)
+      running = Telemetry::RunningWork.begin
       loop do
-        work = pool_thread.take or return
-        @handler.call(work)
+        running.work = pool_thread.take or return
+        @handler.call(running.work)
         # A parked thread must not keep the last request alive.
-        work = nil # rubocop:disable Lint/UselessAssignment
+        running.work = nil
       end
     end
 

@@ -56,8 +56,8 @@ module Chaton
       rails = ::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger)
       return rails if rails
 
-      require "logger"
-      ::Logger.new($stdout, progname: "chaton")
+      require_relative "logger"
+      Logger.new
     end
   end
 end

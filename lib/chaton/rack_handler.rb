@@ -30,7 +30,7 @@ module Chaton
       require_relative "single"
       require_relative "telemetry/log"
       plan = plan(options)
-      log = Telemetry::Log.new(format: plan.log_format, level: plan.log_level)
+      log = Telemetry::Log.of(plan)
       plan.notes.each { |note| log.info(note) }
       RubyRelease.warnings.each { |warning| log.warn(warning) }
       log.info("allocator and heap sizes are unchanged: a Rack handler does not execute its process again")

@@ -21,7 +21,7 @@ module Chaton
     # @param argv [Array<String>] the command line's arguments, needed to start again
     # @param app [#call, nil] an application that is loaded already (by a Rack handler)
     # @param log [Telemetry::Log]
-    def initialize(plan, argv: [], app: nil, log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
+    def initialize(plan, argv: [], app: nil, log: Telemetry::Log.of(plan))
       @plan = plan.of_process(plan.roles)
       @argv = argv
       @app = app

@@ -29,7 +29,7 @@ module Chaton
     # @param plan [Chaton::Config::Plan]
     # @param argv [Array<String>] the command line's arguments, needed to start again
     # @param log [Telemetry::Log]
-    def initialize(plan, argv: [], log: Telemetry::Log.new(format: plan.log_format, level: plan.log_level))
+    def initialize(plan, argv: [], log: Telemetry::Log.of(plan))
       @plan = plan
       @argv = argv
       @log = log

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "telemetry/running_work"
+
 module Chaton
   # The one Ruby thread outside the pool. It waits for events from Rust: start threads, report late work, answer that
   # Ruby is alive, the supervisor is gone, a sibling died, a signal was left in the store.
@@ -89,9 +91,17 @@ module Chaton
     end
 
     def report(title, work)
-      backtrace = @pool.thread(work[:thread])&.backtrace || []
-      @log.warn(title, **work.slice(:what, :age_ms, :thread, :tid, :cpu_ms, :wait_channel),
+      thread = @pool.thread(work[:thread])
+      backtrace = thread&.backtrace || []
+      @log.warn(title, **work.slice(:what, :age_ms, :thread, :tid, :cpu_ms, :wait_channel), **context(thread, work),
                 backtrace: backtrace.first(BACKTRACE_LINES_MAX))
+    end
+
+    # Rails may have made a request's id, which Rust does not know.
+    def context(thread, work)
+      running = thread && Telemetry::RunningWork.of(thread)
+      found = running&.context || {}
+      found.empty? ? work.fetch(:context, {}).transform_keys(&:to_sym) : found
     end
   end
 end

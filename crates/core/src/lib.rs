@@ -18,6 +18,7 @@
 //!     fn role(&self) -> Role { Role::Web }
 //!     fn id(&self) -> u64 { self.0 }
 //!     fn describe(&self) -> String { format!("request {}", self.0) }
+//!     fn log_context(&self) -> Vec<(&'static str, String)> { vec![] }
 //!     fn bytes(&self) -> usize { 8 }
 //!     fn release(self: Arc<Self>) {}
 //!     fn abandon(self: Arc<Self>) {}

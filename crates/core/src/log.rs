@@ -6,11 +6,10 @@
 
 use std::ffi::CString;
 use std::io;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{fstat, FileType, Mode, OFlags};
@@ -18,6 +17,10 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::thread;
+
+mod line;
+
+pub use line::{line, push_json_text, set_json, FieldValue};
 
 /// Bytes of lines that wait for the reader of one output; as many may be in the writer's hands.
 const WAITING_BYTES_MAX: usize = 1024 * 1024;
@@ -38,37 +41,19 @@ pub fn write(output: Output, lines: &[u8]) {
     outputs()[output as usize].write(lines);
 }
 
-/// Writes a warning to standard error in the format of the Ruby logger.
+/// Writes a warning to standard error, in the form of the Ruby lines.
 pub fn warn(message: &str) {
-    write(Output::Stderr, &line("WARN", message));
+    warn_with(message, &[]);
+}
+
+/// Writes a warning that has facts.
+pub fn warn_with(message: &str, fields: &[(&str, FieldValue<'_>)]) {
+    write(Output::Stderr, &line("WARN", message, fields));
 }
 
 /// Writes a line of information in the same way.
 pub fn info(message: &str) {
-    write(Output::Stderr, &line("INFO", message));
-}
-
-/// A line in the format of the Ruby logger.
-pub fn line(level: &str, message: &str) -> Vec<u8> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (seconds, mut local) = (now.as_secs() as libc::time_t, MaybeUninit::zeroed());
-    // SAFETY: both pointers are to locals; all-zero bytes are a valid `tm` if it fails.
-    let tm: libc::tm = unsafe {
-        libc::localtime_r(&seconds, local.as_mut_ptr());
-        local.assume_init()
-    };
-    let line = format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03} [{}] {level:<5} {message}\n",
-        tm.tm_year + 1900,
-        tm.tm_mon + 1,
-        tm.tm_mday,
-        tm.tm_hour,
-        tm.tm_min,
-        tm.tm_sec,
-        now.subsec_millis(),
-        std::process::id(),
-    );
-    line.into_bytes()
+    write(Output::Stderr, &line("INFO", message, &[]));
 }
 
 /// Both outputs of this process; null before the first line and in a forked child.
@@ -177,7 +162,7 @@ impl LogOutput {
                     let dropped = format!(
                         "{dropped} lines of the log were dropped here, because nobody read it"
                     );
-                    bytes.extend(line("WARN", &dropped));
+                    bytes.extend(line("WARN", &dropped, &[]));
                 }
                 bytes
             };

@@ -1,6 +1,7 @@
 //! A unit of work: what an engine hands to a Ruby thread.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -50,6 +51,9 @@ pub trait Work: Any + Send + Sync {
     /// A short description for people, such as `GET /orders`.
     fn describe(&self) -> String;
 
+    /// What names it in each line of the log about it: a request's id, a job's class and jid.
+    fn log_context(&self) -> Vec<(&'static str, String)>;
+
     /// Bytes it holds while it waits, for the queue's bound by bytes.
     fn bytes(&self) -> usize;
 
@@ -77,6 +81,8 @@ pub struct Running {
     pub id: u64,
     /// A short description for people, such as `GET /orders`.
     pub what: String,
+    /// What names it in the log, such as `request_id`.
+    pub context: BTreeMap<&'static str, String>,
     /// How long it has been running, in ms.
     pub age_ms: u64,
     /// The thread's index.
@@ -162,6 +168,9 @@ pub(crate) mod testing {
         }
         fn describe(&self) -> String {
             format!("work {}", self.id)
+        }
+        fn log_context(&self) -> Vec<(&'static str, String)> {
+            vec![("work_id", self.id.to_string())]
         }
         fn bytes(&self) -> usize {
             self.bytes

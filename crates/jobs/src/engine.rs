@@ -45,7 +45,7 @@ use watcher::{Watcher, POLL};
 
 pub use config::{Config, QueueMode};
 pub use job::Job;
-pub use job_log::{JobLogSettings, LineFormat};
+pub use job_log::JobLogSettings;
 pub use orphans::WorkerDeath;
 pub use stats::Stats;
 

@@ -409,6 +409,10 @@ impl Work for Batch {
         Batch::describe(self)
     }
 
+    fn log_context(&self) -> Vec<(&'static str, String)> {
+        vec![("batch", Batch::describe(self))]
+    }
+
     fn bytes(&self) -> usize {
         self.records.bytes()
     }

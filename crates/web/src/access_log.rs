@@ -26,6 +26,8 @@ pub(crate) struct AccessLogEntry<'a> {
     pub remote: &'a str,
     /// None when no request could be read.
     pub head: Option<&'a RequestHead>,
+    /// Its id in the log, made only for JSON.
+    pub request_id: Option<String>,
     pub status: u16,
     /// Bytes of the response body as sent, chunk headers included.
     pub sent: u64,
@@ -41,6 +43,11 @@ pub(crate) struct LogBuffer {
 impl LogBuffer {
     pub fn new(form: AccessLog) -> Self {
         Self { form, lines: Mutex::default() }
+    }
+
+    /// Whether lines have the request's id: those of the common format have no place for it.
+    pub fn has_ids(&self) -> bool {
+        self.form == AccessLog::Json
     }
 
     /// Whether anything is logged at all.
@@ -90,9 +97,9 @@ fn common(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
     out.extend_from_slice(b" +0000] \"");
     match entry.head {
         Some(head) => {
-            push_escaped(out, head.get(head.method), "\\x");
+            push_escaped(out, head.get(head.method));
             out.push(b' ');
-            push_escaped(out, logged_target(head), "\\x");
+            push_escaped(out, logged_target(head));
             let _ = write!(out, " {}", version(head));
         }
         None => out.push(b'-'),
@@ -112,11 +119,12 @@ fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
     out.extend_from_slice(&date[17..25]);
     let _ = write!(out, ".{:03}Z\",\"remote\":\"{}\",", now.subsec_millis(), entry.remote);
     if let Some(head) = entry.head {
-        out.extend_from_slice(b"\"method\":\"");
-        push_escaped(out, head.get(head.method), "\\u00");
-        out.extend_from_slice(b"\",\"target\":\"");
-        push_escaped(out, logged_target(head), "\\u00");
-        let _ = write!(out, "\",\"version\":\"{}\",", version(head));
+        push_field(out, "method", head.get(head.method));
+        push_field(out, "target", logged_target(head));
+        push_field(out, "version", version(head).as_bytes());
+    }
+    if let Some(id) = &entry.request_id {
+        push_field(out, "request_id", id.as_bytes());
     }
     let took_ms = entry.took.as_secs_f64() * 1000.0;
     let _ = writeln!(
@@ -124,6 +132,13 @@ fn json(out: &mut Vec<u8>, entry: &AccessLogEntry, now: Duration) {
         "\"status\":{},\"sent_bytes\":{},\"took_ms\":{took_ms:.3}}}",
         entry.status, entry.sent
     );
+}
+
+fn push_field(out: &mut Vec<u8>, name: &str, text: &[u8]) {
+    let mut field = format!("\"{name}\":");
+    log::push_json_text(&mut field, text);
+    field.push(',');
+    out.extend_from_slice(field.as_bytes());
 }
 
 fn logged_target(head: &RequestHead) -> &[u8] {
@@ -139,13 +154,13 @@ fn version(head: &RequestHead) -> &'static str {
 }
 
 /// Appends text from a client so that it can't end a field or a line.
-fn push_escaped(out: &mut Vec<u8>, text: &[u8], hex: &str) {
+fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     for byte in text {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
             0x20..=0x7e => out.push(*byte),
             _ => {
-                let _ = write!(out, "{hex}{byte:02x}");
+                let _ = write!(out, "\\x{byte:02x}");
             }
         }
     }
@@ -159,6 +174,7 @@ mod tests {
         AccessLogEntry {
             remote: "10.0.0.7",
             head,
+            request_id: None,
             status: 200,
             sent: 120,
             took: Duration::from_micros(1_500),
@@ -176,19 +192,20 @@ mod tests {
     #[test]
     fn json_is_one_object_a_line() {
         let mut out = Vec::new();
-        json(&mut out, &entry(None), Duration::from_millis(1_007));
+        let entry = AccessLogEntry { request_id: Some("a\"b".into()), ..entry(None) };
+        json(&mut out, &entry, Duration::from_millis(1_007));
         let line = String::from_utf8(out).unwrap();
         assert_eq!(
             line,
             "{\"at\":\"1970-01-01T00:00:01.007Z\",\"remote\":\"10.0.0.7\",\
-             \"status\":200,\"sent_bytes\":120,\"took_ms\":1.500}\n"
+             \"request_id\":\"a\\\"b\",\"status\":200,\"sent_bytes\":120,\"took_ms\":1.500}\n"
         );
     }
 
     #[test]
     fn a_client_can_not_end_a_line() {
         let mut out = Vec::new();
-        push_escaped(&mut out, b"/a\"b\\c\n\xff", "\\u00");
-        assert_eq!(out, b"/a\\\"b\\\\c\\u000a\\u00ff");
+        push_escaped(&mut out, b"/a\"b\\c\n\xff");
+        assert_eq!(out, b"/a\\\"b\\\\c\\x0a\\xff");
     }
 }

@@ -27,6 +27,8 @@ pub(crate) use context::ExchangeContext;
 
 /// Longest text [`Exchange::describe`] gives.
 const DESCRIPTION_BYTES_MAX: usize = 200;
+/// As much of a client's request id as Rails takes.
+const REQUEST_ID_BYTES_MAX: usize = 255;
 
 /// One request and the place for its response.
 ///
@@ -340,6 +342,14 @@ impl Exchange {
         text
     }
 
+    /// What names it in the log: the client's `X-Request-Id`, else the process and its number.
+    pub fn request_id(&self) -> String {
+        match self.head.header("x-request-id").filter(|id| !id.is_empty()) {
+            Some(id) => String::from_utf8_lossy(&id[..id.len().min(REQUEST_ID_BYTES_MAX)]).into(),
+            None => own_request_id(self.id),
+        }
+    }
+
     /// Length of the head that `out` begins with; 0 without an access log, which alone uses it.
     fn logged_head_len(&self, out: &[u8]) -> usize {
         match self.context.config.access_log {
@@ -433,6 +443,11 @@ impl Exchange {
     }
 }
 
+/// The id of a request whose client sent none.
+pub fn own_request_id(id: u64) -> String {
+    format!("{}-{id}", std::process::id())
+}
+
 impl Work for Exchange {
     fn role(&self) -> Role {
         Role::Web
@@ -444,6 +459,10 @@ impl Work for Exchange {
 
     fn describe(&self) -> String {
         Exchange::describe(self)
+    }
+
+    fn log_context(&self) -> Vec<(&'static str, String)> {
+        vec![("request_id", self.request_id())]
     }
 
     fn bytes(&self) -> usize {

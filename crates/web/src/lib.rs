@@ -47,7 +47,7 @@ pub use chunked::{ChunkError, ChunkedDecoder};
 pub use config::{AccessLog, Config, Listener, ListenerKind};
 pub use engine::Engine;
 pub use error::Error;
-pub use exchange::Exchange;
+pub use exchange::{own_request_id, Exchange};
 pub use head::{parse, BodyFraming, HeadError, Parsed, RequestHead, Span, Version};
 pub use limits::{Limits, Timeouts};
 pub use pending_response::{Capacity, ClientGone};

@@ -69,6 +69,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     let native = chaton.define_module("Native")?;
     native.define_singleton_method("become_subreaper", function!(become_subreaper, 0))?;
     native.define_singleton_method("write_log", function!(write_log, 2))?;
+    native.define_singleton_method("log_json=", function!(log::set_json, 1))?;
     native.define_singleton_method("spawn", function!(command::spawn, 3))?;
     scoreboard::define(ruby, native)?;
     admin::define(ruby, native)?;

@@ -42,6 +42,7 @@ module Chaton
         @problems = []
         @on = []
         parse(argv.dup)
+        @understood = @problems.empty?
       end
 
       # @param name [String] such as "--json"
@@ -49,6 +50,11 @@ module Chaton
 
       def problem(message, suggestion = nil)
         @problems << Config::Problem.new(ORIGIN, message, suggestion)
+      end
+
+      # A problem of the arguments without a flag. After an option that is not known they may be its value.
+      def rest_problem(...)
+        problem(...) if @understood
       end
 
       private

@@ -37,13 +37,13 @@ module Chaton
       # At most one argument, and it is a file: chaton config.ru.
       def take_rackup
         file, *further = @arguments.rest
-        @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
+        @arguments.rest_problem("one argument too many: #{further.join(" ")}") unless further.empty?
         return if file.nil?
         # The path is relative to the current directory, even if the configuration names another one.
         return @arguments.given[:rackup] = File.expand_path(file, Config::Loader.working_directory) if File.exist?(file)
 
         nearest = Config::Nearest.to(file, Commands::ALL.keys + Dir["*.ru"])
-        @arguments.problem("#{file} is neither a command nor a file", nearest)
+        @arguments.rest_problem("#{file} is neither a command nor a file", nearest)
       end
 
       # Changes into the application's directory.

@@ -14,7 +14,7 @@ module Chaton
       def self.switches = ["--print"]
 
       def run
-        @arguments.problem("takes no argument, not #{@arguments.rest.first.inspect}") unless @arguments.rest.empty?
+        @arguments.rest_problem("takes no argument, not #{@arguments.rest.first.inspect}") unless @arguments.rest.empty?
         raise Config::Invalid, @arguments.problems unless @arguments.problems.empty?
 
         parts = [PumaFile.lines, SidekiqLines.lines(@arguments.given), KarafkaFile.lines].reject(&:empty?)

@@ -36,7 +36,7 @@ module Chaton
       # @return [Integer] the program's exit status; 128 and the signal's number where one ended it
       def run
         command = @arguments.rest
-        @arguments.problem("there is no command to run: chaton run -- COMMAND") if command.empty?
+        @arguments.rest_problem("there is no command to run: chaton run -- COMMAND") if command.empty?
         launch_settings = provide(command)
         @err.puts "chaton run: #{launch_settings.allocator}" if launch_settings.allocator.missed
         outcome = Memory::Program.new(command, launch_settings.variables).run

@@ -28,7 +28,7 @@ module Chaton
 
       def log(plan)
         require_relative "../telemetry/log"
-        Telemetry::Log.new(format: plan.log_format, level: plan.log_level, io: @out)
+        Telemetry::Log.of(plan, io: @out)
       end
 
       def server(plan, argv, log)

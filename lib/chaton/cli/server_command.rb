@@ -23,7 +23,7 @@ module Chaton
       # The given path, or that of the configuration.
       def control_socket
         further = @arguments.rest
-        @arguments.problem("takes no argument, not #{further.first.inspect}") unless further.empty?
+        @arguments.rest_problem("takes no argument, not #{further.first.inspect}") unless further.empty?
         named = given[:control_socket]
         return File.expand_path(named) if named && @arguments.problems.empty?
 

@@ -101,25 +101,35 @@ module Chaton
       # Figures of the store, which several servers may share.
       def jobs
         jobs = @status["jobs"] or return []
-        return ["jobs at #{jobs["store"]}: #{jobs["error"]}"] if jobs["error"]
+        place = at("jobs", jobs["store"])
+        return ["#{place}: #{jobs["error"]}"] if jobs["error"]
 
         queues = jobs["queues"].map do |queue|
           "queue #{queue["name"]}: #{Config::Types.thousands(queue["size"])} waiting, the next for " \
             "#{queue["latency_s"].round(1)} s#{", paused" if queue["paused"]}"
         end
-        ["jobs at #{jobs["store"]}: #{line(jobs["stats"])}", *queues]
+        ["#{place}: #{line(jobs["stats"])}", *queues]
       end
 
       # Of the log, which others may read too.
       def streams
         streams = @status["streams"] or return []
-        return ["streams at #{streams["broker"]}: #{streams["error"]}"] if streams["error"]
+        return ["#{at("streams", streams["broker"])}: #{streams["error"]}"] if streams["error"]
 
-        streams["groups"].map do |group|
-          "group #{group["name"]} at #{streams["broker"]}: #{group["topics"].join(" ")}, #{group["partitions"]} " \
-            "partitions, lag #{Config::Types.thousands(group["lag"])}"
-        end
+        streams["groups"].map { |group| "#{at("group #{group["name"]}", streams["broker"])}: #{progress(group)}" }
       end
+
+      def progress(group)
+        topics, missing = group.values_at("topics", "missing_topics").map { |names| Array(names) }
+        count = group["partitions"]
+        there = "#{topics.join(" ")}, #{count} #{count == 1 ? "partition" : "partitions"}, " \
+                "lag #{Config::Types.thousands(group["lag"])}"
+        waits = "waits for #{missing.join(" ")}, which #{missing.size == 1 ? "does" : "do"} not exist yet"
+        [*(there unless topics.empty?), *(waits unless missing.empty?)].join("; ")
+      end
+
+      # A configuration that cannot be read names no place.
+      def at(what, place) = place ? "#{what} at #{place}" : what
 
       def line(value)
         return cell(nil, value) unless value.is_a?(Hash)

@@ -39,7 +39,9 @@ module Chaton
         rows = Streams::GroupLag.new(topics, names.to_h { |name| [name, admin.committed(name)] }, streams).rows
         names.map do |name|
           own = rows.select { |row| row.group == name }
-          { "name" => name, "topics" => own.map(&:topic).uniq, "partitions" => own.size,
+          there = own.map(&:topic).uniq
+          missing = streams.routes.select { |route| route.group == name }.map(&:topic).uniq - there
+          { "name" => name, "topics" => there, "missing_topics" => missing, "partitions" => own.size,
             "committed" => own.sum { |row| row.committed.to_i }, "lag" => own.sum(&:lag) }
         end
       end

@@ -51,9 +51,9 @@ module Chaton
         rest = @arguments.rest
         missing = names[rest.size]
         group = self.class.group.name[/\w+\z/].downcase
-        @arguments.problem("#{missing} is missing: chaton #{group} #{self.class.usage}") if missing
+        @arguments.rest_problem("#{missing} is missing: chaton #{group} #{self.class.usage}") if missing
         further = rest.drop(names.size + more)
-        @arguments.problem("one argument too many: #{further.join(" ")}") unless further.empty?
+        @arguments.rest_problem("one argument too many: #{further.join(" ")}") unless further.empty?
         plan
         rest
       end

@@ -1,16 +1,14 @@
 # frozen_string_literal: true
 
-require "json"
-require "time"
+require_relative "line_format"
+require_relative "log_device"
+require_relative "running_work"
 
 module Chaton
   # Output for people and programs: log, process title, redirected files.
   module Telemetry
-    # The server's log: one line per event, for people or as JSON.
-    #
-    # A line is one `write`, so lines of several threads and processes never mix, and no lock is needed: the same Log
-    # works in a forked worker. Standard output and error are written by Rust, which waits for no reader
-    # (`crates/core/src/log.rs`).
+    # The server's log: one line per event, for people or as JSON. A line that is written in a request, a job or a batch
+    # names it. The same Log works in a forked worker.
     #
     # @example
     #   log = Chaton::Telemetry::Log.new(format: :human)
@@ -24,16 +22,23 @@ module Chaton
       # @return [Symbol] the lowest level that is written
       attr_reader :level
 
+      # The log of a server. Its form becomes that of all lines of this process.
+      #
+      # @param plan [Config::Plan]
+      # @return [Log]
+      def self.of(plan, io: $stdout)
+        LineFormat.process = plan.log_format
+        new(format: plan.log_format, level: plan.log_level, io: io)
+      end
+
       # @param format [Symbol] :human or :json
       # @param level [Symbol] :debug, :info, :warn or :error
       # @param io [IO] where lines go
       def initialize(format: :human, level: :info, io: $stdout)
-        @json = format.to_sym == :json
+        @format = LineFormat.new(format)
         @level = level.to_sym
         @rank = LEVELS.fetch(@level)
-        @io = io
-        @io.sync = true if @io.respond_to?(:sync=)
-        @descriptor = @io.fileno if @io.is_a?(IO) && @io.fileno.between?(1, 2)
+        @device = LogDevice.new(io)
       end
 
       LEVELS.each_key do |level|
@@ -53,14 +58,11 @@ module Chaton
       end
 
       # @return [Boolean] whether a person may read it: text on a terminal
-      def terminal? = !@json && @io.respond_to?(:tty?) && @io.tty?
+      def terminal? = !@format.json? && @device.terminal?
 
       # Writes a line as it is, for people.
       def plain(line)
-        put("#{clean(line)}\n") unless @json || LEVELS.fetch(:info) < @rank
-      rescue IOError, SystemCallError
-        # As in {#write}.
-        nil
+        @device.write("#{@format.clean(line)}\n") unless @format.json? || LEVELS.fetch(:info) < @rank
       end
 
       private
@@ -68,49 +70,10 @@ module Chaton
       def write(level, message, fields, backtrace = nil)
         return if LEVELS.fetch(level) < @rank
 
-        put(@json ? json(level, message, fields, backtrace) : human(level, message, fields, backtrace))
+        context = RunningWork.context
+        fields = fields.merge(context) { |_, own, _| own } unless context.empty?
+        @device.write(@format.line(level, message, fields, backtrace))
         nil
-      rescue IOError, SystemCallError
-        # The reader of the output has gone, which must not stop the server.
-        nil
-      end
-
-      def put(lines)
-        return @io.write(lines) unless @descriptor
-
-        # Not before the first line: a process that executes itself again does not need it.
-        require_relative "../native"
-        Native.write_log(lines, @descriptor == 2)
-      end
-
-      def human(level, message, fields, backtrace)
-        time = Time.now.strftime("%Y-%m-%d %H:%M:%S.%L")
-        line = format("%s [%d] %-5s %s", time, Process.pid, level.to_s.upcase, clean(message))
-        line << "  " << fields.map { |key, value| "#{key}=#{quote(value)}" }.join(" ") unless fields.empty?
-        line << "\n"
-        backtrace&.each { |entry| line << "    " << clean(entry) << "\n" }
-        line
-      end
-
-      def json(level, message, fields, backtrace)
-        record = { time: Time.now.utc.iso8601(3), pid: Process.pid, level: level, message: clean(message) }
-        record.update(fields.transform_values { |value| value.is_a?(String) ? text(value) : value })
-        record[:backtrace] = backtrace.map { |entry| text(entry) } if backtrace
-        "#{JSON.generate(record)}\n"
-      end
-
-      def quote(value)
-        text = text(value)
-        text.match?(/\A[^ "=[:cntrl:]]+\z/) ? text : JSON.generate(text)
-      end
-
-      # Text of the application or of a client must not forge a second line.
-      def clean(value)
-        text(value).gsub(/[\r\n]+/, " ")
-      end
-
-      def text(value)
-        value.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?")
       end
 
       def backtrace_of(error)

@@ -28,6 +28,12 @@ class JobsLogTest < Minitest::Test
         Sidekiq.logger.info("within the job")
       end
     end
+    class Talking < Note
+      def perform(id)
+        logger.info("said within the job")
+        super
+      end
+    end
   RUBY
   COUNT = 300
 
@@ -55,6 +61,25 @@ class JobsLogTest < Minitest::Test
     assert_equal ["info", "job done", "Note", "default"], done.values_at("level", "message", "class", "queue")
     assert_kind_of Float, done["seconds"]
     assert_empty done.keys - failed.keys, "both have the same members"
+  end
+
+  def test_what_a_job_logs_names_it
+    server = boot_jobs(JOBS)
+    jid = console(server).run("Talking.perform_async(1)")
+    server.eventually("it ran") { server.record.count == 1 }
+    assert_equal 0, server.stop
+    line = server.log.lines.find { |one| one.include?("said within the job") }
+    assert_match(/ \[\d+\] INFO  said within the job  class=Talking jid=#{jid}$/, line)
+  end
+
+  def test_warnings_of_rust_threads_are_json_too
+    @store = "redis://127.0.0.1:1/0"
+    server = launch_jobs(JOBS, config: "log_format :json")
+    line = server.wait_line(/starting anyway, and trying again/)
+    assert_equal %w[time pid level message], JSON.parse(line).keys
+    assert_equal "warn", JSON.parse(line)["level"]
+    assert_equal 0, server.stop
+    server.log.each_line { |one| JSON.parse(one) }
   end
 
   def test_jobs_past_the_bound_are_counted

@@ -27,6 +27,15 @@ class ArgumentsTest < Minitest::Test
     assert_equal ["-w"], parse("--", "-w").rest
   end
 
+  def test_the_value_of_an_option_that_is_not_known_is_no_second_mistake
+    parsed = parse("--wokers", "3")
+    parsed.rest_problem("3 is neither a command nor a file")
+    assert_equal ["--wokers is not an option"], parsed.problems.map(&:message)
+    parsed = parse("3")
+    parsed.rest_problem("3 is neither a command nor a file")
+    assert_equal 1, parsed.problems.size
+  end
+
   def test_mistakes
     assert_equal ["--wokers is not an option|--workers"], problems("--wokers=3")
     assert_equal ["-z is not an option"], problems("-z")

@@ -61,6 +61,24 @@ class RemoteTest < CLICase
     assert_match(/^jobs at /, control("top")[1], "into a pipe it looks once")
   end
 
+  def test_status_of_a_group_whose_topic_does_not_exist_yet
+    @answers["status"] = { ok: true, version: "1", pid: 42, state: "running", uptime_s: 1, listen: [],
+                           workers: [{ worker: 0, roles: %w[streams], pid: 43 }] }
+    FileUtils.mkdir_p("config")
+    File.write("config/chaton.rb", <<~RUBY)
+      streams do
+        broker "log://#{@root}/log"
+        topic "orders", "Tally", group: "tally"
+      end
+    RUBY
+    text = control("status")[1]
+    assert_match(/^group tally at log:\S+: waits for orders, which does not exist yet$/, text)
+    group = JSON.parse(control("status", "--json")[1]).dig("streams", "groups").first
+    assert_equal [[], ["orders"], 0, 0], group.values_at("topics", "missing_topics", "partitions", "lag")
+    File.write("config/chaton.rb", "streams { broker }")
+    assert_match(/^streams: \S/, control("status")[1], "without a place")
+  end
+
   def test_status_of_one_process
     @answers["status"] = {
       ok: true, version: "1", pid: 42, state: "running", uptime_s: 0.4, listen: [],

@@ -3,6 +3,7 @@
 require "test_helper"
 require "json"
 require "stringio"
+require "chaton/logger"
 require "chaton/telemetry/log"
 
 class LogTest < Minitest::Test
@@ -26,6 +27,33 @@ class LogTest < Minitest::Test
     record = JSON.parse(@output.string)
     assert_equal({ "level" => "warn", "message" => "full", "queued" => 3, "what" => "GET /é", "pid" => Process.pid },
                  record.except("time"))
+  end
+
+  # A batch, as far as the log knows it.
+  Batch = Struct.new(:describe)
+
+  def test_a_line_names_the_work_in_which_it_is_written
+    running = Chaton::Telemetry::RunningWork.begin
+    running.work = Batch.new("orders/0 @1-9")
+    log.info("begun")
+    log.info("named", batch: "by itself")
+    running.work = nil
+    log.info("over")
+    assert_equal ["begun  batch=\"orders/0 @1-9\"", "named  batch=\"by itself\"", "over"],
+                 @output.string.lines.map { |line| line[/INFO  (.*)$/, 1] }
+  ensure
+    Thread.current.thread_variable_set(:chaton_running_work, nil)
+  end
+
+  def test_the_logger_of_applications_has_the_same_lines
+    logger = Chaton::Logger.new(@output, progname: "shop")
+    logger.debug { "one" }
+    logger.error(KeyError.new("no key"))
+    logger.level = :warn
+    logger.info("unseen")
+    logger.warn("two\nlines")
+    assert_equal ["DEBUG one  progname=shop", "ERROR no key (KeyError)  progname=shop", "WARN  two  progname=shop",
+                  "    lines"], @output.string.lines.map { |line| line.chomp.sub(/\A\d.*?\] /, "") }
   end
 
   def test_below_its_level_nothing_is_written

@@ -127,12 +127,3 @@ fn a_closed_output_stops_nobody() {
     output.write(b"one\n");
     assert!(lock(&output.waiting).bytes.is_empty());
 }
-
-#[test]
-fn a_warning_has_a_time_stamp() {
-    let line = String::from_utf8(super::line("WARN", "it is late")).unwrap();
-    let (time, rest) = line.split_once(" [").unwrap();
-    let digits: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    assert_eq!(digits, "0000-00-00 00:00:00.000");
-    assert_eq!(rest, format!("{}] WARN  it is late\n", std::process::id()));
-}

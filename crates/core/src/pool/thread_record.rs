@@ -96,6 +96,7 @@ impl ThreadRecord {
             role: work.role().name(),
             id: work.id(),
             what: work.describe(),
+            context: work.log_context().into_iter().collect(),
             age_ms: now_ns.saturating_sub(*since_ns) / 1_000_000,
             thread: self.index,
             tid: self.probe.tid(),

@@ -10,6 +10,7 @@ use parking_lot::MutexGuard;
 
 use super::admission::{Admission, SUSPECT_WAIT};
 use super::job::JobOwner;
+use super::job_log::JobLogLines;
 use super::queue_order::QueueOrder;
 use super::reconcile::reconcile;
 use super::state::{EngineState, LockedState};
@@ -141,7 +142,7 @@ impl Fetcher {
         let last = locked.stopping;
         let lines = locked.log.take(last);
         drop(locked);
-        lines.into_iter().for_each(|lines| lines.write(self.state.config.log.format));
+        lines.into_iter().for_each(JobLogLines::write);
     }
 
     fn plan(&mut self) -> FetchPlan {

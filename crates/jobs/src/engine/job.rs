@@ -248,6 +248,10 @@ impl Work for Job {
         format!("{} jid={} queue={}", self.doc.class(), self.doc.jid(), self.queue)
     }
 
+    fn log_context(&self) -> Vec<(&'static str, String)> {
+        vec![("class", self.doc.display_class()), ("jid", self.doc.jid().into())]
+    }
+
     fn bytes(&self) -> usize {
         self.doc.payload().len()
     }

@@ -1,27 +1,15 @@
 //! One line in the log for each job that ended, up to a number a second, and one line a second about the others. The
 //! fetcher writes the lines of jobs that ran well. Those of failed jobs have an error to show, so Ruby writes them.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use chaton_core::clock;
-use chaton_core::log::{self, Output};
+use chaton_core::log::{self, FieldValue, Output};
 use serde::Deserialize;
 
 use super::job::Job;
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// The form of a line, as that of Ruby's lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LineFormat {
-    /// For people: `key=value`.
-    #[default]
-    Human,
-    /// A JSON object.
-    Json,
-}
 
 /// Settings of the lines about ended jobs.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -32,8 +20,6 @@ pub struct JobLogSettings {
     pub per_s: usize,
     /// Whether lines of the level info are written.
     pub info: bool,
-    /// Their form.
-    pub format: LineFormat,
 }
 
 /// A job that ran well and has no line yet.
@@ -129,74 +115,24 @@ impl JobLog {
 
 impl JobLogLines {
     /// Writes them to standard output, as Ruby's log does.
-    pub fn write(self, format: LineFormat) {
+    pub fn write(self) {
         let mut out = vec![];
         for EndedJob { job, ran_ns } in self.ended {
             let (doc, seconds) = (job.document(), ran_ns as f64 / 1e9);
             let fields = [
-                ("class", Value::Text(&doc.display_class())),
-                ("jid", Value::Text(doc.jid())),
-                ("queue", Value::Text(job.queue())),
-                ("seconds", Value::Number((seconds * 1e3).round() / 1e3)),
-            ]
-            .map(|(name, value)| format_field(format, name, value));
-            add_line(&mut out, format, "INFO", "job done", &fields);
+                ("class", FieldValue::Text(&doc.display_class())),
+                ("jid", FieldValue::Text(doc.jid())),
+                ("queue", FieldValue::Text(job.queue())),
+                ("seconds", FieldValue::Number((seconds * 1e3).round() / 1e3)),
+            ];
+            out.extend(log::line("INFO", "job done", &fields));
         }
         if let Some((done, failed)) = self.more {
-            let fields = [("done", done), ("failed", failed)]
-                .map(|(name, count)| format_field(format, name, Value::Count(count)));
+            let fields = [("done", FieldValue::Count(done)), ("failed", FieldValue::Count(failed))];
             let message = "more jobs ended within a second than log_jobs_per_s shows";
-            add_line(&mut out, format, "INFO", message, &fields);
+            out.extend(log::line("INFO", message, &fields));
         }
         log::write(Output::Stdout, &out);
-    }
-}
-
-enum Value<'a> {
-    Text(&'a str),
-    Number(f64),
-    Count(u64),
-}
-
-fn format_field(format: LineFormat, name: &str, value: Value<'_>) -> String {
-    let value = match value {
-        Value::Text(text) if format == LineFormat::Human && is_plain(text) => text.to_owned(),
-        Value::Text(text) => serde_json::to_string(text).unwrap_or_default(),
-        Value::Number(number) => format!("{number:?}"),
-        Value::Count(count) => count.to_string(),
-    };
-    match format {
-        LineFormat::Human => format!("{name}={value}"),
-        LineFormat::Json => format!("\"{name}\":{value}"),
-    }
-}
-
-/// Whether the text needs no quotes.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && !text.chars().any(|c| matches!(c, ' ' | '"' | '=') || c.is_control())
-}
-
-fn add_line(out: &mut Vec<u8>, format: LineFormat, level: &str, message: &str, fields: &[String]) {
-    match format {
-        LineFormat::Human => {
-            let text = format!("{message}  {}", fields.join(" "));
-            out.extend_from_slice(&log::line(level, &text));
-        }
-        LineFormat::Json => {
-            let time = chrono::DateTime::from_timestamp_millis((clock::wall_s() * 1e3) as i64)
-                .unwrap_or_default()
-                .to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-            let mut line = String::new();
-            let level = level.to_lowercase();
-            let pid = std::process::id();
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                line,
-                "{{\"time\":\"{time}\",\"pid\":{pid},\"level\":\"{level}\",\"message\":\"{message}\",{}}}",
-                fields.join(",")
-            );
-            out.extend_from_slice(line.as_bytes());
-        }
     }
 }
 
@@ -204,36 +140,9 @@ fn add_line(out: &mut Vec<u8>, format: LineFormat, level: &str, message: &str, f
 mod tests {
     use super::*;
 
-    fn line(format: LineFormat) -> String {
-        let fields = [
-            format_field(format, "class", Value::Text("A::B")),
-            format_field(format, "queue", Value::Text("a \"b\"\n")),
-            format_field(format, "seconds", Value::Number(0.0)),
-        ];
-        let mut out = vec![];
-        add_line(&mut out, format, "INFO", "job done", &fields);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn lines_have_the_form_of_those_of_ruby() {
-        let (_, human) = line(LineFormat::Human)
-            .split_once("] ")
-            .map(|(a, b)| (a.to_owned(), b.to_owned()))
-            .unwrap();
-        assert_eq!(human, "INFO  job done  class=A::B queue=\"a \\\"b\\\"\\n\" seconds=0.0\n");
-        let json: serde_json::Value = serde_json::from_str(&line(LineFormat::Json)).unwrap();
-        assert_eq!(json["message"], "job done");
-        assert_eq!(json["level"], "info");
-        assert_eq!(json["queue"], "a \"b\"\n");
-        assert_eq!(json["seconds"], 0.0);
-        assert_eq!(json["time"].as_str().unwrap().len(), "2025-11-21T09:30:00.123Z".len());
-    }
-
     #[test]
     fn failures_past_the_bound_are_only_counted() {
-        let mut log =
-            JobLog::new(JobLogSettings { per_s: 1, info: true, format: LineFormat::Human });
+        let mut log = JobLog::new(JobLogSettings { per_s: 1, info: true });
         let shown = (0..1000).filter(|_| log.add_failed()).count() as u64;
         let more = log.take(true).and_then(|lines| lines.more).unwrap();
         // A second may have ended meanwhile.

@@ -173,6 +173,7 @@ impl Connection {
         self.shared.log.add(&AccessLogEntry {
             remote: &self.remote,
             head: has_head.then(|| self.exchange.head()),
+            request_id: (has_head && self.shared.log.has_ids()).then(|| self.exchange.request_id()),
             status,
             sent,
             took: self.since.elapsed(),

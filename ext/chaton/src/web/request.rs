@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_web::response_head::{BodySize, EncodedHead, ResponseFraming};
-use chaton_web::{BodyPart, Capacity, ClientGone, Exchange, RequestBody};
+use chaton_web::{own_request_id, BodyPart, Capacity, ClientGone, Exchange, RequestBody};
 use magnus::gc::Marker;
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{
@@ -40,6 +40,8 @@ const ROOM_WAIT: Duration = Duration::from_secs(60);
 pub struct Request {
     made_in: u32,
     env_builder: &'static EnvBuilder,
+    /// Its number, for its id in the log.
+    id: u64,
     exchange: RefCell<Option<Arc<Exchange>>>,
     env: Cell<VALUE>,
     /// The File of a spooled body, nil when there is none.
@@ -81,6 +83,7 @@ impl Request {
         let request = Self {
             made_in: handle::generation(),
             env_builder,
+            id: exchange.id(),
             exchange: RefCell::new(Some(exchange)),
             env: Cell::new(rb_sys::Qnil as VALUE),
             input: Cell::new(rb_sys::Qnil as VALUE),
@@ -263,6 +266,18 @@ impl Request {
         self.exchange.borrow().as_ref().map_or_else(String::new, |exchange| exchange.describe())
     }
 
+    /// The client's `X-Request-Id` while it is open, else its own id.
+    fn request_id(&self) -> String {
+        let exchange = self.exchange.borrow();
+        exchange.as_ref().map_or_else(|| own_request_id(self.id), |exchange| exchange.request_id())
+    }
+
+    /// The env if it is built, else nil.
+    fn built_env(&self) -> Value {
+        // SAFETY: nil, or the Hash kept alive by `mark`.
+        unsafe { Value::from_raw(self.env.get()) }
+    }
+
     fn listener(&self) -> Result<usize, Error> {
         Ok(self.open()?.listener())
     }
@@ -350,6 +365,8 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("hijacked?", method!(Request::is_hijacked, 0))?;
     class.define_method("open?", method!(Request::is_open, 0))?;
     class.define_method("describe", method!(Request::describe, 0))?;
+    class.define_method("request_id", method!(Request::request_id, 0))?;
+    class.define_method("built_env", method!(Request::built_env, 0))?;
     class.define_method("listener", method!(Request::listener, 0))?;
     class.define_method("input", method!(Request::input, 0))?;
     class.define_method("after_reply?", method!(Request::has_after_reply, 0))?;
