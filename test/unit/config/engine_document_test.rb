@@ -44,13 +44,13 @@ class EngineDocumentTest < Minitest::Test
     assert_equal [[["default", 1]], "strict", Chaton::VERSION], jobs.values_at(:queues, :mode, :version)
   end
 
-  def test_lines_about_jobs_have_the_level_and_the_form_of_the_log
+  def test_lines_about_jobs_have_the_level_of_the_log
     log = lambda do |**given|
       plan = Chaton::Config.load({ config_file: "-", store: "redis://h/1", **given }, env: {})
       JSON.parse(plan.engine_document(roles: [:jobs], slot: 0), symbolize_names: true).dig(:jobs, :log)
     end
-    assert_equal({ per_s: 1000, info: true, format: "human" }, log.call)
-    assert_equal({ per_s: 1000, info: false, format: "json" }, log.call(log_level: "warn", log_format: "json"))
+    assert_equal({ per_s: 1000, info: true }, log.call)
+    assert_equal({ per_s: 1000, info: false }, log.call(log_level: "warn"))
   end
 
   def test_the_growth_before_a_full_collection_is_left_to_ruby_where_ruby_collects

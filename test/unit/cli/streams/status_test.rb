@@ -17,9 +17,10 @@ class CLIStreamsStatusTest < CLIStreamsCase
     @log.topic("events", partitions: 2, records: Array.new(1_500) { ["v", nil, 1] })
     @log.commit("app", "events", [0, 3])
     found = added(RUNNING)
-    assert_equal [{ "name" => "app", "topics" => ["events"], "partitions" => 2, "committed" => 3, "lag" => 1_497 }],
-                 found["streams"]["groups"]
-    assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, lag 1,497"
+    assert_equal [{ "name" => "app", "topics" => ["events"], "missing_topics" => ["orders"], "partitions" => 2,
+                    "committed" => 3, "lag" => 1_497 }], found["streams"]["groups"]
+    assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, lag 1,497; " \
+                                "waits for orders, which does not exist yet"
   end
 
   def test_servers_without_streams_are_left_alone
