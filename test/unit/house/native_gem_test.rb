@@ -90,6 +90,8 @@ class NativeGemTest < Minitest::Test
       printed, = Open3.capture2(zig.compiler, "--target=aarch64-unknown-linux-gnu", "a file.c", "-lgcc_s")
 
       assert_equal "cc -target aarch64-linux-gnu.2.31 -fno-sanitize=undefined a file.c -lunwind -g0\n", printed
+      compiled, = Open3.capture2(zig.compiler, "-c", "file.c")
+      assert_match(/ -fdata-sections -fno-unwind-tables \S+ -c file.c -g0$/, compiled)
       assert_equal [zig.compiler, "cc"], zig.env.values_at("CC", "HOST_CC")
       assert_includes zig.env["BINDGEN_EXTRA_CLANG_ARGS"], "/zig/lib/libc/include/aarch64-linux-gnu"
     end
@@ -100,10 +102,12 @@ class NativeGemTest < Minitest::Test
       ZigToolchain.new("x86_64-linux-gnu", glibc: "2.31", folder: @folder).write
       file("Configure", "print qq(@ARGV);")
       configured, = Open3.capture2(File.join(@folder, "perl"), "./Configure", "no-shared", chdir: @folder)
-      other, = Open3.capture2(File.join(@folder, "perl"), "-e", "print 1")
+      other, = Open3.capture2({ "CC" => "cc" }, File.join(@folder, "perl"), "-e", "print $ENV{CC}")
+      file("asm/aes-gcm-avx512.pl", "print $ENV{CC};")
+      large, = Open3.capture2({ "CC" => "cc" }, File.join(@folder, "perl"), "asm/aes-gcm-avx512.pl", chdir: @folder)
 
-      assert_match(/\Ano-shared -Os .*no-quic/, configured)
-      assert_equal "1", other
+      assert_match(/\Ano-shared -Oz .*no-quic/, configured)
+      assert_equal ["cc", "echo clang version 6.0"], [other, large]
     end
   end
 
