@@ -109,7 +109,8 @@ module Chaton
     #
     # @param line [String] JSON
     def run_command(line)
-      @commands ||= WorkerCommands.new(memory: @memory, tracer_control: @tracer_control, log: @log)
+      @commands ||= WorkerCommands.new(memory: @memory, tracer_control: @tracer_control,
+                                       running: @native_pool.method(:running), log: @log)
       @commands.call(line)
     end
 

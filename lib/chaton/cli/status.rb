@@ -2,6 +2,7 @@
 
 require "json"
 require_relative "jobs_status"
+require_relative "paint"
 require_relative "server_command"
 require_relative "status_report"
 require_relative "streams_status"
@@ -15,7 +16,8 @@ module Chaton
       def run
         answer = JobsStatus.add(ask("status").except("ok"), @arguments.given)
         answer = StreamsStatus.add(answer, @arguments.given)
-        @out.puts @arguments.switch?("--json") ? JSON.pretty_generate(answer) : StatusReport.new(answer)
+        json = @arguments.switch?("--json")
+        @out.puts json ? JSON.pretty_generate(answer) : StatusReport.new(answer, paint: Paint.for(@out))
         0
       end
     end

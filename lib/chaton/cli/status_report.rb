@@ -2,6 +2,7 @@
 
 require_relative "../config/types"
 require_relative "../telemetry/size"
+require_relative "paint"
 require_relative "service_report"
 
 module Chaton
@@ -19,22 +20,43 @@ module Chaton
       # Fields of memory that are counts.
       COUNTS = %w[recycles hards recycled_total hard_total].freeze
 
-      # @param status [Hash{String=>Object}] as the control socket gives it
-      def initialize(status)
-        @status = status
+      # @return [String] 3725 → "1h 2m"
+      def self.duration(seconds)
+        minutes, rest = seconds.to_i.divmod(60)
+        hours, minutes = minutes.divmod(60)
+        days, hours = hours.divmod(24)
+        parts = { "d" => days, "h" => hours, "m" => minutes, "s" => rest }.drop_while { |_, count| count.zero? }
+        parts.empty? ? "0s" : parts.first(2).map { |unit, count| "#{count}#{unit}" }.join(" ")
       end
 
-      def to_s = [head, workers, *given_up, *commands, *memory, service, *running, *jobs, *streams].compact.join("\n")
+      # @param status [Hash{String=>Object}] as the control socket gives it
+      # @param paint [Paint]
+      def initialize(status, paint: Paint.new(false))
+        @status = status
+        @paint = paint
+      end
 
-      private
+      def to_s
+        title, *listening = head.lines(chomp: true)
+        [@paint.call(title, :bold), *listening, workers, *bad(given_up), *commands, *memory, service, *running,
+         *stores].compact.join("\n")
+      end
 
+      # @return [Array<String>] lines about the stores that the server works on
+      def stores = [*jobs, *streams]
+
+      # @return [String] what it is, and where it listens
       def head
         facts = [@status["tag"], @status["environment"], @status["state"], "pid #{@status["pid"]}",
                  "up #{duration(@status["uptime_s"])}"]
         listen = Array(@status["listen"])
-        ["chaton #{@status["version"]}  #{facts.compact.join("  ")}",
-         *("listening on #{listen.join(" ")}" unless listen.empty?)].join("\n")
+        @head ||= ["chaton #{@status["version"]}  #{facts.compact.join("  ")}",
+                   *("listening on #{listen.join(" ")}" unless listen.empty?)].join("\n")
       end
+
+      private
+
+      def bad(lines) = lines.map { |line| @paint.call(line, :red) }
 
       def workers
         rows = Array(@status["workers"])
@@ -42,7 +64,14 @@ module Chaton
 
         cells = [COLUMNS.keys, *rows.map { |row| COLUMNS.values.map { |field| value(row, field) } }]
         widths = cells.transpose.map { |column| column.map(&:length).max }
-        cells.map { |row| row.zip(widths).map { |text, width| text.rjust(width) }.join("  ") }.join("\n")
+        first, *others = cells.map { |row| row.zip(widths).map { |text, width| text.rjust(width) }.join("  ") }
+        colours = rows.map { |row| ready_colour(row) }
+        [@paint.call(first, :bold), *others.zip(colours).map { |line, colour| @paint.call(line, *colour) }].join("\n")
+      end
+
+      # Nothing for a worker that serves.
+      def ready_colour(row)
+        row["ready"] || row["ready"].nil? ? [] : [:yellow]
       end
 
       def value(row, field)
@@ -102,7 +131,7 @@ module Chaton
       def jobs
         jobs = @status["jobs"] or return []
         place = at("jobs", jobs["store"])
-        return ["#{place}: #{jobs["error"]}"] if jobs["error"]
+        return bad(["#{place}: #{jobs["error"]}"]) if jobs["error"]
 
         queues = jobs["queues"].map do |queue|
           "queue #{queue["name"]}: #{Config::Types.thousands(queue["size"])} waiting, the next for " \
@@ -114,7 +143,7 @@ module Chaton
       # Of the log, which others may read too.
       def streams
         streams = @status["streams"] or return []
-        return ["#{at("streams", streams["broker"])}: #{streams["error"]}"] if streams["error"]
+        return bad(["#{at("streams", streams["broker"])}: #{streams["error"]}"]) if streams["error"]
 
         streams["groups"].map { |group| "#{at("group #{group["name"]}", streams["broker"])}: #{progress(group)}" }
       end
@@ -150,13 +179,7 @@ module Chaton
         end
       end
 
-      def duration(seconds)
-        minutes, rest = seconds.to_i.divmod(60)
-        hours, minutes = minutes.divmod(60)
-        days, hours = hours.divmod(24)
-        parts = { "d" => days, "h" => hours, "m" => minutes, "s" => rest }.drop_while { |_, count| count.zero? }
-        parts.empty? ? "0s" : parts.first(2).map { |unit, count| "#{count}#{unit}" }.join(" ")
-      end
+      def duration(seconds) = self.class.duration(seconds)
     end
   end
 end

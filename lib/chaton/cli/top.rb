@@ -1,59 +1,87 @@
 # frozen_string_literal: true
 
 require_relative "jobs_status"
+require_relative "paint"
 require_relative "server_command"
 require_relative "status_report"
 require_relative "streams_status"
 
 module Chaton
   class CLI
-    # chaton top: prints what a running server is doing, repeatedly, with rates.
+    # chaton top: shows what a running server is doing until it is ended; into a pipe, once.
     class Top < ServerCommand
-      # Between two reports.
+      # Between two questions.
       INTERVAL_S = 2.0
-      # Clears the terminal and moves to its upper left corner.
-      HOME = "\e[2J\e[H"
 
       def run
-        loop do
-          @out.print HOME if tty?
-          @out.puts report
-          @out.flush
-          # A pipe gets one report.
-          return 0 unless tty?
-
-          sleep INTERVAL_S
+        unless Paint.terminal?(@out)
+          @out.puts StatusReport.new(status)
+          return 0
         end
+        %w[poll rates sample screen units view].each { |name| require_relative "top/#{name}" }
+        watch(Sample.new(status))
+        0
       rescue Interrupt
         0
+      rescue EOFError, Errno::EIO, Errno::EPIPE
+        # The terminal has gone.
+        1
       end
 
       private
 
-      def tty? = @out.respond_to?(:tty?) && @out.tty?
+      def status = StreamsStatus.add(JobsStatus.add(ask("status"), @arguments.given), @arguments.given)
 
-      def report
-        status = StreamsStatus.add(JobsStatus.add(ask("status"), @arguments.given), @arguments.given)
-        before, @counted = @counted, counts(status)
-        [StatusReport.new(status), *(rates(before, @counted) if before)].join("\n")
+      # @param sample [Sample] the first one: without a server there is no screen
+      def watch(sample)
+        @rates = Rates.new
+        @view = View.new(@rates, paint: Paint.for(@out))
+        take(sample)
+        screen = Screen.new(@out, ($stdin if $stdin.tty?))
+        poll = Poll.new(INTERVAL_S, ask: method(:look), arrived: screen.method(:wake)).start
+        screen.use { show(screen, poll) }
+      ensure
+        poll&.stop
       end
 
-      # Totals since the start, and when they were read.
-      def counts(status)
-        workers = Array(status["workers"])
-        single = status["service"] || {}
-        { "requests" => workers.sum { |one| one["requests_total"].to_i } + single.dig("web", "requests_total").to_i,
-          "jobs" => status.dig("jobs", "stats", "processed").to_i,
-          "records" => Array(status.dig("streams", "groups")).sum { |group| group["committed"] },
-          at_s: Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+      def show(screen, poll)
+        loop do
+          take_reply(poll.reply)
+          rows, columns = screen.size
+          screen.draw(@view.lines(@sample, rows: rows, columns: columns, units: @units, trouble: @trouble))
+          keys = screen.wait(INTERVAL_S)
+          return if keys.any? { |key| @view.press(key) == :quit }
+
+          poll.hurry if keys.include?(:enter)
+        end
       end
 
-      # The totals of a replaced worker begin at 0.
-      def rates(before, now)
-        elapsed_s = now[:at_s] - before[:at_s]
-        %w[requests jobs records].map do |name|
-          "#{name}: #{Config::Types.thousands([((now[name] - before[name]) / elapsed_s).round, 0].max)}/s"
-        end.join("  ")
+      # On the thread of the {Poll}.
+      def look
+        opened = @view.opened
+        [Sample.new(status), units(opened)]
+      end
+
+      def units(opened)
+        (@asking ||= Units.new(control_socket)).of(opened.worker) if opened
+      rescue ControlError => e
+        e.message
+      end
+
+      def take_reply(reply)
+        return if reply.nil? || reply.equal?(@taken)
+
+        @taken = reply
+        @trouble = reply.error
+        return unless reply.value
+
+        sample, @units = reply.value
+        take(sample)
+      end
+
+      def take(sample)
+        @rates.add(sample)
+        @sample = sample
       end
     end
   end

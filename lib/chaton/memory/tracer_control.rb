@@ -23,6 +23,9 @@ module Chaton
       # Limit of the wait for the end of a window when the process stops.
       END_S = 1.0
 
+      # @return [Integer] this process's number
+      attr_reader :worker
+
       # @param plan [Config::Plan]
       # @param worker [Integer] this process's number
       # @param log [Telemetry::Log]

@@ -10,9 +10,11 @@ module Chaton
     class WorkerCommands
       # @param memory [Memory::Collector]
       # @param tracer_control [Memory::TracerControl]
+      # @param running [#call] lists what runs now
       # @param log [Telemetry::Log]
-      def initialize(memory:, tracer_control:, log:)
+      def initialize(memory:, tracer_control:, running:, log:)
         @memory = memory
+        @running = running
         @tracer_control = tracer_control
         @log = log
       end
@@ -22,9 +24,16 @@ module Chaton
         command = JSON.parse(line)
         case command["do"]
         when "trim" then @memory.trim
-        when "trace" then @tracer_control.call(command)
+        when "trace" then command["action"] == "running" ? tell_running(command) : @tracer_control.call(command)
         else @log.warn("unknown command from the supervisor", command: line)
         end
+      end
+
+      private
+
+      def tell_running(command)
+        reply = Memory::TraceReply.new(command.fetch("reply_to"), log: @log)
+        reply.deliver({ worker: @tracer_control.worker, pid: Process.pid, ok: true, running: @running.call })
       end
     end
   end

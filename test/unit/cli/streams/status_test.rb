@@ -20,7 +20,7 @@ class CLIStreamsStatusTest < CLIStreamsCase
     assert_equal [{ "name" => "app", "topics" => ["events"], "missing_topics" => ["orders"], "partitions" => 2,
                     "committed" => 3, "lag" => 1_497 }], found["streams"]["groups"]
     assert_includes text(found), "group app at #{@log.address}: events, 2 partitions, lag 1,497; " \
-                                "waits for orders, which does not exist yet"
+                                 "waits for orders, which does not exist yet"
   end
 
   def test_servers_without_streams_are_left_alone
