@@ -36,7 +36,7 @@ class TopViewTest < Minitest::Test
     assert_includes shown, "memory  ##########---------- 200 MiB of 400 MiB"
     assert(shown.any? { |line| line.match?(%r{^ +0 +web +43 .* ######-- 3/4  ceiling #######-*$}) })
     assert(shown.any? { |line| line.match?(%r{^ +1 +jobs +44  booting, not ready .* -/-$}) })
-    assert_match(/\e\[31m#+-/, view(paint: true).lines(full, rows: 16, columns: 100).join, "a full bar is red")
+    assert_match(/\e\[31m#+\e/, view(paint: true).lines(full, rows: 16, columns: 100).join, "a full bar is red")
   end
 
   def test_rows_are_sorted_and_filtered
