@@ -113,9 +113,6 @@ module Chaton
       :complete
     end
 
-    # Without a worker there is no queue to go back to.
-    def interrupted? = @native_job && Jobs.stopping?
-
     def finish(how)
       if how == :interrupted
         @progress.save(@cursor)

@@ -53,6 +53,10 @@ module Chaton
       job ? job.cancelled? || job.deadline_over? : false
     end
 
+    # @return [Boolean] whether its worker stops. A job that runs for minutes asks this now and then, and raises or
+    #   enqueues the rest. False without a worker.
+    def interrupted? = @native_job ? Jobs.stopping? : false
+
     # @param value [Native::Job] the claimed job that this object runs
     # @private
     attr_writer :native_job

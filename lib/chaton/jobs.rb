@@ -73,6 +73,10 @@ module Chaton
         Runtime.watch
       end
 
+      # @return [Integer] generation of the format of documents that are made without a store
+      # @private
+      def format = @plan&.jobs&.format || Clock::FORMAT
+
       # Sends the jobs that are kept in memory (`reliable_push`), at the end of a worker.
       #
       # @param log [Telemetry::Log]

@@ -23,8 +23,8 @@ module Chaton
 
     # Methods of job classes in tests.
     module ClassMethods
-      # @return [Array<Hash>] documents of its waiting jobs
-      def jobs = Testing.memory.jobs_of(name)
+      # @return [Array<Hash>] documents of its waiting jobs, always the same Array
+      def jobs = Testing.memory.by_class[name]
 
       # Removes its jobs.
       def clear = Testing.memory.clear(name)
@@ -43,10 +43,21 @@ module Chaton
       #
       # @param item [Hash{String=>Object}]
       def process_job(item) = Jobs::Inline.perform(item)
+
+      # Runs an object of the class.
+      def execute_job(instance, args) = instance.perform(*args)
     end
 
+    # Takes the place of the process's client in threads with a mode.
+    # @private
+    module ClientSwitch
+      def client = Testing.disabled? ? super : Testing.client
+    end
+
+    # Thread-local key of a block's mode.
+    MODE = :chaton_testing
+
     @memory = JobsMemory.new
-    @client = Jobs::Client.new(@memory)
     @mode = :disable
 
     class << self
@@ -54,7 +65,15 @@ module Chaton
       # @private
       attr_reader :memory
 
-      # Keeps jobs in memory, from now on or during the block.
+      # @return [Jobs::Client] writes documents in the format of the process's configuration, if it was read
+      # @private
+      def client
+        format = Jobs.format
+        @client = Jobs::Client.new(memory, format: format) unless @client&.format == format
+        @client
+      end
+
+      # Keeps jobs in memory, from now on. With a block: while it runs, for jobs that its thread enqueues.
       def fake!(&block) = switch(:fake, &block)
 
       # Runs jobs when they are enqueued.
@@ -64,16 +83,20 @@ module Chaton
       def disable!(&block) = switch(:disable, &block)
 
       # @return [Boolean]
-      def fake? = @mode == :fake
+      def fake? = mode == :fake
 
       # @return [Boolean]
-      def inline? = @mode == :inline
+      def inline? = mode == :inline
 
       # @return [Boolean]
-      def disabled? = @mode == :disable
+      def disabled? = mode == :disable
 
       # @return [Boolean]
       def enabled? = !disabled?
+
+      # @return [Symbol, nil] the mode of the block that this thread runs
+      # @private
+      def block_mode = Thread.current.thread_variable_get(MODE)
 
       # @return [Array<Hash>] documents of all waiting jobs
       def jobs = memory.jobs
@@ -86,30 +109,23 @@ module Chaton
 
       private
 
-      def switch(mode)
-        before = @mode
-        apply(mode)
-        return unless block_given?
+      def mode = block_mode || @mode
 
+      def switch(mode)
+        return @mode = mode unless block_given?
+
+        before = block_mode
         begin
+          Thread.current.thread_variable_set(MODE, mode)
           yield
         ensure
-          apply(before)
+          Thread.current.thread_variable_set(MODE, before)
         end
-      end
-
-      def apply(mode)
-        if @mode == :disable && mode != :disable
-          @store = Jobs.swap_client(@client)
-        elsif @mode != :disable && mode == :disable
-          Jobs.swap_client(@store)
-        end
-        @mode = mode
-        memory.inline = mode == :inline
       end
     end
 
     Job::ClassMethods.include(ClassMethods)
+    Jobs.singleton_class.prepend(ClientSwitch)
     Jobs.const_set(:Testing, self)
   end
 end

@@ -40,7 +40,7 @@ class JobsArgsTest < Minitest::Test
 
   def test_nesting_up_to_the_limit
     assert_includes pushed([nested(100)]), nested(100).to_s.delete(" ")
-    assert_bad [nested(101)], /argument 1(\[0\]){100} of A is nested more than 100 deep/
+    assert_bad [nested(101)], /argument 1(\[0\]){100} is nested more than 100 deep/
     endless = []
     endless << endless
     assert_bad endless, /is nested more than 100 deep/
@@ -61,12 +61,12 @@ class JobsArgsTest < Minitest::Test
   end
 
   def test_a_key_that_is_no_text_is_named
-    assert_bad [{ "\xff" => 1 }], /argument 1 of A has the key .*xFF.*, which is no UTF-8 text/
+    assert_bad [{ "\xff" => 1 }], /xFF.* is no UTF-8 text \(a key of argument 1\)/
   end
 
   def test_an_error_in_one_of_many_jobs_names_the_job
     error = assert_raises(ArgumentError) { client.push_args("q", head, [[1], [2], [3, :x]], nil) }
-    assert_match(/\Aargument 2 of A \(job 3 of 3\) is a Symbol \(:x\)/, error.message)
+    assert_match(/\AJob arguments to A \(job 3 of 3\) must .*, but :x is a Symbol \(argument 2\)/, error.message)
     assert_empty documents
   end
 

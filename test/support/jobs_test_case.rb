@@ -8,6 +8,23 @@ module JobsTest
   include RoleTest
 
   STORES = %i[sqlite redis].freeze
+  # A job that notes its argument.
+  NOTE = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id) = Recorder.note(id)
+    end
+  RUBY
+  # It takes 2 ms, so that some wait and some run when something happens.
+  SLOW_NOTE = <<~RUBY
+    class Note
+      include Chaton::Job
+      def perform(id, *)
+        sleep 0.002
+        Recorder.note(id)
+      end
+    end
+  RUBY
 
   # For test classes.
   module EachStore

@@ -17,38 +17,57 @@ module Chaton
         raise ArgumentError, "args of #{class_name} is #{args.class}; it must be an Array" unless args.is_a?(Array)
 
         args.each_with_index do |value, index|
-          wrong = fault(value, +"", 1) or next
-          raise ArgumentError, "argument #{index + 1}#{wrong[0]} of #{class_name} #{wrong[1]}"
+          wrong = fault(value, "argument #{index + 1}", 1) or next
+          raise ArgumentError, "Job arguments to #{class_name} must come back equal from JSON, but #{wrong}"
         end
       end
 
-      # @return [Array(String, String), nil] where and what
+      # @param mode [Symbol] :raise: they are checked where they are written; :warn, :allow: they become what JSON
+      #   makes of them
+      # @return [Array]
+      def self.accept(class_name, args, mode)
+        return args if mode == :raise
+
+        begin
+          check(class_name, args)
+          return args
+        rescue ArgumentError => e
+          raise unless args.is_a?(Array)
+
+          Jobs.logger.warn(e.message) if mode == :warn
+        end
+        JSON.parse(JSON.generate(args, max_nesting: DEPTH_MAX + 1), max_nesting: false)
+      rescue JSON::GeneratorError, JSON::NestingError => e
+        raise ArgumentError, "Job arguments to #{class_name} cannot be written as JSON: #{e.message}"
+      end
+
+      # @return [String, nil] what is wrong and where
       def self.fault(value, path, depth)
         case value
         when nil, true, false, Integer then nil
         when String then text_fault(value, path)
-        when Float then [path, describe(value)] unless value.finite?
+        when Float then describe(value, path) unless value.finite?
         when Array then depth_fault(path, depth) || array_fault(value, path, depth)
         when Hash then depth_fault(path, depth) || hash_fault(value, path, depth)
-        else [path, describe(value)]
+        else describe(value, path)
         end
       end
 
       def self.depth_fault(path, depth)
-        [path, "is nested more than #{DEPTH_MAX} deep"] if depth > DEPTH_MAX
+        "#{path} is nested more than #{DEPTH_MAX} deep" if depth > DEPTH_MAX
       end
 
       def self.text_fault(value, path)
-        return [path, describe(value)] unless value.instance_of?(String)
+        return describe(value, path) unless value.instance_of?(String)
 
         plain = value.encoding == Encoding::UTF_8 || value.ascii_only?
         return if plain && value.valid_encoding?
 
-        [path, "is no UTF-8 text (#{value.encoding}); encode binary data as Base64"]
+        "#{path} is no UTF-8 text (#{value.encoding}); encode binary data as Base64"
       end
 
       def self.array_fault(value, path, depth)
-        return [path, describe(value)] unless value.instance_of?(Array)
+        return describe(value, path) unless value.instance_of?(Array)
 
         value.each_with_index do |inner, index|
           found = fault(inner, "#{path}[#{index}]", depth + 1)
@@ -59,10 +78,10 @@ module Chaton
 
       def self.hash_fault(value, path, depth)
         # A subclass, such as a Hash with indifferent access, does not come back.
-        return [path, describe(value)] unless value.instance_of?(Hash)
+        return describe(value, path) unless value.instance_of?(Hash)
 
         value.each do |key, inner|
-          return [path, "has the key #{key.inspect}, a #{key.class}; use a String"] unless key.is_a?(String)
+          return "#{key.inspect} is a #{key.class} (a key of #{path}); use a String" unless key.is_a?(String)
 
           found = fault(inner, "#{path}[#{key.inspect}]", depth + 1)
           return found if found
@@ -70,11 +89,11 @@ module Chaton
         nil
       end
 
-      def self.describe(value)
+      def self.describe(value, path)
         shown = value.inspect
         shown = "#{shown[0, 60]}…" if shown.size > 60
         instead = INSTEAD.find { |kind, _| value.is_a?(kind) }&.last || "pass an id or plain values instead"
-        "is a #{value.class} (#{shown}), which JSON does not bring back; #{instead}"
+        "#{shown} is a #{value.class} (#{path}); #{instead}"
       end
       private_class_method :fault, :depth_fault, :text_fault, :array_fault, :hash_fault, :describe
     end

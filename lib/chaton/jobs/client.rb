@@ -47,6 +47,7 @@ module Chaton
       # @param retry_of [String, nil] jid of the running job that it continues and whose lock it takes over
       # @return [String, nil] its jid; nil when middleware stopped it or its lock is held
       def one(declared, args, at = nil, retry_of: nil)
+        args = accept(declared, args)
         return @native.push_args(declared.queue, declared.head, [args], at).first if plain?(declared)
 
         submit([declared.item(args)], [at], declared, retry_of).first
@@ -59,7 +60,7 @@ module Chaton
       # @return [Array<String>] jids of those that were stored
       def many(declared, lists, at: nil, batch_size: BATCH_SIZE, spread_interval: nil)
         times = JobHash.times(at, spread_interval, lists)
-        each_slice(lists, times, batch_size) { |slice, due| slice_of(declared, slice, due) }
+        each_slice(declared, lists, times, batch_size) { |slice, due| slice_of(declared, slice, due) }
       end
 
       # Enqueues a Hash with class, args and any options, as Sidekiq::Client does.
@@ -68,11 +69,12 @@ module Chaton
       def push(item)
         declared, rest = declared_of(item)
         at = JobHash.time(item["at"]) if item.key?("at")
-        submit([declared.item(item["args"]).merge(rest)], [at], declared).first
+        submit([declared.item(accept(declared, item["args"])).merge(rest)], [at], declared).first
       end
 
       # As {#push}, with an Array of argument lists.
       #
+      # @return [Array<String, nil>] as {#push} for each
       # @param items [Hash{String=>Object}] its `at` may be an Array; see {#many} for `batch_size` and
       #   `spread_interval`
       def push_bulk(items)
@@ -80,11 +82,14 @@ module Chaton
         at, spread, batch_size = BULK.map { |name| items[name] || items[name.to_sym] }
         rest = rest.except(*BULK, *BULK.map(&:to_sym))
         lists = items["args"]
-        raise ArgumentError, "several jobs cannot have the same jid: #{items.inspect}" if rest["jid"] && lists.size != 1
+        if rest["jid"] && lists.size != 1
+          raise ArgumentError, "Explicitly passing 'jid' when pushing more than one job is refused, since each has " \
+                               "a jid of its own: #{items.inspect}"
+        end
 
         times = JobHash.times(at, spread, lists)
-        each_slice(lists, times, batch_size || BATCH_SIZE) do |slice, due|
-          submit(slice.map { |args| declared.item(args).merge(rest) }, Array(due), declared).compact
+        each_slice(declared, lists, times, batch_size || BATCH_SIZE) do |slice, due|
+          submit(slice.map { |args| declared.item(args).merge(rest) }, Array(due), declared)
         end
       end
 
@@ -115,21 +120,33 @@ module Chaton
       end
 
       # @return [Boolean] whether there is client middleware
-      def middleware? = !@setup.client_middleware.empty? || !SidekiqGem.client_chain.nil?
+      def middleware? = !client_middleware.empty? || !SidekiqGem.client_chain.nil?
+
+      # @param chain [Chain]
+      # @return [Client] the same with this client middleware instead of the application's
+      def with(chain) = dup.tap { |copy| copy.client_middleware = chain }
+
+      protected
+
+      attr_writer :client_middleware
 
       private
+
+      def client_middleware = @client_middleware || @setup.client_middleware
+
+      def accept(declared, args) = Arguments.accept(declared.class_name, args, @setup.complex_arguments)
 
       def plain?(declared)
         declared.plain? && !middleware? && !Thread.current[BATCH] && !(declared.after_commit? && AfterCommit.waiting?)
       end
 
       # @yieldparam due [Array<Float>, Float, nil] the slice's times
-      def each_slice(lists, times, size)
+      def each_slice(declared, lists, times, size)
         first = 0
         jids = lists.each_slice(size).flat_map do |slice|
           due = times.is_a?(Array) ? times[first, slice.size] : times
           first += slice.size
-          yield slice, due
+          yield slice.map { |args| accept(declared, args) }, due
         end
         jids.is_a?(Enumerator::Lazy) ? jids.force : jids
       end
@@ -200,8 +217,8 @@ module Chaton
       def through_middleware(klass, item)
         queue = item["queue"]
         gem_chain = SidekiqGem.client_chain
-        pool = gem_chain && SidekiqGem.redis_pool
-        kept = @setup.client_middleware.invoke(klass, item, queue, pool) do
+        pool = SidekiqGem.redis_pool if middleware?
+        kept = client_middleware.invoke(klass, item, queue, pool) do
           gem_chain ? gem_chain.invoke(klass, item, queue, pool) { item } : item
         end
         # Any true value means yes: some middleware returns another object than the job.

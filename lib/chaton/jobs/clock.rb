@@ -6,6 +6,8 @@ module Chaton
     module Clock
       # Since this generation times are integers of milliseconds.
       MILLISECONDS_FROM = 8
+      # The generation that is written when nothing names another.
+      FORMAT = 7
 
       # @param format [Integer] 6, 7 or 8
       # @return [Float, Integer] seconds, or milliseconds
@@ -24,7 +26,8 @@ module Chaton
         end
       end
 
-      def self.now_s = ::Process.clock_gettime(::Process::CLOCK_REALTIME)
+      # By `Time.now`, which an application's tests set.
+      def self.now_s = Time.now.to_f
 
       # The time when a job is due. As in Sidekiq, small numbers are seconds from now.
       #

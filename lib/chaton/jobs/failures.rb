@@ -12,15 +12,13 @@ module Chaton
     class Failures
       # Retries of a job with `retry: true`.
       RETRIES_MAX = 25
-      # Default generation of the format.
-      FORMAT = 7
       # A job is rescheduled by this time when its failure could not be handled, or it could not be pushed.
       AGAIN_S = 15.0
       # What `retry_in` may return instead of a time.
       VERDICTS = %i[kill discard].freeze
 
       # @param format [Integer] 6, 7 or 8
-      def initialize(log:, setup:, retries_max: nil, format: FORMAT)
+      def initialize(log:, setup:, retries_max: nil, format: Clock::FORMAT)
         @log = log
         @setup = setup
         @retries_max = retries_max

@@ -24,7 +24,7 @@ module Chaton
         super(log: log)
         @setup = setup
         @failures = Failures.new(log: log, setup: setup, retries_max: plan&.jobs&.retries_max,
-                                 format: plan&.jobs&.format || Failures::FORMAT)
+                                 format: plan&.jobs&.format || Clock::FORMAT)
         @classes = {}
       end
 

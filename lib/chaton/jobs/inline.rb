@@ -10,11 +10,12 @@ module Chaton
       class << self
         # @return [true, nil] nil when client or server middleware stopped it
         def run(klass, declared, args)
+          args = Arguments.accept(declared.class_name, args, Jobs.setup.complex_arguments)
           Arguments.check(declared.class_name, args)
           item = declared.item(args).except(*Options::EXTRA)
           item.update("jid" => SecureRandom.hex(Client::JID_BYTES), "created_at" => Clock.now_s)
           chain = SidekiqGem.client_chain
-          pool = chain && SidekiqGem.redis_pool
+          pool = SidekiqGem.redis_pool if chain || !Jobs.setup.client_middleware.empty?
           wanted = Jobs.setup.client_middleware.invoke(klass, item, item["queue"], pool) do
             chain ? chain.invoke(klass, item, item["queue"], pool) { item } : item
           end

@@ -26,7 +26,7 @@ module Chaton
         def time(value)
           return value.to_f if value.is_a?(Numeric) && value.to_f.finite?
 
-          raise ArgumentError, "at must be a Numeric, the seconds since 1970; it is #{value.inspect}"
+          raise ArgumentError, "at must be a Numeric or an Array of Numeric timestamps; it is #{value.inspect}"
         end
 
         # Times for many jobs.
@@ -35,12 +35,13 @@ module Chaton
         # @param spread [Numeric, nil] seconds over which they are distributed at random instead
         # @return [Array<Float>, Float, nil]
         def times(at, spread, lists)
-          raise ArgumentError, "give at or spread_interval, not both" if at && spread
+          raise ArgumentError, "Only one of 'at' or 'spread_interval' can be given, not both" if at && spread
           return spread_over(spread, lists) if spread
           return at && time(at) unless at.is_a?(Array)
           return at.map { |value| time(value) } if at.size == lists.size
 
-          raise ArgumentError, "at has #{at.size} times for #{lists.size} jobs; it must have one for each"
+          raise ArgumentError, "at must be a Numeric or an Array of Numeric timestamps, one for each job; it has " \
+                               "#{at.size} for #{lists.size} jobs"
         end
 
         private

@@ -14,6 +14,9 @@ module Chaton
 
       # @return [String] queue:NAME, scheduled, retry or dead
       attr_reader :place
+      # @return [Native::JobsClient]
+      # @private
+      attr_reader :native
 
       # @param place [String]
       # @param native [Native::JobsClient]
@@ -31,7 +34,7 @@ module Chaton
         loop do
           before = size
           page = @native.list(@place, offset, PAGE)
-          page.each { |entry| yield JobRecord.new(@native, @place, entry) }
+          page.each { |entry| yield record(entry) }
           break if page.size < PAGE
 
           # Jobs removed meanwhile moved the rest forward.
@@ -44,14 +47,14 @@ module Chaton
       # @param count [Integer]
       # @return [Array<JobRecord>]
       def page(offset, count)
-        @native.list(@place, offset, count).map { |entry| JobRecord.new(@native, @place, entry) }
+        @native.list(@place, offset, count).map { |entry| record(entry) }
       end
 
       # @param jid [String]
       # @return [JobRecord, nil]
       def find_job(jid)
         place, entry = @native.find(jid)
-        JobRecord.new(@native, place, entry) if place == @place
+        record(entry) if place == @place
       end
 
       # Removes all jobs.
@@ -68,6 +71,10 @@ module Chaton
 
       # Jobs removed in one call, so that a store is not locked for long.
       CLEAR_PAGE = 1_000
+
+      private
+
+      def record(entry) = JobRecord.new(@native, @place, entry)
     end
   end
 end

@@ -61,7 +61,11 @@ module Chaton
       def failed_at = time("failed_at")
 
       # @return [Array<String>, nil] of the last failure, if the class keeps it
-      def error_backtrace = ErrorReport.lines(item["error_backtrace"])
+      def error_backtrace
+        return @error_backtrace if defined?(@error_backtrace)
+
+        @error_backtrace = ErrorReport.lines(item["error_backtrace"])
+      end
 
       # @return [Boolean] false when it was gone, as for the methods below
       def delete = @native.remove(@place, @entry)
@@ -75,6 +79,14 @@ module Chaton
       #
       # @return [Boolean]
       def kill = @native.kill(@place, @entry)
+
+      # Gives a scheduled, failed or dead job another time.
+      #
+      # @param at [Time, Numeric] seconds since 1970
+      # @return [Boolean]
+      def reschedule(at)
+        @native.reschedule(@place, @entry, at.to_f).tap { |there| @entry = [at.to_f, *@entry.drop(1)] if there }
+      end
 
       private
 

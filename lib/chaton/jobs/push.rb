@@ -19,6 +19,7 @@ module Chaton
         @at = at
         @lock = lock
         @bid = bid
+        @item = item
         @body = JSON.generate(item.except("at", "enqueued_at"), max_nesting: false)
       end
 
@@ -28,7 +29,9 @@ module Chaton
 
       # @return [Array] the arguments of the native client's `push`
       def to_a(format)
-        payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{Clock.stamp(format)}}"
+        # Middleware that has kept the Hash finds the time in it, as with Sidekiq.
+        @item["enqueued_at"] = Clock.stamp(format) unless @at
+        payload = @at ? @body : "#{@body.chop},\"enqueued_at\":#{@item["enqueued_at"]}}"
         [@queue, payload, @at, @lock, @bid]
       end
     end

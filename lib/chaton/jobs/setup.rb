@@ -13,12 +13,17 @@ module Chaton
       attr_reader :error_handlers
       # @return [Array<#call>] called with `(job hash, error)` when a job fails for good
       attr_reader :death_handlers
+      # @return [Symbol] what becomes of arguments that JSON does not bring back: :raise, :warn or :allow
+      # @see Arguments.accept
+      # @private
+      attr_accessor :complex_arguments
 
       def initialize
         @client_middleware = Chain.new
         @server_middleware = Chain.new
         @error_handlers = []
         @death_handlers = []
+        @complex_arguments = :raise
         @events = EVENTS.to_h { |name| [name, []] }
       end
 

@@ -23,7 +23,7 @@ module Chaton
         def server_chain = chain(:server_middleware)
 
         # @return [Object, nil] the fourth argument of client middleware
-        def redis_pool = loaded? ? ::Sidekiq.redis_pool : nil
+        def redis_pool = configurable? ? ::Sidekiq.redis_pool : nil
 
         def error_handlers
           return [] unless loaded?

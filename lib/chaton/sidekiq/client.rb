@@ -11,7 +11,7 @@ module Sidekiq
       def push(item) = Chaton::Jobs.client.push(item)
 
       # @param items [Hash{String=>Object}] with an Array of argument lists
-      # @return [Array<String>]
+      # @return [Array<String, nil>] a jid for each job; nil where middleware stopped it or its lock is held
       def push_bulk(items) = Chaton::Jobs.client.push_bulk(items)
 
       # @return [String, nil]
@@ -33,15 +33,32 @@ module Sidekiq
     # Ignores a pool: there is one store.
     def initialize(*, **); end
 
-    # @return [String, nil]
-    def push(item) = self.class.push(item)
+    # @return [Object, nil] what the application gave to `Sidekiq.redis=`
+    def redis_pool = Sidekiq.redis_pool
 
-    # @return [Array<String>]
-    def push_bulk(items) = self.class.push_bulk(items)
+    # Client middleware of this object: first that of the application; changes do not concern other objects.
+    #
+    # @yieldparam chain [Chaton::Jobs::Chain]
+    # @return [Chaton::Jobs::Chain]
+    def middleware
+      @middleware ||= Chaton::Jobs.setup.client_middleware.dup
+      yield @middleware if block_given?
+      @middleware
+    end
+
+    # @return [String, nil]
+    def push(item) = client.push(item)
+
+    # @return [Array<String, nil>]
+    def push_bulk(items) = client.push_bulk(items)
 
     # Cancels an iterable job.
     #
     # @return [Integer] the time, in seconds
     def cancel!(jid) = Chaton::IterableJob::IterationProgress.cancel(jid)
+
+    private
+
+    def client = @middleware ? Chaton::Jobs.client.with(@middleware) : Chaton::Jobs.client
   end
 end

@@ -5,11 +5,21 @@ require_relative "../job"
 module Sidekiq
   # Makes a class a job, with Sidekiq's method names.
   module Job
+    # Chaton's module is included first, so that methods of this one override it.
     # @private
-    def self.included(base)
+    def self.append_features(base)
       base.include(Chaton::Job)
-      base.extend(ClassMethods)
+      super
     end
+
+    # @private
+    def self.included(base) = base.extend(ClassMethods)
+
+    # @return [#stopping?, nil] instead of the worker, in a test
+    attr_accessor :_context
+
+    # @return [Boolean] whether the worker stops
+    def interrupted? = _context ? _context.stopping? : super
 
     # Sidekiq's names of class methods.
     module ClassMethods
@@ -34,6 +44,23 @@ module Sidekiq
 
       # @return [Hash{String=>Object}]
       def sidekiq_options_hash = get_sidekiq_options
+
+      # Defines attributes of the class, which subclasses inherit until they set their own; objects can read them.
+      def sidekiq_class_attribute(*names)
+        names.each do |name|
+          variable = :"@#{name}"
+          define_singleton_method("#{name}=") { |value| instance_variable_set(variable, value) }
+          define_singleton_method(name) do
+            instance_variable_defined?(variable) ? instance_variable_get(variable) : inherited_from(name)
+          end
+          define_method(name) { self.class.public_send(name) }
+        end
+      end
+
+      # The names of long ago.
+      { delay: "perform_async", delay_for: "perform_in", delay_until: "perform_at" }.each do |name, instead|
+        define_method(name) { |*| raise ArgumentError, "there is no #{name}: call .#{instead} instead" }
+      end
 
       # Sidekiq allows any key.
       # @private

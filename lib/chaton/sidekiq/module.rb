@@ -34,6 +34,9 @@ module Sidekiq
     # @return [Hash{Symbol=>Object}] settings that the application wrote; Chaton reads queues and concurrency
     attr_reader :options
 
+    # @return [Sidekiq] itself: it holds the settings
+    def default_configuration = self
+
     # @return [Boolean] whether this process runs jobs
     def server? = Chaton::Jobs::Runtime.server?
 
@@ -79,8 +82,11 @@ module Sidekiq
     end
     alias default_worker_options= default_job_options=
 
-    # Arguments are always checked.
-    def strict_args!(*) = nil
+    # @param mode [Symbol, false] what becomes of arguments that JSON does not bring back equal, such as Symbols:
+    #   :raise is the default; :warn and false store what JSON makes of them
+    def strict_args!(mode = :raise)
+      Chaton::Jobs.setup.complex_arguments = mode || :allow
+    end
 
     # @return [Object] a setting that the application wrote
     def [](name) = @options[name]
@@ -100,15 +106,29 @@ module Sidekiq
       @options[:concurrency] = number
     end
 
-    # Warns that it has no effect.
-    def redis=(_settings)
+    # @return [#with, nil] what {#redis=} has set
+    attr_reader :redis_pool
+
+    # Sets a pool of connections for {#redis} and for client middleware, such as
+    # `ConnectionPool.new(size: 5) { Redis.new(url: "…") }`. Jobs are enqueued to the store of `jobs { store … }`.
+    # Anything else only warns.
+    def redis=(pool)
+      usable = pool.nil? || pool.respond_to?(:with)
+      @redis_pool = pool if usable
+      return if usable
+
       logger.warn("Sidekiq.redis = … has no effect with Chaton: write jobs { store \"redis://…\" } into " \
                   "config/chaton.rb")
     end
 
-    # @raise [NotImplementedError] always
-    def redis
-      raise NotImplementedError, "Sidekiq.redis needs the sidekiq gem; Chaton's store need not be a Redis"
+    # Yields a connection of the application's own pool.
+    #
+    # @raise [NotImplementedError] when it has set none
+    def redis(&block)
+      return redis_pool.with(&block) if redis_pool
+
+      raise NotImplementedError, "Sidekiq.redis needs the sidekiq gem, or a pool of your own: Sidekiq.redis = " \
+                                 "ConnectionPool.new { Redis.new(url: \"…\") }; Chaton's store need not be a Redis"
     end
 
     # @return [Object]

@@ -7,16 +7,21 @@ require_relative "../job"
 
 module Chaton
   module Testing
-    # Replaces the native client in tests with a list of documents. Locks and limits have no effect; a batch only
+    # Replaces the native client in tests with lists of documents. Locks and limits have no effect; a batch only
     # counts its jobs. Methods without a comment are as in Native::JobsClient.
     # @private
     class JobsMemory
-      # @return [Boolean] whether jobs run when they are enqueued
-      attr_accessor :inline
+      # @return [Hash{String=>Array<Hash>}] documents of waiting jobs by their class, and by their queue. A list stays
+      #   the same object while jobs come and go, and a test may change it; a job waits while its class lists it.
+      attr_reader :by_class, :by_queue
 
       def initialize
         @lock = Mutex.new
-        @jobs = []
+        @by_class = Hash.new { |lists, name| lists[name] = [] }
+        @by_queue = Hash.new { |lists, name| lists[name] = [] }
+        # Numbers of documents in the order in which they were enqueued.
+        @numbers = ObjectSpace::WeakMap.new
+        @count = 0
         @batches = {}
         @hashes = {}
       end
@@ -26,7 +31,7 @@ module Chaton
         lists.each { |args| Jobs::Arguments.check(class_name, args) }
         lists.each_with_index.map do |args, index|
           jid = jids ? jids[index] : SecureRandom.hex(Jobs::Client::JID_BYTES)
-          tail = JSON.generate({ "args" => args, "jid" => jid, "created_at" => Jobs::Clock.now_s }, max_nesting: false)
+          tail = JSON.generate({ "args" => args, "jid" => jid, "created_at" => stamp }, max_nesting: false)
           store("#{head},#{tail[1..]}", queue, at.is_a?(Array) ? at[index] : at)
           jid
         end
@@ -42,15 +47,15 @@ module Chaton
 
       def push_many(jobs) = jobs.map { |job| push(*job) }
 
-      # @return [Array<Hash>] documents; of a scheduled job with its time in `at`
-      def jobs = @lock.synchronize { @jobs.dup }
-
-      # @param name [String] of a class
-      def jobs_of(name) = jobs.select { |item| item["class"] == name }
+      # @return [Array<Hash>] documents in their order; of a scheduled job with its time in `at`
+      def jobs = @lock.synchronize { @by_class.values.flatten(1).sort_by { |item| number(item) } }
 
       # @param name [String, nil] of a class; nil: all
       def clear(name = nil)
-        @lock.synchronize { @jobs.reject! { |item| name.nil? || item["class"] == name } }
+        @lock.synchronize do
+          (name ? [name] : @by_class.keys).each { |one| @by_class[one].dup.each { |item| delete(item) } }
+          @by_queue.each_value(&:clear) unless name
+        end
       end
 
       # @param name [String, nil] of a class; nil: all
@@ -62,8 +67,8 @@ module Chaton
       # @return [Boolean] whether there was one
       def run_first(name = nil)
         item = @lock.synchronize do
-          index = @jobs.index { |one| name.nil? || one["class"] == name }
-          index && @jobs.delete_at(index)
+          firsts = name ? [@by_class[name].first] : @by_class.values.map(&:first)
+          firsts.compact.min_by { |one| number(one) }&.tap { |one| delete(one) }
         end
         Jobs::Inline.perform(item.except("at")) if item
         !item.nil?
@@ -95,12 +100,28 @@ module Chaton
 
       private
 
+      def stamp = Jobs::Clock.stamp(Testing.client.format)
+
       def store(payload, queue, at)
         item = JSON.parse(payload, max_nesting: false).merge("queue" => queue)
-        return Jobs::Inline.perform(item) if inline
+        return Jobs::Inline.perform(item) if Testing.inline?
 
-        item["at"] = at if at
-        @lock.synchronize { @jobs << item }
+        at ? item["at"] = at : item["enqueued_at"] ||= stamp
+        @lock.synchronize do
+          @numbers[item] = @count += 1
+          @by_class[item["class"]] << item
+          @by_queue[queue] << item
+        end
+      end
+
+      # A document that the test itself has put into a list comes first.
+      def number(item) = @numbers[item] || 0
+
+      def delete(item)
+        [@by_class[item["class"]], @by_queue[item["queue"]]].each do |list|
+          index = list.index { |one| one.equal?(item) }
+          list.delete_at(index) if index
+        end
       end
     end
   end

@@ -8,12 +8,7 @@ require "support/jobs_test_case"
 class JobsIdleTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
-  RUBY
+  JOBS = NOTE
   WINDOW_S = 2
   # Most wake-ups of one thread in the window, which a heartbeat causes.
   WAKE_UPS_MAX = 10

@@ -8,15 +8,7 @@ require "support/jobs_test_case"
 class JobsKillTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id)
-        sleep 0.002
-        Recorder.note(id)
-      end
-    end
-
+  JOBS = SLOW_NOTE + <<~RUBY
     class Long
       include Chaton::Job
       def perform(id, seconds)

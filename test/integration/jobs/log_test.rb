@@ -7,11 +7,7 @@ require "support/jobs_test_case"
 class JobsLogTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
+  JOBS = NOTE + <<~RUBY
     class Broken < Note
       retry_in { 3600 }
       def perform(id)

@@ -7,12 +7,7 @@ require "support/jobs_test_case"
 class JobsManyProcessesTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
-
+  JOBS = NOTE + <<~RUBY
     class Tick
       include Chaton::Job
       # The tick's number: the job runs within the two seconds before the next tick.

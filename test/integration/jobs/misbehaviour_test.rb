@@ -7,12 +7,7 @@ require "support/jobs_test_case"
 class JobsMisbehaviourTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
-
+  JOBS = NOTE + <<~RUBY
     class Bad
       include Chaton::Job
       options retry: 0

@@ -8,12 +8,8 @@ require "support/jobs_test_case"
 class JobsPoisonTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
+  JOBS = NOTE + <<~RUBY
     require "fiddle"
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
     class Hangs
       include Chaton::Job
       # Holds the GVL until its process is killed.

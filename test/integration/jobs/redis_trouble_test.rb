@@ -8,15 +8,7 @@ require "support/cpu_time"
 class JobsRedisTroubleTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id, *)
-        sleep 0.002
-        Recorder.note(id)
-      end
-    end
-  RUBY
+  JOBS = SLOW_NOTE
   COUNT = 5_000
 
   def kind = :redis

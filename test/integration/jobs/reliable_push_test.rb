@@ -8,11 +8,7 @@ require "support/jobs_test_case"
 class ReliablePushTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
+  JOBS = NOTE + <<~RUBY
     class Once
       include Chaton::Job
       options unique_for: 60

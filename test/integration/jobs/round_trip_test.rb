@@ -7,12 +7,7 @@ require "support/jobs_test_case"
 class JobsRoundTripTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id) = Recorder.note(id)
-    end
-
+  JOBS = NOTE + <<~RUBY
     class Keep
       include Chaton::Job
       def perform(name, value)

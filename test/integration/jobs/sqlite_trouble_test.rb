@@ -9,15 +9,7 @@ require "support/small_disk"
 class JobsSqliteTroubleTest < Minitest::Test
   include JobsTest
 
-  JOBS = <<~RUBY
-    class Note
-      include Chaton::Job
-      def perform(id, *)
-        sleep 0.002
-        Recorder.note(id)
-      end
-    end
-  RUBY
+  JOBS = SLOW_NOTE
   COUNT = 3_000
 
   def kind = :sqlite

@@ -13,10 +13,10 @@ class ArgumentsTest < Minitest::Test
   end
 
   def test_other_values_are_refused_with_their_path
-    { [:x] => "argument 1 of A is a Symbol (:x), which JSON does not bring back; use a String",
-      [1, { "a" => [0, :x] }] => 'argument 2["a"][1] of A is a Symbol (:x)',
-      [{ a: 1 }] => "argument 1 of A has the key :a, a Symbol; use a String",
-      [{ 1 => 2 }] => "has the key 1, a Integer",
+    { [:x] => "Job arguments to A must come back equal from JSON, but :x is a Symbol (argument 1); use a String",
+      [1, { "a" => [0, :x] }] => ':x is a Symbol (argument 2["a"][1])',
+      [{ a: 1 }] => "but :a is a Symbol (a key of argument 1); use a String",
+      [{ 1 => 2 }] => "1 is a Integer (a key",
       [Time.at(0)] => "use its to_f or iso8601", [Float::NAN] => "use a finite number",
       [Text.new("x")] => "is a ArgumentsTest::Text", [Object.new] => "pass an id or plain values instead",
       ["\xff"] => "is no UTF-8 text", ["\xff".b] => "encode binary data as Base64",

@@ -63,8 +63,10 @@ macro_rules! conformance {
                 killing_releases_the_lock_and_updates_the_batch, requeueing_releases_nothing,
                 an_entry_is_requeued_once, a_retry_is_requeued_with_one_try_less,
                 a_missing_entry_cannot_be_requeued, an_entry_is_killed_once,
-                one_of_equal_jobs_is_removed;
+                one_of_equal_jobs_is_removed, an_entry_is_added_to_a_set,
+                an_added_entry_limits_the_dead_set, an_entry_gets_another_time;
             processes: a_first_heartbeat_is_new, the_age_of_a_heartbeat_is_known, a_process_is_described, heartbeats_add_up_their_counts,
+                a_counter_is_reset,
                 an_owner_with_jobs_is_not_forgotten, a_claiming_owner_is_known,
                 signals_are_delivered_at_a_heartbeat;
             expiring: a_cancel_is_kept, a_small_hash_is_kept, a_small_hash_expires;

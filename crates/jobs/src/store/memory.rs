@@ -21,6 +21,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::error::StoreError;
 use super::options::StoreOptions;
+use super::payload::set_only;
 use super::traits::{Result, Store, StoreFactory, StoreWatch};
 use super::types::*;
 use crate::outcome::Ack;
@@ -230,6 +231,28 @@ impl Store for MemoryStore {
 
     fn kill(&mut self, location: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.step(|data| data.kill(location, entry, now_s, &self.options))
+    }
+
+    fn add_entry(&mut self, location: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
+        set_only(location)?;
+        self.step(|data| data.add_entry(location, at, payload, &self.options))
+    }
+
+    fn reschedule_entry(
+        &mut self,
+        location: &JobLocation,
+        entry: &JobEntry,
+        at: f64,
+    ) -> Result<bool> {
+        set_only(location)?;
+        self.step(|data| data.reschedule(location, entry, at))
+    }
+
+    fn reset_counter(&mut self, name: &str) -> Result<()> {
+        self.step(|data| match name {
+            "failed" => data.failed = 0,
+            _ => data.processed = 0,
+        })
     }
 
     fn clear(&mut self, location: &JobLocation, max: usize) -> Result<usize> {

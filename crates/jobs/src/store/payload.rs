@@ -38,6 +38,17 @@ pub(super) fn named_queue(payload: &[u8]) -> String {
     named.filter(|name| !name.is_empty()).unwrap_or_else(|| "default".into())
 }
 
+/// # Errors
+/// When it is a queue, whose jobs have no time.
+pub(super) fn set_only(location: &JobLocation) -> Result<()> {
+    match location {
+        JobLocation::Queue(_) => {
+            Err(StoreError::refused("jobs of a queue have no time: use scheduled, retry or dead"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Queue and new document of an entry that is requeued by hand.
 ///
 /// # Errors

@@ -148,6 +148,14 @@ pub trait Store: Send {
     /// Counters and sizes.
     fn stats(&mut self) -> Result<Stats>;
 
+    /// Sets the counter `processed` or `failed` of [`Stats`] to 0.
+    fn reset_counter(&mut self, name: &str) -> Result<()>;
+
+    /// The counts (processed, failed) of days, `YYYY-MM-DD`. Only Redis keeps them.
+    fn daily_counts(&mut self, days: &[String]) -> Result<Vec<(u64, u64)>> {
+        Ok(vec![(0, 0); days.len()])
+    }
+
     /// All queues that ever were, with size, latency and pause.
     fn queues(&mut self) -> Result<Vec<QueueStatus>>;
 
@@ -173,6 +181,12 @@ pub trait Store: Send {
     /// Moves one entry to the dead set; `false` when it is gone. Its lock is
     /// released, and its batch counts it as dead.
     fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool>;
+
+    /// Adds a job to a set; `at` is when it is due, or when it died. Nothing else counts it. A queue is refused.
+    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()>;
+
+    /// Gives an entry of a set another time; `false` when it is gone. A queue is refused.
+    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool>;
 
     /// Removes up to `max` entries (0: all); returns how many.
     fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize>;

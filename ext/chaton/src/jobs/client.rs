@@ -18,6 +18,7 @@ use super::store_connections::StoreConnections;
 use super::to_ruby;
 use crate::convert::{copy, seconds, text};
 use crate::document_sections::parse;
+use crate::error;
 use crate::gvl::with_gvl;
 use crate::handle;
 
@@ -100,6 +101,13 @@ impl PushedJob {
 fn entry_of(value: RArray) -> Result<JobEntry, Error> {
     let (score, row, payload) = <(f64, i64, RString)>::try_convert(value.as_value())?;
     Ok(JobEntry { score, row, payload: copy(payload) })
+}
+
+fn finite(at: f64) -> Result<f64, Error> {
+    if at.is_finite() {
+        return Ok(at);
+    }
+    Err(error::argument(format!("{at} is no time, which is seconds since 1970")))
 }
 
 impl RbJobsClient {
@@ -186,6 +194,15 @@ impl RbJobsClient {
         to_ruby::stats(ruby, &rb_self.call(|store| store.stats())?)
     }
 
+    fn reset_counter(&self, name: String) -> Result<(), Error> {
+        self.call(|store| store.reset_counter(&name))
+    }
+
+    /// `[processed, failed]` of each day.
+    fn daily_counts(ruby: &Ruby, rb_self: &Self, days: Vec<String>) -> Result<RArray, Error> {
+        Ok(ruby.ary_from_iter(rb_self.call(|store| store.daily_counts(&days))?))
+    }
+
     fn queues(ruby: &Ruby, rb_self: &Self) -> Result<RArray, Error> {
         to_ruby::list(ruby, rb_self.call(|store| store.queues())?, to_ruby::queue)
     }
@@ -237,6 +254,16 @@ impl RbJobsClient {
     fn kill(&self, place: String, entry: RArray) -> Result<bool, Error> {
         let (place, entry) = (to_ruby::place(&place)?, entry_of(entry)?);
         self.call(|store| store.kill(&place, &entry, wall_s()))
+    }
+
+    fn add(&self, place: String, at: f64, payload: RString) -> Result<(), Error> {
+        let (place, at, payload) = (to_ruby::place(&place)?, finite(at)?, copy(payload));
+        self.call(|store| store.add_entry(&place, at, &payload))
+    }
+
+    fn reschedule(&self, place: String, entry: RArray, at: f64) -> Result<bool, Error> {
+        let (place, entry, at) = (to_ruby::place(&place)?, entry_of(entry)?, finite(at)?);
+        self.call(|store| store.reschedule_entry(&place, &entry, at))
     }
 
     fn clear(&self, place: String, max: usize) -> Result<usize, Error> {
@@ -407,6 +434,10 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     class.define_method("remove", method!(RbJobsClient::remove, 2))?;
     class.define_method("requeue", method!(RbJobsClient::enqueue_entry, 2))?;
     class.define_method("kill", method!(RbJobsClient::kill, 2))?;
+    class.define_method("add", method!(RbJobsClient::add, 3))?;
+    class.define_method("reschedule", method!(RbJobsClient::reschedule, 3))?;
+    class.define_method("reset_counter", method!(RbJobsClient::reset_counter, 1))?;
+    class.define_method("daily_counts", method!(RbJobsClient::daily_counts, 1))?;
     class.define_method("clear", method!(RbJobsClient::clear, 2))?;
     class.define_method("pause", method!(RbJobsClient::pause, 2))?;
     class.define_method("signal", method!(RbJobsClient::signal, 2))?;

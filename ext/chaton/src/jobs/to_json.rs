@@ -290,12 +290,14 @@ impl Fault {
     #[cold]
     pub fn error(self, class_name: &str) -> Error {
         match self.describe() {
-            Ok((place, what)) => error::argument(format!("{place} of {class_name} {what}")),
+            Ok(what) => error::argument(format!(
+                "Job arguments to {class_name} must come back equal from JSON, but {what}"
+            )),
             Err(raised) => raised,
         }
     }
 
-    fn describe(self) -> Result<(String, String), Error> {
+    fn describe(self) -> Result<String, Error> {
         let mut place = String::from("args");
         for (level, step) in self.path.iter().rev().enumerate() {
             match step {
@@ -310,30 +312,29 @@ impl Fault {
         }
         // SAFETY: a value within the arguments.
         let value = unsafe { Value::from_raw(self.value) };
-        let what = match self.kind {
-            FaultKind::Depth => format!("is nested more than {DEPTH_MAX} deep"),
-            FaultKind::Panic => "could not be written".to_string(),
+        Ok(match self.kind {
+            FaultKind::Depth => format!("{place} is nested more than {DEPTH_MAX} deep"),
+            FaultKind::Panic => format!("{place} could not be written"),
             FaultKind::Text => {
                 let encoding: Value = value.funcall("encoding", ())?;
-                format!("is no UTF-8 text ({encoding}); encode binary data as Base64")
+                format!("{place} is no UTF-8 text ({encoding}); encode binary data as Base64")
             }
             FaultKind::Key => {
                 // SAFETY: the name of a live object's class, copied at once.
                 let class = unsafe { value.classname() }.into_owned();
                 let shown: String = value.funcall("inspect", ())?;
-                format!("has the key {shown}, a {class}; use a String")
+                format!("{shown} is a {class} (a key of {place}); use a String")
             }
             FaultKind::KeyText => {
                 let shown: String = value.funcall("inspect", ())?;
-                format!("has the key {shown}, which is no UTF-8 text; encode binary data as Base64")
+                format!("{shown} is no UTF-8 text (a key of {place}); encode binary data as Base64")
             }
-            FaultKind::Kind => describe_kind(value)?,
-        };
-        Ok((place, what))
+            FaultKind::Kind => describe_kind(value, &place)?,
+        })
     }
 }
 
-fn describe_kind(value: Value) -> Result<String, Error> {
+fn describe_kind(value: Value, place: &str) -> Result<String, Error> {
     // SAFETY: the name of a live object's class, copied at once.
     let class = unsafe { value.classname() }.into_owned();
     let shown: String = value.funcall("inspect", ())?;
@@ -349,7 +350,7 @@ fn describe_kind(value: Value) -> Result<String, Error> {
     } else {
         "pass an id or plain values instead"
     };
-    Ok(format!("is a {class} ({shown}), which JSON does not bring back; {instead}"))
+    Ok(format!("{shown} is a {class} ({place}); {instead}"))
 }
 
 #[cold]

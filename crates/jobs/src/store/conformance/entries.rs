@@ -2,6 +2,7 @@
 
 use super::batches::{calls, counts, fill, open};
 use super::harness::*;
+use super::lists::{add_dead, DEAD_AGE_S, DEAD_MAX};
 use crate::document::Fields;
 use crate::store::*;
 
@@ -156,4 +157,45 @@ pub(crate) fn one_of_equal_jobs_is_removed(fresh: OpenFresh<'_>) {
     let entry = harness.all(&queue("q")).remove(1);
     assert!(harness.store.remove(&queue("q"), &entry).unwrap());
     assert_eq!(harness.listed(&queue("q")), ["same", "same"]);
+}
+
+pub(crate) fn an_entry_is_added_to_a_set(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    let at = now_s() + 60.0;
+    for location in [JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
+        harness.store.add_entry(&location, at, &doc("q", "a")).unwrap();
+        let added = harness.all(&location);
+        assert_eq!(added.len(), 1, "{location:?}");
+        assert_eq!(added[0].payload, doc("q", "a"));
+        assert!((added[0].score - at).abs() < 0.001, "{location:?}");
+    }
+    let refused = harness.store.add_entry(&queue("q"), at, &doc("q", "a")).unwrap_err();
+    assert!(refused.to_string().contains("have no time"), "{refused}");
+}
+
+pub(crate) fn an_added_entry_limits_the_dead_set(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    let now = now_s();
+    add_dead(&mut harness, 0, DEAD_MAX, now - 100.0);
+    harness.store.add_entry(&JobLocation::Dead, now, &doc("q", "new")).unwrap();
+    assert_eq!(harness.store.stats().unwrap().dead, DEAD_MAX as u64);
+    assert_eq!(harness.store.find("j0").unwrap(), None, "the oldest one made room");
+    harness.store.add_entry(&JobLocation::Dead, now + DEAD_AGE_S + 1.0, &doc("q", "late")).unwrap();
+    assert_eq!(harness.listed(&JobLocation::Dead), ["late"], "the others are too old for it");
+}
+
+pub(crate) fn an_entry_gets_another_time(fresh: OpenFresh<'_>) {
+    for location in [JobLocation::Scheduled, JobLocation::Retry, JobLocation::Dead] {
+        let mut harness = StoreHarness::new(fresh);
+        let entry = middle(&mut harness, &location);
+        let at = now_s() + 600.0;
+        assert!(harness.store.reschedule_entry(&location, &entry, at).unwrap(), "{location:?}");
+        let (_, moved) = harness.store.find("b").unwrap().unwrap();
+        assert!((moved.score - at).abs() < 0.001, "{location:?}");
+        assert_eq!(harness.all(&location).len(), 3, "{location:?}");
+        assert!(harness.store.reschedule_entry(&location, &moved, at).unwrap(), "the same time");
+        assert!(harness.store.remove(&location, &moved).unwrap());
+        assert!(!harness.store.reschedule_entry(&location, &entry, at).unwrap(), "{location:?}");
+        assert_eq!(harness.listed(&location), rest(&location));
+    }
 }

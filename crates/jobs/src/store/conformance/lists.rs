@@ -6,8 +6,8 @@ use crate::store::*;
 /// Jobs settled in one call.
 const CHUNK: usize = 1000;
 /// The default bounds of the dead set.
-const DEAD_MAX: usize = 10_000;
-const DEAD_AGE_S: f64 = 180.0 * 24.0 * 3600.0;
+pub(crate) const DEAD_MAX: usize = 10_000;
+pub(crate) const DEAD_AGE_S: f64 = 180.0 * 24.0 * 3600.0;
 
 pub(crate) fn jobs_are_listed_by_pages(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
@@ -107,7 +107,7 @@ pub(crate) fn clearing_releases_locks(fresh: OpenFresh<'_>) {
 }
 
 /// Buries jobs `first` to `last` at that time, the later the newer.
-fn add_dead(harness: &mut StoreHarness, first: usize, last: usize, at: f64) {
+pub(crate) fn add_dead(harness: &mut StoreHarness, first: usize, last: usize, at: f64) {
     let all: Vec<usize> = (first..last).collect();
     for chunk in all.chunks(CHUNK) {
         let payloads: Vec<Vec<u8>> = chunk.iter().map(|n| doc("q", &format!("j{n}"))).collect();

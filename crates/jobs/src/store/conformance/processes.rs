@@ -107,6 +107,18 @@ pub(crate) fn heartbeats_add_up_their_counts(fresh: OpenFresh<'_>) {
     assert_eq!((left.processed, left.failed, left.processes), (17, 3, 1));
 }
 
+pub(crate) fn a_counter_is_reset(fresh: OpenFresh<'_>) {
+    let mut harness = StoreHarness::new(fresh);
+    harness.store.heartbeat(&ProcessReport { processed: 5, failed: 1, ..report("a") }).unwrap();
+    harness.store.reset_counter("failed").unwrap();
+    let left = harness.store.stats().unwrap();
+    assert_eq!((left.processed, left.failed), (5, 0));
+    harness.store.heartbeat(&ProcessReport { processed: 1, failed: 2, ..report("a") }).unwrap();
+    let left = harness.store.stats().unwrap();
+    assert_eq!((left.processed, left.failed), (6, 2));
+    assert_eq!(harness.store.daily_counts(&["2012-12-24".into()]).unwrap(), [(0, 0)]);
+}
+
 pub(crate) fn an_owner_with_jobs_is_not_forgotten(fresh: OpenFresh<'_>) {
     let mut harness = StoreHarness::new(fresh);
     harness.put("q", &["a", "b"]);

@@ -105,6 +105,27 @@ impl MemoryData {
         taken
     }
 
+    pub fn add_entry(
+        &mut self,
+        location: &JobLocation,
+        at: f64,
+        payload: &[u8],
+        options: &StoreOptions,
+    ) {
+        if *location == JobLocation::Dead {
+            return self.add_dead(at, payload.to_vec(), options);
+        }
+        self.set(location).add(at, payload.to_vec());
+        self.touch();
+    }
+
+    pub fn reschedule(&mut self, location: &JobLocation, entry: &JobEntry, at: f64) -> bool {
+        let Some(found) = self.set(location).take(&entry.payload) else { return false };
+        self.set(location).add(at, found.payload);
+        self.touch();
+        true
+    }
+
     pub fn clear(&mut self, location: &JobLocation, max: usize) -> usize {
         let max = if max == 0 { usize::MAX } else { max };
         let gone: Vec<Vec<u8>> = match location {

@@ -5,7 +5,7 @@ use super::scripts::Script;
 use super::store::RedisStore;
 use crate::document::enqueued_at;
 use crate::store::clock::unix_s;
-use crate::store::payload::{has_jid, requeued, JobResources};
+use crate::store::payload::{has_jid, requeued, set_only, JobResources};
 use crate::store::traits::Result;
 use crate::store::types::{JobEntry, JobLocation, QueueStatus, Stats};
 
@@ -26,6 +26,20 @@ impl RedisStore {
             in_flight: count(6),
             processes: count(7),
         })
+    }
+
+    pub(super) fn count_days(&mut self, days: &[String]) -> Result<Vec<(u64, u64)>> {
+        if days.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipeline = Pipeline::new();
+        for day in days {
+            for name in ["processed", "failed"] {
+                pipeline.begin(2).word("GET").word(format!("stat:{name}:{day}"));
+            }
+        }
+        let counts: Vec<u64> = self.run(&pipeline)?.map(|reply| reply.count()).collect();
+        Ok(counts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
     }
 
     pub(super) fn list_queues(&mut self) -> Result<Vec<QueueStatus>> {
@@ -127,6 +141,35 @@ impl RedisStore {
     ) -> Result<bool> {
         let requeued = requeued(from, entry, now_s, self.options.format)?;
         self.take_entry(from, entry, "push", Some(requeued), now_s)
+    }
+
+    pub(super) fn add_to_set(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
+        set_only(to)?;
+        let mut pipeline = Pipeline::new();
+        pipeline.begin(4).word("ZADD").word(key(to)).float(at).word(payload);
+        if *to == JobLocation::Dead {
+            let oldest = at - self.options.dead_age.as_secs_f64();
+            pipeline.begin(4).word("ZREMRANGEBYSCORE").word("dead").word("-inf");
+            pipeline.word(format!("({oldest:.6}"));
+            pipeline.begin(4).word("ZREMRANGEBYRANK").word("dead").word("0");
+            pipeline.number(-(self.options.dead_max as i128) - 1);
+        }
+        self.conn.atomic(&pipeline).map(|_| ())
+    }
+
+    pub(super) fn change_time(
+        &mut self,
+        from: &JobLocation,
+        entry: &JobEntry,
+        at: f64,
+    ) -> Result<bool> {
+        set_only(from)?;
+        let key = key(from);
+        let mut pipeline = Pipeline::new();
+        pipeline.begin(3).word("ZSCORE").word(&key).word(&entry.payload);
+        pipeline.begin(5).word("ZADD").word(&key).word("XX").float(at).word(&entry.payload);
+        let replies = self.conn.atomic(&pipeline)?;
+        Ok(replies.first().is_some_and(|score| *score != RespValue::Nil))
     }
 
     fn take_entry(

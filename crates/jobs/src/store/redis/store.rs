@@ -189,6 +189,14 @@ impl Store for RedisStore {
         self.count_all()
     }
 
+    fn reset_counter(&mut self, name: &str) -> Result<()> {
+        self.one(&[b"SET", format!("stat:{name}").as_bytes(), b"0"]).map(|_| ())
+    }
+
+    fn daily_counts(&mut self, days: &[String]) -> Result<Vec<(u64, u64)>> {
+        self.count_days(days)
+    }
+
     fn queues(&mut self) -> Result<Vec<QueueStatus>> {
         self.list_queues()
     }
@@ -215,6 +223,14 @@ impl Store for RedisStore {
 
     fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         self.kill_entry(from, entry, now_s)
+    }
+
+    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
+        self.add_to_set(to, at, payload)
+    }
+
+    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool> {
+        self.change_time(from, entry, at)
     }
 
     fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize> {

@@ -133,6 +133,21 @@ pub(super) fn kill(
     Ok(taken)
 }
 
+/// Gives an entry of a set another time.
+pub(super) fn reschedule(
+    tx: &SqliteTransaction<'_>,
+    from: &JobLocation,
+    entry: &JobEntry,
+    at: f64,
+) -> Result<bool> {
+    tx.notify();
+    let changed = tx
+        .conn
+        .prepare_cached("UPDATE entries SET at=?1 WHERE id=?2 AND kind=?3 AND payload=?4")?
+        .execute(params![at, entry.row, rows::set_kind(from), entry.payload])?;
+    Ok(changed > 0)
+}
+
 /// Removes up to `max` entries.
 pub(super) fn clear(tx: &SqliteTransaction<'_>, from: &JobLocation, max: usize) -> Result<usize> {
     let removed: Vec<Vec<u8>> = match from {

@@ -10,11 +10,11 @@ use rusqlite::Connection;
 use super::database::Database;
 use super::schema::ConnectionSettings;
 use super::transaction::SqliteTransaction;
-use super::{backup, batches, entries, expiring, inspect, limits, processes, queues, vacuum};
+use super::{backup, batches, entries, expiring, inspect, limits, processes, queues, rows, vacuum};
 use crate::outcome::Ack;
 use crate::store::clock::unix_s;
 use crate::store::options::StoreOptions;
-use crate::store::payload::requeued;
+use crate::store::payload::{requeued, set_only};
 use crate::store::traits::{Result, Store};
 use crate::store::types::*;
 
@@ -214,6 +214,12 @@ impl Store for SqliteStore {
         self.read(|conn| inspect::stats(conn, lease_s))
     }
 
+    fn reset_counter(&mut self, name: &str) -> Result<()> {
+        self.write(|tx| {
+            tx.conn.execute("UPDATE counters SET value=0 WHERE name=?1", [name]).map(|_| ())
+        })
+    }
+
     fn queues(&mut self) -> Result<Vec<QueueStatus>> {
         self.read(|conn| inspect::queues(conn, unix_s()))
     }
@@ -243,6 +249,20 @@ impl Store for SqliteStore {
     fn kill(&mut self, from: &JobLocation, entry: &JobEntry, now_s: f64) -> Result<bool> {
         let options = self.options.clone();
         self.write(|tx| entries::kill(tx, from, entry, now_s, &options))
+    }
+
+    fn add_entry(&mut self, to: &JobLocation, at: f64, payload: &[u8]) -> Result<()> {
+        set_only(to)?;
+        let options = self.options.clone();
+        self.write(|tx| {
+            rows::add_to_set(tx, to, at, payload)?;
+            rows::trim_dead(tx, &options)
+        })
+    }
+
+    fn reschedule_entry(&mut self, from: &JobLocation, entry: &JobEntry, at: f64) -> Result<bool> {
+        set_only(from)?;
+        self.write(|tx| entries::reschedule(tx, from, entry, at))
     }
 
     fn clear(&mut self, from: &JobLocation, max: usize) -> Result<usize> {
