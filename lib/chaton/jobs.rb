@@ -19,6 +19,7 @@ module Chaton
     autoload :Declaration, "chaton/jobs/declaration"
     autoload :ErrorReport, "chaton/jobs/error_report"
     autoload :Failures, "chaton/jobs/failures"
+    autoload :GemPushes, "chaton/jobs/gem_pushes"
     autoload :Handler, "chaton/jobs/handler"
     autoload :Inline, "chaton/jobs/inline"
     autoload :JobList, "chaton/jobs/job_list"

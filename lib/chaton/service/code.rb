@@ -23,7 +23,10 @@ module Chaton
         produce(plan, forks) if plan.streams
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
-        RailsWatch.during { load_roles(plan, roles, log) }.tap { JobsDatabase.check(plan) }
+        app = RailsWatch.during { load_roles(plan, roles, log) }
+        JobsDatabase.check(plan)
+        Jobs::GemPushes.install(plan, log) if plan.jobs
+        app
       end
 
       # The same for an application that is loaded already, as under `rackup`.

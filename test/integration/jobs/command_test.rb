@@ -17,6 +17,9 @@ class JobsCommandTest < Minitest::Test
         sleep 0.01 until cancelled? if id == "patient"
       end
     end
+    class Aside < Step
+      options queue: "aside", unique_for: 60
+    end
   RUBY
 
   each_store def test_waiting_jobs_are_listed_shown_and_moved
@@ -79,6 +82,20 @@ class JobsCommandTest < Minitest::Test
     success(server, "signal", json(server, "processes").first["identity"], "TSTP")
     server.eventually("it is quiet") { json(server, "processes").first["quiet"] }
     assert_equal 0, server.stop
+  end
+
+  each_store def test_a_job_is_enqueued_as_its_class_says
+    server = prepare_jobs(JOBS)
+    assert_equal "aside", json(server, "enqueue", "Aside", "[\"a\"]")["queue"]
+    _, err, status = server.jobs_command("enqueue", "Aside", "[\"a\"]")
+    assert_equal 1, status
+    assert_match(/an equal job exists/, err)
+    assert_equal "low", json(server, "enqueue", "Aside", "[\"a\"]", "-q", "low")["queue"]
+    out, err, = server.jobs_command("enqueue", "Elsewhere", "[1]", "--json")
+    assert_equal "default", JSON.parse(out)["queue"]
+    assert_match(/warning: there is no class Elsewhere.*default options/, err)
+    assert_match(/Recorder is not a job class/, server.jobs_command("enqueue", "Recorder")[1])
+    assert_equal %w[aside default low], json(server, "queues").map { |queue| queue["name"] }
   end
 
   each_store def test_errors_name_the_mistake

@@ -109,6 +109,27 @@ class ReliablePushTest < Minitest::Test
     refute_match(/ERROR/, server.log)
   end
 
+  def test_the_sidekiq_gems_own_pushes_are_kept
+    needs_gems "sidekiq"
+    jobs = <<~RUBY
+      require "sidekiq"
+      class Note
+        include Sidekiq::Worker
+        def perform(id) = Recorder.note(id)
+      end
+    RUBY
+    env = { "REDIS_URL" => redis.url }
+    server = boot_jobs(jobs, rackup: APP, workers: "web: 1, jobs: 1", section: ON, env: env)
+    server.get("/push?0")
+    server.eventually("the first job ran") { server.record.tally.key?("0") }
+    redis.kill
+    5.times { |n| assert_equal 200, server.get("/push?#{n + 1}").status }
+    redis.start
+    server.eventually("all ran") { server.record.tally.size == 6 }
+    assert_equal 0, server.stop
+    refute_match(/ERROR/, server.log)
+  end
+
   def test_a_worker_that_stops_names_the_jobs_it_could_not_send
     server = boot_jobs(JOBS, rackup: APP, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1")
     server.get("/push?0")

@@ -58,6 +58,9 @@ macro_rules! pass_rest {
             processes() -> Vec<ProcessStatus>;
             list(place: &JobLocation, offset: usize, count: usize) -> Vec<JobEntry>;
             find(jid: &str) -> Option<(JobLocation, JobEntry)>;
+            add_entry(place: &JobLocation, at: f64, payload: &[u8]) -> ();
+            reschedule_entry(place: &JobLocation, entry: &JobEntry, at: f64) -> bool;
+            reset_counter(name: &str) -> ();
             remove(place: &JobLocation, entry: &JobEntry) -> bool;
             enqueue_entry(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
             kill(place: &JobLocation, entry: &JobEntry, now_s: f64) -> bool;
