@@ -134,7 +134,10 @@ module Chaton
 
       def client_middleware = @client_middleware || @setup.client_middleware
 
-      def accept(declared, args) = Arguments.accept(declared.class_name, args, @setup.complex_arguments)
+      def accept(declared, args)
+        mode = @setup.complex_arguments
+        mode == :raise ? args : Arguments.accept(declared.class_name, args, mode)
+      end
 
       def plain?(declared)
         declared.plain? && !middleware? && !Thread.current[BATCH] && !(declared.after_commit? && AfterCommit.waiting?)
@@ -146,7 +149,8 @@ module Chaton
         jids = lists.each_slice(size).flat_map do |slice|
           due = times.is_a?(Array) ? times[first, slice.size] : times
           first += slice.size
-          yield slice.map { |args| accept(declared, args) }, due
+          slice = slice.map { |args| accept(declared, args) } unless @setup.complex_arguments == :raise
+          yield slice, due
         end
         jids.is_a?(Enumerator::Lazy) ? jids.force : jids
       end

@@ -4,6 +4,7 @@ require_relative "../batch"
 require_relative "../iterable_job"
 require_relative "../jobs/shutdown"
 require_relative "job"
+require_relative "job_options"
 require_relative "client"
 require_relative "api"
 

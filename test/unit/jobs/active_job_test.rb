@@ -57,6 +57,23 @@ class ActiveJobTest < JobsUnitCase
     assert_equal "[[true, 3], [nil, nil, Float], 3]", seen
   end
 
+  def test_options_of_sidekiq_without_the_gem
+    seen = printed(<<~RUBY)
+      require "chaton/sidekiq"
+      class Tuned < Send
+        sidekiq_options retry: 3, tags: ["a"]
+        sidekiq_retry_in { |count| 60 * count }
+        sidekiq_retries_exhausted { |job, _error| job["jid"] }
+      end
+      class Child < Tuned; end
+      Child.perform_later("x")
+      print STORE.rows.first.item.values_at("queue", "wrapped", "retry", "tags").inspect
+      print [Child.sidekiq_retry_in_block.call(2), Child.sidekiq_retries_exhausted_block.call({ "jid" => 1 }, nil),
+             Send.get_sidekiq_options["retry"], Send.sidekiq_retry_in_block].inspect
+    RUBY
+    assert_equal '["mail", "Child", 3, ["a"]][120, 1, true, nil]', seen
+  end
+
   def test_a_priority_is_warned_of_once
     assert_equal "[1, \"the priority of ActiveJob has no effect with Chaton (here 7 of Send\"]", printed(<<~RUBY)
       lines = []
