@@ -21,6 +21,16 @@ class AdminTest < Minitest::Test
     end)
   RUBY
 
+  # Locks a mutex of the C library twice while it holds the GVL. Unlike a sleep, no signal ends that.
+  HANG = <<~RUBY
+    require "fiddle"
+    lock = Fiddle::Function.new(Fiddle::Handle::DEFAULT["pthread_mutex_lock"], [Fiddle::TYPE_VOIDP], Fiddle::TYPE_INT,
+                                need_gvl: true)
+    mutex = Fiddle::Pointer.malloc(64)
+    mutex[0, 64] = "\0" * 64
+    run ->(_) { 2.times { lock.call(mutex) } }
+  RUBY
+
   def test_health_follows_a_worker_through_its_life
     server = launch(rackup: APP, config: "workers 1\n#{CONFIG}")
     becomes(server, 503, /web is not ready: there is no worker for it/)
@@ -59,9 +69,7 @@ class AdminTest < Minitest::Test
   # The successor waits at its gate, so that the state lasts.
   def test_a_worker_that_hangs_and_is_killed_is_not_ready
     needs_gems("fiddle")
-    hog = 'run ->(_) { Fiddle::Function.new(Fiddle::Handle::DEFAULT["sleep"], [Fiddle::TYPE_INT], Fiddle::TYPE_INT, ' \
-          "need_gvl: true).call(600) }"
-    server = open_gates(rackup: "require \"fiddle\"\n#{hog}", config: "workers 1\nalive_timeout_s 1\n#{CONFIG}")
+    server = open_gates(rackup: HANG, config: "workers 1\nalive_timeout_s 1\n#{CONFIG}")
     becomes(server, 200)
     File.unlink(server.path("boot-0"))
     client = Thread.new { server.get rescue "lost" } # rubocop:disable Style/RescueModifier
