@@ -1,57 +1,93 @@
 # frozen_string_literal: true
 
+require "io/console"
 require_relative "../config/types"
+require_relative "paint"
 
 module Chaton
   class CLI
-    # A progress bar, on a terminal only: "[######      ]  50 %  500 of 1,000".
+    # How far long work has come: a bar on a terminal, "delete [####    ]  50 %  1,500 of 3,000  750/s  2 s left", else
+    # a line now and then.
     class Progress
-      # Characters of the bar.
+      # Characters of the longest bar, and of the shortest that is drawn.
       WIDTH = 30
-      # Shortest time between two updates.
+      WIDTH_MIN = 5
+      # Shortest time between two updates of a bar, and between two lines.
       INTERVAL_S = 0.1
+      LINE_INTERVAL_S = 5.0
+      # Columns of a terminal that does not tell its size.
+      COLUMNS = 80
 
       # @param io [IO] standard error
       # @yieldparam progress [Progress]
       # @return [Object] the block's result; the bar is removed then
-      def self.on(io, title, total)
-        progress = new(io, title, total)
+      def self.on(io, title, total, clock: nil)
+        progress = new(io, title, total, **{ clock: clock }.compact)
         yield progress
       ensure
         progress&.wipe
       end
 
-      def initialize(io, title, total)
+      # @param clock [#call] seconds
+      def initialize(io, title, total, clock: -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) })
         @io = io
         @title = title
         @total = total
-        @drawn_s = nil
+        @clock = clock
+        @terminal = Paint.terminal?(io)
+        @begun_s = clock.call
+        # A bar is drawn at once, a line when the work has lasted.
+        @shown_s = @begun_s unless @terminal
       end
 
       # @param total [Integer] if it has changed
       def at(done, total = @total)
-        return unless @io.respond_to?(:tty?) && @io.tty? && total.positive?
+        return unless total.positive?
 
-        now_s = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-        return if @drawn_s && now_s - @drawn_s < INTERVAL_S
+        now_s = @clock.call
+        return if @shown_s && now_s - @shown_s < (@terminal ? INTERVAL_S : LINE_INTERVAL_S)
 
-        @drawn_s = now_s
-        @io.print "\r#{line([done, total].min, total)}\e[K"
+        @shown_s = now_s
+        done = [done, total].min
+        facts = facts(done, total, now_s - @begun_s)
+        @terminal ? draw(done, total, facts) : @io.puts("#{@title}: #{facts}")
       end
 
       def wipe
-        @io.print "\r\e[K" if @drawn_s
-        @drawn_s = nil
+        @io.print "\r\e[K" if @terminal && @shown_s
+        @shown_s = nil if @terminal
       end
 
       private
 
-      def line(done, total)
-        filled = WIDTH * done / total
-        format("%<title>s [%<bar>s] %<percent>3d %%  %<done>s of %<total>s",
-               title: @title, bar: "#{"#" * filled}#{" " * (WIDTH - filled)}", percent: 100 * done / total,
-               done: Config::Types.thousands(done), total: Config::Types.thousands(total))
+      def draw(done, total, facts)
+        width = (columns - @title.length - facts.length - 6).clamp(0, WIDTH)
+        filled = width * done / total
+        bar = " [#{"#" * filled}#{" " * (width - filled)}]" if width >= WIDTH_MIN
+        @io.print "\r#{"#{@title}#{bar} #{facts}"[0, columns - 1]}\e[K"
       end
+
+      def facts(done, total, elapsed_s)
+        rate = done / elapsed_s if elapsed_s.positive? && done.positive?
+        [format("%3d %%", 100 * done / total), "#{thousands(done)} of #{thousands(total)}",
+         *(["#{thousands(rate.round)}/s", "#{duration((total - done) / rate)} left"] if rate)].join("  ")
+      end
+
+      def duration(seconds)
+        minutes, rest = seconds.ceil.divmod(60)
+        return "#{rest} s" if minutes.zero?
+
+        minutes < 60 ? "#{minutes} min" : "#{minutes / 60} h #{minutes % 60} min"
+      end
+
+      def columns
+        columns = @io.respond_to?(:winsize) ? @io.winsize.last : 0
+        columns.positive? ? columns : COLUMNS
+      rescue SystemCallError
+        COLUMNS
+      end
+
+      def thousands(number) = Config::Types.thousands(number)
     end
   end
 end

@@ -3,6 +3,7 @@
 require_relative "../errors"
 require_relative "../rails_watch"
 require_relative "../streams"
+require_relative "../telemetry/still_running"
 require_relative "../web/app"
 require_relative "jobs_database"
 
@@ -23,7 +24,7 @@ module Chaton
         produce(plan, forks) if plan.streams
         # Sidekiq's blocks for servers ask at load time whether they run in one.
         Jobs::Runtime.before_app(plan) if roles.include?(:jobs)
-        app = RailsWatch.during { load_roles(plan, roles, log) }
+        app = Telemetry::StillRunning.watch(teller(log)) { RailsWatch.during { load_roles(plan, roles, log) } }
         JobsDatabase.check(plan)
         Jobs::GemPushes.install(plan, log) if plan.jobs
         app
@@ -36,6 +37,14 @@ module Chaton
       # @param log [Telemetry::Log]
       def self.follow(plan, roles, log:)
         load(plan, roles - [:web], log: log)
+      end
+
+      # A large application loads for long.
+      def self.teller(log)
+        before = $LOADED_FEATURES.size
+        lambda do |seconds|
+          log.info("still loading the application", files: $LOADED_FEATURES.size - before, seconds: seconds)
+        end
       end
 
       def self.load_roles(plan, roles, log)
@@ -58,7 +67,7 @@ module Chaton
       rescue LogRefused => e
         raise ConfigError, "streams: #{e.message}"
       end
-      private_class_method :load_roles, :use, :produce
+      private_class_method :teller, :load_roles, :use, :produce
     end
   end
 end

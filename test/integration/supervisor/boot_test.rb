@@ -21,6 +21,17 @@ class BootTest < Minitest::Test
     assert_match(/\Achaton worker 0 web \[shop\]/, title(server.workers.first))
   end
 
+  def test_an_application_that_loads_for_long_is_heard_of
+    %w[0 1].each do |workers|
+      server = launch(rackup: "sleep 0.01 until File.exist?(\"go\")\n#{HELLO}", config: "workers #{workers}")
+      server.wait_line(/INFO  still loading the application  files=\d+ seconds=\d/)
+      server.write("go", "")
+      assert_equal "hello", server.ready.get.body
+      refute_match(/left threads running/, server.log)
+      assert_equal 0, server.stop
+    end
+  end
+
   def test_the_log_is_json_on_request
     server = boot(config: "workers 1", args: %w[--log json])
     records = server.log.lines.map { |line| JSON.parse(line) }

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../../telemetry/still_running"
 require_relative "command"
 
 module Chaton
@@ -10,7 +11,8 @@ module Chaton
         def self.switches = [*super, "--yes"]
 
         def run
-          before, after = client.vacuum(@arguments.switch?("--yes"))
+          tell = ->(seconds) { @err.puts "vacuum: #{seconds} s so far" }
+          before, after = Telemetry::StillRunning.watch(tell) { client.vacuum(@arguments.switch?("--yes")) }
           sizes = [before, after].map { |bytes| Config::Types.thousands(bytes) }
           answer({ before: before, after: after }, "#{client.address}: #{sizes.join(" bytes before, now ")}")
         end
