@@ -21,9 +21,9 @@ class BootTest < Minitest::Test
     assert_match(/\Achaton worker 0 web \[shop\]/, title(server.workers.first))
   end
 
-  def test_an_application_that_loads_for_long_is_heard_of
+  def test_an_application_that_loads_for_long_shows_that_it_goes_on
     %w[0 1].each do |workers|
-      server = launch(rackup: "sleep 0.01 until File.exist?(\"go\")\n#{HELLO}", config: "workers #{workers}")
+      server = launch(rackup: "sleep 0.01 until File.exist?(\"go\")\n#{Server::HELLO}", config: "workers #{workers}")
       server.wait_line(/INFO  still loading the application  files=\d+ seconds=\d/)
       server.write("go", "")
       assert_equal "hello", server.ready.get.body
