@@ -98,14 +98,26 @@ class FailureTest < Minitest::Test
     def handler.call(_request) = nil
     @service.instance_variable_get(:@pool).instance_variable_set(:@handler, handler)
     client = Thread.new { status_of(port, "/dropped") }
+    taken(1)
+    # The collector may find the request on the stack of its thread until another one takes its place there.
+    later = Thread.new { status_of(port, "/later") }
+    taken(2)
     eventually do
       GC.start
       !client.alive?
     end
     assert_equal 500, client.value
+  ensure
+    later&.kill
   end
 
   private
+
+  # Waits until so many requests were taken and none runs.
+  def taken(count)
+    native_pool = @service.instance_variable_get(:@native_pool)
+    eventually { native_pool.stats.values_at(:taken, :running) == [count, 0] }
+  end
 
   # nil when the connection ended without an answer
   def status_of(port, path)
