@@ -11,6 +11,7 @@ require_relative "service/store_signals"
 require_relative "service/web_role"
 require_relative "service/worker_commands"
 require_relative "streams"
+require_relative "telemetry/notifications"
 
 module Chaton
   # Everything one worker process runs: the pool, the support thread, and an engine for each of its roles.
@@ -157,7 +158,7 @@ module Chaton
 
     # Runs a unit of work on a pool thread.
     def handler
-      handlers = @roles.transform_values(&:handler)
+      handlers = @roles.to_h { |name, role| [name, Telemetry::Notifications.around(name, role.handler, log: @log)] }
       return handlers.values.first if handlers.size == 1
 
       web = handlers.delete(:web)

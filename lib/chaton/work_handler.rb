@@ -2,6 +2,7 @@
 
 require_relative "errors"
 require_relative "shutdown"
+require_relative "telemetry/running_work"
 
 module Chaton
   # The base of the handlers that run jobs and batches on pool threads. Requests do without it: Rails' middleware wraps
@@ -78,6 +79,8 @@ module Chaton
     # @param subject [Object, nil] what user code worked with, as far as it got
     def fail_work(work, error, subject, started_s)
       leave_child(work, error) if forked?
+      running = Telemetry::RunningWork.of(Thread.current)
+      running.error = error if running
       handle_failure(work, error, subject, monotonic_s - started_s)
     rescue Exception => e # rubocop:disable Lint/RescueException -- work is never left open
       run_again(work, e)

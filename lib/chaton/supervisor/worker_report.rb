@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../telemetry/notifications"
 require_relative "event_loop"
 require_relative "restart_policy"
 
@@ -50,6 +51,7 @@ module Chaton
       # @param asked [Boolean] whether it was asked to stop
       # @param verdict [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] what follows
       def ended(child, how, asked, verdict)
+        publish(child, how, asked)
         return @log.info("worker stopped", **facts(child), status: how) if asked
 
         reason = child.reason
@@ -60,6 +62,15 @@ module Chaton
       end
 
       private
+
+      # An application that was loaded before the fork may have subscribers here.
+      def publish(child, how, asked)
+        notifications = Telemetry::Notifications.of(@log)
+        return unless notifications&.wanted?("restart.chaton")
+
+        payload = { **facts(child), roles: child.roles, status: how, asked: asked, reason: child.reason }
+        notifications.publish("restart.chaton", payload)
+      end
 
       def facts(child) = { worker: child.index, pid: child.pid.to_i }
 
