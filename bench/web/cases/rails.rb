@@ -2,37 +2,48 @@
 
 module Bench
   module Web
-    # A Rails application on SQLite.
+    # A Rails application on SQLite. Chaton has its defaults; Puma has the threads that `rails new` writes into its
+    # config/puma.rb, 3 since Rails 7.2 and 5 before.
     module Cases
       RAILS = File.join(APPS, "rails/config.ru")
-      # The threads in the config/puma.rb that `rails new` writes.
-      RAILS_THREADS = lambda do
-        version = Gem::Specification.find_all_by_name("railties").map(&:version).max
-        version && version >= Gem::Version.new("7.2") ? "3:3" : "5:5"
-      end
-
-      RAILS_BARS = [Bar.at_least(:rps, 1.0, against: :fastest), Bar.at_most(:p99_ms, 1.0, against: :fastest)].freeze
+      RAILS_THREADS = %w[3:3 5:5].freeze
+      # A form on SQLite: Rails before 8 lets a waiting transaction keep Ruby's lock, which Chaton's railtie mends.
+      CREATE = { path: "/posts", mode: "form", seconds: 5 }.freeze
 
       module_function
 
       def rails
-        [
-          rails_row("index-c10", "index of 50 rows, c=10"),
-          rails_row("index-c50", "index of 50 rows, c=50", connections: 50),
-          rails_row("show-c10", "show, c=10", path: "/posts/1"),
-          rails_row("create-c10", "create, c=10", mode: "form", seconds: 5,
-                                                  bars: [Bar.at_least(:rps, 1.5, against: :fastest),
-                                                         Bar.at_most(:p99_ms, 1.0, against: :fastest)])
-        ]
+        [10, 50].flat_map do |connections|
+          [
+            rails_row("index", "index of 50 rows", connections, path: "/posts"),
+            rails_row("show", "show", connections, path: "/posts/1"),
+            rails_row("create", "create", connections, rps: 1.5, **CREATE),
+            rails_row("index", "index of 50 rows", connections, workers: 2, path: "/posts"),
+            rails_row("show", "show", connections, workers: 2, path: "/posts/1")
+          ]
+        end
       end
 
-      # Both servers have the form that Rails generates: one process, and as many threads as its config/puma.rb has.
-      def rails_row(name, title, bars: RAILS_BARS, **given)
-        threads = RAILS_THREADS.call
-        row("rails-#{name}", "Rails on SQLite, #{title}; both: -w 0 and Rails' threads (5:5, since 7.2 3:3)",
-            bars,
-            rackup: RAILS, path: "/posts", connections: 10, warmup_s: 2,
-            servers: [Chaton.new(threads:), *pumas(threads)], **given)
+      def rails_row(action, title, connections, workers: 0, rps: 1.05, **given)
+        suffix = workers.zero? ? "" : "-workers"
+        processes = workers.zero? ? "1 process" : "#{workers} workers"
+        row("rails-#{action}#{suffix}-c#{connections}",
+            "Rails on SQLite, #{title}, c=#{connections}, #{processes}; Chaton's defaults",
+            [Bar.at_least(:rps, rps, against: :fastest), Bar.at_most(:p99_ms, 0.8, against: :fastest),
+             memory_bar(workers)],
+            rackup: RAILS, connections:, warmup_s: 2, scouts: 2, servers: rails_servers(workers), **given)
+      end
+
+      def rails_servers(workers)
+        pumas = RAILS_THREADS.flat_map do |threads|
+          [Puma.new(threads:, workers:), (Puma.new(threads:, core: PINNED_CORE) if workers.zero?)]
+        end
+        [Chaton.new(workers:), *pumas.compact]
+      end
+
+      def memory_bar(workers)
+        return Bar.at_most(:rss_mb, 1.1, against: :fastest) if workers.zero?
+        Bar.at_most(:pss_mb, 0.9, against: :fastest)
       end
     end
   end

@@ -30,10 +30,10 @@ module Bench
       end
 
       def create_beside
-        rails_row("create-beside", "create, c=5, beside hello c=10", mode: "form", connections: 5, seconds: 5,
-                                                                     beside: ["/hello", 10],
-                                                                     bars: [Bar.at_least(:rps, 0.9),
-                                                                            Bar.at_least(:beside_rps, 0.9)])
+        row("rails-create-beside", "Rails on SQLite, create, c=5, beside hello c=10; both: 3 threads",
+            [Bar.at_least(:rps, 0.9), Bar.at_least(:beside_rps, 0.9)],
+            rackup: RAILS, connections: 5, warmup_s: 2, beside: ["/hello", 10],
+            servers: [Chaton.new(threads: "3:3"), *pumas("3:3")], **CREATE)
       end
     end
   end
