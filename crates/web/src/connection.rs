@@ -62,23 +62,25 @@ struct Connection {
     sent: u64,
     /// When the current request began to arrive, or the connection to idle.
     since: Instant,
+    /// Dropped last: the connection counts as open until its socket is closed.
+    guard: ConnectionGuard,
 }
 
 /// Serves an accepted connection on a task of its own.
 pub(crate) fn spawn(shared: Arc<ServerState>, socket: OwnedFd, listener: usize, remote: String) {
     let guard = ConnectionGuard::new(Arc::clone(&shared));
     tokio::spawn(async move {
-        let _guard = guard;
         let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
         // A socket that the event loop refuses can only be closed.
         let Ok(socket) = ClientSocket::new(socket) else { return };
-        Connection::new(shared, socket, waker, listener, remote.into()).serve().await;
+        Connection::new(shared, guard, socket, waker, listener, remote.into()).serve().await;
     });
 }
 
 impl Connection {
     fn new(
         shared: Arc<ServerState>,
+        guard: ConnectionGuard,
         socket: ClientSocket,
         waker: Waker,
         listener: usize,
@@ -104,6 +106,7 @@ impl Connection {
             served: 0,
             sent: 0,
             since: Instant::now(),
+            guard,
         }
     }
 
@@ -167,20 +170,31 @@ impl Drop for Connection {
 }
 
 /// Counts a connection as open until it is dropped.
-struct ConnectionGuard(Arc<ServerState>);
+struct ConnectionGuard {
+    shared: Arc<ServerState>,
+    /// A response was sent.
+    served: bool,
+}
 
 impl ConnectionGuard {
     fn new(shared: Arc<ServerState>) -> Self {
         shared.connection_opened();
-        Self(shared)
+        Self { shared, served: false }
+    }
+
+    /// A response was sent.
+    fn served(&mut self) {
+        if !std::mem::replace(&mut self.served, true) {
+            self.shared.connection_served();
+        }
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            add(&self.0.counters.panics, 1);
+            add(&self.shared.counters.panics, 1);
         }
-        self.0.connection_closed();
+        self.shared.connection_closed(self.served);
     }
 }

@@ -22,6 +22,14 @@ const SCRATCH_BYTES: usize = 64 * 1024;
 /// Requests after which the feed is flushed before the event loop's turn ends.
 const FLUSH_AFTER: u32 = 32;
 
+/// Connections of one engine.
+#[derive(Default)]
+struct ConnectionCounts {
+    open: usize,
+    /// Those of them that have had no response yet.
+    unserved: usize,
+}
+
 /// State of one engine.
 pub(crate) struct ServerState {
     pub config: Arc<Config>,
@@ -41,7 +49,7 @@ pub(crate) struct ServerState {
     /// Requests whose response has not begun are answered 503.
     giving_up: AtomicBool,
     stopping: AtomicBool,
-    connections: Mutex<usize>,
+    connections: Mutex<ConnectionCounts>,
     /// Acceptors that may still take a connection.
     acceptors: AtomicUsize,
     /// Waits until no connection is left, and none will come.
@@ -125,19 +133,28 @@ impl ServerState {
     }
 
     pub fn connection_opened(&self) {
-        let mut connections = self.connections.lock();
-        *connections += 1;
-        self.publish_connections(*connections);
+        let mut counts = self.connections.lock();
+        counts.open += 1;
+        counts.unserved += 1;
+        self.publish_connections(&counts);
     }
 
-    /// A connection was closed or hijacked.
-    pub fn connection_closed(&self) {
-        let mut connections = self.connections.lock();
-        let was_full = *connections >= self.config.limits.connections_max;
-        *connections -= 1;
-        self.publish_connections(*connections);
-        let none_left = *connections == 0;
-        drop(connections);
+    /// The first response of a connection was sent.
+    pub fn connection_served(&self) {
+        let mut counts = self.connections.lock();
+        counts.unserved -= 1;
+        self.publish_connections(&counts);
+    }
+
+    /// A connection was closed or hijacked; `served` says that it had a response.
+    pub fn connection_closed(&self, served: bool) {
+        let mut counts = self.connections.lock();
+        let was_full = counts.open >= self.config.limits.connections_max;
+        counts.open -= 1;
+        counts.unserved -= usize::from(!served);
+        self.publish_connections(&counts);
+        let none_left = counts.open == 0;
+        drop(counts);
         if none_left {
             self.all_closed.changed();
         }
@@ -146,14 +163,15 @@ impl ServerState {
         }
     }
 
-    fn publish_connections(&self, count: usize) {
+    fn publish_connections(&self, counts: &ConnectionCounts) {
         if let Some(slot) = self.config.own_gauges() {
-            slot.connections.store(u32::try_from(count).unwrap_or(u32::MAX), Relaxed);
+            slot.connections.store(u32::try_from(counts.open).unwrap_or(u32::MAX), Relaxed);
+            slot.unserved.store(u32::try_from(counts.unserved).unwrap_or(u32::MAX), Relaxed);
         }
     }
 
     pub fn connections(&self) -> usize {
-        *self.connections.lock()
+        self.connections.lock().open
     }
 
     pub fn acceptor_started(&self) {

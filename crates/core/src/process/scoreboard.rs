@@ -26,6 +26,8 @@ pub struct WorkerGauges {
     pub pid: AtomicU32,
     /// Open client connections.
     pub connections: AtomicU32,
+    /// Those of them whose first request has not been answered yet.
+    pub unserved: AtomicU32,
     /// Interactive units of work in the queue.
     pub queued: AtomicU32,
     /// Units of work that Ruby threads are running.
@@ -111,12 +113,14 @@ impl HeapGauges {
 }
 
 impl WorkerGauges {
-    /// Whether work has been running for `after_ms` without other work being taken:
-    /// a new connection would wait behind it. `now_ms` is the monotonic clock
+    /// Time in ms for which work has been running without other work being taken: a new
+    /// connection may wait behind it. `now_ms` is the monotonic clock
     /// ([`crate::clock::now_ns`] in ms).
-    pub fn is_hogged(&self, now_ms: u64, after_ms: u64) -> bool {
-        self.running.load(Relaxed) > 0
-            && now_ms.saturating_sub(self.taken_at_ms.load(Relaxed)) >= after_ms
+    pub fn hogged_ms(&self, now_ms: u64) -> u64 {
+        if self.running.load(Relaxed) == 0 {
+            return 0;
+        }
+        now_ms.saturating_sub(self.taken_at_ms.load(Relaxed))
     }
 
     /// Sets every gauge to 0 and so frees the slot for the next worker.
@@ -124,6 +128,7 @@ impl WorkerGauges {
         for gauge in [
             &self.pid,
             &self.connections,
+            &self.unserved,
             &self.queued,
             &self.running,
             &self.threads,

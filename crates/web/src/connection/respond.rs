@@ -156,6 +156,7 @@ impl Connection {
         response.set_spare(std::mem::take(&mut self.recycled));
         drop(response);
         self.shared.counters.responded(status);
+        self.guard.served();
         if self.shared.log.is_on() {
             self.log(status, self.sent.saturating_sub(head_bytes), true);
         }
