@@ -123,10 +123,7 @@ impl Acceptor {
     }
 
     fn sibling_is_freer(&self) -> bool {
-        let config = &self.shared.config;
-        config.scoreboard.as_ref().is_some_and(|scoreboard| {
-            accept_policy::defer_by_scoreboard(scoreboard, config.slot, config.hogged_after)
-        })
+        self.shared.any_sibling(accept_policy::is_freer)
     }
 
     /// Accepts what has arrived within `connections_max`; unless `all`, only

@@ -41,13 +41,16 @@ impl WorkerLoad {
     }
 }
 
-/// Whether a worker should leave a new connection to a sibling.
-pub(crate) fn should_defer(own: WorkerLoad, siblings: impl Iterator<Item = WorkerLoad>) -> bool {
-    siblings.into_iter().any(|sibling| is_freer(sibling, own))
+/// Whether a worker should close a connection after the response, so that the client
+/// connects to `sibling`: the worker has more work and more connections.
+pub(crate) fn has_room(sibling: WorkerLoad, own: WorkerLoad) -> bool {
+    sibling.hogged == 0
+        && own.busy > sibling.busy.saturating_add(BUSY_SLACK)
+        && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
 }
 
-/// Whether `sibling` is clearly freer than `own`.
-fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
+/// Whether a worker should leave a new connection to `sibling`, which is clearly freer.
+pub(crate) fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
     if own.hogged > 0 && sibling.hogged == 0 && is_preferred(sibling, own) {
         return true;
     }
@@ -69,18 +72,20 @@ fn is_preferred(free: WorkerLoad, hogged: WorkerLoad) -> bool {
     u64::from(free.unserved) <= hogged.hogged
 }
 
-/// Reads the scoreboard: whether worker `index` should leave a new connection to a sibling.
-pub(crate) fn defer_by_scoreboard(
+/// Reads the scoreboard: whether [`is_freer`] or [`has_room`] holds for one of the
+/// accepting siblings of worker `index`.
+pub(crate) fn any_sibling(
     scoreboard: &Scoreboard,
     index: usize,
     hogged_after: Duration,
+    rule: fn(WorkerLoad, WorkerLoad) -> bool,
 ) -> bool {
     let now_ms = clock::now_ns() / 1_000_000;
     let hogged_after_ms = u64::try_from(hogged_after.as_millis()).unwrap_or(u64::MAX);
     let load = |slot: &WorkerGauges| WorkerLoad::of(slot, now_ms, hogged_after_ms);
     let own = load(scoreboard.slot(index));
     let accepting = scoreboard.siblings(index).filter(|slot| slot.accepting.load(Relaxed) != 0);
-    should_defer(own, accepting.map(load))
+    accepting.map(load).any(|sibling| rule(sibling, own))
 }
 
 #[cfg(test)]
@@ -118,7 +123,25 @@ mod tests {
             ("crowded, but the sibling is busier", crowded, vec![busy], false),
         ];
         for (name, own, siblings, expected) in table {
-            assert_eq!(should_defer(own, siblings.into_iter()), expected, "{name}");
+            assert_eq!(
+                siblings.into_iter().any(|sibling| is_freer(sibling, own)),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_connection_is_moved_only_to_a_sibling_with_less_work_and_fewer_connections() {
+        let own = WorkerLoad { busy: 5, connections: 10, ..FREE };
+        let table = [
+            ("free and nearly without connections", WorkerLoad { connections: 5, ..FREE }, true),
+            ("hogged", WorkerLoad { hogged: 1, connections: 0, ..FREE }, false),
+            ("as busy", WorkerLoad { busy: 4, connections: 0, ..FREE }, false),
+            ("nearly as many connections", WorkerLoad { connections: 6, ..FREE }, false),
+        ];
+        for (name, sibling, expected) in table {
+            assert_eq!(has_room(sibling, own), expected, "{name}");
         }
     }
 
@@ -139,7 +162,7 @@ mod tests {
             .take_while(|count| {
                 own.connections.store(*count, Relaxed);
                 own.unserved.store(*count, Relaxed);
-                !defer_by_scoreboard(&scoreboard, 0, Duration::from_secs(1))
+                !any_sibling(&scoreboard, 0, Duration::from_secs(1), is_freer)
             })
             .count();
         assert_eq!(accepted, 5);

@@ -4,12 +4,14 @@ use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
 use std::sync::Arc;
+use std::time::Instant;
 
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::accept_policy::{self, WorkerLoad};
 use crate::access_log::LogBuffer;
 use crate::config::Config;
 use crate::connection_registry::ConnectionRegistry;
@@ -50,6 +52,8 @@ pub(crate) struct ServerState {
     giving_up: AtomicBool,
     stopping: AtomicBool,
     connections: Mutex<ConnectionCounts>,
+    /// When the workers' connections are compared again.
+    next_move: Mutex<Instant>,
     /// Acceptors that may still take a connection.
     acceptors: AtomicUsize,
     /// Waits until no connection is left, and none will come.
@@ -74,6 +78,7 @@ impl ServerState {
             giving_up: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
+            next_move: Mutex::new(Instant::now()),
             acceptors: AtomicUsize::new(0),
             all_closed: IdleWait::default(),
         }
@@ -196,6 +201,25 @@ impl ServerState {
 
     pub fn is_accepting(&self) -> bool {
         self.accepting.load(Relaxed)
+    }
+
+    /// Whether the rule holds for a sibling of this worker, and this worker.
+    pub fn any_sibling(&self, rule: fn(WorkerLoad, WorkerLoad) -> bool) -> bool {
+        let config = &self.config;
+        config.scoreboard.as_ref().is_some_and(|scoreboard| {
+            accept_policy::any_sibling(scoreboard, config.slot, config.hogged_after, rule)
+        })
+    }
+
+    /// Whether the connection with the next response should be closed for a freer
+    /// sibling: one in each `accept_defer` at most. `now` is the time of its request.
+    pub fn should_move_connection(&self, now: Instant) -> bool {
+        let mut next = self.next_move.lock();
+        if now < *next || self.config.accept_defer.is_zero() {
+            return false;
+        }
+        *next = now + self.config.accept_defer;
+        self.any_sibling(accept_policy::has_room)
     }
 
     /// Tells the sibling workers whether this one takes connections.

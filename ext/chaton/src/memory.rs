@@ -8,6 +8,7 @@ pub mod gc_api;
 pub mod gc_monitor;
 pub mod gc_stat;
 pub mod gvl_timer;
+pub mod main_stack;
 pub mod readings;
 pub mod render;
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
@@ -24,6 +25,7 @@ pub fn define(ruby: &Ruby, native: RModule) -> Result<(), Error> {
     let memory = native.define_module("Memory")?;
     memory.define_singleton_method("allocator", function!(allocator::figures, 0))?;
     memory.define_singleton_method("purge", function!(allocator::purge, 0))?;
+    memory.define_singleton_method("release_main_stack", function!(main_stack::release, 0))?;
     memory.define_singleton_method("background", function!(allocator::background, 1))?;
     readings::define(ruby, memory)?;
     collector::define(ruby, native)?;

@@ -38,6 +38,7 @@ module Chaton
         pages = heap_pages
         compacted = tidy
         Native::Memory.purge
+        Native::Memory.release_main_stack
         report(begun_s, strings, pages, compacted)
         HeapCache.store(@plan, HeapReading.take, log: @log)
       end

@@ -24,6 +24,7 @@ class AcceptTest < Minitest::Test
         File.write("hogged.\#{Process.pid}", "")
         compute.call until File.exist?("stop")
       end
+      sleep 0.01 if env["PATH_INFO"] == "/wait"
       [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
     end)
   RUBY
@@ -74,7 +75,38 @@ class AcceptTest < Minitest::Test
     assert_equal 0, server.stop
   end
 
+  # While one worker is hogged, the other one takes the clients. When it is free again, clients that stay connected move
+  # to it, one in each accept_defer_ms, until it has four of the twelve: that is within the tolerance.
+  def test_clients_that_stay_connected_move_to_a_freer_worker
+    server = boot(rackup: APP, config: "workers 2\nthreads 1..4")
+    hog = Thread.new { server.get("/hog").body.to_i }
+    hogged, = server.eventually("one is hogged") { pids_of_hogs(server, 1) }
+    clients = Array.new(12) { HttpClient.new(server.port).tap { |client| client.get("/") } }
+    server.write("stop", "")
+    assert_equal hogged, hog.value
+    under_load(clients) do |workers|
+      server.eventually("four clients have moved") { workers.count(hogged) >= 4 }
+    end
+    assert_equal 0, server.stop
+  end
+
   private
+
+  # Sends requests through all clients until the block ends, which is given the worker that answered each client last.
+  def under_load(clients)
+    workers = Array.new(clients.size)
+    done = false
+    threads = clients.each_with_index.map do |client, index|
+      Thread.new do
+        workers[index] = client.get("/wait").body.to_i until done
+        client.close
+      end
+    end
+    yield workers
+  ensure
+    done = true
+    threads&.each(&:join)
+  end
 
   # @return [Array<Integer>, nil] nil while there are fewer than that
   def pids_of_hogs(server, count)

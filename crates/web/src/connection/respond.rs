@@ -27,6 +27,7 @@ impl Connection {
         self.sent = 0;
         self.since = now;
         let requests_max = self.shared.config.limits.requests_per_connection_max;
+        let moves = self.shared.should_move_connection(now);
         let another = requests_max == 0 || self.served < requests_max;
         self.set_request_deadline();
         let unread = match self.exchange.body() {
@@ -36,7 +37,7 @@ impl Connection {
         };
         let waker = self.waker.clone();
         let exchange = self.exchange_mut();
-        let may_keep_alive = another && exchange.head.keep_alive;
+        let may_keep_alive = another && exchange.head.keep_alive && !moves;
         exchange.dispatch(id, now, may_keep_alive, &waker);
         exchange.response_mut().set_unread(unread);
         self.used = true;
