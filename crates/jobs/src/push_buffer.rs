@@ -1,5 +1,6 @@
 //! Pushes that wait in memory while the store cannot be reached, and are sent in their order when it
-//! answers again. A thread sends them; it runs only while there are some.
+//! answers again. A thread sends them; it runs only while there are some. Jobs that the store refuses
+//! are set aside, so that they hold up no others, and tried again when nothing else waits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,8 @@ const SENT_MAX: usize = 1000;
 const SENT_BYTES_MAX: usize = 1 << 20;
 /// Classes that are named when jobs could not be sent.
 const CLASSES_MAX: usize = 20;
+/// Refused jobs that are named in one line.
+const NAMED_MAX: usize = 100;
 
 /// A job that waits.
 struct BufferedJob {
@@ -47,6 +50,13 @@ impl BufferedJob {
     fn job(&self) -> NewJob<'_> {
         NewJob { queue: &self.queue, payload: &self.payload, at: self.at, lock: None, bid: None }
     }
+
+    fn class_and_jid(&self) -> (String, String) {
+        match Document::parse(self.payload.as_slice().into()) {
+            Ok(document) => (document.class().to_owned(), document.jid().to_owned()),
+            Err(_) => ("?".into(), "?".into()),
+        }
+    }
 }
 
 fn bytes_of(job: &NewJob<'_>) -> usize {
@@ -57,9 +67,14 @@ fn bytes_of(job: &NewJob<'_>) -> usize {
 struct State {
     /// Not known to be stored, in their order.
     jobs: VecDeque<Arc<BufferedJob>>,
+    /// Refused by a store that can be reached.
+    aside: VecDeque<Arc<BufferedJob>>,
+    /// Memory of both.
     bytes: usize,
     /// The thread runs.
     sending: bool,
+    /// It waits for the store.
+    trying: bool,
     /// The thread tries at once instead of after its pause.
     hurry: bool,
     /// Tries that failed so far.
@@ -143,7 +158,10 @@ impl PushBuffer {
         let shared = &self.0;
         shared.hurry(&mut shared.state.lock());
         let until = Instant::now() + shared.finish_timeout;
-        let is_empty = || shared.state.lock().jobs.is_empty();
+        let is_empty = || {
+            let state = shared.state.lock();
+            state.jobs.is_empty() && !state.trying
+        };
         while !shared.tried.wait(until.saturating_duration_since(Instant::now()), is_empty) {
             if Instant::now() >= until {
                 break;
@@ -151,7 +169,9 @@ impl PushBuffer {
         }
         let mut state = shared.state.lock();
         state.bytes = 0;
-        unsent(&std::mem::take(&mut state.jobs))
+        let mut jobs = std::mem::take(&mut state.jobs);
+        jobs.append(&mut state.aside);
+        unsent(&jobs)
     }
 }
 
@@ -163,14 +183,23 @@ fn may_wait(jobs: &[NewJob<'_>]) -> bool {
 fn unsent(jobs: &VecDeque<Arc<BufferedJob>>) -> Option<UnsentJobs> {
     let mut classes: BTreeMap<String, usize> = BTreeMap::new();
     for job in jobs {
-        let class =
-            Document::parse(job.payload.as_slice().into()).map(|doc| doc.class().to_owned());
-        *classes.entry(class.unwrap_or_else(|_| "?".into())).or_default() += 1;
+        *classes.entry(job.class_and_jid().0).or_default() += 1;
     }
     let more = if classes.len() > CLASSES_MAX { " ..." } else { "" };
     let named = classes.iter().take(CLASSES_MAX).map(|(class, count)| format!("{class} {count}"));
     let classes = named.collect::<Vec<_>>().join(", ") + more;
     (!jobs.is_empty()).then_some(UnsentJobs { count: jobs.len(), classes })
+}
+
+impl State {
+    /// Takes these jobs, the first ones, out. They may have been given up meanwhile.
+    fn remove(&mut self, jobs: &[Arc<BufferedJob>], was_refused: bool) -> Vec<Arc<BufferedJob>> {
+        let waiting = if was_refused { &mut self.aside } else { &mut self.jobs };
+        let are_first =
+            jobs.iter().zip(waiting.iter()).take_while(|(job, first)| Arc::ptr_eq(job, first));
+        let count = are_first.count();
+        waiting.drain(..count).collect()
+    }
 }
 
 impl Shared {
@@ -186,7 +215,7 @@ impl Shared {
         let error = error.or_else(|| state.error.clone());
         let error = error.unwrap_or_else(|| StoreError::unavailable("jobs wait to be sent"));
         if state.bytes + bytes > self.bytes_max {
-            let (waiting, max) = (state.jobs.len(), self.bytes_max);
+            let (waiting, max) = (state.jobs.len() + state.aside.len(), self.bytes_max);
             return Err(StoreError::unavailable(format!(
                 "{error}; it is not kept in memory either: reliable_push allows {max} bytes, and {waiting} jobs \
                  wait there already"
@@ -202,6 +231,7 @@ impl Shared {
         }
         state.error = Some(error);
         state.bytes += bytes;
+        self.wake.notify_one();
         state.jobs.extend(jobs.iter().map(|job| BufferedJob::new(job, in_doubt)));
         Ok(vec![PushResult::Stored; jobs.len()])
     }
@@ -250,10 +280,15 @@ impl Shared {
     fn send_all(&self) {
         let mut store = self.factory.store();
         let mut backoff = Backoff::new(PAUSE, PAUSE_MAX);
-        while let Some(jobs) = self.next_jobs() {
+        while let Some((jobs, was_refused)) = self.next_jobs() {
             let new: Vec<_> = jobs.iter().map(|job| job.job()).collect();
-            match store.push(&new) {
-                Ok(_) => self.note_sent(&jobs, &mut backoff),
+            let connected = store.connect();
+            let is_reached = connected.is_ok();
+            match connected.and_then(|()| store.push(&new)) {
+                Ok(_) => self.note_sent(&jobs, was_refused, &mut backoff),
+                Err(error) if is_reached && is_refusal(&error) => {
+                    self.set_aside(&jobs, was_refused, &error);
+                }
                 Err(error) => self.note_failure(error, &jobs, &mut backoff),
             }
             self.tried.changed();
@@ -261,39 +296,65 @@ impl Shared {
         self.tried.changed();
     }
 
-    /// The jobs that the next command sends: it must take all or none. `None`: all are sent.
-    fn next_jobs(&self) -> Option<Vec<Arc<BufferedJob>>> {
+    /// The jobs that the next command sends: it must take all or none. Whether they were refused before.
+    /// `None`: all are sent.
+    fn next_jobs(&self) -> Option<(Vec<Arc<BufferedJob>>, bool)> {
         let mut state = self.state.lock();
-        let Some(first) = state.jobs.front() else {
-            state.sending = false;
+        let was_refused = state.jobs.is_empty();
+        if was_refused {
             if let Some(since) = state.since.take().filter(|_| state.sent > 0) {
                 log_end(&state, since.elapsed());
             }
+        }
+        let waiting = if was_refused { &state.aside } else { &state.jobs };
+        let Some(first) = waiting.front() else {
+            state.sending = false;
             return None;
         };
         let fits = |job: &&Arc<BufferedJob>| {
             job.at.is_some() == first.at.is_some() && job.queue == first.queue
         };
         let mut bytes = 0;
-        let jobs = state.jobs.iter().take(SENT_MAX).take_while(fits).take_while(|job| {
+        let jobs = waiting.iter().take(SENT_MAX).take_while(fits).take_while(|job| {
             bytes += job.payload.len();
             bytes <= SENT_BYTES_MAX || bytes == job.payload.len()
         });
-        Some(jobs.cloned().collect())
+        let jobs = jobs.cloned().collect();
+        state.trying = true;
+        Some((jobs, was_refused))
     }
 
-    fn note_sent(&self, jobs: &[Arc<BufferedJob>], backoff: &mut Backoff) {
+    fn note_sent(&self, jobs: &[Arc<BufferedJob>], was_refused: bool, backoff: &mut Backoff) {
         backoff.succeeded();
         let mut state = self.state.lock();
+        state.trying = false;
+        let removed = state.remove(jobs, was_refused);
+        state.bytes -= removed.iter().map(|job| bytes_of(&job.job())).sum::<usize>();
+        if was_refused {
+            drop(state);
+            return log::info(&format!(
+                "jobs: {} jobs that waited in memory, and that the store had refused, are sent",
+                jobs.len()
+            ));
+        }
         state.sent += jobs.len();
         state.in_doubt += jobs.iter().filter(|job| job.in_doubt.load(Ordering::Relaxed)).count();
-        for job in jobs {
-            // They may have been given up meanwhile.
-            if state.jobs.front().is_some_and(|first| Arc::ptr_eq(first, job)) {
-                state.jobs.pop_front();
-                state.bytes -= bytes_of(&job.job());
-            }
+    }
+
+    /// Lets the other jobs go first. The refusal is logged once, with the identity of each job.
+    fn set_aside(&self, jobs: &[Arc<BufferedJob>], was_refused: bool, error: &StoreError) {
+        let mut state = self.state.lock();
+        state.trying = false;
+        let removed = state.remove(jobs, was_refused);
+        state.aside.extend(removed);
+        drop(state);
+        if !was_refused {
+            return log_refused(jobs, error);
         }
+        self.tried.changed();
+        let mut state = self.state.lock();
+        let until = Instant::now() + PAUSE_MAX;
+        while state.jobs.is_empty() && !self.wake.wait_until(&mut state, until).timed_out() {}
     }
 
     fn note_failure(&self, error: StoreError, jobs: &[Arc<BufferedJob>], backoff: &mut Backoff) {
@@ -308,6 +369,7 @@ impl Shared {
             jobs.iter().for_each(|job| job.in_doubt.store(true, Ordering::Relaxed));
         }
         let mut state = self.state.lock();
+        state.trying = false;
         state.failures += 1;
         state.error = Some(error);
         drop(state);
@@ -330,4 +392,27 @@ fn log_end(state: &State, took: Duration) {
     log::info(&format!(
         "jobs: the store answers again: {sent} jobs that waited in memory for up to {seconds:.1} s are sent{doubt}"
     ));
+}
+
+/// Whether the store will refuse the same jobs again, though it takes others: their key is of another type, or
+/// this user may not write it.
+fn is_refusal(error: &StoreError) -> bool {
+    !error.in_doubt && matches!(error.kind, StoreErrorKind::Refused | StoreErrorKind::Corrupt)
+}
+
+fn log_refused(jobs: &[Arc<BufferedJob>], error: &StoreError) {
+    for some in jobs.chunks(NAMED_MAX) {
+        let named = some.iter().map(|job| {
+            let (class, jid) = job.class_and_jid();
+            format!("{class} {jid}")
+        });
+        log::warn(&format!(
+            "jobs: {} jobs for the queue {} that wait in memory (reliable_push) are refused: {error}; remove the \
+             cause, and they are sent within some seconds, else they are lost when this process ends; the jobs \
+             behind them are not held up: {}",
+            some.len(),
+            some[0].queue,
+            named.collect::<Vec<_>>().join(", ")
+        ));
+    }
 }

@@ -49,6 +49,12 @@ impl Client {
         self.push_all(&[job(queue, &document(number))])
     }
 
+    /// Pushes a job that must come after those that wait.
+    fn push_locked(&mut self) -> Result<Vec<PushResult>> {
+        let lock = NewLock { key: "k", jid: "j0", ttl: Duration::from_secs(60) };
+        self.push_all(&[NewJob { lock: Some(lock), ..job("locked", &document(0)) }])
+    }
+
     /// The numbers of the jobs at a place, the oldest one first.
     fn stored(&self, place: &JobLocation) -> Vec<usize> {
         let page = self.reader.store().list(place, 0, 100_000).unwrap();
@@ -197,4 +203,42 @@ fn a_push_whose_reply_is_lost_is_sent_again() {
         }
     }
     assert_eq!(first_times, [0, 1, 2], "at least once, in their order");
+}
+
+#[test]
+fn a_refused_job_is_set_aside_and_sent_when_the_cause_is_gone() {
+    let mut server = server();
+    let mut client = Client::new(&server, |_| {});
+    assert_eq!(server.cli(&["SET", "queue:bad", "no list"]), "OK");
+    server.kill();
+    for (number, queue) in ["good", "bad", "bad", "good"].into_iter().enumerate() {
+        client.push(queue, number).unwrap();
+    }
+    server.restart();
+    wait_for("the turn of others", || client.push_locked().is_ok());
+    assert_eq!(client.queue("good"), [0, 3]);
+    assert_eq!(client.push("bad", 8).unwrap_err().kind, StoreErrorKind::Corrupt);
+    assert_eq!(server.cli(&["DEL", "queue:bad"]), "1");
+    wait_for("the refused ones", || client.queue("bad") == [1, 2]);
+    assert_eq!(client.buffer.finish(), None);
+}
+
+#[test]
+fn refused_jobs_take_memory_and_are_named_at_the_end() {
+    let mut server = server();
+    let mut client = Client::new(&server, |options| options.reliable_push = Some(4096));
+    assert_eq!(server.cli(&["SET", "queue:bad", "no list"]), "OK");
+    server.kill();
+    let mut kept = 0;
+    while client.push("bad", 2 * kept).is_ok() {
+        kept += 1;
+    }
+    server.restart();
+    wait_for("the turn of others", || client.push_locked().is_ok());
+    server.kill();
+    let error = client.push("good", 3).unwrap_err();
+    assert!(error.message.contains(&format!("{kept} jobs wait there")), "{error}");
+    let unsent = UnsentJobs { count: kept, classes: format!("A0 {kept}") };
+    assert_eq!(client.buffer.finish(), Some(unsent));
+    client.push("good", 5).unwrap();
 }

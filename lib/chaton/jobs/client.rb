@@ -7,6 +7,7 @@ require_relative "clock"
 require_relative "declaration"
 require_relative "extra"
 require_relative "job_hash"
+require_relative "process_end"
 require_relative "push"
 
 module Chaton
@@ -27,7 +28,7 @@ module Chaton
       def self.for(settings)
         require_relative "../native"
         client = new(Native::JobsClient.new(JSON.generate(settings)), format: settings.fetch(:format))
-        at_exit { client.finish } if settings[:reliable_push]
+        ProcessEnd.run { client.finish } if settings[:reliable_push]
         client
       end
 

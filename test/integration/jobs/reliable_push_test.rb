@@ -25,6 +25,7 @@ class ReliablePushTest < Minitest::Test
   ON = "reliable_push \"1 MB\""
   WARNED = /WARN  jobs: .*kept in memory \(1 so far, .*lost if this process ends/
   COUNT = 300
+  LOST_3 = /ERROR jobs that were kept in memory .* lost  count=3 classes="Note 3" store=/
 
   def kind = :redis
 
@@ -71,7 +72,41 @@ class ReliablePushTest < Minitest::Test
     console.run("3.times { |n| Note.perform_async(n) }")
     console.start("exit")
     @server.eventually("it says so") { log.include?("ERROR") }
-    assert_match(/ERROR jobs that were kept in memory .* lost  count=3 classes="Note 3" store=/, log)
+    assert_match(LOST_3, log)
+  end
+
+  def test_exit_without_at_exit_names_them_too
+    console = away("#{ON}\nreliable_push_timeout 0.1")
+    console.run("3.times { |n| Note.perform_async(n) }")
+    console.start("exit!")
+    @server.eventually("it says so", timeout_s: 60) { log.include?("ERROR") }
+    assert_match(LOST_3, log)
+  end
+
+  def test_a_preloader_names_the_jobs_it_could_not_send
+    pushes = "#{APP}3.times { |n| Note.perform_async(n) } if File.exist?(#{"push".dump})\n"
+    server = boot_jobs(JOBS, rackup: pushes, workers: "web: 1", section: "#{ON}\nreliable_push_timeout 0.1")
+    redis.kill
+    server.write("push", "")
+    2.times do |round|
+      server.signal("USR1")
+      server.wait_line(/phased restart done/, count: round + 1, timeout_s: 60)
+    end
+    server.wait_line(LOST_3, timeout_s: 60)
+    assert_equal 0, server.stop
+  end
+
+  def test_a_refused_job_is_named_and_the_others_are_sent
+    redis.call("SET", "queue:bad", "no list")
+    console = away
+    console.run("Note.perform_async(1)")
+    jid = console.run('Note.set(queue: "bad").perform_async(2)')
+    console.run("Note.perform_async(3)")
+    redis.start
+    @server.eventually("it says so", timeout_s: 60) { log.include?("are refused") }
+    assert_match(/WARN  jobs: 1 jobs for the queue bad .*: Note #{jid}$/, log)
+    @server.eventually("the others are sent", timeout_s: 60) { log.include?("2 jobs that waited in memory") }
+    assert_equal([0, 1, 3], documents(console, "queue:default").map { |item| item["args"].first })
   end
 
   def test_the_end_of_a_process_sends_what_it_can
