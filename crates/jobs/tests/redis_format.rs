@@ -42,6 +42,24 @@ fn pushes_as_sidekiq_does() {
 }
 
 #[test]
+fn names_a_queue_with_its_first_job_and_again_after_it_was_removed() {
+    let server = TestRedis::plain();
+    let mut store = server.store();
+    assert_eq!(server.cli(&["CONFIG", "RESETSTAT"]), "OK");
+    for payload in [b"a", b"b", b"c", b"d"] {
+        store.push(&[job("low", payload)]).unwrap();
+    }
+    let named = || server.cli(&["INFO", "commandstats"]).contains("cmdstat_sadd:calls=2,");
+    assert!(named(), "with the first push, and with that which found the first job");
+    assert_eq!(server.cli(&["DEL", "queue:low", "queues"]), "2");
+    store.push(&[job("low", b"e")]).unwrap();
+    assert_eq!(server.cli(&["SMEMBERS", "queues"]), "low");
+    assert_eq!(server.cli(&["LRANGE", "queue:low", "0", "-1"]), "e");
+    store.push(&[job("high", b"f")]).unwrap();
+    assert_eq!(server.cli(&["SORT", "queues", "ALPHA"]), "high\nlow");
+}
+
+#[test]
 fn moves_due_jobs_and_keeps_their_bytes() {
     let server = TestRedis::plain();
     let mut store = server.store();

@@ -70,7 +70,7 @@ pub fn factory(options: &StoreOptions) -> Result<Arc<dyn StoreFactory>> {
 impl StoreFactory for RedisFactory {
     fn store(&self) -> Box<dyn Store> {
         let conn = RedisConnection::new(self.server.clone(), false);
-        Box::new(RedisStore { conn, options: self.options.clone() })
+        Box::new(RedisStore { conn, options: self.options.clone(), filled: String::new() })
     }
 
     fn watch(&self) -> Box<dyn StoreWatch> {

@@ -8,6 +8,9 @@ use super::store::{ms, RedisStore};
 use crate::store::traits::Result;
 use crate::store::types::{NewJob, PushResult};
 
+/// Bytes of a job's command in addition to its document, about.
+const JOB_BYTES: usize = 96;
+
 impl RedisStore {
     pub(super) fn push_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
         if jobs.is_empty() {
@@ -21,20 +24,41 @@ impl RedisStore {
             };
             return Ok(answers.into_iter().map(pushed).collect());
         }
-        let mut pipeline = Pipeline::new();
-        let mut groups = 0;
-        for group in jobs.chunk_by(same_target) {
-            groups += 1;
-            push_group(&mut pipeline, group);
-        }
-        // A single group is one command, atomic by itself. The queue's name is
-        // added before it and does no harm if the command fails.
-        if groups == 1 {
-            self.conn.run(&pipeline)?;
+        if jobs.chunk_by(same_target).nth(1).is_none() {
+            self.push_one_group(jobs)?;
         } else {
+            let mut pipeline = Pipeline::new();
+            for group in jobs.chunk_by(same_target) {
+                add_name(&mut pipeline, group);
+                add_jobs(&mut pipeline, group);
+            }
             self.conn.atomic(&pipeline)?;
         }
         Ok(vec![PushResult::Stored; jobs.len()])
+    }
+
+    /// A single group is one command, atomic by itself. The queue's name is added before it, which does no harm if
+    /// the command fails. A queue that is not empty has its name in the set already, since the push that found it
+    /// empty added it: so the name is left out while the last push to the same queue found jobs there, and is added
+    /// after the jobs if that has changed.
+    fn push_one_group(&mut self, group: &[NewJob<'_>]) -> Result<()> {
+        let queue = group[0].at.is_none().then_some(group[0].queue);
+        let is_listed = queue.is_some_and(|queue| self.filled == queue);
+        self.filled.clear();
+        let mut pipeline = Pipeline::new();
+        if !is_listed {
+            add_name(&mut pipeline, group);
+        }
+        add_jobs(&mut pipeline, group);
+        let length = self.conn.run(&pipeline)?.pop().map_or(0, |reply| reply.count());
+        let Some(queue) = queue else { return Ok(()) };
+        if length > group.len() as u64 {
+            self.filled.push_str(queue);
+        } else if is_listed {
+            // The jobs are stored, whatever becomes of this. If it fails, the next push adds the name.
+            let _ = self.one(&[b"SADD", b"queues", queue.as_bytes()]);
+        }
+        Ok(())
     }
 
     pub(super) fn push_tick(&mut self, key: &str, ttl: Duration, job: &NewJob<'_>) -> Result<bool> {
@@ -71,15 +95,22 @@ fn same_target(a: &NewJob<'_>, b: &NewJob<'_>) -> bool {
     }
 }
 
-fn push_group(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
+/// Adds the queue of a group to the set of all queues, unless the group goes to the schedule.
+fn add_name(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
+    if group[0].at.is_none() {
+        pipeline.begin(3).word("SADD").word("queues").word(group[0].queue);
+    }
+}
+
+fn add_jobs(pipeline: &mut Pipeline, group: &[NewJob<'_>]) {
     let first = &group[0];
+    pipeline.reserve(group.iter().map(|job| job.payload.len() + JOB_BYTES).sum());
     if first.at.is_some() {
         pipeline.begin(2 + 2 * group.len()).word("ZADD").word("schedule");
         for job in group {
             pipeline.float(job.at.unwrap_or_default()).word(job.payload);
         }
     } else {
-        pipeline.begin(3).word("SADD").word("queues").word(first.queue);
         pipeline.begin(2 + group.len()).word("LPUSH").parts(&[b"queue:", first.queue.as_bytes()]);
         for job in group {
             pipeline.word(job.payload);

@@ -107,6 +107,11 @@ impl Pipeline {
         Self::default()
     }
 
+    /// Makes room for so many further bytes.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// Begins a command; calls that add this number of words must follow.
     pub fn begin(&mut self, words: usize) -> &mut Self {
         self.starts.push(self.bytes.len());

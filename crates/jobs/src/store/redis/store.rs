@@ -19,6 +19,8 @@ pub struct RedisStore {
     pub conn: RedisConnection,
     /// The store's settings.
     pub options: Arc<StoreOptions>,
+    /// The queue of the last push, if there were jobs in it already.
+    pub filled: String,
 }
 
 impl RedisStore {
