@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../peers/chaton_jobs"
+require_relative "../peers/redis_benchmark"
 require_relative "../peers/sidekiq"
 require_relative "../support/bar"
 require_relative "../support/case"
@@ -52,13 +53,15 @@ module Bench
             bars: [Bar.at_least(:rate, 3)])
       end
 
+      # A C client sends the command that Chaton's client sends for one job.
       def enqueue
         servers = [ChatonJobs.new, Sidekiq.new(threads: 10), ChatonJobs.new(sqlite: true)]
-        [["one", "perform_async, one by one", 10_000, 2.5],
-         ["bulk", "perform_bulk of 1,000", MANY, 2]].map do |job, title, jobs, bar|
-          row(name: "enqueue-#{job}", title: "enqueue: #{title}, Redis (and SQLite)", kind: :enqueue, job:, jobs:,
-              servers:, bars: [Bar.at_least(:rate, bar)])
-        end
+        [row(name: "enqueue-one", title: "enqueue: perform_async, one by one, Redis (and SQLite)", kind: :enqueue,
+             job: :one, jobs: 10_000, servers: [*servers, RedisBenchmark.new],
+             bars: [Bar.at_least(:rate, 2.5, against: "sidekiq"),
+                    Bar.at_least(:rate, 0.9, against: RedisBenchmark::LABEL)]),
+         row(name: "enqueue-bulk", title: "enqueue: perform_bulk of 1,000, Redis (and SQLite)", kind: :enqueue,
+             job: :bulk, jobs: MANY, servers:, bars: [Bar.at_least(:rate, 2)])]
       end
 
       def delay

@@ -18,7 +18,8 @@ module Bench
         job, by the clock of the process that ran it. CPU is the time of the server's processes from before the start until
         all jobs are acknowledged (`threads_cpu_us` in the raw results has it by thread); Redis is counted apart. When
         enqueueing is measured, CPU is the client's. A slice counts only when the store reports that all its jobs were done,
-        none failed and none is left. Sidekiq runs pinned to one core and unpinned, and the better result counts. Rates
+        none failed and none is left. Sidekiq runs pinned to one core and unpinned, and the better result counts.
+        redis-benchmark is Redis' own C client; it sends the command of Chaton's client for one job, one at a time. Rates
         depend on the machine and its other load; ratios and CPU per job depend on them less.
       TEXT
 
@@ -67,7 +68,7 @@ module Bench
 
       def pair(verdict, metric)
         ours = verdict.own&.fetch(metric, nil)
-        theirs = verdict.best_peer("rate")&.then { |label| verdict.peers.dig(label, metric) }
+        theirs = verdict.best_peer("rate", "sidekiq")&.then { |label| verdict.peers.dig(label, metric) }
         [ours, theirs].compact.map { |figure| Bench.short(figure) }.join(" / ")
       end
 

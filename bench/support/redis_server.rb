@@ -38,6 +38,9 @@ module Bench
     def url(port = @port) = "redis://127.0.0.1:#{port}/0"
     def call(*words) = @redis.call(*words)
 
+    # @return [Integer] commands that were executed since the start
+    def commands = Integer(call("INFO", "stats")[/^total_commands_processed:(\d+)/, 1])
+
     private
 
     def wait_until_ready
