@@ -28,6 +28,9 @@ const RETRY_GROUP: u32 = 100;
 /// Limits whose denied jobs are counted.
 const KEYS_MAX: usize = 10_000;
 
+/// Claimed jobs after which a thread is woken before the others are admitted.
+const FLUSH_AFTER: usize = 16;
+
 /// Admits the jobs that one thread of the engine claims.
 pub(super) struct Admission {
     state: Arc<EngineState>,
@@ -45,7 +48,11 @@ impl Admission {
     pub fn admit(&mut self, store: &mut dyn Store, claimed: Vec<ClaimedJob>) -> Result<()> {
         let mut limited = Vec::new();
         let mut any = false;
-        for one in claimed {
+        for (index, one) in claimed.into_iter().enumerate() {
+            // The others follow while a thread begins with these.
+            if index == FLUSH_AFTER && std::mem::take(&mut any) {
+                self.state.feed.flush();
+            }
             let Some(job) = self.read(one) else { continue };
             if self.drop_expired(&job) {
                 continue;

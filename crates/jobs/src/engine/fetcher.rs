@@ -21,6 +21,11 @@ use fastrand::Rng;
 
 /// Acknowledgements in one round trip, at most.
 const ACKS_MAX: usize = 2000;
+/// Jobs in a claim while none waits to start, at most: so the first ones of a burst begin soon. Further claims take twice
+/// as many as wait then, so that these last about until the next ones are there.
+const FIRST_CLAIM_MAX: usize = 64;
+/// Jobs in a claim at most, unless more start within a round trip.
+const CLAIM_STEP: usize = 256;
 /// Unstarted jobs go back when none was started for so many prefetch times and at least
 /// [`STALE_MIN`]: long jobs hold them up, and other processes may be free.
 const STALE_PREFETCHES: u32 = 20;
@@ -93,7 +98,7 @@ impl Fetcher {
     pub fn run(mut self) {
         loop {
             let worked = self.round();
-            self.write_log();
+            self.write_log(worked);
             let mut locked = self.state.locked.lock();
             // The maintenance thread compares when this one has ended.
             locked.reconcile |= locked.stopping && self.reconcile;
@@ -136,17 +141,20 @@ impl Fetcher {
         true
     }
 
-    /// Writes the lines about ended jobs, without a lock.
-    fn write_log(&self) {
+    /// Writes the lines about ended jobs, without a lock, when that holds up no claim.
+    fn write_log(&self, worked: bool) {
         let mut locked = self.state.locked.lock();
         let last = locked.stopping;
+        if worked && !last && !locked.log.is_urgent() {
+            return;
+        }
         let lines = locked.log.take(last);
         drop(locked);
         lines.into_iter().for_each(JobLogLines::write);
     }
 
     fn plan(&mut self) -> FetchPlan {
-        let target = self.target();
+        let (target, step) = self.target();
         let mut locked = self.state.locked.lock();
         let preempted = std::mem::take(&mut locked.preempt);
         if preempted {
@@ -157,11 +165,11 @@ impl Fetcher {
         }
         self.reconcile |= std::mem::take(&mut locked.reconcile);
         let unstarted = self.state.unstarted.load(Ordering::Acquire);
-        let low = target / 2;
+        let low = (target / 2).max(target.saturating_sub(step));
         self.state.low_water.store(low, Ordering::Relaxed);
         let may_claim = self.state.may_claim(&locked);
-        let count =
-            if may_claim && unstarted <= low { target.saturating_sub(unstarted) } else { 0 };
+        let most = (2 * unstarted).clamp(FIRST_CLAIM_MAX, step);
+        let count = if may_claim && unstarted <= low { (target - unstarted).min(most) } else { 0 };
         let due = self.acks_are_due(&locked);
         let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
         locked.acks_in_write = acks.len();
@@ -175,20 +183,20 @@ impl Fetcher {
         FetchPlan { acks, unlocks, queues, count, first_ticket }
     }
 
-    /// How many jobs should be unstarted: one for each free thread, or what will
-    /// start within the prefetch time and a round trip. By Little's law the
-    /// running jobs over their mean time are the starts per second.
-    fn target(&self) -> usize {
+    /// How many jobs should be unstarted: one for each free thread, or what will start within the prefetch time
+    /// and a round trip. By Little's law the running jobs over their mean time are the starts per second. And how
+    /// many of them one claim takes.
+    fn target(&self) -> (usize, usize) {
         let config = &self.state.config;
         let running = self.state.running.load(Ordering::Relaxed).max(1) as f64;
         let service_ns = self.state.locked.lock().service_ns;
-        let ahead_ns = config.prefetch.as_nanos() as f64 + self.rtt_ns;
-        let ahead = if service_ns > 0.0 { running / service_ns * ahead_ns } else { 0.0 };
+        let starts_in =
+            |ns| if service_ns > 0.0 { (running / service_ns * ns) as usize } else { 0 };
+        let ahead = starts_in(config.prefetch.as_nanos() as f64 + self.rtt_ns);
+        let step = starts_in(self.rtt_ns).max(CLAIM_STEP);
         let free = self.state.feed.idle_threads();
-        if self.held_up {
-            return free.min(config.prefetch_max);
-        }
-        (ahead as usize).max(free).min(config.prefetch_max)
+        let target = if self.held_up { free } else { ahead.max(free) };
+        (target.min(config.prefetch_max), step)
     }
 
     fn acks_are_due(&self, locked: &LockedState) -> bool {

@@ -104,6 +104,11 @@ impl JobLog {
         self.lines.more.map(|_| self.more_since_ns + SECOND_NS)
     }
 
+    /// Whether half of the lines that may wait do so.
+    pub fn is_urgent(&self) -> bool {
+        2 * self.lines.ended.len() >= self.settings.per_s
+    }
+
     /// Takes what is to be written now; `last`: also what is not due yet.
     pub fn take(&mut self, last: bool) -> Option<JobLogLines> {
         let is_due = last || self.due_ns().is_some_and(|due_ns| clock::now_ns() >= due_ns);

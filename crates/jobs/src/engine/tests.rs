@@ -1,5 +1,6 @@
 //! The engine's parts driven step by step, without its threads.
 
+mod burst;
 mod flaky_store;
 mod interleavings;
 mod single;
