@@ -21,11 +21,13 @@ use fastrand::Rng;
 
 /// Acknowledgements in one round trip, at most.
 const ACKS_MAX: usize = 2000;
-/// Jobs in a claim while none waits to start, at most: so the first ones of a burst begin soon. Further claims take twice
-/// as many as wait then, so that these last about until the next ones are there.
+/// Jobs in a claim while none waits to start, unless more start within a round trip that carries little: so the first ones
+/// of a burst begin soon. Further claims take twice as many as wait then, which last about until the next ones are there.
 const FIRST_CLAIM_MAX: usize = 64;
 /// Jobs in a claim at most, unless more start within a round trip.
 const CLAIM_STEP: usize = 256;
+/// How much longer the shortest round trip is assumed to be at each further one.
+const RTT_GROWTH: f64 = 1.1;
 /// Unstarted jobs go back when none was started for so many prefetch times and at least
 /// [`STALE_MIN`]: long jobs hold them up, and other processes may be free.
 const STALE_PREFETCHES: u32 = 20;
@@ -63,6 +65,8 @@ pub(super) struct Fetcher {
     last_try: bool,
     /// Smoothed round trip in ns.
     rtt_ns: f64,
+    /// About the shortest of the last round trips: the time of one that carries little.
+    rtt_least_ns: f64,
     /// Since when jobs wait without one being started (ns).
     stuck_since_ns: u64,
     /// Jobs started when that was last checked.
@@ -87,6 +91,7 @@ impl Fetcher {
             rewritten: 0,
             last_try: false,
             rtt_ns: 0.0,
+            rtt_least_ns: 0.0,
             stuck_since_ns: 0,
             starts_seen: 0,
             held_up: false,
@@ -154,7 +159,7 @@ impl Fetcher {
     }
 
     fn plan(&mut self) -> FetchPlan {
-        let (target, step) = self.target();
+        let (target, first, step) = self.target();
         let mut locked = self.state.locked.lock();
         let preempted = std::mem::take(&mut locked.preempt);
         if preempted {
@@ -168,7 +173,7 @@ impl Fetcher {
         let low = (target / 2).max(target.saturating_sub(step));
         self.state.low_water.store(low, Ordering::Relaxed);
         let may_claim = self.state.may_claim(&locked);
-        let most = (2 * unstarted).clamp(FIRST_CLAIM_MAX, step);
+        let most = (2 * unstarted).clamp(first, step);
         let count = if may_claim && unstarted <= low { (target - unstarted).min(most) } else { 0 };
         let due = self.acks_are_due(&locked);
         let acks = if count > 0 || due { take_batch(&mut locked.acks) } else { vec![] };
@@ -185,8 +190,8 @@ impl Fetcher {
 
     /// How many jobs should be unstarted: one for each free thread, or what will start within the prefetch time
     /// and a round trip. By Little's law the running jobs over their mean time are the starts per second. And how
-    /// many of them one claim takes.
-    fn target(&self) -> (usize, usize) {
+    /// many of them one claim takes, least and most.
+    fn target(&self) -> (usize, usize, usize) {
         let config = &self.state.config;
         let running = self.state.running.load(Ordering::Relaxed).max(1) as f64;
         let service_ns = self.state.locked.lock().service_ns;
@@ -194,9 +199,10 @@ impl Fetcher {
             |ns| if service_ns > 0.0 { (running / service_ns * ns) as usize } else { 0 };
         let ahead = starts_in(config.prefetch.as_nanos() as f64 + self.rtt_ns);
         let step = starts_in(self.rtt_ns).max(CLAIM_STEP);
+        let first = starts_in(self.rtt_least_ns).max(FIRST_CLAIM_MAX).min(step);
         let free = self.state.feed.idle_threads();
         let target = if self.held_up { free } else { ahead.max(free) };
-        (target.min(config.prefetch_max), step)
+        (target.min(config.prefetch_max), first, step)
     }
 
     fn acks_are_due(&self, locked: &LockedState) -> bool {
@@ -231,6 +237,8 @@ impl Fetcher {
         let reply = self.store.ack_and_claim(&self.state.identity.name, &plan.acks, request)?;
         let took = (clock::now_ns() - began) as f64;
         self.rtt_ns += if self.rtt_ns == 0.0 { took } else { 0.1 * (took - self.rtt_ns) };
+        let least = self.rtt_least_ns * RTT_GROWTH;
+        self.rtt_least_ns = if least == 0.0 { took } else { took.min(least) };
         Ok(reply)
     }
 
