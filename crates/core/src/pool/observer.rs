@@ -9,8 +9,8 @@ use crate::pool::thread_record::ThreadRecord;
 
 /// A requested thread is expected to take work within this time (ns).
 pub const ARRIVAL_NS: u64 = 1_000_000;
-/// Time of calm after which the width is reduced (ns). A starved pool after a
-/// reduction doubles this time, up to the maximum, so that a steady load keeps the
+/// Time of calm after which the width is reduced (ns). A pool that starves within this
+/// time after a reduction doubles it, up to the maximum, so that a steady load keeps the
 /// width it needs. A reduction that starves nobody halves it again.
 const NARROW_NS: u64 = 50_000_000;
 const NARROW_NS_MAX: u64 = 1_600_000_000;
@@ -143,8 +143,11 @@ impl Observer {
             Rule::None | Rule::Hogged => return decision,
             Rule::Starved => {
                 self.starved_in_row += 1;
+                // One that comes later has nothing to do with the reduction.
                 if std::mem::take(&mut self.narrowed) {
-                    self.narrow_ns = (self.narrow_ns * 2).min(NARROW_NS_MAX);
+                    let soon = facts.calm_ns < NARROW_NS;
+                    let next_ns = if soon { self.narrow_ns * 2 } else { self.narrow_ns / 2 };
+                    self.narrow_ns = next_ns.clamp(NARROW_NS, NARROW_NS_MAX);
                 }
             }
             Rule::Admitted => self.admitted_ns = now_ns,
