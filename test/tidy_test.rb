@@ -24,7 +24,7 @@ class TidyTest < Minitest::Test
 
   # Crate => workspace crates it may depend on.
   RUST_IMPORTS = {
-    "crates/admin" => ["chaton-core"],
+    "crates/admin" => ["chaton-core", "chaton-memory"],
     "crates/core" => [],
     "crates/web" => ["chaton-core"],
     "crates/jobs" => ["chaton-core"],

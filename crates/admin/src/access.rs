@@ -30,13 +30,22 @@ fn is_address(name: &str) -> bool {
     name.parse::<IpAddr>().is_ok() || name.parse::<Ipv6Addr>().is_ok()
 }
 
+/// Compares a token in a time that does not depend on where it differs.
+pub(crate) fn same_token(given: &str, token: &str) -> bool {
+    let (given, token) = (given.as_bytes(), token.as_bytes());
+    let differ = token.iter().enumerate().fold(given.len() ^ token.len(), |differ, (at, byte)| {
+        differ | usize::from(given.get(at).copied().unwrap_or(0) ^ byte)
+    });
+    std::hint::black_box(differ) == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_host_that_is_no_address_must_be_known() {
-        let tcp = AdminListener { fd: 0, unix: false, host: "box.internal".into() };
+        let tcp = AdminListener { fd: 0, unix: false, host: "box.internal".into(), open: false };
         let hosts = ["status.example.com".to_owned()];
         let allowed = |host: &str| allows_host(host, &tcp, &hosts);
         for host in ["127.0.0.1:9394", "10.1.2.3", "[::1]:9394", "localhost:9394", "LOCALHOST"] {
@@ -49,5 +58,13 @@ mod tests {
             assert!(!allowed(host), "{host}");
         }
         assert!(allows_host("evil.example", &AdminListener { unix: true, ..tcp }, &[]));
+    }
+
+    #[test]
+    fn only_the_whole_token_is_the_same() {
+        assert!(same_token("0123456789abcdef", "0123456789abcdef"));
+        for other in ["", "0123456789abcde", "0123456789abcdeF", "0123456789abcdef0", "\0"] {
+            assert!(!same_token(other, "0123456789abcdef"), "{other:?}");
+        }
     }
 }

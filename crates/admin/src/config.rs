@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use chaton_core::settings::{seconds, seconds_or_off};
+use chaton_core::settings::{nullable, seconds, seconds_or_off};
 use serde::Deserialize;
 
 /// A listening socket. Its descriptor stays the caller's, who closes it after the endpoint has ended.
@@ -16,6 +16,9 @@ pub struct AdminListener {
     pub unix: bool,
     /// The host it is bound to, as written; empty for a Unix socket.
     pub host: String,
+    /// Whether only this machine, or the owner of the socket's file, reaches it, so that metrics need no
+    /// token.
+    pub open: bool,
 }
 
 /// The settings, as the supervisor sends them. It has defaults for none: each option has its own.
@@ -24,6 +27,9 @@ pub struct AdminListener {
 pub struct Config {
     /// Where it listens.
     pub listeners: Vec<AdminListener>,
+    /// What opens metrics to other machines.
+    #[serde(deserialize_with = "nullable")]
+    pub token: Option<String>,
     /// Names besides `localhost` that a request may have in `Host`.
     pub hosts: Vec<String>,
     /// Connections at once; further clients wait in the kernel's queue.
@@ -38,4 +44,8 @@ pub struct Config {
     pub queue_age_ms: u32,
     /// The roles that run in the server.
     pub roles: Vec<String>,
+    /// Settings of the store of jobs, for the [`QueueSource`](crate::queues::QueueSource); null: none is
+    /// read.
+    #[serde(default)]
+    pub store: serde_json::Value,
 }

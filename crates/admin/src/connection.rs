@@ -18,9 +18,11 @@ where
     loop {
         let Ok(Some(parsed)) = timeout(within, read(&mut stream, &mut bytes)).await else { return };
         let (answer, keep_alive, body) = match parsed {
-            Ok(request) => {
-                (answer(&request, listener, state), request.keep_alive, request.method != "HEAD")
-            }
+            Ok(request) => (
+                answer(&request, listener, state).await,
+                request.keep_alive,
+                request.method != "HEAD",
+            ),
             Err(refusal) => (refusal, false, true),
         };
         let response = response(&answer, keep_alive, body);
@@ -57,11 +59,12 @@ async fn read<S: AsyncRead + Unpin>(
 }
 
 fn response(answer: &Answer, keep_alive: bool, body: bool) -> String {
-    let Answer { status, body: text } = answer;
+    let Answer { status, content_type, body: text } = answer;
+    let login = if *status == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
     let connection = if keep_alive { "" } else { "Connection: close\r\n" };
     let mut response = format!(
-        "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{connection}\r\n",
+        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{login}{connection}\r\n",
         reason(*status),
         text.len(),
     );
@@ -75,6 +78,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",

@@ -181,6 +181,8 @@ mod tests {
             hosts: vec![],
             connections_max: 1,
             timeout: Duration::from_secs(1),
+            token: None,
+            store: serde_json::Value::Null,
             alive_timeout: Some(Duration::from_secs(60)),
             queue_age_ms: 5_000,
             roles: ["web", "jobs", "streams"].map(str::to_owned).to_vec(),
@@ -188,11 +190,11 @@ mod tests {
     }
 
     fn entry(worker: usize, state: WorkerPhase, role: &str) -> WorkerEntry {
-        WorkerEntry { worker, slot: worker, state, roles: vec![role.to_owned()] }
+        WorkerEntry { worker, slot: worker, state, pid: None, roles: vec![role.to_owned()] }
     }
 
     fn running(workers: Vec<WorkerEntry>) -> TreeReport {
-        TreeReport { state: ServerPhase::Running, workers, given_up: vec![] }
+        TreeReport { state: ServerPhase::Running, workers, ..TreeReport::default() }
     }
 
     fn check(report: &TreeReport, scoreboard: &Scoreboard, role: &str) -> Readiness {

@@ -13,6 +13,8 @@ pub(crate) struct AdminRequest {
     pub query: String,
     /// `None`: HTTP/1.0 without it.
     pub host: Option<String>,
+    /// The token of `Authorization: Bearer`.
+    pub token: Option<String>,
     pub keep_alive: bool,
 }
 
@@ -47,6 +49,7 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
         path: path.to_owned(),
         query: query.to_owned(),
         host: None,
+        token: None,
         keep_alive: newest,
     };
     for header in request.headers {
@@ -56,6 +59,9 @@ pub(crate) fn parse(bytes: &[u8]) -> HeadState {
                 return HeadState::Refused(400, "Host is given twice")
             }
             "host" => found.host = Some(value.trim().to_owned()),
+            "authorization" => {
+                found.token = value.trim().strip_prefix("Bearer ").map(str::to_owned);
+            }
             "connection" if value.to_ascii_lowercase().contains("close") => {
                 found.keep_alive = false
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use chaton_core::clock::now_ns;
+use chaton_core::clock::{boot_ns, now_ns};
 use chaton_core::process::scoreboard::Scoreboard;
 use parking_lot::Mutex;
 use rustix::net::{accept_with, SocketFlags};
@@ -18,6 +18,10 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{AdminListener, Config};
 use crate::connection;
+use crate::health;
+use crate::metrics::Scrape;
+use crate::process_reader::ProcessReader;
+use crate::queues::{QueueReader, QueueSource};
 use crate::tree::TreeReport;
 
 /// Bytes of a line from the supervisor at most: a report of thousands of workers.
@@ -33,12 +37,28 @@ pub struct State {
     pub scoreboard: Scoreboard,
     /// The last report, and when it came (ns).
     report: Mutex<(TreeReport, u64)>,
+    /// Held while a token is looked at.
+    pub(crate) token_gate: tokio::sync::Mutex<()>,
+    process_memory: Mutex<ProcessReader>,
+    queues: Option<QueueReader>,
 }
 
+/// Opens the store that the settings name; `None` without one.
+pub type OpenQueues = fn(&serde_json::Value) -> Option<Box<dyn QueueSource>>;
+
 impl State {
-    fn new(config: Config, scoreboard: Scoreboard) -> Arc<Self> {
+    fn new(config: Config, scoreboard: Scoreboard, open: OpenQueues) -> Arc<Self> {
+        let queues = open(&config.store).map(QueueReader::new);
         let report = Mutex::new((TreeReport::default(), now_ns()));
-        Arc::new(Self { config, scoreboard, report })
+        let token_gate = tokio::sync::Mutex::default();
+        Arc::new(Self {
+            config,
+            scoreboard,
+            report,
+            token_gate,
+            process_memory: Mutex::default(),
+            queues,
+        })
     }
 
     /// Takes a report of the supervisor, which is JSON.
@@ -48,6 +68,23 @@ impl State {
     fn take(&self, line: &str) -> io::Result<()> {
         *self.report.lock() = (serde_json::from_str(line)?, now_ns());
         Ok(())
+    }
+
+    /// The text of `/metrics`.
+    pub(crate) async fn metrics(&self) -> String {
+        let store = match &self.queues {
+            Some(queues) => Some(queues.read().await),
+            None => None,
+        };
+        let (report, _) = self.report();
+        let readiness = health::ready(&report, &self.scoreboard, &self.config, None, boot_ms());
+        let roles: Vec<_> =
+            readiness.roles.iter().map(|(role, found)| (role.as_str(), found.ready)).collect();
+        let mut scrape = Scrape::read(&report, &self.scoreboard, &roles);
+        scrape.store = store;
+        scrape.processes = self.process_memory.lock().read(&report);
+        // Nothing is written but memory, which does not fail.
+        scrape.encode().unwrap_or_default()
     }
 
     /// The last report, and how long ago it came.
@@ -71,7 +108,7 @@ struct ProcessSettings {
 ///
 /// # Errors
 /// When settings or a report cannot be read, or a socket cannot be watched.
-pub fn run_process() -> io::Result<()> {
+pub fn run_process(open: OpenQueues) -> io::Result<()> {
     let runtime = runtime()?;
     runtime.block_on(async {
         // SAFETY: standard input, which nothing else in this process uses.
@@ -80,7 +117,7 @@ pub fn run_process() -> io::Result<()> {
         let first = line(&mut lines).await?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let settings: ProcessSettings = serde_json::from_str(&first)?;
         let scoreboard = Scoreboard::open(settings.scoreboard)?;
-        let state = State::new(settings.config, scoreboard);
+        let state = State::new(settings.config, scoreboard, open);
         listen(&state)?;
         while let Some(line) = line(&mut lines).await? {
             state.take(&line)?;
@@ -107,9 +144,9 @@ impl AdminThread {
     ///
     /// # Errors
     /// When a socket cannot be watched, or the system gives no thread.
-    pub fn start(config: Config, scoreboard: &Scoreboard) -> io::Result<Self> {
+    pub fn start(config: Config, scoreboard: &Scoreboard, open: OpenQueues) -> io::Result<Self> {
         let runtime = runtime()?;
-        let state = State::new(config, Scoreboard::open(scoreboard.fd())?);
+        let state = State::new(config, Scoreboard::open(scoreboard.fd())?, open);
         let guard = runtime.enter();
         listen(&state)?;
         drop(guard);
@@ -137,6 +174,11 @@ impl AdminThread {
             let _ = thread.join();
         }
     }
+}
+
+/// Time since boot, as the scoreboard has it.
+pub(crate) fn boot_ms() -> u64 {
+    boot_ns() / 1_000_000
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {

@@ -1,5 +1,7 @@
 //! What the supervisor reports about its processes.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// What a server is doing.
@@ -41,6 +43,8 @@ pub struct WorkerEntry {
     pub slot: usize,
     /// What it does.
     pub state: WorkerPhase,
+    /// Its process id; `None` before the fork.
+    pub pid: Option<u32>,
     /// Its roles.
     pub roles: Vec<String>,
 }
@@ -65,4 +69,8 @@ pub struct TreeReport {
     pub workers: Vec<WorkerEntry>,
     /// Those that will not come.
     pub given_up: Vec<GivenUp>,
+    /// How many workers have ended, by reason.
+    pub exits: BTreeMap<String, u64>,
+    /// Process id of the supervisor, or of the only process.
+    pub pid: u32,
 }

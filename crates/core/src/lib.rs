@@ -40,6 +40,7 @@
 //! assert!(matches!(thread.take(), Take::Wait)); // the first is finished, nothing waits
 //! ```
 
+mod atomic_text;
 pub mod backoff;
 #[cfg_attr(loom, path = "../loom/clock.rs")]
 pub mod clock;

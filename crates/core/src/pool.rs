@@ -141,6 +141,7 @@ impl Pool {
         gvl_events: bool,
     ) -> std::io::Result<Arc<Self>> {
         let event_fd = Arc::new(EventFd::new()?);
+        scoreboard.slot(settings.slot).counted.store(1, Ordering::Relaxed);
         let queue = WorkQueue::new(settings.background_share);
         let state = PoolState::new(queue, CpuTimes::new(settings.preempt_ns), clock::now_ns());
         Ok(Arc::new(Self {

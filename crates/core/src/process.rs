@@ -2,6 +2,7 @@
 //! own support thread.
 
 pub mod channel;
+pub mod counters;
 pub mod events;
 pub mod in_flight;
 pub mod late_reports;

@@ -33,6 +33,8 @@ struct RawDocument<'a> {
     bid: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     chaton: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    enqueued_at: Option<&'a RawValue>,
 }
 
 /// A parsed document.
@@ -45,6 +47,7 @@ pub struct Document {
     args: Range<usize>,
     bid: Option<Box<str>>,
     extra: Option<Box<Extra>>,
+    enqueued_at_s: Option<f64>,
 }
 
 /// Text within the payload, or a copy where it has escapes.
@@ -83,7 +86,13 @@ impl Document {
         let jid = span(text, wire.jid);
         let queue = span(text, wire.queue);
         let bid = wire.bid.map(|bid| bid.into_owned().into_boxed_str());
-        Ok(Self { class, jid, queue, args, bid, extra, payload })
+        let enqueued_at_s = wire.enqueued_at.and_then(|at| stamp::read_stamp(at.get()));
+        Ok(Self { class, jid, queue, args, bid, extra, enqueued_at_s, payload })
+    }
+
+    /// When it was enqueued (s since 1970), where it says so.
+    pub fn enqueued_at_s(&self) -> Option<f64> {
+        self.enqueued_at_s
     }
 
     /// The document's bytes.

@@ -79,6 +79,10 @@ impl Engine {
         let mut groups = Vec::new();
         for GroupRoutes { group, routes } in settings.groups {
             let routes = routes.into_iter().zip(&mut numbers).map(|(settings, number)| {
+                let metrics = context.gauges.clone().map(|gauges| {
+                    let index = gauges.topic_index(&settings.topic, &group.name);
+                    (gauges, index)
+                });
                 let (counters, batch_ids) = (context.counters.clone(), batch_ids.clone());
                 let source = suspects::source(&group.name, &settings.topic);
                 let (suspects, transactor) = (suspects.clone(), Mutex::default());
@@ -89,6 +93,7 @@ impl Engine {
                     suspects,
                     ready_batches,
                     counters,
+                    metrics,
                     batch_ids,
                     transactor,
                 })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_core::pool::queue::QueueLimits;
+use chaton_core::process::counters::RequestCounters;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
 use chaton_core::settings::millis;
 use serde::Deserialize;
@@ -118,6 +119,11 @@ impl Config {
             Some(prefix) => path.starts_with(prefix.as_bytes()),
             None => path == pattern.as_bytes(),
         })
+    }
+
+    /// What the workers of this slot have done.
+    pub(crate) fn own_counters(&self) -> Option<&RequestCounters> {
+        self.scoreboard.as_ref().map(|scoreboard| &scoreboard.counters(self.slot).requests)
     }
 
     /// This worker's gauges on the scoreboard.

@@ -5,7 +5,7 @@ mod context;
 use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -44,6 +44,7 @@ pub struct Exchange {
     /// Capacity for the next body kept in memory.
     pub(crate) body_spare: Vec<u8>,
     received_at: Instant,
+    taken_after_ns: AtomicU64,
     listener: usize,
     remote_addr: Arc<str>,
     /// What the client asked for and the request count allows.
@@ -70,6 +71,7 @@ impl Exchange {
             body: RequestBody::Empty,
             body_spare: Vec::new(),
             received_at: Instant::now(),
+            taken_after_ns: AtomicU64::new(0),
             listener,
             remote_addr: remote,
             may_keep_alive: false,
@@ -94,6 +96,11 @@ impl Exchange {
     /// When the request was complete.
     pub fn received_at(&self) -> Instant {
         self.received_at
+    }
+
+    /// How long it has waited for a thread; `None`: none has taken it.
+    pub(crate) fn waited(&self) -> Option<Duration> {
+        Some(self.taken_after_ns.load(Relaxed)).filter(|ns| *ns != 0).map(Duration::from_nanos)
     }
 
     /// The peer's address without its port; `127.0.0.1` for a Unix socket.
@@ -308,10 +315,11 @@ impl Exchange {
     /// A client that left while the request waited would not read its response: it is
     /// answered 503, which one that only ended its own side still reads.
     pub fn may_begin(self: &Arc<Self>) -> bool {
+        let waited = self.received_at.elapsed();
+        self.taken_after_ns.store((waited.as_nanos() as u64).max(1), Relaxed);
         let abort_after = self.context.config.timeouts.abort_on_close;
-        let aborts = abort_after.is_some_and(|time| {
-            self.client_left.load(Relaxed) && self.received_at.elapsed() >= time
-        });
+        let aborts =
+            abort_after.is_some_and(|time| self.client_left.load(Relaxed) && waited >= time);
         if aborts {
             self.context.counters.aborted.fetch_add(1, Relaxed);
             Arc::clone(self).refuse_busy();
@@ -375,6 +383,7 @@ impl Exchange {
     ) {
         self.id = id;
         self.received_at = received_at;
+        *self.taken_after_ns.get_mut() = 0;
         self.may_keep_alive = may_keep_alive;
         if !self.waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
             self.waker = Some(waker.clone());

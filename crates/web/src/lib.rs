@@ -34,6 +34,7 @@ mod pending_response;
 mod read_buffer;
 mod ready_queue;
 mod request_body;
+mod request_start;
 pub mod response_head;
 mod send_buffer;
 mod server_state;

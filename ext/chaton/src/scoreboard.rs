@@ -66,7 +66,7 @@ impl RbScoreboard {
 
     fn clear(ruby: &Ruby, rb_self: &Self, index: usize) -> Result<(), Error> {
         rb_self.check(ruby, index)?;
-        rb_self.0.slot(index).clear();
+        rb_self.0.clear(index);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ module Chaton
       end
 
       # @return [Hash{Symbol=>Object}] JSON-able
-      def to_h = super.merge(admin_bind: admin_bind.map(&:to_s))
+      def to_h = super.merge(admin_bind: admin_bind.map(&:to_s), admin_token: admin_token && "given")
     end
   end
 end

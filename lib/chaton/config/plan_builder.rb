@@ -61,7 +61,8 @@ module Chaton
 
       def admin
         binds = @sources[:admin_bind] or return
-        binds = binds.map { |bind| AdminSettings.private_bind(bind.under(@root)) }.uniq(&:to_s).freeze
+        binds = binds.flat_map { |bind| bind.under(@root).addresses }.uniq(&:to_s)
+        binds = binds.map { |bind| AdminSettings.private_bind(bind) }.freeze
         values = Options.in(:admin).to_h { |option| [option.name, value(option.name)] }
         AdminSettings.new(**values, admin_bind: binds, admin_hosts: values[:admin_hosts].flatten.freeze).freeze
       end

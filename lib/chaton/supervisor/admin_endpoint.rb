@@ -111,12 +111,23 @@ module Chaton
 
       def settings
         { listeners: @plan.admin.admin_bind.map { |bind| listener(bind) }, hosts: @plan.admin.admin_hosts,
+          token: @plan.admin.admin_token, store: (@plan.jobs.store_settings if @plan.role?(:jobs)),
           connections_max: @plan.admin.admin_connections_max, timeout_s: @plan.admin.admin_timeout_s,
           alive_timeout_s: @plan.alive_timeout_s, queue_age_ms: (@plan.queue_age_s * 1000).round,
           roles: %i[web jobs streams].select { |role| @plan.role?(role) } }
       end
 
-      def listener(bind) = { fd: sockets.fetch(bind.to_s).fileno, unix: bind.scheme == "unix", host: bind.host.to_s }
+      def listener(bind)
+        socket = sockets.fetch(bind.to_s)
+        { fd: socket.fileno, unix: bind.scheme == "unix", host: bind.host.to_s, open: open?(socket.local_address) }
+      end
+
+      # @return [Boolean] whether only this machine, or only the owner of the file, reaches the socket
+      def open?(address)
+        return File.stat(address.unix_path).mode.nobits?(0o077) if address.unix?
+
+        address.ipv4_loopback? || address.ipv6_loopback?
+      end
 
       # @return [Boolean] whether it was taken
       def send_report(line)

@@ -156,6 +156,14 @@ module Chaton
 
       def dead? = @state == :dead
 
+      # @return [Symbol] why it ended, for the metrics; call it when it has ended
+      def end_reason
+        return :killed if @killed && @served
+        return :asked if stopping?
+
+        @served ? :died : :boot
+      end
+
       # @param how [String] how the process ended
       # @return [String, nil] what its death counts as against the work that it ran; nil when it was asked to stop
       def death_cause(how) = @blame || (how unless @killed || stopping?)

@@ -32,10 +32,10 @@ module Chaton
       # @return [Hash{Symbol=>Object}] for the admin endpoint, which reads the scoreboard itself
       def report(state:, worker_set:)
         workers = worker_set.children.map do |child|
-          { worker: child.index, slot: child.scoreboard_slot, state: child.state, roles: child.roles }
+          { worker: child.index, slot: child.scoreboard_slot, pid: child.pid, state: child.state, roles: child.roles }
         end
         given_up = worker_set.worker_slots.select(&:given_up)
-        { state: state, workers: workers,
+        { state: state, pid: Process.pid, workers: workers, exits: worker_set.exits,
           given_up: given_up.map { |slot| { worker: slot.index, roles: @plan.roles_of(slot.index) } } }
       end
 

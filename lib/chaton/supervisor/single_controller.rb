@@ -63,7 +63,8 @@ module Chaton
       # @return [Hash{Symbol=>Object}] for the admin endpoint
       def report
         state = { starting: :booting, running: :ready }.fetch(@state, :stopping)
-        { state: @state, workers: [{ worker: 0, slot: 0, state: state, roles: @plan.roles }], given_up: [] }
+        worker = { worker: 0, slot: 0, pid: Process.pid, state: state, roles: @plan.roles }
+        { state: @state, pid: Process.pid, workers: [worker], exits: {}, given_up: [] }
       end
 
       def stop

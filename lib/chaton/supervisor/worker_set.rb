@@ -18,6 +18,8 @@ module Chaton
       attr_reader :worker_slots
       # @return [Array<Child>] all that are not dead
       attr_reader :children
+      # @return [Hash{Symbol=>Integer}] workers that have ended, by reason: asked, died, killed, boot
+      attr_reader :exits
       # @return [Preloader, InProcessForker] forks the workers of new slots
       attr_accessor :forker
 
@@ -39,6 +41,7 @@ module Chaton
         @children = []
         @free_scoreboard_slots = (0...self.class.scoreboard_slots(plan.workers)).to_a
         @stopping = false
+        @exits = { asked: 0, died: 0, killed: 0, boot: 0 }
       end
 
       def ios = @children.map { |child| child.channel.io }.reject(&:closed?)
@@ -198,6 +201,7 @@ module Chaton
         # The reason it gave may still be unread.
         child.read_channel(now_s) unless child.channel.closed?
         asked = child.stopping?
+        @exits[child.end_reason] += 1
         cause &&= child.death_cause(cause)
         child.ended(now_s)
         @children.delete(child)

@@ -2,9 +2,10 @@
 
 require "test_helper"
 require "support/admin_client"
+require "support/open_metrics"
 require "support/streams_test_case"
 
-# /ready of workers that read streams.
+# /ready and /metrics of workers that read streams.
 class StreamsHealthTest < Minitest::Test
   include StreamsTest
 
@@ -23,7 +24,37 @@ class StreamsHealthTest < Minitest::Test
     assert_equal 0, server.stop(timeout_s: 60)
   end
 
+  def test_records_and_lag_are_counted_by_topic_and_group
+    create(partitions: 2)
+    log.write(topic, Array.new(10) { |number| [number.to_s, "k#{number}"] })
+    server = boot_streams(<<~RUBY, config: "admin { bind \"unix://admin.sock\" }")
+      class EventsConsumer < Chaton::Consumer
+        def consume(batch)
+          batch.each { |record| Evidence.did(record) }
+          sleep 0.01 until File.exist?("go")
+        end
+      end
+    RUBY
+    labels = { topic: topic, group: group }
+    metrics(server, "the lag is shown") { |found| found.value("chaton_stream_lag", **labels) == 10 }
+    server.write("go", "")
+    found = metrics(server, "all are done") { |one| one.value("chaton_stream_lag", **labels) == 0 }
+    assert_equal 10, found.value("chaton_stream_records_total", **labels)
+    assert_equal 0, found.value("chaton_stream_dead_letters_total", **labels)
+    server.signal("KILL", server.workers.first)
+    metrics(server, "the worker has died") { |one| one.value("chaton_worker_exits_total", reason: "died") == 1 }
+    assert_equal 10, metrics(server, "it is there") { true }.value("chaton_stream_records_total", **labels)
+    assert_equal 0, server.stop(timeout_s: 60)
+  end
+
   private
+
+  def metrics(server, what)
+    server.eventually(what, timeout_s: 60) do
+      found = OpenMetrics.new(AdminClient.new(server.path("admin.sock")).get("/metrics").body)
+      found if yield(found)
+    end
+  end
 
   def ready(server, status)
     server.eventually("it is #{status}", timeout_s: 60) do

@@ -10,37 +10,13 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atomic_text::{AtomicText, WORD};
 use crate::shared_mapping::{Layout, SharedMapping};
 
 /// Longest identity in bytes; the rest is cut off.
 pub const IDENTITY_BYTES_MAX: usize = 128;
 /// Longest jid in bytes; the rest is cut off.
 pub const JID_BYTES_MAX: usize = 48;
-
-const WORD: usize = 8;
-
-/// Text in shared memory, padded with zeros; it contains none itself.
-#[repr(C)]
-struct AtomicText<const WORDS: usize>([AtomicU64; WORDS]);
-
-impl<const WORDS: usize> AtomicText<WORDS> {
-    fn set(&self, text: &[u8]) {
-        for (index, word) in self.0.iter().enumerate() {
-            let from = (index * WORD).min(text.len());
-            let part = &text[from..(from + WORD).min(text.len())];
-            let mut bytes = [0; WORD];
-            bytes[..part.len()].copy_from_slice(part);
-            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
-        }
-    }
-
-    fn get(&self) -> String {
-        let bytes: Vec<u8> =
-            self.0.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
-        let len = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..len]).into_owned()
-    }
-}
 
 /// The process that uses a slot.
 #[repr(C, align(64))]

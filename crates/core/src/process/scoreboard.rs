@@ -9,14 +9,25 @@ use std::fmt;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
+use crate::process::counters::{ClassCounters, NameCache, WorkCounters, WorkNames};
 use crate::shared_mapping::{Layout, SharedMapping};
 
-/// Raise the version with every change of [`WorkerGauges`].
-const LAYOUT: Layout =
-    Layout { magic: *b"chatscor", version: 2, element_bytes: size_of::<WorkerGauges>() };
+/// Raise the version with every change of [`WorkerGauges`], [`WorkCounters`] or [`WorkNames`].
+///
+/// All gauges come first, so that a look at all of them touches few pages, then all counters. The
+/// counters of two more elements are the names of what is counted: of jobs and of topics.
+const LAYOUT: Layout = Layout {
+    magic: *b"chatscor",
+    version: 4,
+    element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
+};
+/// Tables of names behind the slots.
+const NAME_TABLES: usize = 2;
+const _: () = assert!(size_of::<WorkNames>() <= size_of::<WorkCounters>());
 
 /// The gauges of one worker. Padded so that two workers never share a cache line.
 #[repr(C, align(128))]
@@ -60,6 +71,8 @@ pub struct WorkerGauges {
     pub groups: AtomicU32,
     /// Those that are joined and whose log has no complaint.
     pub groups_joined: AtomicU32,
+    /// 1 since a worker has used the slot: its counters may not be 0. It outlives the workers.
+    pub counted: AtomicU32,
 }
 
 /// A worker's garbage collections, heap and allocator.
@@ -164,6 +177,8 @@ impl WorkerGauges {
 pub struct Scoreboard {
     mapping: SharedMapping,
     fd: OwnedFd,
+    class_names: NameCache,
+    topic_names: NameCache,
 }
 
 impl Scoreboard {
@@ -172,8 +187,10 @@ impl Scoreboard {
     /// # Errors
     /// The operating system's error when the mapping is refused.
     pub fn new(len: usize) -> io::Result<Self> {
-        let (mapping, fd) = SharedMapping::create(c"chaton-scoreboard", LAYOUT, len.max(1))?;
-        Ok(Self { mapping, fd })
+        let (mapping, fd) =
+            SharedMapping::create(c"chaton-scoreboard", LAYOUT, len.max(1) + NAME_TABLES)?;
+        let (class_names, topic_names) = Default::default();
+        Ok(Self { mapping, fd, class_names, topic_names })
     }
 
     /// Maps the scoreboard behind an inherited descriptor, which stays the caller's.
@@ -182,7 +199,8 @@ impl Scoreboard {
     /// `InvalidInput` when it is not a scoreboard of this layout, else the operating system's error.
     pub fn open(inherited: RawFd) -> io::Result<Self> {
         let (mapping, fd) = SharedMapping::open(inherited, LAYOUT)?;
-        Ok(Self { mapping, fd })
+        let (class_names, topic_names) = Default::default();
+        Ok(Self { mapping, fd, class_names, topic_names })
     }
 
     /// The descriptor by which a process that is executed anew maps the same scoreboard.
@@ -193,7 +211,7 @@ impl Scoreboard {
     /// Number of slots.
     #[allow(clippy::len_without_is_empty)] // never empty: at least one slot
     pub fn len(&self) -> usize {
-        self.mapping.count(LAYOUT.element_bytes)
+        self.mapping.count(LAYOUT.element_bytes) - NAME_TABLES
     }
 
     /// The slot of worker `index`.
@@ -204,6 +222,52 @@ impl Scoreboard {
         assert!(index < self.len(), "scoreboard has {} slots, asked for {index}", self.len());
         // SAFETY: in bounds, aligned, mapped until drop; zeros are valid atomics.
         unsafe { self.mapping.elements().cast::<WorkerGauges>().add(index).as_ref() }
+    }
+
+    fn counters_at(&self, index: usize) -> NonNull<WorkCounters> {
+        let gauges = (self.len() + NAME_TABLES) * size_of::<WorkerGauges>();
+        // SAFETY: the gauges end within the mapping, which has as many counters after them.
+        unsafe { self.mapping.elements().add(gauges).cast::<WorkCounters>().add(index) }
+    }
+
+    /// What the workers of this slot have done, one after the other.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Scoreboard::len`].
+    pub fn counters(&self, index: usize) -> &WorkCounters {
+        assert!(index < self.len(), "scoreboard has {} slots, asked for {index}", self.len());
+        // SAFETY: in bounds, aligned, mapped until drop; zeros are valid atomics.
+        unsafe { self.counters_at(index).as_ref() }
+    }
+
+    /// The slots that have had a worker, with their counters. Those of other slots were never touched, and
+    /// take no memory.
+    pub fn counted(&self) -> impl Iterator<Item = &WorkCounters> {
+        let counted = |index: &usize| self.slot(*index).counted.load(Relaxed) != 0;
+        (0..self.len()).filter(counted).map(|index| self.counters(index))
+    }
+
+    /// The job classes that are counted, with their queues.
+    pub fn class_names(&self) -> &WorkNames {
+        // SAFETY: an element that is large enough; its counters are never used.
+        unsafe { self.counters_at(self.len()).cast::<WorkNames>().as_ref() }
+    }
+
+    /// The topics that are counted, with their groups.
+    pub fn topic_names(&self) -> &WorkNames {
+        // SAFETY: as above.
+        unsafe { self.counters_at(self.len() + 1).cast::<WorkNames>().as_ref() }
+    }
+
+    /// Frees a slot for the next worker. What was counted stays.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Scoreboard::len`].
+    pub fn clear(&self, index: usize) {
+        self.slot(index).clear();
+        if self.slot(index).counted.load(Relaxed) != 0 {
+            self.counters(index).topics.iter().for_each(|topic| topic.lag.store(0, Relaxed));
+        }
     }
 
     /// The slots of the other workers that are alive.
@@ -234,6 +298,26 @@ impl Deref for OwnGauges {
 
     fn deref(&self) -> &WorkerGauges {
         self.scoreboard.slot(self.slot)
+    }
+}
+
+impl OwnGauges {
+    /// What the workers of this slot have done.
+    pub fn counters(&self) -> &WorkCounters {
+        self.scoreboard.counters(self.slot)
+    }
+
+    /// The counters of a job class and queue.
+    pub fn class_counters(&self, class: &str, queue: &str) -> &ClassCounters {
+        let scoreboard = &self.scoreboard;
+        let index = scoreboard.class_names.index(scoreboard.class_names(), class, queue);
+        &self.counters().jobs[index]
+    }
+
+    /// The place of the counters of a topic and group in [`WorkCounters::topics`].
+    pub fn topic_index(&self, topic: &str, group: &str) -> usize {
+        let scoreboard = &self.scoreboard;
+        scoreboard.topic_names.index(scoreboard.topic_names(), topic, group)
     }
 }
 
@@ -274,6 +358,26 @@ mod tests {
     }
 
     #[test]
+    fn counters_outlive_the_worker_of_a_slot() {
+        let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+        let own = OwnGauges::new(scoreboard.clone(), 1);
+        own.class_counters("A", "default").done.fetch_add(3, Relaxed);
+        own.counters().requests.responded(200);
+        let topic = &own.counters().topics[own.topic_index("events", "app")];
+        topic.lag.store(7, Relaxed);
+        topic.records.store(9, Relaxed);
+        scoreboard.slot(1).counted.store(1, Relaxed);
+        scoreboard.clear(1);
+        assert_eq!((topic.lag.load(Relaxed), topic.records.load(Relaxed)), (0, 9));
+        let again = Scoreboard::open(scoreboard.fd()).unwrap();
+        assert_eq!(again.topic_names().get(0), Some(("events".to_owned(), "app".to_owned())));
+        assert_eq!(again.class_names().get(0), Some(("A".to_owned(), "default".to_owned())));
+        assert_eq!(again.counters(1).jobs[0].done.load(Relaxed), 3);
+        assert_eq!(again.counters(1).requests.responses[1].load(Relaxed), 1);
+        assert_eq!(again.counters(0).jobs[0].done.load(Relaxed), 0);
+    }
+
+    #[test]
     fn a_scoreboard_of_another_layout_is_refused() {
         let others = [
             Layout { version: LAYOUT.version + 1, ..LAYOUT },
@@ -292,13 +396,14 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_2_of_the_layout_is_this_one() {
+    fn version_4_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
         let places = [
             at(&raw const gauges.pid as usize),
             at(&raw const gauges.connections as usize),
+            at(&raw const gauges.unserved as usize),
             at(&raw const gauges.queued as usize),
             at(&raw const gauges.running as usize),
             at(&raw const gauges.threads as usize),
@@ -314,9 +419,14 @@ mod tests {
             at(&raw const gauges.jobs_failing as usize),
             at(&raw const gauges.groups as usize),
             at(&raw const gauges.groups_joined as usize),
+            at(&raw const gauges.counted as usize),
         ];
-        assert_eq!((LAYOUT.version, LAYOUT.element_bytes), (2, 256));
-        assert_eq!(places, [0, 4, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192]);
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (4, 256));
+        assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (61_440, 40_064));
+        assert_eq!(
+            places,
+            [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 196]
+        );
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
         assert_eq!(heap, std::array::from_fn(|i| 72 + 8 * i));
     }

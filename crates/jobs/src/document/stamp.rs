@@ -33,7 +33,11 @@ pub fn stamped(
 /// When a job was enqueued (s since 1970); `None` when the document has no such member.
 pub fn enqueued_at(payload: &[u8]) -> Option<f64> {
     let fields = Fields::parse(payload).ok()?;
-    let written = fields.get("enqueued_at")?;
+    read_stamp(fields.get("enqueued_at")?)
+}
+
+/// A time (s since 1970) that was written in either form.
+pub(super) fn read_stamp(written: &str) -> Option<f64> {
     let number: f64 = written.trim_matches('"').parse().ok()?;
     Some(if written.contains(['.', 'e', 'E']) { number } else { number / 1000.0 })
 }

@@ -151,7 +151,12 @@ impl Job {
     /// Whether it ran to its end, and its failure was not reported: one that is discarded after a failure ends in
     /// the same way.
     pub(super) fn ran_well(&self, outcome: &Outcome) -> bool {
-        *outcome == Outcome::Ack && !self.failed.load(Ordering::Relaxed)
+        *outcome == Outcome::Ack && !self.has_failed()
+    }
+
+    /// Whether its failure was reported.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// Puts it back to the front of its queue, uncounted, unless it has ended.

@@ -275,6 +275,21 @@ impl EngineState {
             && self.holds_lease()
     }
 
+    /// Counts a run for the metrics.
+    fn count_run(&self, job: &Job, ran_ns: u64, fails: bool) {
+        let Some(gauges) = &self.config.gauges else { return };
+        let counters = gauges.class_counters(job.document().class(), job.queue());
+        let failed = fails || job.has_failed();
+        let runs = if failed { &counters.failed } else { &counters.done };
+        runs.fetch_add(1, Ordering::Relaxed);
+        counters.run_time.add(ran_ns);
+        if let Some(enqueued_at_s) = job.document().enqueued_at_s() {
+            let waited_s = self.now_s() - ran_ns as f64 / 1e9 - enqueued_at_s;
+            // Clocks of machines differ a little.
+            counters.latency.add((waited_s.max(0.0) * 1e9) as u64);
+        }
+    }
+
     pub(super) fn warn(&self, line: Option<String>) {
         line.iter().for_each(|line| self.feed.warn(line));
     }
@@ -326,6 +341,7 @@ impl JobOwner for EngineState {
 
     fn job_ended(&self, ack: Ack, ran_ns: Option<u64>) {
         let due = ack.queue.is_empty();
+        let (runs, fails) = (!due && ack.outcome.counts_as_run(), ack.outcome.is_failure());
         if !due && ack.outcome.counts_as_run() {
             let failed = u64::from(ack.outcome.is_failure());
             self.counters.processed.fetch_add(1, Ordering::Relaxed);
@@ -333,10 +349,10 @@ impl JobOwner for EngineState {
         }
         let mut locked = self.locked.lock();
         let job = locked.jobs.remove(&ack.ticket);
-        if let (Some(job), Some(ran_ns)) =
-            (job.filter(|job| !due && job.ran_well(&ack.outcome)), ran_ns)
-        {
-            locked.log.add_done(job, ran_ns);
+        if let (Some(job), Some(ran_ns)) = (&job, ran_ns) {
+            if !due && job.ran_well(&ack.outcome) {
+                locked.log.add_done(job.clone(), ran_ns);
+            }
         }
         if locked.running_alone == Some(ack.ticket) {
             locked.running_alone = None;
@@ -359,6 +375,9 @@ impl JobOwner for EngineState {
         drop(locked);
         if wake {
             self.fetcher_cond.notify_one();
+        }
+        if let (Some(job), Some(ran_ns), true) = (job, ran_ns, runs) {
+            self.count_run(&job, ran_ns, fails);
         }
     }
 }

@@ -215,10 +215,20 @@ impl AssignedPartition {
         self.inner.lock().state.is_idle()
     }
 
+    /// Records between the first one that is not done and the end, where both are known.
+    pub fn lag(&self) -> Option<u64> {
+        self.lag_of(&self.inner.lock())
+    }
+
+    fn lag_of(&self, inner: &Inner) -> Option<u64> {
+        let end = Some(self.end.load(Ordering::Relaxed)).filter(|end| *end >= 0)?;
+        inner.state.head().map(|head| (end - head).max(0) as u64)
+    }
+
     pub fn stats(&self, now: Now) -> PartitionStats {
         let inner = self.inner.lock();
         let end = self.end.load(Ordering::Relaxed);
-        let lag = inner.state.head().filter(|_| end >= 0).map_or(-1, |head| (end - head).max(0));
+        let lag = self.lag_of(&inner).map_or(-1, |lag| lag as i64);
         PartitionStats { end, lag, ..inner.state.stats(now) }
     }
 

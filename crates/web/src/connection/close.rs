@@ -27,6 +27,7 @@ impl Connection {
         self.sending.push_back(Segment::Bytes { bytes: error.encode(is_head), at: 0 });
         add(&self.shared.counters.refused, 1);
         self.shared.counters.responded(error.status);
+        self.count_response(error.status, false);
         let sent = self.send().await;
         if self.shared.log.is_on() {
             self.log(error.status, error.text.len() as u64 + 1, has_head);

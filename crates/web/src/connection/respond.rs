@@ -10,6 +10,7 @@ use crate::error_response::ErrorResponse;
 use crate::pending_response::NextOutput;
 use crate::read_buffer::ReadBuffer;
 use crate::request_body::RequestBody;
+use crate::request_start;
 use crate::stats::add;
 
 use super::{Closing, Connection};
@@ -158,6 +159,7 @@ impl Connection {
         drop(response);
         self.shared.counters.responded(status);
         self.guard.served();
+        self.count_response(status, true);
         if self.shared.log.is_on() {
             self.log(status, self.sent.saturating_sub(head_bytes), true);
         }
@@ -168,6 +170,19 @@ impl Connection {
             && self.unread.is_empty()
             && self.exchange.body().is_complete();
         Err(if client_closes { Closing::Now } else { Closing::Linger })
+    }
+
+    /// Counts a response for the metrics; `has_waited`: its request was handed over and had its answer
+    /// from there.
+    pub(super) fn count_response(&self, status: u16, has_waited: bool) {
+        let Some(counters) = self.shared.config.own_counters() else { return };
+        counters.responded(status);
+        let took = self.since.elapsed();
+        counters.duration.add_alone(took.as_nanos() as u64);
+        if let Some(waited) = self.exchange.waited().filter(|_| has_waited) {
+            let proxied = request_start::waited_before(self.exchange.head(), took);
+            counters.queue_time.add_alone((proxied + waited).as_nanos() as u64);
+        }
     }
 
     /// Adds a line to the access log.

@@ -76,5 +76,8 @@ impl ExchangeContext {
         if let Some(slot) = self.config.own_gauges() {
             slot.shed_total.fetch_add(1, Relaxed);
         }
+        if let Some(counters) = self.config.own_counters() {
+            counters.shed.fetch_add(1, Relaxed);
+        }
     }
 }

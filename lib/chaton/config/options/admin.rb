@@ -10,13 +10,19 @@ module Chaton
       # The admin endpoint.
       ADMIN = [
         Option.in(:admin, :admin_bind, :admin, Types::BindAddress.new(port: 9394), nil,
-                  "Address of the admin endpoint, with /live and /ready; may be repeated. The file of a Unix socket " \
-                  "has mode 0600 unless ?mode= or ?umask= says otherwise.", also: %i[bind], default_text: "none"),
+                  "Address of the admin endpoint: /live, /ready, /metrics; may be repeated. The file of a Unix " \
+                  "socket has mode 0600 unless ?mode= or ?umask= says otherwise.",
+                  also: %i[bind], default_text: "none"),
         Option.in(:admin, :admin_hosts, :admin, Types::Words.new("names of hosts"), [].freeze,
                   "Names that a request may have in its Host header, besides localhost, the host of `bind` and any " \
                   "IP address. Others are answered 403, because a web page may have its own name resolve to this " \
                   "machine.",
                   also: %i[hosts]),
+        Option.in(:admin, :admin_token, :admin, Types::Secret.new("16 or more characters without spaces",
+                                                                  pattern: /\A[!-~]{16,}\z/), nil,
+                  "Opens /metrics to other machines, in the header Authorization: Bearer TOKEN. Without it only this " \
+                  "machine, through an address of the loopback or a Unix socket of mode 0600, may read them.",
+                  also: %i[token], env: %w[CHATON_ADMIN_TOKEN]),
         Option.in(:admin, :admin_connections_max, :admin, Types::Number.new(1..10_000), 64,
                   "Connections at once; further clients wait.", also: %i[connections_max]),
         Option.seconds(:admin, :admin_timeout_s, :admin, 0.1..600.0, 5.0,

@@ -54,7 +54,7 @@ impl PartitionState {
                 self.failed(batch, &records, (class, message), now)
             }
             BatchOutcome::Done | BatchOutcome::Abandoned => {
-                self.route.counters.records.fetch_add(records.len() as u64, Ordering::Relaxed);
+                self.route.count_records(records.len());
                 if !self.route.settings.manual {
                     self.track_done(&records, &records.picks);
                 }
@@ -138,7 +138,7 @@ impl PartitionState {
         if matches!(self.phase, PartitionPhase::Draining { .. }) {
             return BatchVerdict::Dropped;
         }
-        self.route.counters.retries.fetch_add(1, Ordering::Relaxed);
+        self.route.count_retry();
         // When records were marked, another one is the first now and its attempts start at 1.
         let attempt = if rest.len() < records.len() { 1 } else { records.attempt };
         let rest = RecordSet { attempt, abandoned: 0, ..records.with(&rest) };
@@ -174,7 +174,7 @@ impl PartitionState {
         let undone = |pick: &u32| self.tracker.is_undone(records.offset_of(*pick));
         let rest: Vec<u32> = records.picks.iter().copied().filter(undone).collect();
         let done = records.len() - rest.len();
-        self.route.counters.records.fetch_add(done as u64, Ordering::Relaxed);
+        self.route.count_records(done);
         rest
     }
 

@@ -23,6 +23,7 @@ fn route_of(settings: RouteSettings, ready_batches: usize) -> Arc<Route> {
         suspects: Arc::default(),
         ready_batches,
         counters: Arc::default(),
+        metrics: None,
         batch_ids: Arc::default(),
         transactor: parking_lot::Mutex::default(),
     })

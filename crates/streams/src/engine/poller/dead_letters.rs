@@ -1,6 +1,5 @@
 //! Writing records that failed too often to their dead-letter topic.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::super::assigned_partition::AssignedPartition;
@@ -22,7 +21,7 @@ impl Poller {
         let receipt = Arc::new(Receipt::with_callback(1, move |receipt: &Receipt| {
             let failure = receipt.failures().into_iter().next().map(|(_, error)| error.message);
             if failure.is_none() {
-                owner.group.context.counters.dead_letters.fetch_add(1, Ordering::Relaxed);
+                owner.route.count_dead_letter();
             }
             owner.group.dead_letter_ended(&letter.topic, failure.as_deref());
             owner.dead_letter_ended(&letter, failure.is_none());

@@ -75,5 +75,12 @@ impl Poller {
         for partition in self.partitions.all() {
             partition.set_end(member.end_offset(&partition.partition));
         }
+        for route in &self.group.routes {
+            let Some(metrics) = route.metrics() else { continue };
+            let all = self.partitions.all();
+            let lags = all.iter().filter(|one| one.route.number == route.number);
+            let lag: u64 = lags.map(|one| one.lag().unwrap_or(0)).sum();
+            metrics.lag.store(lag, Ordering::Relaxed);
+        }
     }
 }

@@ -1,0 +1,130 @@
+//! The sizes of queues, which only the store of the jobs knows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chaton_core::clock::now_ns;
+use parking_lot::Mutex;
+
+/// How long a scrape waits for the store. Without an answer it shows that there was none.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// How long an answer is shown again, so that many scrapers do not ask more often.
+const KEPT_NS: u64 = 1_000_000_000;
+
+/// A queue of jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSize {
+    /// Its name.
+    pub name: String,
+    /// Jobs that wait.
+    pub size: u64,
+    /// Age of the next one (s).
+    pub latency_s: f64,
+}
+
+/// What a store holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreSizes {
+    /// Its queues.
+    pub queues: Vec<QueueSize>,
+    /// The other sets of jobs: `scheduled`, `retries`, `dead`, `in_flight`.
+    pub sets: Vec<(&'static str, u64)>,
+}
+
+/// Reads a store. A call may block for as long as the store's own time limits allow.
+pub trait QueueSource: Send {
+    /// What it holds; `None`: it does not answer.
+    fn read(&mut self) -> Option<StoreSizes>;
+}
+
+/// Asks a store at scrapes, one call at a time and at most once a second.
+#[derive(Clone)]
+pub(crate) struct QueueReader(Arc<Mutex<ReaderState>>);
+
+struct ReaderState {
+    /// Gone while a call runs.
+    source: Option<Box<dyn QueueSource>>,
+    /// The last answer, and when it came (ns).
+    last: (Option<StoreSizes>, u64),
+}
+
+impl QueueReader {
+    pub fn new(source: Box<dyn QueueSource>) -> Self {
+        Self(Arc::new(Mutex::new(ReaderState { source: Some(source), last: (None, 0) })))
+    }
+
+    /// What the store holds; `None`: it does not answer, or not in time.
+    pub async fn read(&self) -> Option<StoreSizes> {
+        let source = {
+            let mut state = self.0.lock();
+            let (sizes, at_ns) = &state.last;
+            if *at_ns != 0 && now_ns().saturating_sub(*at_ns) < KEPT_NS {
+                return sizes.clone();
+            }
+            // A call that hangs is not joined by more of them.
+            state.source.take()?
+        };
+        let state = self.0.clone();
+        let call = tokio::task::spawn_blocking(move || {
+            let mut source = source;
+            let sizes = source.read();
+            let mut state = state.lock();
+            state.source = Some(source);
+            state.last = (sizes.clone(), now_ns());
+            sizes
+        });
+        tokio::time::timeout(ANSWER_MAX, call).await.ok()?.ok()?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{channel, Receiver};
+
+    /// Answers when the test says so, with the number of the call.
+    struct Slow(u64, Receiver<()>);
+
+    impl QueueSource for Slow {
+        fn read(&mut self) -> Option<StoreSizes> {
+            self.1.recv().ok()?;
+            self.0 += 1;
+            Some(StoreSizes { queues: vec![], sets: vec![("dead", self.0)] })
+        }
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_kept_for_a_second() {
+        let (answer, answers) = channel();
+        let reader = QueueReader::new(Box::new(Slow(0, answers)));
+        answer.send(()).unwrap();
+        let first = runtime().block_on(reader.read());
+        assert_eq!(first.unwrap().sets, [("dead", 1)]);
+        // As if it had been now: a busy machine may have taken a second since.
+        reader.0.lock().last.1 = now_ns() + 60 * KEPT_NS;
+        let again = runtime().block_on(reader.read());
+        assert_eq!(again.unwrap().sets, [("dead", 1)]);
+        reader.0.lock().last.1 = now_ns() - KEPT_NS;
+        answer.send(()).unwrap();
+        let next = runtime().block_on(reader.read());
+        assert_eq!(next.unwrap().sets, [("dead", 2)]);
+    }
+
+    #[test]
+    fn a_store_that_hangs_is_asked_once_and_holds_nobody_up() {
+        let (answer, answers) = channel();
+        let reader = QueueReader::new(Box::new(Slow(0, answers)));
+        let runtime = runtime();
+        assert_eq!(runtime.block_on(reader.read()), None);
+        assert!(reader.0.lock().source.is_none());
+        assert_eq!(runtime.block_on(reader.read()), None);
+        answer.send(()).unwrap();
+        // The runtime waits for the call.
+        drop(runtime);
+        assert!(reader.0.lock().source.is_some());
+    }
+}
