@@ -47,7 +47,7 @@ class StreamedBodyCutTest < Minitest::Test
 
   # It begins anew with each part. The client may be so slow that its second part is too late; then it tries again.
   def test_the_time_of_a_request_counts_from_the_last_part_that_arrived
-    port = stream(request_timeout_s: REQUEST_S) do |env|
+    port = stream(request_timeout_s: REQUEST_S, body_timeout_s: 10 * REQUEST_S) do |env|
       2.times { @seen << env["rack.input"].readpartial(3) }
       env["rack.input"].read
     end
