@@ -44,12 +44,15 @@ class ActiveRecordPoolTest < Minitest::Test
 
   private
 
+  # Another test of this process may have loaded the real one.
   def with_active_record(config)
+    loaded = Object.send(:remove_const, :ActiveRecord) if Object.const_defined?(:ActiveRecord, false)
     Object.const_set(:ActiveRecord, Module.new)
     ActiveRecord.const_set(:Base, Class.new)
     ActiveRecord::Base.define_singleton_method(:connection_db_config) { config }
     yield
   ensure
     Object.send(:remove_const, :ActiveRecord)
+    Object.const_set(:ActiveRecord, loaded) if loaded
   end
 end
