@@ -38,13 +38,34 @@ fn a_hogged_worker_leaves_connections_to_its_sibling() {
     let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
     let servers = pair(&scoreboard, |config| config.accept_defer = Duration::from_secs(10));
     scoreboard.slot(0).hogged.store(1, SeqCst);
-    let mut clients: Vec<Client> = (0..30).map(|_| Client::connect(servers[0].at)).collect();
-    for client in &mut clients {
-        assert_eq!(client.get("/").reply().status, 200);
-    }
+    let clients: Vec<Client> = (0..30)
+        .map(|_| {
+            let mut client = Client::connect(servers[0].at);
+            assert_eq!(client.get("/").reply().status, 200);
+            client
+        })
+        .collect();
     assert_eq!(servers[0].engine.stats().accepted_total, 0);
     assert_eq!(scoreboard.slot(1).connections.load(SeqCst), 30);
     assert_eq!(scoreboard.slot(1).requests_total.load(SeqCst), 30);
+    drop(clients);
+}
+
+/// Clients that stay connected would all be on the worker that was free for a moment.
+#[test]
+fn a_worker_that_is_hogged_for_a_moment_gets_its_share_of_many_connections() {
+    let scoreboard = Arc::new(Scoreboard::new(2).unwrap());
+    let servers = pair(&scoreboard, |config| config.accept_defer = Duration::from_secs(10));
+    scoreboard.slot(0).hogged.store(1, SeqCst);
+    let mut clients: Vec<Client> = (0..30).map(|_| Client::connect(servers[0].at)).collect();
+    eventually("all are accepted", || {
+        (0..2).map(|slot| scoreboard.slot(slot).connections.load(SeqCst)).sum::<u32>() == 30
+    });
+    let hogged = scoreboard.slot(0).connections.load(SeqCst);
+    assert!((10..=20).contains(&hogged), "{hogged}");
+    for client in &mut clients {
+        assert_eq!(client.get("/").reply().status, 200);
+    }
 }
 
 #[test]
