@@ -17,7 +17,8 @@ module Chaton
       # @return [String]
       def call(severity, _time, progname, message)
         fields = { progname: progname }.compact.merge(Telemetry::RunningWork.context)
-        first, *rest = message.is_a?(String) ? message.split(/\R/) : msg2str(message).split(/\R/)
+        text = message.is_a?(String) ? message : msg2str(message)
+        first, *rest = text.dup.force_encoding(Encoding::UTF_8).scrub("?").split(/\R/)
         format = Telemetry::LineFormat.new(Telemetry::LineFormat.process)
         format.line(severity, first.to_s, fields, (rest unless rest.empty?))
       end

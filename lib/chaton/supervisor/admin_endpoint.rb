@@ -47,7 +47,7 @@ module Chaton
         line = JSON.generate(controller.report)
         now_s = EventLoop.now_s
         return if line == @reported && (@report_at.nil? || now_s < @report_at)
-        return unless send_report(line)
+        return forget_report unless send_report(line)
 
         @reported = line
         @report_at = now_s + (@plan.alive_timeout_s / REPORTS_PER_TIMEOUT) if @plan.alive_timeout_s.positive?
@@ -70,7 +70,7 @@ module Chaton
         return false unless @process && pid == @process.pid
 
         @process.ended(how, EventLoop.now_s)
-        @reported = nil
+        forget_report
         true
       end
 
@@ -100,6 +100,9 @@ module Chaton
       end
 
       private
+
+      # The next turn of the event loop sends it again: when the process is there, or its pipe has room.
+      def forget_report = @reported = @report_at = nil
 
       def thread(scoreboard) = Native::Admin.start(JSON.generate(settings), scoreboard)
 

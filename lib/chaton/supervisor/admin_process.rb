@@ -8,20 +8,20 @@ require_relative "restart_policy"
 module Chaton
   class Supervisor
     # The process of the admin endpoint: a Ruby that loads the native extension and nothing else, and serves in Rust. A
-    # pipe brings it the settings and then reports, a line of JSON each; it ends with the pipe, so also when the main
-    # process is killed. When it dies it is started again; the main process keeps the sockets, so that clients wait.
+    # pipe brings it the settings and then reports, a line of JSON each. It ends with the pipe, so also when the main
+    # process is killed, and not by TERM, which a service manager sends to all processes at once. When it dies it is
+    # started again; the main process keeps the sockets, so that clients wait.
     class AdminProcess
       # Its whole program.
       PROGRAM = <<~RUBY
-        trap("TERM", "SYSTEM_DEFAULT")
-        trap("INT", "IGNORE")
+        %w[TERM INT].each { |signal| trap(signal, "IGNORE") }
         library, title = ARGV
         require library
         Process.setproctitle(title)
         Chaton::Native::Admin.run
       RUBY
-      # Variables that the dynamic linker needs. The others may be secrets, and say nothing to it.
-      ENVIRONMENT = %w[LD_LIBRARY_PATH].freeze
+      # Variables of the dynamic linker, and of the certificates with which a store is verified. Others may be secrets.
+      ENVIRONMENT = %w[LD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR].freeze
 
       # @return [Integer, nil]
       attr_reader :pid

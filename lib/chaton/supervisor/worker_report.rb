@@ -51,17 +51,19 @@ module Chaton
       # @param asked [Boolean] whether it was asked to stop
       # @param verdict [RestartPolicy::RestartAfter, RestartPolicy::GiveUp, nil] what follows
       def ended(child, how, asked, verdict)
+        asked ? @log.info("worker stopped", **facts(child), status: how) : died(child, how, verdict)
         publish(child, how, asked)
-        return @log.info("worker stopped", **facts(child), status: how) if asked
+      end
 
+      private
+
+      def died(child, how, verdict)
         reason = child.reason
         fields = { **facts(child), status: how, reason: reason }.compact
         @log.error(child.served? ? "worker died" : "worker did not become ready", **fields, **next_step(verdict))
         suspect_compaction(child) if how.match?(CRASHES)
         give_up(child, verdict, reason) if verdict.is_a?(RestartPolicy::GiveUp)
       end
-
-      private
 
       # An application that was loaded before the fork may have subscribers here.
       def publish(child, how, asked)

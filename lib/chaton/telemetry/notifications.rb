@@ -60,7 +60,7 @@ module Chaton
 
       def guarded(name)
         yield
-      rescue StandardError => e
+      rescue StandardError, ScriptError, SystemExit, SystemStackError => e
         @log.exception(e, "a subscriber of #{name} failed")
         nil
       end

@@ -70,13 +70,13 @@ class AdminTest < Minitest::Test
   def test_a_worker_that_hangs_and_is_killed_is_not_ready
     needs_gems("fiddle")
     server = open_gates(rackup: HANG, config: "workers 1\nalive_timeout_s 1\n#{CONFIG}")
-    becomes(server, 200)
+    becomes(server, 200, live: false)
     File.unlink(server.path("boot-0"))
     client = Thread.new { server.get rescue "lost" } # rubocop:disable Style/RescueModifier
     becomes(server, 503, /worker 0 is (about to start|booting)/, live: false)
     assert_match(/worker killed: no Ruby thread/, server.log)
     server.write("boot-0", "")
-    becomes(server, 200)
+    becomes(server, 200, live: false)
     assert_equal "lost", client.value
   end
 
@@ -92,12 +92,15 @@ class AdminTest < Minitest::Test
     becomes(server, 200)
     workers, pid = server.workers, server.status["admin"]["pid"]
     refute_includes File.read("/proc/#{pid}/environ"), "XDG"
+    # As a service manager does that ends all processes of a server at once.
+    server.signal("TERM", pid)
     2.times do |time|
       server.signal("KILL", server.status["admin"]["pid"])
       server.wait_line(/the admin endpoint's process died  status="killed by SIGKILL"/, count: time + 1)
       becomes(server, 200)
     end
     refute_equal pid, server.status["admin"]["pid"]
+    refute_match(/killed by SIGTERM/, server.log)
     assert_equal [workers, 0], [server.workers, server.stop(timeout_s: WAIT_S)]
   end
 

@@ -90,7 +90,10 @@ class RackHandlerTest < CLICase
   end
 
   # @return [Array<String>] what localhost stands for
-  def loopback(port) = %W[tcp://127.0.0.1:#{port} tcp://[::1]:#{port}]
+  def loopback(port)
+    hosts = ["127.0.0.1", *("[::1]" if Socket.ip_address_list.any?(&:ipv6_loopback?))]
+    hosts.map { |host| "tcp://#{host}:#{port}" }
+  end
 
   def arguments(**options) = Chaton::RackHandler.command_arguments(options)
 

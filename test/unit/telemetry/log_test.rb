@@ -45,6 +45,11 @@ class LogTest < Minitest::Test
     Thread.current.thread_variable_set(:chaton_running_work, nil)
   end
 
+  def test_the_logger_of_applications_writes_bytes_that_are_no_text
+    Chaton::Logger.new(@output).info(+"got \xff\nand more")
+    assert_match(/INFO  got \?$/, @output.string)
+  end
+
   def test_the_logger_of_applications_has_the_same_lines
     logger = Chaton::Logger.new(@output, progname: "shop")
     logger.debug { "one" }
