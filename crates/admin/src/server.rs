@@ -110,7 +110,7 @@ struct ProcessSettings {
 /// When settings or a report cannot be read, or a socket cannot be watched.
 pub fn run_process(open: OpenQueues) -> io::Result<()> {
     let runtime = runtime()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         // SAFETY: standard input, which nothing else in this process uses.
         let input = unsafe { BorrowedFd::borrow_raw(0) }.try_clone_to_owned()?;
         let mut lines = BufReader::new(pipe::Receiver::from_owned_fd(input)?);
@@ -123,7 +123,10 @@ pub fn run_process(open: OpenQueues) -> io::Result<()> {
             state.take(&line)?;
         }
         Ok(())
-    })
+    });
+    // A call to a store that does not answer may still run.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn line(lines: &mut BufReader<pipe::Receiver>) -> io::Result<Option<String>> {
@@ -154,6 +157,7 @@ impl AdminThread {
         let stopped = stop.clone();
         let thread = chaton_core::thread::spawn("chaton-admin", move || {
             runtime.block_on(stopped.notified());
+            runtime.shutdown_background();
         })?;
         Ok(Self { state, stop, thread: Mutex::new(Some(thread)) })
     }

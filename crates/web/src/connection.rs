@@ -172,7 +172,8 @@ impl Drop for Connection {
 /// Counts a connection as open until it is dropped.
 struct ConnectionGuard {
     shared: Arc<ServerState>,
-    /// A response was sent.
+    /// A response has begun, or the connection has idled: it is no longer about to bring
+    /// work.
     served: bool,
 }
 
@@ -182,7 +183,7 @@ impl ConnectionGuard {
         Self { shared, served: false }
     }
 
-    /// A response was sent.
+    /// See the field.
     fn served(&mut self) {
         if !std::mem::replace(&mut self.served, true) {
             self.shared.connection_served();

@@ -28,7 +28,7 @@ const FLUSH_AFTER: u32 = 32;
 #[derive(Default)]
 struct ConnectionCounts {
     open: usize,
-    /// Those of them that have had no response yet.
+    /// Those of them whose first response has not begun, and that have not idled.
     unserved: usize,
 }
 
@@ -144,14 +144,15 @@ impl ServerState {
         self.publish_connections(&counts);
     }
 
-    /// The first response of a connection was sent.
+    /// The first response of a connection has begun, or the connection has idled.
     pub fn connection_served(&self) {
         let mut counts = self.connections.lock();
         counts.unserved -= 1;
         self.publish_connections(&counts);
     }
 
-    /// A connection was closed or hijacked; `served` says that it had a response.
+    /// A connection was closed or hijacked; `served` as in
+    /// [`Self::connection_served`].
     pub fn connection_closed(&self, served: bool) {
         let mut counts = self.connections.lock();
         let was_full = counts.open >= self.config.limits.connections_max;

@@ -37,7 +37,7 @@ pub struct WorkerGauges {
     pub pid: AtomicU32,
     /// Open client connections.
     pub connections: AtomicU32,
-    /// Those of them whose first request has not been answered yet.
+    /// Those of them whose first response has not begun, and that have not idled.
     pub unserved: AtomicU32,
     /// Interactive units of work in the queue.
     pub queued: AtomicU32,

@@ -71,6 +71,7 @@ impl Connection {
                 return Poll::Ready(());
             }
             self.shrink();
+            self.guard.served();
             self.socket.set_deadline(until);
         }
         Poll::Pending

@@ -68,6 +68,9 @@ impl Connection {
         loop {
             match poll_fn(|cx| self.poll_response(cx, &mut gathering)).await? {
                 NextOutput::Send { last } => {
+                    if !self.guard.served && !self.exchange.response().lock().is_waiting() {
+                        self.guard.served();
+                    }
                     let mut sent = self.send().await?;
                     if last {
                         return Ok(());
@@ -158,7 +161,6 @@ impl Connection {
         response.set_spare(std::mem::take(&mut self.recycled));
         drop(response);
         self.shared.counters.responded(status);
-        self.guard.served();
         self.count_response(status, true);
         if self.shared.log.is_on() {
             self.log(status, self.sent.saturating_sub(head_bytes), true);
@@ -178,7 +180,10 @@ impl Connection {
         let Some(counters) = self.shared.config.own_counters() else { return };
         counters.responded(status);
         let took = self.since.elapsed();
-        counters.duration.add_alone(took.as_nanos() as u64);
+        // A request that was refused has no beginning: the connection may have idled before.
+        if self.used {
+            counters.duration.add_alone(took.as_nanos() as u64);
+        }
         if let Some(waited) = self.exchange.waited().filter(|_| has_waited) {
             let proxied = request_start::waited_before(self.exchange.head(), took);
             counters.queue_time.add_alone((proxied + waited).as_nanos() as u64);

@@ -10,6 +10,8 @@ use crate::store::types::{NewJob, PushResult};
 
 /// Bytes of a job's command in addition to its document, about.
 const JOB_BYTES: usize = 96;
+/// Jobs in a queue with which the next push probably finds some: one that finds none needs two round trips.
+const QUEUE_RESERVE: u64 = 32;
 
 impl RedisStore {
     pub(super) fn push_jobs(&mut self, jobs: &[NewJob<'_>]) -> Result<Vec<PushResult>> {
@@ -39,8 +41,8 @@ impl RedisStore {
 
     /// A single group is one command, atomic by itself. The queue's name is added before it, which does no harm if
     /// the command fails. A queue that is not empty has its name in the set already, since the push that found it
-    /// empty added it: so the name is left out while the last push to the same queue found jobs there, and is added
-    /// after the jobs if that has changed.
+    /// empty added it: so the name is left out while the last push to the same queue found a reserve of jobs there,
+    /// and is added after the jobs if that has changed, which costs a second round trip.
     fn push_one_group(&mut self, group: &[NewJob<'_>]) -> Result<()> {
         let queue = group[0].at.is_none().then_some(group[0].queue);
         let is_listed = queue.is_some_and(|queue| self.filled == queue);
@@ -52,7 +54,7 @@ impl RedisStore {
         add_jobs(&mut pipeline, group);
         let length = self.conn.run(&pipeline)?.pop().map_or(0, |reply| reply.count());
         let Some(queue) = queue else { return Ok(()) };
-        if length > group.len() as u64 {
+        if length > group.len() as u64 + QUEUE_RESERVE {
             self.filled.push_str(queue);
         } else if is_listed {
             // The jobs are stored, whatever becomes of this. If it fails, the next push adds the name.
