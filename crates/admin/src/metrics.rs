@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::queues::{QueueSize, StoreSizes};
-use crate::tree::{TreeReport, WorkerEntry, WorkerPhase};
+use crate::tree::{one_of_each_number, TreeReport, WorkerEntry, WorkerPhase};
 
 /// The text's media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -99,8 +99,9 @@ impl Scrape {
         scrape.add_jobs(scoreboard);
         scrape.add_topics(scoreboard);
         let rows = report.workers.iter().filter(|one| one.slot < scoreboard.len());
-        scrape.workers = rows
-            .filter(|one| matches!(one.state, WorkerPhase::Ready | WorkerPhase::Stopping))
+        let working =
+            rows.filter(|one| matches!(one.state, WorkerPhase::Ready | WorkerPhase::Stopping));
+        scrape.workers = one_of_each_number(working)
             .map(|one| figures(one.worker, scoreboard, one.slot))
             .collect();
         scrape

@@ -1,6 +1,6 @@
 //! Reads the memory of the server's processes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use chaton_core::clock::now_ns;
@@ -22,7 +22,7 @@ pub(crate) struct ProcessReader {
 }
 
 impl ProcessReader {
-    /// The figures of the processes that exist.
+    /// The figures of the processes that exist, by name.
     pub fn read(&mut self, report: &TreeReport) -> Vec<ProcessFigures> {
         let own = Some(std::process::id()).filter(|pid| *pid != report.pid);
         let mut processes = vec![("main".to_owned(), report.pid)];
@@ -42,7 +42,7 @@ impl ProcessReader {
                 private: exact.map(|memory| memory.private),
             })
         });
-        figures.collect()
+        sums(figures)
     }
 
     /// Reads those whose figures are missing or oldest.
@@ -58,5 +58,49 @@ impl ProcessReader {
         for (_, pid) in old.into_iter().take(EXACT_READS_MAX) {
             self.exact.insert(pid, (now_ns, ProcessMemory::read(Path::new(ROOT), pid)));
         }
+    }
+}
+
+/// A worker that is replaced and its successor have the same name, and are added up. A sum of exact
+/// figures is missing until all of them have been read.
+fn sums(figures: impl Iterator<Item = ProcessFigures>) -> Vec<ProcessFigures> {
+    let mut sums = BTreeMap::<String, ProcessFigures>::new();
+    for one in figures {
+        if let Some(sum) = sums.get_mut(&one.name) {
+            sum.resident += one.resident;
+            sum.proportional = sum.proportional.zip(one.proportional).map(|(a, b)| a + b);
+            sum.private = sum.private.zip(one.private).map(|(a, b)| a + b);
+        } else {
+            sums.insert(one.name.clone(), one);
+        }
+    }
+    sums.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_one_name_are_added_up() {
+        let figures = |name: &str, resident, proportional, private| ProcessFigures {
+            name: name.to_owned(),
+            resident,
+            proportional,
+            private,
+        };
+        let sums = sums(
+            [
+                figures("worker 0", 10, Some(5), Some(3)),
+                figures("worker 1", 7, Some(6), None),
+                figures("worker 0", 20, None, Some(4)),
+            ]
+            .into_iter(),
+        );
+        let shown: Vec<_> = sums
+            .iter()
+            .map(|one| (one.name.as_str(), one.resident, one.proportional, one.private))
+            .collect();
+        assert_eq!(shown, [("worker 0", 30, None, Some(7)), ("worker 1", 7, Some(6), None)]);
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, Interest};
 use tokio::net::{unix::pipe, TcpStream, UnixStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::config::{AdminListener, Config};
 use crate::connection;
@@ -227,10 +227,9 @@ async fn accept_all(
     state: Arc<State>,
     room: Arc<Semaphore>,
 ) {
-    // A semaphore that is never closed always gives a permit.
-    while let Ok(permit) = room.clone().acquire_owned().await {
-        match socket.async_io(Interest::READABLE, Lent::accept).await {
-            Ok(client) => {
+    loop {
+        match accept(&socket, &room).await {
+            Ok((client, permit)) => {
                 let (listener, state) = (listener.clone(), state.clone());
                 tokio::spawn(async move {
                     serve(client, &listener, &state).await;
@@ -242,6 +241,21 @@ async fn accept_all(
     }
 }
 
+/// Waits for a client and then for room, so that a socket without clients takes none.
+async fn accept(
+    socket: &AsyncFd<Lent>,
+    room: &Arc<Semaphore>,
+) -> io::Result<(OwnedFd, OwnedSemaphorePermit)> {
+    loop {
+        let mut ready = socket.readable().await?;
+        let permit = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+        // Fails when no client waits any more; the next round waits for one without the permit.
+        if let Ok(client) = ready.try_io(|socket| socket.get_ref().accept()) {
+            return Ok((client?, permit));
+        }
+    }
+}
+
 async fn serve(client: OwnedFd, listener: &AdminListener, state: &State) {
     if listener.unix {
         if let Ok(stream) = UnixStream::from_std(client.into()) {
@@ -249,5 +263,46 @@ async fn serve(client: OwnedFd, listener: &AdminListener, state: &State) {
         }
     } else if let Ok(stream) = TcpStream::from_std(client.into()) {
         connection::serve(stream, listener, state).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn each_listener_serves_with_room_for_one_connection() {
+        let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let listeners = sockets.iter().map(|socket| AdminListener {
+            fd: socket.as_raw_fd(),
+            unix: false,
+            host: "127.0.0.1".to_owned(),
+            open: true,
+        });
+        let config = Config {
+            listeners: listeners.collect(),
+            token: None,
+            hosts: Vec::new(),
+            connections_max: 1,
+            timeout: Duration::from_secs(60),
+            alive_timeout: None,
+            queue_age_ms: 1000,
+            roles: Vec::new(),
+            store: serde_json::Value::Null,
+        };
+        let scoreboard = Scoreboard::new(1).unwrap();
+        let admin = AdminThread::start(config, &scoreboard, |_| None).unwrap();
+        for socket in sockets.iter().rev().chain(&sockets) {
+            let mut client = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+            client.write_all(request).unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+        admin.stop();
     }
 }

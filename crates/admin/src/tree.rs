@@ -74,3 +74,18 @@ pub struct TreeReport {
     /// Process id of the supervisor, or of the only process.
     pub pid: u32,
 }
+
+/// A worker that is replaced and its successor have the same number. Of these, the last one that is
+/// ready is shown, else the last one.
+pub(crate) fn one_of_each_number<'a>(
+    workers: impl Iterator<Item = &'a WorkerEntry>,
+) -> impl Iterator<Item = &'a WorkerEntry> {
+    let mut shown = BTreeMap::<usize, &WorkerEntry>::new();
+    for one in workers {
+        let other_ready = shown.get(&one.worker).is_some_and(|it| it.state == WorkerPhase::Ready);
+        if one.state == WorkerPhase::Ready || !other_ready {
+            shown.insert(one.worker, one);
+        }
+    }
+    shown.into_values()
+}

@@ -3,6 +3,8 @@ use std::sync::Arc;
 
 use chaton_core::process::scoreboard::OwnGauges;
 
+use crate::process_reader::ProcessReader;
+
 fn scrape(scoreboard: &Scoreboard) -> String {
     Scrape::read(&TreeReport::default(), scoreboard, &[]).encode().unwrap()
 }
@@ -58,4 +60,45 @@ fn the_sample_has_all_metrics() {
     assert!(text.ends_with("# EOF\n") && text.contains("class=\"HardJob\""), "{text}");
     let heads = text.lines().filter(|line| line.starts_with("# HELP ")).count();
     assert_eq!(heads, 28, "{text}");
+}
+
+fn entry(slot: usize, state: WorkerPhase) -> WorkerEntry {
+    let roles = vec!["web".to_owned()];
+    WorkerEntry { worker: 0, slot, state, pid: Some(std::process::id()), roles }
+}
+
+/// Connections that the only worker shows; fails when a series appears twice.
+fn connections_of(workers: Vec<WorkerEntry>) -> String {
+    let scoreboard = Scoreboard::new(3).unwrap();
+    for slot in 0..3 {
+        scoreboard.slot(slot).connections.store(slot as u32 + 1, Relaxed);
+    }
+    let report = TreeReport { workers, pid: std::process::id(), ..TreeReport::default() };
+    let mut scrape = Scrape::read(&report, &scoreboard, &[]);
+    scrape.processes = ProcessReader::default().read(&report);
+    let text = scrape.encode().unwrap();
+    assert!(text.contains("process=\"worker 0\""), "{text}");
+    let values = text.lines().filter(|line| !line.starts_with('#'));
+    let mut seen = BTreeMap::new();
+    for (series, value) in values.filter_map(|line| line.rsplit_once(' ')) {
+        assert!(seen.insert(series, value).is_none(), "{series} appears twice\n{text}");
+    }
+    seen["chaton_connections{worker=\"0\"}"].replace(".0", "")
+}
+
+#[test]
+fn a_worker_and_its_successor_are_one_series() {
+    use WorkerPhase::{Asked, Booting, Ready, Stopping};
+    for (states, shown) in [
+        (vec![Ready, Asked], "1"),
+        (vec![Ready, Booting], "1"),
+        (vec![Stopping, Booting], "1"),
+        (vec![Ready, Ready], "2"),
+        (vec![Stopping, Ready], "2"),
+        (vec![Ready, Stopping], "1"),
+        (vec![Stopping, Stopping, Booting], "2"),
+    ] {
+        let workers = states.iter().enumerate().map(|(slot, state)| entry(slot, *state));
+        assert_eq!(connections_of(workers.collect()), shown, "{states:?}");
+    }
 }
