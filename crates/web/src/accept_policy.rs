@@ -18,6 +18,8 @@ const CONNECTION_SLACK: u32 = 4;
 pub(crate) struct WorkerLoad {
     /// For how many times `hogged_after` its work has kept others waiting; 0: it does not.
     pub hogged: u64,
+    /// All its threads are at work: where the pool cannot grow, the next request waits.
+    pub full: bool,
     /// Units of work waiting and running, or about to come: the connections that were
     /// accepted and have no response yet, where they are more.
     pub busy: u32,
@@ -30,14 +32,21 @@ pub(crate) struct WorkerLoad {
 impl WorkerLoad {
     fn of(slot: &WorkerGauges, now_ms: u64, hogged_after_ms: u64) -> Self {
         let hogged = slot.hogged_ms(now_ms) / hogged_after_ms.max(1);
-        let working = slot.queued.load(Relaxed).saturating_add(slot.running.load(Relaxed));
+        let running = slot.running.load(Relaxed);
+        let working = slot.queued.load(Relaxed).saturating_add(running);
         let unserved = slot.unserved.load(Relaxed);
         Self {
             hogged: hogged.max(u64::from(slot.hogged.load(Relaxed))),
+            full: running > 0 && running >= slot.threads.load(Relaxed),
             busy: working.max(unserved),
             connections: slot.connections.load(Relaxed),
             unserved,
         }
+    }
+
+    /// For how many times `hogged_after` a new request would wait here; 0: it begins at once.
+    fn held_up(self) -> u64 {
+        self.hogged.max(self.full.into())
     }
 }
 
@@ -51,10 +60,10 @@ pub(crate) fn has_room(sibling: WorkerLoad, own: WorkerLoad) -> bool {
 
 /// Whether a worker should leave a new connection to `sibling`, which is clearly freer.
 pub(crate) fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
-    if own.hogged > 0 && sibling.hogged == 0 && is_preferred(sibling, own) {
+    if is_preferred(sibling, own) {
         return true;
     }
-    if sibling.hogged > 0 && own.hogged == 0 && is_preferred(own, sibling) {
+    if is_preferred(own, sibling) {
         return false;
     }
     if own.busy > sibling.busy.saturating_add(BUSY_SLACK) {
@@ -64,12 +73,12 @@ pub(crate) fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
         && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
 }
 
-/// Whether a free worker goes before a hogged one whatever their other load. The longer
-/// the other is hogged, the more connections without a response it may have meanwhile:
-/// clients that stay connected would otherwise all be on the one that was free for a
-/// moment when they came.
-fn is_preferred(free: WorkerLoad, hogged: WorkerLoad) -> bool {
-    u64::from(free.unserved) <= hogged.hogged
+/// Whether a worker on which a request begins at once goes before one on which it would
+/// wait, whatever their other load. The longer the other is held up, the more connections
+/// without a response the first one may have meanwhile: clients that stay connected would
+/// otherwise all be on the one that was free for a moment when they came.
+fn is_preferred(free: WorkerLoad, other: WorkerLoad) -> bool {
+    free.held_up() == 0 && other.held_up() > 0 && u64::from(free.unserved) <= other.held_up()
 }
 
 /// Reads the scoreboard: whether [`is_freer`] or [`has_room`] holds for one of the
@@ -92,12 +101,14 @@ pub(crate) fn any_sibling(
 mod tests {
     use super::*;
 
-    const FREE: WorkerLoad = WorkerLoad { hogged: 0, busy: 0, connections: 10, unserved: 0 };
+    const FREE: WorkerLoad =
+        WorkerLoad { hogged: 0, full: false, busy: 0, connections: 10, unserved: 0 };
 
     #[test]
     fn a_connection_goes_to_a_clearly_freer_sibling() {
         let hogged = WorkerLoad { hogged: 2, busy: 1, ..FREE };
         let busy = WorkerLoad { busy: 2, ..FREE };
+        let full = WorkerLoad { full: true, busy: 1, ..FREE };
         let flooded = WorkerLoad { busy: 3, unserved: 3, ..FREE };
         let crowded = WorkerLoad { connections: 15, ..FREE };
         let table = [
@@ -109,6 +120,8 @@ mod tests {
             ("hogged, sibling busy", hogged, vec![WorkerLoad { busy: 50, ..FREE }], true),
             ("hogged, sibling took too many meanwhile", hogged, vec![flooded], false),
             ("took too many, sibling hogged", flooded, vec![hogged], true),
+            ("all threads at work, sibling free", full, vec![FREE], true),
+            ("all threads at work, sibling's too", full, vec![full], false),
             ("within the slack of work", WorkerLoad { busy: 1, ..FREE }, vec![FREE], false),
             ("beyond the slack of work", busy, vec![FREE], true),
             ("free, sibling busy", FREE, vec![busy], false),
