@@ -110,7 +110,8 @@ impl Acceptor {
     /// Leaves the connection to freer siblings for `accept_defer` at most.
     async fn decide(&self) -> AcceptDecision {
         let until = Instant::now() + self.shared.config.accept_defer;
-        while self.shared.is_accepting() && self.sibling_is_freer() {
+        let mut rule: fn(_, _) -> _ = accept_policy::may_become_freer;
+        while self.shared.is_accepting() && self.shared.any_sibling(rule) {
             if Instant::now() >= until {
                 return AcceptDecision::AcceptAll;
             }
@@ -118,6 +119,7 @@ impl Acceptor {
             if self.socket.try_io(Interest::READABLE, is_readable).is_err() {
                 return AcceptDecision::Defer;
             }
+            rule = accept_policy::is_freer;
         }
         AcceptDecision::Accept
     }

@@ -1,10 +1,11 @@
 //! Decides which worker accepts a new connection: this one or a freer sibling.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use chaton_core::clock;
 use chaton_core::process::scoreboard::{Scoreboard, WorkerGauges};
+
+use crate::config::Config;
 
 /// A worker still accepts with this many requests more than the freest one:
 /// gauges are read without a lock, and deferring costs more than it gains.
@@ -18,7 +19,7 @@ const CONNECTION_SLACK: u32 = 4;
 pub(crate) struct WorkerLoad {
     /// For how many times `hogged_after` its work has kept others waiting; 0: it does not.
     pub hogged: u64,
-    /// All its threads are at work: where the pool cannot grow, the next request waits.
+    /// Every thread that its pool may have has a request, or will have one.
     pub full: bool,
     /// Units of work waiting and running, or about to come: the connections that were
     /// accepted and have no response yet, where they are more.
@@ -30,23 +31,28 @@ pub(crate) struct WorkerLoad {
 }
 
 impl WorkerLoad {
-    fn of(slot: &WorkerGauges, now_ms: u64, hogged_after_ms: u64) -> Self {
-        let hogged = slot.hogged_ms(now_ms) / hogged_after_ms.max(1);
-        let running = slot.running.load(Relaxed);
-        let working = slot.queued.load(Relaxed).saturating_add(running);
+    fn of(slot: &WorkerGauges, now_ms: u64, config: &Config) -> Self {
+        let hogged_after = u64::try_from(config.hogged_after.as_millis()).unwrap_or(u64::MAX);
+        let hogged = slot.hogged_ms(now_ms) / hogged_after.max(1);
+        let working = slot.queued.load(Relaxed).saturating_add(slot.running.load(Relaxed));
         let unserved = slot.unserved.load(Relaxed);
+        let busy = working.max(unserved);
         Self {
             hogged: hogged.max(u64::from(slot.hogged.load(Relaxed))),
-            full: running > 0 && running >= slot.threads.load(Relaxed),
-            busy: working.max(unserved),
+            full: busy as usize >= config.threads_max,
+            busy,
             connections: slot.connections.load(Relaxed),
             unserved,
         }
     }
 
-    /// For how many times `hogged_after` a new request would wait here; 0: it begins at once.
-    fn held_up(self) -> u64 {
-        self.hogged.max(self.full.into())
+    /// How long a new request would wait: not at all (0), perhaps a moment, or longer.
+    fn delay(self) -> u8 {
+        match self {
+            Self { hogged: 1.., .. } => 2,
+            Self { full: true, .. } => 1,
+            _ => 0,
+        }
     }
 }
 
@@ -56,6 +62,13 @@ pub(crate) fn has_room(sibling: WorkerLoad, own: WorkerLoad) -> bool {
     sibling.hogged == 0
         && own.busy > sibling.busy.saturating_add(BUSY_SLACK)
         && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
+}
+
+/// Whether a worker should look again before it accepts: `sibling` is freer, or no thread
+/// is free here. One may become free at this moment, here or there, as where a client has
+/// got its response and connects anew.
+pub(crate) fn may_become_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
+    own.full || is_freer(sibling, own)
 }
 
 /// Whether a worker should leave a new connection to `sibling`, which is clearly freer.
@@ -73,32 +86,33 @@ pub(crate) fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
         && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
 }
 
-/// Whether a worker on which a request begins at once goes before one on which it would
-/// wait, whatever their other load. The longer the other is held up, the more connections
-/// without a response the first one may have meanwhile: clients that stay connected would
-/// otherwise all be on the one that was free for a moment when they came.
-fn is_preferred(free: WorkerLoad, other: WorkerLoad) -> bool {
-    free.held_up() == 0 && other.held_up() > 0 && u64::from(free.unserved) <= other.held_up()
+/// Whether a worker on which a request begins sooner goes before another one, whatever
+/// their other load. The longer the other is hogged, the more connections without a
+/// response the first one may have meanwhile: clients that stay connected would otherwise
+/// all be on the one that was free for a moment when they came.
+fn is_preferred(sooner: WorkerLoad, later: WorkerLoad) -> bool {
+    sooner.delay() < later.delay() && u64::from(sooner.unserved) <= later.hogged.max(1)
 }
 
 /// Reads the scoreboard: whether [`is_freer`] or [`has_room`] holds for one of the
-/// accepting siblings of worker `index`.
+/// accepting siblings of this worker.
 pub(crate) fn any_sibling(
     scoreboard: &Scoreboard,
-    index: usize,
-    hogged_after: Duration,
+    config: &Config,
     rule: fn(WorkerLoad, WorkerLoad) -> bool,
 ) -> bool {
     let now_ms = clock::now_ns() / 1_000_000;
-    let hogged_after_ms = u64::try_from(hogged_after.as_millis()).unwrap_or(u64::MAX);
-    let load = |slot: &WorkerGauges| WorkerLoad::of(slot, now_ms, hogged_after_ms);
-    let own = load(scoreboard.slot(index));
-    let accepting = scoreboard.siblings(index).filter(|slot| slot.accepting.load(Relaxed) != 0);
+    let load = |slot: &WorkerGauges| WorkerLoad::of(slot, now_ms, config);
+    let own = load(scoreboard.slot(config.slot));
+    let accepting =
+        scoreboard.siblings(config.slot).filter(|slot| slot.accepting.load(Relaxed) != 0);
     accepting.map(load).any(|sibling| rule(sibling, own))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const FREE: WorkerLoad =
@@ -120,8 +134,10 @@ mod tests {
             ("hogged, sibling busy", hogged, vec![WorkerLoad { busy: 50, ..FREE }], true),
             ("hogged, sibling took too many meanwhile", hogged, vec![flooded], false),
             ("took too many, sibling hogged", flooded, vec![hogged], true),
-            ("all threads at work, sibling free", full, vec![FREE], true),
-            ("all threads at work, sibling's too", full, vec![full], false),
+            ("full, sibling free", full, vec![FREE], true),
+            ("full, sibling too", full, vec![full], false),
+            ("hogged, sibling full", WorkerLoad { full: true, ..hogged }, vec![full], true),
+            ("full, sibling hogged", full, vec![WorkerLoad { full: true, ..hogged }], false),
             ("within the slack of work", WorkerLoad { busy: 1, ..FREE }, vec![FREE], false),
             ("beyond the slack of work", busy, vec![FREE], true),
             ("free, sibling busy", FREE, vec![busy], false),
@@ -142,6 +158,14 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn a_full_worker_looks_again_before_it_accepts() {
+        let full = WorkerLoad { full: true, busy: 1, ..FREE };
+        assert!(may_become_freer(full, full));
+        assert!(may_become_freer(WorkerLoad { hogged: 1, ..full }, full));
+        assert!(!may_become_freer(full, FREE));
     }
 
     #[test]
@@ -171,11 +195,13 @@ mod tests {
         scoreboard.slot(1).running.store(5, Relaxed);
         scoreboard.slot(1).taken_at_ms.store(now_ms - 2_500, Relaxed);
         let own = scoreboard.slot(0);
+        let config =
+            Config { hogged_after: Duration::from_secs(1), ..Config::for_tests(Vec::new()) };
         let accepted = (0..10)
             .take_while(|count| {
                 own.connections.store(*count, Relaxed);
                 own.unserved.store(*count, Relaxed);
-                !any_sibling(&scoreboard, 0, Duration::from_secs(1), is_freer)
+                !any_sibling(&scoreboard, &config, is_freer)
             })
             .count();
         assert_eq!(accepted, 5);

@@ -86,6 +86,9 @@ pub struct Config {
     /// other was taken: as long as a thread of the pool may keep the CPU.
     #[serde(skip)]
     pub hogged_after: Duration,
+    /// The most threads of the pool.
+    #[serde(skip)]
+    pub threads_max: usize,
     /// Quiet time after which a kept-alive connection gives its buffers back. No
     /// setting; tests shorten it.
     #[serde(skip, default = "buffers_idle")]
@@ -109,6 +112,7 @@ impl Config {
             accept_grace: Duration::from_millis(1),
             accept_defer: Duration::from_millis(50),
             hogged_after: Duration::from_millis(5),
+            threads_max: 64,
             buffers_idle: buffers_idle(),
         }
     }

@@ -207,9 +207,8 @@ impl ServerState {
     /// Whether the rule holds for a sibling of this worker, and this worker.
     pub fn any_sibling(&self, rule: fn(WorkerLoad, WorkerLoad) -> bool) -> bool {
         let config = &self.config;
-        config.scoreboard.as_ref().is_some_and(|scoreboard| {
-            accept_policy::any_sibling(scoreboard, config.slot, config.hogged_after, rule)
-        })
+        let scoreboard = config.scoreboard.as_ref();
+        scoreboard.is_some_and(|scoreboard| accept_policy::any_sibling(scoreboard, config, rule))
     }
 
     /// Whether the connection with the next response should be closed for a freer

@@ -47,6 +47,7 @@ impl RbWeb {
         config.scoreboard = Some(inner.pool.scoreboard.clone());
         config.slot = inner.pool.settings.slot;
         config.hogged_after = Duration::from_nanos(inner.pool.settings.preempt_ns);
+        config.threads_max = inner.pool.settings.threads_max;
         let feed = PoolFeed::open(&inner.pool, Role::Web, config.queue);
         let engine = Engine::start(config, feed)
             .map_err(|e| error::named("Error", format!("the web engine: {e}")))?;
