@@ -9,6 +9,11 @@ pub fn now_ns() -> u64 {
     read_ns(ClockId::Monotonic)
 }
 
+/// Milliseconds of the monotonic clock, the same in every process.
+pub fn now_ms() -> u64 {
+    now_ns() / 1_000_000
+}
+
 /// Nanoseconds since boot, including the time the machine was suspended.
 pub fn boot_ns() -> u64 {
     read_ns(ClockId::Boottime)

@@ -6,10 +6,11 @@ use std::sync::atomic::{fence, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use chaton_core::clock;
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
-use tokio::time::{sleep, Instant};
+use tokio::time::sleep;
 
 use crate::accept_policy;
 use crate::connection;
@@ -23,7 +24,7 @@ const BATCH: usize = 64;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to do with a connection that has arrived.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AcceptDecision {
     /// Accept it, and more while no sibling is freer.
     Accept,
@@ -107,19 +108,20 @@ impl Acceptor {
         }
     }
 
-    /// Leaves the connection to freer siblings for `accept_defer` at most.
+    /// Leaves the connection to freer siblings, until none of them has accepted one for
+    /// `accept_defer`. While they accept, the connection that waits is always a new one.
     async fn decide(&self) -> AcceptDecision {
-        let until = Instant::now() + self.shared.config.accept_defer;
-        let mut rule: fn(_, _) -> _ = accept_policy::may_become_freer;
-        while self.shared.is_accepting() && self.shared.any_sibling(rule) {
-            if Instant::now() >= until {
+        let defer = u64::try_from(self.shared.config.accept_defer.as_millis()).unwrap_or(u64::MAX);
+        let began_at = clock::now_ms();
+        while self.shared.is_accepting() && self.sibling_is_freer() {
+            let since = self.shared.siblings_accepted_at_ms().max(began_at);
+            if clock::now_ms().saturating_sub(since) >= defer {
                 return AcceptDecision::AcceptAll;
             }
             sleep(self.shared.config.accept_grace).await;
             if self.socket.try_io(Interest::READABLE, is_readable).is_err() {
                 return AcceptDecision::Defer;
             }
-            rule = accept_policy::is_freer;
         }
         AcceptDecision::Accept
     }
@@ -150,6 +152,7 @@ impl Acceptor {
         let accept = |fd: &OwnedFd| socket::accept(fd);
         let (accepted, remote) = self.socket.try_io(Interest::READABLE, accept)?;
         add(&self.shared.counters.accepted, 1);
+        self.shared.publish_accept();
         connection::spawn(Arc::clone(&self.shared), accepted, self.index, remote);
         Ok(())
     }
@@ -199,4 +202,66 @@ fn is_of_peer(error: &io::Error) -> bool {
                 | Errno::NETUNREACH
         )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use chaton_core::engine::Feed;
+    use chaton_core::process::scoreboard::Scoreboard;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::exchange::Exchange;
+
+    struct NoWork;
+
+    impl Feed<Exchange> for NoWork {
+        fn submit(&self, work: Arc<Exchange>) -> Result<(), Arc<Exchange>> {
+            Err(work)
+        }
+    }
+
+    /// Decides for a hogged worker with a free sibling that last accepted a connection at
+    /// this time, while a connection waits; None when it still waits after `patience`.
+    fn decide(sibling_accepted_at_ms: u64, patience: Duration) -> Option<AcceptDecision> {
+        let scoreboard = Scoreboard::new(2).expect("shared memory");
+        scoreboard.slot(0).hogged.store(1, Ordering::Relaxed);
+        let sibling = scoreboard.slot(1);
+        sibling.pid.store(1, Ordering::Relaxed);
+        sibling.accepting.store(1, Ordering::Relaxed);
+        sibling.accepted_at_ms.store(sibling_accepted_at_ms, Ordering::Relaxed);
+        let config = Config {
+            scoreboard: Some(Arc::new(scoreboard)),
+            accept_defer: Duration::from_millis(20),
+            ..Config::for_tests(Vec::new())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let acceptor = Acceptor {
+                shared: Arc::new(ServerState::new(config, Arc::new(NoWork))),
+                index: 0,
+                label: String::new(),
+                socket: socket::watch(listener.into(), Interest::READABLE).unwrap(),
+                failing: false,
+            };
+            acceptor.socket.readable().await.unwrap().retain_ready();
+            tokio::time::timeout(patience, acceptor.decide()).await.ok()
+        })
+    }
+
+    #[test]
+    fn a_connection_that_no_freer_sibling_accepts_is_accepted() {
+        assert_eq!(decide(0, Duration::from_secs(60)), Some(AcceptDecision::AcceptAll));
+    }
+
+    /// Each connection that such a worker sees is a new one: the siblings took the others.
+    #[test]
+    fn connections_are_left_to_freer_siblings_as_long_as_they_accept() {
+        let soon = clock::now_ms() + 60_000;
+        assert_eq!(decide(soon, Duration::from_millis(200)), None);
+    }
 }

@@ -64,13 +64,6 @@ pub(crate) fn has_room(sibling: WorkerLoad, own: WorkerLoad) -> bool {
         && own.connections > sibling.connections.saturating_add(CONNECTION_SLACK)
 }
 
-/// Whether a worker should look again before it accepts: `sibling` is freer, or no thread
-/// is free here. One may become free at this moment, here or there, as where a client has
-/// got its response and connects anew.
-pub(crate) fn may_become_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
-    own.full || is_freer(sibling, own)
-}
-
 /// Whether a worker should leave a new connection to `sibling`, which is clearly freer.
 pub(crate) fn is_freer(sibling: WorkerLoad, own: WorkerLoad) -> bool {
     if is_preferred(sibling, own) {
@@ -101,7 +94,7 @@ pub(crate) fn any_sibling(
     config: &Config,
     rule: fn(WorkerLoad, WorkerLoad) -> bool,
 ) -> bool {
-    let now_ms = clock::now_ns() / 1_000_000;
+    let now_ms = clock::now_ms();
     let load = |slot: &WorkerGauges| WorkerLoad::of(slot, now_ms, config);
     let own = load(scoreboard.slot(config.slot));
     let accepting =
@@ -161,14 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn a_full_worker_looks_again_before_it_accepts() {
-        let full = WorkerLoad { full: true, busy: 1, ..FREE };
-        assert!(may_become_freer(full, full));
-        assert!(may_become_freer(WorkerLoad { hogged: 1, ..full }, full));
-        assert!(!may_become_freer(full, FREE));
-    }
-
-    #[test]
     fn a_connection_is_moved_only_to_a_sibling_with_less_work_and_fewer_connections() {
         let own = WorkerLoad { busy: 5, connections: 10, ..FREE };
         let table = [
@@ -191,7 +176,7 @@ mod tests {
             slot.pid.store(1, Relaxed);
             slot.accepting.store(1, Relaxed);
         }
-        let now_ms = clock::now_ns() / 1_000_000;
+        let now_ms = clock::now_ms();
         scoreboard.slot(1).running.store(5, Relaxed);
         scoreboard.slot(1).taken_at_ms.store(now_ms - 2_500, Relaxed);
         let own = scoreboard.slot(0);

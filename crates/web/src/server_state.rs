@@ -6,6 +6,7 @@ use std::sync::atomic::{
 use std::sync::Arc;
 use std::time::Instant;
 
+use chaton_core::clock;
 use chaton_core::engine::Feed;
 use chaton_core::idle_wait::IdleWait;
 use parking_lot::Mutex;
@@ -227,6 +228,20 @@ impl ServerState {
         if let Some(slot) = self.config.own_gauges() {
             slot.accepting.store(u32::from(accepting), Relaxed);
         }
+    }
+
+    /// Tells the sibling workers that this one has accepted a connection.
+    pub fn publish_accept(&self) {
+        if let Some(slot) = self.config.own_gauges() {
+            slot.accepted_at_ms.store(clock::now_ms(), Relaxed);
+        }
+    }
+
+    /// When a sibling last accepted a connection, on the clock of [`clock::now_ms`].
+    pub fn siblings_accepted_at_ms(&self) -> u64 {
+        let Some(scoreboard) = &self.config.scoreboard else { return 0 };
+        let siblings = scoreboard.siblings(self.config.slot);
+        siblings.map(|slot| slot.accepted_at_ms.load(Relaxed)).max().unwrap_or(0)
     }
 
     pub fn pause_accept(&self) {

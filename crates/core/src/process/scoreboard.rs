@@ -22,7 +22,7 @@ use crate::shared_mapping::{Layout, SharedMapping};
 /// counters of two more elements are the names of what is counted: of jobs and of topics.
 const LAYOUT: Layout = Layout {
     magic: *b"chatscor",
-    version: 4,
+    version: 5,
     element_bytes: size_of::<WorkerGauges>() + size_of::<WorkCounters>(),
 };
 /// Tables of names behind the slots.
@@ -71,6 +71,8 @@ pub struct WorkerGauges {
     pub groups: AtomicU32,
     /// Those that are joined and whose log has no complaint.
     pub groups_joined: AtomicU32,
+    /// When the worker last accepted a connection ([`crate::clock::now_ms`]).
+    pub accepted_at_ms: AtomicU64,
     /// 1 since a worker has used the slot: its counters may not be 0. It outlives the workers.
     pub counted: AtomicU32,
 }
@@ -159,6 +161,7 @@ impl WorkerGauges {
             &self.shed_total,
             &self.finished_total,
             &self.taken_at_ms,
+            &self.accepted_at_ms,
             &self.jobs_heartbeat_ms,
             &self.jobs_lease_ms,
         ] {
@@ -396,7 +399,7 @@ mod tests {
 
     /// Fails when a gauge was added, removed or moved: raise the version of [`LAYOUT`] then.
     #[test]
-    fn version_4_of_the_layout_is_this_one() {
+    fn version_5_of_the_layout_is_this_one() {
         let gauges = WorkerGauges::default();
         let start = &raw const gauges as usize;
         let at = |gauge: usize| gauge - start;
@@ -419,13 +422,14 @@ mod tests {
             at(&raw const gauges.jobs_failing as usize),
             at(&raw const gauges.groups as usize),
             at(&raw const gauges.groups_joined as usize),
+            at(&raw const gauges.accepted_at_ms as usize),
             at(&raw const gauges.counted as usize),
         ];
-        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (4, 256));
+        assert_eq!((LAYOUT.version, size_of::<WorkerGauges>()), (5, 256));
         assert_eq!((size_of::<WorkCounters>(), size_of::<WorkNames>()), (61_440, 40_064));
         assert_eq!(
             places,
-            [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 196]
+            [0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 168, 176, 184, 188, 192, 200, 208]
         );
         let heap = gauges.heap.gauges().map(|(_, gauge)| at(gauge as *const AtomicU64 as usize));
         assert_eq!(heap, std::array::from_fn(|i| 72 + 8 * i));

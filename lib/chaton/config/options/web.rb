@@ -100,7 +100,7 @@ module Chaton
                   "A worker that is busier than another one leaves a new connection to it, and checks again after " \
                   "this pause.", outside: true),
         Option.in(:web, :accept_defer_ms, :connections, PAUSE, 50.0,
-                  "The longest time for which it leaves a connection to others. In each such period a worker with " \
+                  "For how long it leaves a connection to others that accept none. In each such period a worker with " \
                   "more work and more connections than another one closes a connection with the answer, so that its " \
                   "client connects anew; 0: never.", outside: true)
       ].freeze
