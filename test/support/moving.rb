@@ -7,8 +7,10 @@ module Moving
   module_function
 
   # Moves all movable objects; a plain compaction only moves objects into free slots before them. Ruby then checks that
-  # no reference to an old address is left.
+  # no reference to an old address is left. Ruby 3.3.8 may crash when objects move while a WeakMap has entries of dead
+  # objects, which a collection clears.
   def move
+    GC.start
     GC.respond_to?(:verify_compaction_references) ? GC.verify_compaction_references(**OPTIONS) : GC.start
   rescue NotImplementedError
     GC.start

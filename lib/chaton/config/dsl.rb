@@ -16,7 +16,7 @@ module Chaton
 
       # Name => the class that evaluates its block, and an example.
       SECTIONS = {
-        web: [WebSection, "web { timeout 30.0 }"],
+        web: [WebSection, "web { timeout 60.0 }"],
         jobs: [Section.for(:jobs), "jobs { queues \"default\" }"],
         streams: [StreamsSection, "streams { topic \"events\", EventsConsumer }"],
         memory: [Section.for(:memory), "memory { limit \"512M\" }"],

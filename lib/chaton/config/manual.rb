@@ -40,7 +40,7 @@ module Chaton
 
         web do
           queue limit: 1024, age: 5.0   # also bytes: and retry_after:
-          timeout 30.0                  # also called request_timeout_s
+          timeout 60.0                  # also called request_timeout_s
           body_bytes_max "64M"
           access_log :common
         end

@@ -25,7 +25,7 @@ class JobsPoisonTest < Minitest::Test
       # It begins to grow when its worker has been measured.
       def perform
         Recorder.note("grows", "began")
-        sleep 3
+        sleep 0.01 until File.exist?("measured.\#{Process.pid}")
         loop { sleep(0.005) && KEPT << ("x" * 500_000) }
       end
     end
@@ -75,7 +75,10 @@ class JobsPoisonTest < Minitest::Test
     server = boot_jobs(JOBS, workers: "jobs: 1", threads: "4..4", config: "#{memory}\nshutdown_timeout_s 60")
     console = console(server)
     console.run("Grows.perform_async; 50.times { |n| Note.perform_async(n) }")
-    server.eventually("it is dead", timeout_s: DEAD_S) { stats(console)["dead"] == 1 }
+    server.eventually("it is dead", timeout_s: DEAD_S) do
+      mark_measured_workers(server)
+      stats(console)["dead"] == 1
+    end
     item = documents(console, "dead").first
     assert_equal ["Grows", "Chaton::Jobs::Poison", 3], [item["class"], item["error_class"], item["chaton"]["deaths"]]
     assert_match(/3 times within 72 hours: memory: \d+ MiB \(hard ceiling 128 MiB\) at /, item["error_message"])
@@ -151,6 +154,12 @@ class JobsPoisonTest < Minitest::Test
   end
 
   private
+
+  # The supervisor reads a worker's memory when the worker has become ready, before it answers the next question.
+  def mark_measured_workers(server)
+    ready = -> { server.status["workers"].select { |worker| worker["state"] == "ready" }.map { |worker| worker["pid"] } }
+    (ready.call & ready.call).each { |pid| server.write("measured.#{pid}", "") }
+  end
 
   def quiet_processes(console) = console.run("Chaton::Jobs::ProcessSet.new.map(&:quiet)")
 

@@ -32,7 +32,7 @@ class DSLTest < ConfigCase
                 "streams do\n#{lines[:streams]}end\nmemory do\n#{lines[:memory]}end\nadmin do\n#{lines[:admin]}end")
     defaults = Chaton::Config.load({ environment: "development", config_file: "-" }, env: {}, root: @root)
     assert_equal defaults.queue_age_s, plan.queue_age_s
-    assert_equal 30.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
+    assert_equal 60.0, plan.web.request_timeout_s, "a file that says so has a time limit in development too"
   end
 
   def test_paths_whose_bodies_are_streamed

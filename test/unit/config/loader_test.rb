@@ -21,7 +21,7 @@ class LoaderTest < ConfigCase
     plan = load
     assert_equal ["development", 0.0, 0.0], [plan.environment, plan.alive_timeout_s, plan.web.request_timeout_s]
     plan = load({ environment: "production" })
-    assert_equal [60.0, 30.0], [plan.alive_timeout_s, plan.web[:request_timeout_s]]
+    assert_equal [60.0, 60.0], [plan.alive_timeout_s, plan.web[:request_timeout_s]]
   end
 
   def test_the_file_goes_before_the_environment_and_the_command_line_before_both

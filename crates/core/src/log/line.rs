@@ -32,21 +32,9 @@ pub fn line(level: &str, message: &str, fields: &[(&str, FieldValue<'_>)]) -> Ve
 }
 
 fn human(level: &str, message: &str, fields: &[(&str, FieldValue<'_>)]) -> String {
-    let (tm, ms) = now(libc::localtime_r);
-    let mut line = String::new();
-    // Writing to a String cannot fail.
-    let _ = write!(
-        line,
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{ms:03} [{}] {level:<5} {}",
-        tm.tm_year + 1900,
-        tm.tm_mon + 1,
-        tm.tm_mday,
-        tm.tm_hour,
-        tm.tm_min,
-        tm.tm_sec,
-        std::process::id(),
-        one_line(message),
-    );
+    let (day, time) = now(libc::localtime_r);
+    let mut line =
+        format!("{day} {time} [{}] {level:<5} {}", std::process::id(), one_line(message));
     for (index, (name, value)) in fields.iter().enumerate() {
         line.push_str(if index == 0 { "  " } else { " " });
         line.push_str(name);
@@ -61,20 +49,10 @@ fn human(level: &str, message: &str, fields: &[(&str, FieldValue<'_>)]) -> Strin
 }
 
 fn json(level: &str, message: &str, fields: &[(&str, FieldValue<'_>)]) -> String {
-    let (tm, ms) = now(libc::gmtime_r);
-    let mut line = String::new();
-    let _ = write!(
-        line,
-        "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{ms:03}Z\",\"pid\":{},\"level\":\"{}\",\"message\":",
-        tm.tm_year + 1900,
-        tm.tm_mon + 1,
-        tm.tm_mday,
-        tm.tm_hour,
-        tm.tm_min,
-        tm.tm_sec,
-        std::process::id(),
-        level.to_lowercase(),
-    );
+    let (day, time) = now(libc::gmtime_r);
+    let (pid, level) = (std::process::id(), level.to_lowercase());
+    let mut line =
+        format!("{{\"time\":\"{day}T{time}Z\",\"pid\":{pid},\"level\":\"{level}\",\"message\":");
     push_json_text(&mut line, one_line(message).as_bytes());
     for (name, value) in fields {
         let _ = write!(line, ",\"{name}\":");
@@ -86,15 +64,20 @@ fn json(level: &str, message: &str, fields: &[(&str, FieldValue<'_>)]) -> String
 
 type Convert = unsafe extern "C" fn(*const libc::time_t, *mut libc::tm) -> *mut libc::tm;
 
-fn now(convert: Convert) -> (libc::tm, u32) {
+/// The day and the time of day, to the millisecond.
+fn now(convert: Convert) -> (String, String) {
     let now: Duration = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, mut tm) = (now.as_secs() as libc::time_t, MaybeUninit::zeroed());
     // SAFETY: both pointers are to locals; all-zero bytes are a valid `tm` if it fails.
-    let tm = unsafe {
+    let tm: libc::tm = unsafe {
         convert(&seconds, tm.as_mut_ptr());
         tm.assume_init()
     };
-    (tm, now.subsec_millis())
+    let (year, month, ms) = (tm.tm_year + 1900, tm.tm_mon + 1, now.subsec_millis());
+    (
+        format!("{year:04}-{month:02}-{:02}", tm.tm_mday),
+        format!("{:02}:{:02}:{:02}.{ms:03}", tm.tm_hour, tm.tm_min, tm.tm_sec),
+    )
 }
 
 /// Text of a client must not begin a second line.

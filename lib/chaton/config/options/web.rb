@@ -63,7 +63,7 @@ module Chaton
 
       # Time limits of clients and of the application.
       TIMEOUTS = [
-        Option.in(:web, :request_timeout_s, :timeouts, TIME_OR_OFF, 30.0,
+        Option.in(:web, :request_timeout_s, :timeouts, TIME_OR_OFF, 60.0,
                   "Time from the complete request to the first byte of its answer; then the client is answered 503 " \
                   "and the request is logged with its backtrace, while its thread goes on.",
                   development: 0.0, also: %i[timeout], flags: %w[--timeout], placeholder: "S"),
