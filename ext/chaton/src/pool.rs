@@ -242,6 +242,7 @@ impl RbPoolThread {
                         gc_monitor::work_begins(thread.thread());
                         return Ok(work);
                     }
+                    thread.skip();
                 }
                 Take::Leave => return Ok(ruby.qnil().as_value()),
                 Take::Yield => {

@@ -38,8 +38,8 @@ pub struct PoolThread {
     pool: Arc<Pool>,
     thread: Arc<ThreadRecord>,
     parker: Parker,
-    /// The work it runs: its engine and since when.
-    current: Cell<Option<(Role, u64)>>,
+    /// The work it runs: its engine and since when; `None` if it was skipped.
+    current: Cell<Option<(Role, Option<u64>)>>,
     /// Begins at the first take with the GVL after a wait or a yield, so that
     /// the time spent waiting for the GVL does not count.
     slice: Cell<Option<TimeSlice>>,
@@ -87,9 +87,11 @@ impl PoolThread {
         }
         if let Some((role, since_ns)) = self.current.take() {
             state.finish(role, now);
-            let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
-            let times = &mut state.cpu_times;
-            self.meter.borrow_mut().ended(times, role, since_ns, now, cpu_ns);
+            if let Some(since_ns) = since_ns {
+                let cpu_ns = || self.thread.probe.cpu_ns().unwrap_or(0);
+                let times = &mut state.cpu_times;
+                self.meter.borrow_mut().ended(times, role, since_ns, now, cpu_ns);
+            }
         }
         let taken = if self.must_yield(&state, now) {
             // A new slice begins, even if the VM does not switch.
@@ -117,11 +119,17 @@ impl PoolThread {
         if arm {
             self.pool.arm();
         }
-        self.current.set(work.as_ref().map(|(work, since_ns)| (work.role(), *since_ns)));
+        self.current.set(work.as_ref().map(|(work, since_ns)| (work.role(), Some(*since_ns))));
         drop(self.thread.run(work));
         unpark(woken);
         expired.into_iter().for_each(|work| work.release());
         taken
+    }
+
+    /// The work taken last is not run. It takes no time, which says nothing about the load:
+    /// a crowd of clients that gave up must not make the rest look long.
+    pub fn skip(&self) {
+        self.current.set(self.current.get().map(|(role, _)| (role, None)));
     }
 
     /// Blocks until there may be something to take. The caller has released
@@ -246,6 +254,23 @@ mod tests {
         assert!(pool.events.wait());
         assert!(matches!(pool.events.poll(), Some(SupportEvent::Spawn(_))));
         drop(scheduler);
+    }
+
+    #[test]
+    fn skipped_work_does_not_shorten_the_quantum() {
+        let pool = pool(1);
+        pool.state.lock().cpu_times.record(Role::Web, 20_000_000, 10);
+        let quantum_ns = || pool.state.lock().quantum_ns(Some(Role::Web));
+        let before = quantum_ns();
+        let thread = pool.enter();
+        let until = clock::now_ns() + 10_000_000;
+        while clock::now_ns() < until {
+            assert!(pool.enqueue(request(0)).is_ok());
+            assert!(matches!(thread.take(), Take::Work(_)));
+            thread.skip();
+        }
+        assert!(matches!(thread.take(), Take::Wait));
+        assert_eq!(quantum_ns(), before);
     }
 
     #[test]
