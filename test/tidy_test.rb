@@ -32,7 +32,9 @@ class TidyTest < Minitest::Test
     "crates/jemalloc" => [],
     "crates/memory" => [],
     "crates/testkit" => [],
-    "ext/chaton" => ["chaton-admin", "chaton-core", "chaton-jobs", "chaton-memory", "chaton-streams", "chaton-web"]
+    "crates/traces" => ["chaton-core"],
+    "ext/chaton" => ["chaton-admin", "chaton-core", "chaton-jobs", "chaton-memory", "chaton-streams",
+                     "chaton-traces", "chaton-web"]
   }.freeze
   RUBY_CRATES = %w[magnus rb-sys rb_sys].freeze
 

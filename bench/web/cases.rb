@@ -22,7 +22,7 @@ module Bench
       # @return [Array<Case>]
       def all
         [*hello, threads, sinatra, *rails, *common, *sleeping, hog, *shares, *bodies, *responses, workers, balance,
-         *arena]
+         traces, *arena]
       end
 
       def hello
@@ -128,3 +128,4 @@ end
 require_relative "cases/arena"
 require_relative "cases/rails"
 require_relative "cases/shares"
+require_relative "cases/traces"

@@ -12,6 +12,7 @@ require_relative "service/web_role"
 require_relative "service/worker_commands"
 require_relative "streams"
 require_relative "telemetry/notifications"
+require_relative "telemetry/traces"
 
 module Chaton
   # Everything one worker process runs: the pool, the support thread, and an engine for each of its roles.
@@ -19,6 +20,8 @@ module Chaton
   class Service
     # Time for pool threads to end once nothing waits any more.
     JOIN_S = 1.0
+    # Time for the last spans once the time of the stop has passed.
+    LATE_SPANS_S = 0.3
 
     # The class of {Native} that each role's work has; the extension may have been built without one of them.
     WORK_CLASSES = { jobs: :Job, streams: :Batch }.freeze
@@ -55,6 +58,7 @@ module Chaton
       @memory = Memory::Collector.new(@plan, log: @log).start(@native_pool)
       @tracer_control = Memory::TracerControl.new(@plan, worker: @context.index || 0, log: @log)
       @roles = roles
+      Telemetry::Traces.start(@plan, @native_pool)
       start_threads
       # Records that were produced before the fork are sent by the first worker, whatever its roles are.
       Streams.started(log: @log) if @plan.streams
@@ -94,7 +98,7 @@ module Chaton
         @support_thread.report_running("still running at the end of the graceful stop")
         late.each(&:give_up)
       end
-      ended = shut
+      ended = shut(deadline)
       late.empty? && ended
     end
 
@@ -158,7 +162,9 @@ module Chaton
 
     # Runs a unit of work on a pool thread.
     def handler
-      handlers = @roles.to_h { |name, role| [name, Telemetry::Notifications.around(name, role.handler, log: @log)] }
+      handlers = @roles.to_h do |name, role|
+        [name, Telemetry::Traces.around(Telemetry::Notifications.around(name, role.handler, log: @log))]
+      end
       return handlers.values.first if handlers.size == 1
 
       web = handlers.delete(:web)
@@ -167,13 +173,14 @@ module Chaton
     end
 
     # @return [Boolean] whether all pool threads have ended
-    def shut
+    def shut(deadline)
       @tracer_control.stop
       @roles.each_value(&:stop)
       @native_pool.close
       ended = @pool.join(JOIN_S)
       Jobs.finish(log: @log) if @plan.jobs
       Streams.finish(log: @log) if @plan.streams
+      Telemetry::Traces.stop(@plan, [deadline - now_s, LATE_SPANS_S].max, log: @log)
       @support_thread.stop
       @native_pool.shut
       ended

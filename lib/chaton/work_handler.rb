@@ -3,6 +3,7 @@
 require_relative "errors"
 require_relative "shutdown"
 require_relative "telemetry/running_work"
+require_relative "telemetry/traces"
 
 module Chaton
   # The base of the handlers that run jobs and batches on pool threads. Requests do without it: Rails' middleware wraps
@@ -81,6 +82,7 @@ module Chaton
       leave_child(work, error) if forked?
       running = Telemetry::RunningWork.of(Thread.current)
       running.error = error if running
+      Telemetry::Traces.failed(error)
       handle_failure(work, error, subject, monotonic_s - started_s)
     rescue Exception => e # rubocop:disable Lint/RescueException -- work is never left open
       run_again(work, e)

@@ -65,6 +65,8 @@ struct WorkerFigures {
 pub struct Scrape {
     responses: [u64; 5],
     shed: u64,
+    /// Spans of traces: sent and dropped.
+    spans: [(&'static str, u64); 2],
     duration: TimeTotals,
     queue_time: TimeTotals,
     jobs: BTreeMap<(String, String), ClassTotals>,
@@ -93,9 +95,13 @@ impl Scrape {
         scrape.states = phases.map(|(name, phase)| {
             (name, report.workers.iter().filter(|one| one.state == phase).count() as u64)
         });
+        let (mut sent, mut dropped) = (0, 0);
         for counters in scoreboard.counted() {
             scrape.add_requests(&counters.requests);
+            sent += counters.traces.sent.load(Relaxed);
+            dropped += counters.traces.dropped.load(Relaxed);
         }
+        scrape.spans = [("sent", sent), ("dropped", dropped)];
         scrape.add_jobs(scoreboard);
         scrape.add_topics(scoreboard);
         let rows = report.workers.iter().filter(|one| one.slot < scoreboard.len());
@@ -265,7 +271,13 @@ impl Scrape {
         histogram(&mut queued, &[], &self.queue_time)?;
         let help = "Requests answered 503 because the queue was full or too old";
         let mut shed = metric(encoder, "requests_shed", MetricType::Counter, None, help)?;
-        counter(&mut shed, &[], self.shed as f64)
+        counter(&mut shed, &[], self.shed as f64)?;
+        let help = "Spans of traces that the collector took, or that were dropped";
+        let mut spans = metric(encoder, "trace_spans", MetricType::Counter, None, help)?;
+        for (result, count) in self.spans {
+            counter(&mut spans, &[("result", result)], count as f64)?;
+        }
+        Ok(())
     }
 
     fn jobs(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

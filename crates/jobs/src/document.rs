@@ -35,6 +35,10 @@ struct RawDocument<'a> {
     chaton: Option<&'a RawValue>,
     #[serde(borrow, default)]
     enqueued_at: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    traceparent: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    tracestate: Option<&'a RawValue>,
 }
 
 /// A parsed document.
@@ -48,6 +52,23 @@ pub struct Document {
     bid: Option<Box<str>>,
     extra: Option<Box<Extra>>,
     enqueued_at_s: Option<f64>,
+    trace: Option<Box<TraceMembers>>,
+}
+
+/// The span that pushed a job, as the W3C's headers name it.
+#[derive(Clone, Debug)]
+struct TraceMembers {
+    traceparent: String,
+    tracestate: Option<String>,
+}
+
+impl TraceMembers {
+    /// Those that are text; other software may have written anything.
+    fn read(traceparent: &RawValue, tracestate: Option<&RawValue>) -> Option<Box<Self>> {
+        let text = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
+        let (traceparent, tracestate) = (text(traceparent)?, tracestate.and_then(text));
+        Some(Box::new(Self { traceparent, tracestate }))
+    }
 }
 
 /// Text within the payload, or a copy where it has escapes.
@@ -87,12 +108,23 @@ impl Document {
         let queue = span(text, wire.queue);
         let bid = wire.bid.map(|bid| bid.into_owned().into_boxed_str());
         let enqueued_at_s = wire.enqueued_at.and_then(|at| stamp::read_stamp(at.get()));
-        Ok(Self { class, jid, queue, args, bid, extra, enqueued_at_s, payload })
+        let trace = wire.traceparent.and_then(|one| TraceMembers::read(one, wire.tracestate));
+        Ok(Self { class, jid, queue, args, bid, extra, enqueued_at_s, trace, payload })
     }
 
     /// When it was enqueued (s since 1970), where it says so.
     pub fn enqueued_at_s(&self) -> Option<f64> {
         self.enqueued_at_s
+    }
+
+    /// The span that pushed it, as the header `traceparent` names it.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.trace.as_ref().map(|trace| &*trace.traceparent)
+    }
+
+    /// The header `tracestate` that belongs to it.
+    pub fn tracestate(&self) -> Option<&str> {
+        self.trace.as_ref().and_then(|trace| trace.tracestate.as_deref())
     }
 
     /// The document's bytes.
@@ -190,6 +222,18 @@ mod tests {
         assert_eq!(job.display_class(), "AB");
         let job = parse(r#"{"class":"Wrapper","wrapped":"Mail","args":[]}"#).unwrap();
         assert_eq!(job.display_class(), "Mail");
+    }
+
+    #[test]
+    fn reads_the_span_that_pushed_it_and_ignores_what_is_no_text() {
+        let job = parse(
+            r#"{"class":"A","args":[{"traceparent":"x"}],"tracestate":"a=\"1\"","traceparent":"00-1"}"#,
+        );
+        let job = job.unwrap();
+        assert_eq!((job.traceparent(), job.tracestate()), (Some("00-1"), Some("a=\"1\"")));
+        let job =
+            parse(r#"{"class":"A","args":[{"traceparent":"x"}],"traceparent":{"a":1}}"#).unwrap();
+        assert_eq!((job.traceparent(), job.tracestate()), (None, None));
     }
 
     #[test]

@@ -30,6 +30,8 @@ mod scoreboard;
 mod stack;
 #[cfg(feature = "streams")]
 mod streams;
+#[cfg_attr(not(feature = "traces"), path = "traces_off.rs")]
+mod traces;
 mod web;
 
 use chaton_core::log::{self, Output};
@@ -75,6 +77,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     admin::define(ruby, native)?;
     in_flight::define(ruby, native)?;
     pool::define(ruby, native)?;
+    traces::define(native)?;
     memory::define(ruby, native)?;
     web::pinned_strings::define(ruby, native)?;
     web::request::define(ruby, native)?;

@@ -22,7 +22,7 @@ use crate::handle::Handle;
 use crate::memory::collector::Collector;
 use crate::memory::{gc_monitor, thread_memory};
 use crate::scoreboard::RbScoreboard;
-use crate::{error, preempt, stack};
+use crate::{error, preempt, stack, traces};
 
 /// Wraps work as a Ruby object for the thread with this index, which has taken it.
 /// Returns `None` and releases the work when it may no longer start.
@@ -230,6 +230,7 @@ impl RbPoolThread {
     fn take(ruby: &Ruby, rb_self: &Self) -> Result<Value, Error> {
         let thread = rb_self.thread.get()?.borrow();
         let Some(thread) = thread.as_ref() else { return Ok(ruby.qnil().as_value()) };
+        traces::work_ends();
         if gc_monitor::work_ends() {
             if let Some(collector) = rb_self.inner.collector.get() {
                 collector.after_unit()?;
@@ -261,6 +262,7 @@ impl RbPoolThread {
 
     /// Leaves the pool now; the thread is ending.
     fn leave(&self) -> Result<(), Error> {
+        traces::work_ends();
         gc_monitor::work_ends();
         drop(self.thread.get()?.take());
         self.tracked.as_ref().inspect(|tracked| tracked.leaves());

@@ -30,6 +30,7 @@ module Chaton
         options = Config::Options::ALL.select { |option| option.group == group }
         case options.first.scope
         when :admin then return [] unless @plan.admin
+        when :traces then return [] unless @plan.traces
         when :jobs then return @plan.jobs ? jobs(options) : []
         when :streams, :topic then return @plan.streams ? StreamsRows.of(@plan, group, options) : []
         end
@@ -91,6 +92,7 @@ module Chaton
         when :workers then @plan.workers.zero? ? "0 (one process)" : @plan.workers.to_s
         when :preload then option.type.show(@plan.preload?)
         when :threads then "#{@plan.threads_min}:#{@plan.threads_max}#{" (default)" unless @plan.threads_max_given?}"
+        when :traces_service_name then @plan.traces.traces_service_name || @plan.tag
         when :admin_bind then @plan.admin.admin_bind.join(" ")
         else option.type.show(holder(option).public_send(option.name))
         end
@@ -102,6 +104,7 @@ module Chaton
         when :web then option.outside ? @plan : @plan.web
         when :memory then @plan.memory
         when :admin then @plan.admin
+        when :traces then @plan.traces
         else @plan
         end
       end

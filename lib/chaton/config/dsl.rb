@@ -20,7 +20,8 @@ module Chaton
         jobs: [Section.for(:jobs), "jobs { queues \"default\" }"],
         streams: [StreamsSection, "streams { topic \"events\", EventsConsumer }"],
         memory: [Section.for(:memory), "memory { limit \"512M\" }"],
-        admin: [Section.for(:admin), "admin { bind \"tcp://127.0.0.1:9394\" }"]
+        admin: [Section.for(:admin), "admin { bind \"tcp://127.0.0.1:9394\" }"],
+        traces: [Section.for(:traces), "traces { endpoint \"http://127.0.0.1:4318\" }"]
       }.freeze
 
       # Names for suggestions.

@@ -28,7 +28,10 @@ module Chaton
       end
 
       # @return [Hash{Symbol=>Hash}] by section
-      def to_h = [:pool, :memory, *@roles].to_h { |section| [section, send(section)] }
+      def to_h
+        sections = [:pool, :memory, *(:traces if @plan.traces), *@roles]
+        sections.to_h { |section| [section, send(section)] }
+      end
 
       # @return [String]
       def to_json(*) = JSON.generate(to_h)
@@ -45,6 +48,8 @@ module Chaton
         memory = @plan.memory
         { **memory.to_h.slice(:summary, :collect, :idle_full_ms, :trim_idle_s), longlife: memory.longlife_growth }
       end
+
+      def traces = @plan.traces.engine(@plan, @index)
 
       def web
         queue = { count_max: @plan.queue_limit, bytes_max: @plan.queue_bytes_max, age_max_ms: ms(@plan.queue_age_s) }

@@ -71,6 +71,9 @@ module Chaton
 
       def read_environment
         Options::ALL.each do |option|
+          # OpenTelemetry's variables are there for other programs too.
+          next if option.scope == :traces && !@sources.section?(:traces)
+
           name, value = option.from(@env)
           # A variable that is overridden may have any value.
           next if value.nil? || @sources.set?(option.target)

@@ -71,6 +71,11 @@ module Chaton
           bind "tcp://127.0.0.1:9394"               # /live and /ready for load balancers, see docs/HEALTH.md
         end
 
+        traces do
+          endpoint "http://127.0.0.1:4318"          # spans of requests, jobs and records, see docs/TRACES.md
+          sample 0.01
+        end
+
         on_worker_boot { |index| Metrics.connect(index) }
         ```
 
@@ -78,8 +83,8 @@ module Chaton
           written `"64K"`, `"64M"` or `"1G"`.
         - If the table says so, `0`, `false` and `nil` mean off.
         - Relative paths start in the application's directory.
-        - Options marked *web*, *jobs*, *streams*, *memory* or *admin* belong inside the block of that name. Those marked *queue* are
-          keywords of `queue` inside `web { }`, those marked *topic* keywords of `topic` inside `streams { }`. Those marked
+        - Options marked *web*, *jobs*, *streams*, *memory*, *admin* or *traces* belong inside the block of that name. Those
+          marked *queue* are keywords of `queue` inside `web { }`, those marked *topic* keywords of `topic` inside `streams { }`. Those marked
           *command line* cannot be set in a file.
 
         ## Roles
@@ -197,7 +202,7 @@ module Chaton
 
       def self.marks(option)
         case option.scope
-        when :web, :jobs, :streams, :memory, :admin then " *#{option.scope}*"
+        when :web, :jobs, :streams, :memory, :admin, :traces then " *#{option.scope}*"
         when :queue, :topic then " *#{option.scope}* `#{option.key}:`"
         when :cli then " *command line*"
         else ""

@@ -11,7 +11,7 @@ module Chaton
     # - group: Symbol, the chapter of the manual
     # - scope: :top, :web (inside `web { }`), :queue (a keyword of `queue` inside `web { }`), :jobs (inside `jobs { }`),
     #   :streams (inside `streams { }`), :topic (a keyword of `topic` inside `streams { }`), :memory (inside
-    #   `memory { }`), :admin (inside `admin { }`) or :cli
+    #   `memory { }`), :admin (inside `admin { }`), :traces (inside `traces { }`) or :cli
     # - type: see {Types}; says: one sentence
     # - default: a value, or a Proc over the other settings with default_text in words
     # - development: the default in that environment, if it differs

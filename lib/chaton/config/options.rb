@@ -9,6 +9,7 @@ require_relative "options/streams"
 require_relative "options/topics"
 require_relative "options/memory"
 require_relative "options/admin"
+require_relative "options/traces"
 
 module Chaton
   module Config
@@ -31,12 +32,13 @@ module Chaton
         topic: "Topics",
         log: "The log of records",
         output: "Output and control",
-        admin: "The admin endpoint"
+        admin: "The admin endpoint",
+        traces: "Traces"
       }.freeze
 
       # By chapter.
       ALL = [*SERVER, *PROCESSES, *OUTPUT, *WEB, *JOBS, *STREAMS, *TOPICS,
-             *MEMORY, *ADMIN].sort_by.with_index do |option, index|
+             *MEMORY, *ADMIN, *TRACES].sort_by.with_index do |option, index|
         [GROUPS.keys.index(option.group), index]
       end.freeze
       # The same by name.
@@ -45,7 +47,7 @@ module Chaton
       # @return [Option]
       def self.[](name) = BY_NAME.fetch(name)
 
-      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory, :admin or :cli
+      # @param scope [Symbol] :top, :web, :queue, :jobs, :streams, :topic, :memory, :admin, :traces or :cli
       # @return [Array<Option>]
       def self.in(scope) = ALL.select { |option| option.scope == scope }
 

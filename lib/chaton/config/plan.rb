@@ -4,6 +4,7 @@ require_relative "admin_settings"
 require_relative "engine_document"
 require_relative "memory_settings"
 require_relative "options"
+require_relative "traces_settings"
 
 module Chaton
   module Config
@@ -45,6 +46,8 @@ module Chaton
       attr_reader :streams
       # @return [AdminSettings, nil] nil without an admin endpoint
       attr_reader :admin
+      # @return [TracesSettings, nil] nil without traces
+      attr_reader :traces
       # @return [Float]
       attr_reader :alive_timeout_s, :boot_timeout_s, :shutdown_timeout_s, :stop_delay_s
       # @return [Float]
@@ -123,7 +126,7 @@ module Chaton
       def to_h
         @fields.merge(binds: binds.map(&:to_s), web: web.to_h, jobs: jobs&.to_h, streams: streams&.to_h,
                       services: services.map(&:to_h),
-                      memory: memory.to_h, admin: admin&.to_h,
+                      memory: memory.to_h, admin: admin&.to_h, traces: traces&.to_h,
                       hooks: hooks.transform_values { |blocks| Array(blocks).size })
       end
     end

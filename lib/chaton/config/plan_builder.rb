@@ -31,7 +31,7 @@ module Chaton
         Plan.new(
           root: @root, environment: @environment, config_file: @config_file, tag: tag,
           binds: binds, binds_given: @sources.set?(:binds), roles: @roles.on, web: web, jobs: jobs, streams: streams,
-          memory: memory, admin: admin, hooks: hooks,
+          memory: memory, admin: admin, traces: traces, hooks: hooks,
           services: @sources.services.select { |line| line.in?(@environment) }.freeze,
           notes: @sources.notes.freeze,
           **paths, **processes, **PLAIN.to_h { |name| [name, value(name)] }
@@ -65,6 +65,12 @@ module Chaton
         binds = binds.map { |bind| AdminSettings.private_bind(bind) }.freeze
         values = Options.in(:admin).to_h { |option| [option.name, value(option.name)] }
         AdminSettings.new(**values, admin_bind: binds, admin_hosts: values[:admin_hosts].flatten.freeze).freeze
+      end
+
+      def traces
+        return unless @sources.section?(:traces) && value(:traces_enabled)
+
+        TracesSettings.new(**Options.in(:traces).to_h { |option| [option.name, value(option.name)] }).freeze
       end
 
       def jobs

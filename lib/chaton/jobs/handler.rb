@@ -64,7 +64,7 @@ module Chaton
         gem_chain = SidekiqGem.server_chain
         return instance.perform(*job.args) if gem_chain.nil? && @setup.server_middleware.empty?
 
-        hash = JSON.parse(job.payload, max_nesting: false)
+        hash = Telemetry::Traces.into(JSON.parse(job.payload, max_nesting: false))
         queue = job.queue
         work = -> { instance.perform(*hash["args"]) }
         @setup.server_middleware.invoke(instance, hash, queue) do

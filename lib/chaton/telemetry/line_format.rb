@@ -2,6 +2,7 @@
 
 require "json"
 require "time"
+require_relative "traces"
 
 module Chaton
   module Telemetry
@@ -60,6 +61,8 @@ module Chaton
         record = { time: Time.now.utc.iso8601(3), pid: Process.pid, level: level.to_s.downcase,
                    message: clean(message) }
         record.update(fields.transform_values { |value| value.is_a?(String) ? text(value) : value })
+        trace_id = Traces.trace_id
+        record[:trace_id] = trace_id if trace_id
         record[:backtrace] = backtrace.map { |entry| text(entry) } if backtrace
         "#{JSON.generate(record)}\n"
       end

@@ -2,6 +2,7 @@
 
 require "chaton/errors"
 require "chaton/native"
+require "chaton/telemetry/traces"
 require "chaton/web/request"
 require "chaton/web/response"
 require "chaton/web/streamed_body"
@@ -50,6 +51,7 @@ module Chaton
       def answer_error(request, env, error)
         return answer_cut(request, env, error) if error.is_a?(RequestBodyError)
 
+        Telemetry::Traces.failed(error)
         @log.exception(error, "the application failed", request: name_of(request, env))
         # The head of a streamed body has been sent: the connection is closed.
         return unless request.open?

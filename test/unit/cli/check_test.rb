@@ -13,7 +13,7 @@ class CheckTest < CLICase
     assert_match(/^\d+ settings have their default; --all shows them\.$/, text)
     text = chaton("check", "-w", "2", "-e", "production", "-C", "-", "--all")[1]
     assert_match(/^  request_timeout_s +60$/, text)
-    elsewhere = %i[jobs streams topic admin]
+    elsewhere = %i[jobs streams topic admin traces]
     options = Chaton::Config::Options::ALL.reject { |one| one.group == :server || elsewhere.include?(one.scope) }
     options.each { |option| assert_match(/^  #{option.name} /, text) }
   end

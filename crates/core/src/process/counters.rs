@@ -132,11 +132,23 @@ pub struct TopicCounters {
     pub lag: AtomicU64,
 }
 
+/// Spans of traces. Several threads write them.
+#[repr(C)]
+#[derive(Default)]
+pub struct TraceCounters {
+    /// Taken by the collector.
+    pub sent: AtomicU64,
+    /// Lost: the queue was full, or the collector did not take them.
+    pub dropped: AtomicU64,
+}
+
 /// The counters of one row.
 #[repr(C, align(128))]
 pub struct WorkCounters {
     /// Requests.
     pub requests: RequestCounters,
+    /// Spans.
+    pub traces: TraceCounters,
     /// Jobs, in the order of [`WorkNames`]; the last entry is that of all others.
     pub jobs: [ClassCounters; NAMES_MAX + 1],
     /// Records, in the order of their [`WorkNames`].

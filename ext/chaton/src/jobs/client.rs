@@ -13,7 +13,7 @@ use magnus::{
     function, method, prelude::*, Error, RArray, RHash, RModule, RString, Ruby, TryConvert, Value,
 };
 
-use super::document::{self, DueTimes, JobTemplate};
+use super::document::{self, add_context, DueTimes, JobTemplate};
 use super::store_connections::StoreConnections;
 use super::to_ruby;
 use crate::convert::{copy, seconds, text};
@@ -21,6 +21,7 @@ use crate::document_sections::parse;
 use crate::error;
 use crate::gvl::with_gvl;
 use crate::handle;
+use crate::traces;
 
 /// Least time between two calls of a backup's block.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -98,6 +99,22 @@ impl PushedJob {
     }
 }
 
+/// Pushes jobs with the context of the span that does.
+fn traced<R>(
+    mut given: Vec<PushedJob>,
+    push: impl FnOnce(&[NewJob<'_>]) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let queue = given.first().map(|job| job.queue.clone()).unwrap_or_default();
+    let span = traces::produced("chaton", &queue, given.len())?;
+    given
+        .iter_mut()
+        .for_each(|job| document::add_context_to_whole(&mut job.payload, span.as_ref()));
+    let jobs: Vec<_> = given.iter().map(PushedJob::job).collect();
+    let pushed = push(&jobs);
+    span.into_iter().for_each(|span| span.end(&pushed));
+    pushed
+}
+
 fn entry_of(value: RArray) -> Result<JobEntry, Error> {
     let (score, row, payload) = <(f64, i64, RString)>::try_convert(value.as_value())?;
     Ok(JobEntry { score, row, payload: copy(payload) })
@@ -139,19 +156,37 @@ impl RbJobsClient {
         let args = scan_args::<Required, (Option<RArray>,), (), (), (), ()>(args)?;
         let (queue, head, lists, at) = args.required;
         let queue = queue.to_string()?;
-        let head_bytes = copy(head);
+        let due = DueTimes::read(at, lists.len())?;
+        if lists.is_empty() {
+            return Ok(ruby.ary_new());
+        }
+        let mut head_bytes = copy(head);
+        let mut span = traces::produced("chaton", &queue, lists.len())?;
+        add_context(&mut head_bytes, span.as_ref());
         let template = JobTemplate {
             head: &head_bytes,
-            due: DueTimes::read(at, lists.len())?,
+            due,
             jids: args.optional.0,
             format: rb_self.options.format,
             now_s: wall_s(),
         };
-        if lists.is_empty() {
-            return Ok(ruby.ary_new());
+        let pushed = rb_self.push_documents(ruby, &queue, &template, lists);
+        if let (Some(span), Ok(jids), 1) = (&mut span, &pushed, lists.len()) {
+            span.message_id(&jids.entry::<String>(0)?);
         }
-        let (documents, jids) = document::write(ruby, &template, lists)?;
-        rb_self.connections()?.push(&documents.jobs(&queue))?;
+        span.into_iter().for_each(|span| span.end(&pushed));
+        pushed
+    }
+
+    fn push_documents(
+        &self,
+        ruby: &Ruby,
+        queue: &str,
+        template: &JobTemplate<'_>,
+        lists: RArray,
+    ) -> Result<RArray, Error> {
+        let (documents, jids) = document::write(ruby, template, lists)?;
+        self.connections()?.push(&documents.jobs(queue))?;
         Ok(jids)
     }
 
@@ -164,7 +199,7 @@ impl RbJobsClient {
         bid: Option<String>,
     ) -> Result<Option<String>, Error> {
         let given = PushedJob::new(queue, payload, at, lock, bid)?;
-        let pushed = self.call(|store| store.push(&[given.job()]))?;
+        let pushed = traced(vec![given], |jobs| self.call(|store| store.push(jobs)))?;
         Ok(pushed.into_iter().next().and_then(to_ruby::pushed))
     }
 
@@ -173,8 +208,8 @@ impl RbJobsClient {
         if given.is_empty() {
             return Ok(ruby.ary_new());
         }
-        let jobs: Vec<_> = given.iter().map(PushedJob::job).collect();
-        let pushed = rb_self.connections()?.push(&jobs)?;
+        let connections = rb_self.connections()?;
+        let pushed = traced(given, |jobs| connections.push(jobs))?;
         Ok(ruby.ary_from_iter(pushed.into_iter().map(to_ruby::pushed)))
     }
 

@@ -11,6 +11,7 @@ use magnus::{prelude::*, Error, RArray, RString, Ruby, TryConvert, Value};
 use super::jid;
 use super::to_json::{self, Fault};
 use crate::error;
+use crate::traces::ProducerSpan;
 
 /// Bytes reserved per job beyond its head.
 const ROOM: usize = 160;
@@ -141,6 +142,32 @@ pub fn write(
         each.push((from..bytes.len(), at));
     }
     Ok((Documents { bytes, each }, jids))
+}
+
+/// Adds the context of the span that pushes the jobs to the head of their documents.
+pub fn add_context(head: &mut Vec<u8>, span: Option<&ProducerSpan>) {
+    let Some((traceparent, tracestate)) = span.map(ProducerSpan::headers) else { return };
+    let mut add = |key: &str, text: &[u8]| {
+        let empty = head.trim_ascii_end().last() == Some(&b'{');
+        head.extend_from_slice(if empty { b"" } else { b"," });
+        to_json::write_text(head, key.as_bytes());
+        head.push(b':');
+        to_json::write_text(head, text);
+    };
+    add("traceparent", &traceparent);
+    tracestate.into_iter().for_each(|state| add("tracestate", state.as_bytes()));
+}
+
+/// Adds it to a whole document, unless that has one: a job that is pushed again, or other software's.
+pub fn add_context_to_whole(document: &mut Vec<u8>, span: Option<&ProducerSpan>) {
+    if span.is_none() || Fields::parse(document).map_or(true, |it| it.get("traceparent").is_some())
+    {
+        return;
+    }
+    let end = document.trim_ascii_end().len();
+    document.truncate(end - 1);
+    add_context(document, span);
+    document.push(b'}');
 }
 
 fn begin(bytes: &mut Vec<u8>, head: &[u8]) {

@@ -23,7 +23,7 @@ use super::from_json;
 use crate::convert::copy;
 use crate::convert::text;
 use crate::names;
-use crate::{error, handle};
+use crate::{error, handle, traces};
 
 /// This worker's slot in the in-flight table, where its threads enter the jobs they start.
 pub struct InFlightSlot {
@@ -101,6 +101,7 @@ impl RbJob {
         }
         slot.start(thread, &job);
         job.start(thread);
+        traces::job_begins(&job);
         let job = Self {
             made_in: handle::generation(),
             thread,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chaton_streams::batch::{Batch, BatchKind, BatchOutcome, BatchVerdict};
+use chaton_streams::record::OwnedRecord;
 use magnus::gc::Marker;
 use magnus::rb_sys::{protect, AsRawValue, FromRawValue};
 use magnus::{
@@ -19,13 +20,13 @@ use magnus::{
 use rb_sys::VALUE;
 
 use super::detached_batch;
-use super::new_record::RubyRecord;
+use super::new_record::{pass_on, RubyRecord};
 use super::position::position;
 use super::record::{binary, RbRecord};
 use crate::convert::seconds;
 use crate::gvl::{check_interrupts, without_gvl_to_the_end};
 use crate::names;
-use crate::{error, handle};
+use crate::{error, handle, traces};
 
 /// The current offset outside of `each`.
 const NO_OFFSET: i64 = i64::MIN;
@@ -38,6 +39,8 @@ pub struct RbBatch {
     batch: ManuallyDrop<Arc<Batch>>,
     /// The offset of the record that `each` has yielded last, of the batch or any of its slices.
     current: Arc<AtomicI64>,
+    /// What traces call the log.
+    system: &'static str,
     /// It is a slice of another batch.
     slice: bool,
     start: u32,
@@ -80,7 +83,7 @@ impl Drop for RbBatch {
 impl RbBatch {
     /// The batch as a Ruby object. Its records live outside of Ruby's heap as long as the object:
     /// without their bytes, Ruby would collect it far too late.
-    pub fn wrap(ruby: &Ruby, batch: Arc<Batch>) -> Value {
+    pub fn wrap(ruby: &Ruby, batch: Arc<Batch>, system: &'static str) -> Value {
         let len = batch.len() as u32;
         let gc_bytes = batch.bytes() as i64;
         // SAFETY: the GVL is held: a Ruby object is about to be made.
@@ -89,6 +92,7 @@ impl RbBatch {
             made_in: handle::generation(),
             batch: ManuallyDrop::new(batch),
             current: Arc::new(AtomicI64::new(NO_OFFSET)),
+            system,
             slice: false,
             start: 0,
             len,
@@ -104,10 +108,16 @@ impl RbBatch {
     }
 
     /// As [`RbBatch::wrap`], for the thread that runs it; `None` when it may no longer be started.
-    pub fn start(ruby: &Ruby, batch: Arc<Batch>, thread: usize) -> Option<Value> {
+    pub fn start(
+        ruby: &Ruby,
+        batch: Arc<Batch>,
+        thread: usize,
+        system: &'static str,
+    ) -> Option<Value> {
         if batch.may_start() {
             batch.started_on(thread);
-            return Some(Self::wrap(ruby, batch));
+            traces::batch_begins(&batch, system);
+            return Some(Self::wrap(ruby, batch, system));
         }
         batch.finish(BatchOutcome::Abandoned);
         None
@@ -178,6 +188,7 @@ impl RbBatch {
             made_in: handle::generation(),
             batch: rb_self.batch.clone(),
             current: rb_self.current.clone(),
+            system: rb_self.system,
             slice: true,
             start: rb_self.start + start,
             len,
@@ -267,26 +278,38 @@ impl RbBatch {
         self.finish(BatchOutcome::Abandoned).map(drop)
     }
 
-    /// Writes records and commits in one transaction, without the GVL.
+    /// Writes records and commits in one transaction.
     fn transact(&self, list: RArray, through: Option<i64>) -> Result<(), Error> {
         let batch = self.own()?;
         let mut records = Vec::with_capacity(list.len());
         for index in 0..list.len() {
             records.push(RubyRecord::from_array(list.entry(index as isize)?)?.owned());
         }
-        let mut records = Some(records);
-        loop {
-            let run = || records.take().map(|records| batch.transact(records, through));
-            match without_gvl_to_the_end(run).flatten() {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(failed)) => return Err(super::log_error::raised(&failed)),
-                None => check_interrupts()?,
-            }
-        }
+        let span = match records.first() {
+            Some(first) => traces::produced(self.system, &first.topic, records.len())?,
+            None => None,
+        };
+        records.iter_mut().for_each(|record| pass_on(&mut record.headers, span.as_ref()));
+        let written = transact(batch, records, through);
+        span.into_iter().for_each(|span| span.end(&written));
+        written
     }
 
     fn set_deserializer(rb_self: magnus::typed_data::Obj<Self>, value: Value) {
         rb_self.deserializer.set(value.as_raw());
+    }
+}
+
+/// Writes a transaction without the GVL.
+fn transact(batch: &Batch, records: Vec<OwnedRecord>, through: Option<i64>) -> Result<(), Error> {
+    let mut records = Some(records);
+    loop {
+        let run = || records.take().map(|records| batch.transact(records, through));
+        match without_gvl_to_the_end(run).flatten() {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(failed)) => return Err(super::log_error::raised(&failed)),
+            None => check_interrupts()?,
+        }
     }
 }
 

@@ -16,8 +16,9 @@ use super::new_record::RubyRecord;
 use super::position::position;
 use super::reader::RbReader;
 use super::receipt::RbReceipt;
-use crate::convert::seconds;
+use crate::convert::{copy, seconds};
 use crate::gvl::{check_interrupts, without_gvl, without_gvl_to_the_end};
+use crate::traces::{self, ProducerSpan};
 use crate::{document_sections, handle};
 
 /// A log that this process has opened.
@@ -34,6 +35,14 @@ impl OpenLog {
     /// As [`RecordLog::producer`].
     pub fn producer(&self) -> log::Result<Arc<dyn Producer>> {
         self.producer.get(|| self.log.producer())
+    }
+
+    /// What traces call the log.
+    pub fn system(&self) -> &'static str {
+        if self.log.address().starts_with("kafka") {
+            return "kafka";
+        }
+        "chaton"
     }
 }
 
@@ -110,19 +119,39 @@ impl RbStreamsClient {
         timestamp_ms: Option<i64>,
         timeout_s: f64,
     ) -> Result<RbReceipt, Error> {
-        let record = RubyRecord::new(topic, value, key, headers, partition, timestamp_ms)?;
+        let span = self.span(topic, 1)?;
+        let mut record = RubyRecord::new(topic, value, key, headers, partition, timestamp_ms)?;
+        record.pass_on(span.as_ref());
+        let sent = self.send(&record, timeout_s);
+        span.into_iter().for_each(|span| span.end(&sent));
+        sent
+    }
+
+    fn send(&self, record: &RubyRecord, timeout_s: f64) -> Result<RbReceipt, Error> {
         let producer = self.producer()?;
         let receipt = Arc::new(Receipt::new(1));
         let mut deadline = RoomDeadline::new(timeout_s)?;
-        match send(&*producer, &record, (&receipt, 0), &mut deadline)? {
+        match send(&*producer, record, (&receipt, 0), &mut deadline)? {
             Ok(()) => Ok(RbReceipt::new(receipt)),
             Err(failed) => Err(log_error::raised(&failed)),
         }
     }
 
+    /// The span of records that are written.
+    fn span(&self, topic: RString, count: usize) -> Result<Option<ProducerSpan>, Error> {
+        if !traces::are_on() {
+            return Ok(None);
+        }
+        let topic = copy(topic);
+        traces::produced(self.open()?.system(), &String::from_utf8_lossy(&topic), count)
+    }
+
     /// Writes all under one receipt. A record that is refused fails there; the others are sent.
     fn produce_many(&self, list: RArray, timeout_s: f64) -> Result<RbReceipt, Error> {
-        self.produce_list(list, timeout_s, RubyRecord::from_array)
+        let first: Option<RArray> = list.entry(0)?;
+        let topic: Option<RString> = first.map_or(Ok(None), |row| row.entry(0))?;
+        let span = topic.map_or(Ok(None), |topic| self.span(topic, list.len()))?;
+        self.produce_list(list, timeout_s, span, RubyRecord::from_array)
     }
 
     fn produce_values(
@@ -131,13 +160,31 @@ impl RbStreamsClient {
         values: RArray,
         timeout_s: f64,
     ) -> Result<RbReceipt, Error> {
-        self.produce_list(values, timeout_s, |value| {
+        let span = if values.is_empty() { None } else { self.span(topic, values.len())? };
+        self.produce_list(values, timeout_s, span, |value| {
             let value = magnus::TryConvert::try_convert(value)?;
             RubyRecord::new(topic, value, None, None, None, None)
         })
     }
 
     fn produce_list(
+        &self,
+        list: RArray,
+        timeout_s: f64,
+        span: Option<ProducerSpan>,
+        to_record: impl Fn(Value) -> Result<RubyRecord, Error>,
+    ) -> Result<RbReceipt, Error> {
+        let traced = |value| {
+            let mut record = to_record(value)?;
+            record.pass_on(span.as_ref());
+            Ok(record)
+        };
+        let sent = self.send_list(list, timeout_s, traced);
+        span.into_iter().for_each(|span| span.end(&sent));
+        sent
+    }
+
+    fn send_list(
         &self,
         list: RArray,
         timeout_s: f64,

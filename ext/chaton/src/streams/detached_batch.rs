@@ -38,7 +38,8 @@ pub fn build(ruby: &Ruby, topic: String, partition: i32, rows: RArray) -> Result
         builder.push(offset, timestamp_ms, key.as_deref(), value.as_deref(), headers);
     }
     let partition = Partition { topic: Arc::from(topic), number: partition };
-    Ok(RbBatch::wrap(ruby, Batch::detached(partition, Arc::new(builder.finish()))))
+    let batch = Batch::detached(partition, Arc::new(builder.finish()));
+    Ok(RbBatch::wrap(ruby, batch, "chaton"))
 }
 
 /// What the consumer did with a batch that was built.

@@ -51,9 +51,12 @@ impl RbStreams {
         }
         let opened = client.open()?;
         let log = opened.log.clone();
+        let system = opened.system();
         inner.register(
             Role::Streams,
-            Box::new(|ruby, work, thread| RbBatch::start(ruby, downcast::<Batch>(work)?, thread)),
+            Box::new(move |ruby, work, thread| {
+                RbBatch::start(ruby, downcast::<Batch>(work)?, thread, system)
+            }),
         );
         let feed = PoolFeed::open(&inner.pool, Role::Streams, QUEUE);
         let engine = Engine::start(settings, log, Arc::new(move || opened.producer()), feed);

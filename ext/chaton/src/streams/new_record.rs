@@ -6,9 +6,10 @@ use magnus::{Error, RArray, RHash, RString, TryConvert, Value};
 
 use crate::convert::copy;
 use crate::error;
+use crate::traces::ProducerSpan;
 
 /// Names and values, copied.
-type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+pub type Headers = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// A record whose key and value are still Ruby Strings. They are copied once, when it is written.
 pub struct RubyRecord {
@@ -50,6 +51,11 @@ impl RubyRecord {
         Self::new(topic, at(row, 1)?, at(row, 2)?, at(row, 3)?, at(row, 4)?, at(row, 5)?)
     }
 
+    /// Adds the context of the span that writes it.
+    pub fn pass_on(&mut self, span: Option<&ProducerSpan>) {
+        pass_on(&mut self.headers, span);
+    }
+
     /// Calls `write` with the record. It must not run Ruby code.
     pub fn with<R>(&self, write: impl FnOnce(&NewRecord<'_>) -> R) -> R {
         let headers: Vec<_> =
@@ -84,6 +90,18 @@ impl RubyRecord {
             headers: self.headers.clone(),
             timestamp_ms: self.timestamp_ms,
         }
+    }
+}
+
+/// Adds the context of the span that writes a record, unless its headers have one already.
+pub fn pass_on(headers: &mut Headers, span: Option<&ProducerSpan>) {
+    let Some((traceparent, tracestate)) = span.map(ProducerSpan::headers) else { return };
+    if headers.iter().any(|(name, _)| name == b"traceparent") {
+        return;
+    }
+    headers.push((b"traceparent".into(), Some(traceparent.into())));
+    if let Some(state) = tracestate {
+        headers.push((b"tracestate".into(), Some(state.into())));
     }
 }
 

@@ -75,7 +75,7 @@ impl RbReader {
 }
 
 fn batch(ruby: &Ruby, partition: &Partition, chunk: Chunk) -> Value {
-    RbBatch::wrap(ruby, Batch::detached(partition.clone(), Arc::new(chunk)))
+    RbBatch::wrap(ruby, Batch::detached(partition.clone(), Arc::new(chunk)), "chaton")
 }
 
 /// Defines the class.

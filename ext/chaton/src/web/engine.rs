@@ -14,6 +14,7 @@ use crate::engine::{define_engine, EngineObject};
 use crate::error;
 use crate::handle::Handle;
 use crate::pool::RbPool;
+use crate::traces;
 use crate::web::env_builder::EnvBuilder;
 use crate::web::request::Request;
 
@@ -40,7 +41,10 @@ impl RbWeb {
             Role::Web,
             Box::new(move |ruby, work, _| {
                 let exchange = downcast::<Exchange>(work)?;
-                exchange.may_begin().then(|| Request::wrap(ruby, env_builder, exchange))
+                exchange.may_begin().then(|| {
+                    traces::request_begins(&exchange);
+                    Request::wrap(ruby, env_builder, exchange)
+                })
             }),
         );
         config.listeners = own_listeners(listeners)?;

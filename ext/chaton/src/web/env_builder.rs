@@ -11,6 +11,7 @@ use rb_sys::{
     rb_ary_new_capa, rb_hash_aset, rb_hash_dup, rb_hash_lookup2, rb_str_new, Qundef, VALUE,
 };
 
+use crate::traces;
 use crate::web::header_keys::{constant, for_good, HeaderKeys};
 
 /// Values shared by all requests of a process.
@@ -48,6 +49,7 @@ struct EnvKeys {
     content_length: VALUE,
     http_host: VALUE,
     http_upgrade: VALUE,
+    http_traceparent: VALUE,
     rack_protocol: VALUE,
     rack_input: VALUE,
     rack_hijack: VALUE,
@@ -93,6 +95,7 @@ impl EnvBuilder {
             content_length: constant(b"CONTENT_LENGTH"),
             http_host: constant(b"HTTP_HOST"),
             http_upgrade: headers.key(b"upgrade"),
+            http_traceparent: headers.key(b"traceparent"),
             rack_protocol: constant(b"rack.protocol"),
             rack_input: constant(b"rack.input"),
             rack_hijack: constant(b"rack.hijack"),
@@ -154,6 +157,10 @@ impl EnvBuilder {
             rb_hash_aset(env, keys.after_reply, rb_ary_new_capa(0));
             rb_hash_aset(env, keys.response_finished, rb_ary_new_capa(0));
             self.put_headers(env, exchange);
+            // Spans of the application are children of the request's own span.
+            if let Some(traceparent) = traces::traceparent() {
+                rb_hash_aset(env, keys.http_traceparent, string(&traceparent));
+            }
             self.put_server(env, exchange);
             self.put_body(env, exchange)?;
             Ok(env)

@@ -25,7 +25,7 @@ use crate::gvl::{check_interrupts, without_gvl};
 use crate::web::{
     env_builder::EnvBuilder, pinned_strings, response, streamed_body::RbStreamedBody,
 };
-use crate::{error, handle};
+use crate::{error, handle, traces};
 
 /// Strings of this size and above are written without copying. Below, copying is
 /// cheaper than pinning.
@@ -102,6 +102,21 @@ impl Request {
         self.exchange.borrow().clone().ok_or_else(error::closed)
     }
 
+    /// The head of the response; `None` when it is not of the common shape.
+    fn head(
+        &self,
+        exchange: &Exchange,
+        status: Value,
+        headers: Value,
+        size: BodySize,
+    ) -> Result<Option<EncodedHead>, Error> {
+        let head = response::head(exchange, status, headers, size)?;
+        if head.is_some() {
+            traces::responded(exchange, status, self.env.get());
+        }
+        Ok(head)
+    }
+
     fn take(&self) -> Result<Arc<Exchange>, Error> {
         self.check_process()?;
         self.exchange.take().ok_or_else(error::closed)
@@ -150,7 +165,7 @@ impl Request {
         let Some(body) = RArray::from_value(body) else { return Ok(false) };
         let Some(total) = response::strings_len(ruby, body) else { return Ok(false) };
         let exchange = rb_self.open()?;
-        let Some(head) = response::head(&exchange, status, headers, BodySize::Known(total))? else {
+        let Some(head) = rb_self.head(&exchange, status, headers, BodySize::Known(total))? else {
             return Ok(false);
         };
         drop(rb_self.exchange.take());
@@ -171,7 +186,7 @@ impl Request {
             }
         };
         let Some((file, len)) = opened else { return Ok(false) };
-        let Some(head) = response::head(&exchange, status, headers, BodySize::Known(len))? else {
+        let Some(head) = self.head(&exchange, status, headers, BodySize::Known(len))? else {
             return Ok(false);
         };
         drop(self.exchange.take());
@@ -186,7 +201,7 @@ impl Request {
     /// Sends the head of a streamed response. False as for `finish`.
     fn begin(&self, status: Value, headers: Value) -> Result<bool, Error> {
         let exchange = self.open()?;
-        let Some(head) = response::head(&exchange, status, headers, BodySize::Unknown)? else {
+        let Some(head) = self.head(&exchange, status, headers, BodySize::Unknown)? else {
             return Ok(false);
         };
         exchange.begin(head.bytes, head.framing, head.keep_alive);
@@ -201,7 +216,7 @@ impl Request {
         headers: Value,
     ) -> Result<Option<RString>, Error> {
         let exchange = rb_self.open()?;
-        let head = response::head(&exchange, status, headers, BodySize::Hijack)?;
+        let head = rb_self.head(&exchange, status, headers, BodySize::Hijack)?;
         Ok(head.map(|head| ruby.str_from_slice(&head.bytes)))
     }
 

@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../version"
+require_relative "options"
+
+module Chaton
+  module Config
+    # Settings of the traces. Each field is an option of `traces { }`, see docs/CONFIGURATION.md.
+    TracesSettings = Struct.new(*Options.in(:traces).map(&:name), keyword_init: true) do
+      # @return [Hash{Symbol=>Object}] JSON-able
+      def to_h = super.merge(traces_headers: traces_headers&.transform_values { "given" })
+
+      # The section of the engine document.
+      #
+      # @param plan [Plan]
+      # @param worker [Integer]
+      # @return [Hash{Symbol=>Object}]
+      def engine(plan, worker)
+        { endpoint: traces_endpoint, headers: traces_headers.to_a, sample: traces_sample,
+          follow_parent: traces_follow_parent, query: traces_query, resource: resource(plan, worker).to_a,
+          version: VERSION, queue_max: traces_queue_max, batch_max: traces_batch_max,
+          interval_s: traces_interval_s, timeout_s: traces_timeout_s }
+      end
+
+      private
+
+      # By OpenTelemetry's semantic conventions.
+      def resource(plan, worker)
+        host = Socket.gethostname
+        own = { "service.name" => plan.tag, "service.instance.id" => "#{host}:#{::Process.pid}", "host.name" => host,
+                "deployment.environment.name" => plan.environment, "chaton.worker" => worker.to_s,
+                "process.runtime.name" => RUBY_ENGINE, "process.runtime.version" => RUBY_VERSION,
+                "telemetry.sdk.name" => "chaton", "telemetry.sdk.language" => "rust",
+                "telemetry.sdk.version" => VERSION }
+        own.merge(traces_attributes.to_h, { "service.name" => traces_service_name }.compact)
+      end
+    end
+  end
+end

@@ -1,0 +1,80 @@
+# frozen_string_literal: true
+
+require "uri"
+require_relative "../types"
+
+module Chaton
+  module Config
+    module Types
+      # The address of a collector of traces.
+      class TracesEndpoint < Base
+        # Where collectors take spans, when the address has no path.
+        PATH = "/v1/traces"
+
+        def initialize
+          super("an address such as http://127.0.0.1:4318 or https://collector/v1/traces, without a user and a " \
+                "password, which belong into headers")
+        end
+
+        # @return [String]
+        def cast(value)
+          uri = URI.parse(value.to_s)
+          fits = uri.is_a?(URI::HTTP) && !uri.host.to_s.empty? && uri.userinfo.nil?
+          return mismatch(value) unless fits
+
+          uri.path = PATH if ["", "/"].include?(uri.path)
+          uri.to_s.freeze
+        rescue URI::InvalidURIError
+          raise Mismatch, "must be #{rule}"
+        end
+
+        private
+
+        # It may hold a password.
+        def mismatch(_value) = raise(Mismatch, "must be #{rule}")
+      end
+
+      # Names and values: a Hash, or "name=value,name=value" with percent signs for others, as OpenTelemetry's
+      # environment variables have them.
+      class NamedValues < Base
+        # @param secret [Boolean] whether values are never shown
+        def initialize(rule, secret: false)
+          @secret = secret
+          super(rule)
+        end
+
+        # @return [Hash{String=>String}]
+        def cast(value)
+          pairs = value.is_a?(Hash) ? value.to_a : split(value)
+          pairs.to_h { |name, text| [part(name), part(text)] }.freeze
+        end
+
+        def show(value)
+          return "none" if value.nil? || value.empty?
+
+          @secret ? "given" : value.map { |name, text| "#{name}=#{text}" }.join(", ")
+        end
+
+        private
+
+        def split(value)
+          raise_mismatch unless value.is_a?(String)
+          value.split(",").map(&:strip).reject(&:empty?).map do |pair|
+            name, text = pair.split("=", 2).map { |part| URI.decode_uri_component(part.strip) }
+            raise_mismatch if text.nil? || name.empty?
+            [name, text]
+          end
+        rescue ArgumentError
+          raise_mismatch
+        end
+
+        def part(value)
+          text = value.to_s
+          text.empty? || text.match?(/[[:cntrl:]]/) ? raise_mismatch : text.dup.freeze
+        end
+
+        def raise_mismatch = raise(Mismatch, "must be #{rule}")
+      end
+    end
+  end
+end
