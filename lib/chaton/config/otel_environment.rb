@@ -13,12 +13,14 @@ module Chaton
 
       module_function
 
+      # @return [Array(String, String), nil] that they are off
       def enabled(env)
         return ["OTEL_SDK_DISABLED", "false"] if env["OTEL_SDK_DISABLED"].to_s.casecmp?("true")
 
         ["OTEL_TRACES_EXPORTER", "false"] if env["OTEL_TRACES_EXPORTER"] == "none"
       end
 
+      # @return [Array(String, String), nil] the share of a sampler
       def sample(env)
         named = given(env, "OTEL_TRACES_SAMPLER") or return
         sampler = named.last.delete_prefix(PARENT_BASED)
@@ -28,19 +30,24 @@ module Chaton
         [named.first, SAMPLERS[sampler] || given(env, "OTEL_TRACES_SAMPLER_ARG")&.last || "1.0"]
       end
 
+      # @return [Array(String, String), nil] that a sampler does not follow the parent
       def follow_parent(env)
         named = given(env, "OTEL_TRACES_SAMPLER")
         [named.first, "false"] unless named.nil? || named.last.start_with?(PARENT_BASED)
       end
 
       # The general variable is the address of the collector, the other one that of its traces.
+      #
+      # @return [Array(String, String), nil]
       def endpoint(env)
         given(env, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") ||
           given(env, "OTEL_EXPORTER_OTLP_ENDPOINT")&.then { |name, url| [name, "#{url.chomp("/")}/v1/traces"] }
       end
 
+      # @return [Array(String, String), nil] seconds
       def interval_s(env) = seconds(given(env, "OTEL_BSP_SCHEDULE_DELAY"))
 
+      # @return [Array(String, String), nil] seconds
       def timeout_s(env)
         seconds(given(env, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT") || given(env, "OTEL_EXPORTER_OTLP_TIMEOUT"))
       end
